@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	decide "github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 // attribute finds the nodes of requests that do not say any more which one they are about, by their names: a remediator may have removed
@@ -45,12 +47,12 @@ func (r *Reconciler) nodeByName(ctx context.Context, w *observed, obj *unstructu
 		}
 		return m.Status.NodeRef.Name, nil
 	}
-	for _, m := range w.remedies {
+	for j, m := range w.templates {
 		if m.kind.GroupKind() != obj.GroupVersionKind().GroupKind() || m.ref.Namespace != obj.GetNamespace() || m.object == nil {
 			continue
 		}
 		for i := range nodes {
-			if m.nameFor(w.check, &target{name: nodes[i].Name}) == obj.GetName() {
+			if m.nameFor(w.check, &w.facts.Templates[j], &decide.Node{Name: nodes[i].Name}) == obj.GetName() {
 				return nodes[i].Name, nil
 			}
 		}

@@ -18,7 +18,7 @@ import (
 // ten is a check of ten nodes, of which four may be away, with a remediator that replaces machines.
 func ten(t *testing.T) *fixture {
 	t.Helper()
-	return newFixture(t, append(nodes("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"), template("Replace", "replace", false),
+	return newFixture(t, append(workers("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"), template("Replace", "replace", false),
 		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }))...)
 }
 
@@ -110,7 +110,7 @@ func (k *fixture) terminates(name string) {
 }
 
 func TestATerminatingNodeIsLeftAsItIs(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
 	k.makes(shippedCheck())

@@ -5,31 +5,34 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// BenchmarkDecide is all of a reconcile but its I/O: 5000 nodes, two remedies, 50 nodes that are unhealthy.
+// BenchmarkDecide is all of a reconcile but its I/O: 5000 nodes, two templates, 50 nodes that are unhealthy.
 func BenchmarkDecide(b *testing.B) {
-	const nodes, unhealthy = 5000, 50
-	w := &observed{memory: &memory{}, now: epoch, check: check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))}
-	w.policy, w.remedies = policyOf(&w.check.Spec), remediesOf(&w.check.Spec)
-	w.rungs = rungsOf(w.remedies)
-	for i := range w.remedies {
-		w.remedies[i].object = template("Reboot", "reboot", false)
-	}
-	for i := range nodes {
+	const total, unhealthy = 5000, 50
+	c := check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))
+	var all []candidate
+	for i := range total {
 		n := node(fmt.Sprintf("worker-%04d", i), nil)
 		if i < unhealthy {
 			n.Status.Conditions[0].Status = corev1.ConditionUnknown
 		}
-		w.targets = append(w.targets, target{name: n.Name, node: n, selected: true})
+		all = append(all, candidate{n.Name, n, true})
 	}
+	w := &observed{check: c, facts: factsOf(c, epoch)}
+	w.templates, w.facts.Templates = templatesOf(&c.Spec)
+	for i := range w.templates {
+		w.templates[i].object, w.facts.Templates[i].Usable = template("Reboot", "reboot", false), true
+	}
+	w.attach(all)
 	b.ReportAllocs()
 	for b.Loop() {
-		w.judge()
-		s := decide(w)
-		if steps := stepsOf(w, s); len(steps) != unhealthy {
-			b.Fatalf("%d steps", len(steps))
+		p := nodes.Decide(w.facts)
+		if len(p.Order) != unhealthy {
+			b.Fatalf("%d are acted on", len(p.Order))
 		}
-		statusAfter(w, s, nil)
+		statusAfter(w, &p, nil)
 	}
 }

@@ -43,7 +43,7 @@ func TestAManagerThatIsStartedAgainAndAgainBeginsAfterAll(t *testing.T) {
 }
 
 func TestWhatMayNotBeToldToStopIsToldOnce(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.atWork()

@@ -10,31 +10,34 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
-// confirm makes sure, past the caches, of what the first request for t is made by. A watch that was broken may take half a minute to be made again, in which
+// confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to be made again, in which
 // the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
-func (r *Reconciler) confirm(ctx context.Context, w *observed, t *target) (doubt string, err error) {
+func (r *Reconciler) confirm(ctx context.Context, w *observed, o *outcome) (doubt string, err error) {
 	node := &corev1.Node{}
-	err = r.Live.Get(ctx, client.ObjectKey{Name: t.name}, node)
+	err = r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
 	if remediationrequest.Missing(err) {
 		return "the node is gone", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read node %s: %w", t.name, err)
+		return "", fmt.Errorf("read node %s: %w", o.n.Name, err)
 	}
-	verdict := health.Judge(factsOf(node, t.streaks, nil), w.policy, w.now)
+	live := &nodes.Node{Name: node.Name}
+	describe(live, node, w.facts.Policy)
+	verdict := o.Confirm(&w.facts, live)
 	switch {
-	case node.UID != t.node.UID:
+	case live.ID != o.n.ID:
 		return "the node is another one", nil
 	case verdict.State != health.Unhealthy:
 		return "the node is " + verdict.State.String(), nil
-	case node.Labels[nhcv1.ExcludeLabel] == nhcv1.ExcludeValue:
+	case live.Excluded:
 		return "the node is excluded", nil
-	case controlPlane(t.node):
+	case o.n.ControlPlane:
 		return r.confirmTurn(ctx, w)
 	}
 	return "", nil

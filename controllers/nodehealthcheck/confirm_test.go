@@ -23,7 +23,7 @@ func (k *fixture) live(is client.Reader) { k.r.Live, k.r.Requests.Live = is, is 
 
 func TestANodeIsReadPastTheCacheBeforeItsFirstRequest(t *testing.T) {
 	objects := func() []client.Object {
-		return append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))
+		return append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))
 	}
 	for name, really := range map[string]func(*fixture){
 		"it is healthy":          func(*fixture) {},
@@ -137,7 +137,7 @@ func TestAnArbiterIsAMemberOfTheControlPlane(t *testing.T) {
 		"a master waits while the arbiter is remediated": {[]string{"arb", "m0"}, []string{"Reboot/arb"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c", "d"), member("m0"), member("m1"), arbiter(), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(workers("a", "b", "c", "d"), member("m0"), member("m1"), arbiter(), template("Reboot", "reboot", false), check("nhc"))...)
 			badMembers(tc.bad...)(k)
 			k.passes("nhc")
 			k.wants("one member at a time", tc.want...)
@@ -159,7 +159,7 @@ func TestControlPlanesOfOneOrTwoNodesAreRemediatedOneAtATime(t *testing.T) {
 		"both of two":  {[]string{"m0", "m1"}, []string{"m0", "m1"}, []string{"Reboot/m1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := append(nodes("a", "b", "c", "d"), template("Reboot", "reboot", false), check("nhc"))
+			objects := append(workers("a", "b", "c", "d"), template("Reboot", "reboot", false), check("nhc"))
 			for _, name := range tc.members {
 				objects = append(objects, member(name))
 			}

@@ -171,7 +171,7 @@ func TestWhenOnlyTheDefaultMachineHealthCheckIsThereAgain(t *testing.T) {
 // besideMachineChecks is a check that has been enabled, with two bad nodes of which one is terminating, where OpenShift's kinds are installed.
 func besideMachineChecks(t *testing.T, all ...*unstructured.Unstructured) *fixture {
 	t.Helper()
-	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc-worker-default"))...)
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc-worker-default"))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
 	k.pass("nhc-worker-default")
 	for _, obj := range all {

@@ -11,6 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 const grace = 50 * time.Second
@@ -64,7 +65,7 @@ func TestWhenTheAPIServerWasOutOfReach(t *testing.T) {
 			ask()
 			ask()
 			past := contact.past()
-			if len(past) != tc.want || tc.want > 0 && past[0] != (outage{epoch, epoch.Add(tc.lasts)}) {
+			if len(past) != tc.want || tc.want > 0 && past[0] != (nodes.Outage{From: epoch, To: epoch.Add(tc.lasts)}) {
 				t.Errorf("outages %v, want %d", past, tc.want)
 			}
 		})
@@ -82,7 +83,7 @@ func (k *fixture) cutOff(d time.Duration) {
 // watching is a fixture whose controller knows when the API server was away, and gives kubelets time to report.
 func watching(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec)) *fixture {
 	t.Helper()
-	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc", spec))...)
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc", spec))...)
 	k.r.Contact, k.r.Grace = &Contact{Clock: k.clock}, grace
 	k.pass("nhc")
 	k.after(grace)

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -116,7 +117,7 @@ type Reconciler struct {
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
 		r.memory.pause()
-		r.wakeAll()
+		r.enqueueAll()
 	}
 }
 
@@ -130,8 +131,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.Leaving {
 		return r.leave(ctx, req.Name, now)
 	}
-	w, err := r.observe(ctx, req.Name, now, &r.memory)
+	r.memory.begin(now)
+	w, err := r.observe(ctx, req.Name, now)
 	if err != nil {
+		r.memory.miss(req.Name)
 		return ctrl.Result{}, err
 	}
 	if w == nil {
@@ -141,12 +144,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return released, errors.Join(err, unnamed)
 	}
 	if len(w.pending) > 0 {
+		r.memory.miss(req.Name)
 		return r.await(ctx, w)
 	}
-	r.memory.of(req.Name).unread = time.Time{}
-	p := decide(w)
-	done := r.apply(ctx, w, p)
-	return r.tell(ctx, w, p, done)
+	plan := nodes.Decide(w.facts)
+	done := r.apply(ctx, w, &plan)
+	return r.report(ctx, w, &plan, done)
 }
 
 // applied is what became of a plan.
@@ -157,9 +160,9 @@ type applied struct {
 	err    error // of that
 }
 
-// apply carries out the steps of all nodes, and writes the status of the check.
-func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
-	done := applied{outcomes: r.act(ctx, w, stepsOf(w, p))}
+// apply carries out what is decided about all nodes, and writes the status of the check.
+func (r *Reconciler) apply(ctx context.Context, w *observed, p *nodes.Plan) applied {
+	done := applied{outcomes: r.carryOut(ctx, w, p)}
 	next := statusAfter(w, p, done.outcomes)
 	if done.err = r.record(ctx, w, next); done.err == nil {
 		done.status = next
@@ -167,16 +170,17 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
 	return done
 }
 
-// tell exports metrics, remembers what was done, and sends events about what was saved; it says when to look again.
-func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied) (ctrl.Result, error) {
+// report exports metrics, remembers what was decided and done, and sends events about what was saved; it says when to reconcile again.
+func (r *Reconciler) report(ctx context.Context, w *observed, p *nodes.Plan, done applied) (ctrl.Result, error) {
+	r.memory.of(w.check.Name).unread = time.Time{}
+	r.memory.decide(w.check.Name, remembers(w, p, done.outcomes))
 	r.measure(w, p, done.outcomes)
-	r.memory.remember(w, done.outcomes)
 	if done.status != nil {
-		r.send(ctx, w, detectedNotes(w, done.outcomes))
+		r.send(ctx, w, unhealthyEvents(w, p))
 	}
-	r.send(ctx, w, r.nodeNotes(w, done.outcomes))
+	r.send(ctx, w, r.nodeEvents(w, p, done.outcomes))
 	if done.status != nil {
-		r.send(ctx, w, r.turnNotes(w, p, done.status))
+		r.send(ctx, w, r.checkEvents(w, p, done.status))
 	}
-	return r.next(ctx, w, p, done.outcomes, done.err)
+	return r.next(ctx, w, p, done)
 }

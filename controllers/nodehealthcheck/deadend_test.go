@@ -17,7 +17,7 @@ import (
 // clinging is a check with two steps, and a node whose first remediation has begun: its remediator has a finalizer on its request.
 func clinging(t *testing.T) *fixture {
 	t.Helper()
-	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
 	k.pass("nhc")

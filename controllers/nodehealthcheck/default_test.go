@@ -53,7 +53,7 @@ func TestTheCheckByDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("seed 1.1: is nhc-worker-default, and has workers remediated with the template of the flag", func(t *testing.T) {
-		k := newFixture(t, append(nodes("a", "b", "c"), member("m"), template("Reboot", "reboot", false))...)
+		k := newFixture(t, append(workers("a", "b", "c"), member("m"), template("Reboot", "reboot", false))...)
 		for range 2 { // as often as the manager starts
 			if err := CreateDefault(t.Context(), k.client, k.client, flag); err != nil {
 				t.Fatal(err)

@@ -67,7 +67,7 @@ func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 		}, []string{"Pray/w0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("w0", "w1", "w2"), template("Reboot", "reboot", false), template("Replace", "replace", false), template("Pray", "pray", false),
+			k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), template("Replace", "replace", false), template("Pray", "pray", false),
 				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")), without("out")))...)
 			k.turn("w0", corev1.ConditionFalse)
 			for range 4 {

@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/explain"
+
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 // What is observed of a random history is looked at before every reconcile: what the look says is what the reconcile does.
@@ -30,24 +31,21 @@ func TestALookSaysWhatTheNextPassDoes(t *testing.T) {
 // foresees looks at a check, and makes a reconcile of it.
 func (h *history) foresees(check string) {
 	is := h.fixture.look(check)
-	w, err := h.r.observe(h.fixture.t.Context(), check, h.clock.Now(), h.r.memory.copyOf(check))
+	facts, err := h.r.Observe(h.fixture.t.Context(), check, h.clock.Now())
 	if err != nil {
 		h.Fatal(err)
 	}
 	var begins, starts []string
-	skipped := map[string]explain.Blocker{}
-	for _, s := range stepsOf(w, decide(w)) {
-		if s.start >= 0 {
-			starts = append(starts, s.target.name)
-		}
-		if s.skipped != nil {
-			skipped[s.target.name] = s.skipped.Blocker
+	plan := nodes.Decide(*facts)
+	for _, i := range plan.Order {
+		if plan.Decisions[i].Starts() {
+			starts = append(starts, facts.Nodes[i].Name)
 		}
 	}
 	for i := range is.Targets {
-		t, of := &is.Targets[i], &w.targets[i]
-		if t.Name != of.name {
-			h.Fatalf("target %d is %s, want %s", i, t.Name, of.name)
+		t, of := &is.Targets[i], &facts.Nodes[i]
+		if t.Name != of.Name {
+			h.Fatalf("target %d is %s, want %s", i, t.Name, of.Name)
 		}
 		if t.Begins {
 			begins = append(begins, t.Name)
@@ -55,10 +53,10 @@ func (h *history) foresees(check string) {
 		if t.Begins && len(t.Blockers) > 0 {
 			h.Fatalf("%s begins although there are holds: %+v", t.Name, t.Blockers)
 		}
-		if first, is := skipped[t.Name]; is && (len(t.Blockers) == 0 || t.Blockers[0] != first) {
-			h.Fatalf("%s is held back by %+v first, and the look says %+v", t.Name, first, t.Blockers)
+		if d := &plan.Decisions[i]; d.Starts() != (len(d.Blockers) == 0) {
+			h.Fatalf("%s starts: %t, and its blockers are %+v", t.Name, d.Starts(), d.Blockers)
 		}
-		if of.selected && t.State == health.Unhealthy && !t.Begins && len(t.Underway) == 0 && len(t.Blockers) == 0 {
+		if of.Selected && t.State == health.Unhealthy && !t.Begins && len(t.Underway) == 0 && len(t.Blockers) == 0 {
 			h.Fatalf("nothing begins for %s, nothing is under way, and nothing says why: %+v", t.Name, t)
 		}
 		if !t.Next.At.IsZero() && t.Next.At.Before(h.clock.Now()) {

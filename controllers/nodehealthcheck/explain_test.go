@@ -3,7 +3,6 @@ package nodehealthcheck
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -386,7 +385,7 @@ func TestLook(t *testing.T) {
 		if l.check != nil {
 			l.check(&c.Spec)
 		}
-		objects := append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), c)
+		objects := append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), c)
 		if l.five {
 			objects = five(c)
 		}
@@ -496,7 +495,7 @@ func TestAReconcilerWithoutAManagerLooksAndMakesPasses(t *testing.T) {
 }
 
 func TestWhoDoesNotServeTheKindSaysSo(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Serve(false)
 	if is := k.look("nhc"); is.Mode != explain.Nobody || is.Because == "" {
 		t.Errorf("stance %s, because %q", is.Mode, is.Because)
@@ -505,7 +504,7 @@ func TestWhoDoesNotServeTheKindSaysSo(t *testing.T) {
 
 // What passes remember is taken into account, and what a look sees is not remembered.
 func TestALookKnowsTheStreaksOfFormerPassesAndBeginsNone(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	due := func(r *Reconciler) time.Time {
 		is, err := r.Explain(t.Context(), "nhc", k.clock.Now())
 		if err != nil {
@@ -553,25 +552,5 @@ func TestWhyANodeIsNotSelected(t *testing.T) {
 				t.Errorf("WhyNotSelected() = %q, want %q; it is selected: %v", got, tc.want, selectsNode(c, n.Labels))
 			}
 		})
-	}
-}
-
-// A remedy about Machines is for nodes that have one, in the namespace of its template.
-func TestANodeForWhichARemedyAboutMachinesIsNone(t *testing.T) {
-	c := check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
-		s.RemediationTemplate.APIVersion, s.RemediationTemplate.Kind = "kubemend.io/v1alpha1", "HostRemediationTemplate"
-	})
-	w := &observed{memory: &memory{}, now: epoch, check: c, policy: policyOf(&c.Spec), remedies: remediesOf(&c.Spec)}
-	w.rungs, w.remedies[0].object = rungsOf(w.remedies), template("Reboot", "reboot", false)
-	n := node("b", nil)
-	n.Status.Conditions[0].Status = corev1.ConditionUnknown
-	elsewhere := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "m"}}
-	for why, m := range map[string]machine{"belongs to none of this cluster": {}, "must be in the elsewhere namespace": {obj: elsewhere}} {
-		w.targets = []target{{name: "b", node: n, selected: true, machine: m}}
-		w.judge()
-		is := lookAt(w, plan{}, &w.targets[0], step{start: -1})
-		if next := nextOf(w, &w.targets[0], step{}, &is); len(is.Blockers) != 1 || !strings.Contains(is.Blockers[0].Text, why) || !next.Person {
-			t.Errorf("holds %+v, next %+v, want that it %s", is.Blockers, next, why)
-		}
 	}
 }

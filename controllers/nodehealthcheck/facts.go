@@ -4,143 +4,176 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/health"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// policyOf is the one place where the durations in a spec become rules.
-func policyOf(spec *nhcv1.NodeHealthCheckSpec) health.Policy {
-	p := health.Policy{Rules: make([]health.Rule, 0, len(spec.UnhealthyConditions))}
-	for _, c := range spec.UnhealthyConditions {
-		p.Rules = append(p.Rules, health.Rule{Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), For: c.Duration.Duration})
+// describeRequests states what is known of the requests for n.
+func (w *observed) describeRequests(n *nodes.Node, is *objects) {
+	for _, f := range is.requests {
+		n.Requests = append(n.Requests, f.facts())
 	}
-	return p
+	for i := range is.gone {
+		n.Gone = append(n.Gone, w.listedFacts(&is.gone[i]))
+	}
+	for i := range is.unseen {
+		n.Unseen = append(n.Unseen, w.listedFacts(&is.unseen[i]))
+	}
+	for _, obj := range is.orphaned {
+		n.Orphaned = append(n.Orphaned, foreign(obj))
+	}
+	for _, obj := range w.requests.byNode[n.Name] {
+		n.Others = append(n.Others, foreign(obj))
+	}
+	if is.listed != nil {
+		n.Listed = &nodes.Listing{Delayed: ptr.Deref(is.listed.HealthyDelayed, false), Requests: len(is.listed.Remediations)}
+		if is.listed.ConditionsHealthyTimestamp != nil {
+			n.Listed.HealthySince = is.listed.ConditionsHealthyTimestamp.Time
+		}
+	}
 }
 
-// neverReported is the reason given for the Ready condition of a node that has none. The node-lifecycle controller of Kubernetes sets one
-// like it when it gets to the node.
-const neverReported = "NodeStatusNeverUpdated"
-
-// factsOf states what is known of node. The signals are appended to scratch, so that one slice serves all nodes of a reconcile.
-//
-// A node that has no Ready condition at all never reported anything: it is taken as Ready=Unknown since it was created. The other
-// conditions say nothing as long as they are missing. (medik8s ignores such a node for ever.)
-func factsOf(node *corev1.Node, streaks streaks, scratch []health.Signal) health.Target {
-	facts := health.Target{Node: health.NodePresent, NodeName: node.Name, Signals: scratch}
-	reported := false
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		reported = reported || c.Type == corev1.NodeReady
-		facts.Signals = append(facts.Signals, health.Signal{
-			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason,
-			Since: streaks.since(c),
-		})
+// facts are what is known of f.
+func (f *found) facts() nodes.Request {
+	obj, annotations := f.obj, f.obj.GetAnnotations()
+	_, marked := annotations[nhcv1.HealthyDelayAnnotation]
+	is := nodes.Request{
+		Ref: refOf(obj), ID: string(obj.GetUID()), Template: annotations[nhcv1.TemplateNameAnnotation], Step: f.step, Started: f.started(),
+		Kept: len(obj.GetFinalizers()) > 0, GivenUp: f.annotated(nhcv1.TimedOutAnnotation), Flagged: annotations[nhcv1.OldRequestAnnotation] != "",
+		DelayedMarked: marked, Delayed: f.annotated(nhcv1.HealthyDelayAnnotation), Relapsed: !f.annotated(mendv1.RelapsedAnnotation).IsZero(),
+		Guessed: f.guessed,
 	}
-	if !reported {
-		facts.Signals = append(facts.Signals, health.Signal{
-			Source: health.OnNode, Type: string(corev1.NodeReady), Status: string(corev1.ConditionUnknown), Reason: neverReported,
-			Since: node.CreationTimestamp.Time,
-		})
+	is.Told = !is.GivenUp.IsZero()
+	if at := obj.GetDeletionTimestamp(); at != nil {
+		is.Deleting = at.Time
 	}
-	return facts
+	if was := f.listed; was != nil {
+		is.Listed, is.ListedHealthy, is.Counted = true, was.healthy, was.remediation.Started.Time
+		if was.remediation.TimedOut != nil {
+			is.GivenUp = was.remediation.TimedOut.Time
+		}
+	}
+	is.Succeeded, is.SucceededSince = condition(obj, nhcv1.SucceededCondition)
+	is.Processing, is.ProcessingSince = condition(obj, nhcv1.ProcessingCondition)
+	is.DeletesNode, _ = condition(obj, nhcv1.NodeDeletionExpectedCondition)
+	for _, kind := range []string{nhcv1.ProcessingCondition, nhcv1.SucceededCondition, nhcv1.NodeDeletionExpectedCondition} {
+		if fields := said(obj, kind); fields != nil {
+			reason, _ := fields["reason"].(string)
+			message, _ := fields["message"].(string)
+			status, _ := fields["status"].(string)
+			is.Says = append(is.Says, nodes.Said{Type: kind, Status: status, Reason: reason, Message: message})
+		}
+	}
+	return is
 }
 
-// streak is a time for which a condition has been in one bad status or the other.
-type streak struct {
-	began  time.Time
-	status corev1.ConditionStatus
-	// turned is when it turned to that.
-	turned time.Time
-	// longest is the longest duration that one of the statuses since then is tolerated for.
-	longest time.Duration
-	// effective is from when on the present status counts.
-	effective time.Time
+func refOf(obj *unstructured.Unstructured) nodes.Ref {
+	return nodes.Ref{Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// streaks are those of one node, by the type of the condition.
-//
-// A kubelet that dies halfway turns Ready from Unknown to False and back, and each turn starts the condition's clock anew: 299 s of one
-// and 299 s of the other are ten minutes without a node, and no rule is ever met. So as long as a node is not being remediated its
-// statuses count together, for the longest of their durations. While it is, they do not: on its way back a node is Unknown, then False,
-// then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
-type streaks map[corev1.NodeConditionType]streak
+func foreign(obj *unstructured.Unstructured) nodes.Foreign {
+	return nodes.Foreign{
+		Ref: refOf(obj), ID: string(obj.GetUID()), Type: obj.GroupVersionKind().GroupKind().String(), Deleting: obj.GetDeletionTimestamp() != nil,
+	}
+}
 
-// after is what s is with node as it is now, judged by rules. Who was blind since has not seen whether a node that has turned was well in between.
-func (s streaks) after(node *corev1.Node, rules []health.Rule, blind bool) streaks {
-	var next streaks
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		rule := ruleFor(rules, c)
-		if rule == nil {
+// listedFacts are what the status remembers of a request.
+func (w *observed) listedFacts(was *nhcv1.Remediation) nodes.Listed {
+	is := nodes.Listed{
+		Ref:  nodes.Ref{Kind: was.Resource.Kind, Namespace: was.Resource.Namespace, Name: was.Resource.Name},
+		Step: w.stepOfListed(was), Started: was.Started.Time,
+	}
+	if was.TimedOut != nil {
+		is.GivenUp = was.TimedOut.Time
+	}
+	return is
+}
+
+func (w *observed) stepOfListed(was *nhcv1.Remediation) int {
+	kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind).GroupKind()
+	return slices.IndexFunc(w.templates, func(m remediationTemplate) bool {
+		return m.kind.GroupKind() == kind && m.ref.Namespace == was.Resource.Namespace && (was.TemplateName == "" || was.TemplateName == m.ref.Name)
+	})
+}
+
+// describeNames states which requests have the names that those of the check for n would have.
+func (w *observed) describeNames(n *nodes.Node, is *objects) {
+	n.Named = make([]nodes.Named, len(w.templates))
+	for j := range w.templates {
+		m := &w.templates[j]
+		if m.object == nil {
 			continue
 		}
-		at := c.LastTransitionTime.Time
-		is, known := s[c.Type]
-		// A turn to the status that it had has another one before it that nobody saw. It may have been well.
-		if unseen := !at.Equal(is.turned) && (blind || is.status == c.Status); !known || unseen || at.Before(is.began) {
-			is = streak{began: at}
+		same := w.requests.byName[keyOf(m.kind.GroupKind(), m.ref.Namespace, m.nameFor(w.check, &w.facts.Templates[j], n))]
+		if same == nil {
+			continue
 		}
-		is.status, is.turned, is.longest = c.Status, at, max(is.longest, rule.For)
-		is.effective = at
-		if together := is.began.Add(is.longest - rule.For); together.Before(at) {
-			is.effective = together
+		n.Named[j] = nodes.Named{
+			Ref: refOf(same), ID: string(same.GetUID()), Exists: true, Own: w.made(same), Template: same.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 		}
-		if next == nil {
-			next = streaks{}
-		}
-		next[c.Type] = is
 	}
-	return next
 }
 
-// since is from when on the status of c counts.
-func (s streaks) since(c *corev1.NodeCondition) time.Time {
-	if is, known := s[c.Type]; known && is.status == c.Status && is.turned.Equal(c.LastTransitionTime.Time) {
-		return is.effective
+// condition reads one of the conditions that a remediator writes. What is none, or none that can be read, is unsaid.
+func condition(obj *unstructured.Unstructured, kind string) (escalation.Answer, time.Time) {
+	fields := said(obj, kind)
+	if fields == nil {
+		return escalation.Unsaid, time.Time{}
 	}
-	return c.LastTransitionTime.Time
+	text, _ := fields["lastTransitionTime"].(string)
+	at, _ := time.Parse(time.RFC3339, text)
+	switch fields["status"] {
+	case string(metav1.ConditionTrue):
+		return escalation.Yes, at
+	case string(metav1.ConditionFalse):
+		return escalation.No, at
+	default:
+		return escalation.Unsure, at
+	}
 }
 
-func ruleFor(rules []health.Rule, c *corev1.NodeCondition) *health.Rule {
-	for i := range rules {
-		if rules[i].Type == string(c.Type) && rules[i].Status == string(c.Status) {
-			return &rules[i]
+// said is one of the conditions of obj as its writer wrote it; nil if there is none that can be read.
+func said(obj *unstructured.Unstructured, kind string) map[string]any {
+	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, "status", "conditions")
+	conditions, isList := list.([]any)
+	if err != nil || !isList {
+		return nil
+	}
+	for _, c := range conditions {
+		if fields, _ := c.(map[string]any); fields["type"] == kind {
+			return fields
 		}
 	}
 	return nil
 }
 
-// terminating reports whether somebody else is ending node: it has the condition Terminating. (OpenShift's machine-api-termination-handler;
-// medik8s takes any status of the condition for it.)
-func terminating(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == "Terminating" {
-			return c.Status == corev1.ConditionTrue
-		}
+// leaseFacts are what is known of the lease on a node. One that another holder has on another node, which had the name before, is nobody's: it goes with
+// that node.
+func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.NodeHealthCheck) *nodes.Lease {
+	if lease == nil {
+		return nil
 	}
-	return false
-}
-
-// memberRoles are the labels of nodes that run a member of etcd. (An arbiter runs nothing else: OpenShift's topology HighlyAvailableArbiter, with two
-// nodes that have the other roles.)
-var memberRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/arbiter"}
-
-// controlPlane reports whether node belongs to the control plane.
-func controlPlane(node *corev1.Node) bool {
-	return node != nil && slices.ContainsFunc(memberRoles, func(role string) bool {
-		_, is := node.Labels[role]
-		return is
-	})
-}
-
-// nodeReady reports whether node says of itself that it is ready.
-func nodeReady(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
+	is := &nodes.Lease{
+		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Own: heldBy(lease, holderOf(check)),
+		Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second,
 	}
-	return false
+	if lease.Spec.AcquireTime != nil {
+		is.Acquired = lease.Spec.AcquireTime.Time
+	}
+	if lease.Spec.RenewTime != nil {
+		is.Renewed = lease.Spec.RenewTime.Time
+	}
+	if node != nil && !is.Own && ownedByAnotherNode(lease, node) {
+		is.Holder = ""
+	}
+	return is
 }

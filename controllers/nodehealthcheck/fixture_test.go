@@ -378,7 +378,7 @@ func node(name string, labels map[string]string) *corev1.Node {
 	}
 }
 
-func nodes(names ...string) []client.Object {
+func workers(names ...string) []client.Object {
 	var all []client.Object
 	for _, name := range names {
 		all = append(all, node(name, nil))
@@ -390,7 +390,7 @@ func member(name string) *corev1.Node {
 	return node(name, map[string]string{"node-role.kubernetes.io/control-plane": ""})
 }
 
-// template is a remediation template of one of the kinds of tests, whose remediator copes with one request for a node, or with several.
+// remediationTemplate is a remediation template of one of the kinds of tests, whose remediator copes with one request for a node, or with several.
 func template(kind, name string, several bool) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(42)}}},

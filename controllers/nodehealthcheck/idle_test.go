@@ -21,7 +21,7 @@ import (
 
 func single(t *testing.T) *fixture {
 	t.Helper()
-	return newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	return newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 }
 
 func TestANodeThatNobodyIsAtWorkOnIsLeftToOthers(t *testing.T) {

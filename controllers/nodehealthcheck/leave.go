@@ -3,11 +3,11 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,6 +15,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -40,7 +41,7 @@ func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctr
 	if err != nil || releaseErr != nil {
 		return result, releaseErr
 	}
-	w := &observed{now: now, check: check}
+	w := &observed{check: check, facts: factsOf(check, now)}
 	open, _ := r.searching()
 	err = r.record(ctx, w, left(w, open == "" && !r.memory.remembersLeft(name)))
 	if apierrors.IsConflict(err) {
@@ -77,10 +78,11 @@ func left(w *observed, gone bool) *nhcv1.NodeHealthCheck {
 	if gone {
 		next.Status.UnhealthyNodes, next.Status.InFlightRemediations = nil, nil
 	}
-	set(w, &next.Status, metav1.Condition{
+	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
 		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.LeavingReason, Message: leavingMessage,
+		LastTransitionTime: metav1.NewTime(w.facts.Now.Truncate(time.Second)),
 	})
-	next.Status.Phase, next.Status.Reason = phaseOf(next, false)
+	next.Status.Phase, next.Status.Reason = explain.NodePhase(next.Status.Conditions, next.Spec.PauseRequests, -1)
 	return next
 }
 
@@ -104,14 +106,4 @@ func (m *memory) remembersLeft(check string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.left[check]) > 0
-}
-
-// clung reports whether remediators hold on to all requests for t for longer than is waited for: then the lease of its node is given back all the same.
-func (t *target) clung(now time.Time) bool {
-	return !slices.ContainsFunc(t.requests, func(f *found) bool { return !f.clings(now) })
-}
-
-// clings reports whether a remediator holds on to f for longer than is waited for.
-func (f *found) clings(now time.Time) bool {
-	return f.leaving() && !now.Before(f.obj.GetDeletionTimestamp().Add(remediationrequest.ClingingFor))
 }

@@ -19,7 +19,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 		},
 	} {
 		for _, lets := range []bool{true, false} {
-			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.bad("b")
 			k.pass("nhc")
 			k.atWork()
@@ -53,7 +53,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 }
 
 func TestWhoLeavesBeginsNothing(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Leaving = true
 	k.bad("b")
 	k.pass("nhc")

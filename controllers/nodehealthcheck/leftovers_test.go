@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 // five is a control plane that can spare two of its nodes, with checks that allow it.
@@ -34,7 +35,7 @@ func five(checks ...*nhcv1.NodeHealthCheck) []client.Object {
 }
 
 func TestWhatADeletedCheckLeavesBehindIsEnded(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	obj := k.objects()[0]
@@ -65,7 +66,7 @@ func TestWhatACheckOfTheSameNameLeftBehindIsEnded(t *testing.T) {
 	old := template("Reboot", "b", false)
 	old.SetKind("Reboot")
 	old.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nhc", UID: "another"}})
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), old)...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), old)...)
 	k.pass("nhc")
 	k.wants("W32: it is not adopted, and not left alone")
 }
@@ -75,7 +76,7 @@ func TestWhatIsGoingAlreadyIsNotDeletedInEveryPass(t *testing.T) {
 	old.SetKind("Reboot")
 	old.SetFinalizers([]string{"example.org/at-work"})
 	old.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nhc", UID: "another"}})
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), old)...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), old)...)
 	deleted := 0
 	k.fails = func(verb string, _ client.Object) error {
 		if verb == "delete" {
@@ -90,7 +91,7 @@ func TestWhatIsGoingAlreadyIsNotDeletedInEveryPass(t *testing.T) {
 }
 
 func TestACheckSaysForWhichKindItWaits(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	slow := controllertest.NewFakeInformer()
 	kind := schema.GroupVersionKind{Group: remedyGroup, Version: "v1", Kind: "RebootTemplate"}
 	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{kind: slow}
@@ -155,7 +156,7 @@ func TestAMemberThatIsRefusedHoldsUpNoOther(t *testing.T) {
 }
 
 func TestTheSeatIsKeptForAsLongAsNobodyCanSeeWhoTookIt(t *testing.T) {
-	var s seat
+	var s slot
 	at := epoch.Add
 	if again := s.take("m0", at(0), at(90*time.Second)); !again.IsZero() {
 		t.Fatal("nobody has it")
@@ -207,14 +208,15 @@ func TestPassesThatSeeTheSameWorldRemediateOneMember(t *testing.T) {
 			k.fails = tc.fails
 			var seen []*observed
 			for _, name := range []string{"one", "two"} {
-				w, err := k.r.observe(t.Context(), name, k.clock.Now(), &k.r.memory)
+				w, err := k.r.observe(t.Context(), name, k.clock.Now())
 				if err != nil {
 					t.Fatal(err)
 				}
 				seen = append(seen, w)
 			}
 			for _, w := range seen {
-				k.r.act(t.Context(), w, stepsOf(w, decide(w)))
+				plan := nodes.Decide(w.facts)
+				k.r.carryOut(t.Context(), w, &plan)
 			}
 			k.wants(name, tc.want)
 		})
@@ -235,7 +237,7 @@ func TestARemediatorThatTakesAwayItsNode(t *testing.T) {
 		"one that is not expected to is not, either ": {"no", time.Minute, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot"))))...)
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot"))))...)
 			k.bad("b")
 			k.pass("nhc")
 			obj := k.objects()[0]
@@ -263,7 +265,7 @@ func TestARemediatorThatTakesAwayItsNode(t *testing.T) {
 }
 
 func TestARemediatorThatTakesOffTheDelayGainsNothing(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Minute}
 	}))...)
 	k.bad("b")
@@ -282,7 +284,7 @@ func TestARemediatorThatTakesOffTheDelayGainsNothing(t *testing.T) {
 
 func TestAnotherChecksConfirmationIsLeftToIt(t *testing.T) {
 	one := check("one", func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: -time.Second} })
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), one, check("two"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), one, check("two"))...)
 	k.bad("b")
 	k.pass("one")
 	k.turn("b", corev1.ConditionTrue)

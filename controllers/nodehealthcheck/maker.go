@@ -35,7 +35,8 @@ func (w *observed) within(obj *unstructured.Unstructured) bool {
 // namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it named.
 func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	all := map[string]bool{}
-	for _, m := range remediesOf(&check.Spec) {
+	templates, _ := templatesOf(&check.Spec)
+	for _, m := range templates {
 		all[m.ref.Namespace] = true
 	}
 	for i := range check.Status.UnhealthyNodes {
@@ -60,7 +61,7 @@ func (w *observed) made(obj *unstructured.Unstructured) bool {
 	return listed && (by.Name == "" || by.Name == w.check.Name)
 }
 
-// leftBehind reports whether a check made obj that had the name of w's, and is gone.
-func (w *observed) leftBehind(obj *unstructured.Unstructured) bool {
+// orphans reports whether a check made obj that had the name of w's, and is gone.
+func (w *observed) orphans(obj *unstructured.Unstructured) bool {
 	return w.within(obj) && makerOf(obj).Name == w.check.Name && !w.made(obj)
 }

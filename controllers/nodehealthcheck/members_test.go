@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
@@ -23,12 +25,12 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 	}
 	k := newFixture(t, serves("a", time.Second), serves("b", 40*time.Second), serves("c", 2*time.Second))
 	for members, want := range map[int]controlplane.Sign{1: controlplane.Unknown, 3: controlplane.Alive} {
-		w := &observed{now: epoch}
+		w := &observed{facts: nodes.Facts{Now: epoch, ControlPlane: &nodes.ControlPlane{}}}
 		for _, name := range []string{"a", "b", "c"}[:members] {
-			w.members.plane.Members = append(w.members.plane.Members, controlplane.Member{Name: name})
+			w.facts.ControlPlane.Nodes = append(w.facts.ControlPlane.Nodes, nodes.Member{Name: name})
 		}
-		k.r.addServers(t.Context(), w)
-		if got := w.members.plane.Members[0].APIServer; got != want {
+		k.r.observeServers(t.Context(), w)
+		if got := controlplane.Servers(w.facts.ControlPlane.Renewed, epoch)["a"]; got != want {
 			t.Errorf("of %d members the first one is %v, want %v", members, got, want)
 		}
 	}

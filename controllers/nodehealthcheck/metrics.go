@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 // How a remediation can end, as values of the label result.
@@ -85,60 +87,56 @@ type ongoing struct {
 }
 
 // measure exports what a reconcile saw and did, and remembers it for the next one.
-func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
-	name, p := w.check.Name, s.population
+func (r *Reconciler) measure(w *observed, plan *nodes.Plan, outcomes []outcome) {
+	name, p := w.check.Name, plan.Population
 	for state, n := range map[string]int{
 		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending, "recovering": p.Recovering, "unknown": p.Unknown,
 	} {
 		targetsByState.WithLabelValues(name, state).Set(float64(n))
 	}
 	shortCircuited.DeletePartialMatch(prometheus.Labels{"name": name})
-	if hold := s.hold(); hold.Reason != "" {
-		shortCircuited.WithLabelValues(name, hold.Reason).Set(1)
+	if blocker := plan.Blocker(); blocker.Reason != "" {
+		shortCircuited.WithLabelValues(name, string(blocker.Reason)).Set(1)
 	} else {
 		shortCircuited.WithLabelValues(name, "").Set(0)
 	}
-	var next time.Time
-	for i := range w.targets {
-		next = health.Earliest(next, w.targets[i].verdict.Recheck)
-	}
-	nextDeadline.WithLabelValues(name).Set(unix(next))
+	nextDeadline.WithLabelValues(name).Set(unix(plan.NextDeadline))
 	for i := range outcomes {
 		r.measureOutcome(w, &outcomes[i])
 	}
-	r.measureRequests(w, outcomes)
+	r.measureRequests(w, plan, outcomes)
 }
 
 func (r *Reconciler) measureOutcome(w *observed, o *outcome) {
-	for _, f := range o.flagged {
-		oldRequests.WithLabelValues(o.target.name, f.obj.GetNamespace()).Inc()
+	for _, j := range o.flagged {
+		oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Namespace).Inc()
 	}
 	if o.made == nil {
 		return
 	}
 	started.WithLabelValues(w.check.Name, o.made.GetKind()).Inc()
-	if due := o.target.verdict.OverdueSince(w.now); !due.IsZero() && len(o.target.requests) == 0 {
+	if due := o.Verdict.OverdueSince(w.facts.Now); !due.IsZero() && len(o.n.Requests) == 0 {
 		dueToActed.Observe(r.Clock.Since(due).Seconds())
 	}
 }
 
 // measureRequests compares the requests that there are with those that there were.
-func (r *Reconciler) measureRequests(w *observed, outcomes []outcome) {
+func (r *Reconciler) measureRequests(w *observed, plan *nodes.Plan, outcomes []outcome) {
 	is := map[types.UID]ongoing{}
-	nodes := map[string]bool{}
-	at := make(map[string]*target, len(w.targets))
-	for i := range w.targets {
-		t := &w.targets[i]
-		at[t.name] = t
-		for _, f := range t.requests {
-			is[f.obj.GetUID()] = ongoing{t.name, f.obj.GetNamespace(), f.obj.GetKind(), f.started()}
-			nodes[t.name] = true
+	remediated := map[string]bool{}
+	results := make(map[string]string, len(w.facts.Nodes))
+	for i := range w.facts.Nodes {
+		n := &w.facts.Nodes[i]
+		results[n.Name] = resultOf(n, &plan.Decisions[i])
+		for _, f := range w.objects[i].requests {
+			is[f.obj.GetUID()] = ongoing{n.Name, f.obj.GetNamespace(), f.obj.GetKind(), f.started()}
+			remediated[n.Name] = true
 		}
 	}
 	for i := range outcomes {
 		if made := outcomes[i].made; made != nil {
-			is[made.GetUID()] = ongoing{outcomes[i].target.name, made.GetNamespace(), made.GetKind(), made.GetCreationTimestamp().Time}
-			nodes[outcomes[i].target.name] = true
+			is[made.GetUID()] = ongoing{outcomes[i].n.Name, made.GetNamespace(), made.GetKind(), made.GetCreationTimestamp().Time}
+			remediated[outcomes[i].n.Name] = true
 		}
 	}
 	var first time.Time
@@ -154,23 +152,23 @@ func (r *Reconciler) measureRequests(w *observed, outcomes []outcome) {
 			continue
 		}
 		ongoingRemediation.WithLabelValues(was.node, was.namespace, was.kind).Set(0)
-		unhealthyDuration.WithLabelValues(was.node, was.namespace, was.kind).Observe(w.now.Sub(was.since).Seconds())
-		over[was.node] = over[was.node] || !nodes[was.node]
+		unhealthyDuration.WithLabelValues(was.node, was.namespace, was.kind).Observe(w.facts.Now.Sub(was.since).Seconds())
+		over[was.node] = over[was.node] || !remediated[was.node]
 	}
 	last.begun = is
-	inFlight.WithLabelValues(w.check.Name).Set(float64(len(nodes)))
+	inFlight.WithLabelValues(w.check.Name).Set(float64(len(remediated)))
 	for node, ended := range over {
 		if ended {
-			finished.WithLabelValues(w.check.Name, resultOf(at[node])).Inc()
+			finished.WithLabelValues(w.check.Name, cmp.Or(results[node], replacedResult)).Inc()
 		}
 	}
 }
 
-func resultOf(t *target) string {
+func resultOf(n *nodes.Node, d *nodes.Decision) string {
 	switch {
-	case t == nil || t.node == nil:
+	case !n.Exists:
 		return replacedResult
-	case t.verdict.State == health.Healthy:
+	case d.Verdict.State == health.Healthy:
 		return recoveredResult
 	default:
 		return cancelledResult

@@ -30,7 +30,7 @@ func oldest(t *testing.T) (time.Time, bool) {
 }
 
 func TestTheOldestRequestIsExportedUntilTheCheckGoes(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("oldest"))...)
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("oldest"))...)
 	k.pass("oldest")
 	if at, exported := oldest(t); !exported || at.Unix() != 0 {
 		t.Errorf("without requests %s, %t; want zero", at, exported)

@@ -24,7 +24,7 @@ func (k *fixture) watches(want ...string) {
 }
 
 func TestAKindThatNoCheckNamesAnyMoreIsWatchedUntilItsLastRequestIsGone(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.watches("Reboot")

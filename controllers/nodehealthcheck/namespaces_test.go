@@ -22,7 +22,7 @@ import (
 func controlPlaneOfThree(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	power := aboutMachine("HostRemediation", "capi")
-	objects = append(objects, check("nhc", byOne(power)), templateOf(power))
+	objects = append(objects, check("nhc", byOne(power)), templateFrom(power))
 	names := []string{"m0", "m1", "m2"}
 	for _, name := range names {
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: name, UID: types.UID("ours-" + name), Labels: map[string]string{
@@ -125,7 +125,7 @@ func TestWhatIsElsewhereIsNoneOfTheChecksOwn(t *testing.T) {
 		ref := aboutMachine("HostRemediation", "capi")
 		c.Spec.RemediationTemplate = &ref
 		k.update(c)
-		k.create(templateOf(ref))
+		k.create(templateFrom(ref))
 		k.pass("nhc")
 		k.turn("b", "True")
 		k.pass("nhc")

@@ -11,6 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
@@ -18,6 +19,7 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 	conflict, broken := apierrors.NewConflict(schema.GroupResource{}, "x", nil), errors.New("broken")
 	for name, tc := range map[string]struct {
 		resync   time.Duration
+		recheck  time.Time
 		trouble  []error
 		outcomes []outcome
 		record   error
@@ -25,7 +27,8 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 	}{
 		"a steady check is not":                             {outcomes: []outcome{{}}},
 		"one with a resync is, once that is due":            {resync: time.Hour, want: time.Hour},
-		"a step that comes due":                             {outcomes: []outcome{{step: step{recheck: epoch.Add(time.Minute)}}}, want: time.Minute},
+		"a moment that the plan waits for":                  {recheck: epoch.Add(time.Minute), want: time.Minute},
+		"a control-plane slot that is taken":                {outcomes: []outcome{{retryAt: epoch.Add(time.Minute)}}, want: time.Minute},
 		"what could not be observed is tried again":         {trouble: []error{broken}, want: enqueue.Backoff(1)},
 		"a step that failed is tried again":                 {outcomes: []outcome{{err: broken}}, want: enqueue.Backoff(1)},
 		"so is one in which another controller was faster":  {outcomes: []outcome{{again: true}}, want: enqueue.Backoff(1)},
@@ -34,8 +37,9 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(epoch), Resync: tc.resync}
-			w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, now: epoch, trouble: tc.trouble}
-			if result, err := r.next(t.Context(), w, plan{}, tc.outcomes, tc.record); err != nil || result.RequeueAfter != tc.want {
+			w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, facts: nodes.Facts{Now: epoch}, trouble: tc.trouble}
+			done := applied{outcomes: tc.outcomes, err: tc.record}
+			if result, err := r.next(t.Context(), w, &nodes.Plan{Recheck: tc.recheck}, done); err != nil || result.RequeueAfter != tc.want {
 				t.Errorf("after %s, %v; want after %s", result.RequeueAfter, err, tc.want)
 			}
 		})

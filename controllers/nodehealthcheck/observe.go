@@ -11,89 +11,67 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
-// observed is everything that one reconcile decides on, read once.
+// observed are the facts of one check, and the objects that they were read from.
 type observed struct {
-	memory *memory       // of former reconciles
-	judged time.Time     // when nodes were judged last
-	resync time.Duration // after how long they are at the latest
-	now    time.Time
-	check  *nhcv1.NodeHealthCheck
+	facts nodes.Facts
+	check *nhcv1.NodeHealthCheck
 	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
-	pending []schema.GroupVersionKind
-
-	policy   health.Policy
-	remedies []remedy          // in the order of use
-	rungs    []escalation.Rung // of them
-	requests requests
+	pending   []schema.GroupVersionKind
+	templates []remediationTemplate // in the order of use
+	requests  requests
 	// unreadable are kinds of requests that could not be read. What is known of theirs stays as it is.
 	unreadable map[schema.GroupKind]bool
 	leases     map[string]*coordinationv1.Lease // by name
-	disabled   *disabling                       // why the check can do nothing; nil if it can
-	// upgrading says why new remediations are postponed while the cluster is being upgraded; empty if it is not.
-	upgrading string
-	// handsOff says that a MachineHealthCheck of OpenShift ends nodes with the condition Terminating.
-	handsOff bool
-	members  members // the nodes of the control plane; read only if one of them is unhealthy
-	first    *target // whose turn it is of those
-	etcd     string  // OpenShift: why its etcd forbids that first is disrupted
-	targets  []target
-
-	// outages are the times in which the API server was out of reach. settled is when kubelets have had time to report since; zero if they have.
-	outages []outage
-	settled time.Time
-
+	objects    []objects                        // of facts.Nodes, in the same order
 	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
-	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
-	recheck time.Time
-	// next is, of what it is looked at again for, what a user wants to know.
-	next explain.Step
 }
 
-// target is one node that the check selects, or that it has begun to remediate.
-type target struct {
-	name string
-	// node is shared with the cache: read only. It is nil if the node is gone.
-	node *corev1.Node
-	// selected says that the selector selects it. A node that leaves the selection while it is being remediated is remediated to the end.
-	selected bool
-	verdict  health.Verdict
-	streaks  streaks  // that the verdict counts with
-	requests []*found // of this check; oldest first
+// objects are those that the facts about a node were read from. They are shared with the cache: read only.
+type objects struct {
+	node     *corev1.Node // nil if it is gone
+	requests []*found
 	gone     []nhcv1.Remediation
-	// leftovers are requests of a check of the same name that was there before.
-	leftovers []*unstructured.Unstructured
-	// unseen are requests that the status lists and that cannot be read now: they are taken to be there.
-	unseen  []nhcv1.Remediation
-	listed  *nhcv1.UnhealthyNode // what the status says of it; nil if it does not
-	lease   *coordinationv1.Lease
-	machine machine
-	// refused says that no request for it could be made a moment ago.
-	refused bool
-	// missing says that a remediation took the node away and nothing has replaced it yet, since missedSince.
-	missing     bool
-	missedSince time.Time
-	// terminating says that it is left to the MachineHealthCheck that ends such nodes, however it is.
-	terminating bool
+	unseen   []nhcv1.Remediation
+	orphaned []*unstructured.Unstructured
+	listed   *nhcv1.UnhealthyNode // what the status says of it; nil if it does not
+	lease    *coordinationv1.Lease
+	machine  *clusterv1.Machine
 }
 
-// observe reads what is observed of the check called name, and notes in memory what the next reconcile has to know of it. It returns nil if there is none.
-func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, memory *memory) (*observed, error) {
+// Observe returns the facts of the check called name at now; nil if there is no such check. It reads only, so whoever may read what the controller reads
+// can decide what it decides: nodes.Decide of the facts is what a reconcile at that moment does. What a Reconciler that makes no reconciles lacks is
+// their memory: a node whose condition turns from one bad status to another may be due later in its eyes than in the manager's, and never earlier.
+func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*nodes.Facts, error) {
+	w, err := r.observe(ctx, name, now)
+	if err == nil && w != nil && len(w.pending) > 0 { // that was the first time that it was asked for; a reconcile would wait a moment as well
+		w, err = r.observe(ctx, name, now)
+	}
+	if w == nil || err != nil {
+		return nil, err
+	}
+	return &w.facts, nil
+}
+
+// observe reads what is observed of the check called name. It returns nil if there is none.
+func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*observed, error) {
 	check := &nhcv1.NodeHealthCheck{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, check); apierrors.IsNotFound(err) {
 		return nil, nil
@@ -103,41 +81,116 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	if !check.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	w := &observed{
-		memory: memory, judged: memory.lastJudged(name), resync: r.Resync, now: now, check: check, policy: policyOf(&check.Spec),
-		unreadable: map[schema.GroupKind]bool{},
-	}
-	r.observeContact(w)
-	if err := r.nameKinds(ctx, name, check); err != nil {
-		w.trouble = append(w.trouble, err)
-		w.lookAgainIn(templateRetry, templateSought)
-	}
-	r.observeRemedies(ctx, w)
-	if err := r.observeConflict(ctx, w); err != nil {
+	w := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: factsOf(check, now)}
+	w.facts.Resync, w.facts.Grace, w.facts.Outages = r.Resync, r.Grace, r.Contact.past()
+	w.facts.Memory, w.facts.Since = r.memory.recall(name, now)
+	if err := r.observeAll(ctx, w); err != nil {
 		return nil, err
 	}
-	if len(w.pending) > 0 {
-		return w, nil
+	for _, kind := range w.pending {
+		w.facts.Awaited = append(w.facts.Awaited, kind.GroupKind().String())
 	}
-	if err := r.observeRequests(ctx, w); err != nil {
-		return nil, err
+	for _, trouble := range w.trouble {
+		w.facts.Trouble = append(w.facts.Trouble, trouble.Error())
 	}
-	if err := r.observeLeases(ctx, w); err != nil {
-		return nil, err
-	}
-	if err := r.observeNodes(ctx, w); err != nil {
-		return nil, err
-	}
-	w.judge()
-	w.memory.recall(w)
-	w.memory.recover(w)
-	w.memory.delay(w)
-	r.observeMachines(ctx, w)
-	w.observeMissing()
-	r.observeUpgrade(ctx, w)
-	r.observeMembers(ctx, w)
 	return w, nil
 }
+
+func (r *Reconciler) observeAll(ctx context.Context, w *observed) error {
+	if err := r.nameKinds(ctx, w.check.Name, w.check); err != nil {
+		w.trouble = append(w.trouble, err)
+		w.retry()
+	}
+	r.observeTemplates(ctx, w)
+	if err := r.observeConflict(ctx, w); err != nil {
+		return err
+	}
+	if len(w.pending) > 0 {
+		return nil
+	}
+	if err := r.observeRequests(ctx, w); err != nil {
+		return err
+	}
+	if err := r.observeLeases(ctx, w); err != nil {
+		return err
+	}
+	if err := r.observeNodes(ctx, w); err != nil {
+		return err
+	}
+	r.observeMachines(ctx, w)
+	r.observeUpgrade(ctx, w)
+	r.observeControlPlane(ctx, w)
+	return nil
+}
+
+// factsOf is what a check itself says. This is the one place where its durations become rules.
+func factsOf(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
+	spec := &check.Spec
+	f := nodes.Facts{
+		Now: now, Check: check.Name, MinHealthy: spelled(spec.MinHealthy), MaxUnhealthy: spelled(spec.MaxUnhealthy), Storm: stormOf(check),
+		HealthyDelay: ptr.Deref(spec.HealthyDelay, metav1.Duration{}).Duration, PauseRequests: spec.PauseRequests, Single: spec.RemediationTemplate != nil,
+	}
+	if spec.StormCooldownDuration != nil {
+		f.Cooldown = &spec.StormCooldownDuration.Duration
+	}
+	for _, c := range spec.UnhealthyConditions {
+		f.Policy.Rules = append(f.Policy.Rules, health.Rule{
+			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), For: c.Duration.Duration,
+		})
+	}
+	for i := range check.Status.Conditions {
+		c := &check.Status.Conditions[i]
+		f.Conditions = append(f.Conditions, nodes.Condition{
+			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time, Generation: c.ObservedGeneration,
+		})
+		if c.Type == nhcv1.RemediationAllowedCondition && c.Reason == nhcv1.KubeletsAwaitedReason {
+			f.AwaitedSince = c.LastTransitionTime.Time
+		}
+	}
+	return f
+}
+
+func spelled(amount *intstr.IntOrString) string {
+	if amount == nil {
+		return ""
+	}
+	return amount.String()
+}
+
+// stormOf is the storm as the check's conditions say it.
+func stormOf(check *nhcv1.NodeHealthCheck) budget.Storm {
+	s := budget.Storm{Active: meta.IsStatusConditionTrue(check.Status.Conditions, nhcv1.StormActiveCondition)}
+	if c := conditionOf(check, nhcv1.StormCooldownActiveCondition); c != nil && c.Status == metav1.ConditionTrue {
+		s.CoolingSince = c.LastTransitionTime.Time
+	}
+	return s
+}
+
+// disable says why the check can do nothing, unless something else was found before.
+func (w *observed) disable(why nodes.Disabled) {
+	if !w.facts.Disabled.Is() {
+		w.facts.Disabled = why
+	}
+}
+
+// awaits notes whether a kind was read yet.
+func (w *observed) awaits(kind schema.GroupVersionKind, ready bool) {
+	if !ready && !slices.Contains(w.pending, kind) {
+		w.pending = append(w.pending, kind)
+	}
+}
+
+// readRetry is how soon a template is looked for again that was not there (medik8s), and what is not watched is looked at. Templates that come
+// later are watched; their kinds are not.
+const readRetry = 15 * time.Second
+
+// retry makes what could not be read be looked for again.
+func (w *observed) retry() {
+	w.facts.Retry = health.Earliest(w.facts.Retry, w.facts.Now.Add(readRetry))
+}
+
+// recheck makes the reconcile be repeated then at the latest.
+func (w *observed) recheck(at time.Time) { w.facts.Recheck = health.Earliest(w.facts.Recheck, at) }
 
 // observeNodes reads the nodes that the check selects, and those that it has not done with: there are requests for them, or it holds their
 // lease. A selector that cannot be parsed selects nothing, and disables the check.
@@ -145,11 +198,8 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *observed) error {
 	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
 	if err != nil {
 		selector = labels.Nothing()
-		if w.disabled == nil {
-			w.disabled = &disabling{nhcv1.SelectorInvalidReason, invalidSelector(err)}
-		}
+		w.disable(nodes.Disabled{Reason: nhcv1.SelectorInvalidReason, Message: invalidSelector(err)})
 	}
-	w.observeLimits()
 	list := &corev1.NodeList{}
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
@@ -157,23 +207,30 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *observed) error {
 	if err := r.attribute(ctx, w, list.Items); err != nil {
 		return err
 	}
-	w.targets = make([]target, 0, len(list.Items))
 	known := make(map[string]bool, len(list.Items))
+	all := make([]candidate, 0, len(list.Items))
 	for i := range list.Items {
 		node := &list.Items[i]
 		known[node.Name] = true
-		w.targets = append(w.targets, target{name: node.Name, node: node, selected: true})
+		all = append(all, candidate{node.Name, node, true})
 	}
-	if err := r.observeUnfinished(ctx, w, known); err != nil {
+	if all, err = r.observeUnfinished(ctx, w, all, known); err != nil {
 		return err
 	}
-	slices.SortFunc(w.targets, func(a, b target) int { return cmp.Compare(a.name, b.name) })
-	w.attach()
+	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
+	w.attach(all)
 	return nil
 }
 
-// observeUnfinished reads the nodes that the check has not done with, but for those that are known already.
-func (r *Reconciler) observeUnfinished(ctx context.Context, w *observed, known map[string]bool) error {
+// candidate is a node that a check has to do with; nil if it is gone.
+type candidate struct {
+	name     string
+	node     *corev1.Node
+	selected bool
+}
+
+// observeUnfinished adds the nodes that the check has not done with to all, but for those that are known already.
+func (r *Reconciler) observeUnfinished(ctx context.Context, w *observed, all []candidate, known map[string]bool) ([]candidate, error) {
 	unfinished := w.unfinished()
 	for i, name := range slices.Concat(unfinished, w.listed()) {
 		if known[name] {
@@ -182,7 +239,7 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, w *observed, known m
 		node := &corev1.Node{}
 		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read node %s: %w", name, err)
+			return nil, fmt.Errorf("read node %s: %w", name, err)
 		}
 		if err != nil {
 			node = nil
@@ -190,18 +247,18 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, w *observed, known m
 			continue // it is there, and nothing is to be done about it
 		}
 		known[name] = true
-		w.targets = append(w.targets, target{name: name, node: node})
+		all = append(all, candidate{name: name, node: node})
 	}
-	return nil
+	return all, nil
 }
 
 // unfinished are the nodes that there are requests for, of the check or of one of its name before it, or whose lease it holds.
 func (w *observed) unfinished() []string {
 	return slices.Concat(slices.Collect(maps.Keys(w.requests.ours)), slices.Collect(maps.Keys(w.requests.unseen)),
-		slices.Collect(maps.Keys(w.requests.leftovers)), w.leased())
+		slices.Collect(maps.Keys(w.requests.orphaned)), w.leased())
 }
 
-// listed are the nodes that the status lists for more than that they are bad.
+// listed are the nodes that the status lists for more than that they are unhealthy.
 func (w *observed) listed() []string {
 	var names []string
 	for i := range w.check.Status.UnhealthyNodes {
@@ -212,187 +269,83 @@ func (w *observed) listed() []string {
 	return names
 }
 
-// attach gives every target what is known of it.
-func (w *observed) attach() {
-	at := make(map[string]*target, len(w.targets))
-	for i := range w.targets {
-		t := &w.targets[i]
-		at[t.name] = t
-		t.requests, t.gone, t.unseen, t.lease = w.requests.ours[t.name], w.requests.gone[t.name], w.requests.unseen[t.name], w.leaseOf(t)
-		t.leftovers = w.requests.leftovers[t.name]
-	}
+// attach states what is known of each node.
+func (w *observed) attach(all []candidate) {
+	listed := make(map[string]*nhcv1.UnhealthyNode, len(w.check.Status.UnhealthyNodes))
 	for i := range w.check.Status.UnhealthyNodes {
-		listed := &w.check.Status.UnhealthyNodes[i]
-		if t := at[listed.Name]; t != nil {
-			t.listed = listed
+		listed[w.check.Status.UnhealthyNodes[i].Name] = &w.check.Status.UnhealthyNodes[i]
+	}
+	w.facts.Nodes, w.objects = make([]nodes.Node, 0, len(all)), make([]objects, 0, len(all))
+	for i := range all {
+		name := all[i].name
+		is := objects{
+			node: all[i].node, requests: w.requests.ours[name], gone: w.requests.gone[name], unseen: w.requests.unseen[name],
+			orphaned: w.requests.orphaned[name], listed: listed[name], lease: w.leases[leaseName(name)],
+		}
+		w.objects = append(w.objects, is)
+		w.facts.Nodes = append(w.facts.Nodes, nodes.Node{Name: name, Selected: all[i].selected, Lease: leaseFacts(is.lease, is.node, w.check)})
+		n := &w.facts.Nodes[len(w.facts.Nodes)-1]
+		if is.node != nil {
+			describe(n, is.node, w.facts.Policy)
+		}
+		w.describeRequests(n, &is)
+	}
+}
+
+// describe states what n says of itself.
+func describe(n *nodes.Node, node *corev1.Node, policy health.Policy) {
+	n.Exists, n.ID, n.Created, n.ControlPlane = true, string(node.UID), node.CreationTimestamp.Time, controlPlane(node)
+	exclude, labelled := node.Labels[nhcv1.ExcludeLabel]
+	n.Excluded, n.ExcludedEmpty = exclude == nhcv1.ExcludeValue, labelled && exclude == ""
+	_, n.Confirmed = node.Annotations[nhcv1.ConfirmedHealthyAnnotation]
+	n.Reconfiguring = node.Annotations[desiredConfig] != "" && node.Annotations[desiredConfig] != node.Annotations[currentConfig]
+	if namespace, name, is := openshiftMachineOf(node); is {
+		n.OpenShift = nodes.Ref{Kind: openshiftMachines.Kind, Namespace: namespace, Name: name}
+	}
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		n.Reported = n.Reported || c.Type == corev1.NodeReady
+		n.Terminating = n.Terminating || c.Type == terminatingCondition && c.Status == corev1.ConditionTrue
+		if nodes.Concerns(policy, string(c.Type), string(c.Status)) {
+			n.Conditions = append(n.Conditions, health.Signal{
+				Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
+			})
 		}
 	}
 }
 
-// judge gives every target its verdict.
-func (w *observed) judge() {
-	var facts health.Target
-	all := w.memory.streaksOf(w)
-	for i := range w.targets {
-		t := &w.targets[i]
-		if t.node == nil {
-			continue
-		}
-		t.streaks = all.see(t, w.policy.Rules)
-		facts = factsOf(t.node, t.streaks, facts.Signals[:0])
-		verdict := health.Judge(facts, w.policy, w.now)
-		if w.handsOff && terminating(t.node) { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
-			t.terminating, verdict.State = true, health.Unknown
-		}
-		t.verdict = verdict
-	}
-	all.keep()
+// terminatingCondition is on a node that is being ended. (OpenShift's machine-api-termination-handler; medik8s takes any status of the condition for it.)
+const terminatingCondition = "Terminating"
+
+// memberRoles are the labels of nodes that run a member of etcd. (An arbiter runs nothing else: OpenShift's topology HighlyAvailableArbiter, with two
+// nodes that have the other roles.)
+var memberRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/arbiter"}
+
+// controlPlane reports whether node belongs to the control plane.
+func controlPlane(node *corev1.Node) bool {
+	return node != nil && slices.ContainsFunc(memberRoles, func(role string) bool {
+		_, is := node.Labels[role]
+		return is
+	})
 }
 
-// awaits notes whether a kind was read yet.
-func (w *observed) awaits(kind schema.GroupVersionKind, ready bool) {
-	if !ready && !slices.Contains(w.pending, kind) {
-		w.pending = append(w.pending, kind)
-	}
-}
-
-// startable reports whether a remediation of t would begin if nothing held it up.
-func (t *target) startable() bool {
-	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && !t.begun()
-}
-
-// inFlight reports whether a remediation of t goes on, as far as the limits are concerned.
-func (t *target) inFlight() bool { return t.remediated() || t.missing }
-
-// remediated reports whether there are requests for t.
-func (t *target) remediated() bool { return len(t.requests)+len(t.unseen) > 0 }
-
-// lookAgainIn makes the reconcile be repeated after d at the latest: what it says is what is done then.
-func (w *observed) lookAgainIn(d time.Duration, what string) {
-	at := w.now.Add(d)
-	w.recheck = health.Earliest(w.recheck, at)
-	w.next = sooner(w.next, explain.Step{At: at, Text: what})
-}
-
-// machine is what is known of the Machine of Cluster API behind a node, of the cluster that we run in.
-type machine struct {
-	obj     *clusterv1.Machine // shared with the cache: read only; nil if there is none
-	cluster *clusterv1.Cluster // of obj; likewise
-	// watchedBy is a MachineHealthCheck that selects it and acts on it.
-	watchedBy string
-	// handsOff is why its user wants it left alone, the reason that is told last; empty if not.
-	handsOff []handsOff
-	// updating says that it is being updated in place.
-	updating bool
-	// sought says that it was looked for: that there is none is known.
-	sought bool
-}
-
-// MachineUnread is why a node is left alone of whose Machine it is not known what its user wants, as a clause.
-const MachineUnread = "its Machine could not be read"
-
-// handsOff is a reason to leave a node alone, as a clause, and what a person has to do to end it.
-type handsOff struct{ why, person string }
-
-// observeMachines finds the Machines of the nodes that may be remediated.
-func (r *Reconciler) observeMachines(ctx context.Context, w *observed) {
-	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
-	for i := range w.targets {
-		t := &w.targets[i]
-		if t.node == nil {
-			r.observeOwners(ctx, w, t.requests)
-			continue
-		}
-		if t.verdict.State != health.Unhealthy {
-			continue
-		}
-		var err error
-		if t.machine, err = r.machineOf(ctx, t.node, watchers); err != nil {
-			w.trouble = append(w.trouble, err)
-			t.machine.handsOff = append(t.machine.handsOff, handsOff{why: MachineUnread})
-		}
-		t.machine.sought = err == nil
-	}
-}
-
-// observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
-func (r *Reconciler) observeOwners(ctx context.Context, w *observed, requests []*found) {
-	for _, f := range requests {
-		var err error
-		if f.machine, err = r.ownerThere(ctx, f.obj); err != nil {
-			w.trouble = append(w.trouble, err)
-			f.machine = true // not known is no reason to end it
+// nodeReady reports whether node says of itself that it is ready.
+func nodeReady(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
 		}
 	}
+	return false
 }
 
-// ownerThere reports whether the Machine that owns a request is there, and stays.
-func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructured) (bool, error) {
-	obj, err := r.owningMachine(ctx, req)
-	return obj != nil && obj.DeletionTimestamp.IsZero(), err
+// WhyNotSelected says why check does not select node: which requirements of its selector fail on which of the node's labels. It is empty if it
+// selects it. An empty selector selects all nodes.
+func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
+	if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
+		return invalidSelector(err)
+	}
+	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }
 
-// machineOf finds the Machine that a node names in its annotations. Names can be the same in two clusters, so the Machine has to name the
-// node too.
-func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers map[string]*clusterv1.MachineHealthCheckList) (machine, error) {
-	name, namespace := node.Annotations[clusterv1.MachineAnnotation], node.Annotations[clusterv1.ClusterNamespaceAnnotation]
-	if name == "" || namespace == "" {
-		return machine{}, nil
-	}
-	obj := &clusterv1.Machine{}
-	key := client.ObjectKey{Namespace: namespace, Name: name}
-	if err := r.Management.Get(ctx, key, obj, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return machine{}, nil
-	} else if err != nil {
-		return machine{}, fmt.Errorf("read machine %s of node %s: %w", key, node.Name, err)
-	}
-	if obj.Status.NodeRef.Name != node.Name || obj.Spec.ProviderID != "" && node.Spec.ProviderID != "" && obj.Spec.ProviderID != node.Spec.ProviderID {
-		return machine{}, nil
-	}
-	m := machine{obj: obj}
-	if !obj.DeletionTimestamp.IsZero() {
-		m.handsOff = append(m.handsOff, handsOff{why: "its Machine is being deleted"})
-	}
-	if _, skip := obj.Annotations[clusterv1.MachineSkipRemediationAnnotation]; skip {
-		m.handsOff = append(m.handsOff, handsOff{
-			"its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation, "remove the annotation from Machine " + key.String(),
-		})
-	}
-	if _, paused := obj.Annotations[clusterv1.PausedAnnotation]; paused {
-		m.handsOff = append(m.handsOff, handsOff{
-			"its Machine is paused by the annotation " + clusterv1.PausedAnnotation, "remove the annotation from Machine " + key.String(),
-		})
-	}
-	m.updating = machinestatus.UpdatedInPlace(obj)
-	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
-	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return m, fmt.Errorf("read cluster %s: %w", clusterKey, err)
-	case err == nil:
-		m.cluster = cluster
-	}
-	if ptr.Deref(cluster.Spec.Paused, false) {
-		m.handsOff = append(m.handsOff, handsOff{"its Cluster is paused", "unpause Cluster " + clusterKey.String()})
-	}
-	m.watchedBy, err = r.watcherOf(ctx, obj, watchers)
-	return m, err
-}
-
-// watcherOf names a MachineHealthCheck that selects m and that somebody acts on: it is not paused, or claimed for kubemend.
-func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watchers map[string]*clusterv1.MachineHealthCheckList) (string, error) {
-	list := watchers[m.Namespace]
-	if list == nil {
-		list = &clusterv1.MachineHealthCheckList{}
-		if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return "", fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
-		}
-		watchers[m.Namespace] = list
-	}
-	for i := range list.Items {
-		if check := &list.Items[i]; machinestatus.Judges(check, m) {
-			return client.ObjectKeyFromObject(check).String(), nil
-		}
-	}
-	return "", nil
-}
+func invalidSelector(err error) string { return fmt.Sprintf("spec.selector is invalid: %v", err) }

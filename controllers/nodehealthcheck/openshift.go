@@ -13,8 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -66,14 +69,12 @@ func (r *Reconciler) observeConflict(ctx context.Context, w *observed) error {
 	switch {
 	case len(checks) == 0:
 	case len(checks) == 1 && byDefault(&checks[0]):
-		w.handsOff = true
+		w.facts.TerminatingLeft = true
 	default:
-		w.disabled = &disabling{nhcv1.ConflictReason, conflictMessage}
+		w.facts.Disabled = nodes.Disabled{Reason: nhcv1.ConflictReason, Message: explain.ConflictMessage}
 	}
 	return nil
 }
-
-const conflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
 
 // machineCheckSpec is the spec of a MachineHealthCheck of OpenShift.
 type machineCheckSpec struct {
@@ -137,21 +138,18 @@ func openshiftMachineOf(node *corev1.Node) (namespace, name string, ok bool) {
 
 // +kubebuilder:rbac:groups=machine.openshift.io,resources=machines,verbs=get
 
-// openshiftMachine is the Machine of OpenShift that the node names in an annotation, if it can own a request. Where a request is about nothing
+// openshiftMachine is the Machine of OpenShift that the node names in an annotation, as the owner of a request. Where a request is about nothing
 // else, that it is not there is an error.
-func (r *Reconciler) openshiftMachine(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
-	key, can := m.openshiftMachineFor(t)
-	if !can {
-		return nil, nil
-	}
+func (r *Reconciler) openshiftMachine(ctx context.Context, t *nodes.Template, n *nodes.Node) (*metav1.OwnerReference, error) {
+	key := client.ObjectKey{Namespace: n.OpenShift.Namespace, Name: n.OpenShift.Name}
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(openshiftMachines)
 	err := r.Live.Get(ctx, key, obj)
-	if remediationrequest.Missing(err) && !m.ofMachine() {
+	if remediationrequest.Missing(err) && !t.OfMachines {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Machine %s of node %s: %w", key, t.name, err)
+		return nil, fmt.Errorf("read Machine %s of node %s: %w", key, n.Name, err)
 	}
 	return &metav1.OwnerReference{APIVersion: openshiftMachines.GroupVersion().String(), Kind: openshiftMachines.Kind, Name: key.Name, UID: obj.UID}, nil
 }

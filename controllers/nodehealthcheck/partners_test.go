@@ -25,7 +25,7 @@ func aboutMachine(kind, in string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: gv, Kind: kind + remediationrequest.TemplateSuffix, Namespace: in, Name: strings.ToLower(kind)}
 }
 
-func templateOf(ref corev1.ObjectReference) *unstructured.Unstructured {
+func templateFrom(ref corev1.ObjectReference) *unstructured.Unstructured {
 	u := template("Any", ref.Name, false)
 	u.SetAPIVersion(ref.APIVersion)
 	u.SetKind(ref.Kind)
@@ -54,16 +54,17 @@ func theirMachine(in string) *unstructured.Unstructured {
 func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...client.Object) *fixture {
 	t.Helper()
 	c := check("nhc", spec)
-	for _, m := range remediesOf(&c.Spec) {
+	templates, _ := templatesOf(&c.Spec)
+	for _, m := range templates {
 		if m.ref.Kind == "RebootTemplate" {
 			u := template("Reboot", m.ref.Name, false)
 			u.SetNamespace(m.ref.Namespace)
 			objects = append(objects, u)
 			continue
 		}
-		objects = append(objects, templateOf(m.ref))
+		objects = append(objects, templateFrom(m.ref))
 	}
-	k := newFixture(t, append(append(nodes("a", "b", "c"), c), objects...)...)
+	k := newFixture(t, append(append(workers("a", "b", "c"), c), objects...)...)
 	for _, obj := range objects {
 		switch obj.GetObjectKind().GroupVersionKind().Group {
 		case openshiftMachine:
@@ -244,7 +245,7 @@ func (k *fixture) allObjects() []*unstructured.Unstructured {
 
 // stray is a request about a Machine that nobody here asked for.
 func stray(kind, in, name string, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
-	u := templateOf(aboutMachine(kind, in))
+	u := templateFrom(aboutMachine(kind, in))
 	u.SetKind(kind)
 	u.SetName(name)
 	u.SetUID(types.UID("stray-" + name))

@@ -21,7 +21,7 @@ import (
 )
 
 func TestANodeIsRemediatedAndLetGo(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.pass("nhc")
 	k.turn("b", corev1.ConditionUnknown)
 	k.after(299 * time.Second)
@@ -73,7 +73,7 @@ func (k *fixture) told(reason string) bool {
 }
 
 func TestWhatHasSucceededBeginsAnewWhenTheNodeIsBadOnceMore(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
 	}))...)
 	k.bad("b")
@@ -95,7 +95,7 @@ func TestWhatHasSucceededBeginsAnewWhenTheNodeIsBadOnceMore(t *testing.T) {
 }
 
 func TestARequestThatSomebodyDeletesIsMadeAgainButNotAtOnce(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	for range 3 {
@@ -112,7 +112,7 @@ func TestARequestThatSomebodyDeletesIsMadeAgainButNotAtOnce(t *testing.T) {
 }
 
 func TestRequestsThatMayNotBeReadAreNotTakenForNone(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.turn("b", corev1.ConditionTrue)
@@ -131,7 +131,7 @@ func TestRequestsThatMayNotBeReadAreNotTakenForNone(t *testing.T) {
 		t.Error("its lease is given back")
 	}
 	k.denied = ""
-	k.after(templateRetry)
+	k.after(readRetry)
 	k.pass("nhc")
 	k.wants("it can be read again")
 }
@@ -157,7 +157,7 @@ func TestNodesThatAreNotRemediated(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))
+			objects := append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))
 			k := newFixture(t, append(objects, tc.objects...)...)
 			k.label("b", tc.label)
 			k.bad("b")
@@ -180,7 +180,7 @@ func TestNodesThatAreNotRemediated(t *testing.T) {
 }
 
 func TestTwoTemplatesOfOneKindWhoseRemediatorCopesWithOneOnly(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Reboot", "other", false),
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Reboot", "other", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Reboot", "other"))))...)
 	k.bad("b")
 	k.pass("nhc")
@@ -193,7 +193,7 @@ func TestTwoTemplatesOfOneKindWhoseRemediatorCopesWithOneOnly(t *testing.T) {
 }
 
 func TestAPauseHoldsWhatIsNewAndNothingElse(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
 	k.pass("nhc")
@@ -222,7 +222,7 @@ func TestAPauseHoldsWhatIsNewAndNothingElse(t *testing.T) {
 }
 
 func TestADelayBeginsAnewWhenTheNodeFlaps(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Minute}
 	}))...)
 	delayed := func() bool {
@@ -254,7 +254,7 @@ func TestADelayBeginsAnewWhenTheNodeFlaps(t *testing.T) {
 }
 
 func TestAStormIsOverWithoutAnyNodeThatIsUnhealthy(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.StormCooldownDuration = &metav1.Duration{Duration: time.Minute}
 	}))...)
 	storm := func(kind string) bool { return meta.IsStatusConditionTrue(k.check("nhc").Status.Conditions, kind) }
@@ -284,7 +284,7 @@ func TestAStormIsOverWithoutAnyNodeThatIsUnhealthy(t *testing.T) {
 }
 
 func TestWhatGoesOnIsToldAgainWhenItsEventIsGone(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
 	k.bad("b")
 	k.pass("nhc")
@@ -309,7 +309,7 @@ func named(lease *coordinationv1.Lease, name string) *coordinationv1.Lease {
 }
 
 func TestARemediatorThatDeletesItsRequestsDoesNotHoldTheLadderUp(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
 	k.pass("nhc")
@@ -348,7 +348,7 @@ func TestARequestWithoutItsLabelsIsOneOfTheControlPlaneAllTheSame(t *testing.T) 
 }
 
 func TestWhatSucceededAtNoTimeIsNoRelapse(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	obj := k.objects()[0]

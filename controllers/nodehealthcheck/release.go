@@ -15,6 +15,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -30,26 +31,23 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 	if w == nil || err != nil {
 		return ctrl.Result{}, err
 	}
-	steps := make([]step, 0, len(w.targets))
-	for i := range w.targets {
-		steps = append(steps, releaseStep(w, &w.targets[i], r.Leaving))
-	}
-	at := w.recheck
+	plan := nodes.Release(w.facts, r.Leaving)
+	at := plan.Recheck
 	if len(w.requests.ours) > 0 {
 		at = health.Earliest(at, now.Add(releaseRetry))
 	} else {
 		r.memory.released(name)
 	}
 	var errs []error
-	for _, o := range r.act(ctx, w, steps) {
+	for _, o := range r.carryOut(ctx, w, &plan) {
 		errs = append(errs, o.err)
-		at = health.Earliest(at, o.recheck)
+		at = health.Earliest(at, o.retryAt)
 		if o.again {
 			at = health.Earliest(at, now.Add(enqueue.Conflicted))
 		}
-		for _, f := range o.ended {
+		for _, j := range o.ended {
 			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved,
-				"note", fmt.Sprintf("Deleted %s %s: nobody acts on the check that made it", f.obj.GetKind(), client.ObjectKeyFromObject(f.obj)))
+				"note", fmt.Sprintf("Deleted %s: nobody acts on the check that made it", o.n.Requests[j].Ref))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -58,29 +56,14 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 	return enqueue.At(at, r.Clock.Now()), nil
 }
 
-// releaseStep ends the requests for t, and gives the lease back after them; who leaves cannot wait for that without end.
-func releaseStep(w *observed, t *target, leaving bool) step {
-	s := step{target: t, start: -1}
-	for _, f := range t.requests {
-		if !f.leaving() {
-			s.end = append(s.end, f)
-		}
-	}
-	if len(t.requests) == 0 || leaving && t.clung(w.now) {
-		s.unleased(w)
-	} else {
-		s.leased(w)
-	}
-	return s
-}
-
 // observeLeft reads what the check called name has left behind. It returns nil if there is such a check after all: the cache of checks may
 // lag behind that of requests, and would make one that was made a moment ago nobody's.
 func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time) (*observed, error) {
 	if gone, err := r.gone(ctx, name); !gone || err != nil {
 		return nil, err // the cache will show it, and that wakes us
 	}
-	w := &observed{now: now, check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	w := &observed{check: check, facts: factsOf(check, now)}
 	w.requests.ours = map[string][]*found{}
 	for _, kind := range r.requestKinds() {
 		list, _, err := r.listRequests(ctx, kind)
@@ -88,20 +71,21 @@ func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time
 			return nil, err
 		}
 		all, again := r.memory.written.merge(kind, list, now)
-		w.recheck = health.Earliest(w.recheck, again)
+		w.recheck(again)
 		for _, obj := range all {
 			if node, left := r.leftBy(name, obj); left {
-				w.requests.ours[node] = append(w.requests.ours[node], &found{obj: obj, rung: -1})
+				w.requests.ours[node] = append(w.requests.ours[node], &found{obj: obj, step: -1})
 			}
 		}
 	}
 	if err := r.observeLeases(ctx, w); err != nil {
 		return nil, err
 	}
-	if err := r.observeUnfinished(ctx, w, map[string]bool{}); err != nil {
+	all, err := r.observeUnfinished(ctx, w, nil, map[string]bool{})
+	if err != nil {
 		return nil, err
 	}
-	w.attach()
+	w.attach(all)
 	return w, nil
 }
 
@@ -132,10 +116,10 @@ func (r *Reconciler) leftBy(name string, obj *unstructured.Unstructured) (node s
 	return cmp.Or(nodeOf(obj), was.node, obj.GetName()), true
 }
 
-// endLeftovers ends what a check of the same name has left behind. Each of them is deleted once, and gone when its remediator lets go of it.
-func (r *Reconciler) endLeftovers(ctx context.Context, w *observed) []error {
+// endOrphaned ends what a check of the same name has left behind. Each of them is deleted once, and gone when its remediator lets go of it.
+func (r *Reconciler) endOrphaned(ctx context.Context, w *observed) []error {
 	var errs []error
-	for _, left := range w.requests.leftovers {
+	for _, left := range w.requests.orphaned {
 		for _, obj := range left {
 			if obj.GetDeletionTimestamp() != nil {
 				continue

@@ -99,7 +99,7 @@ func TestADeletedCheckTakesItsRequestsWithItThatAMachineOwnsToo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", true), check("nhc"))...)
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", true), check("nhc"))...)
 			k.bad("b")
 			k.pass("nhc")
 			k.ofMachine()
@@ -151,7 +151,7 @@ func TestADeletedCheckTakesNobodyElsesRequestsWithIt(t *testing.T) {
 }
 
 func TestACheckThatIsThereIsNotReleasedByACacheThatLagsBehind(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	behind := func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -170,7 +170,7 @@ func TestACheckThatIsThereIsNotReleasedByACacheThatLagsBehind(t *testing.T) {
 
 // What a deleted check has left behind may be at work, and no other check may begin beside it.
 func TestTheLeaseLastsAsLongAsWhatADeletedCheckHasLeftBehind(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.ofMachine()
@@ -194,7 +194,7 @@ func TestACheckThatIsMadeAnewWaitsForWhatTheFormerOneHasLeftBehind(t *testing.T)
 		"for a node that is well": corev1.ConditionTrue,
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
 			k.bad("b")
 			k.pass("nhc")
 			k.ofMachine()

@@ -49,7 +49,7 @@ func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("w0"), template("Reboot", "reboot", false), template("Pray", "pray", false), broken,
+			k := newFixture(t, append(workers("w0"), template("Reboot", "reboot", false), template("Pray", "pray", false), broken,
 				check("alone", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = &row.bad }), check("two", ladder(refTo("Pray", "pray"), row.bad)))...)
 			k.deny("Replace")
 			for check, want := range map[string]string{"alone": row.alone, "two": row.two} {

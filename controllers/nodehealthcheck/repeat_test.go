@@ -40,7 +40,7 @@ func TestASingleRemediationIsNotRepeatedBeforeTheNodeWasHealthy(t *testing.T) {
 		"a node was healthy, and boots when it is remediated once more": {delayed, turns{{yes, time.Minute}, {unknown, 10 * time.Minute}, {no, 10 * time.Minute}}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", tc.spec))...)
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", tc.spec))...)
 			k.turn("b", no)
 			k.after(300 * time.Second)
 			k.pass("nhc")
@@ -66,7 +66,7 @@ func TestASingleRemediationIsNotRepeatedBeforeTheNodeWasHealthy(t *testing.T) {
 
 // A node that was deleted and made again, as Poison Pill does, was not healthy.
 func TestASingleRemediationIsNotRepeatedSinceItsNodeWasGone(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.says(nhcv1.NodeDeletionExpectedCondition, "True", "Deletes", "")
@@ -89,7 +89,7 @@ func TestASingleRemediationIsNotRepeatedSinceItsNodeWasGone(t *testing.T) {
 // next passes.
 func relapses(t *testing.T, delay time.Duration, change ...func(*fixture)) *fixture {
 	t.Helper()
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: delay}
 	}))...)
 	for _, f := range change {
@@ -186,7 +186,7 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 
 // It was healthy before its remediator was done, and is bad since that is: it may be booting.
 func TestASingleRemediationIsNotRepeatedSinceItsNodeWasHealthyBeforeItSucceeded(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
 	}))...)
 	k.bad("b")

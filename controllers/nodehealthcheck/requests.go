@@ -17,33 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/escalation"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// found is a remediation request as it is.
+// found is a remediation request that the check made.
 type found struct {
 	obj *unstructured.Unstructured // shared with the cache: read only
-	// rung is that of the remedy it was made from, -1 if the check does not name that any more.
-	rung int
-	// givenUp is when it was given up, told whether the remediator was told so.
-	givenUp time.Time
-	told    bool
-	// counted says that it was counted as old.
-	counted bool
+	// step is that of the template it was made from, -1 if the check does not name that any more.
+	step int
 	// guessed says that nothing says which node it is about: it is listed under its own name.
 	guessed bool
-	// untellable says that its remediator was to be told to stop, and that this is forbidden.
-	untellable bool
-	// recovered says that it had succeeded when its node was seen well.
-	recovered bool
-	// machine says that it is about a Machine that is there, and stays; only known if its node is gone.
-	machine bool
-	// over says that it is being deleted because the node was well, or gone, since, and that nothing is done about the node since then.
-	over bool
-	// begun is from when on the time of its step counts: its creation, or later if it is what a new failure begins with.
-	begun time.Time
+	listed  *listed // what the status says of it; nil if it does not list it
 }
 
 // requests are all remediation requests of the kinds in use, sorted out once in a reconcile.
@@ -53,8 +37,8 @@ type requests struct {
 	// byName are all of them, byNode those of others that name their node.
 	byName map[objectKey]*unstructured.Unstructured
 	byNode map[string][]*unstructured.Unstructured
-	// leftovers are those of a check of the same name that was there before, by node.
-	leftovers map[string][]*unstructured.Unstructured
+	// orphaned are those of a check of the same name that was there before, by node.
+	orphaned map[string][]*unstructured.Unstructured
 	// within are the namespaces in which the check makes them, or made them.
 	within map[string]bool
 	// known is what the status says of requests.
@@ -70,7 +54,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 	w.requests = requests{
 		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
 		read: map[schema.GroupKind]bool{}, within: namespacesOf(w.check),
-		leftovers: map[string][]*unstructured.Unstructured{}, known: statusByUID(w.check),
+		orphaned: map[string][]*unstructured.Unstructured{}, known: statusByUID(w.check),
 		gone: map[string][]nhcv1.Remediation{}, unseen: map[string][]nhcv1.Remediation{},
 	}
 	for _, kind := range r.requestKinds() {
@@ -84,10 +68,10 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 		}
 		w.requests.read[kind.GroupKind()] = true
 		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(w.check), kind) { // nothing wakes us when one changes
-			w.recheck = health.Earliest(w.recheck, w.now.Add(templateRetry))
+			w.recheck(w.facts.Now.Add(readRetry))
 		}
-		all, again := w.memory.written.merge(kind, list, w.now)
-		w.recheck = health.Earliest(w.recheck, again)
+		all, again := r.memory.written.merge(kind, list, w.facts.Now)
+		w.recheck(again)
 		for _, obj := range all {
 			w.sort(obj)
 		}
@@ -112,7 +96,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 }
 
 func oldestFirst(a, b *found) int {
-	return cmp.Or(a.started().Compare(b.started()), cmp.Compare(a.rung, b.rung), cmp.Compare(a.obj.GetName(), b.obj.GetName()))
+	return cmp.Or(a.started().Compare(b.started()), cmp.Compare(a.step, b.step), cmp.Compare(a.obj.GetName(), b.obj.GetName()))
 }
 
 // objectKey is what no two objects have in common at the same time.
@@ -165,8 +149,8 @@ func isRequest(kind schema.GroupVersionKind) bool {
 // listed is what the status says of a request.
 type listed struct {
 	node string
-	// well says that the node was.
-	well        bool
+	// healthy says that the node was.
+	healthy     bool
 	remediation *nhcv1.Remediation
 	seen        bool
 }
@@ -176,7 +160,7 @@ func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 	for i := range check.Status.UnhealthyNodes {
 		n := &check.Status.UnhealthyNodes[i]
 		for j := range n.Remediations {
-			known[n.Remediations[j].Resource.UID] = &listed{node: n.Name, well: n.ConditionsHealthyTimestamp != nil, remediation: &n.Remediations[j]}
+			known[n.Remediations[j].Resource.UID] = &listed{node: n.Name, healthy: n.ConditionsHealthyTimestamp != nil, remediation: &n.Remediations[j]}
 		}
 	}
 	return known
@@ -193,50 +177,43 @@ func (w *observed) sort(obj *unstructured.Unstructured) {
 	w.requests.byName[keyOf(obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
 	if !w.made(obj) {
 		w.requests.other = append(w.requests.other, obj)
-		if w.leftBehind(obj) {
-			w.requests.leftovers[nodeOfObject(obj)] = append(w.requests.leftovers[nodeOfObject(obj)], obj)
+		if w.orphans(obj) {
+			w.requests.orphaned[nodeOfObject(obj)] = append(w.requests.orphaned[nodeOfObject(obj)], obj)
 		}
 		if node := nodeOf(obj); node != "" && (!aboutMachines(obj) || w.within(obj)) {
 			w.requests.byNode[node] = append(w.requests.byNode[node], obj)
 		}
 		return
 	}
-	f := &found{obj: obj, rung: w.rungOf(obj, was)}
-	f.givenUp = f.annotated(nhcv1.TimedOutAnnotation)
-	f.told = !f.givenUp.IsZero()
-	f.over = f.leaving() && (was == nil || was.well)
-	f.begun = w.begunAt(f, was)
+	f := &found{obj: obj, step: w.stepOf(obj, was), listed: was}
 	node := nodeOfObject(obj)
 	if was != nil {
 		node = cmp.Or(nodeOf(obj), was.node)
-		if was.remediation.TimedOut != nil {
-			f.givenUp = was.remediation.TimedOut.Time
-		}
 	}
 	f.guessed = nodeOf(obj) == "" && was == nil
 	w.requests.ours[node] = append(w.requests.ours[node], f)
 }
 
-// rungOf finds the remedy that obj was made from: that of its kind whose template it names; if it names none any more, what the status
+// stepOf finds the template that obj was made from: that of its kind which it names; if it names none any more, what the status
 // says, or the only one of its kind.
-func (w *observed) rungOf(obj *unstructured.Unstructured, was *listed) int {
-	template, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
+func (w *observed) stepOf(obj *unstructured.Unstructured, was *listed) int {
+	name, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
 	if !named && was != nil {
-		template, named = was.remediation.TemplateName, was.remediation.TemplateName != ""
+		name, named = was.remediation.TemplateName, was.remediation.TemplateName != ""
 	}
-	rung, same := -1, 0
-	for i := range w.remedies {
-		remedy := &w.remedies[i]
-		if remedy.kind.GroupKind() != obj.GroupVersionKind().GroupKind() || remedy.ref.Namespace != obj.GetNamespace() {
+	step, same := -1, 0
+	for i := range w.templates {
+		t := &w.templates[i]
+		if t.kind.GroupKind() != obj.GroupVersionKind().GroupKind() || t.ref.Namespace != obj.GetNamespace() {
 			continue
 		}
-		if named && remedy.ref.Name == template {
+		if named && t.ref.Name == name {
 			return i
 		}
-		rung, same = i, same+1
+		step, same = i, same+1
 	}
 	if !named && same == 1 {
-		return rung
+		return step
 	}
 	return -1
 }
@@ -284,8 +261,6 @@ func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstru
 
 func (f *found) started() time.Time { return f.obj.GetCreationTimestamp().Time }
 
-func (f *found) leaving() bool { return f.obj.GetDeletionTimestamp() != nil }
-
 // annotated is the moment that an annotation of the request holds; zero if there is none, or one that is none.
 func (f *found) annotated(key string) time.Time {
 	at, err := time.Parse(time.RFC3339, f.obj.GetAnnotations()[key])
@@ -293,83 +268,4 @@ func (f *found) annotated(key string) time.Time {
 		return time.Time{}
 	}
 	return at
-}
-
-// step is the request as the ladder sees it.
-func (f *found) step() escalation.Request {
-	processing, since := f.condition(nhcv1.ProcessingCondition)
-	succeeded, _ := f.condition(nhcv1.SucceededCondition)
-	return escalation.Request{
-		Rung: f.rung, Started: f.begun, GivenUp: f.givenUp, Told: f.told, Leaving: f.leaving(),
-		Succeeded: succeeded, Processing: processing, ProcessingSince: since,
-	}
-}
-
-// condition reads one of the conditions that a remediator writes. What is none, or none that can be read, is unsaid.
-func (f *found) condition(kind string) (escalation.Answer, time.Time) {
-	fields := f.said(kind)
-	if fields == nil {
-		return escalation.Unsaid, time.Time{}
-	}
-	text, _ := fields["lastTransitionTime"].(string)
-	at, _ := time.Parse(time.RFC3339, text)
-	switch fields["status"] {
-	case string(metav1.ConditionTrue):
-		return escalation.Yes, at
-	case string(metav1.ConditionFalse):
-		return escalation.No, at
-	default:
-		return escalation.Unsure, at
-	}
-}
-
-// said is one of the conditions as its remediator wrote it; nil if there is none that can be read.
-func (f *found) said(kind string) map[string]any {
-	list, _, err := unstructured.NestedFieldNoCopy(f.obj.Object, "status", "conditions")
-	conditions, isList := list.([]any)
-	if err != nil || !isList {
-		return nil
-	}
-	for _, c := range conditions {
-		if fields, _ := c.(map[string]any); fields["type"] == kind {
-			return fields
-		}
-	}
-	return nil
-}
-
-// says reports whether a condition of the object is True.
-func (f *found) says(kind string) bool {
-	answer, _ := f.condition(kind)
-	return answer == escalation.Yes
-}
-
-// ladder are the requests for t as the ladder sees them: those that are there, and those that are gone, of its present failure.
-func (w *observed) ladder(t *target) []escalation.Request {
-	var steps []escalation.Request
-	for _, f := range t.requests {
-		if f.rung >= 0 {
-			steps = append(steps, f.step())
-		}
-	}
-	for i := range t.gone {
-		gone := &t.gone[i]
-		rung := w.rungOfGone(gone)
-		if rung < 0 {
-			continue
-		}
-		step := escalation.Request{Rung: rung, Started: gone.Started.Time, Gone: true}
-		if gone.TimedOut != nil {
-			step.GivenUp = gone.TimedOut.Time
-		}
-		steps = append(steps, step)
-	}
-	return steps
-}
-
-func (w *observed) rungOfGone(gone *nhcv1.Remediation) int {
-	kind := schema.FromAPIVersionAndKind(gone.Resource.APIVersion, gone.Resource.Kind).GroupKind()
-	return slices.IndexFunc(w.remedies, func(m remedy) bool {
-		return m.kind.GroupKind() == kind && m.ref.Namespace == gone.Resource.Namespace && (gone.TemplateName == "" || gone.TemplateName == m.ref.Name)
-	})
 }

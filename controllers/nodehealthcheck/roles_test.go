@@ -147,7 +147,7 @@ func TestWhatRemediatorsGrantIsEnough(t *testing.T) {
 	} {
 		t.Run(role, func(t *testing.T) {
 			delay := metav1.Duration{Duration: time.Minute}
-			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false),
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false),
 				check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &delay }))...)
 			k.grants(shipped(t, role))
 			quiet := func(what string, want ...string) time.Duration {
@@ -179,7 +179,7 @@ func TestWhatRemediatorsGrantIsEnough(t *testing.T) {
 }
 
 func TestATemplateThatMayBeReadOnlyByItsNameIsLookedAtAgain(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), check("nhc"))...)
 	k.grants(shipped(t, "poison-pill-0.1"))
 	if _, again := k.looks(); !strings.Contains(k.state("nhc"), "Disabled") || again > 15*time.Second {
 		t.Errorf("%s, looked at again in %s", k.state("nhc"), again)
@@ -193,7 +193,7 @@ func TestATemplateThatMayBeReadOnlyByItsNameIsLookedAtAgain(t *testing.T) {
 
 // Where a request may not be watched, what its remediator has done with it is seen all the same.
 func TestARequestThatMayNotBeWatchedIsPolled(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.grants(shipped(t, "poison-pill-0.1"))
 	k.bad("b")
 	k.looks()
@@ -208,7 +208,7 @@ func TestARequestThatMayNotBeWatchedIsPolled(t *testing.T) {
 
 // Who uninstalls a remediator takes its role away, and often leaves its kinds. Checks that never named them are held up by nothing.
 func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)
 	revoke := k.grants(shipped(t, "poison-pill-0.1"))
 	k.pass("rebooting")
@@ -226,7 +226,7 @@ func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
 
 // What was begun while the role was there is not forgotten, nor begun again: the manager cannot see what became of it.
 func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	revoke := k.grants(shipped(t, "poison-pill-0.1"))
 	k.bad("b")
 	k.looks()
@@ -240,7 +240,7 @@ func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
 
 // With a ladder a remediator has to be told to stop before the next one begins.
 func TestALadderThatMayNotTellARemediatorToStopSaysSo(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.grants(shipped(t, "poison-pill-0.1"))
 	k.bad("b")

@@ -55,7 +55,7 @@ func (r *Reconciler) searchLeftovers(ctx context.Context) error {
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot search everywhere for requests that NodeHealthChecks have left behind")
 		}
-		r.wakeAll()
+		r.enqueueAll()
 		return err == nil, nil
 	})
 	return nil
@@ -78,8 +78,8 @@ func (r *Reconciler) searchOnce(ctx context.Context) error {
 	return errors.Join(err, failed)
 }
 
-// wakeAll makes all checks be looked at, and those that are gone and have left something behind.
-func (r *Reconciler) wakeAll() {
+// enqueueAll makes all checks be looked at, and those that are gone and have left something behind.
+func (r *Reconciler) enqueueAll() {
 	select {
 	case r.resumed <- event.GenericEvent{Object: &nhcv1.NodeHealthCheck{}}:
 	default: // they are to be woken already

@@ -89,7 +89,7 @@ func TestAMemberThatADeletedCheckHasRemediatedIsBusyAfterARestart(t *testing.T) 
 }
 
 func TestALeaseThatADeletedCheckHasLeftBehindIsGivenBackAfterARestart(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.goes("nhc")
@@ -142,7 +142,7 @@ func TestUntilItWasSearchedForWhatIsLeftBehindNoMemberIsRemediated(t *testing.T)
 }
 
 func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.search.done.Store(false)
 	k.bad("b")
 	k.pass("nhc")

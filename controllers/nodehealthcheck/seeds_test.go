@@ -18,6 +18,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 // What the documentations of the three generations of NodeHealthChecks (seeds 000 to 002) say of one check, its nodes and its requests. What
@@ -26,7 +27,7 @@ import (
 func TestADefaultConditionHasToLastForFiveMinutes(t *testing.T) {
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
 		t.Run(fmt.Sprintf("seed 0.1, seed 0.2, seed 1.9: Ready=%s", status), func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.turn("b", status)
 			k.after(300*time.Second - 1)
 			k.pass("nhc")
@@ -70,7 +71,11 @@ func TestConditionsOfANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := node("n", nil)
 			n.Status.Conditions = tc.conditions
-			v := health.Judge(factsOf(n, nil, nil), policyOf(spec), epoch)
+			facts := factsOf(&nhcv1.NodeHealthCheck{Spec: *spec}, epoch)
+			is := nodes.Node{Name: n.Name}
+			describe(&is, n, facts.Policy)
+			facts.Nodes = []nodes.Node{is}
+			v := nodes.Decide(facts).Decisions[0].Verdict
 			if v.State != tc.want {
 				t.Errorf("%v, want %v", v.State, tc.want)
 			}
@@ -98,7 +103,7 @@ func TestHowManyNodesAreRemediatedAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := []string{"a", "b", "c", "d", "e"}
-			k := newFixture(t, append(nodes(names...), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+			k := newFixture(t, append(workers(names...), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 				s.MinHealthy, s.MaxUnhealthy = tc.min, tc.max
 			}))...)
 			var want []string
@@ -163,7 +168,7 @@ func TestARequestIsAsTheDocumentationPrintsIt(t *testing.T) {
 	printed := template("Reboot", "group-x", false)
 	printed.Object["spec"] = map[string]any{"template": map[string]any{"size": int64(42)}}
 	c := check("nodehealthcheck-sample", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Reboot", "group-x")) })
-	k := newFixture(t, append(nodes("worker-0-21", "b", "c"), printed, c)...)
+	k := newFixture(t, append(workers("worker-0-21", "b", "c"), printed, c)...)
 	k.bad("worker-0-21")
 	k.pass(c.Name)
 	if len(k.objects()) != 1 {
@@ -200,7 +205,7 @@ func TestWhatTheAdminHasToMake(t *testing.T) {
 		"seed 1.7: one of that name and of another kind is none":                {[]client.Object{template("Replace", "reboot", false)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c"), check("nhc"))...)
+			k := newFixture(t, append(workers("a", "b", "c"), check("nhc"))...)
 			k.bad("b")
 			k.pass("nhc")
 			k.wants("there is nothing to make it from")
@@ -282,7 +287,7 @@ func TestACheckFollowsANodeInBothDirections(t *testing.T) {
 		"seed 0.17, seed 1.11: the node is healthy again, and is not listed any more":  {4, "Enabled 3/3", nil, over},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.pass("nhc")
 			for _, happens := range story[:tc.played] {
 				happens(k)
@@ -317,7 +322,7 @@ func TestANodeOnItsWayBack(t *testing.T) {
 		"seed 2.18: is well when its condition is met no more":       {func(k *fixture) { k.turn("b", corev1.ConditionTrue) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 			k.bad("b")
 			k.pass("nhc")
@@ -349,7 +354,7 @@ func TestWhatHoldsUpNewRemediationsAndEndsOldOnes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.bad("b")
 			k.pass("nhc")
 			tc.begins(k)

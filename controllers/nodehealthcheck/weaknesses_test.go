@@ -39,7 +39,7 @@ func TestWeaknessesThatMedik8sHas(t *testing.T) {
 // medik8s ends a reconcile at a lease that is overdue, and the next step waits until something else happens. Here a lease is never overdue while a
 // step is left: a node that is on its way back keeps it for as long as that takes.
 func longLease(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")), func(s *nhcv1.NodeHealthCheckSpec) {
 			s.UnhealthyConditions[0].Duration.Duration = time.Hour // of Ready=False
 		}))...)
@@ -79,7 +79,7 @@ func TestARequestThatIsOldIsCountedWhateverHoldsUpItsCheck(t *testing.T) {
 		"W18, seed 2.12: too few healthy nodes": {func(k *fixture) { k.bad("c") }, nhcv1.TooManyReason},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.bad("b")
 			k.pass("nhc")
 			holds.up(k)
@@ -145,7 +145,7 @@ func fewReads(t *testing.T) {
 }
 
 func oneRefusal(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.fails = func(verb string, obj client.Object) error {
 		if obj.GetName() == "a" && verb == "create" {
 			return apierrors.NewInvalid(schema.GroupKind{Group: remedyGroup, Kind: "Reboot"}, "a", nil)
@@ -163,7 +163,7 @@ func oneRefusal(t *testing.T) {
 
 // What cannot be asked is not "no": medik8s takes a cluster that it cannot ask for one that is not being upgraded.
 func unknownUpgrade(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	knows := k.r.Installed
 	k.r.Installed = func(_ context.Context, crd string) (bool, error) {
 		if crd == "clusterversions.config.openshift.io" {
@@ -185,7 +185,7 @@ func unknownUpgrade(t *testing.T) {
 
 // Before the MachineHealthChecks were read, medik8s leaves every node alone that has the condition Terminating, and is disabled by none.
 func unreadConflict(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
 	informer := controllertest.NewFakeInformer()
 	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{machineChecks: informer}
@@ -206,7 +206,7 @@ func (k *fixture) installs(crds ...string) {
 }
 
 func unknownConflict(t *testing.T) {
-	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Installed = func(context.Context, string) (bool, error) {
 		return false, errors.New("the API server is out of order")
 	}

@@ -22,25 +22,31 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // writers is how many nodes of one check are worked on at the same time.
 const writers = 16
 
-// outcome is what became of a step.
+// outcome is what became of the decision about one node.
 type outcome struct {
-	step
+	*nodes.Decision
+	i  int // of the node
+	n  *nodes.Node
+	is *objects
 	// asked says that a request was to be created; made is that, nil if it was not.
 	asked bool
 	made  *unstructured.Unstructured
-	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that giveUp was given up.
-	ended, flagged []*found
+	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
+	ended, flagged []int
 	gaveUp         bool
 	// untold is the error for which a remediator could not be told to stop.
 	untold error
-	// untellable are requests that may not be told to stop.
-	untellable []*found
+	// untellable are requests whose remediators may not be told to stop.
+	untellable []int
+	// retryAt is when the node is looked at again, as another one has the control-plane slot; zero if it has not.
+	retryAt time.Time
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
 	again bool
 	// refused is the error for which no request could be made.
@@ -48,66 +54,71 @@ type outcome struct {
 	err     error
 }
 
-// act carries out all steps, each on its own: what fails for one node holds up no other.
-func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outcome {
-	outcomes := make([]outcome, len(steps))
+// carryOut does what p says about all nodes, each on its own: what fails for one node blocks no other.
+func (r *Reconciler) carryOut(ctx context.Context, w *observed, p *nodes.Plan) []outcome {
+	outcomes := make([]outcome, len(p.Order))
 	var work errgroup.Group
 	work.SetLimit(writers)
-	for i, s := range steps {
+	for k, i := range p.Order {
+		outcomes[k] = outcome{Decision: &p.Decisions[i], i: i, n: &w.facts.Nodes[i], is: &w.objects[i]}
 		work.Go(func() error {
-			outcomes[i] = r.carryOut(ctx, w, s)
+			r.carryOutOne(ctx, w, &outcomes[k])
 			return nil
 		})
 	}
 	_ = work.Wait() // errors are in the outcomes
-	w.trouble = append(w.trouble, r.endLeftovers(ctx, w)...)
+	w.trouble = append(w.trouble, r.endOrphaned(ctx, w)...)
 	return outcomes
 }
 
-// carryOut takes the node before it begins, tells the former remediator to stop before it asks the next one, and gives the node back last.
+// carryOutOne takes the node before a remediation starts, tells the former remediator to stop before it asks the next one, and gives the node back last.
 // Whatever fails in between, the next reconcile goes on from there.
-func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome {
-	o := outcome{step: s}
-	r.mark(ctx, w, &o)
-	if s.start >= 0 && !s.target.begun() {
-		leave, may := r.enter(ctx, w, &o)
+func (r *Reconciler) carryOutOne(ctx context.Context, w *observed, o *outcome) {
+	r.mark(ctx, w, o)
+	first := o.first()
+	if o.Starts() && first {
+		leave, may := r.enter(ctx, w, o)
 		if !may {
-			return o
+			return
 		}
 		defer leave()
 	}
-	if s.unconfirm {
-		o.try(r.unconfirm(ctx, s.target.node))
+	if o.Unconfirm {
+		o.try(r.unconfirm(ctx, o.is.node))
 	}
-	taken, leased := r.lease(ctx, w, s)
+	taken, leased := r.lease(ctx, w, o)
 	o.try(leased)
-	if len(s.giveUp) > 0 && !r.giveUp(ctx, w, &o) || s.start < 0 {
-		return o
+	if len(o.GiveUp) > 0 && !r.giveUp(ctx, w, o) || !o.Starts() {
+		return
 	}
 	if leased != nil {
 		if !o.again { // somebody else was not only faster
 			o.refused = leased
 		}
-		return o
+		return
 	}
-	r.ask(ctx, w, &o)
-	if o.refused != nil && taken != nil && !s.target.begun() && !o.mayHaveMade() { // nobody is at work: others may be
+	r.ask(ctx, w, o)
+	if o.refused != nil && taken != nil && first && !o.mayHaveMade() { // nobody is at work: others may be
 		o.try(r.giveBack(ctx, taken))
 	}
-	return o
+}
+
+// first reports whether nothing is done about the node yet.
+func (o *outcome) first() bool {
+	return len(o.n.Unseen) == 0 && !slices.ContainsFunc(o.Requests, func(r nodes.RequestState) bool { return !r.Over })
 }
 
 // enter makes sure that the first request for a node may be made, and returns what has to be done when it was, or could not be.
 func (r *Reconciler) enter(ctx context.Context, w *observed, o *outcome) (leave func(), may bool) {
 	leave = func() {}
-	if controlPlane(o.target.node) {
-		if again := r.memory.seat.take(o.target.name, w.now, r.Clock.Now()); !again.IsZero() {
-			o.lookAgainAt(again, "")
+	if o.n.ControlPlane {
+		if again := r.memory.slot.take(o.n.Name, w.facts.Now, r.Clock.Now()); !again.IsZero() {
+			o.retryAt = again
 			return leave, false
 		}
-		leave = func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }
+		leave = func() { r.memory.slot.leave(r.Clock.Now(), o.mayHaveMade()) }
 	}
-	doubt, err := r.confirm(ctx, w, o.target)
+	doubt, err := r.confirm(ctx, w, o)
 	switch {
 	case err == nil && doubt == "":
 		return leave, true
@@ -120,10 +131,10 @@ func (r *Reconciler) enter(ctx context.Context, w *observed, o *outcome) (leave 
 	return leave, false
 }
 
-// ask makes the request of a step.
+// ask makes the request of the step that starts.
 func (r *Reconciler) ask(ctx context.Context, w *observed, o *outcome) {
 	o.asked = true
-	made, err := r.begin(ctx, w, o.step)
+	made, err := r.request(ctx, w, o)
 	if errors.Is(err, remediationrequest.ErrAppeared) {
 		o.again, err = true, nil
 	}
@@ -143,36 +154,37 @@ func (o *outcome) mayHaveMade() bool {
 	return o.asked && !apierrors.IsForbidden(o.refused) && !apierrors.IsInvalid(o.refused)
 }
 
-// mark writes on the requests of a node what a step says of them, and ends those that are over.
+// mark writes on the requests of a node what is decided of them, and ends those that are over.
 func (r *Reconciler) mark(ctx context.Context, w *observed, o *outcome) {
-	for _, f := range o.flag {
-		if o.try(r.note(ctx, w, f, annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
-			o.flagged = append(o.flagged, f)
+	now, obj := w.facts.Now, func(j int) *unstructured.Unstructured { return o.is.requests[j].obj }
+	for _, j := range o.Flag {
+		if o.try(r.note(ctx, w, obj(j), annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
+			o.flagged = append(o.flagged, j)
 		}
 	}
-	for _, f := range o.resume {
+	for _, j := range o.Resume {
 		set := annotations{nhcv1.HealthyDelayAnnotation: nil}
-		if w.classic() && f.recovered {
-			set[mendv1.RelapsedAnnotation] = moment(w.now)
+		if w.facts.Single && o.Requests[j].Recovered {
+			set[mendv1.RelapsedAnnotation] = moment(now)
 		}
-		o.try(r.note(ctx, w, f, set))
+		o.try(r.note(ctx, w, obj(j), set))
 	}
-	for _, f := range o.delay {
-		o.try(r.note(ctx, w, f, annotations{nhcv1.HealthyDelayAnnotation: moment(w.now)}))
+	for _, j := range o.Delay {
+		o.try(r.note(ctx, w, obj(j), annotations{nhcv1.HealthyDelayAnnotation: moment(now)}))
 	}
-	for _, f := range o.stop {
-		err := r.annotate(ctx, f, annotations{nhcv1.TimedOutAnnotation: moment(w.now)})
+	for _, j := range o.Stop {
+		err := r.annotate(ctx, obj(j), annotations{nhcv1.TimedOutAnnotation: moment(now)})
 		if apierrors.IsForbidden(err) {
-			o.untellable = append(o.untellable, f)
+			o.untellable = append(o.untellable, j)
 		}
-		if !w.classic() || !apierrors.IsForbidden(err) {
+		if !w.facts.Single || !apierrors.IsForbidden(err) {
 			o.try(err)
 		}
 	}
-	for _, f := range o.end {
-		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
-			r.memory.written.forget(f.obj.GetUID())
-			o.ended = append(o.ended, f)
+	for _, j := range o.End {
+		if o.try(r.Requests.Delete(ctx, metadataOf(obj(j)))) {
+			r.memory.written.forget(obj(j).GetUID())
+			o.ended = append(o.ended, j)
 		}
 	}
 }
@@ -188,67 +200,67 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// lease does what a step says about the lease of its node, and returns that if it was taken or renewed.
-func (r *Reconciler) lease(ctx context.Context, w *observed, s step) (*coordinationv1.Lease, error) {
-	switch s.lease {
-	case takeLease, renewLease:
-		return r.take(ctx, w, s.target, s.term)
-	case dropLease:
-		return nil, r.giveBack(ctx, s.target.lease)
-	default:
-		return nil, nil
+// lease does what is decided of the lease on the node, and returns that if it was taken or renewed.
+func (r *Reconciler) lease(ctx context.Context, w *observed, o *outcome) (*coordinationv1.Lease, error) {
+	switch o.Lease {
+	case nodes.TakeLease, nodes.RenewLease:
+		return r.take(ctx, w, o)
+	case nodes.DropLease:
+		return nil, r.giveBack(ctx, o.is.lease)
+	case nodes.KeepLease:
 	}
+	return nil, nil
 }
 
 // giveUp tells the remediators to stop, if they have to be told. That it was given up is in the annotation first, and in the status afterwards:
 // a crash in between loses nothing.
 func (r *Reconciler) giveUp(ctx context.Context, w *observed, o *outcome) bool {
 	o.gaveUp = true
-	for _, f := range o.giveUp {
-		if !o.tell {
+	for _, j := range o.GiveUp {
+		if !o.Tell {
 			continue
 		}
-		if err := r.annotate(ctx, f, annotations{nhcv1.TimedOutAnnotation: moment(w.now)}); !o.try(err) {
+		if err := r.annotate(ctx, o.is.requests[j].obj, annotations{nhcv1.TimedOutAnnotation: moment(w.facts.Now)}); !o.try(err) {
 			o.gaveUp, o.untold = false, err
 		}
 	}
 	return o.gaveUp
 }
 
-// begin makes the request of the rung that a step begins.
-func (r *Reconciler) begin(ctx context.Context, w *observed, s step) (*unstructured.Unstructured, error) {
-	t, m := s.target, &w.remedies[s.start]
+// request makes the request of the step that starts.
+func (r *Reconciler) request(ctx context.Context, w *observed, o *outcome) (*unstructured.Unstructured, error) {
+	t, is := &w.templates[o.Start], &w.facts.Templates[o.Start]
 	ask := remediationrequest.Ask{
-		Name: m.nameFor(w.check, t), Node: t.name, ControlPlane: controlPlane(t.node),
+		Name: t.nameFor(w.check, is, o.n), Node: o.n.Name, ControlPlane: o.n.ControlPlane,
 		By: remediationrequest.Maker{Name: w.check.Name, UID: w.check.UID}, Owners: []metav1.OwnerReference{ownerOf(w.check)},
 	}
-	owner, err := r.machineOwner(ctx, m, t)
+	owner, err := r.machineOwner(ctx, is, o.n)
 	if err != nil {
 		return nil, err
 	}
 	if owner != nil {
 		ask.Owners = append(ask.Owners, *owner)
 	}
-	req, err := remediationrequest.ForNode(ask, m.object)
+	req, err := remediationrequest.ForNode(ask, t.object)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}
-	r.memory.written.note(req, true, w.now)
+	r.memory.written.note(req, true, w.facts.Now)
 	return req, nil
 }
 
 // nameFor is the name of a request: that of the Machine for what is about Machines, else that of the node; where there may be several
 // requests for one node, one that no other template's request has.
-func (m remedy) nameFor(check *nhcv1.NodeHealthCheck, t *target) string {
-	name := t.name
-	if machine := m.machineFor(t); machine != nil {
-		name = machine.Name
+func (t remediationTemplate) nameFor(check *nhcv1.NodeHealthCheck, is *nodes.Template, n *nodes.Node) string {
+	name := n.Name
+	if is.OwnedByMachine(n) {
+		name = n.Machine.Name
 	}
-	if m.several() {
-		return remediationrequest.UniqueName(name, string(check.UID), m.ref.Namespace, m.ref.Name)
+	if t.several() {
+		return remediationrequest.UniqueName(name, string(check.UID), t.ref.Namespace, t.ref.Name)
 	}
 	return name
 }
@@ -259,11 +271,16 @@ func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
 }
 
 // machineOwner is the Machine behind the node, if it can own a request; nil if none can.
-func (r *Reconciler) machineOwner(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
-	if obj := m.machineFor(t); obj != nil {
-		return &metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: obj.Name, UID: obj.UID}, nil
+func (r *Reconciler) machineOwner(ctx context.Context, t *nodes.Template, n *nodes.Node) (*metav1.OwnerReference, error) {
+	switch {
+	case t.OwnedByMachine(n):
+		return &metav1.OwnerReference{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: n.Machine.Name, UID: types.UID(n.Machine.ID),
+		}, nil
+	case t.OwnedByOpenShift(n):
+		return r.openshiftMachine(ctx, t, n)
 	}
-	return r.openshiftMachine(ctx, m, t)
+	return nil, nil
 }
 
 // annotations are what annotations of a request are to be, by their keys; nil removes one.
@@ -272,36 +289,36 @@ type annotations map[string]any
 // moment is how annotations hold one.
 func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is well is in
+// note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is healthy is in
 // the check's status. So it does not matter that roles of remediators from before there were ladders do not grant to patch. With a ladder it
 // does: there a remediator has to be told to stop.
-func (r *Reconciler) note(ctx context.Context, w *observed, f *found, set annotations) error {
-	err := r.annotate(ctx, f, set)
-	if w.classic() && apierrors.IsForbidden(err) {
+func (r *Reconciler) note(ctx context.Context, w *observed, req *unstructured.Unstructured, set annotations) error {
+	err := r.annotate(ctx, req, set)
+	if w.facts.Single && apierrors.IsForbidden(err) {
 		return nil
 	}
 	return err
 }
 
 // annotate sets and removes annotations of a request. The rest of the request is its remediator's.
-func (r *Reconciler) annotate(ctx context.Context, f *found, set annotations) error {
+func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructured, set annotations) error {
 	keys := strings.Join(slices.Sorted(maps.Keys(set)), ", ")
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": set}})
 	if err != nil {
 		return fmt.Errorf("encode annotations %s: %w", keys, err)
 	}
 	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(f.obj.GroupVersionKind())
-	obj.SetNamespace(f.obj.GetNamespace())
-	obj.SetName(f.obj.GetName())
+	obj.SetGroupVersionKind(req.GroupVersionKind())
+	obj.SetNamespace(req.GetNamespace())
+	obj.SetName(req.GetName())
 	err = r.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) {
 		return nil // it has ended meanwhile
 	}
 	if err != nil {
-		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(f.obj), keys, err)
+		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(req), keys, err)
 	}
-	if obj.GetUID() == f.obj.GetUID() {
+	if obj.GetUID() == req.GetUID() {
 		r.memory.written.note(obj, false, time.Time{})
 	}
 	return nil

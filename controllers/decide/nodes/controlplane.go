@@ -1,0 +1,257 @@
+package nodes
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// ClingingFor is how long a request that is being deleted is waited for: a remediator that has not released it by then is not waited for any more.
+const ClingingFor = 10 * time.Minute
+
+// ControlPlane is what is known of the control plane of the cluster.
+type ControlPlane struct {
+	// Searching says that orphaned requests were not searched for yet, which takes no more than a moment. Unread is why the control plane could not be
+	// read, as a clause; empty if it was.
+	Searching bool
+	Unread    string
+
+	Nodes    []Member // in the order in which they were read
+	Machines []MemberMachine
+	Requests []MemberRequest
+	// Renewed is when the API server on each node renewed its identity lease last; nil if that was not read.
+	Renewed map[string]time.Time
+	Etcd    Etcd
+}
+
+// Member is one node of the control plane.
+type Member struct {
+	Name  string
+	Ready bool
+}
+
+// MemberMachine is one Machine of the control plane.
+type MemberMachine struct {
+	Ref
+	Node string // empty if it has none yet
+	// Replaced is since when it is being deleted, or its owner was asked to replace it; Remediated says that a MachineHealthCheck has it remediated.
+	Replaced   time.Time
+	Remediated bool
+}
+
+// MemberRequest is a remediation request, of whatever check, for a node of the control plane.
+type MemberRequest struct {
+	Ref
+	Node string
+	// There says that the node is there, Ready that it is ready.
+	There, Ready bool
+	Deleting     time.Time
+	// Gone is since when the node is gone, as far as that is known. MachineThere says that the Machine of the request is there, and stays.
+	Gone         time.Time
+	MachineThere bool
+}
+
+// Etcd is what is known of OpenShift's etcd. The zero value is a cluster without it.
+type Etcd struct {
+	There  bool
+	Unread bool
+	// Budgets is how many PodDisruptionBudgets there are, Budget the only one, Allows whether it allows a disruption.
+	Budgets int
+	Budget  string
+	Allows  bool
+	// Guards are the guard pods that are ready, or may be, by node.
+	Guards map[string]string
+}
+
+// against is why etcd cannot do without the node; nil if it can. Its PodDisruptionBudget says so, or, if that allows nothing, whether the
+// guard pod on the node is what it counts as lost already. (medik8s.)
+func (e Etcd) against(node string) *Blocker {
+	guard, ready := e.Guards[node]
+	switch {
+	case e.Unread:
+		return &Blocker{Reason: EtcdUnread}
+	case !e.There:
+		return nil
+	case e.Budgets != 1:
+		return &Blocker{Reason: EtcdBudgets, Args: []string{fmt.Sprint(e.Budgets)}}
+	case !e.Allows && ready:
+		return &Blocker{Reason: EtcdAtRisk, Args: []string{e.Budget, guard}}
+	}
+	return nil
+}
+
+// Members is how many members the control plane has.
+func (c *ControlPlane) Members(now time.Time) int { return len(c.plane(now).Members) }
+
+// plane is the control plane as the rule sees it. The node of a request may be gone, and the request not over: it is busy all the same. Whoever asks is
+// answered by an API server of this very cluster.
+func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
+	busy, away := map[string]string{}, map[string]controlplane.Member{}
+	replaced := map[string]controlplane.Member{}
+	var joining []string
+	for i := range c.Machines {
+		switch m := &c.Machines[i]; {
+		case m.Node == "":
+			joining = append(joining, m.Name)
+		case !m.Replaced.IsZero():
+			replaced[m.Node] = controlplane.Member{ReplacedBy: m.Ref.String(), ReplacedSince: m.Replaced}
+		case m.Remediated:
+			busy[m.Node] = m.Ref.String()
+		}
+	}
+	for i := range c.Requests {
+		switch r := &c.Requests[i]; {
+		case r.There && !(r.Ready && idleFor(r.Deleting, controlplane.ReplacementPatience, now)):
+			busy[r.Node] = r.Ref.String()
+		case !r.There && (r.MachineThere || !idleFor(r.Deleting, ClingingFor, now)): // else it is about nothing that there is
+			away[r.Node] = controlplane.Member{ReplacedBy: r.Ref.String(), ReplacedSince: r.Gone}
+		}
+	}
+	plane := controlplane.Plane{API: controlplane.Answers}
+	add := func(m controlplane.Member) {
+		if !slices.ContainsFunc(plane.Members, func(o controlplane.Member) bool { return o.Name == m.Name }) {
+			plane.Members = append(plane.Members, m)
+		}
+	}
+	for _, n := range c.Nodes {
+		is := controlplane.Member{Name: n.Name, Node: controlplane.Silent, Remediation: busy[n.Name]}
+		if n.Ready {
+			is.Node = controlplane.Alive
+		}
+		is.ReplacedBy, is.ReplacedSince = replaced[n.Name].ReplacedBy, replaced[n.Name].ReplacedSince
+		add(is)
+	}
+	for _, name := range sorted(busy) {
+		add(controlplane.Member{Name: name, Joining: true, Remediation: busy[name]})
+	}
+	for _, name := range sorted(away) {
+		add(controlplane.Member{Name: name, Joining: true, ReplacedBy: away[name].ReplacedBy, ReplacedSince: away[name].ReplacedSince})
+	}
+	for _, name := range joining { // nodes are named after their Machines as a rule, and may be there before these know
+		add(controlplane.Member{Name: name, Joining: true})
+	}
+	signs := controlplane.Servers(c.Renewed, now)
+	for i := range plane.Members {
+		plane.Members[i].APIServer = signs[plane.Members[i].Name]
+	}
+	return plane
+}
+
+func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
+	return !deleting.IsZero() && !now.Before(deleting.Add(d))
+}
+
+// against is all that keeps the node called name from being disrupted but its place in the queue. What is done to the node already does not block it.
+func (d *decider) against(name string) []Blocker {
+	c := d.f.ControlPlane
+	if c.Unread != "" {
+		return []Blocker{{Reason: ControlPlaneUnread, Args: []string{c.Unread}}}
+	}
+	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
+	for i := range plane.Members {
+		if plane.Members[i].Name == name {
+			plane.Members[i].Remediation = ""
+		}
+	}
+	var all []Blocker
+	for _, o := range plane.Against(name, d.f.Now) {
+		all = append(all, blockerOf(o))
+	}
+	return all
+}
+
+func blockerOf(o controlplane.Objection) Blocker {
+	switch o.Reason {
+	case controlplane.BeingRemediated, controlplane.BeingReplaced:
+		return Blocker{Reason: MemberRemediated, Args: []string{o.Member, o.By}}
+	case controlplane.MajorityAtRisk:
+		return Blocker{Reason: MajorityAtRisk, Args: []string{fmt.Sprint(o.Votes), fmt.Sprint(o.Total), fmt.Sprint(o.Needed)}}
+	case controlplane.NotFirst:
+		return Blocker{Reason: NotFirst, Args: []string{o.Member}}
+	case controlplane.NotSeen:
+	}
+	return Blocker{Reason: MembersNotSeen}
+}
+
+// queue decides which of the control plane's nodes that are due goes first, and why etcd forbids that it is disrupted; nil if it does not. One that
+// etcd forbids keeps nobody waiting that it does not: what forbids the one may be the loss of the other.
+func (d *decider) queue(due []int) (first int, etcd *Blocker) {
+	first = d.firstOf(due)
+	if d.f.ControlPlane.Unread != "" {
+		return first, nil // none may be disrupted in any case
+	}
+	name := func(i int) string { return d.f.Nodes[i].Name }
+	etcd = d.f.ControlPlane.Etcd.against(name(first))
+	for next, rest := first, slices.Clone(due); len(d.against(name(next))) == 0; next = d.firstOf(rest) {
+		if d.f.ControlPlane.Etcd.against(name(next)) == nil {
+			return next, nil
+		}
+		if rest = slices.DeleteFunc(rest, func(i int) bool { return i == next }); len(rest) == 0 {
+			break
+		}
+	}
+	return first, etcd
+}
+
+// firstOf is the one of those that are due which goes first. While nobody knows who is alive, it is that which has been due for longest.
+func (d *decider) firstOf(due []int) int {
+	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
+	since := func(i int) time.Time { return d.p.Decisions[i].Verdict.OverdueSince(d.f.Now) }
+	for j := range plane.Members {
+		for _, i := range due {
+			if d.f.Nodes[i].Name == plane.Members[j].Name {
+				plane.Members[j].Due, plane.Members[j].Remediation = since(i), ""
+			}
+		}
+	}
+	first := plane.First(d.f.Now)
+	if i := slices.IndexFunc(due, func(i int) bool { return d.f.Nodes[i].Name == first }); i >= 0 {
+		return due[i]
+	}
+	return slices.MinFunc(due, func(a, b int) int { return since(a).Compare(since(b)) })
+}
+
+// dueMembers are the nodes of the control plane that nothing but the others keeps from being remediated now. One whose request was refused
+// lately lets the others go first.
+func (d *decider) dueMembers() []int {
+	var due, refused []int
+	for i := range d.f.Nodes {
+		n := &d.f.Nodes[i]
+		if !n.ControlPlane || !d.startable(i, health.Unhealthy) || len(d.asked(i, &d.now).toRemediate()) > 0 {
+			continue
+		}
+		if _, was := d.p.Memory.Refused[n.Name]; was {
+			refused = append(refused, i)
+		} else {
+			due = append(due, i)
+		}
+	}
+	if len(due) == 0 {
+		return refused
+	}
+	return due
+}
+
+// nextMember is the node of the control plane that comes due first of those that nothing else will block then; -1 if there is none.
+func (d *decider) nextMember() int {
+	first := -1
+	for i := range d.f.Nodes {
+		if !d.f.Nodes[i].ControlPlane || !d.startable(i, health.Pending) && !d.startable(i, health.Unhealthy) {
+			continue
+		}
+		at := d.p.Decisions[i].Verdict.Recheck
+		if first >= 0 && !at.Before(d.p.Decisions[first].Verdict.Recheck) {
+			continue
+		}
+		if !slices.ContainsFunc(d.asked(i, &d.ahead).toRemediate(), func(b Blocker) bool { return b.Lasts(at) }) {
+			first = i
+		}
+	}
+	return first
+}
+
+// Lasts reports whether b still holds at a moment, as far as time alone decides.
+func (b Blocker) Lasts(at time.Time) bool { return b.Until.IsZero() || b.Until.After(at) }

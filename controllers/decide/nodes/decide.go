@@ -1,0 +1,193 @@
+package nodes
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// Decide returns the plan for f: the verdict on each node, what blocks its remediation, and what is done about its requests and its lease.
+//
+// What has begun is never held up by what the population allows: requests end, time out and follow each other, leases are renewed. Only
+// what would add a node is.
+func Decide(f Facts) Plan {
+	p := Plan{Decisions: make([]Decision, len(f.Nodes))}
+	d := &decider{f: &f, p: &p, steps: stepsOf(f.Templates), now: view{first: -1}, ahead: view{first: -1}}
+	d.judge()
+	d.recall()
+	missing := d.missing()
+	settled := d.settled()
+	d.population()
+	d.now.blockers = d.everybody(d.upgrade(health.Unhealthy), settled)
+	d.ahead.blockers = d.everybody(d.upgrade(health.Unhealthy, health.Pending), settled)
+	p.Blockers = d.now.blockers
+	d.members()
+	p.Recheck = health.Earliest(health.Earliest(f.Recheck, f.Retry), health.Earliest(health.Earliest(missing, settled), p.Storm.Recheck))
+	for i := range f.Nodes {
+		d.decide(i)
+		p.Recheck = health.Earliest(p.Recheck, p.Decisions[i].Recheck)
+		if p.Decisions[i].acts() {
+			p.Order = append(p.Order, i)
+		}
+	}
+	slices.SortStableFunc(p.Order, d.comesFirst)
+	return p
+}
+
+// decider makes one plan.
+type decider struct {
+	f     *Facts
+	p     *Plan
+	steps []escalation.Rung
+	plane controlplane.Plane
+	// now is what blocks the nodes that are unhealthy, ahead what will block those that are not due yet when they are, if nothing else changes.
+	now, ahead view
+}
+
+// view is what a node is blocked by besides itself.
+type view struct {
+	blockers []Blocker
+	first    int // whose turn it is of the control plane's nodes; -1 if none waits
+	etcd     *Blocker
+}
+
+// stepsOf are the templates as the escalation sees them.
+func stepsOf(templates []Template) []escalation.Rung {
+	steps := make([]escalation.Rung, 0, len(templates))
+	for i := range templates {
+		steps = append(steps, escalation.Rung{Name: templates[i].String(), Timeout: templates[i].Timeout})
+	}
+	return steps
+}
+
+// members finds out which of the control plane's nodes goes first.
+func (d *decider) members() {
+	c := d.f.ControlPlane
+	if c == nil {
+		return
+	}
+	if c.Unread == "" {
+		d.plane = c.plane(d.f.Now)
+	}
+	if due := d.dueMembers(); len(due) > 0 {
+		d.now.first, d.now.etcd = d.queue(due)
+		d.ahead.first, d.ahead.etcd = d.now.first, d.now.etcd
+		return
+	}
+	if d.ahead.first = d.nextMember(); d.ahead.first >= 0 && c.Unread == "" {
+		d.ahead.etcd = c.Etcd.against(d.f.Nodes[d.ahead.first].Name)
+	}
+}
+
+// comesFirst puts those first for which something starts, and of these those that have been due for longest.
+func (d *decider) comesFirst(i, j int) int {
+	a, b := &d.p.Decisions[i], &d.p.Decisions[j]
+	starts := func(d *Decision) int {
+		if d.Starts() {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(starts(a), starts(b)), a.Verdict.OverdueSince(d.f.Now).Compare(b.Verdict.OverdueSince(d.f.Now)))
+}
+
+// acts reports whether anything is done about the node, or reported.
+func (d *Decision) acts() bool {
+	return len(d.End)+len(d.Flag)+len(d.Delay)+len(d.Resume)+len(d.Stop)+len(d.Adopt)+len(d.GiveUp) > 0 ||
+		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && !d.Blocker().Reason.Silent()
+}
+
+// population counts the nodes and says what the limits allow.
+func (d *decider) population() {
+	f, p := d.f, d.p
+	for i := range f.Nodes {
+		n, is := &f.Nodes[i], &p.Decisions[i]
+		is.InFlight = n.remediated() || is.Missing
+		if !d.counts(i) {
+			continue
+		}
+		is.Class = d.classOf(i)
+		p.Population.Count(is.Class)
+		if is.InFlight {
+			p.Population.InFlight++
+		} else if is.Verdict.State == health.Unhealthy {
+			p.Population.Waiting++
+		}
+	}
+	var err error
+	if p.Limits, err = budget.NodeLimits(f.MinHealthy, f.MaxUnhealthy, p.Population.Total()); err != nil && !f.Disabled.Is() {
+		f.Disabled = Disabled{Reason: InvalidLimit, Message: err.Error()}
+	}
+	p.Disabled, p.Grant = f.Disabled, budget.Decide(p.Population, p.Limits)
+	// Nodes that are not due yet make no storm: they would in every rollout.
+	tooMany := p.Grant.ShortCircuited() && (f.Storm.Active || p.Population.Unhealthy > 0)
+	p.Storm = f.Storm.Next(f.Cooldown, tooMany, f.Now)
+}
+
+// InvalidLimit is the reason of a check that is disabled since its limits cannot be read.
+const InvalidLimit = "InvalidLimit"
+
+// counts reports whether the limits are about the node. One that is gone is selected by nothing; it counts all the same while a remediation that may have
+// taken it away goes on, and after that while it is missing.
+func (d *decider) counts(i int) bool {
+	n := &d.f.Nodes[i]
+	return n.Selected || !n.Exists && (d.p.Decisions[i].Missing || len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool {
+		return !r.Guessed && !r.Clings(d.f.Now)
+	}))
+}
+
+// Clings reports whether a remediator holds on to r for longer than is waited for.
+func (r *Request) Clings(now time.Time) bool { return idleFor(r.Deleting, ClingingFor, now) }
+
+// classOf is what the limits count a node as.
+func (d *decider) classOf(i int) budget.Class {
+	n, state := &d.f.Nodes[i], d.p.Decisions[i].Verdict.State
+	switch {
+	case !n.Exists, state == health.Unhealthy:
+		return budget.Unhealthy
+	case state == health.Unknown:
+		return budget.Unknown
+	case state == health.Pending:
+		return budget.Pending
+	case n.remediated(), len(n.Orphaned) > 0:
+		return budget.Recovering
+	}
+	return budget.Healthy
+}
+
+// settled is until when kubelets have had no time to report: since this process began to reconcile, or since the API server is back. Then it is known
+// again which of them are silent. Zero if they have had time.
+func (d *decider) settled() time.Time {
+	f := d.f
+	since := f.Since
+	if !f.AwaitedSince.IsZero() && !f.Now.Before(f.AwaitedSince.Add(3*f.Grace)) {
+		since = time.Time{} // a manager that is started again and again before they had time would wait without end
+	}
+	if n := len(f.Outages); n > 0 && f.Outages[n-1].To.After(since) {
+		since = f.Outages[n-1].To
+	}
+	return later(since.Add(f.Grace), f.Now)
+}
+
+// later is at if that is to come; else zero.
+func later(at, now time.Time) time.Time {
+	if !now.Before(at) {
+		return time.Time{}
+	}
+	return at
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func sorted[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

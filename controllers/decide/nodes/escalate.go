@@ -1,0 +1,178 @@
+package nodes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// A step that cannot be about a node, since its requests are about Machines and the node is none's where they would be, is passed over: waiting
+// for it would be waiting without end, with a step left that could help. A check that has no other one says why nothing is done.
+
+// ask is what the escalation says of n, of the steps that can be about it.
+func (d *decider) ask(n *Node, ladder []escalation.Request) escalation.Step {
+	answer := escalation.Climb(d.steps, ladder, d.f.Now)
+	if answer.Do != escalation.Start {
+		return answer
+	}
+	from := answer.Rung
+	answer.Rung = d.passing(n, from)
+	switch {
+	case d.passed(n, answer.Rung) && from > 0:
+		answer.Do, answer.Reason = escalation.Exhausted, escalation.NoTemplateLeft
+		answer.Why = d.steps[from-1].Name + " was given up, and none of the templates that are left can be about the node."
+	case answer.Rung != from:
+		answer.Why = fmt.Sprintf("%s cannot be about the node, %s is next.", d.steps[from].Name, d.steps[answer.Rung].Name)
+	}
+	return answer
+}
+
+// passing is the first step from step on that can be about n; the last one if none can.
+func (d *decider) passing(n *Node, step int) int {
+	for step+1 < len(d.f.Templates) && d.passed(n, step) {
+		step++
+	}
+	return step
+}
+
+// passed reports whether the step cannot be about n. It can, as far as is known, before its Machine was looked for.
+func (d *decider) passed(n *Node, step int) bool {
+	return n.Machine != nil && !n.Machine.Unread && d.f.Templates[step].unsuitable(n) != nil
+}
+
+// Unsuitable is why a step that is passed over cannot be about n.
+func (t *Template) Unsuitable(n *Node) Blocker {
+	if b := t.unsuitable(n); b != nil {
+		return *b
+	}
+	return Blocker{}
+}
+
+// ladder are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present failure.
+func (s *stepping) ladder() []escalation.Request {
+	var all []escalation.Request
+	for j := range s.n.Requests {
+		if r := &s.n.Requests[j]; r.Step >= 0 {
+			all = append(all, escalation.Request{
+				Rung: r.Step, Started: s.Requests[j].Counted, GivenUp: r.GivenUp, Told: r.Told, Leaving: !r.Deleting.IsZero(),
+				Succeeded: r.Succeeded, Processing: r.Processing, ProcessingSince: r.ProcessingSince,
+			})
+		}
+	}
+	for _, gone := range s.n.Gone {
+		if gone.Step >= 0 {
+			all = append(all, escalation.Request{Rung: gone.Step, Started: gone.Started, GivenUp: gone.GivenUp, Gone: true})
+		}
+	}
+	return all
+}
+
+// climb is what the escalation says of the node. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
+func (s *stepping) climb() (gaveUp, answer escalation.Step) {
+	ladder := s.ladder()
+	answer = s.ask(s.n, ladder)
+	if answer.Do != escalation.GiveUp {
+		return escalation.Step{}, answer
+	}
+	for j := range ladder {
+		if ladder[j].Rung == answer.Rung {
+			ladder[j].GivenUp, ladder[j].Told = s.f.Now, ladder[j].Told || answer.Tell
+		}
+	}
+	return answer, s.ask(s.n, ladder)
+}
+
+// requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be told.
+func (n *Node) requestsOn(step int, tell bool) []int {
+	var on []int
+	for j := range n.Requests {
+		if r := &n.Requests[j]; r.Step == step && !(tell && r.Told) {
+			on = append(on, j)
+		}
+	}
+	return on
+}
+
+// expires is when the time of the step is over that is waited for, and what happens then.
+func (s *stepping) expires(answer escalation.Step) Moment {
+	m := Moment{At: answer.Recheck, Expiring: answer.Rung, Step: -1}
+	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
+		return m
+	}
+	m.What = StepExpires
+	if next := s.passing(s.n, answer.Rung+1); next < len(s.steps) && !s.passed(s.n, next) {
+		m.Step = next
+	}
+	return m
+}
+
+// would is the step that starts once nothing blocks it and nothing is waited for; -1 if none does, and why.
+func (s *stepping) would() (int, Reason) {
+	switch {
+	case !s.n.Exists:
+		return -1, NodeGone
+	case len(s.f.Templates) == 0:
+		return -1, NoTemplate
+	case !s.n.Selected && !s.n.remediated():
+		return -1, NotSelected
+	case s.Verdict.State == health.Healthy, len(s.End) > 0: // its next failure begins at the first step
+		return 0, ""
+	}
+	_, next := s.climb()
+	step := next.Rung
+	switch {
+	case next.Do == escalation.Exhausted:
+		return -1, NoTemplateLeft
+	case next.Do != escalation.Start && next.Reason != escalation.AwaitingDeletion:
+		step = s.passing(s.n, step+1) // that one is waited for
+	}
+	if step >= len(s.f.Templates) || len(s.f.Templates) > 1 && s.passed(s.n, step) {
+		return -1, NoneFollows
+	}
+	return step, ""
+}
+
+// resumed: the node is not healthy, so a healthy delay that was begun was begun in vain, and begins anew when it is healthy again. Of a single remediation
+// that had succeeded the annotation says when that was found.
+func (s *stepping) resumed() {
+	turned := s.n.Listed != nil && !s.n.Listed.HealthySince.IsZero() && s.n.Listed.Delayed
+	for j := range s.n.Requests {
+		switch r := &s.n.Requests[j]; {
+		case !r.Deleting.IsZero():
+		case r.DelayedMarked, turned && s.f.Single && s.Requests[j].Recovered && !r.Relapsed:
+			s.Resume = append(s.Resume, j)
+		}
+	}
+}
+
+// relapsed: the remediation had succeeded, the node was seen healthy then, and now it is unhealthy once more. Where no step follows another one, nobody
+// would do anything about it; so what has succeeded ends, and the node begins anew. With an escalation the next step's turn comes by time.
+//
+// That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more because of
+// it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
+func (s *stepping) relapsed() {
+	if !s.f.Single {
+		return
+	}
+	for j := range s.n.Requests {
+		if r := &s.n.Requests[j]; r.Succeeded == escalation.Yes && r.Deleting.IsZero() && (s.Requests[j].Recovered || r.Relapsed) {
+			s.End = append(s.End, j)
+		}
+	}
+}
+
+// AwaitsRepeat reports whether a single remediation of the node, which had succeeded, is begun anew when the node has been unhealthy for long enough.
+// Ended are the requests that were deleted meanwhile.
+func (d *Decision) AwaitsRepeat(f *Facts, n *Node, ended []int) bool {
+	if !n.Exists || d.Verdict.State == health.Healthy || !f.Single {
+		return false
+	}
+	for j := range n.Requests {
+		if d.Requests[j].Recovered && n.Requests[j].Deleting.IsZero() && !slices.Contains(ended, j) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,144 @@
+package nodes
+
+import (
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// Streak is a time for which a condition has been in one bad status or the other.
+type Streak struct {
+	Began  time.Time
+	Status string
+	// Turned is when it turned to that.
+	Turned time.Time
+	// Longest is the longest timeout of the statuses since then.
+	Longest time.Duration
+	// Effective is from when on the present status counts.
+	Effective time.Time
+}
+
+// Streaks are those of one node, by the type of the condition.
+//
+// A kubelet that dies halfway turns Ready from Unknown to False and back, and each turn starts the condition's clock anew: 299 s of one
+// and 299 s of the other are ten minutes without a node, and no rule is ever met. So as long as a node is not being remediated its
+// statuses count together, for the longest of their timeouts. While it is, they do not: on its way back a node is Unknown, then False,
+// then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
+type Streaks map[string]Streak
+
+// after is what s is with a node that has those conditions now, judged by rules. A process that was blind since has not seen whether a node that has
+// turned was healthy in between.
+func (s Streaks) after(conditions []health.Signal, rules []health.Rule, blind bool) Streaks {
+	var next Streaks
+	for i := range conditions {
+		c := &conditions[i]
+		rule := ruleFor(rules, c)
+		if rule == nil {
+			continue
+		}
+		is, known := s[c.Type]
+		// A turn to the status that it had has another one before it that nobody saw. It may have been healthy.
+		if unseen := !c.Since.Equal(is.Turned) && (blind || is.Status == c.Status); !known || unseen || c.Since.Before(is.Began) {
+			is = Streak{Began: c.Since}
+		}
+		is.Status, is.Turned, is.Longest = c.Status, c.Since, max(is.Longest, rule.For)
+		is.Effective = c.Since
+		if together := is.Began.Add(is.Longest - rule.For); together.Before(c.Since) {
+			is.Effective = together
+		}
+		if next == nil {
+			next = Streaks{}
+		}
+		next[c.Type] = is
+	}
+	return next
+}
+
+// since is from when on the status of c counts.
+func (s Streaks) since(c *health.Signal) time.Time {
+	if is, known := s[c.Type]; known && is.Status == c.Status && is.Turned.Equal(c.Since) {
+		return is.Effective
+	}
+	return c.Since
+}
+
+func ruleFor(rules []health.Rule, c *health.Signal) *health.Rule {
+	for i := range rules {
+		if rules[i].Type == c.Type && rules[i].Status == c.Status {
+			return &rules[i]
+		}
+	}
+	return nil
+}
+
+// Concerns reports whether a condition of that type and status meets a rule of the policy.
+func Concerns(p health.Policy, kind, status string) bool {
+	return ruleFor(p.Rules, &health.Signal{Type: kind, Status: status}) != nil
+}
+
+// neverReported is the reason given for the Ready condition of a node that has none. The node-lifecycle controller of Kubernetes sets one
+// like it when it gets to the node.
+const neverReported = "NodeStatusNeverUpdated"
+
+// judged is the verdict on n, whose conditions count with those streaks.
+//
+// A node that has no Ready condition at all never reported anything: it is taken as Ready=Unknown since it was created. The other
+// conditions say nothing as long as they are missing. (medik8s ignores such a node for ever.)
+func judged(f *Facts, n *Node, streaks Streaks) health.Verdict {
+	target := health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: n.Conditions}
+	if len(streaks) > 0 || !n.Reported {
+		target.Signals = make([]health.Signal, 0, len(n.Conditions)+1)
+		for i := range n.Conditions {
+			c := n.Conditions[i]
+			c.Since = streaks.since(&c)
+			target.Signals = append(target.Signals, c)
+		}
+	}
+	if !n.Reported {
+		target.Signals = append(target.Signals, health.Signal{
+			Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: neverReported, Since: n.Created,
+		})
+	}
+	return health.Judge(target, f.Policy, f.Now)
+}
+
+// Confirm returns the verdict on n, which is a node as it is now, with the streaks with which d was made.
+func (d *Decision) Confirm(f *Facts, n *Node) health.Verdict { return judged(f, n, d.streaks) }
+
+// unseenFor is by how much a reconcile may be late after which each node that is bad is judged again: when a rule's timeout expires, or by resync.
+const unseenFor = time.Minute
+
+// judge gives every node its verdict.
+func (d *decider) judge() {
+	f := d.f
+	longest := f.Resync
+	for _, rule := range f.Policy.Rules {
+		longest = max(longest, rule.For)
+	}
+	blind := f.Now.Sub(f.Memory.Judged) > longest+unseenFor
+	d.p.Memory.Streaks, d.p.Memory.Judged = map[string]Streaks{}, f.Now
+	for i := range f.Nodes {
+		n, is := &f.Nodes[i], &d.p.Decisions[i]
+		if !n.Exists {
+			continue
+		}
+		if !n.remediated() {
+			if is.streaks = f.Memory.Streaks[n.ID].after(n.Conditions, f.Policy.Rules, blind); is.streaks != nil {
+				d.p.Memory.Streaks[n.ID] = is.streaks
+			}
+		}
+		is.Verdict = judged(f, n, is.streaks)
+		if f.TerminatingLeft && n.Terminating { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
+			is.Left, is.Verdict.State = true, health.Unknown
+		}
+		d.p.NextDeadline = health.Earliest(d.p.NextDeadline, is.Verdict.Recheck)
+	}
+}
+
+// remediated reports whether there are requests for n.
+func (n *Node) remediated() bool { return len(n.Requests)+len(n.Unseen) > 0 }
+
+// healthyOrGone reports whether nothing is to be remediated of the node.
+func (d *decider) healthyOrGone(i int) bool {
+	return !d.f.Nodes[i].Exists || d.p.Decisions[i].Verdict.State == health.Healthy
+}

@@ -1,0 +1,83 @@
+package nodes
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+const bad, unknown, good = "False", "Unknown", "True"
+
+// ready is a node whose Ready condition has that status since then.
+func ready(status string, at time.Duration) Node {
+	return Node{Exists: true, Reported: true, Conditions: []health.Signal{
+		{Source: health.OnNode, Type: "Ready", Status: status, Since: epoch.Add(at)},
+	}}
+}
+
+// dueOf plays the statuses of a node's Ready condition, one after the other, and returns when it is unhealthy after the last one; -1 if
+// it is not on its way there.
+func dueOf(rules []health.Rule, played ...Node) time.Duration {
+	var s Streaks
+	for _, n := range played {
+		s = s.after(n.Conditions, rules, false)
+	}
+	f := Facts{Now: epoch, Policy: health.Policy{Rules: rules}}
+	v := judged(&f, &played[len(played)-1], s)
+	if len(v.Findings) == 0 {
+		return -1
+	}
+	return v.Findings[0].Due.Sub(epoch)
+}
+
+func TestStatusesOfAConditionCountTogether(t *testing.T) {
+	rule := func(status string, d time.Duration) health.Rule {
+		return health.Rule{Source: health.OnNode, Type: "Ready", Status: status, For: d}
+	}
+	both := []health.Rule{rule(bad, 300*time.Second), rule(unknown, 300*time.Second)}
+	uneven := []health.Rule{rule(bad, 900*time.Second), rule(unknown, 300*time.Second)}
+	for name, tc := range map[string]struct {
+		rules []health.Rule
+		nodes []Node
+		want  time.Duration
+	}{
+		"one status counts from its transition": {both, []Node{ready(bad, 0)}, 300 * time.Second},
+		"W26: a turn from one bad status to the other starts nothing anew": {
+			both, []Node{ready(unknown, 0), ready(bad, 299*time.Second)}, 300 * time.Second,
+		},
+		"W26: nor do many": {
+			both, []Node{ready(unknown, 0), ready(bad, 100*time.Second), ready(unknown, 200*time.Second), ready(bad, 290*time.Second)}, 300 * time.Second,
+		},
+		"a good one in between does": {
+			both, []Node{ready(unknown, 0), ready(good, 100*time.Second), ready(bad, 200*time.Second)}, 500 * time.Second,
+		},
+		"what the longer timeout tolerates is not cut short by the shorter one": {
+			uneven, []Node{ready(bad, 0), ready(unknown, 800*time.Second)}, 900 * time.Second,
+		},
+		"nor longer than the present status alone would take": {
+			uneven, []Node{ready(bad, 0), ready(unknown, 100*time.Second)}, 400 * time.Second,
+		},
+		"a clock that was turned back starts anew": {
+			both, []Node{ready(unknown, 100*time.Second), ready(bad, 0)}, 300 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := dueOf(tc.rules, tc.nodes...); got != tc.want {
+				t.Errorf("unhealthy after %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestANodeThatNeverReported(t *testing.T) {
+	rules := []health.Rule{{Source: health.OnNode, Type: "Ready", Status: "Unknown", For: 300 * time.Second}}
+	silent := Node{Exists: true, Created: epoch}
+	if got := dueOf(rules, silent); got != 300*time.Second {
+		t.Errorf("W27: unhealthy after %v, want 300 s after it was created", got)
+	}
+	other := []health.Rule{{Source: health.OnNode, Type: "DiskBroken", Status: "True", For: time.Second}}
+	if got := dueOf(other, silent); got != -1 {
+		t.Errorf("a condition that is missing says nothing; unhealthy after %v", got)
+	}
+}

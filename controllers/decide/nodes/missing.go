@@ -1,0 +1,150 @@
+package nodes
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// A remediator that replaces machines says that it has succeeded when the old one is gone, which is long before there is a new node. Until then the
+// node is missing: the limits count it as one that is being remediated, or else each replacement would lower the number of which the next ones may take
+// their share. It stays in the status, without requests, so that the next manager knows it as well. What ends that is a node that is made after it had
+// gone, one for each that is missing, or its own return, or that it takes too long.
+
+// missing finds out which of the nodes that a remediation took away nothing has replaced yet, and returns until when the first of them is missed. What one
+// node has replaced, or what has come back, is listed no more; so that no node is taken for the replacement of two, the others are missed since then.
+func (d *decider) missing() time.Time {
+	var taken []int
+	for i := range d.f.Nodes {
+		if d.takenAway(&d.f.Nodes[i]) {
+			taken = append(taken, i)
+		}
+	}
+	if len(taken) == 0 {
+		return time.Time{}
+	}
+	since := func(i int) time.Time { return d.goneSince(&d.f.Nodes[i]) }
+	slices.SortStableFunc(taken, func(a, b int) int { return since(a).Compare(since(b)) })
+	made, newest := d.nodesMade()
+	var until time.Time
+	for _, i := range taken {
+		if j := slices.IndexFunc(made, since(i).Before); j >= 0 {
+			made = made[j+1:]
+			continue
+		}
+		is := &d.p.Decisions[i]
+		is.Missing, is.MissedSince = true, latest(since(i), newest)
+		until = health.Earliest(until, since(i).Add(controlplane.ReplacementPatience))
+	}
+	return until
+}
+
+// nodesMade is when the selected nodes were made, the oldest first, but for those that had been away themselves; and when the newest of all was.
+func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
+	for i := range d.f.Nodes {
+		n := &d.f.Nodes[i]
+		if !n.Selected || !n.Exists {
+			continue
+		}
+		newest = latest(newest, n.Created)
+		if back := n.Listed != nil && !n.Listed.HealthySince.IsZero() && n.Created.After(n.Listed.HealthySince); !back {
+			made = append(made, n.Created)
+		}
+	}
+	slices.SortFunc(made, time.Time.Compare)
+	return made, newest
+}
+
+// takenAway reports whether n is gone since a short time, and a remediation may be why. A person may delete a node too, about which a remediator has said
+// nothing: then its request ends at once.
+func (d *decider) takenAway(n *Node) bool {
+	switch {
+	case n.Exists || len(n.Unseen) > 0 || !d.f.Now.Before(d.goneSince(n).Add(controlplane.ReplacementPatience)):
+		return false
+	case len(n.Requests) > 0:
+		return slices.ContainsFunc(n.Requests, func(r Request) bool {
+			return !r.Guessed && (r.Succeeded == escalation.Yes || r.DeletesNode == escalation.Yes || r.MachineThere || r.Kept)
+		})
+	}
+	return n.Listed != nil && (!n.Listed.HealthySince.IsZero() || n.Listed.Requests > 0)
+}
+
+// goneSince is since when n is known to be gone.
+func (d *decider) goneSince(n *Node) time.Time {
+	if n.Listed != nil && !n.Listed.HealthySince.IsZero() {
+		return n.Listed.HealthySince
+	}
+	return d.f.Now
+}
+
+// nodeAway is how long a node may be gone while a remediator has its finalizer on a request that it has not answered: it may have deleted the Node,
+// to make it again. (Poison Pill and Self Node Remediation before v0.8 do, while the node reboots.)
+const nodeAway = 10 * time.Minute
+
+// gone: the node is gone, not only out of the selection, so its requests have nothing left to do; but for those that wait (see awaited). The
+// lease stays until the last of them is gone, also if Kubernetes deletes it with the node: that may come back under its name.
+func (s *stepping) gone() {
+	kept := false
+	for j := range s.n.Requests {
+		r := &s.n.Requests[j]
+		if !r.Deleting.IsZero() {
+			s.lookAgain(later(r.Deleting.Add(ClingingFor), s.f.Now))
+			s.stops(j)
+		}
+		if !r.Deleting.IsZero() || r.Guessed { // which node is gone is not known
+			continue
+		}
+		if until := s.awaited(j); s.f.Now.Before(until) {
+			s.happens(Moment{At: until, What: NodeStaysAway})
+			kept = true
+			continue
+		}
+		s.stops(j)
+		s.End = append(s.End, j)
+	}
+	if kept {
+		s.leased()
+	} else if len(s.n.Requests) == 0 {
+		s.unleased()
+	}
+}
+
+// stops has the remediator of a request told to stop, if it keeps the request: Self Node Remediation releases what is about a Node that is gone only
+// then.
+func (s *stepping) stops(j int) {
+	if r := &s.n.Requests[j]; r.Kept && !r.Told && !r.Guessed && !s.f.Memory.Untellable[r.ID] {
+		s.Stop = append(s.Stop, j)
+	}
+}
+
+// awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is meant to go,
+// until it has answered; those about a Machine that is still there: whoever remediates it may have taken the node away, to have it come back; and
+// for a while those that a remediator has its finalizer on.
+func (s *stepping) awaited(j int) time.Time {
+	r := &s.n.Requests[j]
+	switch {
+	case r.Succeeded == escalation.Yes || r.Succeeded == escalation.No:
+		return time.Time{}
+	case r.DeletesNode == escalation.Yes || r.MachineThere:
+		return s.patience(j)
+	case r.Kept:
+		return s.goneSince(s.n).Add(nodeAway)
+	}
+	return time.Time{}
+}
+
+// tooOld is the age at which a request is counted. (Seed 002.)
+const tooOld = 48 * time.Hour
+
+// patience is until when a remediator is waited for that has taken its node away for good: until its time is over. One that has no timeout has as
+// long as no request should last.
+func (s *stepping) patience(j int) time.Time {
+	r := &s.n.Requests[j]
+	if r.Step >= 0 && s.f.Templates[r.Step].Timeout > 0 {
+		return s.Requests[j].Counted.Add(s.f.Templates[r.Step].Timeout)
+	}
+	return r.Started.Add(tooOld)
+}

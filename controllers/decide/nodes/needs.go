@@ -1,0 +1,49 @@
+package nodes
+
+// Concerns reports whether anything may have to be decided about the node beyond its requests: it does not report what a healthy node does. Only
+// of such nodes the Machines, and the requests of the names that theirs would have, are read.
+func (n *Node) Concerns() bool { return n.Exists && (len(n.Conditions) > 0 || !n.Reported) }
+
+// NeedsControlPlane reports whether a node of the control plane is, or will be, blocked by nothing but the others: then the control plane has to be read.
+func NeedsControlPlane(f Facts) bool {
+	concerns := false
+	for i := range f.Nodes {
+		concerns = concerns || f.Nodes[i].ControlPlane && f.Nodes[i].Concerns()
+	}
+	if !concerns {
+		return false
+	}
+	d := &decider{f: &f, p: &Plan{Decisions: make([]Decision, len(f.Nodes))}, steps: stepsOf(f.Templates)}
+	d.judge()
+	d.recall()
+	return len(d.dueMembers()) > 0 || d.nextMember() >= 0
+}
+
+// Release returns the plan for what a deleted check has left behind: its requests end, and the lease on a node is given back after them. While kubemend
+// is being uninstalled that cannot be waited for without end.
+func Release(f Facts, uninstalling bool) Plan {
+	p := Plan{Decisions: make([]Decision, len(f.Nodes)), Recheck: f.Recheck}
+	d := &decider{f: &f, p: &p}
+	d.recall()
+	for i := range f.Nodes {
+		s := &stepping{decider: d, Decision: &p.Decisions[i], i: i, n: &f.Nodes[i]}
+		s.Start, s.Would = -1, -1
+		clings := true
+		for j := range s.n.Requests {
+			if s.n.Requests[j].Deleting.IsZero() {
+				s.End = append(s.End, j)
+			}
+			clings = clings && s.n.Requests[j].Clings(f.Now)
+		}
+		if len(s.n.Requests) == 0 || uninstalling && clings {
+			s.unleased()
+		} else {
+			s.leased()
+		}
+		p.Order = append(p.Order, i)
+		if !s.Recheck.IsZero() && (p.Recheck.IsZero() || s.Recheck.Before(p.Recheck)) {
+			p.Recheck = s.Recheck
+		}
+	}
+	return p
+}

@@ -1,0 +1,253 @@
+package nodes
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// Plan is what follows from the facts.
+type Plan struct {
+	Disabled   Disabled
+	Population budget.Population
+	Limits     budget.Limits
+	Grant      budget.Grant
+	Storm      budget.StormStep
+	// Blockers is all that keeps anything new from starting, in the order in which it is reported. What has begun goes on.
+	Blockers []Blocker
+	// Decisions are about Facts.Nodes, in the same order.
+	Decisions []Decision
+	// Order are the nodes about which something is done, in the order in which it is.
+	Order []int
+	// Recheck is the first moment at which time alone changes the plan; zero if it never does.
+	Recheck time.Time
+	// NextDeadline is the first moment at which time alone makes a node unhealthy.
+	NextDeadline time.Time
+	Memory       Memory
+}
+
+// Blocker is why nothing new starts, as the check reports it; the zero Blocker if it may.
+func (p *Plan) Blocker() Blocker {
+	if len(p.Blockers) == 0 {
+		return Blocker{}
+	}
+	return p.Blockers[0]
+}
+
+// Minimum is how many nodes have to be healthy.
+func (p *Plan) Minimum() int { return p.Population.Total() - p.Limits.AtMost }
+
+// Decision is the part of a plan that is about one node.
+type Decision struct {
+	Verdict health.Verdict
+	// Left says that the node is left to the MachineHealthCheck that ends such nodes, however it is.
+	Left bool
+	// Class is what the limits count it as; empty if they do not.
+	Class budget.Class
+	// InFlight says that its remediation goes on, as far as the limits are concerned.
+	InFlight bool
+	// Missing says that a remediation took the node away and nothing has replaced it yet, since MissedSince.
+	Missing     bool
+	MissedSince time.Time
+
+	// Blockers is everything that keeps a remediation from starting, in the order in which it is asked. It starts exactly if there are none.
+	Blockers []Blocker
+	// Start is the step of the escalation that starts; -1 if none does. PassedOver are the steps right before it that cannot be about the node.
+	Start      int
+	PassedOver []int
+	// Would is the step that starts when nothing blocks it any more; -1 if none does, and then Nothing says why.
+	Would   int
+	Nothing Reason
+	// GaveUp is what the escalation gives up first, Answer what it says then; zero if it was not asked.
+	GaveUp, Answer escalation.Step
+
+	// What is done about requests, by their places in Node.Requests. End are those that are over, Flag those that are counted as old.
+	End, Flag []int
+	// Delay are those that the healthy delay begins for, Resume those that it was begun for in vain; Delayed says that it goes on.
+	Delay, Resume []int
+	Delayed       bool
+	// Stop are those whose node is gone and whose remediators are told to stop, Adopt those of the last failure with which the present one begins.
+	Stop, Adopt []int
+	// GiveUp are those that have had their chance; Tell says that their remediator has to be told.
+	GiveUp []int
+	Tell   bool
+	// Unconfirm says that the confirmation of a person that the node is healthy has served its purpose.
+	Unconfirm bool
+	Lease     LeaseAction
+	Term      Term // of the lease that is taken or renewed
+	// Remember are the requests that are gone and say something of the escalation still, by their places in Node.Gone.
+	Remember []int
+	Requests []RequestState // of Node.Requests
+
+	// Recheck is the first moment at which time alone changes the decision. Next is the first of them that users want to know of.
+	Recheck time.Time
+	Next    Moment
+
+	// streaks are those that the verdict counts with.
+	streaks Streaks
+}
+
+// Starts reports whether a remediation starts.
+func (d *Decision) Starts() bool { return d.Start >= 0 }
+
+// Blocker is the first blocker that there is to report; the zero Blocker if there is none.
+func (d *Decision) Blocker() Blocker {
+	if len(d.Blockers) == 0 {
+		return Blocker{}
+	}
+	return d.Blockers[0]
+}
+
+// RequestState is what is decided of a request besides what is done about it.
+type RequestState struct {
+	// Counted is from when on the time of its step counts: its creation, or later if a new failure begins with it.
+	Counted time.Time
+	// Over says that it is being deleted because the node was healthy, or gone, since, and that nothing is done about the node since then.
+	Over bool
+	// Recovered says that it had succeeded when its node was seen healthy.
+	Recovered bool
+}
+
+// Former reports whether the request was made before the node was healthy, or gone, the last time.
+func (s RequestState) Former(r *Request) bool { return s.Over || s.Counted.After(r.Started) }
+
+// What is what happens at a moment.
+type What string
+
+// What happens to a node at moments that users want to know of.
+const (
+	DelayEnds     What = "HealthyDelayEnds"
+	NodeStaysAway What = "NodeStaysAway"
+	AskedAgain    What = "CheckedAgain"
+	StepExpires   What = "StepExpires"
+)
+
+// Moment is when something happens, and what.
+type Moment struct {
+	At   time.Time
+	What What
+	// Step is the one that starts when another one has expired; -1 if none follows. Expiring is that one.
+	Step, Expiring int
+}
+
+// LeaseAction is what to do about a lease.
+type LeaseAction int
+
+// The actions.
+const (
+	KeepLease LeaseAction = iota
+	TakeLease             // nobody has it, or nobody has it any more
+	RenewLease
+	DropLease
+)
+
+// Blocker is one reason why a remediation does not start.
+type Blocker struct {
+	Reason Reason
+	// Args are what there is to say of it besides the node and the check.
+	Args []string
+	// Until is when time alone ends it; zero if it does not.
+	Until time.Time
+	// Again is when it is looked at again, since nothing may tell when it is over; zero if something does.
+	Again time.Time
+}
+
+func (b Blocker) equal(c Blocker) bool {
+	return b.Reason == c.Reason && b.Until.Equal(c.Until) && slices.Equal(b.Args, c.Args)
+}
+
+// Reason names a blocker.
+type Reason string
+
+// What keeps anything new from starting. Where the condition RemediationAllowed says the same, it has the same reason.
+const (
+	CheckDisabled    Reason = "HealthCheckDisabled"
+	TemplateUnread   Reason = "TemplateUnreadable"
+	TemplateNotSeen  Reason = "NotSeenByYou"
+	Paused           Reason = "PauseRequested"
+	Upgrading        Reason = "ClusterUpgrading"
+	KubeletsAwaited  Reason = "KubeletsAwaited"
+	TooManyUnhealthy Reason = "TooManyUnhealthy"
+	StormNotOver     Reason = "StormRecovery"
+)
+
+// What keeps the remediation of one node from starting, in the order in which it is asked.
+const (
+	// NotUnhealthy is a node that nothing is held against, NodeGone one that is gone, NotJudged one that somebody else ends, RequestsUnread one of
+	// which it cannot be read what has become of its requests.
+	NotUnhealthy   Reason = "NotUnhealthy"
+	NodeGone       Reason = "NodeGone"
+	NotJudged      Reason = "NotJudged"
+	RequestsUnread Reason = "RequestsUnread"
+	// WithinTimeout is a node whose timeout has not expired.
+	WithinTimeout Reason = "WithinTimeout"
+	// NotSelected is a node that the check does not select any more.
+	NotSelected Reason = "NotSelected"
+	// NodeExcluded is a node that its user wants left alone.
+	NodeExcluded Reason = "NodeExcluded"
+	// MachineUnread to MachineDeleting are what its Machine says against it.
+	MachineUnread   Reason = "MachineUnread"
+	ClusterPaused   Reason = "ClusterPaused"
+	MachinePaused   Reason = "MachinePaused"
+	MachineSkipped  Reason = "MachineSkipped"
+	MachineDeleting Reason = "MachineBeingDeleted"
+	// LeaseTaken is a node whose lease another holder has.
+	LeaseTaken Reason = "LeaseTaken"
+	// OverlappingCheck is a node whose Machine a MachineHealthCheck watches.
+	OverlappingCheck Reason = "OverlappingCheck"
+	MachineUpdating  Reason = "MachineBeingUpdated"
+	// TemplateOfMachines, TemplateElsewhere are templates that cannot be about the node.
+	TemplateOfMachines Reason = "TemplateOfMachines"
+	TemplateElsewhere  Reason = "TemplateInOtherNamespace"
+	// OrphanedRequest is one that a deleted check of the same name has left, ForeignRequest one of another check, OtherTemplate and SameTemplate
+	// those of this check that have the name of the one to be made.
+	OrphanedRequest Reason = "OrphanedRequest"
+	ForeignRequest  Reason = "ForeignRequest"
+	OtherTemplate   Reason = "RequestOfOtherTemplate"
+	SameTemplate    Reason = "TwoStepsOfOneTemplate"
+	// ControlPlaneSearched to EtcdAtRisk are what the control plane says against it.
+	ControlPlaneSearched Reason = "ControlPlaneSearched"
+	ControlPlaneUnread   Reason = "ControlPlaneUnread"
+	MemberRemediated     Reason = "AnotherBeingRemediated"
+	MajorityAtRisk       Reason = "MajorityAtRisk"
+	MembersNotSeen       Reason = "ControlPlaneNotSeen"
+	NotFirst             Reason = "AnotherGoesFirst"
+	EtcdAtRisk           Reason = "EtcdAtRisk"
+	EtcdUnread           Reason = "EtcdUnread"
+	EtcdBudgets          Reason = "EtcdDisruptionBudgets"
+	// StillDeleted is a request of the last failure that is still being deleted.
+	StillDeleted Reason = "RequestBeingDeleted"
+	// InProgress is a node whose remediator is waited for.
+	InProgress Reason = "RemediationInProgress"
+	// JustDeleted is a request that somebody deleted a moment ago.
+	JustDeleted Reason = "RequestDeleted"
+	// NoTemplate is a check that names no template; NoTemplateLeft an escalation whose last step was given up; NoneFollows one without a further
+	// step that can be about the node.
+	NoTemplate     Reason = "NoTemplate"
+	NoTemplateLeft Reason = "NoTemplateLeft"
+	NoneFollows    Reason = "NoTemplateFollows"
+)
+
+// Silent reports whether r goes without saying: the verdict, or the remediation in progress, says it.
+func (r Reason) Silent() bool {
+	switch r {
+	case NotUnhealthy, NodeGone, NotJudged, RequestsUnread, InProgress, NoTemplate:
+		return true
+	}
+	return false
+}
+
+// Reasons lists all reasons, for those who count or render them.
+func Reasons() []Reason {
+	return []Reason{
+		CheckDisabled, TemplateUnread, TemplateNotSeen, Paused, Upgrading, KubeletsAwaited, TooManyUnhealthy, StormNotOver,
+		NotUnhealthy, NodeGone, NotJudged, RequestsUnread, WithinTimeout, NotSelected, NodeExcluded,
+		MachineUnread, ClusterPaused, MachinePaused, MachineSkipped, MachineDeleting, LeaseTaken, OverlappingCheck, MachineUpdating,
+		TemplateOfMachines, TemplateElsewhere, OrphanedRequest, ForeignRequest, OtherTemplate, SameTemplate,
+		ControlPlaneSearched, ControlPlaneUnread, MemberRemediated, MajorityAtRisk, MembersNotSeen, NotFirst, EtcdAtRisk, EtcdUnread, EtcdBudgets,
+		StillDeleted, InProgress, JustDeleted, NoTemplate, NoTemplateLeft,
+	}
+}

@@ -1,0 +1,355 @@
+package nodes
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// stepping decides what is done about one node.
+type stepping struct {
+	*decider
+	*Decision
+	i int
+	n *Node
+}
+
+// decide decides what is done about the node, and what blocks its remediation.
+func (d *decider) decide(i int) {
+	s := &stepping{decider: d, Decision: &d.p.Decisions[i], i: i, n: &d.f.Nodes[i]}
+	s.Start, s.Would = -1, -1
+	s.flag()
+	switch state := s.Verdict.State; {
+	case len(s.n.Unseen) > 0:
+		s.leased() // until they can be read again nothing else is known
+	case !s.n.Exists:
+		s.gone()
+	case state == health.Healthy:
+		s.healthy()
+	case state == health.Unknown:
+		s.leased() // what was begun stays as it is
+	default:
+		s.resumed()
+		s.leased()
+		if state == health.Unhealthy {
+			s.relapsed()
+			s.unhealthy()
+		}
+	}
+	s.block()
+	s.Would, s.Nothing = s.would()
+	if !s.healthyOrGone(i) {
+		s.Remember = s.worthRemembering()
+	}
+	s.lookAgain(s.Verdict.Recheck)
+}
+
+// block says what keeps a remediation from starting where it is not the unhealthy node that is asked about.
+func (s *stepping) block() {
+	switch {
+	case s.Verdict.State == health.Unhealthy && s.n.Exists && len(s.n.Unseen) == 0:
+		return
+	case s.Verdict.State == health.Pending:
+		s.Blockers = s.notYet()
+	case len(s.n.Unseen) > 0:
+		s.Blockers = []Blocker{{Reason: RequestsUnread}}
+	case !s.n.Exists:
+		s.Blockers = []Blocker{{Reason: NodeGone}}
+	case s.Verdict.State == health.Unknown:
+		s.Blockers = []Blocker{{Reason: NotJudged}}
+	default:
+		s.Blockers = notUnhealthy
+	}
+}
+
+var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
+
+// notYet is all that keeps a request for a node that is not due yet from being made: its time, and what will block it then.
+func (s *stepping) notYet() []Blocker {
+	a := s.asked(s.i, &s.ahead)
+	if !s.n.Selected && !s.n.remediated() {
+		return a.unselected()
+	}
+	all := []Blocker{{Reason: WithinTimeout, Until: s.Verdict.Recheck}}
+	for _, f := range s.Verdict.Findings {
+		if f.Due.Equal(s.Verdict.Recheck) {
+			all[0].Args = []string{f.Limit.String(), f.Detail}
+			break
+		}
+	}
+	if s.n.remediated() {
+		return distinct(append(all, a.any()...))
+	}
+	return distinct(append(all, a.toBegin()...))
+}
+
+// flag counts the requests that are too old.
+func (s *stepping) flag() {
+	for j := range s.n.Requests {
+		r := &s.n.Requests[j]
+		flagged := r.Flagged || s.f.Memory.Flagged[r.ID]
+		if old := r.Started.Add(tooOld); !flagged && s.f.Now.After(old) {
+			s.Flag = append(s.Flag, j)
+		} else if !flagged {
+			s.lookAgain(old.Add(time.Second))
+		}
+	}
+}
+
+// lookAgain makes the reconcile be repeated then at the latest; the zero moment asks for nothing.
+func (s *stepping) lookAgain(at time.Time) { s.Recheck = health.Earliest(s.Recheck, at) }
+
+// happens makes the reconcile be repeated when m comes at the latest, of which users want to know if it says what happens.
+func (s *stepping) happens(m Moment) {
+	s.lookAgain(m.At)
+	if !m.At.IsZero() && m.What != "" && (s.Next.At.IsZero() || m.At.Before(s.Next.At)) {
+		s.Next = m
+	}
+}
+
+// startable reports whether a remediation of the node would start if nothing blocked it, were it in that state.
+func (d *decider) startable(i int, state health.State) bool {
+	n := &d.f.Nodes[i]
+	return n.Selected && n.Exists && d.p.Decisions[i].Verdict.State == state && !d.begun(i)
+}
+
+// begun reports whether something is done about the node: there are requests, and not only those of the last time.
+func (d *decider) begun(i int) bool {
+	return len(d.f.Nodes[i].Unseen) > 0 || slices.ContainsFunc(d.p.Decisions[i].Requests, func(r RequestState) bool { return !r.Over })
+}
+
+// healthy: its requests are over, at once or after the delay, and its lease after them.
+func (s *stepping) healthy() {
+	if len(s.n.Requests) == 0 {
+		s.Unconfirm = s.n.Confirmed && len(s.n.Others) == 0 // another check's remediation may wait for it
+		s.unleased()
+		return
+	}
+	wait, now := s.f.HealthyDelay, s.f.Now
+	for j := range s.n.Requests {
+		r := &s.n.Requests[j]
+		begun := r.Delayed
+		if s.n.Listed != nil { // a remediator may take the annotation off
+			begun = health.Earliest(begun, s.n.Listed.HealthySince)
+		}
+		switch {
+		case !r.Deleting.IsZero():
+		case s.n.Confirmed || wait == 0:
+			s.End = append(s.End, j)
+		case wait < 0:
+			s.Delayed = true
+		case begun.IsZero():
+			s.Delay, s.Delayed = append(s.Delay, j), true
+			s.happens(Moment{At: now.Add(wait), What: DelayEnds})
+		case now.Before(begun.Add(wait)):
+			s.Delayed = true
+			s.happens(Moment{At: begun.Add(wait), What: DelayEnds})
+		default:
+			s.End = append(s.End, j)
+		}
+	}
+	s.leased()
+}
+
+// leased: as long as there are requests the lease is kept, and a moment longer if somebody deleted one that is about to be made again. When
+// no step is left it is kept only for a while: then somebody else may try what they can.
+func (s *stepping) leased() {
+	now := s.f.Now
+	if !s.n.remediated() && len(s.n.Orphaned) == 0 {
+		if at := s.n.remade(func(*Listed) bool { return true }); now.Before(at) && s.n.Selected {
+			s.lookAgain(at)
+			return
+		}
+		s.unleased()
+		return
+	}
+	step, since := -1, now
+	for _, r := range s.n.Requests {
+		step, since = max(step, r.Step), health.Earliest(since, r.Started)
+	}
+	for _, r := range s.n.Unseen {
+		step, since = max(step, r.Step), health.Earliest(since, r.Started)
+	}
+	if idle := s.idleSince(); !idle.IsZero() {
+		if !now.Before(idle.Add(idleLease)) {
+			if s.n.Lease.own() {
+				s.Lease = DropLease
+			}
+			return
+		}
+		s.lookAgain(idle.Add(idleLease))
+	}
+	s.Term = termOf(s.steps, step).whileEscalating()
+	if len(s.steps) > 0 && s.ask(s.n, s.ladder()).Do == escalation.Exhausted {
+		s.Term = termOf(s.steps, len(s.steps)-1)
+	}
+	var again time.Time
+	s.Lease, again = s.n.Lease.next(s.Term, since, now)
+	s.lookAgain(again)
+}
+
+// idleSince is since when nobody is at work on the node, or will be: a single remediation has failed or stopped, or is being deleted. Zero if somebody is.
+func (s *stepping) idleSince() time.Time {
+	if !s.f.Single || !s.n.Exists || len(s.n.Unseen) > 0 || len(s.n.Orphaned) > 0 {
+		return time.Time{}
+	}
+	var since time.Time
+	for j := range s.n.Requests {
+		at := s.n.Requests[j].idleSince()
+		if at.IsZero() {
+			return time.Time{}
+		}
+		since = latest(since, at)
+	}
+	return since
+}
+
+// idleSince is since when nobody is at work on r; zero if somebody is. A remediator that does not say since when may have said so when r was made.
+func (r *Request) idleSince() time.Time {
+	switch {
+	case !r.Deleting.IsZero():
+		return r.Deleting
+	case r.Succeeded == escalation.No:
+		return latest(r.SucceededSince, r.Started)
+	case r.Succeeded == escalation.Unsaid && r.Processing == escalation.No:
+		return latest(r.ProcessingSince, r.Started)
+	}
+	return time.Time{}
+}
+
+// unleased: no request is left, and what is left of the lease is given back; unless a check of the same name that was there before has left
+// one behind, which is at work under the same lease.
+func (s *stepping) unleased() {
+	if len(s.n.Orphaned) > 0 {
+		s.leased()
+		return
+	}
+	if s.n.Lease.own() {
+		s.Lease = DropLease
+	}
+}
+
+// unhealthy: the first step starts if nothing blocks it; one that has failed, or whose time is over, is followed by the next one.
+func (s *stepping) unhealthy() {
+	a := s.asked(s.i, &s.now)
+	if !s.n.Selected && !s.n.remediated() { // whatever else there is does not matter
+		s.Blockers = a.unselected()
+		return
+	}
+	if !s.begun(s.i) {
+		s.Blockers = a.toBegin()
+	}
+	if len(s.steps) == 0 {
+		s.Blockers = append(s.Blockers, Blocker{Reason: NoTemplate})
+		return
+	}
+	goes := len(s.Blockers) == 0
+	gaveUp, answer := s.climb()
+	if goes {
+		s.GaveUp, s.Answer = gaveUp, answer
+		s.adopted()
+		if gaveUp.Do == escalation.GiveUp {
+			s.GiveUp, s.Tell = s.n.requestsOn(gaveUp.Rung, gaveUp.Tell), gaveUp.Tell
+		}
+		s.happens(s.expires(answer))
+	} else {
+		s.lookAgain(s.Blockers[0].Again)
+		if !s.Blockers[0].Again.IsZero() {
+			s.happens(Moment{At: s.Blockers[0].Again, What: AskedAgain})
+		}
+	}
+	further := s.answered(a, answer)
+	if goes && answer.Do == escalation.Start {
+		if len(further) == 0 {
+			s.start(answer.Rung)
+		} else {
+			s.happens(Moment{At: further[0].Until, What: AskedAgain})
+		}
+	}
+	s.Blockers = distinct(append(s.Blockers, further...))
+}
+
+// answered is what blocks the node in view of what the escalation says.
+func (s *stepping) answered(a asking, answer escalation.Step) []Blocker {
+	switch answer.Do {
+	case escalation.Start:
+		all := a.toRemediate()
+		a.step = answer.Rung
+		return append(all, a.toStart()...)
+	case escalation.Exhausted:
+		return []Blocker{{Reason: NoTemplateLeft}}
+	case escalation.Wait, escalation.GiveUp:
+	}
+	if b := s.stillDeleted(answer); b != nil {
+		return []Blocker{*b}
+	}
+	return []Blocker{{Reason: InProgress}}
+}
+
+// start starts a step.
+func (s *stepping) start(step int) {
+	s.Start, s.Term = step, termOf(s.steps, step)
+	for j := step - 1; j >= 0 && s.passed(s.n, j); j-- {
+		s.PassedOver = append(s.PassedOver, j)
+	}
+	if len(s.n.Requests) == 0 {
+		s.Lease, _ = s.n.Lease.next(s.Term, s.f.Now, s.f.Now)
+		if s.Lease == DropLease { // one of ours that was left over
+			s.Lease = RenewLease
+		}
+	}
+}
+
+// adopted: what is left of the last time is what the failure begins with.
+func (s *stepping) adopted() {
+	for j := range s.Requests {
+		if s.Requests[j].Over {
+			s.Adopt = append(s.Adopt, j)
+		}
+	}
+}
+
+// stillDeleted says that a request of the last time is waited for, which is still being deleted. With an escalation its time ends that.
+func (s *stepping) stillDeleted(answer escalation.Step) *Blocker {
+	for j := range s.n.Requests {
+		if r := &s.n.Requests[j]; s.Requests[j].Former(r) {
+			if answer.Do != escalation.Wait || answer.Reason != escalation.AwaitingDeletion {
+				return nil
+			}
+			return &Blocker{Reason: StillDeleted, Args: []string{r.Ref.String()}, Until: answer.Recheck}
+		}
+	}
+	return nil
+}
+
+// worthRemembering are, of requests that are gone, those that say something of the escalation: which were given up, and of each step the first
+// and the last one that were not. A step that was taken is not taken again because its request was deleted, what was deleted is not made
+// again at once, and not with all the time of the step.
+func (s *stepping) worthRemembering() []int {
+	type ends struct{ first, last int }
+	of := map[int]ends{}
+	for i, gone := range s.n.Gone {
+		is, known := of[gone.Step]
+		switch {
+		case !gone.GivenUp.IsZero() || gone.Step < 0:
+			continue
+		case !known:
+			is = ends{i, i}
+		case gone.Started.Before(s.n.Gone[is.first].Started):
+			is.first = i
+		case s.n.Gone[is.last].Started.Before(gone.Started):
+			is.last = i
+		}
+		of[gone.Step] = is
+	}
+	var worth []int
+	for i, gone := range s.n.Gone {
+		is, known := of[gone.Step]
+		if !gone.GivenUp.IsZero() || known && (is.first == i || is.last == i) {
+			worth = append(worth, i)
+		}
+	}
+	return worth
+}

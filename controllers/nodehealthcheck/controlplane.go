@@ -1,0 +1,284 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// observeControlPlane reads the control plane if one of its nodes waits to be remediated, or will.
+func (r *Reconciler) observeControlPlane(ctx context.Context, w *observed) {
+	if len(w.pending) > 0 || !nodes.NeedsControlPlane(w.facts) {
+		return
+	}
+	c := &nodes.ControlPlane{}
+	w.facts.ControlPlane = c
+	if c.Unread, c.Searching = r.searching(); c.Unread != "" {
+		return // the end of the search enqueues the check
+	}
+	list := &corev1.NodeList{}
+	err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
+	if err == nil {
+		err = r.readAll(ctx, w)
+	}
+	if err == nil {
+		err = r.observeMembers(ctx, w, list.Items)
+	}
+	if err != nil {
+		c.Unread = err.Error()
+		w.trouble = append(w.trouble, fmt.Errorf("look at the control plane: %w", err))
+		return
+	}
+	r.observeServers(ctx, w)
+	c.Etcd = r.observeEtcd(ctx, w)
+}
+
+// RBAC for the identity leases of API servers, which are where Kubernetes has them.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,roleName=kubemend-api-servers,verbs=list
+
+// observeServers reads when the API servers renewed their identity leases, where there is a majority to protect. Where they cannot be read the nodes
+// decide alone.
+func (r *Reconciler) observeServers(ctx context.Context, w *observed) {
+	c := w.facts.ControlPlane
+	if controlplane.Majority(c.Members(w.facts.Now)) == 0 {
+		return
+	}
+	renewed, err := workload.APIServers(ctx, r.Live)
+	if err != nil {
+		log.FromContext(ctx).Info("Cannot read the leases of API servers; their nodes alone say which are alive", "reason", err.Error())
+		return
+	}
+	c.Renewed = renewed
+}
+
+// readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one may be
+// remediating a node of the control plane, and nobody has looked at its kinds since the manager was started; or one that is gone.
+func (r *Reconciler) readAll(ctx context.Context, w *observed) error {
+	list := &nhcv1.NodeHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list NodeHealthChecks: %w", err)
+	}
+	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
+		if isRequest(kind) {
+			w.awaits(kind, w.requests.read[kind.GroupKind()])
+		}
+	}
+	for i := range list.Items {
+		for _, kind := range kindsOf(&list.Items[i]) {
+			ready, err := r.Kinds.Ready(ctx, kind)
+			if remediationrequest.Missing(err) {
+				continue // then there are none
+			}
+			if err != nil {
+				return fmt.Errorf("read the requests of NodeHealthCheck %s: %w", list.Items[i].Name, err)
+			}
+			w.awaits(kind, ready && w.requests.read[kind.GroupKind()])
+		}
+	}
+	return nil
+}
+
+// kindsOf are the kinds of requests that a check makes, or has made.
+func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	templates, _ := templatesOf(&check.Spec)
+	for _, m := range templates {
+		if m.kind.Kind != "" {
+			kinds = append(kinds, m.kind)
+		}
+	}
+	for i := range check.Status.UnhealthyNodes {
+		for _, was := range check.Status.UnhealthyNodes[i].Remediations {
+			kinds = append(kinds, schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind))
+		}
+	}
+	return kinds
+}
+
+// nameKinds makes known which kinds of templates and requests a check names, or has requests of; nil for one that is gone.
+func (r *Reconciler) nameKinds(ctx context.Context, name string, check *nhcv1.NodeHealthCheck) error {
+	if r.Watches == nil {
+		return nil
+	}
+	var kinds []schema.GroupVersionKind
+	if check != nil {
+		kinds = kindsOf(check)
+		templates, _ := templatesOf(&check.Spec)
+		for _, t := range templates {
+			if _, err := remediationrequest.NodeKindOf(t.gvk); err == nil {
+				kinds = append(kinds, t.gvk)
+			}
+		}
+	}
+	ended := r.Watches.Ended()
+	err := r.Watches.Named(ctx, client.ObjectKey{Name: name}, kinds...)
+	if r.Watches.Ended() != ended {
+		r.enqueueAll() // others may wait for a request to be gone, and the event of that came too late
+	}
+	return err
+}
+
+// observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any check,
+// whatever its kind, and Machines of the same cluster.
+//
+// A request about a Machine is about a member if that very Machine is one's, or if it is where a NodeHealthCheck has its templates and names the
+// node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are: their remediators
+// go by the node that they name, or are named like, in all namespaces.
+func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []corev1.Node) error {
+	c := w.facts.ControlPlane
+	there := make(map[string]*corev1.Node, len(list))
+	for i := range list {
+		there[list[i].Name] = &list[i]
+		if controlPlane(&list[i]) {
+			c.Nodes = append(c.Nodes, nodes.Member{Name: list[i].Name, Ready: nodeReady(&list[i])})
+		}
+	}
+	machines, err := r.memberMachines(ctx, w)
+	if err != nil {
+		return err
+	}
+	templates, err := r.namespacesOfTemplates(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	add := func(obj *unstructured.Unstructured, name string, gone time.Time) {
+		_, member := obj.GetLabels()[nhcv1.ControlPlaneLabel]
+		if owner := machines[machineOwner(obj)]; owner != "" {
+			name, member = owner, true
+		}
+		node := there[name]
+		if !member && !controlPlane(node) || name == "" { // a remediator may have taken the label off
+			return
+		}
+		is := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && nodeReady(node), Gone: gone}
+		if at := obj.GetDeletionTimestamp(); at != nil {
+			is.Deleting = at.Time
+		}
+		if !is.There && !is.Deleting.IsZero() {
+			is.MachineThere, err = r.ownerThere(ctx, obj)
+			errs = append(errs, err)
+		}
+		c.Requests = append(c.Requests, is)
+	}
+	for _, obj := range w.requests.other {
+		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
+	}
+	for i := range w.objects {
+		gone := w.facts.Now
+		if listed := w.facts.Nodes[i].Listed; listed != nil && !listed.HealthySince.IsZero() {
+			gone = listed.HealthySince
+		}
+		for _, f := range w.objects[i].requests {
+			add(f.obj, w.facts.Nodes[i].Name, gone)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// nodeMeantBy is the node that obj is about, as far as its name or annotation says so and counts; templates are the namespaces of the checks'.
+func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) string {
+	switch {
+	case !aboutMachines(obj):
+		return nodeOfObject(obj)
+	case templates[obj.GetNamespace()]:
+		return nodeOf(obj)
+	}
+	return ""
+}
+
+// namespacesOfTemplates are those in which NodeHealthChecks make requests, or made them.
+func (r *Reconciler) namespacesOfTemplates(ctx context.Context) (map[string]bool, error) {
+	list := &nhcv1.NodeHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the NodeHealthChecks: %w", err)
+	}
+	all := map[string]bool{}
+	for i := range list.Items {
+		maps.Copy(all, namespacesOf(&list.Items[i]))
+	}
+	return all, nil
+}
+
+// memberMachines are the nodes of the control plane's Machines. What they say of themselves is stated.
+func (r *Reconciler) memberMachines(ctx context.Context, w *observed) (map[machineRef]string, error) {
+	m := w.someMachine()
+	if m == nil {
+		return nil, nil
+	}
+	list := &clusterv1.MachineList{}
+	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
+	}
+	of := make(map[machineRef]string, len(list.Items))
+	for i := range list.Items {
+		m := &list.Items[i]
+		of[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
+		w.facts.ControlPlane.Machines = append(w.facts.ControlPlane.Machines, nodes.MemberMachine{
+			Ref: nodes.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Node: m.Status.NodeRef.Name,
+			Replaced: replacedSince(m), Remediated: beingRemediated(m),
+		})
+	}
+	return of, nil
+}
+
+// replacedSince is since when m is being deleted, or its owner was asked to replace it; zero if neither.
+func replacedSince(m *clusterv1.Machine) time.Time {
+	if !m.DeletionTimestamp.IsZero() {
+		return m.DeletionTimestamp.Time
+	}
+	i := slices.IndexFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == clusterv1.MachineOwnerRemediatedCondition && c.Status == metav1.ConditionFalse
+	})
+	if i < 0 || !beingRemediated(m) {
+		return time.Time{}
+	}
+	return m.Status.Conditions[i].LastTransitionTime.Time
+}
+
+// someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
+func (w *observed) someMachine() *clusterv1.Machine {
+	for i := range w.objects {
+		if m := w.objects[i].machine; m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by whoever serves the requests about machines.
+func beingRemediated(m *clusterv1.Machine) bool {
+	if meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
+		return false
+	}
+	return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+		switch {
+		case c.Status != metav1.ConditionFalse:
+			return false
+		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
+			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
+				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // nobody was asked
+		default:
+			return c.Type == clusterv1.MachineOwnerRemediatedCondition
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
+)
+
+// MachineUnread is why a node is left alone of whose Machine it is not known what its user wants, as a clause.
+const MachineUnread = "its Machine could not be read"
+
+// observeMachines finds the Machines of the nodes that may be remediated, and the requests that have the names which theirs would have.
+func (r *Reconciler) observeMachines(ctx context.Context, w *observed) {
+	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
+	for i := range w.facts.Nodes {
+		n, is := &w.facts.Nodes[i], &w.objects[i]
+		if !n.Exists {
+			r.observeOwners(ctx, w, n, is)
+			continue
+		}
+		if !n.Concerns() {
+			continue
+		}
+		n.Machine = &nodes.Machine{}
+		var err error
+		if is.machine, err = r.machineOf(ctx, is.node, n.Machine, watchers); err != nil {
+			w.trouble = append(w.trouble, err)
+			n.Machine.Unread = true
+		}
+		w.describeNames(n, is)
+	}
+}
+
+// observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
+func (r *Reconciler) observeOwners(ctx context.Context, w *observed, n *nodes.Node, is *objects) {
+	for j, f := range is.requests {
+		there, err := r.ownerThere(ctx, f.obj)
+		if err != nil {
+			w.trouble = append(w.trouble, err)
+		}
+		n.Requests[j].MachineThere = there || err != nil // not known is no reason to end it
+	}
+}
+
+// ownerThere reports whether the Machine that owns a request is there, and stays.
+func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructured) (bool, error) {
+	obj, err := r.owningMachine(ctx, req)
+	return obj != nil && obj.DeletionTimestamp.IsZero(), err
+}
+
+// machineOf finds the Machine that a node names in its annotations, and states in m what it says. Names can be the same in two clusters, so the Machine
+// has to name the node too.
+func (r *Reconciler) machineOf(
+	ctx context.Context, node *corev1.Node, m *nodes.Machine, watchers map[string]*clusterv1.MachineHealthCheckList,
+) (*clusterv1.Machine, error) {
+	name, namespace := node.Annotations[clusterv1.MachineAnnotation], node.Annotations[clusterv1.ClusterNamespaceAnnotation]
+	if name == "" || namespace == "" {
+		return nil, nil
+	}
+	obj := &clusterv1.Machine{}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	if err := r.Management.Get(ctx, key, obj, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read machine %s of node %s: %w", key, node.Name, err)
+	}
+	if obj.Status.NodeRef.Name != node.Name || obj.Spec.ProviderID != "" && node.Spec.ProviderID != "" && obj.Spec.ProviderID != node.Spec.ProviderID {
+		return nil, nil
+	}
+	m.Ref, m.ID, m.Cluster = nodes.Ref{Kind: "Machine", Namespace: namespace, Name: name}, string(obj.UID), obj.Spec.ClusterName
+	m.Deleting = !obj.DeletionTimestamp.IsZero()
+	_, m.Skipped = obj.Annotations[clusterv1.MachineSkipRemediationAnnotation]
+	_, m.Paused = obj.Annotations[clusterv1.PausedAnnotation]
+	m.Updating = machinestatus.UpdatedInPlace(obj)
+	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
+	if err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return obj, fmt.Errorf("read cluster %s: %w", clusterKey, err)
+	}
+	m.ClusterPaused, m.RollingOut = ptr.Deref(cluster.Spec.Paused, false), rollingOut(cluster)
+	var err error
+	m.WatchedBy, err = r.watcherOf(ctx, obj, watchers)
+	return obj, err
+}
+
+// watcherOf names a MachineHealthCheck that selects m and that somebody acts on: it is not paused, or claimed for kubemend.
+func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watchers map[string]*clusterv1.MachineHealthCheckList) (string, error) {
+	list := watchers[m.Namespace]
+	if list == nil {
+		list = &clusterv1.MachineHealthCheckList{}
+		if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return "", fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
+		}
+		watchers[m.Namespace] = list
+	}
+	for i := range list.Items {
+		if check := &list.Items[i]; machinestatus.Judges(check, m) {
+			return client.ObjectKeyFromObject(check).String(), nil
+		}
+	}
+	return "", nil
+}
+
+func rollingOut(cluster *clusterv1.Cluster) bool {
+	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
+}

@@ -1,0 +1,209 @@
+package nodehealthcheck
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// remediationTemplate is a remediation template that a check names: one step of its escalation, or all of it.
+type remediationTemplate struct {
+	ref  corev1.ObjectReference
+	gvk  schema.GroupVersionKind
+	kind schema.GroupVersionKind // of the requests
+	// object is the template itself; nil if it cannot be used, and then the check is disabled.
+	object *unstructured.Unstructured
+}
+
+// several reports whether the remediator copes with several requests for one node, as its template says.
+func (t remediationTemplate) several() bool {
+	_, says := t.object.GetAnnotations()[nhcv1.MultipleTemplatesAnnotation]
+	return says
+}
+
+// aboutMachines reports whether a request is about a Machine of Cluster API, which owns it and after which it is named: those of infrastructure providers
+// and our own are. (Cluster API, contract of external remediation.)
+func aboutMachines(obj *unstructured.Unstructured) bool {
+	return groupOfMachines(obj.GroupVersionKind().Group)
+}
+
+func groupOfMachines(group string) bool {
+	return group == infrastructureGroup || group == mendv1.GroupVersion.Group
+}
+
+const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
+
+func isTemplate(kind string) bool { return strings.HasSuffix(kind, remediationrequest.TemplateSuffix) }
+
+// templatesOf are the templates that a spec names, in the order of use, and the same as facts. The spec is left as it is. (medik8s sorts it in place,
+// and writes the status in every reconcile because of that.)
+func templatesOf(spec *nhcv1.NodeHealthCheckSpec) ([]remediationTemplate, []nodes.Template) {
+	if spec.RemediationTemplate != nil {
+		t, facts := templateOf(*spec.RemediationTemplate)
+		return []remediationTemplate{t}, []nodes.Template{facts}
+	}
+	steps := slices.Clone(spec.EscalatingRemediations)
+	slices.SortStableFunc(steps, func(a, b nhcv1.EscalatingRemediation) int { return cmp.Compare(a.Order, b.Order) })
+	templates, all := make([]remediationTemplate, 0, len(steps)), make([]nodes.Template, 0, len(steps))
+	for i := range steps {
+		t, facts := templateOf(steps[i].RemediationTemplate)
+		facts.Order, facts.HasOrder, facts.Timeout = steps[i].Order, true, steps[i].Timeout.Duration
+		templates, all = append(templates, t), append(all, facts)
+	}
+	return templates, all
+}
+
+func templateOf(ref corev1.ObjectReference) (remediationTemplate, nodes.Template) {
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	kind, _ := remediationrequest.NodeKindOf(gvk) // the error is reported when the template is read
+	return remediationTemplate{ref: ref, gvk: gvk, kind: kind}, nodes.Template{
+		Ref: nodes.Ref{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}, RequestKind: kind.Kind, Type: kind.GroupKind().String(),
+		OfMachines: groupOfMachines(kind.Group), ForOpenShift: kind.Group != mendv1.GroupVersion.Group, Infrastructure: kind.Group == infrastructureGroup,
+	}
+}
+
+// observeTemplates reads the templates that the check names, and makes sure that the requests made from them can be seen. The first one
+// that cannot be used disables the check.
+func (r *Reconciler) observeTemplates(ctx context.Context, w *observed) {
+	w.templates, w.facts.Templates = templatesOf(&w.check.Spec)
+	for i := range w.templates {
+		t, is := &w.templates[i], &w.facts.Templates[i]
+		why, err := r.observeTemplate(ctx, w, t, is)
+		if err != nil {
+			w.unreadable[t.kind.GroupKind()] = true
+		}
+		switch {
+		case errors.Is(err, explain.ErrUnread):
+			is.Unread = true
+			why = disabledBefore(w.check)
+		case err != nil:
+			w.trouble = append(w.trouble, err)
+		}
+		is.Usable = t.object != nil
+		w.disable(why)
+	}
+	if len(w.templates) == 0 {
+		w.disable(explain.NoTemplateNamed())
+	}
+	r.observeFormer(ctx, w)
+}
+
+// disabledBefore is why a check was disabled because of its templates, by what it says itself; zero if it was not. It is the word of the controller,
+// for whoever may not read the templates.
+func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
+	c := conditionOf(check, nhcv1.DisabledCondition)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return nodes.Disabled{}
+	}
+	switch c.Reason {
+	case nhcv1.TemplateNotFoundReason, nhcv1.TemplateInvalidReason, nhcv1.TemplateForbiddenReason:
+		return nodes.Disabled{Reason: c.Reason, Message: c.Message}
+	}
+	return nodes.Disabled{}
+}
+
+// observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
+func (r *Reconciler) observeFormer(ctx context.Context, w *observed) {
+	for i := range w.check.Status.UnhealthyNodes {
+		for _, was := range w.check.Status.UnhealthyNodes[i].Remediations {
+			kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind)
+			if slices.ContainsFunc(w.templates, func(m remediationTemplate) bool { return m.kind.GroupKind() == kind.GroupKind() }) {
+				continue
+			}
+			ready, err := r.Kinds.Ready(ctx, kind)
+			switch {
+			case remediationrequest.Missing(err): // then there are none
+			case errors.Is(err, explain.ErrUnread):
+				w.unreadable[kind.GroupKind()] = true
+			case err != nil:
+				w.unreadable[kind.GroupKind()] = true
+				w.trouble = append(w.trouble, err)
+				w.retry()
+			default:
+				w.awaits(kind, ready)
+			}
+		}
+	}
+}
+
+func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remediationTemplate, is *nodes.Template) (nodes.Disabled, error) {
+	if _, err := remediationrequest.NodeKindOf(t.gvk); err != nil {
+		return explain.TemplateInvalid(is, err), nil
+	}
+	byName := false // it may be read, and its kind not be listed
+	for _, kind := range []schema.GroupVersionKind{t.gvk, t.kind} {
+		ready, err := r.Kinds.Ready(ctx, kind)
+		switch {
+		case remediationrequest.Missing(err):
+			w.retry()
+			return explain.TemplateNotFound(is, err), nil
+		case kind == t.gvk && apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
+			byName = true
+		case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
+			w.unreadable[t.kind.GroupKind()] = true
+			w.retry()
+			return explain.TemplateForbidden(is, kind.Kind, err), nil
+		case err != nil:
+			return nodes.Disabled{}, err
+		case !ready:
+			w.awaits(kind, ready)
+			return nodes.Disabled{}, nil
+		}
+	}
+	mapping, err := r.Mapper.RESTMapping(t.gvk.GroupKind(), t.gvk.Version)
+	if err != nil {
+		return nodes.Disabled{}, fmt.Errorf("find out whether %s is namespaced: %w", t.gvk.Kind, err)
+	}
+	switch {
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		t.ref.Namespace, is.Namespace = "", "" // whatever the reference says: its requests have none either, and are found again by that
+	case t.ref.Namespace == "":
+		return explain.TemplateNotFound(is, fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.ref.Name)), nil
+	}
+	return r.readTemplate(ctx, w, t, is, byName || r.Kinds.Polled(t.gvk))
+}
+
+// readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8 and Fence
+// Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
+func (r *Reconciler) readTemplate(ctx context.Context, w *observed, t *remediationTemplate, is *nodes.Template, live bool) (nodes.Disabled, error) {
+	from := client.Reader(r.Client)
+	if live {
+		from = r.Live
+		w.recheck(w.facts.Now.Add(readRetry))
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(t.gvk)
+	err := from.Get(ctx, client.ObjectKey{Namespace: t.ref.Namespace, Name: t.ref.Name}, obj)
+	switch {
+	case remediationrequest.Missing(err):
+		w.retry()
+		return explain.TemplateNotFound(is, err), nil
+	case live && apierrors.IsForbidden(err):
+		w.retry()
+		return explain.TemplateForbidden(is, t.gvk.Kind, err), nil
+	case err != nil:
+		return nodes.Disabled{}, fmt.Errorf("read remediation template %s: %w", is.Place(), err)
+	}
+	if _, err := remediationrequest.Content(obj); err != nil {
+		return explain.TemplateInvalid(is, err), nil
+	}
+	t.object = obj
+	return nodes.Disabled{}, nil
+}
