@@ -33,13 +33,14 @@ var targets = []target{
 	{folder: "controllers/decide/budget", least: 95},
 	{folder: "controllers/decide/controlplane", least: 95},
 	{folder: "controllers/decide/escalation", least: 95},
+	{folder: "controllers/decide/nodes", least: 85},
 	{folder: "baremetal/powercycle", least: 95},
 	{folder: "controllers/machinehealthcheck", least: 85, shell: []string{
 		"act.go", "controller.go", "look.go", "metrics.go", "observe.go", "release.go", "remedy.go", "slim.go", "tell.go", "watches.go",
 	}},
 	{folder: "controllers/nodehealthcheck", least: 85, shell: []string{
-		"act.go", "attribute.go", "await.go", "controller.go", "default.go", "etcd.go", "leave.go", "look.go", "metrics.go", "observe.go",
-		"openshift.go", "release.go", "remedies.go", "requests.go", "search.go", "slim.go", "tell.go", "watches.go",
+		"apply.go", "attribute.go", "controller.go", "controlplane.go", "default.go", "etcd.go", "explain.go", "leave.go", "machines.go", "metrics.go",
+		"observe.go", "openshift.go", "release.go", "report.go", "requests.go", "search.go", "slim.go", "templates.go", "watches.go",
 	}},
 	{folder: "controllers/hostremediation", least: 85, shell: []string{
 		"act.go", "adapters.go", "controller.go", "handover.go", "judged.go", "kinds.go", "look.go", "metrics.go", "node.go", "nodesweep.go", "observe.go",
