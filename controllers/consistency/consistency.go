@@ -62,3 +62,14 @@ func (w *Writes) Stale(obj client.Object) bool {
 	w.written.CompareAndDelete(key, value) // the cache shows it, and from here on never less
 	return false
 }
+
+// Pending are the objects whose last write nobody was shown yet. After Stale was asked of all objects that a cache shows, and none was, it does not show
+// them at all: they are new, or gone.
+func (w *Writes) Pending() []client.ObjectKey {
+	var all []client.ObjectKey
+	w.written.Range(func(key, _ any) bool {
+		all = append(all, key.(client.ObjectKey))
+		return true
+	})
+	return all
+}

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestAnObjectIsStaleUntilTheCacheShowsWhatWasWritten(t *testing.T) {
@@ -34,5 +35,26 @@ func TestAnObjectIsStaleUntilTheCacheShowsWhatWasWritten(t *testing.T) {
 		if got := w.Stale(at(step.uid, step.cached)); got != step.want {
 			t.Errorf("%s: stale: %t", step.name, got)
 		}
+	}
+}
+
+func TestWhatNoCacheShowsIsPending(t *testing.T) {
+	at := func(name, version string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: version}}
+	}
+	var w Writes
+	w.Note(at("a", "12"))
+	w.Note(at("b", "13"))
+	w.Stale(at("a", "11"))
+	if got := len(w.Pending()); got != 2 {
+		t.Errorf("%d are pending, want both", got)
+	}
+	w.Stale(at("a", "12"))
+	if got := w.Pending(); len(got) != 1 || got[0].Name != "b" {
+		t.Errorf("%v are pending, want b", got)
+	}
+	w.Forget(client.ObjectKey{Name: "b"})
+	if got := w.Pending(); len(got) != 0 {
+		t.Errorf("%v are pending", got)
 	}
 }

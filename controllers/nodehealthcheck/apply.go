@@ -183,7 +183,7 @@ func (r *Reconciler) mark(ctx context.Context, w *observed, o *outcome) {
 	}
 	for _, j := range o.End {
 		if o.try(r.Requests.Delete(ctx, metadataOf(obj(j)))) {
-			r.memory.written.forget(obj(j).GetUID())
+			r.memory.written.of(obj(j).GroupVersionKind().GroupKind()).Forget(client.ObjectKeyFromObject(obj(j)))
 			o.ended = append(o.ended, j)
 		}
 	}
@@ -248,7 +248,7 @@ func (r *Reconciler) request(ctx context.Context, w *observed, o *outcome) (*uns
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}
-	r.memory.written.note(req, true, w.facts.Now)
+	r.memory.written.note(req)
 	return req, nil
 }
 
@@ -319,7 +319,7 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(req), keys, err)
 	}
 	if obj.GetUID() == req.GetUID() {
-		r.memory.written.note(obj, false, time.Time{})
+		r.memory.written.note(obj)
 	}
 	return nil
 }

@@ -169,7 +169,7 @@ func TestControlPlanesOfOneOrTwoNodesAreRemediatedOneAtATime(t *testing.T) {
 			k.wants("one at a time", "Reboot/"+tc.bad[0])
 			k.turn(tc.bad[0], corev1.ConditionTrue)
 			k.passes("nhc")
-			k.after(cachesLag)
+			k.after(time.Second)
 			k.passes("nhc")
 			k.wants("then the other one", tc.then...)
 		})

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -135,12 +136,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	w, err := r.observe(ctx, req.Name, now)
 	if err != nil {
 		r.memory.miss(req.Name)
-		return ctrl.Result{}, err
+		return r.wait(req.Name, err)
 	}
 	if w == nil {
 		r.forget(req.Name)
 		unnamed := r.nameKinds(ctx, req.Name, nil) // before requests are read: of a kind whose watch ends nobody hears any more
 		released, err := r.release(ctx, req.Name, now)
+		if err != nil {
+			released, err = r.wait(req.Name, err)
+		}
 		return released, errors.Join(err, unnamed)
 	}
 	if len(w.pending) > 0 {
@@ -150,6 +154,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	plan := nodes.Decide(w.facts)
 	done := r.apply(ctx, w, &plan)
 	return r.report(ctx, w, &plan, done)
+}
+
+// wait waits for a cache that does not show yet what was written. It returns any other error.
+func (r *Reconciler) wait(check string, err error) (ctrl.Result, error) {
+	if errors.Is(err, consistency.ErrStale) {
+		return ctrl.Result{RequeueAfter: r.memory.lag(check)}, nil
+	}
+	return ctrl.Result{}, err
 }
 
 // applied is what became of a plan.
@@ -172,7 +184,7 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, p *nodes.Plan) appl
 
 // report exports metrics, remembers what was decided and done, and sends events about what was saved; it says when to reconcile again.
 func (r *Reconciler) report(ctx context.Context, w *observed, p *nodes.Plan, done applied) (ctrl.Result, error) {
-	r.memory.of(w.check.Name).unread = time.Time{}
+	r.memory.of(w.check.Name).unread, r.memory.of(w.check.Name).stale = time.Time{}, 0
 	r.memory.decide(w.check.Name, remembers(w, p, done.outcomes))
 	r.measure(w, p, done.outcomes)
 	if done.status != nil {

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
@@ -23,6 +24,7 @@ type memory struct {
 
 type remembered struct {
 	decided  nodes.Memory
+	stale    int                 // reconciles in a row that have read what was older than what was written
 	failed   int                 // reconciles in a row that did not get through
 	reported map[string]reported // what goes on, to what was reported of it last
 	blocker  reported            // the reason that blocks all nodes, as reported last
@@ -154,7 +156,7 @@ func remembers(w *observed, p *nodes.Plan, outcomes []outcome) nodes.Memory {
 }
 
 // slot is taken by the one node of the control plane for which a request is being made. Reconciles of several checks run at the same time,
-// and neither sees in the caches what the other is about to do.
+// and neither sees in what it has read what the other is about to do.
 type slot struct {
 	mu   sync.Mutex
 	node string
@@ -164,16 +166,12 @@ type slot struct {
 }
 
 // take takes the slot for node, for a reconcile that observed at the given moment, and returns zero. It is refused to a reconcile that
-// could not have seen what the last one that took it did; then it returns from when on one can.
+// has begun to read before the last one that took it was done: from then on none reads less than that has written. Then it returns when to try again.
 func (s *slot) take(node string, observed, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch free := s.until.Add(cachesLag); {
-	case s.node == "" || s.node == node:
-	case s.held:
-		return now.Add(cachesLag)
-	case observed.Before(free):
-		return free
+	if s.node != "" && s.node != node && (s.held || observed.Before(s.until)) {
+		return now.Add(consistency.Lag)
 	}
 	s.node, s.held = node, true
 	return time.Time{}

@@ -70,11 +70,12 @@ func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time
 		if err != nil {
 			return nil, err
 		}
-		all, again := r.memory.written.merge(kind, list, now)
-		w.recheck(again)
-		for _, obj := range all {
-			if node, left := r.leftBy(name, obj); left {
-				w.requests.ours[node] = append(w.requests.ours[node], &found{obj: obj, step: -1})
+		if err := r.upToDate(ctx, kind, list); err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if node, left := r.leftBy(name, &list[i]); left {
+				w.requests.ours[node] = append(w.requests.ours[node], &found{obj: &list[i], step: -1})
 			}
 		}
 	}

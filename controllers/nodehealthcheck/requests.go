@@ -70,10 +70,11 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(w.check), kind) { // nothing wakes us when one changes
 			w.recheck(w.facts.Now.Add(readRetry))
 		}
-		all, again := r.memory.written.merge(kind, list, w.facts.Now)
-		w.recheck(again)
-		for _, obj := range all {
-			w.sort(obj)
+		if err := r.upToDate(ctx, kind, list); err != nil {
+			return err
+		}
+		for i := range list {
+			w.sort(&list[i])
 		}
 	}
 	for _, ours := range w.requests.ours {

@@ -80,22 +80,6 @@ func TestAnyKnownMachineNamesTheCluster(t *testing.T) {
 	}
 }
 
-func TestWhichOfTwoVersionsIsOlder(t *testing.T) {
-	version := func(v string) *unstructured.Unstructured {
-		u := &unstructured.Unstructured{}
-		u.SetResourceVersion(v)
-		return u
-	}
-	for _, tc := range []struct {
-		a, b string
-		want bool
-	}{{"9", "10", true}, {"10", "9", false}, {"10", "10", false}, {"no number", "10", false}} {
-		if got := older(version(tc.a), version(tc.b)); got != tc.want {
-			t.Errorf("%q is older than %q: %t", tc.a, tc.b, got)
-		}
-	}
-}
-
 func TestWhatANodeSaysOfItself(t *testing.T) {
 	labelled := func(value string) *corev1.Node { return node("n", map[string]string{nhcv1.ExcludeLabel: value}) }
 	terminating := func(status corev1.ConditionStatus) *corev1.Node {

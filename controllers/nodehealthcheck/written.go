@@ -1,90 +1,73 @@
 package nodehealthcheck
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// cachesLag is how long a request that was created is taken to be there although the cache does not show it.
-const cachesLag = 30 * time.Second
-
-// written are requests as this process wrote them last. A cache that lags behind shows a request as it was, or not at all, and a reconcile
+// written are the requests that this process wrote, by kind. A cache that lags behind shows a request as it was, or not at all, and a reconcile
 // that believed it would do everything once more: take a second control-plane node down, for one.
 type written struct {
 	mu    sync.Mutex
-	marks map[types.UID]mark
+	kinds map[schema.GroupKind]*consistency.Writes
 }
 
-type mark struct {
-	obj *unstructured.Unstructured
-	// created is when it was created; zero if the cache had shown it before.
-	created time.Time
-}
-
-// note remembers obj as the API server returned it. created says that it is new.
-func (o *written) note(obj *unstructured.Unstructured, created bool, now time.Time) {
+func (o *written) of(kind schema.GroupKind) *consistency.Writes {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.marks == nil {
-		o.marks = map[types.UID]mark{}
+	if o.kinds == nil {
+		o.kinds = map[schema.GroupKind]*consistency.Writes{}
 	}
-	m := mark{obj: obj, created: o.marks[obj.GetUID()].created}
-	if created {
-		m.created = now
+	if o.kinds[kind] == nil {
+		o.kinds[kind] = &consistency.Writes{}
 	}
-	o.marks[obj.GetUID()] = m
+	return o.kinds[kind]
 }
 
-// merge returns the requests of a kind that the cache shows, each as new as it is known, and those that it does not show yet, until the
-// moment at which it has to; zero if there are none. One of those may have been deleted before the cache showed it, which nobody hears of.
-func (o *written) merge(kind schema.GroupVersionKind, cached []unstructured.Unstructured, now time.Time) (all []*unstructured.Unstructured, until time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	all = make([]*unstructured.Unstructured, 0, len(cached))
-	missing := map[types.UID]mark{}
-	for uid, m := range o.marks {
-		if m.obj.GroupVersionKind().GroupKind() == kind.GroupKind() {
-			missing[uid] = m
-		}
-	}
-	for i := range cached {
-		obj := &cached[i]
-		if m, wrote := missing[obj.GetUID()]; wrote {
-			delete(missing, obj.GetUID())
-			if older(obj, m.obj) {
-				obj = m.obj
-			} else {
-				delete(o.marks, obj.GetUID()) // the cache shows it, and from here on never less
-			}
-		}
-		all = append(all, obj)
-	}
-	for uid, m := range missing {
-		if m.created.IsZero() || now.Sub(m.created) > cachesLag {
-			delete(o.marks, uid) // it is gone
-			continue
-		}
-		all = append(all, m.obj)
-		until = health.Earliest(until, m.created.Add(cachesLag).Add(time.Millisecond))
-	}
-	return all, until
+func (o *written) note(obj *unstructured.Unstructured) {
+	o.of(obj.GroupVersionKind().GroupKind()).Note(obj)
 }
 
-// forget forgets a request that was deleted.
-func (o *written) forget(uid types.UID) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.marks, uid)
+// upToDate returns consistency.ErrStale if list, which is all requests of a kind, does not show what this process has written. Of what it does not show at
+// all the API server knows whether it is new, or gone.
+func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind, list []unstructured.Unstructured) error {
+	writes := r.memory.written.of(kind.GroupKind())
+	for i := range list {
+		if writes.Stale(&list[i]) {
+			return consistency.ErrStale
+		}
+	}
+	for _, key := range writes.Pending() {
+		obj := &metav1.PartialObjectMetadata{}
+		obj.SetGroupVersionKind(kind)
+		err := r.Live.Get(ctx, key, obj)
+		switch {
+		case remediationrequest.Missing(err):
+			writes.Forget(key)
+		case err != nil:
+			return fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
+		default:
+			return consistency.ErrStale
+		}
+	}
+	return nil
 }
 
-func older(a, b *unstructured.Unstructured) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err == nil && order < 0
+// mostLag is how long a cache that does not show what was written is waited for at most before it is read again.
+const mostLag = time.Second
+
+// lag is how long the cache is waited for that a reconcile of the check has found to be stale, in a row.
+func (m *memory) lag(check string) time.Duration {
+	is := m.of(check)
+	is.stale++
+	return min(consistency.Lag<<min(is.stale-1, 16), mostLag)
 }

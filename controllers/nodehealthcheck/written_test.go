@@ -1,0 +1,85 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kubemend/kubemend/controllers/consistency"
+)
+
+// lagging makes the cache show the requests as they are now, until the returned function is called.
+func (k *fixture) lagging() (catchUp func()) {
+	shown := map[string]*unstructured.UnstructuredList{}
+	lags := true
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			all, is := list.(*unstructured.UnstructuredList)
+			if !is || !lags {
+				return c.List(ctx, list, opts...)
+			}
+			kind := all.GetKind()
+			if shown[kind] == nil {
+				if err := c.List(ctx, list, opts...); err != nil {
+					return err
+				}
+				shown[kind] = all.DeepCopy()
+			}
+			all.Items = shown[kind].DeepCopy().Items
+			return nil
+		},
+	})
+	return func() { lags = false }
+}
+
+func TestAReconcileWaitsForACacheThatDoesNotShowWhatWasWritten(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	reconcile := func() ctrl.Result {
+		t.Helper()
+		result, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	catchUp := k.lagging()
+	k.bad("b")
+	reconcile()
+	k.wants("a request is made", "Reboot/b")
+	writes := k.writes
+	for _, want := range []time.Duration{consistency.Lag, 2 * consistency.Lag, 4 * consistency.Lag} {
+		if result := reconcile(); result.RequeueAfter != want {
+			t.Errorf("looked at again after %s, want %s", result.RequeueAfter, want)
+		}
+	}
+	if k.writes != writes || len(k.made) != 1 {
+		t.Errorf("%d writes, and %v were made", k.writes-writes, k.made)
+	}
+	catchUp()
+	if result := reconcile(); result.RequeueAfter <= mostLag {
+		t.Errorf("looked at again after %s although the cache has caught up", result.RequeueAfter)
+	}
+}
+
+func TestARequestThatIsGoneBeforeTheCacheHasShownItIsNotWaitedFor(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.lagging()
+	k.bad("b")
+	k.passes("nhc")
+	for _, obj := range k.objects() {
+		if err := k.client.Delete(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.turn("b", corev1.ConditionTrue)
+	k.pass("nhc")
+	if n := len(k.check("nhc").Status.UnhealthyNodes); n != 0 {
+		t.Errorf("%d nodes are listed", n)
+	}
+}
