@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -31,4 +32,12 @@ func CountedByStatus(changed string) string {
 		return "Numbers from the check's status; the other machines were not read"
 	}
 	return "Numbers from the check's status, last changed " + changed + "; the other machines were not read"
+}
+
+// CalmByStatus says that of n checks neither machines nor nodes were read.
+func CalmByStatus(n int) string {
+	if n == 1 {
+		return "1 check says in its status that all targets are healthy; its machines and nodes were not read (--full reads them)"
+	}
+	return fmt.Sprintf("%d checks say in their status that all targets are healthy; their machines and nodes were not read (--full reads them)", n)
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
@@ -18,6 +19,19 @@ func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *m
 		return nil
 	}
 	return &machines.Counted{Total: int(*s.ExpectedMachines), Healthy: int(*s.CurrentHealthy)}
+}
+
+// Calm reports whether the manager says in the status of check that all targets are healthy, and that nothing keeps it from seeing or remediating them.
+func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
+	counted := Counted(check, cluster)
+	if counted == nil || counted.Healthy != counted.Total || !check.DeletionTimestamp.IsZero() {
+		return false
+	}
+	if template := conditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
+		return false
+	}
+	allowed := conditionTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	return allowed != nil && allowed.Message == "" && conditionTrue(check, mendv1.WorkloadClusterReachable) != nil
 }
 
 // StatusChanged is when the numbers in the status of check last changed, by what the API server notes of its writers; zero if it does not say.

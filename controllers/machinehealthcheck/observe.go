@@ -141,7 +141,7 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) error {
 	if err := r.observeMachines(ctx, w); err != nil {
 		return err
 	}
-	if r.OneMachine {
+	if r.CountByStatus {
 		w.counted = Counted(w.check, w.cluster)
 	}
 	r.observeRemediation(ctx, w)

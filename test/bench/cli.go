@@ -39,6 +39,7 @@ func questions(w world) []question {
 	return []question{
 		{[]string{"status"}, 2 * time.Second},
 		{[]string{"status", unpacked}, 2 * time.Second},
+		{[]string{"status", "--full"}, 2 * time.Second},
 		{[]string{"explain", machine}, time.Second},
 		{[]string{"explain", machine, unpacked}, time.Second},
 		{[]string{"explain", "mhc/" + w.cluster(0)}, time.Second},

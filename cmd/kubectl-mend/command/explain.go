@@ -25,6 +25,7 @@ var explainable = []kind{machineKind, nodeKind, hostKind, machineCheckKind, node
 
 func (o *Options) explain() *cobra.Command {
 	var cluster string
+	var full bool
 	c := &cobra.Command{
 		Use:   "explain KIND/NAME",
 		Short: "Say why a machine is or is not being remediated, and what happens next",
@@ -36,7 +37,7 @@ func (o *Options) explain() *cobra.Command {
 		Args:              oneName,
 		ValidArgsFunction: o.completeNames(explainable...),
 		RunE: func(c *cobra.Command, args []string) error {
-			e, err := o.explanation(c.Context(), args[0], cluster)
+			e, err := o.explanation(c.Context(), args[0], cluster, full)
 			if err != nil {
 				return err
 			}
@@ -44,6 +45,7 @@ func (o *Options) explain() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&cluster, "cluster", "", "The Cluster that the node is of, where several have one of that name.")
+	c.Flags().BoolVar(&full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
 	o.addOutput(c, "wide", "json", "yaml")
 	o.addWorldFlags(c)
 	return c
@@ -66,7 +68,7 @@ func oneName(_ *cobra.Command, args []string) error {
 }
 
 // explanation explains what arg names.
-func (o *Options) explanation(ctx context.Context, arg, cluster string) (*page.Explanation, error) {
+func (o *Options) explanation(ctx context.Context, arg, cluster string, full bool) (*page.Explanation, error) {
 	k, name, err := parse(arg, explainable...)
 	if err != nil {
 		return nil, err
@@ -79,9 +81,10 @@ func (o *Options) explanation(ctx context.Context, arg, cluster string) (*page.E
 	if err != nil {
 		return nil, err
 	}
+	scope.AllMachines = full
 	e, err := o.explained(ctx, scope, k, namespace, name, cluster)
 	if err == nil && e.QueueUnread() { // all machines that wait have to be read to tell which is first
-		scope.Machine, scope.AllMachines = "", true
+		scope.AllMachines = true
 		return o.explained(ctx, scope, k, namespace, name, cluster)
 	}
 	return e, err

@@ -19,7 +19,7 @@ import (
 )
 
 func (o *Options) status() *cobra.Command {
-	var watch bool
+	var watch, full bool
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "status [CLUSTER]",
@@ -40,13 +40,15 @@ func (o *Options) status() *cobra.Command {
 				cluster = args[0]
 			}
 			if !watch {
-				return o.printStatus(c.Context(), o.Out, cluster)
+				return o.printStatus(c.Context(), o.Out, cluster, full)
 			}
-			return o.watchStatus(c.Context(), cluster, every)
+			return o.watchStatus(c.Context(), cluster, full, every)
 		},
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and draw the table anew, until interrupted.")
 	c.Flags().DurationVar(&every, "every", 2*time.Second, "With --watch: how often to look.")
+	c.Flags().BoolVar(&full, "full", false,
+		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")
 	o.addOutput(c, "wide", "json", "yaml")
 	o.addWorldFlags(c)
 	excluding(c, "watch", "from")
@@ -54,12 +56,12 @@ func (o *Options) status() *cobra.Command {
 }
 
 // printStatus prints the status to out, laid out for the output of the command.
-func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string) error {
+func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string, full bool) error {
 	namespace, err := o.namespace()
 	if err != nil {
 		return err
 	}
-	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: cluster})
+	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: cluster, Restless: true, AllMachines: full})
 	if err != nil {
 		return err
 	}
@@ -100,14 +102,14 @@ func clusterIsThere(ctx context.Context, reader client.Reader, namespace, name s
 const clearScreen = "\x1b[H\x1b[2J"
 
 // watchStatus prints the status again and again. On a terminal each takes the place of the one before.
-func (o *Options) watchStatus(ctx context.Context, cluster string, every time.Duration) error {
+func (o *Options) watchStatus(ctx context.Context, cluster string, full bool, every time.Duration) error {
 	if every <= 0 {
 		return Exit{Misused, errors.New("--every: expected a duration above 0")}
 	}
 	for looks := 0; ; looks++ {
 		var screenful bytes.Buffer // the old one stands until the new one is whole
 		screen := text.OnScreen(&screenful)
-		if err := o.printStatus(ctx, screen, cluster); err != nil {
+		if err := o.printStatus(ctx, screen, cluster, full); err != nil {
 			if looks == 0 {
 				return err
 			}

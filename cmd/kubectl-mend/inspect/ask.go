@@ -51,7 +51,7 @@ func New(ctx context.Context, w *snapshot.World, now time.Time) (*Asker, error) 
 	a.clusters = asTheManager{w.Clusters(), reader, a.Managers}
 	requests := &remediationrequest.Requests{Client: reader, Live: reader}
 	a.machines = &machinehealthcheck.Reconciler{
-		Client: reader, Clusters: a.clusters, Requests: requests, OneMachine: w.OneMachine,
+		Client: reader, Clusters: a.clusters, Requests: requests,
 		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Clock: clock.RealClock{},
 	}
 	a.nodes = &nodehealthcheck.Reconciler{
@@ -93,6 +93,7 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealthCheck) (*explain.Check, error) {
 	manager := a.Managers.of(check)
 	a.machines.Unclaimed = unclaimed(manager)
+	a.machines.CountByStatus = a.World.Counted(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
 	is, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
 	if err != nil || is == nil {
 		return nil, err

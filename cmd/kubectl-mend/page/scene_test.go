@@ -123,7 +123,9 @@ func (s *scene) asker(t *testing.T) *inspect.Asker {
 	w := snapshot.New()
 	w.Taken = noon
 	objs := append([]client.Object{s.cluster, s.check}, s.others...)
-	w.OneMachine = s.only != ""
+	if s.only != "" {
+		w.SetCounted(inC1)
+	}
 	for _, m := range s.machines {
 		if s.only == "" || s.only == m.Name {
 			objs = append(objs, m)

@@ -69,6 +69,9 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		s.Unseen = unseenBy(s.Unseen, c)
 		s.Checks = append(s.Checks, rowOf(c))
 	}
+	if n := countedByStatus(checks); n > 0 {
+		s.Notes = append(s.Notes, explain.CalmByStatus(n))
+	}
 	slices.SortFunc(s.Unseen, func(a, b Cluster) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
@@ -78,6 +81,17 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		}
 	}
 	return s, nil
+}
+
+// countedByStatus is how many checks were not judged, as their status says that all targets are healthy.
+func countedByStatus(checks []explain.Check) int {
+	n := 0
+	for i := range checks {
+		if checks[i].CountedByStatus {
+			n++
+		}
+	}
+	return n
 }
 
 // without goes on without the checks of a kind, if it is for the user's rights that they could not be read.

@@ -24,6 +24,7 @@ func (r *reading) around(ctx context.Context) {
 		r.each(ctx, r.oneMachine())
 	}
 	if r.Machine != "" && r.sufficient() {
+		r.world.SetCounted(client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster})
 		r.each(ctx, r.metal3Machines())
 		r.each(ctx, r.namedHosts())
 	} else {

@@ -1,11 +1,14 @@
 package snapshot
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -16,6 +19,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // aLargeCluster has workers and a member of the control plane on nodes of their own, and a check that counts them.
@@ -125,7 +129,9 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 			}
 		}}, all},
 		"all are where another machine has the node": {Scope{Node: "node-of-w1"}, []func(*World){func(w *World) {
-			on := func(node string) func(*clusterv1.Machine) { return func(m *clusterv1.Machine) { m.Status.NodeRef.Name = node } }
+			on := func(node string) func(*clusterv1.Machine) {
+				return func(m *clusterv1.Machine) { m.Status.NodeRef.Name = node }
+			}
 			if err := w.Add(aMachine("w1", on("node-of-w2")), aMachine("w2", on("node-of-w1"))); err != nil {
 				t.Fatal(err)
 			}
@@ -135,8 +141,8 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 			tc.scope.Namespace, tc.scope.Cluster, tc.scope.Nodes = "ns", "c1", true
 			w := readAll(t, aLargeCluster(t, tc.edits...), tc.scope)
 			machines, nodes := machinesOf(t, w)
-			if !slices.Equal(nodes, tc.want) || len(machines) != len(tc.want) || w.OneMachine != (len(tc.want) == 2) {
-				t.Errorf("machines %v and nodes %v were read, one: %t; want nodes %v", machines, nodes, w.OneMachine, tc.want)
+			if !slices.Equal(nodes, tc.want) || len(machines) != len(tc.want) || w.Counted(key("c1")) != (len(tc.want) == 2) {
+				t.Errorf("machines %v and nodes %v were read, one: %t; want nodes %v", machines, nodes, w.Counted(key("c1")), tc.want)
 			}
 			if missing := w.Missing(); len(missing) > 0 {
 				t.Errorf("missing are %v", missing)
@@ -164,5 +170,76 @@ func TestOfAStatusItIsKeptWhenItChanged(t *testing.T) {
 		if got := machinehealthcheck.StatusChanged(check); !got.Equal(noon) {
 			t.Errorf("%s: the status changed at %s", name, got)
 		}
+	}
+}
+
+// calm makes the check say that all is well, as a manager does that runs.
+func calm(t *testing.T) func(*World) {
+	return func(w *World) {
+		changed(t, func(c *clusterv1.MachineHealthCheck) {
+			c.Status.ExpectedMachines, c.Status.CurrentHealthy = ptr.To[int32](4), ptr.To[int32](4)
+			c.Status.Conditions = []metav1.Condition{
+				{Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionTrue},
+				{Type: mendv1.WorkloadClusterReachable, Status: metav1.ConditionTrue},
+			}
+		})(w)
+		w.Remove(machineCheckGVK, key("check"))
+		said := managerlease.Announcement{Version: "v1", Unclaimed: "observe"}
+		content, err := json.Marshal(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kubemend-system", Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: string(content)},
+		}}
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("kubemend-0"), ptr.To[int32](60)
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-time.Second)}
+		if err := w.Add(lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		full  bool
+		edits []func(*World)
+		read  bool
+	}{
+		"the manager says that all is well": {false, nil, false},
+		"all are read on demand":            {true, nil, true},
+		"one is not healthy": {false, []func(*World){changed(t, func(c *clusterv1.MachineHealthCheck) {
+			c.Status.CurrentHealthy = ptr.To[int32](3)
+		})}, true},
+		"the manager cannot see the cluster": {false, []func(*World){changed(t, func(c *clusterv1.MachineHealthCheck) {
+			c.Status.Conditions[1].Status = metav1.ConditionFalse
+		})}, true},
+		"nothing may be remediated": {false, []func(*World){changed(t, func(c *clusterv1.MachineHealthCheck) {
+			c.Status.Conditions[0].Status = metav1.ConditionFalse
+		})}, true},
+		"some wait": {false, []func(*World){changed(t, func(c *clusterv1.MachineHealthCheck) {
+			c.Status.Conditions[0].Message = "2 remediations wait"
+		})}, true},
+		"the check is not claimed": {false, []func(*World){changed(t, func(c *clusterv1.MachineHealthCheck) {
+			c.Annotations = nil
+			c.Status.Conditions = c.Status.Conditions[:1] // it is Cluster API that writes it
+		})}, true},
+		"no manager runs": {false, []func(*World){func(w *World) {
+			w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
+		}}, true},
+		"there is a check of nodes": {false, []func(*World){func(w *World) {
+			if err := w.Add(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}); err != nil {
+				t.Fatal(err)
+			}
+		}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := aLargeCluster(t, append([]func(*World){calm(t)}, tc.edits...)...)
+			w := readAll(t, from, Scope{Namespace: "ns", Nodes: true, Restless: true, AllMachines: tc.full})
+			machines, nodes := machinesOf(t, w)
+			if _, _, unseen := w.Unseen(key("c1")); unseen || w.Counted(key("c1")) == tc.read || (len(nodes) > 0) != tc.read || (len(machines) > 0) != tc.read {
+				t.Errorf("machines %v and nodes %v were read, unseen: %t, counted: %t", machines, nodes, unseen, w.Counted(key("c1")))
+			}
+		})
 	}
 }

@@ -42,6 +42,8 @@ type Scope struct {
 	// Machine is the one that is explained, of Cluster. The other machines are left out, and counted by the status of its check; where that does not
 	// do, all of the cluster are read.
 	Machine string
+	// Restless leaves out the machines and nodes of clusters whose checks say that all are healthy: a manager that runs has written that.
+	Restless bool
 	// AllMachines says that the machines of the cluster are read whatever is in the status of their checks.
 	AllMachines bool
 	// Events says that events are read.
@@ -86,15 +88,18 @@ func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
-	if r.Machine != "" || r.Node != "" {
+	switch {
+	case r.Machine != "" || r.Node != "":
 		r.around(ctx)
-	} else {
+	case r.Restless:
+		r.restless(ctx)
+	default:
 		r.everything(ctx)
 	}
 	if err := ctx.Err(); err != nil { // what was not read then, is not what the user may not read
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
-	r.world.live, r.world.OneMachine = r.live, r.Machine != ""
+	r.world.live = r.live
 	return r.world, nil
 }
 

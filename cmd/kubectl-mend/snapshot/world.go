@@ -40,8 +40,6 @@ import (
 type World struct {
 	// Taken is when it was read.
 	Taken time.Time
-	// OneMachine says that of the machines of a cluster one was read, and those of its control plane.
-	OneMachine bool
 	// Clock is that of the cluster: it says how old what was read is by now.
 	Clock clock.PassiveClock
 
@@ -56,6 +54,7 @@ type World struct {
 	owned   map[types.UID]map[*record]bool
 
 	workloads map[client.ObjectKey]*workloadCluster
+	counted   map[client.ObjectKey]bool // clusters of whose machines not all were read
 	missing   []Missing
 	live      *live
 }
@@ -90,7 +89,7 @@ func New() *World {
 func newWorld(scheme *runtime.Scheme) *World {
 	return &World{
 		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{}, owned: map[types.UID]map[*record]bool{}, born: map[string]int{},
-		workloads: map[client.ObjectKey]*workloadCluster{},
+		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]bool{},
 	}
 }
 
@@ -112,6 +111,20 @@ func (w *World) Lacks(what, why string) {
 		w.missing = append(w.missing, m)
 		slices.SortFunc(w.missing, func(a, b Missing) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
 	}
+}
+
+// Counted reports whether not all machines of a cluster were read, since the status of its checks counts them.
+func (w *World) Counted(cluster client.ObjectKey) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.counted[cluster]
+}
+
+// SetCounted says that not all machines of a cluster were read.
+func (w *World) SetCounted(cluster client.ObjectKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counted[cluster] = true
 }
 
 // Install makes a kind known of which there need not be an object. A kind that is not known is not installed.

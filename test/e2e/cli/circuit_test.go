@@ -39,6 +39,8 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 			Expect(e.Next.Text).To(HaveSuffix("othing, until no more than 2 targets are not healthy; 3 are"))
 			Expect(e.Next.At).To(BeZero())
 			Expect(holdOf(targetOf(e), "TooManyUnhealthy").Text).To(ContainSubstring("3 of 5 targets are not healthy"))
+			Expect(e.Checks[0].CountedByStatus).To(BeTrue())
+			e = parsed[page.Explanation](mend(ctx, "explain", "machine/"+name, "--full", "-o", "json"))
 			Expect(e.Checks[0].NotHealthy).To(Equal([]page.Group{{Class: budget.Unhealthy, Names: lost}}))
 		}
 		row := parsed[page.Status](mend(ctx, "status", "-o", "json")).Checks
@@ -54,7 +56,7 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 		By("recorded")
 		file := filepath.Join(GinkgoT().TempDir(), "recorded.json.gz")
 		Expect(mend(ctx, "record", "-o", file).code).To(Equal(done))
-		for _, asked := range [][]string{{"explain", "machine/" + lost[0]}, {"explain", "mhc/" + check.Name}, {"status"}} {
+		for _, asked := range [][]string{{"explain", "machine/" + lost[0], "--full"}, {"explain", "mhc/" + check.Name}, {"status"}} {
 			asked = append(asked, "-o", "json")
 			recorded := start(ctx, append([]string{"--kubeconfig", filepath.Join(GinkgoT().TempDir(), "none"), "-n", fixture.Namespace, "--from", file}, asked...)...)
 			Expect(timeless(recorded)).To(Equal(timeless(mend(ctx, asked...))), "%v", asked)
