@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,35 @@ func TestANodeThatIsGoneDoesNotKeepTheOthersFromComingBack(t *testing.T) {
 	}
 	if !a.happens(8*time.Minute, "NodeRecovers", "node-w2") {
 		t.Errorf("the node of w2 does not come back: %+v", a.Timeline)
+	}
+}
+
+func TestHostsOfOtherKindsAreRebooted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit        func(*bmov1alpha1.BareMetalHost)
+		off, happen string
+	}{
+		"one that is provisioned externally": {func(h *bmov1alpha1.BareMetalHost) {
+			h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned // which alone a record has
+		}, "PoweredOff", "PoweredOn"},
+		"one whose power cannot be switched off": {func(h *bmov1alpha1.BareMetalHost) { h.Spec.DisablePowerOff = true }, "", "Rebooted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t).workers(3).onMetal()
+			for _, obj := range s.objs {
+				if h, is := obj.(*bmov1alpha1.BareMetalHost); is {
+					tc.edit(h)
+				}
+			}
+			a := s.run(powerCycle, question(fails("machine/w2")))
+			reasons := map[string]bool{"": true}
+			for _, e := range a.Timeline {
+				reasons[e.Reason] = true
+			}
+			if !reasons[tc.off] || !reasons[tc.happen] || !reasons["NodeRecovers"] || len(a.Summary.Unhealthy) > 0 {
+				t.Errorf("what happens is %+v", a.Timeline)
+			}
+		})
 	}
 }
 

@@ -69,9 +69,12 @@ func (o *environment) hosts(ctx context.Context) error {
 	return nil
 }
 
+// newHost is a host as it was read. What is on its disk is not simulated, and a record does not have all that decides it: the provisioning state
+// stays as it is.
 func (o *environment) newHost(h *bmov1alpha1.BareMetalHost) *bareMetal {
+	state := h.Status.Provisioning.State
 	b := &bareMetal{model: bmo.Host{
-		Waits: bmo.Real(), Times: bmo.Times{PowerOff: switchingOff, PowerOn: switchingOn}, NoConditions: len(h.Status.Conditions) == 0,
+		Waits: bmo.Real(), Times: bmo.Times{PowerOff: switchingOff, PowerOn: switchingOn}, NoConditions: len(h.Status.Conditions) == 0, Pinned: &state,
 	}}
 	b.model.Install(h.Status.PoweredOn, o.clock.Now())
 	return b
