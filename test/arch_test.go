@@ -51,7 +51,7 @@ var layers = []layer{
 	{
 		name: "adapter",
 		folders: []string{
-			"controllers/consistency", "controllers/console", "controllers/endpoints", "controllers/flags", "controllers/explain", "controllers/machinestatus", "controllers/managerlease", "controllers/recorder", "controllers/remediationrequest", "controllers/replica", "controllers/enqueue", "controllers/workload", "baremetal/host", "baremetal/fence",
+			"controllers/consistency", "controllers/console", "controllers/endpoints", "controllers/flags", "controllers/explain", "controllers/machinestatus", "controllers/managerlease", "controllers/nodehealthcheck/openshift", "controllers/recorder", "controllers/remediationrequest", "controllers/replica", "controllers/enqueue", "controllers/workload", "baremetal/host", "baremetal/fence",
 		},
 		may: []string{"pure", "api", "adapter"},
 	},

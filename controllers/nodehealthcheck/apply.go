@@ -278,7 +278,11 @@ func (r *Reconciler) machineOwner(ctx context.Context, t *nodes.Template, n *nod
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: n.Machine.Name, UID: types.UID(n.Machine.ID),
 		}, nil
 	case t.OwnedByOpenShift(n):
-		return r.openshiftMachine(ctx, t, n)
+		owner, err := r.openshift().Machine(ctx, n)
+		if remediationrequest.Missing(err) && !t.OfMachines { // where a request is about nothing else, that it is not there is an error
+			return nil, nil
+		}
+		return owner, err
 	}
 	return nil, nil
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
 // live replaces what is read past the caches by what the API server of another fixture shows.
@@ -95,14 +96,14 @@ func TestANewLeaderSeesTheRequestForAMemberThatTheFormerOneMade(t *testing.T) {
 // etcdOf is OpenShift's etcd, which allows no disruption, with guards on nodes; one of them is lost.
 func etcdOf(k *fixture, lost string, guards ...string) {
 	k.t.Helper()
-	k.installs("clusterversions." + openshiftConfig)
+	k.installs("clusterversions." + openshift.ConfigGroup)
 	guard := map[string]string{"app": "guard"}
 	pdb := &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: guard}}}
-	pdb.Namespace, pdb.Name = etcdNamespace, "etcd-guard-pdb"
+	pdb.Namespace, pdb.Name = openshift.EtcdNamespace, "etcd-guard-pdb"
 	k.create(pdb)
 	for _, name := range guards {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: name}}
-		pod.Namespace, pod.Name, pod.Labels = etcdNamespace, "guard-"+name, guard
+		pod.Namespace, pod.Name, pod.Labels = openshift.EtcdNamespace, "guard-"+name, guard
 		ready := corev1.ConditionTrue
 		if name == lost {
 			ready = corev1.ConditionFalse

@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
 // machineCheck is a MachineHealthCheck of OpenShift, beside the Machines, with a condition of each of those types.
@@ -25,7 +28,7 @@ func machineCheck(name string, conditions ...string) *unstructured.Unstructured 
 		all = append(all, map[string]any{"type": kind, "status": "True", "timeout": "0s"})
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"unhealthyConditions": all}}}
-	u.SetGroupVersionKind(machineChecks)
+	u.SetGroupVersionKind(openshift.MachineHealthChecks)
 	u.SetNamespace("openshift-machine-api")
 	u.SetName(name)
 	return u
@@ -82,8 +85,15 @@ func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T)
 		"with what cannot be read": {shippedCheck(with("nodeStartupTimeout", "soon")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := byDefault(row.check); got != row.want {
-				t.Errorf("got %v, want %v", got, row.want)
+			yes := func(context.Context, string) (bool, error) { return true, nil }
+			is, _, err := openshift.Cluster{
+				Installed: yes, Ready: func(context.Context, schema.GroupVersionKind) (bool, error) { return true, nil },
+				List: func(context.Context, schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+					return []unstructured.Unstructured{*row.check}, nil
+				},
+			}.MachineChecks(t.Context())
+			if err != nil || is.Default != row.want || is.Custom == row.want {
+				t.Errorf("got %+v, %v; want that it is: %v", is, err, row.want)
 			}
 		})
 	}

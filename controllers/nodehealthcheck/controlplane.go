@@ -48,7 +48,9 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, w *observed) {
 		return
 	}
 	r.observeServers(ctx, w)
-	c.Etcd = r.observeEtcd(ctx, w)
+	if c.Etcd, err = r.openshift().Etcd(ctx); err != nil {
+		w.trouble = append(w.trouble, err)
+	}
 }
 
 // RBAC for the identity leases of API servers, which are where Kubernetes has them.

@@ -21,6 +21,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -177,7 +178,7 @@ var looks = map[string]looked{
 			s.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
 		},
 		happens: func(k *fixture) {
-			k.annotateNode("b", map[string]string{desiredConfig: "new", currentConfig: "old"})
+			k.annotateNode("b", map[string]string{openshift.DesiredConfig: "new", openshift.CurrentConfig: "old"})
 			k.bad("b")
 		},
 	},
@@ -359,7 +360,7 @@ var looks = map[string]looked{
 		badMembers("m1", "m2")(k)
 	}},
 	"one of the control plane without which etcd cannot do": {five: true, happens: func(k *fixture) {
-		k.installs("clusterversions." + openshiftConfig)
+		k.installs("clusterversions." + openshift.ConfigGroup)
 		badMembers("m0")(k)
 	}},
 	"one of the control plane before it was searched for what is left behind": {five: true, happens: func(k *fixture) {

@@ -34,6 +34,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -93,7 +94,7 @@ var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 			scheme.AddKnownTypeWithName(gv.WithKind(k+"List"), &unstructured.UnstructuredList{})
 		}
 	}
-	theirs := []schema.GroupVersionKind{machineChecks, clusterVersions, openshiftMachines}
+	theirs := []schema.GroupVersionKind{openshift.MachineHealthChecks, openshift.ClusterVersions, openshift.Machines}
 	for _, kind := range []string{"Metal3Remediation", "HostRemediation"} {
 		ref := aboutMachine(kind, "")
 		template := ref.GroupVersionKind()

@@ -26,6 +26,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
 // observed are the facts of one check, and the objects that they were read from.
@@ -121,6 +122,40 @@ func (r *Reconciler) observeAll(ctx context.Context, w *observed) error {
 	r.observeUpgrade(ctx, w)
 	r.observeControlPlane(ctx, w)
 	return nil
+}
+
+// openshift is the cluster as OpenShift's, if it is.
+func (r *Reconciler) openshift() openshift.Cluster {
+	return openshift.Cluster{Live: r.Live, Installed: r.Installed, Ready: r.Kinds.Ready, List: r.list}
+}
+
+// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the check, since
+// it may act on the same nodes. (medik8s; seed 001.)
+func (r *Reconciler) observeConflict(ctx context.Context, w *observed) error {
+	checks, ready, err := r.openshift().MachineChecks(ctx)
+	if err != nil {
+		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
+	}
+	w.awaits(openshift.MachineHealthChecks, ready)
+	w.facts.TerminatingLeft = checks.Default
+	if checks.Custom {
+		w.facts.Disabled = nodes.Disabled{Reason: nhcv1.ConflictReason, Message: explain.ConflictMessage}
+	}
+	return nil
+}
+
+// observeUpgrade finds out whether OpenShift is upgrading the cluster. It is asked only if there may be a remediation to start.
+func (r *Reconciler) observeUpgrade(ctx context.Context, w *observed) {
+	if !slices.ContainsFunc(w.facts.Nodes, func(n nodes.Node) bool { return n.Concerns() }) {
+		return
+	}
+	upgrade, ready, err := r.openshift().Upgrade(ctx)
+	if err != nil {
+		w.trouble = append(w.trouble, err)
+	} else {
+		w.awaits(openshift.ClusterVersions, ready)
+	}
+	w.facts.Upgrade = upgrade
 }
 
 // factsOf is what a check itself says. This is the one place where its durations become rules.
@@ -298,14 +333,10 @@ func describe(n *nodes.Node, node *corev1.Node, policy health.Policy) {
 	exclude, labelled := node.Labels[nhcv1.ExcludeLabel]
 	n.Excluded, n.ExcludedEmpty = exclude == nhcv1.ExcludeValue, labelled && exclude == ""
 	_, n.Confirmed = node.Annotations[nhcv1.ConfirmedHealthyAnnotation]
-	n.Reconfiguring = node.Annotations[desiredConfig] != "" && node.Annotations[desiredConfig] != node.Annotations[currentConfig]
-	if namespace, name, is := openshiftMachineOf(node); is {
-		n.OpenShift = nodes.Ref{Kind: openshiftMachines.Kind, Namespace: namespace, Name: name}
-	}
+	openshift.Describe(n, node)
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
 		n.Reported = n.Reported || c.Type == corev1.NodeReady
-		n.Terminating = n.Terminating || c.Type == terminatingCondition && c.Status == corev1.ConditionTrue
 		if nodes.Concerns(policy, string(c.Type), string(c.Status)) {
 			n.Conditions = append(n.Conditions, health.Signal{
 				Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
@@ -313,9 +344,6 @@ func describe(n *nodes.Node, node *corev1.Node, policy health.Policy) {
 		}
 	}
 }
-
-// terminatingCondition is on a node that is being ended. (OpenShift's machine-api-termination-handler; medik8s takes any status of the condition for it.)
-const terminatingCondition = "Terminating"
 
 // memberRoles are the labels of nodes that run a member of etcd. (An arbiter runs nothing else: OpenShift's topology HighlyAvailableArbiter, with two
 // nodes that have the other roles.)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -43,7 +44,7 @@ func capiMachine(in string) *clusterv1.Machine {
 // theirMachine is OpenShift's Machine of node b.
 func theirMachine(in string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(openshiftMachines)
+	u.SetGroupVersionKind(openshift.Machines)
 	u.SetNamespace(in)
 	u.SetName("worker-b")
 	u.SetUID("openshift-worker-b")
@@ -67,8 +68,8 @@ func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...c
 	k := newFixture(t, append(append(workers("a", "b", "c"), c), objects...)...)
 	for _, obj := range objects {
 		switch obj.GetObjectKind().GroupVersionKind().Group {
-		case openshiftMachine:
-			k.annotateNode("b", map[string]string{openshiftMachineAnnotation: obj.GetNamespace() + "/" + obj.GetName()})
+		case openshift.MachineGroup:
+			k.annotateNode("b", map[string]string{openshift.MachineAnnotation: obj.GetNamespace() + "/" + obj.GetName()})
 		default:
 			if _, is := obj.(*clusterv1.Machine); is {
 				k.annotateNode("b", map[string]string{clusterv1.MachineAnnotation: obj.GetName(), clusterv1.ClusterNamespaceAnnotation: obj.GetNamespace()})
@@ -177,7 +178,7 @@ func TestARemedyAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
 	}
 	t.Run("a Machine of OpenShift that is not there", func(t *testing.T) {
 		k := partnered(t, byOne(aboutMachine("Metal3Remediation", machineNamespace)))
-		k.annotateNode("b", map[string]string{openshiftMachineAnnotation: machineNamespace + "/worker-b"})
+		k.annotateNode("b", map[string]string{openshift.MachineAnnotation: machineNamespace + "/worker-b"})
 		k.passes("nhc")
 		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {
 			t.Errorf("told:\n%s\nrequests: %v", told, k.allObjects())

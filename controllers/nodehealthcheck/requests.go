@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -144,7 +145,7 @@ func (r *Reconciler) requestKinds() []schema.GroupVersionKind {
 
 // isRequest tells kinds of requests from those of templates and of what else is watched.
 func isRequest(kind schema.GroupVersionKind) bool {
-	return !isTemplate(kind.Kind) && kind.Group != openshiftConfig && kind.Group != openshiftMachine
+	return !isTemplate(kind.Kind) && kind.Group != openshift.ConfigGroup && kind.Group != openshift.MachineGroup
 }
 
 // listed is what the status says of a request.

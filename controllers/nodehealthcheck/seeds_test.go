@@ -19,6 +19,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
 // What the documentations of the three generations of NodeHealthChecks (seeds 000 to 002) say of one check, its nodes and its requests. What
@@ -349,8 +350,10 @@ func TestWhatHoldsUpNewRemediationsAndEndsOldOnes(t *testing.T) {
 			k.versionIs("True")
 		}, func(k *fixture) { k.versionIs("False") }, nhcv1.UpgradeReason},
 		"seed 1.6, seed 2.7: the configuration of a node is changed": {
-			func(k *fixture) { k.annotateNode("c", map[string]string{desiredConfig: "new", currentConfig: "old"}) },
-			func(k *fixture) { k.annotateNode("c", map[string]string{currentConfig: "new"}) }, nhcv1.UpgradeReason,
+			func(k *fixture) {
+				k.annotateNode("c", map[string]string{openshift.DesiredConfig: "new", openshift.CurrentConfig: "old"})
+			},
+			func(k *fixture) { k.annotateNode("c", map[string]string{openshift.CurrentConfig: "new"}) }, nhcv1.UpgradeReason,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -391,7 +394,7 @@ func (k *fixture) versionIs(progressing string) {
 	version := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{
 		map[string]any{"type": "Progressing", "status": progressing},
 	}}}}
-	version.SetGroupVersionKind(clusterVersions)
+	version.SetGroupVersionKind(openshift.ClusterVersions)
 	version.SetName("version")
 	k.makes(version)
 }

@@ -7,13 +7,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // nodeAnnotations are those that are read. A node has many more.
 var nodeAnnotations = []string{
 	nhcv1.ConfirmedHealthyAnnotation, clusterv1.MachineAnnotation, clusterv1.ClusterNamespaceAnnotation, clusterv1.ClusterNameAnnotation,
-	desiredConfig, currentConfig, openshiftMachineAnnotation,
+	openshift.DesiredConfig, openshift.CurrentConfig, openshift.MachineAnnotation,
 }
 
 // SlimNode is the transform of the node cache: what package workload keeps, all labels, and the annotations that are read.

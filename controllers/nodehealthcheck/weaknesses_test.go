@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
 // Those that are shown at one go.
@@ -70,7 +71,9 @@ func TestARequestThatIsOldIsCountedWhateverHoldsUpItsCheck(t *testing.T) {
 			c.Spec.PauseRequests = []string{"me"}
 			k.update(c)
 		}, nhcv1.PausedReason},
-		"W18, seed 2.12: an upgrade": {func(k *fixture) { k.annotateNode("b", map[string]string{desiredConfig: "new", currentConfig: "old"}) }, nhcv1.UpgradeReason},
+		"W18, seed 2.12: an upgrade": {func(k *fixture) {
+			k.annotateNode("b", map[string]string{openshift.DesiredConfig: "new", openshift.CurrentConfig: "old"})
+		}, nhcv1.UpgradeReason},
 		"W18, seed 2.12: a template that is gone": {func(k *fixture) {
 			if err := k.client.Delete(k.t.Context(), template("Reboot", "reboot", false)); err != nil {
 				k.t.Fatal(err)
@@ -188,7 +191,7 @@ func unreadConflict(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
 	informer := controllertest.NewFakeInformer()
-	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{machineChecks: informer}
+	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{openshift.MachineHealthChecks: informer}
 	k.bad("b")
 	k.passes("nhc")
 	k.wants("what was not read is not none")

@@ -1,4 +1,4 @@
-package nodehealthcheck
+package openshift
 
 import (
 	"context"
@@ -12,24 +12,23 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// etcdNamespace is where OpenShift runs etcd.
-const etcdNamespace = "openshift-etcd"
+// EtcdNamespace is where OpenShift runs etcd.
+const EtcdNamespace = "openshift-etcd"
 
-// observeEtcd finds out what there is of OpenShift's etcd.
-func (r *Reconciler) observeEtcd(ctx context.Context, w *observed) nodes.Etcd {
-	there, err := r.installed(ctx, "clusterversions."+openshiftConfig)
+// Etcd finds out what there is of OpenShift's etcd.
+func (c Cluster) Etcd(ctx context.Context) (nodes.Etcd, error) {
+	there, err := c.installed(ctx, "clusterversions."+ConfigGroup)
 	if err == nil && !there {
-		return nodes.Etcd{}
+		return nodes.Etcd{}, nil
 	}
 	var is nodes.Etcd
 	if err == nil {
-		is, err = r.readEtcd(ctx)
+		is, err = c.readEtcd(ctx)
 	}
 	if err != nil {
-		w.trouble = append(w.trouble, err)
-		return nodes.Etcd{There: true, Unread: true}
+		return nodes.Etcd{There: true, Unread: true}, err
 	}
-	return is
+	return is, nil
 }
 
 // RBAC for OpenShift's etcd. Its namespace is there on OpenShift alone, so no package can have a Role in it.
@@ -37,17 +36,17 @@ func (r *Reconciler) observeEtcd(ctx context.Context, w *observed) nodes.Etcd {
 // +kubebuilder:rbac:groups=core,resources=pods,verbs=list
 
 // readEtcd reads live: what was true a moment ago is not enough.
-func (r *Reconciler) readEtcd(ctx context.Context) (nodes.Etcd, error) {
+func (c Cluster) readEtcd(ctx context.Context) (nodes.Etcd, error) {
 	budgets := &policyv1.PodDisruptionBudgetList{}
-	if err := r.Live.List(ctx, budgets, client.InNamespace(etcdNamespace)); err != nil {
-		return nodes.Etcd{}, fmt.Errorf("list the PodDisruptionBudgets in %s: %w", etcdNamespace, err)
+	if err := c.Live.List(ctx, budgets, client.InNamespace(EtcdNamespace)); err != nil {
+		return nodes.Etcd{}, fmt.Errorf("list the PodDisruptionBudgets in %s: %w", EtcdNamespace, err)
 	}
 	is := nodes.Etcd{There: true, Budgets: len(budgets.Items)}
 	if is.Budgets != 1 {
 		return is, nil
 	}
 	budget := &budgets.Items[0]
-	is.Budget, is.Allows = etcdNamespace+"/"+budget.Name, budget.Status.DisruptionsAllowed >= 1
+	is.Budget, is.Allows = EtcdNamespace+"/"+budget.Name, budget.Status.DisruptionsAllowed >= 1
 	if is.Allows {
 		return is, nil
 	}
@@ -56,7 +55,7 @@ func (r *Reconciler) readEtcd(ctx context.Context) (nodes.Etcd, error) {
 		return nodes.Etcd{}, fmt.Errorf("read the selector of PodDisruptionBudget %s: %w", is.Budget, err)
 	}
 	guards := &corev1.PodList{}
-	if err := r.Live.List(ctx, guards, client.InNamespace(etcdNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := c.Live.List(ctx, guards, client.InNamespace(EtcdNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nodes.Etcd{}, fmt.Errorf("list the guard pods of etcd: %w", err)
 	}
 	is.Guards = map[string]string{}

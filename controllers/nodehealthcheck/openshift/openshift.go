@@ -1,0 +1,189 @@
+// Package openshift reads what OpenShift knows of the nodes of its cluster: its MachineHealthChecks and Machines, its upgrades, and its etcd. Where it is
+// not installed there is nothing to read, and the facts say so; it decides nothing.
+package openshift
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
+)
+
+// The groups of OpenShift that are read where they are installed.
+const (
+	ConfigGroup  = "config.openshift.io"
+	MachineGroup = "machine.openshift.io"
+)
+
+// The kinds that are read.
+var (
+	ClusterVersions     = schema.GroupVersionKind{Group: ConfigGroup, Version: "v1", Kind: "ClusterVersion"}
+	MachineHealthChecks = schema.GroupVersionKind{Group: MachineGroup, Version: "v1beta1", Kind: "MachineHealthCheck"}
+	Machines            = schema.GroupVersionKind{Group: MachineGroup, Version: "v1beta1", Kind: "Machine"}
+)
+
+// RBAC for what is OpenShift's.
+// +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions,verbs=list;watch
+// +kubebuilder:rbac:groups=machine.openshift.io,resources=machinehealthchecks,verbs=list;watch
+// +kubebuilder:rbac:groups=machine.openshift.io,resources=machines,verbs=get
+
+// Cluster is a cluster that may be OpenShift's.
+type Cluster struct {
+	// Live reads past the caches.
+	Live client.Reader
+	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
+	Installed func(ctx context.Context, crd string) (bool, error)
+	// Ready reports whether the objects of a kind can be read, and List returns them.
+	Ready func(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	List  func(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error)
+}
+
+func (c Cluster) installed(ctx context.Context, crd string) (bool, error) {
+	if c.Installed == nil {
+		return false, nil
+	}
+	return c.Installed(ctx, crd)
+}
+
+// all returns the objects of a kind; none if it is not installed. It is false if they were not read yet.
+func (c Cluster) all(ctx context.Context, crd string, kind schema.GroupVersionKind) ([]unstructured.Unstructured, bool, error) {
+	there, err := c.installed(ctx, crd)
+	if err != nil || !there {
+		return nil, true, err
+	}
+	ready, err := c.Ready(ctx, kind)
+	if err != nil || !ready {
+		return nil, ready, err
+	}
+	list, err := c.List(ctx, kind)
+	return list, true, err
+}
+
+// Checks says what there is of MachineHealthChecks of OpenShift.
+type Checks struct {
+	// Default says that there is no other one than the one that OpenShift brings along, for machines that are about to be terminated. Custom says that
+	// there is any other one.
+	Default, Custom bool
+}
+
+// MachineChecks looks for MachineHealthChecks of OpenShift. It is false if they were not read yet.
+func (c Cluster) MachineChecks(ctx context.Context) (Checks, bool, error) {
+	checks, ready, err := c.all(ctx, "machinehealthchecks."+MachineGroup, MachineHealthChecks)
+	if err != nil || len(checks) == 0 {
+		return Checks{}, ready, err
+	}
+	shipped := len(checks) == 1 && byDefault(&checks[0])
+	return Checks{Default: shipped, Custom: !shipped}, ready, nil
+}
+
+// Upgrade finds out whether OpenShift is upgrading the cluster. It is false if that was not read yet.
+func (c Cluster) Upgrade(ctx context.Context) (nodes.Upgrade, bool, error) {
+	versions, ready, err := c.all(ctx, "clusterversions."+ConfigGroup, ClusterVersions)
+	for i := range versions {
+		if progressing(&versions[i]) {
+			return nodes.Upgrade{Progressing: versions[i].GetName()}, ready, err
+		}
+	}
+	return nodes.Upgrade{Unread: err != nil}, ready, err
+}
+
+func progressing(version *unstructured.Unstructured) bool {
+	list, _, err := unstructured.NestedFieldNoCopy(version.Object, "status", "conditions")
+	conditions, isList := list.([]any)
+	if err != nil || !isList {
+		return false
+	}
+	for _, c := range conditions {
+		if fields, _ := c.(map[string]any); fields["type"] == "Progressing" {
+			return fields["status"] == string(metav1.ConditionTrue)
+		}
+	}
+	return false
+}
+
+// machineCheckSpec is the spec of a MachineHealthCheck of OpenShift.
+type machineCheckSpec struct {
+	Selector            metav1.LabelSelector    `json:"selector"`
+	UnhealthyConditions []machineCheckCondition `json:"unhealthyConditions"`
+	MaxUnhealthy        *intstr.IntOrString     `json:"maxUnhealthy,omitempty"`
+	NodeStartupTimeout  metav1.Duration         `json:"nodeStartupTimeout,omitempty"`
+	RemediationTemplate *corev1.ObjectReference `json:"remediationTemplate,omitempty"`
+}
+
+type machineCheckCondition struct {
+	Type    string          `json:"type"`
+	Status  string          `json:"status"`
+	Timeout metav1.Duration `json:"timeout"`
+}
+
+// The MachineHealthCheck that OpenShift brings along. (github.com/openshift/machine-api-operator,
+// install/0000_30_machine-api-operator_13_machinehealthcheck.yaml, which is the same since March 2021.)
+const (
+	machineAPI         = "openshift-machine-api"
+	terminationHandler = "machine-api-termination-handler"
+)
+
+func terminationHandlerSpec() machineCheckSpec {
+	return machineCheckSpec{
+		Selector:            metav1.LabelSelector{MatchLabels: map[string]string{MachineGroup + "/interruptible-instance": ""}},
+		UnhealthyConditions: []machineCheckCondition{{Type: "Terminating", Status: string(corev1.ConditionTrue)}},
+		MaxUnhealthy:        ptr.To(intstr.FromString("100%")),
+	}
+}
+
+// byDefault reports whether check is the one that OpenShift brings along, as it comes: one that was changed in anything is one more that somebody
+// wants something of. (medik8s takes any one for it whose only condition is of type Terminating.)
+func byDefault(check *unstructured.Unstructured) bool {
+	fields, _, err := unstructured.NestedMap(check.Object, "spec")
+	if err != nil || check.GetNamespace() != machineAPI || check.GetName() != terminationHandler {
+		return false
+	}
+	var spec machineCheckSpec
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec)
+	return err == nil && equality.Semantic.DeepEqual(spec, terminationHandlerSpec())
+}
+
+// MachineAnnotation on a node names its Machine, as namespace/name. DesiredConfig and CurrentConfig are annotations of the machine-config operator; they
+// differ while the node is being updated. (Hosted control planes.)
+const (
+	MachineAnnotation = MachineGroup + "/machine"
+	DesiredConfig     = "machineconfiguration.openshift.io/desiredConfig"
+	CurrentConfig     = "machineconfiguration.openshift.io/currentConfig"
+)
+
+// terminating is the type of the condition of a node that is being ended. (OpenShift's machine-api-termination-handler; medik8s takes any status of the
+// condition for it.)
+const terminating = "Terminating"
+
+// Describe states what OpenShift says on node.
+func Describe(n *nodes.Node, node *corev1.Node) {
+	n.Reconfiguring = node.Annotations[DesiredConfig] != "" && node.Annotations[DesiredConfig] != node.Annotations[CurrentConfig]
+	if namespace, name, ok := strings.Cut(node.Annotations[MachineAnnotation], "/"); ok && namespace != "" && name != "" {
+		n.OpenShift = nodes.Ref{Kind: Machines.Kind, Namespace: namespace, Name: name}
+	}
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		n.Terminating = n.Terminating || c.Type == terminating && c.Status == corev1.ConditionTrue
+	}
+}
+
+// Machine reads the Machine that n names, as the owner of a request.
+func (c Cluster) Machine(ctx context.Context, n *nodes.Node) (*metav1.OwnerReference, error) {
+	key, obj := client.ObjectKey{Namespace: n.OpenShift.Namespace, Name: n.OpenShift.Name}, &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(Machines)
+	if err := c.Live.Get(ctx, key, obj); err != nil {
+		return nil, fmt.Errorf("read Machine %s of node %s: %w", key, n.Name, err)
+	}
+	return &metav1.OwnerReference{APIVersion: Machines.GroupVersion().String(), Kind: Machines.Kind, Name: key.Name, UID: obj.UID}, nil
+}
