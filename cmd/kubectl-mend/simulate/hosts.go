@@ -122,7 +122,7 @@ func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.
 		if err := o.state.Put(next); err != nil {
 			return fmt.Errorf("change BareMetalHost %s: %w", h.Name, err)
 		}
-		if h = next; done.Again || asked(h) || b.model.Powered() != h.Spec.Online {
+		if h = next; done.Again || done.After < b.model.Waits.Poll { // else it would find the host as it is now
 			b.looks.Note(done, now)
 		}
 	}
