@@ -63,7 +63,7 @@ func newEngine(ctx context.Context, w *snapshot.World, q Question) (*engine, err
 	s := &engine{snapshot: w, question: q, clock: &clock{now: q.From}, due: map[object]time.Time{}, tries: map[object]int{}}
 	s.state = state.New(w, s.clock)
 	s.client = s.state.Client()
-	s.eventLog = &eventLog{clock: s.clock, begin: q.From, said: map[string]bool{}}
+	s.eventLog = &eventLog{clock: s.clock, begin: q.From, logged: map[string]bool{}}
 	s.managers = simulatedManagers(ctx, w, inspect.ManagersOf(ctx, w, q.From))
 	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
 		return nil, err

@@ -47,8 +47,8 @@ type environment struct {
 	numbered  int
 
 	// faults are the nodes that have failed and were not brought back. was is how they were before, for those that are deleted meanwhile.
-	faults map[place]bool
-	was    map[place]*corev1.Node
+	faults map[nodeKey]bool
+	was    map[nodeKey]*corev1.Node
 	owners owners.Owners
 	// metal are the hosts of which anything was ever asked.
 	metal map[client.ObjectKey]*bareMetal
@@ -58,13 +58,13 @@ type environment struct {
 	kinds []requestKind
 }
 
-// place is a node. The cluster is empty for one of the management cluster.
-type place struct {
+// nodeKey names a node. The cluster is empty for one of the management cluster.
+type nodeKey struct {
 	cluster client.ObjectKey
 	name    string
 }
 
-func (p place) ref() explain.Ref { return explain.Ref{Kind: "Node", Name: p.name} }
+func (p nodeKey) ref() explain.Ref { return explain.Ref{Kind: "Node", Name: p.name} }
 
 // happening is something that happens at a moment, whatever the controllers do.
 type happening struct {
@@ -75,7 +75,7 @@ type happening struct {
 
 func newEnvironment(ctx context.Context, s *engine, q Question) (*environment, error) {
 	o := &environment{
-		Environment: q.Environment, engine: s, namespace: q.Namespace, faults: map[place]bool{}, was: map[place]*corev1.Node{},
+		Environment: q.Environment, engine: s, namespace: q.Namespace, faults: map[nodeKey]bool{}, was: map[nodeKey]*corev1.Node{},
 		metal: map[client.ObjectKey]*bareMetal{}, awake: map[types.UID]time.Time{},
 	}
 	var err error
@@ -176,7 +176,7 @@ func (o *environment) react(ctx context.Context) error {
 }
 
 // fail makes nodes silent.
-func (o *environment) fail(ctx context.Context, failing []place) error {
+func (o *environment) fail(ctx context.Context, failing []nodeKey) error {
 	for _, p := range failing {
 		node, err := o.node(p)
 		if err != nil {
@@ -195,7 +195,7 @@ func (o *environment) fail(ctx context.Context, failing []place) error {
 }
 
 // recover brings back what --fail has made silent, but for nodes that are gone, and those whose host is off: these come back when it boots.
-func (o *environment) recover(ctx context.Context, failed []place) error {
+func (o *environment) recover(ctx context.Context, failed []nodeKey) error {
 	for _, p := range failed {
 		if !o.faults[p] {
 			continue
@@ -208,7 +208,7 @@ func (o *environment) recover(ctx context.Context, failed []place) error {
 	return nil
 }
 
-func (o *environment) comesBack(ctx context.Context, p place) error {
+func (o *environment) comesBack(ctx context.Context, p nodeKey) error {
 	off, err := o.off(ctx, p)
 	if off || err != nil {
 		return err
@@ -223,16 +223,16 @@ func (o *environment) comesBack(ctx context.Context, p place) error {
 	return nil
 }
 
-// at is the cluster of a place.
-func (o *environment) at(p place) *state.State {
+// at is the cluster of a node.
+func (o *environment) at(p nodeKey) *state.State {
 	if p.cluster == (client.ObjectKey{}) {
 		return o.state
 	}
 	return o.state.Of(p.cluster)
 }
 
-// node is the node at a place, shared; nil if there is none.
-func (o *environment) node(p place) (*corev1.Node, error) {
+// node is the node at a nodeKey, shared; nil if there is none.
+func (o *environment) node(p nodeKey) (*corev1.Node, error) {
 	if p.cluster != (client.ObjectKey{}) {
 		return o.snapshot.Node(p.cluster, p.name), nil
 	}
@@ -243,17 +243,17 @@ func (o *environment) node(p place) (*corev1.Node, error) {
 	return node, nil
 }
 
-// twins are all places at which the node at p is seen: a cluster that manages itself has its nodes twice here.
-func (o *environment) twins(p place) ([]place, error) {
+// copies are all keys at which the node at p is seen: a cluster that manages itself has its nodes twice here.
+func (o *environment) copies(p nodeKey) ([]nodeKey, error) {
 	node, err := o.node(p)
 	if node == nil || err != nil {
 		return nil, err
 	}
-	others := []place{{name: p.name}}
+	others := []nodeKey{{name: p.name}}
 	for _, cluster := range o.snapshot.Workloads() {
-		others = append(others, place{cluster, p.name})
+		others = append(others, nodeKey{cluster, p.name})
 	}
-	all := []place{p}
+	all := []nodeKey{p}
 	for _, other := range others {
 		if other == p {
 			continue
@@ -270,14 +270,14 @@ func (o *environment) twins(p place) ([]place, error) {
 }
 
 // silence makes a node Ready=Unknown.
-func (o *environment) silence(p place) error {
+func (o *environment) silence(p nodeKey) error {
 	return o.edit(p, func(node *corev1.Node) {
 		o.turn(node, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
 	})
 }
 
 // ready makes a node Ready, under another boot if that is not empty.
-func (o *environment) ready(p place, boot string) error {
+func (o *environment) ready(p nodeKey, boot string) error {
 	return o.edit(p, func(node *corev1.Node) {
 		o.turn(node, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
 		if boot != "" {
@@ -302,18 +302,18 @@ func (o *environment) turn(node *corev1.Node, to corev1.ConditionStatus, reason,
 }
 
 // edit changes the status of a node wherever it is seen. A node that was deleted registers again.
-func (o *environment) edit(p place, change func(*corev1.Node)) error {
-	places, err := o.twins(p)
+func (o *environment) edit(p nodeKey, change func(*corev1.Node)) error {
+	keys, err := o.copies(p)
 	if err != nil {
 		return err
 	}
-	if was := o.was[p]; len(places) == 0 && was != nil && p.cluster != (client.ObjectKey{}) {
+	if was := o.was[p]; len(keys) == 0 && was != nil && p.cluster != (client.ObjectKey{}) {
 		again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: was.Name, Labels: was.Labels}, Status: *was.Status.DeepCopy()}
 		again.CreationTimestamp = metav1.NewTime(o.clock.Now())
 		change(again)
 		return o.at(p).Put(again)
 	}
-	for _, at := range places {
+	for _, at := range keys {
 		node, err := o.node(at)
 		if err != nil {
 			return err
@@ -328,10 +328,10 @@ func (o *environment) edit(p place, change func(*corev1.Node)) error {
 	return nil
 }
 
-// placeOf is the node of a machine; false if it has none.
-func placeOf(m *clusterv1.Machine) (place, bool) {
+// nodeKeyOf is the node of a machine; false if it has none.
+func nodeKeyOf(m *clusterv1.Machine) (nodeKey, bool) {
 	name := m.Status.NodeRef.Name
-	return place{client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, name}, name != ""
+	return nodeKey{client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, name}, name != ""
 }
 
 // brief is a duration as people write it: 10m, not 10m0s.

@@ -44,8 +44,8 @@ type eventLog struct {
 
 	mu      sync.Mutex
 	entries []Entry
-	// said is what was written at which moment about which object: an event that several objects have is one entry. A failure is written once.
-	said map[string]bool
+	// logged is what was written at which moment about which object: an event that several objects have is one entry. A failure is written once.
+	logged map[string]bool
 }
 
 // Eventf implements events.EventRecorder.
@@ -73,10 +73,10 @@ func (l *eventLog) assumed(about explain.Ref, reason, text string, args ...any) 
 func (l *eventLog) failure(about explain.Ref, err error) {
 	l.mu.Lock()
 	key := about.String() + "\x00" + err.Error()
-	said := l.said[key]
-	l.said[key] = true
+	is := l.logged[key]
+	l.logged[key] = true
 	l.mu.Unlock()
-	if !said {
+	if !is {
 		l.write(about.String(), Entry{Object: about, Reason: "ReconcileFailed", Text: err.Error(), Warning: true})
 	}
 }
@@ -88,8 +88,8 @@ func (l *eventLog) write(key string, e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key += "\x00" + e.After + "\x00" + e.Reason + "\x00" + e.Text
-	if !l.said[key] {
-		l.said[key] = true
+	if !l.logged[key] {
+		l.logged[key] = true
 		l.entries = append(l.entries, e)
 	}
 }

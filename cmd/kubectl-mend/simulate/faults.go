@@ -41,7 +41,7 @@ func namesIn(fail string) (named, bool) {
 }
 
 // failing are the nodes that --fail names or selects, each once, in the order of their names.
-func (o *environment) failing(ctx context.Context, fail string) ([]place, error) {
+func (o *environment) failing(ctx context.Context, fail string) ([]nodeKey, error) {
 	names, listed := namesIn(fail)
 	selector, err := labels.Parse(fail)
 	if err != nil && !listed {
@@ -55,7 +55,7 @@ func (o *environment) failing(ctx context.Context, fail string) ([]place, error)
 	if err := o.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	var found []place
+	var found []nodeKey
 	if listed {
 		found, err = o.failingNames(names, machines.Items, nodes.Items)
 	} else {
@@ -64,7 +64,7 @@ func (o *environment) failing(ctx context.Context, fail string) ([]place, error)
 	if err != nil {
 		return nil, fmt.Errorf("--fail %s: %w", fail, err)
 	}
-	slices.SortFunc(found, func(a, b place) int {
+	slices.SortFunc(found, func(a, b nodeKey) int {
 		return cmp.Or(cmp.Compare(a.cluster.String(), b.cluster.String()), cmp.Compare(a.name, b.name))
 	})
 	return slices.Compact(found), nil
@@ -72,8 +72,8 @@ func (o *environment) failing(ctx context.Context, fail string) ([]place, error)
 
 // failingLabels are the nodes of the machines that a selector selects, and the nodes of the management cluster that it selects. Labels of nodes of
 // workload clusters do not count.
-func (o *environment) failingLabels(selector labels.Selector, machines []clusterv1.Machine, nodes []corev1.Node) ([]place, error) {
-	var found []place
+func (o *environment) failingLabels(selector labels.Selector, machines []clusterv1.Machine, nodes []corev1.Node) ([]nodeKey, error) {
+	var found []nodeKey
 	var hidden error
 	for i := range machines {
 		if !selector.Matches(labels.Set(machines[i].Labels)) {
@@ -87,7 +87,7 @@ func (o *environment) failingLabels(selector labels.Selector, machines []cluster
 	}
 	for i := range nodes {
 		if selector.Matches(labels.Set(nodes[i].Labels)) {
-			found = append(found, placeIn(o.snapshot, &nodes[i]))
+			found = append(found, nodeKeyIn(o.snapshot, &nodes[i]))
 		}
 	}
 	switch {
@@ -100,8 +100,8 @@ func (o *environment) failingLabels(selector labels.Selector, machines []cluster
 }
 
 // failingNames are the nodes of the machines that are named, and the nodes that are. Each name has to be that of one alone.
-func (o *environment) failingNames(names named, machines []clusterv1.Machine, nodes []corev1.Node) ([]place, error) {
-	found := make([]place, 0, len(names.machines)+len(names.nodes))
+func (o *environment) failingNames(names named, machines []clusterv1.Machine, nodes []corev1.Node) ([]nodeKey, error) {
+	found := make([]nodeKey, 0, len(names.machines)+len(names.nodes))
 	errs := make([]error, 0, cap(found))
 	for _, name := range names.machines {
 		p, err := o.machineNamed(name, machines)
@@ -114,7 +114,7 @@ func (o *environment) failingNames(names named, machines []clusterv1.Machine, no
 	return found, errors.Join(errs...)
 }
 
-func (o *environment) machineNamed(name string, machines []clusterv1.Machine) (place, error) {
+func (o *environment) machineNamed(name string, machines []clusterv1.Machine) (nodeKey, error) {
 	var namespaces []string
 	at := 0
 	for i := range machines {
@@ -124,30 +124,30 @@ func (o *environment) machineNamed(name string, machines []clusterv1.Machine) (p
 	}
 	switch len(namespaces) {
 	case 0:
-		return place{}, fmt.Errorf("there is no machine called %s", name)
+		return nodeKey{}, fmt.Errorf("there is no machine called %s", name)
 	case 1:
 		return o.nodeOf(&machines[at])
 	}
-	return place{}, fmt.Errorf("there is a machine called %s in several namespaces: say which with -n: %s", name, strings.Join(namespaces, ", "))
+	return nodeKey{}, fmt.Errorf("there is a machine called %s in several namespaces: say which with -n: %s", name, strings.Join(namespaces, ", "))
 }
 
 // nodeOf is the node of a machine. The error says why there is none that could fail.
-func (o *environment) nodeOf(m *clusterv1.Machine) (place, error) {
-	p, has := placeOf(m)
+func (o *environment) nodeOf(m *clusterv1.Machine) (nodeKey, error) {
+	p, has := nodeKeyOf(m)
 	if !has {
-		return place{}, fmt.Errorf("machine %s has no node", m.Name)
+		return nodeKey{}, fmt.Errorf("machine %s has no node", m.Name)
 	}
 	if why, _, unseen := o.snapshot.Unseen(p.cluster); unseen {
-		return place{}, fmt.Errorf("the nodes of cluster %s, which machine %s is of, are unknown: %s", p.cluster, m.Name, why)
+		return nodeKey{}, fmt.Errorf("the nodes of cluster %s, which machine %s is of, are unknown: %s", p.cluster, m.Name, why)
 	}
 	if o.snapshot.Node(p.cluster, p.name) == nil {
-		return place{}, fmt.Errorf("the node %s of machine %s is not there", p.name, m.Name)
+		return nodeKey{}, fmt.Errorf("the node %s of machine %s is not there", p.name, m.Name)
 	}
 	return p, nil
 }
 
-func (o *environment) nodeNamed(name string, nodes []corev1.Node) (place, error) {
-	var found []place
+func (o *environment) nodeNamed(name string, nodes []corev1.Node) (nodeKey, error) {
+	var found []nodeKey
 	var where, hidden []string
 	for _, cluster := range o.snapshot.Workloads() {
 		if o.namespace != "" && o.namespace != cluster.Namespace {
@@ -156,11 +156,11 @@ func (o *environment) nodeNamed(name string, nodes []corev1.Node) (place, error)
 		if _, _, unseen := o.snapshot.Unseen(cluster); unseen {
 			hidden = append(hidden, cluster.String())
 		} else if o.snapshot.Node(cluster, name) != nil {
-			found, where = append(found, place{cluster, name}), append(where, "of cluster "+cluster.String())
+			found, where = append(found, nodeKey{cluster, name}), append(where, "of cluster "+cluster.String())
 		}
 	}
 	for i := range nodes {
-		if p := placeIn(o.snapshot, &nodes[i]); nodes[i].Name == name && !slices.Contains(found, p) {
+		if p := nodeKeyIn(o.snapshot, &nodes[i]); nodes[i].Name == name && !slices.Contains(found, p) {
 			found, where = append(found, p), append(where, "of the management cluster")
 		}
 	}
@@ -168,19 +168,19 @@ func (o *environment) nodeNamed(name string, nodes []corev1.Node) (place, error)
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return place{}, fmt.Errorf("there are several nodes called %s: say which by its machine/NAME, or by a label: %s", name, strings.Join(where, ", "))
+		return nodeKey{}, fmt.Errorf("there are several nodes called %s: say which by its machine/NAME, or by a label: %s", name, strings.Join(where, ", "))
 	case len(hidden) > 0:
-		return place{}, fmt.Errorf("there is no node called %s where nodes are known: those of cluster %s are not", name, strings.Join(hidden, ", "))
+		return nodeKey{}, fmt.Errorf("there is no node called %s where nodes are known: those of cluster %s are not", name, strings.Join(hidden, ", "))
 	}
-	return place{}, fmt.Errorf("there is no node called %s", name)
+	return nodeKey{}, fmt.Errorf("there is no node called %s", name)
 }
 
-// placeIn is where a node of the management cluster is known: in the workload cluster that it belongs to as well, if there is one.
-func placeIn(w *snapshot.World, node *corev1.Node) place {
+// nodeKeyIn is where a node of the management cluster is known: in the workload cluster that it belongs to as well, if there is one.
+func nodeKeyIn(w *snapshot.World, node *corev1.Node) nodeKey {
 	for _, cluster := range w.Workloads() {
 		if is := w.Node(cluster, node.Name); is != nil && is.UID == node.UID {
-			return place{cluster, node.Name}
+			return nodeKey{cluster, node.Name}
 		}
 	}
-	return place{name: node.Name}
+	return nodeKey{name: node.Name}
 }

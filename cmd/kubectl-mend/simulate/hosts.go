@@ -185,7 +185,7 @@ func (o *environment) boot(ctx context.Context, key client.ObjectKey, boot int) 
 }
 
 // off reports whether the host of a node is off, or has not booted yet.
-func (o *environment) off(ctx context.Context, p place) (bool, error) {
+func (o *environment) off(ctx context.Context, p nodeKey) (bool, error) {
 	for key, b := range o.metal {
 		if b.model.Powered() && !b.booting {
 			continue
@@ -223,15 +223,15 @@ func (o *environment) freeHost(ctx context.Context, m *clusterv1.Machine) error 
 }
 
 // nodeOn is the node of the machine on a host; false if there is none.
-func (o *environment) nodeOn(ctx context.Context, h *bmov1alpha1.BareMetalHost) (place, bool, error) {
+func (o *environment) nodeOn(ctx context.Context, h *bmov1alpha1.BareMetalHost) (nodeKey, bool, error) {
 	m, err := o.bmhs().MachineOf(ctx, h)
 	if err != nil {
-		return place{}, false, fmt.Errorf("find the machine on BareMetalHost %s: %w", h.Name, err)
+		return nodeKey{}, false, fmt.Errorf("find the machine on BareMetalHost %s: %w", h.Name, err)
 	}
 	if m == nil {
-		return place{}, false, nil
+		return nodeKey{}, false, nil
 	}
-	p, has := placeOf(m)
+	p, has := nodeKeyOf(m)
 	return p, has, nil
 }
 

@@ -97,7 +97,7 @@ func (o *environment) end(ctx context.Context, key client.ObjectKey) error {
 	if err := o.state.Put(m); err != nil {
 		return fmt.Errorf("remove machine %s: %w", key, err)
 	}
-	if p, has := placeOf(m); has {
+	if p, has := nodeKeyOf(m); has {
 		return o.deleteNode(p)
 	}
 	return nil
@@ -115,12 +115,12 @@ func (o *environment) successor(ctx context.Context, m *clusterv1.Machine) (stri
 	}
 }
 
-func (o *environment) deleteNode(p place) error {
-	places, err := o.twins(p)
+func (o *environment) deleteNode(p nodeKey) error {
+	keys, err := o.copies(p)
 	if err != nil {
 		return err
 	}
-	for _, at := range places {
+	for _, at := range keys {
 		if o.was[at], err = o.node(at); err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (o *environment) join(ctx context.Context, key client.ObjectKey) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name, CreationTimestamp: now}}
 	o.turn(node, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
 	m.Status.NodeRef.Name = m.Name
-	p, _ := placeOf(m)
+	p, _ := nodeKeyOf(m)
 	if err := o.at(p).Put(node); err != nil {
 		return fmt.Errorf("register node %s: %w", node.Name, err)
 	}

@@ -157,7 +157,7 @@ func (o *environment) remediator(ctx context.Context, kind schema.GroupVersionKi
 
 // recovers brings the node back that a request is about.
 func (o *environment) recovers(ctx context.Context, req *unstructured.Unstructured) error {
-	p, err := o.placeOfRequest(ctx, req)
+	p, err := o.nodeOfRequest(ctx, req)
 	if err != nil || p.name == "" {
 		return err
 	}
@@ -172,24 +172,24 @@ func (o *environment) recovers(ctx context.Context, req *unstructured.Unstructur
 	return nil
 }
 
-// placeOfRequest is the node that a request is about: that which it names, or that of its machine; else the one of its name.
-func (o *environment) placeOfRequest(ctx context.Context, req *unstructured.Unstructured) (place, error) {
+// nodeOfRequest is the node that a request is about: that which it names, or that of its machine; else the one of its name.
+func (o *environment) nodeOfRequest(ctx context.Context, req *unstructured.Unstructured) (nodeKey, error) {
 	name, isNode := req.GetAnnotations()[nhcv1.NodeNameAnnotation]
 	if !isNode {
 		m := &clusterv1.Machine{}
 		err := o.client.Get(ctx, client.ObjectKeyFromObject(req), m, client.UnsafeDisableDeepCopy)
 		if err == nil {
-			p, _ := placeOf(m)
+			p, _ := nodeKeyOf(m)
 			return p, nil
 		}
 		if !apierrors.IsNotFound(err) {
-			return place{}, fmt.Errorf("read machine %s: %w", req.GetName(), err)
+			return nodeKey{}, fmt.Errorf("read machine %s: %w", req.GetName(), err)
 		}
 		name = req.GetName()
 	}
-	node, err := o.node(place{name: name})
+	node, err := o.node(nodeKey{name: name})
 	if node == nil || err != nil {
-		return place{}, err
+		return nodeKey{}, err
 	}
-	return placeIn(o.snapshot, node), nil
+	return nodeKeyIn(o.snapshot, node), nil
 }
