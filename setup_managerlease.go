@@ -52,6 +52,6 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Repli
 func announcement(kinds []managerlease.Kind, started metav1.Time, o *options) managerlease.Announcement {
 	return managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
-		Fencing: string(o.hostRemediations.Fencing), NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Leaving: o.teardown.Enabled, Kinds: kinds,
+		Fencing: string(o.hostRemediations.Fencing), NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown.Enabled, Kinds: kinds,
 	}
 }

@@ -48,7 +48,7 @@ func TestTheManagerAnnouncesItsSettings(t *testing.T) {
 	o := parsed(t, "--namespace=metal", "--watch-filter=a", "--node-lease-namespace=leases", "--teardown")
 	started, kinds := metav1.Unix(1, 0), []managerlease.Kind{{CRD: crdgate.OwnCRD}}
 	want := managerlease.Announcement{
-		Version: version, Started: started, Unclaimed: "observe", Namespace: "metal", WatchFilter: "a", Fencing: "auto", NodeLeaseNamespace: "leases", Leaving: true,
+		Version: version, Started: started, Unclaimed: "observe", Namespace: "metal", WatchFilter: "a", Fencing: "auto", NodeLeaseNamespace: "leases", Teardown: true,
 		Kinds: kinds,
 	}
 	if diff := cmp.Diff(want, announcement(kinds, started, o)); diff != "" {

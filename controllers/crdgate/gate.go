@@ -69,7 +69,7 @@ type Choice string
 const (
 	// Auto serves a kind unless somebody else's controller does.
 	Auto Choice = "auto"
-	// On serves it whoever else does.
+	// On serves it, even beside another controller.
 	On Choice = "on"
 	// Off does not serve it.
 	Off Choice = "off"
@@ -84,14 +84,14 @@ type Service struct {
 	Choice Choice
 	// Foreign names whose CRD is, by its labels, if it is somebody else's, whose controller serves it; "" if it is free. If nil, it is free.
 	Foreign func(labels map[string]string) string
-	// Rival is a controller of somebody else's that serves the kind if it runs, also where the CRD is free; nil if there is none.
-	Rival *Rival
+	// Other is the controller of another project that serves the kind if it runs, also where the CRD is free; nil if there is none.
+	Other *OtherController
 	// Rights are what Start needs that only Role allows, which is bound where the feature is installed. Without one of them it is not started: its
 	// caches would never be filled.
 	Rights []Right
 	Role   string
 	// Releases is the choice by which it was served before it was switched off. With it a service whose Choice is Off is started all the same, where
-	// the kind is there and free: its Start begins nothing then, and lets go of what was begun. If empty, nothing can have been begun.
+	// the kind is there and free: its Start begins nothing then, and releases what was begun. If empty, nothing can have been begun.
 	Releases Choice
 	// Start starts it. It is called once.
 	Start func(context.Context) error
@@ -116,14 +116,14 @@ func Metrics() []prometheus.Collector { return []prometheus.Collector{served} }
 type Reconciler struct {
 	Client   client.Client
 	Services []*Service
-	// Live reads past the caches; Clock is that by which leases are alive, the real one if nil. Without Live rivals are not looked for.
+	// Live reads past the caches; Clock is that by which leases are alive, the real one if nil. Without Live no lease is read.
 	Live  client.Reader
 	Clock clock.PassiveClock
 	// May says what the manager may do; if nil, everything.
 	May May
 	// Fixed are kinds whose state no CRD changes: those that are served whenever the manager runs, and those that a feature gate switched off.
 	Fixed []managerlease.Kind
-	// Changed is told that Kinds has changed. It must not call back. If nil, nobody is told.
+	// Changed is told that Kinds has changed. It must not call back. It may be nil.
 	Changed func()
 
 	mu      sync.Mutex
@@ -187,7 +187,7 @@ func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 }
 
 // run starts s if it can run, and returns why it does not serve its kind; empty if it does. One that is switched off runs by the choice that was made
-// before, to let go.
+// before, to release what it holds.
 func (r *Reconciler) run(ctx context.Context, s *Service) (why, detail string, err error) {
 	before := *s
 	if s.Choice == Off && s.Releases != "" {
@@ -322,7 +322,7 @@ func (r *Reconciler) say(ctx context.Context, s *Service, why, detail string) {
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "services"}}} // one pass looks at all
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "services"}}} // one reconcile serves all
 	})
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("serving").

@@ -24,37 +24,37 @@ import (
 
 const kind, needed = "things.example.org", "parts.example.org"
 
-// stage is a management cluster whose CRDs come and go, with one service in it that writes down what it is told.
-type stage struct {
+// stage is a management cluster whose CRDs come and go, with one service in it that records its calls.
+type environment struct {
 	t       *testing.T
 	client  client.Client
 	service *Service
 	r       *Reconciler
-	told    []string
+	called  []string
 	broken  error
 }
 
-func stageOf(t *testing.T, choice Choice) *stage {
+func environmentWith(t *testing.T, choice Choice) *environment {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	crds := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 	scheme.AddKnownTypeWithName(crds, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(crds.GroupVersion().WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
-	s := &stage{t: t, client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	s := &environment{t: t, client: fake.NewClientBuilder().WithScheme(scheme).Build()}
 	s.service = &Service{
 		CRD: kind, Needs: []string{needed}, Choice: choice, Foreign: Provider("infrastructure-x"),
 		Start: func(context.Context) error {
-			s.told = append(s.told, "start")
+			s.called = append(s.called, "start")
 			return s.broken
 		},
-		Serve: func(does bool) { s.told = append(s.told, map[bool]string{true: "serve", false: "stand idle"}[does]) },
+		Serve: func(does bool) { s.called = append(s.called, map[bool]string{true: "serve", false: "idle"}[does]) },
 	}
 	s.r = &Reconciler{Client: s.client, Services: []*Service{s.service}}
 	return s
 }
 
 // has makes a CRD be there with these labels.
-func (s *stage) has(name string, labels map[string]string) {
+func (s *environment) has(name string, labels map[string]string) {
 	s.t.Helper()
 	crd := crdMetadata()
 	crd.Name = name
@@ -70,13 +70,13 @@ func (s *stage) has(name string, labels map[string]string) {
 	}
 }
 
-// looks makes a pass, and returns what the service was told, and why it is not served; "served" if it is.
-func (s *stage) looks() (told []string, why string) {
+// reconcile runs once, and returns which functions of the service were called, and why it is not served; "served" if it is.
+func (s *environment) reconcile() (called []string, why string) {
 	s.t.Helper()
-	s.told = nil
+	s.called = nil
 	_, err := s.r.Reconcile(s.t.Context(), ctrl.Request{})
 	if !errors.Is(err, s.broken) {
-		s.t.Fatalf("the pass: %v, want %v", err, s.broken)
+		s.t.Fatalf("the reconcile: %v, want %v", err, s.broken)
 	}
 	for reason, n := range series(s.t) {
 		if why != "" {
@@ -86,7 +86,7 @@ func (s *stage) looks() (told []string, why string) {
 			why = "served" + reason
 		}
 	}
-	return s.told, why
+	return s.called, why
 }
 
 // series are the values of the metric for kind, by reason.
@@ -114,29 +114,29 @@ func series(t *testing.T) map[string]float64 {
 var theirs = map[string]string{clusterv1.ProviderNameLabel: "infrastructure-x"}
 
 func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
-	s := stageOf(t, Auto)
+	s := environmentWith(t, Auto)
 	for _, step := range []struct {
-		name string
-		do   func()
-		told []string
-		why  string
+		name   string
+		do     func()
+		called []string
+		why    string
 	}{
 		{"before its CRD is installed it is not", func() {}, nil, "NotInstalled"},
 		{"nor before what it needs is", func() { s.has(kind, nil) }, nil, "Waiting"},
 		{"then it is started", func() { s.has(needed, nil) }, []string{"start"}, "served"},
 		{"once", func() {}, []string{"serve"}, "served"},
-		{"when it becomes somebody else's it stands idle", func() { s.has(kind, theirs) }, []string{"stand idle"}, "Foreign"},
+		{"when it becomes somebody else's it stands idle", func() { s.has(kind, theirs) }, []string{"idle"}, "Foreign"},
 		{"and works again when it is ours again", func() { s.has(kind, nil) }, []string{"serve"}, "served"},
 	} {
 		step.do()
-		if told, why := s.looks(); !slices.Equal(told, step.told) || why != step.why {
-			t.Errorf("%s: told %v, %q; want %v, %q", step.name, told, why, step.told, step.why)
+		if called, why := s.reconcile(); !slices.Equal(called, step.called) || why != step.why {
+			t.Errorf("%s: called %v, %q; want %v, %q", step.name, called, why, step.called, step.why)
 		}
 	}
 }
 
 // CAPM3 may be installed without the label, or its CRDs be written over by ours.
-func TestAKindWhoseRivalRunsIsSomebodyElses(t *testing.T) {
+func TestAKindIsForeignWhileItsOtherControllerRuns(t *testing.T) {
 	for name, row := range map[string]struct {
 		choice Choice
 		lease  client.ObjectKey
@@ -144,21 +144,21 @@ func TestAKindWhoseRivalRunsIsSomebodyElses(t *testing.T) {
 		age    time.Duration
 		why    string
 	}{
-		"it leads":                             {Auto, rivals, "a", 10 * time.Second, "Foreign"},
-		"it is being restarted":                {Auto, rivals, "a", 4 * time.Minute, "Foreign"},
-		"it is gone":                           {Auto, rivals, "a", 5 * time.Minute, "served"},
-		"it has given its lease back":          {Auto, rivals, "", time.Second, "served"},
-		"the user says otherwise":              {On, rivals, "a", time.Second, "served"},
-		"it leads in another place of its":     {Auto, client.ObjectKey{Namespace: "rival-elsewhere", Name: rivals.Name}, "a", 10 * time.Second, "Foreign"},
-		"somebody plays it in their own":       {Auto, client.ObjectKey{Namespace: "tenant", Name: rivals.Name}, "a", time.Second, "served"},
-		"the lease is that of somebody else's": {Auto, client.ObjectKey{Namespace: rivals.Namespace, Name: "other"}, "a", time.Second, "served"},
+		"it leads":                         {Auto, theirLease, "a", 10 * time.Second, "Foreign"},
+		"it is being restarted":            {Auto, theirLease, "a", 4 * time.Minute, "Foreign"},
+		"it is gone":                       {Auto, theirLease, "a", 5 * time.Minute, "served"},
+		"it has released its lease":        {Auto, theirLease, "", time.Second, "served"},
+		"the user chooses on":              {On, theirLease, "a", time.Second, "served"},
+		"it leads in another place of its": {Auto, client.ObjectKey{Namespace: "capm3-elsewhere", Name: theirLease.Name}, "a", 10 * time.Second, "Foreign"},
+		"a tenant has such a lease":        {Auto, client.ObjectKey{Namespace: "tenant", Name: theirLease.Name}, "a", time.Second, "served"},
+		"the lease has another name":       {Auto, client.ObjectKey{Namespace: theirLease.Namespace, Name: "other"}, "a", time.Second, "served"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := stageOf(t, row.choice)
+			s := environmentWith(t, row.choice)
 			s.has(kind, nil)
 			s.has(needed, nil)
 			now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-			s.service.Rival, s.r.Clock = &Rival{Name: "the rival", Lease: rivals, OrIn: []string{"rival-elsewhere"}}, clocktesting.NewFakePassiveClock(now)
+			s.service.Other, s.r.Clock = &OtherController{Name: "their controller", Lease: theirLease, OrIn: []string{"capm3-elsewhere"}}, clocktesting.NewFakePassiveClock(now)
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: row.lease.Namespace, Name: row.lease.Name}}
 			lease.Spec.HolderIdentity, lease.Spec.RenewTime = &row.holder, &metav1.MicroTime{Time: now.Add(-row.age)}
 			scheme := runtime.NewScheme()
@@ -167,59 +167,59 @@ func TestAKindWhoseRivalRunsIsSomebodyElses(t *testing.T) {
 			}
 			s.r.Live = fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).
 				WithIndex(lease, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
-			if _, why := s.looks(); why != row.why {
+			if _, why := s.reconcile(); why != row.why {
 				t.Errorf("%q, want %q", why, row.why)
 			}
 			result, err := s.r.Reconcile(t.Context(), ctrl.Request{})
 			if again := result.RequeueAfter > 0; err != nil || again != (row.choice == Auto) {
-				t.Errorf("it looks again after %s (%v)", result.RequeueAfter, err)
+				t.Errorf("it reconciles again after %s (%v)", result.RequeueAfter, err)
 			}
 		})
 	}
 }
 
-var rivals = client.ObjectKey{Namespace: "rival-system", Name: "rival"}
+var theirLease = client.ObjectKey{Namespace: "other-system", Name: "other-leader"}
 
 func TestWhatTheUserChoosesGoesFirst(t *testing.T) {
 	for choice, want := range map[Choice]struct {
-		told []string
-		why  string
+		called []string
+		why    string
 	}{
 		Auto: {nil, "Foreign"},
 		On:   {[]string{"start"}, "served"},
 		Off:  {nil, "Off"},
 	} {
-		s := stageOf(t, choice)
+		s := environmentWith(t, choice)
 		s.has(kind, theirs)
 		s.has(needed, nil)
-		if told, why := s.looks(); !slices.Equal(told, want.told) || why != want.why {
-			t.Errorf("%s: told %v, %q; want %v, %q", choice, told, why, want.told, want.why)
+		if called, why := s.reconcile(); !slices.Equal(called, want.called) || why != want.why {
+			t.Errorf("%s: called %v, %q; want %v, %q", choice, called, why, want.called, want.why)
 		}
 	}
 }
 
 // F5: a host that is held off when its kind is switched off would stay off for ever.
-func TestWhatIsSwitchedOffIsStartedToLetGo(t *testing.T) {
+func TestAServiceThatIsSwitchedOffReleasesWhatItHolds(t *testing.T) {
 	for name, row := range map[string]struct {
 		before Choice
 		labels map[string]string
-		told   []string
+		called []string
 	}{
-		"what was served before lets go":                                 {Auto, nil, []string{"start"}},
-		"what is somebody else's is theirs to end":                       {Auto, theirs, nil},
-		"what was served whoever else does lets go all the same":         {On, theirs, []string{"start"}},
-		"of what was never served nothing was begun, and nobody started": {"", nil, nil},
+		"what was served before releases":                    {Auto, nil, []string{"start"}},
+		"another controller ends what is its own":            {Auto, theirs, nil},
+		"what was served beside another controller releases": {On, theirs, []string{"start"}},
+		"what was never served does not start":               {"", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := stageOf(t, Off)
+			s := environmentWith(t, Off)
 			s.service.Releases = row.before
 			s.has(kind, row.labels)
 			s.has(needed, nil)
-			if told, why := s.looks(); !slices.Equal(told, row.told) || why != "Off" {
-				t.Errorf("told %v, %q; want %v, and that it is off", told, why, row.told)
+			if called, why := s.reconcile(); !slices.Equal(called, row.called) || why != "Off" {
+				t.Errorf("called %v, %q; want %v, and that it is off", called, why, row.called)
 			}
 			s.service.Serve = nil
-			if _, why := s.looks(); why != "Off" {
+			if _, why := s.reconcile(); why != "Off" {
 				t.Errorf("then %q", why)
 			}
 		})
@@ -227,29 +227,29 @@ func TestWhatIsSwitchedOffIsStartedToLetGo(t *testing.T) {
 }
 
 func TestWhatCouldNotBeStartedIsTriedAgain(t *testing.T) {
-	s := stageOf(t, Auto)
+	s := environmentWith(t, Auto)
 	s.has(kind, nil)
 	s.has(needed, nil)
 	s.broken = errors.New("broken")
-	if told, why := s.looks(); !slices.Equal(told, []string{"start"}) || why != "Failed" {
-		t.Errorf("told %v, %q; want it to fail", told, why)
+	if called, why := s.reconcile(); !slices.Equal(called, []string{"start"}) || why != "Failed" {
+		t.Errorf("called %v, %q; want it to fail", called, why)
 	}
 	s.broken = nil
-	if told, why := s.looks(); !slices.Equal(told, []string{"start"}) || why != "served" {
-		t.Errorf("told %v, %q; want it to be started", told, why)
+	if called, why := s.reconcile(); !slices.Equal(called, []string{"start"}) || why != "served" {
+		t.Errorf("called %v, %q; want it to be started", called, why)
 	}
 }
 
-func TestWhoIsToldOfAChangeFindsItAmongTheKinds(t *testing.T) {
-	s := stageOf(t, Auto)
+func TestAChangeOfTheKindsIsReported(t *testing.T) {
+	s := environmentWith(t, Auto)
 	var heard [][]managerlease.Kind
 	s.r.Changed = func() { heard = append(heard, s.r.Kinds()) }
 	if kinds := s.r.Kinds(); len(kinds) > 0 {
-		t.Errorf("before the first look there are %v", kinds)
+		t.Errorf("before the first reconcile there are %v", kinds)
 	}
 	for _, do := range []func(){func() {}, func() {}, func() { s.has(kind, nil) }, func() { s.has(needed, nil) }, func() {}, func() { s.has(kind, theirs) }} {
 		do()
-		s.looks()
+		s.reconcile()
 	}
 	want := [][]managerlease.Kind{
 		{{CRD: kind, Reason: "NotInstalled", Because: "its CustomResourceDefinition is not installed"}},
@@ -264,9 +264,9 @@ func TestWhoIsToldOfAChangeFindsItAmongTheKinds(t *testing.T) {
 
 // A service that a feature gate switched off was looked at as well, to release what was begun.
 func TestAKindThatAGateSwitchedOffIsThereOnceWithTheGate(t *testing.T) {
-	s := stageOf(t, Off)
+	s := environmentWith(t, Off)
 	s.r.Fixed = append([]managerlease.Kind{{CRD: "z"}}, Gated("Gate", kind)...)
-	s.looks()
+	s.reconcile()
 	want := []managerlease.Kind{{CRD: kind, Reason: OffReason, Because: "the feature gate Gate is off"}, {CRD: "z"}}
 	if diff := cmp.Diff(want, s.r.Kinds()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -61,7 +61,7 @@ func AskAPIServer(c client.Writer) May {
 	}
 }
 
-// forbidden says what s needs and may not do; empty if there is nothing, or nobody is asked. One that has started is not asked about: its caches
+// forbidden says what s needs and may not do; empty if there is nothing, or the rights are not asked for. One that has started is not asked about: its caches
 // are filled, and what it may not do any more it reports itself.
 func (r *Reconciler) forbidden(ctx context.Context, s *Service) (string, error) {
 	if r.May == nil || s.started {

@@ -15,7 +15,7 @@ import (
 
 // Without its rights the caches of a controller are never filled: it would hang, and say nothing.
 func TestAKindIsServedWhenTheManagerHasTheRights(t *testing.T) {
-	s := stageOf(t, Auto)
+	s := environmentWith(t, Auto)
 	s.has(kind, nil)
 	s.has(needed, nil)
 	s.service.Role, s.service.Rights = "things", []Right{{Verb: "watch", Group: "example.org", Resource: "things"}, {Verb: "update", Resource: "boxes", Namespace: "attic"}}
@@ -25,24 +25,24 @@ func TestAKindIsServedWhenTheManagerHasTheRights(t *testing.T) {
 		asked++
 		return allowed[r.String()], nil
 	}
-	if told, why := s.looks(); len(told) > 0 || why != ForbiddenReason {
-		t.Errorf("without one of its rights: told %v, %q", told, why)
+	if called, why := s.reconcile(); len(called) > 0 || why != ForbiddenReason {
+		t.Errorf("without one of its rights: called %v, %q", called, why)
 	}
 	_, sentence, err := s.r.Why(t.Context(), s.service)
 	if want := "the manager may not update boxes in namespace attic; the role things says what it needs"; err != nil || sentence != want {
 		t.Errorf("it says %q (%v), want %q", sentence, err, want)
 	}
 	if result, err := s.r.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter == 0 {
-		t.Errorf("nothing tells that a right was granted, and it looks again after %s, %v", result.RequeueAfter, err)
+		t.Errorf("no event says that a right was granted, and it reconciles again after %s, %v", result.RequeueAfter, err)
 	}
 
 	allowed["update boxes in namespace attic"] = true
-	if told, why := s.looks(); !slices.Equal(told, []string{"start"}) || why != "served" {
-		t.Errorf("with all its rights: told %v, %q", told, why)
+	if called, why := s.reconcile(); !slices.Equal(called, []string{"start"}) || why != "served" {
+		t.Errorf("with all its rights: called %v, %q", called, why)
 	}
 	asked = 0
 	if result, err := s.r.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != 0 || asked > 0 {
-		t.Errorf("once it is started it asks %d times, and looks again after %s, %v", asked, result.RequeueAfter, err)
+		t.Errorf("once it is started it asks %d times, and reconciles again after %s, %v", asked, result.RequeueAfter, err)
 	}
 }
 
@@ -67,10 +67,10 @@ func TestTheAPIServerIsAskedForRights(t *testing.T) {
 		may    bool
 		says   string
 	}{
-		"what it allows may be done":                        {answering{allows: true}, true, ""},
-		"what it does not allow may not":                    {answering{}, false, ""},
-		"where nobody may ask, what is forbidden will show": {answering{fails: forbidden}, true, ""},
-		"one that does not answer has allowed nothing":      {answering{fails: context.DeadlineExceeded}, false, "update coordination.k8s.io/leases in namespace medik8s-leases"},
+		"what it allows may be done":                   {answering{allows: true}, true, ""},
+		"what it does not allow may not":               {answering{}, false, ""},
+		"without the right to ask, it starts":          {answering{fails: forbidden}, true, ""},
+		"one that does not answer has allowed nothing": {answering{fails: context.DeadlineExceeded}, false, "update coordination.k8s.io/leases in namespace medik8s-leases"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, rights := NodeRights("medik8s-leases")

@@ -15,13 +15,13 @@ const (
 	betweenCRD      = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
 
-// Metal3Remediations is the service of CAPM3's kind: CAPM3's controller acts on it where CAPM3 has installed it, and cannot be told not to. It is also
+// Metal3Remediations is the service of CAPM3's kind: CAPM3's controller acts on it where CAPM3 has installed it, and has no switch to stop. It is also
 // known by its lease (CAPM3, main.go, LeaderElectionID): its manifests may have been installed without the label, or the CRDs written over.
 // Like all services of this file it says who serves the kind; to run it, it needs a Start.
 func Metal3Remediations(choice Choice) *Service {
 	return &Service{
 		CRD: Metal3CRD, Needs: []string{HostCRD, betweenCRD}, Choice: choice, Foreign: Provider(capm3),
-		Rival: &Rival{Name: "CAPM3's controller", Lease: client.ObjectKey{Namespace: "capm3-system", Name: "controller-leader-election-capm3"}},
+		Other: &OtherController{Name: "CAPM3's controller", Lease: client.ObjectKey{Namespace: "capm3-system", Name: "controller-leader-election-capm3"}},
 	}
 }
 
@@ -30,7 +30,7 @@ func HostRemediations() *Service {
 	return &Service{CRD: OwnCRD, Needs: []string{HostCRD, betweenCRD}, Choice: Auto}
 }
 
-// Hosts is the service of BareMetalHosts: it lets go of those that are held off for nobody.
+// Hosts is the service of BareMetalHosts: it releases those that no remediation keeps powered off any more.
 func Hosts() *Service { return &Service{CRD: HostCRD, Choice: Auto} }
 
 // NodeHealthChecks is the service of the kind that checks the nodes of the cluster that the manager runs in. It belongs to the operator that
@@ -40,7 +40,7 @@ func Hosts() *Service { return &Service{CRD: HostCRD, Choice: Auto} }
 func NodeHealthChecks(choice Choice) *Service {
 	return &Service{
 		CRD: NodeCheckCRD, Choice: choice, Foreign: OLM,
-		Rival: &Rival{
+		Other: &OtherController{
 			Name:  "medik8s' operator",
 			Lease: client.ObjectKey{Namespace: "openshift-workload-availability", Name: "e1f13584.medik8s.io"},
 			OrIn:  []string{"openshift-operators", "operators", "medik8s", "node-healthcheck-operator-system"},

@@ -38,13 +38,13 @@ func TestWhoServesAKindIsSaidAlsoWhereNothingIsStarted(t *testing.T) {
 		"HostRemediations are ours beside CAPM3":          {service: HostRemediations(), crds: map[string]map[string]string{own: ofCAPM3, hosts: nil, between: ofCAPM3}},
 		"but not before there are hosts":                  {HostRemediations(), map[string]map[string]string{own: nil}, "Waiting", "these are not installed: " + hosts + ", " + between},
 		"hosts are looked at wherever they are":           {service: Hosts(), crds: map[string]map[string]string{hosts: ofCAPM3}},
-		"NodeHealthChecks are ours if nobody brings them": {service: NodeHealthChecks(Auto), crds: map[string]map[string]string{nodes: nil}},
+		"NodeHealthChecks are ours without another owner": {service: NodeHealthChecks(Auto), crds: map[string]map[string]string{nodes: nil}},
 		"of the operator of that name they are not":       {NodeHealthChecks(Auto), map[string]map[string]string{nodes: ofOLM}, "Foreign", olms},
 		"nor of one that version 1 of OLM has installed":  {NodeHealthChecks(Auto), map[string]map[string]string{nodes: ofOLM1}, "Foreign", olm1s},
 		"what is not installed is not served":             {NodeHealthChecks(Auto), nil, "NotInstalled", "its CustomResourceDefinition is not installed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := stageOf(t, Auto)
+			s := environmentWith(t, Auto)
 			for crd, labels := range tc.crds {
 				s.has(crd, labels)
 			}
@@ -66,7 +66,7 @@ func TestNodeHealthChecksAreThoseOfMedik8sOperatorWhereThatLeads(t *testing.T) {
 		"node-healthcheck-operator-system": "Foreign", "tenant": "",
 	} {
 		t.Run(namespace, func(t *testing.T) {
-			s := stageOf(t, Auto)
+			s := environmentWith(t, Auto)
 			s.has(NodeCheckCRD, nil)
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "e1f13584.medik8s.io"}}
 			lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To("a"), &metav1.MicroTime{Time: now.Add(-time.Second)}

@@ -16,7 +16,7 @@ func (o *Options) Webhooks() webhook.Server {
 	return boundedServer(webhook.NewServer(webhook.Options{Host: o.WebhookHost, Port: o.WebhookPort, CertDir: o.WebhookCertDir}))
 }
 
-// Filled returns a check that passes once c has read these kinds, of which there are most. It does not wait for others: the API server asks a replica
+// Filled returns a check that succeeds once c has read these kinds, of which there are most. It does not wait for others: the API server asks a replica
 // that is ready to convert Metal3Remediations of old versions, so a replica that is alone would wait for itself for ever. And kinds of requests that
 // are watched later may take their time.
 func Filled(c cache.Cache, kinds ...client.Object) healthz.Checker {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// Any pod may call the port of the webhooks, and nobody is asked who they are.
+// Any pod may call the port of the webhooks, and needs no identity.
 func TestAWebhookReadsNoMoreThanAnAPIServerAsks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		bytes int64
@@ -123,7 +123,7 @@ func TestMetricsHaveTheCertificateThatClientsVerify(t *testing.T) {
 	}
 }
 
-// someSynced are informers of which those of some kinds have been read. Those of others never will be, for nobody converts them.
+// someSynced are informers of which those of some kinds have been read. Those of others never will be, since no webhook converts them.
 type someSynced struct {
 	*informertest.FakeInformers
 	synced map[string]bool

@@ -33,7 +33,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "", "Folder of the webhooks' certificate, tls.crt and tls.key. If empty, no webhooks are served.")
 	fs.StringVar(&o.DiagnosticsCertDir, "diagnostics-cert-dir", "",
 		"Folder of the certificate of the diagnostics endpoint, tls.crt and tls.key. If empty, that of the webhooks; if there is none either, "+
-			"the endpoint makes one itself, which nobody can verify.")
+			"the endpoint makes one itself, which clients cannot verify.")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "Address of the endpoints /healthz and /readyz.")
 	fs.StringVar(&o.ProfilerAddr, "profiler-address", "", "Address of the pprof profiler, such as localhost:6060. If empty, there is none.")
 	capiflags.AddManagerOptions(fs, &o.diagnostics)
@@ -52,7 +52,7 @@ func (o *Options) Validate() error {
 	)
 }
 
-// Diagnostics are the options of the endpoint of metrics. It has the certificate of the webhooks, if there is one and no other is given: nobody can
+// Diagnostics are the options of the endpoint of metrics. It has the certificate of the webhooks, if there is one and no other is given: clients cannot
 // verify a certificate that the endpoint makes itself when it starts.
 func (o *Options) Diagnostics() (*metricsserver.Options, error) {
 	_, diagnostics, err := capiflags.GetManagerOptions(o.diagnostics)

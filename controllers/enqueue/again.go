@@ -16,17 +16,17 @@ const (
 	RetryAtMost = time.Minute
 )
 
-// Retries is how soon a pass is repeated that could not even observe its world: the first time after the given time, and then ever rarer.
+// Retries is how soon a reconcile is repeated that could not even observe: the first time after the given time, and then ever rarer.
 func Retries(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, RetryAtMost)
 }
 
-// Backoff is how soon a pass is repeated of which something failed, after so many tries in a row; it doubles with each of them.
+// Backoff is how soon a reconcile is repeated of which something failed, after so many tries in a row; it doubles with each of them.
 func Backoff(tries int) time.Duration {
 	return min(Conflicted<<min(tries-1, 16), RetryAtMost)
 }
 
-// At turns the moment of the next look into a result; a zero moment means: only when something changes. The priority is that of an event:
+// At makes the moment of the next reconcile a result; a zero moment means: only when an event comes. The priority is that of an event:
 // without it an object that was queued by the first list would stay behind all others for ever.
 func At(at, now time.Time) ctrl.Result {
 	if at.IsZero() {

@@ -18,23 +18,23 @@ import (
 //
 // controller-runtime's own source of a kind does not promise that. It waits for the informer's first list in a goroutine and adds its handler
 // only then, up to a tenth of a second after others may read what was listed: an object that is judged and deleted in between is an event that
-// nobody hears of. (controller-runtime v0.24, pkg/internal/source: Kind.Start; pkg/cache/internal: Informers.Get.)
+// no handler hears of. (controller-runtime v0.24, pkg/internal/source: Kind.Start; pkg/cache/internal: Informers.Get.)
 func Informed[T client.Object](informer cache.Informer, h handler.TypedEventHandler[T, reconcile.Request],
-	passes ...predicate.TypedPredicate[T],
+	predicates ...predicate.TypedPredicate[T],
 ) source.Source {
-	return &source.Informer{Informer: informer, Handler: untyped[T]{hears: h, passes: passes}}
+	return &source.Informer{Informer: informer, Handler: untyped[T]{hears: h, predicates: predicates}}
 }
 
 // untyped handles the events of objects that all are of type T.
 type untyped[T client.Object] struct {
-	hears  handler.TypedEventHandler[T, reconcile.Request]
-	passes []predicate.TypedPredicate[T]
+	hears      handler.TypedEventHandler[T, reconcile.Request]
+	predicates []predicate.TypedPredicate[T]
 }
 
 // Create implements handler.EventHandler.
 func (u untyped[T]) Create(ctx context.Context, e event.CreateEvent, q queue) {
 	is := event.TypedCreateEvent[T]{Object: e.Object.(T), IsInInitialList: e.IsInInitialList}
-	if u.pass(func(p predicate.TypedPredicate[T]) bool { return p.Create(is) }) {
+	if u.accepts(func(p predicate.TypedPredicate[T]) bool { return p.Create(is) }) {
 		u.hears.Create(ctx, is, q)
 	}
 }
@@ -42,7 +42,7 @@ func (u untyped[T]) Create(ctx context.Context, e event.CreateEvent, q queue) {
 // Update implements handler.EventHandler.
 func (u untyped[T]) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	is := event.TypedUpdateEvent[T]{ObjectOld: e.ObjectOld.(T), ObjectNew: e.ObjectNew.(T)}
-	if u.pass(func(p predicate.TypedPredicate[T]) bool { return p.Update(is) }) {
+	if u.accepts(func(p predicate.TypedPredicate[T]) bool { return p.Update(is) }) {
 		u.hears.Update(ctx, is, q)
 	}
 }
@@ -50,7 +50,7 @@ func (u untyped[T]) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 // Delete implements handler.EventHandler.
 func (u untyped[T]) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
 	is := event.TypedDeleteEvent[T]{Object: e.Object.(T), DeleteStateUnknown: e.DeleteStateUnknown}
-	if u.pass(func(p predicate.TypedPredicate[T]) bool { return p.Delete(is) }) {
+	if u.accepts(func(p predicate.TypedPredicate[T]) bool { return p.Delete(is) }) {
 		u.hears.Delete(ctx, is, q)
 	}
 }
@@ -60,6 +60,6 @@ func (u untyped[T]) Generic(ctx context.Context, e event.GenericEvent, q queue) 
 	u.hears.Generic(ctx, event.TypedGenericEvent[T]{Object: e.Object.(T)}, q)
 }
 
-func (u untyped[T]) pass(ask func(predicate.TypedPredicate[T]) bool) bool {
-	return !slices.ContainsFunc(u.passes, func(p predicate.TypedPredicate[T]) bool { return !ask(p) })
+func (u untyped[T]) accepts(ask func(predicate.TypedPredicate[T]) bool) bool {
+	return !slices.ContainsFunc(u.predicates, func(p predicate.TypedPredicate[T]) bool { return !ask(p) })
 }

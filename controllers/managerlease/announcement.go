@@ -1,5 +1,6 @@
-// Package managerlease keeps and reads the Lease with which the manager that acts says that it runs, with which settings, and which kinds it serves.
-// The leader lease decides who acts; this one only reports it.
+// Package managerlease writes and reads the Lease that shows that a manager runs, with which settings, and which kinds it serves.
+//
+// The leader lease decides which replica acts; this one only reports it, and may decide nothing.
 package managerlease
 
 import (
@@ -15,14 +16,14 @@ import (
 )
 
 const (
-	// LeaseName is the name of the lease by which a manager announces itself, in the namespace in which its replicas elect a leader.
+	// LeaseName is the name of the lease of a manager, in the namespace in which its replicas elect a leader.
 	LeaseName = "manager.kubemend.io"
-	// LeaderLeaseName is that of the lease by which the replicas agree who acts.
+	// LeaderLeaseName is that of the lease by which the replicas elect a leader.
 	LeaderLeaseName = "leader.kubemend.io"
 )
 
-// Announcement is what a manager says of itself, as JSON in the annotation kubemend.io/manager. A field that a release does not know it leaves
-// out, and passes over.
+// Announcement has the settings of a manager and the kinds that it serves, as JSON in the annotation kubemend.io/manager. A reader ignores fields
+// that its release does not know.
 type Announcement struct {
 	// Version is that of the program.
 	Version string `json:"version"`
@@ -30,7 +31,7 @@ type Announcement struct {
 	Started metav1.Time `json:"started"`
 	// Unclaimed is the flag --unclaimed-machine-health-checks: observe, act or ignore.
 	Unclaimed string `json:"unclaimed"`
-	// Namespace is the only one whose objects of Cluster API are looked at; empty for all.
+	// Namespace is the only one whose objects of Cluster API are read; empty for all.
 	Namespace string `json:"namespace,omitempty"`
 	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that they need; empty if they need none.
 	WatchFilter string `json:"watchFilter,omitempty"`
@@ -38,9 +39,9 @@ type Announcement struct {
 	Fencing string `json:"fencing"`
 	// NodeLeaseNamespace is where the leases on nodes are.
 	NodeLeaseNamespace string `json:"nodeLeaseNamespace"`
-	// Leaving says that the manager takes everything back, and begins nothing.
-	Leaving bool `json:"leaving,omitempty"`
-	// Kinds are those that it could serve. One that is missing has not been looked at yet.
+	// Teardown says that the manager removes all that kubemend made, and begins nothing.
+	Teardown bool `json:"teardown,omitempty"`
+	// Kinds are those that it could serve. One that is missing was not reconciled yet.
 	Kinds []Kind `json:"kinds,omitempty"`
 }
 
@@ -56,9 +57,9 @@ type Kind struct {
 
 // Manager is a manager that runs, or once did, in a namespace.
 type Manager struct {
-	// Namespace is where it runs, or where it was told to keep its leases.
+	// Namespace is where it runs, or the namespace that is configured for its leases.
 	Namespace string `json:"namespace"`
-	// Holder is which replica acts, or was the last one to; empty if it has ended in good order.
+	// Holder is the replica that acts, or acted last; empty if it has ended in good order.
 	Holder string `json:"holder,omitempty"`
 	// Unbound says that the lease is not believed: no ServiceAccount of the manager's has its rights in that namespace. Then it is not Alive.
 	Unbound bool `json:"unbound,omitempty"`
@@ -68,18 +69,18 @@ type Manager struct {
 	Within []string `json:"within,omitempty"`
 	// Alive says that it acts.
 	Alive bool `json:"alive"`
-	// Renewed is when it last said so.
+	// Renewed is when the lease was renewed last.
 	Renewed time.Time `json:"renewed,omitzero"`
 	// Gone is since when it is known to be gone: when it ended, or when its lease ran out. Zero while it is alive.
 	Gone time.Time `json:"gone,omitzero"`
-	// Announcement is what it says, or said, of itself; nil if it is of a release that says nothing.
+	// Announcement is what the lease says of it; nil if its release writes none.
 	Announcement *Announcement `json:"announcement,omitempty"`
-	// Trouble is why what it says cannot be understood; empty if it can.
+	// Trouble is why the announcement cannot be parsed; empty if it can.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Unserved returns what the manager says of a kind that it does not serve, by the name of the CustomResourceDefinition; nil if it serves the kind,
-// or says nothing of it.
+// Unserved returns why the manager does not serve a kind, by the name of the CustomResourceDefinition; nil if it serves the kind,
+// or the lease does not mention it.
 func (m Manager) Unserved(crd string) *Kind {
 	if m.Announcement == nil {
 		return nil

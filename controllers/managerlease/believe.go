@@ -14,7 +14,7 @@ import (
 
 // Installed is how the ServiceAccount of a controller is known, and so in which namespace its lease can be.
 //
-// Whoever may write leases in a namespace can make one that says that a controller runs there, and the role `edit` is enough for that. To bind a
+// A user with write access to leases in a namespace can make one that says that a controller runs there, and the role `edit` is enough for that. To bind a
 // role one has to have its rights. (docs/adr/0045-a-lease-counts-where-the-manager-is-bound.md)
 type Installed struct {
 	// Account is the name of the ServiceAccount, to which an installation may add a suffix; it is bound to one of the ClusterRoles Roles.

@@ -65,8 +65,8 @@ func TestALeaseIsBelievedWhereTheManagerIsBound(t *testing.T) {
 		want    string
 	}{
 		"of a namespace in which the manager is bound":       {[]client.Object{announced("mend"), bound("mend")}, false, "mend: acts on metal, and on nodes"},
-		"of one in which nobody is":                          {[]client.Object{announced("tenant"), bound("mend")}, false, "tenant: is not believed"},
-		"of the usual one, in which nobody is":               {[]client.Object{announced("kubemend-system")}, false, "kubemend-system: is not believed"},
+		"of one without bindings":                            {[]client.Object{announced("tenant"), bound("mend")}, false, "tenant: is not believed"},
+		"of the usual one, without bindings":                 {[]client.Object{announced("kubemend-system")}, false, "kubemend-system: is not believed"},
 		"of one with a binding of another role":              {[]client.Object{announced("tenant"), other}, false, "tenant: is not believed"},
 		"of one with a binding of a Role of that name":       {[]client.Object{announced("tenant"), otherKind}, false, "tenant: is not believed"},
 		"of one with a binding of a person":                  {[]client.Object{announced("tenant"), person}, false, "tenant: is not believed"},
@@ -101,7 +101,7 @@ func TestALeaseIsBelievedWhereTheManagerIsBound(t *testing.T) {
 			}
 			var got []string
 			for _, m := range managers {
-				got = append(got, m.Namespace+": "+stance(m))
+				got = append(got, m.Namespace+": "+modeOf(m))
 			}
 			if strings.Join(got, "; ") != tc.want {
 				t.Errorf("%q, want %q", strings.Join(got, "; "), tc.want)
@@ -110,8 +110,8 @@ func TestALeaseIsBelievedWhereTheManagerIsBound(t *testing.T) {
 	}
 }
 
-// stance is what a reader makes of a manager, for a check in the namespace metal and for nodes, which have none.
-func stance(m Manager) string {
+// modeOf is what a reader concludes about a manager, for a check in the namespace metal and for nodes, which have none.
+func modeOf(m Manager) string {
 	check, node := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal"}}, &clusterv1.MachineHealthCheck{}
 	off := m.StandsOff(check)
 	switch {

@@ -36,7 +36,7 @@ func (m Manager) Covers(obj client.Object, more ...client.Object) bool {
 
 // Off is why a manager does not act on an object.
 type Off struct {
-	// Because says why, as a clause that begins with the manager: "the one in kubemend-system is leaving". Empty if it does act.
+	// Because says why, as a clause that begins with the manager: "the one in kubemend-system does not run". Empty if it does act.
 	Because string
 	// Person is what a person can do for it to act, as an order; empty if there is nothing but to start one.
 	Person string
@@ -62,25 +62,25 @@ func (m Manager) StandsOff(obj client.Object, more ...client.Object) Off {
 	case !m.mayActOn(obj):
 		return Off{
 			Because: fmt.Sprintf("%s has rights in namespace %s alone", where, strings.Join(m.Within, ", ")),
-			Person:  "start a manager that looks at namespace " + obj.GetNamespace(),
+			Person:  "start a manager for namespace " + obj.GetNamespace(),
 		}
 	case m.Trouble != "":
 		return Off{Because: fmt.Sprintf("what %s says cannot be understood (%s)", where, m.Trouble), Unknown: true}
 	case a == nil:
-		return Off{Because: where + " is of a release that does not say what it looks at", Unknown: true}
+		return Off{Because: where + " is of a release that does not say what it watches", Unknown: true}
 	case a.Namespace != "" && a.Namespace != obj.GetNamespace():
 		return Off{
-			Because: fmt.Sprintf("%s looks at namespace %s alone", where, a.Namespace),
-			Person:  "start a manager that looks at namespace " + obj.GetNamespace(),
+			Because: fmt.Sprintf("%s watches namespace %s alone", where, a.Namespace),
+			Person:  "start a manager for namespace " + obj.GetNamespace(),
 		}
 	case !m.Covers(obj, more...):
-		label, who := clusterv1.WatchLabel+": "+a.WatchFilter, "it"
+		label, object := clusterv1.WatchLabel+": "+a.WatchFilter, "it"
 		if len(more) > 0 {
-			who = "it, or its Cluster,"
+			object = "it, or its Cluster,"
 		}
-		return Off{Because: fmt.Sprintf("%s looks only at what has the label %s", where, label), Person: fmt.Sprintf("give %s the label %s", who, label)}
-	case a.Leaving:
-		return Off{Because: where + " is leaving: it begins nothing, and gives checks back"}
+		return Off{Because: fmt.Sprintf("%s watches only objects with the label %s", where, label), Person: fmt.Sprintf("give %s the label %s", object, label)}
+	case a.Teardown:
+		return Off{Because: where + " is in teardown: it starts nothing, and releases checks"}
 	}
 	return Off{}
 }

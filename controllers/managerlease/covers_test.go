@@ -22,16 +22,16 @@ func TestWhyAManagerStandsOff(t *testing.T) {
 		cluster *clusterv1.Cluster
 		want    Off
 	}{
-		"one that says nothing special looks at everything":      {says: Announcement{}},
-		"one of its namespace looks at it":                       {says: Announcement{Namespace: "metal"}},
-		"one of another namespace does not":                      {says: Announcement{Namespace: "other"}, want: Off{Because: "the one in ns looks at namespace other alone", Person: "start a manager that looks at namespace metal"}},
-		"one of its filter looks at it":                          {says: blue, label: "blue"},
-		"one of another filter does not":                         {says: blue, label: "red", want: Off{Because: "the one in ns looks only at what has the label cluster.x-k8s.io/watch-filter: blue", Person: "give it the label cluster.x-k8s.io/watch-filter: blue"}},
-		"the label of its Cluster is enough, where it counts":    {says: blue, cluster: labelled("blue")},
-		"its own is too":                                         {says: blue, label: "blue", cluster: labelled("red")},
-		"without either it does not":                             {says: blue, cluster: labelled(""), want: Off{Because: "the one in ns looks only at what has the label cluster.x-k8s.io/watch-filter: blue", Person: "give it, or its Cluster, the label cluster.x-k8s.io/watch-filter: blue"}},
-		"one that leaves does not":                               {says: Announcement{Leaving: true}, want: Off{Because: "the one in ns is leaving: it begins nothing, and gives checks back"}},
-		"that another one leaves is not why it is not looked at": {says: Announcement{Leaving: true, Namespace: "other"}, want: Off{Because: "the one in ns looks at namespace other alone", Person: "start a manager that looks at namespace metal"}},
+		"one that says nothing special looks at everything":   {says: Announcement{}},
+		"one of its namespace looks at it":                    {says: Announcement{Namespace: "metal"}},
+		"one of another namespace does not":                   {says: Announcement{Namespace: "other"}, want: Off{Because: "the one in ns watches namespace other alone", Person: "start a manager for namespace metal"}},
+		"one of its filter looks at it":                       {says: blue, label: "blue"},
+		"one of another filter does not":                      {says: blue, label: "red", want: Off{Because: "the one in ns watches only objects with the label cluster.x-k8s.io/watch-filter: blue", Person: "give it the label cluster.x-k8s.io/watch-filter: blue"}},
+		"the label of its Cluster is enough, where it counts": {says: blue, cluster: labelled("blue")},
+		"its own is too":                                      {says: blue, label: "blue", cluster: labelled("red")},
+		"without either it does not":                          {says: blue, cluster: labelled(""), want: Off{Because: "the one in ns watches only objects with the label cluster.x-k8s.io/watch-filter: blue", Person: "give it, or its Cluster, the label cluster.x-k8s.io/watch-filter: blue"}},
+		"one in teardown does not":                            {says: Announcement{Teardown: true}, want: Off{Because: "the one in ns is in teardown: it starts nothing, and releases checks"}},
+		"of another namespace, teardown is not the reason":    {says: Announcement{Teardown: true, Namespace: "other"}, want: Off{Because: "the one in ns watches namespace other alone", Person: "start a manager for namespace metal"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := labelled(tc.label)
@@ -45,7 +45,7 @@ func TestWhyAManagerStandsOff(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
-			if covers := m.Covers(obj, more...); covers != (got == Off{} || tc.says.Leaving && tc.says.Namespace == "") {
+			if covers := m.Covers(obj, more...); covers != (got == Off{} || tc.says.Teardown && tc.says.Namespace == "") {
 				t.Errorf("covers it: %t, and stands off: %+v", covers, got)
 			}
 		})

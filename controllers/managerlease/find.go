@@ -74,7 +74,7 @@ func Among(leases []coordinationv1.Lease, now time.Time) []Manager {
 	return all
 }
 
-// of is the manager that a lease is of. One that nobody holds was given back when it was renewed last.
+// of is the manager that a lease is of. One without a holder was released when it was renewed last.
 func of(lease *coordinationv1.Lease, now time.Time) Manager {
 	m := Manager{Namespace: lease.Namespace, Holder: ptr.Deref(lease.Spec.HolderIdentity, "")}
 	if lease.Spec.RenewTime != nil {

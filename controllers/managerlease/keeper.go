@@ -45,7 +45,7 @@ type Keeper struct {
 	Owner *metav1.OwnerReference
 	// State returns what the lease says. It is called for every renewal.
 	State func() Announcement
-	// Changed gets a value when State has changed, so that nobody waits for the next renewal.
+	// Changed gets a value when State has changed, so that the lease says it before the next renewal.
 	Changed <-chan struct{}
 
 	lease *coordinationv1.Lease // as it was read or written last; nil if that has to be read
@@ -155,7 +155,7 @@ func (k *Keeper) fill(lease *coordinationv1.Lease, now time.Time) error {
 	return nil
 }
 
-// write keeps what was written, so that the next renewal need not read. After an error nobody knows what there is.
+// write keeps what was written, so that the next renewal need not read. After an error the state of the lease is unknown.
 func (k *Keeper) write(ctx context.Context, lease *coordinationv1.Lease) error {
 	k.lease = nil
 	var err error

@@ -99,7 +99,7 @@ func TestASteadyManagerWritesOnceInTwentySeconds(t *testing.T) {
 	s := newFixture(t)
 	a := s.keeper("a", true)
 	if next := a.renew(t.Context()); next != every {
-		t.Errorf("the next pass is after %s", next)
+		t.Errorf("the next renewal is after %s", next)
 	}
 	if asked := s.since(); asked != "get create" {
 		t.Errorf("at first it asked for %q", asked)
@@ -166,8 +166,8 @@ func TestTwoManagersInANamespace(t *testing.T) {
 		{"while the first one goes on", func() { s.clock.Step(every); first.renew(t.Context()); second.renew(t.Context()) }, "first"},
 		{"when the first is silent it is the second's", func() { s.clock.Step(lasts); second.renew(t.Context()) }, "second"},
 		{"the first does not take it back", func() { first.renew(t.Context()) }, "second"},
-		{"who leads takes it from whoever has it", func() { leader.renew(t.Context()) }, "leader"},
-		{"and the one that had it stands back", func() { second.renew(t.Context()) }, "leader"},
+		{"the leader takes it from its holder", func() { leader.renew(t.Context()) }, "leader"},
+		{"and the former holder does not write", func() { second.renew(t.Context()) }, "leader"},
 	} {
 		step.do()
 		if m := s.manager(); m.Holder != step.want || m.Announcement.Version != "of "+step.want {
@@ -182,12 +182,12 @@ func TestWhatCannotBeWrittenIsTriedAgainSoon(t *testing.T) {
 	for _, broken := range []error{errors.New("broken"), apierrors.NewForbidden(coordinationv1.Resource("leases"), LeaseName, nil)} {
 		s.broken = broken
 		if next := a.renew(t.Context()); next != again {
-			t.Errorf("%v: the next pass is after %s", broken, next)
+			t.Errorf("%v: the next renewal is after %s", broken, next)
 		}
 	}
 	s.broken = nil
 	if next := a.renew(t.Context()); next != every || !s.manager().Alive {
-		t.Errorf("the next pass is after %s, and a reader sees %+v", next, s.manager())
+		t.Errorf("the next renewal is after %s, and a reader sees %+v", next, s.manager())
 	}
 }
 
@@ -199,7 +199,7 @@ func TestALeaseThatWasDeletedIsMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if next := a.renew(t.Context()); next != every || !s.manager().Alive {
-		t.Errorf("the next pass is after %s, and a reader sees %+v", next, s.manager())
+		t.Errorf("the next renewal is after %s, and a reader sees %+v", next, s.manager())
 	}
 }
 
@@ -225,10 +225,10 @@ func TestAChangeIsAnnouncedAtOnceAndTheEndAsWell(t *testing.T) {
 	said := make(chan string, 100)
 	a := s.keeper("a", true)
 	a.Changed = changed
-	passes := 0
+	renewals := 0
 	a.State = func() Announcement {
-		passes++
-		v := fmt.Sprintf("word %d", passes)
+		renewals++
+		v := fmt.Sprintf("word %d", renewals)
 		said <- v
 		return Announcement{Version: v}
 	}
@@ -276,8 +276,8 @@ func TestWhoIsThere(t *testing.T) {
 		leases []coordinationv1.Lease
 		want   []string
 	}{
-		"nobody":                               {nil, nil},
-		"others' leases are nobody's business": {[]coordinationv1.Lease{lease("a", "controller-leader-election-capi", "x", 0)}, nil},
+		"none":                          {nil, nil},
+		"leases of others are not read": {[]coordinationv1.Lease{lease("a", "controller-leader-election-capi", "x", 0)}, nil},
 		"one of an earlier release leads and says nothing": {[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x", 0)}, []string{"a x alive, silent"}},
 		"and is gone when it does not lead any more":       {[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x", time.Hour)}, []string{"a x gone, silent"}},
 		"what is announced goes before who leads": {

@@ -35,7 +35,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, skip []string) error {
 	for i, phase := range skip {
 		phases[i] = crdmigrator.Phase(phase)
 	}
-	// Written through the status, an object passes no webhook, which may be refusing it or have nobody to answer.
+	// Written through the status, an object passes no webhook, which may be refusing it or have no endpoint.
 	throughStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
 	migrator := &crdmigrator.CRDMigrator{
 		Client: ownCRDs{mgr.GetClient()}, APIReader: mgr.GetAPIReader(), SkipCRDMigrationPhases: phases,
@@ -47,7 +47,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, skip []string) error {
 			&nhcv1.NodeHealthCheck{}:             throughStatus,
 		},
 	}
-	// One kind after the other: nobody waits for it, and the API server has other work.
+	// One kind after the other: it is not urgent, and the API server has other work.
 	if err := migrator.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
 		return fmt.Errorf("set up the migration of stored objects: %w", err)
 	}
@@ -70,7 +70,7 @@ func (c ownCRDs) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	return nil
 }
 
-// ours reports whether kubemend's manifests have installed a CustomResourceDefinition. The kinds of its own group are nobody else's.
+// ours reports whether kubemend's manifests have installed a CustomResourceDefinition. The kinds of its own group belong to no other project.
 func ours(name string, labels map[string]string) bool {
 	return strings.HasSuffix(name, "."+mendv1.GroupVersion.Group) || labels[clusterv1.ProviderNameLabel] == provider
 }

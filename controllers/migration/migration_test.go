@@ -19,12 +19,12 @@ func TestTheMigratorFindsTheKindsThatWeHaveInstalled(t *testing.T) {
 		labels map[string]string
 		found  bool
 	}{
-		"a kind of our group is ours, whoever has installed it": {"hostremediations.kubemend.io", nil, true},
-		"a kind of another group is ours with our label":        {metal3, map[string]string{"cluster.x-k8s.io/provider": "addon-kubemend"}, true},
-		"one with the label of CAPM3 is CAPM3's":                {metal3, map[string]string{"cluster.x-k8s.io/provider": "infrastructure-metal3"}, false},
-		"one that OLM has installed is medik8s'":                {nodeCheck, map[string]string{"operators.coreos.com/node-healthcheck-operator.medik8s": ""}, false},
-		"one without a label is nobody's, and so not ours":      {nodeCheck, nil, false},
-		"a group that only ends like ours is not ours":          {"widgets.notkubemend.io", nil, false},
+		"a kind of our group is ours, however installed": {"hostremediations.kubemend.io", nil, true},
+		"a kind of another group is ours with our label": {metal3, map[string]string{"cluster.x-k8s.io/provider": "addon-kubemend"}, true},
+		"one with the label of CAPM3 is CAPM3's":         {metal3, map[string]string{"cluster.x-k8s.io/provider": "infrastructure-metal3"}, false},
+		"one that OLM has installed is medik8s'":         {nodeCheck, map[string]string{"operators.coreos.com/node-healthcheck-operator.medik8s": ""}, false},
+		"one without a label is not ours":                {nodeCheck, nil, false},
+		"a group that only ends like ours is not ours":   {"widgets.notkubemend.io", nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()

@@ -164,7 +164,7 @@ func (a *Asker) offsOf(ctx context.Context, n hostremediation.Named) ([]managerl
 // remediations are those of a kind, to be looked at as by a manager that says this of itself.
 func (a *Asker) remediations(kind hostremediation.Kind, by managerlease.Announcement) *hostremediation.Reconciler {
 	return &hostremediation.Reconciler{
-		WatchFilterValue: by.WatchFilter, Leaving: by.Leaving,
+		WatchFilterValue: by.WatchFilter, Leaving: by.Teardown,
 		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters, a.World.Unseen},
 		Installed: func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(a.World.RESTMapper()) },
 		Nodes:     hostremediation.Sighted(fence.Onlooker{Reader: a.live}), Reader: a.live,

@@ -97,7 +97,7 @@ func (m Managers) leaseNamespace() string {
 func (m Managers) serves(crd string) (bool, *managerlease.Kind) {
 	var not *managerlease.Kind
 	for _, is := range m.All {
-		if !is.Alive || is.Announcement != nil && is.Announcement.Leaving || crd == crdgate.NodeCheckCRD && len(is.Within) > 0 {
+		if !is.Alive || is.Announcement != nil && is.Announcement.Teardown || crd == crdgate.NodeCheckCRD && len(is.Within) > 0 {
 			continue // what has no namespace is not for one that has rights in some
 		}
 		if not = is.Unserved(crd); not == nil {
@@ -122,8 +122,8 @@ func (m Managers) offs(obj client.Object, more ...client.Object) []managerlease.
 func (m Managers) leaving() []managerlease.Off {
 	var offs []managerlease.Off
 	for i := range m.All {
-		if is := &m.All[i]; is.Alive && is.Announcement != nil && is.Announcement.Leaving {
-			offs = append(offs, managerlease.Off{Because: "the one in " + is.Namespace + " is leaving, and begins nothing"})
+		if is := &m.All[i]; is.Alive && is.Announcement != nil && is.Announcement.Teardown {
+			offs = append(offs, managerlease.Off{Because: "the one in " + is.Namespace + " is in teardown, and starts nothing"})
 		}
 	}
 	return offs

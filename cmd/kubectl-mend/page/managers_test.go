@@ -37,7 +37,7 @@ func saying(edit func(*managerlease.Announcement)) func(*scene) {
 
 func filtered(a *managerlease.Announcement)  { a.WatchFilter = "blue" }
 func elsewhere(a *managerlease.Announcement) { a.Namespace = "metal" }
-func leaving(a *managerlease.Announcement)   { a.Leaving = true }
+func leaving(a *managerlease.Announcement)   { a.Teardown = true }
 
 // unserved is a manager that does not serve a kind.
 func unserved(crd, reason, because string) func(*scene) {

@@ -84,8 +84,8 @@ func (p *page) manager(m managerlease.Manager) {
 	if m.Unverified != "" {
 		line += "; " + p.paint.Waits("whether it is one cannot be seen: "+m.Unverified)
 	}
-	if a.Leaving {
-		line += "; " + p.paint.Waits("it is leaving, and begins nothing")
+	if a.Teardown {
+		line += "; " + p.paint.Waits("it is in teardown, and starts nothing")
 	}
 	p.line("", line+".")
 	var serves []string

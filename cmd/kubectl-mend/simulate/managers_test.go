@@ -65,7 +65,7 @@ func TestTheManagersThatRunAreSimulated(t *testing.T) {
 			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "The manager in namespace a does not announce its settings", 1, "", "", explain.Acting,
 		},
 		"one that leaves": {
-			machines, map[string]string{"a": `{"leaving":true}`}, workersCheck, "machine/w1", "The manager in namespace a is in teardown: another one", 1, "", "", explain.Acting,
+			machines, map[string]string{"a": `{"teardown":true}`}, workersCheck, "machine/w1", "The manager in namespace a is in teardown: another one", 1, "", "", explain.Acting,
 		},
 		"one of another namespace": {
 			machines, map[string]string{"a": `{"namespace":"other"}`}, workersCheck, "machine/w1",

@@ -32,7 +32,7 @@ func simulatedManagers(ctx context.Context, w *snapshot.World, known inspect.Man
 		case a == nil:
 			m.Announcement, m.Trouble = defaults(ctx, w), ""
 			p.all, silent = append(p.all, m), append(silent, m.Namespace)
-		case a.Leaving:
+		case a.Teardown:
 			leaving = m.Namespace
 		default:
 			p.all, namespaces = append(p.all, m), append(namespaces, m.Namespace)

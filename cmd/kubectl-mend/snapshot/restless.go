@@ -36,7 +36,7 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 	managers, err := managerlease.Of(ctx, r.world.ReadOnly(), r.world.Taken)
 	acted := func(check *clusterv1.MachineHealthCheck) bool {
 		return err == nil && slices.ContainsFunc(managers, func(m managerlease.Manager) bool {
-			return m.Announcement != nil && !m.Announcement.Leaving && m.StandsOff(check).Because == ""
+			return m.Announcement != nil && !m.Announcement.Teardown && m.StandsOff(check).Because == ""
 		})
 	}
 	r.world.mu.RLock()

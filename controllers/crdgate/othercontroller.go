@@ -13,32 +13,32 @@ import (
 )
 
 const (
-	// silence is how long the lease of a rival must not have been renewed before the rival is gone. It is much longer than any lease: a rival that
-	// is only restarted must not find somebody else at work.
+	// silence is how long the lease of another controller must not have been renewed before it counts as gone. It is much longer than any
+	// lease: a controller that is only restarted must not find kubemend acting.
 	silence = 5 * time.Minute
-	// listenEvery is how often the lease of a rival is looked at. Nothing else tells that it came or went.
+	// listenEvery is how often the lease of another controller is read. No event says that it came or went.
 	listenEvery = 30 * time.Second
 )
 
-// Rival is a controller of somebody else's that serves a kind wherever it runs, whatever the labels of the CRD say.
-type Rival struct {
+// OtherController is a controller of another project that serves a kind wherever it runs, whatever the labels of the CRD say.
+type OtherController struct {
 	// Name says whose it is.
 	Name string
-	// Lease is the one by which its replicas agree who acts. It is looked for in the namespace in which its own manifests put it, and in no other:
+	// Lease is the one by which its replicas elect a leader. It is read in the namespace in which its own manifests put it, and in no other:
 	// anybody may make a lease of any name in a namespace of their own.
 	Lease client.ObjectKey
-	// OrIn are other namespaces in which it is installed as a rule, by who may install for all; its lease has the same name there.
+	// OrIn are other namespaces in which it is installed as a rule, by an administrator of the cluster; its lease has the same name there.
 	OrIn []string
 }
 
-// RBAC: the leases of rivals are listed by their names, and no others are: these say which nodes are alive, and who leads. Only a list does it for
-// a namespace that need not be there.
+// RBAC: the leases of other controllers are listed by their names, and no others are: leases also say which nodes are alive, and which replica leads.
+// Only a list works for a namespace that need not be there.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=controller-leader-election-capm3;e1f13584.medik8s.io,verbs=list
 
-// leads returns the lease of r if r is there, and else nil.
-func (r Rival) leads(ctx context.Context, live client.Reader, now time.Time) (*client.ObjectKey, error) {
-	for _, namespace := range append([]string{r.Lease.Namespace}, r.OrIn...) {
-		lease := client.ObjectKey{Namespace: namespace, Name: r.Lease.Name}
+// leads returns the lease of c if c runs, and else nil.
+func (c OtherController) leads(ctx context.Context, live client.Reader, now time.Time) (*client.ObjectKey, error) {
+	for _, namespace := range append([]string{c.Lease.Namespace}, c.OrIn...) {
+		lease := client.ObjectKey{Namespace: namespace, Name: c.Lease.Name}
 		if alive, err := renewed(ctx, live, lease, now); alive || err != nil {
 			return &lease, err
 		}
@@ -65,16 +65,16 @@ func renewed(ctx context.Context, live client.Reader, lease client.ObjectKey, no
 	return false, nil
 }
 
-// outdone names the rival that serves the kind of s; empty if none does.
+// outdone names the other controller that serves the kind of s; empty if none does.
 func (r *Reconciler) outdone(ctx context.Context, s *Service) (string, error) {
-	if s.Choice != Auto || s.Rival == nil || r.Live == nil {
+	if s.Choice != Auto || s.Other == nil || r.Live == nil {
 		return "", nil
 	}
-	lease, err := s.Rival.leads(ctx, r.Live, r.now())
+	lease, err := s.Other.leads(ctx, r.Live, r.now())
 	if err != nil || lease == nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s runs: it holds the lease %s", s.Rival.Name, lease), nil
+	return fmt.Sprintf("%s runs: it holds the lease %s", s.Other.Name, lease), nil
 }
 
 func (r *Reconciler) now() time.Time {
@@ -84,10 +84,10 @@ func (r *Reconciler) now() time.Time {
 	return r.Clock.Now()
 }
 
-// listens reports whether the lease of a rival has to be looked at again.
+// listens reports whether the lease of another controller has to be read again.
 func (r *Reconciler) listens() bool {
 	for _, s := range r.Services {
-		if s.Rival != nil && r.Live != nil && (s.Choice == Auto || s.Releases == Auto) {
+		if s.Other != nil && r.Live != nil && (s.Choice == Auto || s.Releases == Auto) {
 			return true
 		}
 	}

@@ -1,4 +1,6 @@
-// Package enqueue turns events of objects into looks at the checks that they concern.
+// Package enqueue maps events of objects to reconciles of the checks that they concern.
+//
+// It merges bursts. It may not decide what a reconcile does.
 package enqueue
 
 import (
@@ -14,16 +16,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// MergeWindow is how long the events of one check are collected before it is looked at: a rack that goes dark
-// is one pass and not forty.
+// MergeWindow is how long the events of one check are collected before it is reconciled: a rack that loses power
+// is one reconcile and not forty.
 const MergeWindow = 100 * time.Millisecond
 
-// Merged maps the object of an event, as it was and as it is, to checks that are looked at after the merge window.
+// Merged maps the object of an event, as it was and as it is, to checks that are reconciled after the merge window.
 func Merged[T client.Object](checks handler.MapFunc) handler.TypedEventHandler[T, reconcile.Request] {
 	return on[T](checks, func(q queue, check reconcile.Request) { q.AddAfter(check, MergeWindow) })
 }
 
-// FirstAtOnce maps the object of an event to checks, as Merged does, but the first event of a check that was quiet is looked at without waiting. m is
+// FirstAtOnce maps the object of an event to checks, as Merged does, but the first event of a check that was quiet is reconciled without waiting. m is
 // what all events of one controller are merged by. Events come in real time, whatever clock the checks are judged by.
 func FirstAtOnce[T client.Object](m *Merging, checks handler.MapFunc) handler.TypedEventHandler[T, reconcile.Request] {
 	return on[T](checks, func(q queue, check reconcile.Request) {
