@@ -163,8 +163,9 @@ func (r *Reconciler) appeared(ctx context.Context, w *observed, s *step) ([]mach
 	if t.request, err = r.Requests.Find(ctx, w.remediation.kind, client.ObjectKeyFromObject(t.machine)); err != nil || t.request == nil {
 		return nil, err
 	}
-	s.target = &t
-	return machines.WithRequest(s.Decision, w.factsAbout(&t), w.now), nil
+	is := machines.WithRequest(s.Decision, w.factsAbout(&t), w.now)
+	s.target, s.Decision = &t, is
+	return is.Conditions, nil
 }
 
 func without(all []machines.Condition, kind string) []machines.Condition {

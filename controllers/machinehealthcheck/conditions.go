@@ -16,6 +16,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // markedHealthy reports whether the machine's conditions say already that it is healthy. It is the steady state of nearly
@@ -86,9 +87,9 @@ func (s step) with(w *observed, m *clusterv1.Machine, all []machines.Condition) 
 func (s step) message(w *observed, c machines.Condition) string {
 	switch c.Because {
 	case machines.RequestInTheWay:
-		return foreignRequest(w, s.target)
+		return explain.ForeignRequest(s.facts, s.Target)
 	case machines.TemplateRefused:
-		return noTemplate(w)
+		return explain.NoTemplate(s.facts)
 	case machines.TemplateMissing:
 		return fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remediation.ref.Kind, w.check.Namespace, w.remediation.ref.Name)
 	case machines.TemplateUnusable:

@@ -3,7 +3,6 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +28,7 @@ var cycleKinds = [][]schema.GroupVersionKind{
 }
 
 // taken is how long a power cycle counts as under way before anybody has put a finalizer on it, and how long one may be that cannot be read.
-const taken = 10 * time.Minute
+const taken = machines.CyclesUnreadFor
 
 // clinging is how long a power cycle that is being deleted holds its machine. Its controller gives the host back in minutes, if it runs.
 const clinging = time.Hour
@@ -156,9 +155,4 @@ func takenBy(req *remediationrequest.Metadata) time.Time {
 		return time.Time{}
 	}
 	return req.CreationTimestamp.Add(taken)
-}
-
-// cycleText says what is under way for t.
-func cycleText(t *target) string {
-	return fmt.Sprintf("%s %s is under way for the machine: nothing else is begun before it is over", t.cycle.Kind, t.cycle.Name)
 }

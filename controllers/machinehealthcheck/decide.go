@@ -9,6 +9,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -17,8 +18,7 @@ func (w *observed) decide() plan { return w.planned(w.facts()) }
 
 // planned is the plan for f, the facts of w.
 func (w *observed) planned(f machines.Facts) plan {
-	_, invalid := w.limits()
-	return plan{Plan: machines.Decide(f), limits: f.Limits, invalid: invalid}
+	return plan{Plan: machines.Decide(f), facts: f}
 }
 
 // limits are those of the check, and which of its fields cannot be read.
@@ -35,7 +35,7 @@ func (w *observed) facts() machines.Facts {
 	limits, invalid := w.limits()
 	cooldown, _ := CooldownOf(w.check)
 	f := machines.Facts{
-		Now: w.now, Acts: w.mode == acting, Check: string(w.check.UID), Generation: w.check.Generation,
+		Now: w.now, About: w.about(invalid), Acts: w.mode == acting, Check: string(w.check.UID), Generation: w.check.Generation,
 		Policy: policyOf(w.check.Spec.Checks), Cluster: w.clusterFacts(), Reachable: w.reach.Status == metav1.ConditionTrue,
 		Limits: limits, Invalid: invalid != nil, Limited: w.remembers && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
 		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.memory, Counted: w.counted,
@@ -53,7 +53,9 @@ func (w *observed) facts() machines.Facts {
 func (w *observed) clusterFacts() machines.Cluster {
 	return machines.Cluster{
 		Paused: clusterPaused(w.cluster), Initialized: w.initialized, InfrastructureReady: w.infrastructureReady,
-		InitializedAt: w.starts[0].At, ReadyAt: w.starts[1].At, Reached: w.starts[2].At, Link: links[w.link.Link],
+		InitializedAt: since(conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition)),
+		ReadyAt:       since(conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition)),
+		Reached:       w.reachedAt(), Link: links[w.link.Link],
 	}
 }
 
@@ -69,11 +71,20 @@ func (w *observed) factsAbout(t *target) *machines.Target {
 	}
 	more := *is
 	more.Older, more.Unusable = t.older != "", t.unusable != nil
+	more.OlderCheck = t.older
+	if t.unusable != nil {
+		more.UnusableWhy = t.unusable.Error()
+	}
 	if t.request != nil {
 		more.Request, more.RequestDeleting = requests[w.ownership(t)], !t.request.DeletionTimestamp.IsZero()
+		more.RequestFacts = &machines.RequestFacts{
+			Name: t.request.Name, Created: t.request.CreationTimestamp.Time, ForOther: !remediationrequest.IsFor(t.request, t.machine),
+		}
 	}
 	if t.cycle != nil {
-		more.Cycle = &machines.Cycle{Until: takenBy(t.cycle)}
+		more.Cycle = &machines.Cycle{
+			Kind: t.cycle.Kind, Name: t.cycle.Name, Deleting: !t.cycle.DeletionTimestamp.IsZero(), Until: takenBy(t.cycle),
+		}
 	}
 	return &more
 }
@@ -103,6 +114,12 @@ func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, k
 		Deleting: deleting(m), Updating: machinestatus.UpdatedInPlace(m), OnHost: onHost(m), Owned: owned(m), Announced: markedRequested(m),
 		Failed: failedBefore(m), Healthy: markedHealthy(m), Marked: marked(m), AskedWhileHealthy: askedWhileHealthy(m),
 	}
+	is.Created, is.InfrastructureReady = m.CreationTimestamp.Time, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))
+	is.OwnerReport, is.ProviderReport = reportOf(m, clusterv1.MachineOwnerRemediatedCondition), reportOf(m, clusterv1.MachineExternallyRemediatedCondition)
+	is.LeftAlone = leftAloneBy(m)
+	if owner := metav1.GetControllerOf(m); owner != nil {
+		is.OwnerKind, is.OwnerName = owner.Kind, owner.Name
+	}
 	if OwnerAsked(m) {
 		is.Owner = machines.Asked
 		if ownerRefuses(m) {
@@ -118,7 +135,10 @@ func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, k
 
 // facts are those about the template.
 func (r remediation) facts() machines.Template {
-	return machines.Template{External: r.external, Known: r.known, Refused: r.refused, Missing: r.missing != "", Unread: r.unread, Syncing: r.syncing}
+	return machines.Template{
+		Kind: r.kind.Kind, TemplateKind: r.ref.Kind, Name: r.ref.Name, MissingWhy: r.missing, Fix: r.mend,
+		External: r.external, Known: r.known, Refused: r.refused, Missing: r.missing != "", Unread: r.unread, Syncing: r.syncing,
+	}
 }
 
 // ownerRefuses reports whether m was handed to its owner, and the owner will not replace it as things stand: it says so, or there is none.

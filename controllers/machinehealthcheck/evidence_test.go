@@ -70,7 +70,6 @@ func (j *judging) outage(ended time.Duration) *judging {
 }
 
 func (j *judging) verdict() health.Verdict {
-	j.w.starts = clusterStarts(j.w)
 	w := j.w.having(target{machine: j.machine})
 	t := &w.targets[0]
 	if j.w.link = workload.Seen(j.link, j.nodes); j.link == workload.Up {

@@ -18,13 +18,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// looked is what a look at w comes to.
+// looked is the explanation of w.
 func looked(w *observed) *explain.Check {
 	w.reach = reachCondition(w.reachBefore(), w)
-	is := &explain.Check{}
-	is.Mode, is.Because = actor(w)
-	tellCheck(is, w, decide(w))
-	return is
+	return explained(w, decide(w))
+}
+
+// seen is the explanation of p for t.
+func seen(w *observed, p plan, t *target) explain.Target {
+	all := explained(w, p).Targets
+	return all[slices.IndexFunc(all, func(is explain.Target) bool { return is.Name == t.machine.Name })]
 }
 
 func reasons(holds []explain.Blocker) []string {
@@ -63,15 +66,15 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 	}{
 		"a healthy machine is held back by nothing":    {aWorld(a("m", health.Healthy)), nil},
 		"an unhealthy machine is held back by nothing": {aWorld(a("m", health.Unhealthy)), nil},
-		"a pending machine is within its timeout":      {aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
-		"a starting machine too":                       {aWorld(a("m", health.Starting, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
-		"one whose node is waited for without end too": {aWorld(a("m", health.Starting)).limited("100%"), []string{WithinTimeout}},
+		"a pending machine is within its timeout":      {aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
+		"a starting machine too":                       {aWorld(a("m", health.Starting, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
+		"one whose node is waited for without end too": {aWorld(a("m", health.Starting)).limited("100%"), []string{explain.WithinTimeout}},
 		"a pending machine beyond the limit is within its timeout, and would be blocked": {
-			aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("0"), []string{WithinTimeout, tooMany}},
+			aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("0"), []string{explain.WithinTimeout, tooMany}},
 		"one too many is short-circuited":        {aWorld(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
 		"an impossible limit grants nothing":     {aWorld(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
 		"an older check acts":                    {aWorld(a("m", health.Unhealthy, olderCheck("other"))), []string{mendv1.OverlapReason}},
-		"a machine on its way out is let go":     {aWorld(a("m", health.Unhealthy, beingDeleted)), []string{BeingDeleted}},
+		"a machine on its way out is let go":     {aWorld(a("m", health.Unhealthy, beingDeleted)), []string{explain.MachineBeingDeleted}},
 		"one whose remediation has begun is not": {aWorld(a("m", health.Unhealthy, askedOwner)), nil},
 		"one behind the control plane is not judged": {
 			aWorld(a("m", health.Unknown, behindGate(health.ControlPlaneNotInitialized))).limited("100%"), []string{string(health.ControlPlaneNotInitialized)}},
@@ -79,13 +82,13 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 			aWorld(a("m", health.Unknown, behindGate(health.InfrastructureNotReady))).limited("100%"), []string{string(health.InfrastructureNotReady)}},
 		"one out of sight is not judged": {
 			aWorld(a("m", health.Unknown)).limited("100%").with(func(w *observed) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
-		"one whose node could not be asked for is not judged": {aWorld(a("m", health.Unknown)).limited("100%"), []string{NodeNotSeen}},
+		"one whose node could not be asked for is not judged": {aWorld(a("m", health.Unknown)).limited("100%"), []string{explain.NodeNotSeen}},
 		"an unclaimed check is not acted on": {
-			aWorld(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = observing }), []string{NotActing}},
+			aWorld(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = observing }), []string{explain.NotActing}},
 		"a paused check is not acted on, and would be short-circuited": {
-			aWorld(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.mode = paused }), []string{NotActing, tooMany}},
+			aWorld(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.mode = paused }), []string{explain.NotActing, tooMany}},
 		"a request of somebody else is in the way": {
-			aWorld(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{RequestInTheWay}},
+			aWorld(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{explain.RequestInTheWay}},
 		"a request of ours is not": {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
 		"without a template there is none": {
 			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
@@ -96,7 +99,7 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 		"a machine within its timeout while as many as may be are remediated would have to wait": {
 			aWorld(a("m", health.Pending, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *observed) {
 				w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-			}), []string{WithinTimeout, string(budget.AtWork)}},
+			}), []string{explain.WithinTimeout, string(budget.AtWork)}},
 		"what whoever looks may not read says nothing of the manager": {
 			aWorld(a("m", health.Unhealthy)).external().with(barred), []string{explain.NotSeenByYou}},
 		"whoever may not read requests goes by what the machine says of its own": {
@@ -109,7 +112,7 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 				}}
 			}), []string{mendv1.TemplateNotFoundReason}},
 		"what cannot be read holds up": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.known = false }), []string{NotRead}},
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.known = false }), []string{explain.NotRead}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -167,8 +170,8 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 			"its owner, MachineSet owner, has put it off and tries again: Two are too many", false},
 		"its owner cannot": {aWorld(a("m", health.Unhealthy, owner, answered(cannot, ""))),
 			"its owner, MachineSet owner, cannot replace it (CannotBeRemediated): end that, or replace the machine by hand", true},
-		"nobody can be asked":    {aWorld(a("m", health.Unhealthy, withoutOwner)), ownerless.Text, true},
-		"nobody was there to be": {aWorld(a("m", health.Unhealthy, withoutOwner, askedOwner)), ownerless.Text, true},
+		"nobody can be asked":    {aWorld(a("m", health.Unhealthy, withoutOwner)), explain.Ownerless.Text, true},
+		"nobody was there to be": {aWorld(a("m", health.Unhealthy, withoutOwner, askedOwner)), explain.Ownerless.Text, true},
 		"its request is answered": {aWorld(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"))).external(),
 			"Metal3Remediation ns/m goes on; the request is deleted as soon as the machine is healthy", false},
 		"it was handed over, and its owner has put it off": {
@@ -240,7 +243,6 @@ func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 		{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(3 * time.Minute))},
 		{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(2 * time.Hour))},
 	}
-	w.starts = clusterStarts(w)
 	var counts []string
 	for _, start := range looked(w).Targets[0].Starts {
 		if start.Counts && start.At.Equal(ago(3*time.Minute)) {
@@ -257,7 +259,7 @@ func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
 	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
 		w := aWorld()
 		w.reach = metav1.Condition{Reason: reason, LastTransitionTime: metav1.NewTime(ago(time.Minute))}
-		if got := clusterStarts(w)[2].At; !got.Equal(want) {
+		if got := w.reachedAt(); !got.Equal(want) {
 			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
 		}
 	}

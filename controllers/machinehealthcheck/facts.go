@@ -15,7 +15,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -132,9 +131,9 @@ func healthOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, k
 		Marked: marked, Failure: finalFailure(m), Paused: conditionTrue(m, clusterv1.PausedCondition) != nil, Resumed: resumed(m),
 		NodeName: m.Status.NodeRef.Name, Node: known, Signals: signalsOf(checks, m, node),
 	}
-	for _, start := range ownStarts(m) {
-		if start.At.After(is.AwaitedSince) {
-			is.AwaitedSince = start.At
+	for _, start := range [...]time.Time{m.CreationTimestamp.Time, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition)), is.Resumed} {
+		if start.After(is.AwaitedSince) {
+			is.AwaitedSince = start
 		}
 	}
 	return is
@@ -171,35 +170,12 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, 
 	return signals
 }
 
-// startsOf are the moments of which the latest is from when on the first node of m is waited for: the machine's creation, and those at which
-// the control plane was initialized, the cluster's infrastructure and the machine's own became ready. (Cluster API.) While the workload
-// cluster was out of reach no node could be seen to start, and while the machine was paused nobody brought one up, so the end of an outage and
-// of a pause count too. What has not happened yet is zero.
-func startsOf(w *observed, m *clusterv1.Machine) [6]explain.Start {
-	own := ownStarts(m)
-	return [6]explain.Start{own[0], w.starts[0], w.starts[1], own[1], w.starts[2], own[2]}
-}
-
-// ownStarts are those of startsOf that are a matter of the machine.
-func ownStarts(m *clusterv1.Machine) [3]explain.Start {
-	return [3]explain.Start{
-		{What: "the machine was created", At: m.CreationTimestamp.Time},
-		{What: "the infrastructure of the machine became ready", At: since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))},
-		{What: "Cluster API took the machine up again after a pause", At: resumed(m)},
-	}
-}
-
-// clusterStarts are those of startsOf that are the same for all machines.
-func clusterStarts(w *observed) [3]explain.Start {
-	starts := [3]explain.Start{
-		{What: "the control plane was initialized", At: since(conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
-		{What: "the infrastructure of the cluster became ready", At: since(conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition))},
-		{What: "the workload cluster could be reached again"},
-	}
+// reachedAt is when the workload cluster was reached again after an outage; zero if contact never was lost.
+func (w *observed) reachedAt() time.Time {
 	if w.reach.Reason == mendv1.ReachableAgainReason {
-		starts[2].At = w.reach.LastTransitionTime.Time
+		return w.reach.LastTransitionTime.Time
 	}
-	return starts
+	return time.Time{}
 }
 
 func since(c *metav1.Condition) time.Time {

@@ -34,7 +34,7 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 			for _, change := range tc.given {
 				change(w)
 			}
-			if got := handIt(w); got != tc.want {
+			if got := explain.Enable(ptr.To(w.about(nil))); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -57,7 +57,7 @@ func TestTheStanceNamesTheControllerThatActs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld()
 			w.mode = tc.mode
-			if got, because := actor(w); got != tc.want || because != tc.because {
+			if got, because := explain.MachineMode(ptr.To(w.about(nil))); got != tc.want || because != tc.because {
 				t.Errorf("got %s, because %q; want %s, because %q", got, because, tc.want, tc.because)
 			}
 		})
@@ -68,12 +68,12 @@ func TestTheStanceNamesTheControllerThatActs(t *testing.T) {
 func TestAMachineIsNotAheadOfItself(t *testing.T) {
 	w := aWorld(a("m", health.Unhealthy))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	if h := holds(w, decide(w), &w.targets[0]); len(h) > 0 {
+	if h := seen(w, decide(w), &w.targets[0]).Blockers; len(h) > 0 {
 		t.Errorf("the only unhealthy machine is blocked: %+v", h)
 	}
 	w = aWorld(a("m", health.Unhealthy), a("n", health.Unhealthy, askedOwner))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	if h := holds(w, decide(w), &w.targets[0]); len(h) != 1 || h[0].Reason != string(budget.AtWork) {
+	if h := seen(w, decide(w), &w.targets[0]).Blockers; len(h) != 1 || h[0].Reason != string(budget.AtWork) {
 		t.Errorf("a machine beside one in flight is blocked by %+v, want %s", h, budget.AtWork)
 	}
 }

@@ -119,7 +119,7 @@ func measureState(w *observed, s plan, labels []string) {
 	} {
 		targetsByState.WithLabelValues(append(labels, state)...).Set(float64(n))
 	}
-	shortCircuited.WithLabelValues(labels...).Set(number(s.invalid != nil || s.Grant.ShortCircuited()))
+	shortCircuited.WithLabelValues(labels...).Set(number(s.facts.Invalid || s.Grant.ShortCircuited()))
 	nextDeadline.WithLabelValues(labels...).Set(unix(s.VerdictsUntil))
 	if w.initialized {
 		reachable.WithLabelValues(w.check.Namespace, w.check.Spec.ClusterName).Set(number(w.link.Link == workload.Up))

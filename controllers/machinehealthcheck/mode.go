@@ -1,14 +1,12 @@
 package machinehealthcheck
 
 import (
-	"fmt"
 	"strings"
 
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // Unclaimed says what to do with checks that are not claimed for kubemend. It is the
@@ -54,46 +52,6 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 	default:
 		return observing
 	}
-}
-
-// actor says who acts on the check of w, and why it is not us.
-func actor(w *observed) (explain.Mode, string) {
-	switch {
-	case !w.check.DeletionTimestamp.IsZero():
-		return explain.Nobody, "The check is being deleted"
-	case w.filtered != "":
-		return explain.Core, w.filtered
-	case !w.cluster.DeletionTimestamp.IsZero():
-		return explain.Nobody, fmt.Sprintf("Cluster %s is being deleted", w.cluster.Name)
-	case w.mode == orphaned:
-		return explain.Nobody, fmt.Sprintf("There is no Cluster %s in namespace %s", w.check.Spec.ClusterName, w.check.Namespace)
-	case w.mode == paused:
-		return explain.Paused, pausedBecause(w)
-	case w.mode == ignoring:
-		return explain.Core, "The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"
-	case w.mode == observing:
-		return explain.Observing, "The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"
-	}
-	return explain.Acting, ""
-}
-
-// pausedBecause says who is paused, and by what. Of the annotation by which kubemend claims a check it says nothing: that pauses nobody but core.
-func pausedBecause(w *observed) string {
-	var why []string
-	if ptr.Deref(w.cluster.Spec.Paused, false) {
-		why = append(why, fmt.Sprintf("Cluster %s is paused (spec.paused)", w.cluster.Name))
-	}
-	if value, annotated := w.check.Annotations[clusterv1.PausedAnnotation]; annotated && !claimed(w.check) {
-		because := fmt.Sprintf("The check has the annotation %s: %q", clusterv1.PausedAnnotation, value)
-		if strings.EqualFold(strings.TrimSpace(value), mendv1.Claim) {
-			because += fmt.Sprintf(", which pauses it for all; %q claims it", mendv1.Claim)
-		}
-		why = append(why, because)
-	}
-	if len(why) == 2 {
-		return why[0] + ", and " + explain.Clause(why[1])
-	}
-	return strings.Join(why, "")
 }
 
 // claimed reports whether check was handed to kubemend. Core then owns its condition Paused.

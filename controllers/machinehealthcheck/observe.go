@@ -19,7 +19,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -30,7 +29,7 @@ type observed struct {
 	check   *clusterv1.MachineHealthCheck
 	cluster *clusterv1.Cluster
 	mode    mode
-	// filtered is why the check is none of this manager's; empty if it is.
+	// filtered is the value of the label that the check would need to be one of this manager's; empty if it is.
 	filtered string
 	others   []otherCheck
 
@@ -38,7 +37,6 @@ type observed struct {
 	infrastructureReady bool // the Cluster's InfrastructureReady
 	link                workload.View
 	reach               metav1.Condition // WorkloadClusterReachable, as it is from now on
-	starts              [3]explain.Start // clusterStarts
 
 	targets []target // sorted by name
 	skipped []target // selected, but the user wants them left alone
@@ -109,7 +107,7 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 		return nil, fmt.Errorf("read MachineHealthCheck %s: %w", key, err)
 	}
 	if !r.watched(w.check) {
-		w.filtered = fmt.Sprintf("The check has not the label %s: %s that the manager's flag --watch-filter asks for", clusterv1.WatchLabel, r.WatchFilterValue)
+		w.filtered = r.WatchFilterValue
 	}
 	if w.filtered != "" || !w.check.DeletionTimestamp.IsZero() {
 		return w, nil // it is ignored
@@ -170,7 +168,6 @@ func (r *Reconciler) observeLink(ctx context.Context, w *observed) error {
 	}
 	w.infrastructureReady = conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition) != nil
 	w.reach = reachCondition(w.reachBefore(), w)
-	w.starts = clusterStarts(w)
 	return nil
 }
 
@@ -214,16 +211,6 @@ func (w *observed) reachBefore() *metav1.Condition {
 		return w.reached
 	}
 	return conditionOf(w.check, mendv1.WorkloadClusterReachable)
-}
-
-// wantedAlone says why the user wants m left alone; empty if not. (Cluster API: such a machine is no target, and not counted.)
-func wantedAlone(m *clusterv1.Machine) string {
-	for _, annotation := range []string{clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation} {
-		if _, annotated := m.Annotations[annotation]; annotated {
-			return "The machine has the annotation " + annotation
-		}
-	}
-	return ""
 }
 
 // lookAgainIn makes the reconcile be repeated after d at the latest; zero asks for nothing.

@@ -1,22 +1,11 @@
 package machinehealthcheck
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
-
-// foreignRequest is why none is made for t.
-func foreignRequest(w *observed, t *target) string {
-	if !remediationrequest.IsFor(t.request, t.machine) {
-		return fmt.Sprintf("%s %s exists and is for another Machine: it does not name the UID %s of this one",
-			w.remediation.kind.Kind, t.request.Name, t.machine.UID)
-	}
-	return fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remediation.kind.Kind, t.request.Name)
-}
 
 // Ownership is how a request relates to a check.
 type Ownership int

@@ -58,7 +58,7 @@ func (s *sighting) next(check *clusterv1.MachineHealthCheck, all []*clusterv1.Ma
 }
 
 func newlySighted(m *clusterv1.Machine, selector labels.Selector) *sighted {
-	return &sighted{machine: m, selected: selector.Matches(labels.Set(m.Labels)), skipped: wantedAlone(m) != ""}
+	return &sighted{machine: m, selected: selector.Matches(labels.Set(m.Labels)), skipped: len(leftAloneBy(m)) > 0}
 }
 
 // sorted fills in is, which has other machines than s.

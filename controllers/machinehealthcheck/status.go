@@ -17,7 +17,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -26,12 +25,10 @@ import (
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
 const maxTargets = 10000
 
-// plan is what was decided about the machines of a check, and the limits that it was decided with.
+// plan is what was decided, and the facts that it was decided on.
 type plan struct {
 	machines.Plan
-	limits budget.Limits
-	// invalid is the error in the spec's limits; nil if they are possible.
-	invalid *InvalidField
+	facts machines.Facts
 }
 
 // of is the decision about t.
@@ -57,12 +54,12 @@ func statusAfter(w *observed, s plan, is result) *clusterv1.MachineHealthCheck {
 		if !is.failed {
 			next.Status.ObservedGeneration = next.Generation
 		}
-		setAllowed(next, at(w.now, allowed(w, s)))
+		setAllowed(next, at(w.now, allowed(s)))
 		sayStorm(next, w, s)
 	}
 	conditions.Set(next, w.reach)
 	conditions.Set(next, at(w.now, exclusive(w)))
-	sayTemplate(next, w)
+	sayTemplate(next, w, s)
 	sayRequests(next, w, s, is)
 	if !claimed(next) {
 		conditions.Set(next, at(w.now, metav1.Condition{
@@ -86,13 +83,9 @@ func orphanedStatus(w *observed) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
 	setAllowed(next, at(w.now, metav1.Condition{
 		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: mendv1.ClusterNotFoundReason,
-		Message: orphanedMessage(w.check),
+		Message: explain.ClusterNotFound(ptr.To(w.about(nil))),
 	}))
 	return next
-}
-
-func orphanedMessage(check *clusterv1.MachineHealthCheck) string {
-	return fmt.Sprintf("Remediation is not allowed, spec.clusterName: there is no Cluster %s in namespace %s", check.Spec.ClusterName, check.Namespace)
 }
 
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
@@ -106,72 +99,9 @@ func targetNames(w *observed) []string {
 }
 
 // allowed is the condition RemediationAllowed.
-func allowed(w *observed, s plan) metav1.Condition {
-	c := metav1.Condition{
-		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionTrue,
-		Reason: clusterv1.MachineHealthCheckRemediationAllowedReason,
-	}
-	switch {
-	case s.invalid != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.InvalidLimitReason, "Remediation is not allowed, "+s.invalid.Error()
-	case s.Grant.ShortCircuited():
-		c.Status, c.Reason = metav1.ConditionFalse, clusterv1.MachineHealthCheckTooManyUnhealthyReason
-		c.Message = arithmetic(w.check, s)
-	case s.Grant.Reason == budget.CoolingDown:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.CoolingDownReason, cooling(w, s)
-	case s.limits.InFlight == 0:
-		c.Status, c.Reason = metav1.ConditionFalse, mendv1.NoneAtOnceReason
-		c.Message = fmt.Sprintf("Remediation is not allowed, metadata.annotations[%s] is %q: none may be in flight",
-			mendv1.MaxInFlightAnnotation, w.check.Annotations[mendv1.MaxInFlightAnnotation])
-	case s.Grant.Reason == budget.AtWork:
-		c.Message = queue(s)
-	}
-	if w.counted != nil {
-		return asWritten(w.check, c)
-	}
-	if left := leftToCycles(w, s); c.Status == metav1.ConditionTrue && left != "" {
-		c.Message = strings.TrimPrefix(c.Message+". "+left, ". ")
-	}
-	return c
-}
-
-// asWritten is c with the message that it has in the status, which counts what was not read.
-func asWritten(check *clusterv1.MachineHealthCheck, c metav1.Condition) metav1.Condition {
-	if stored := conditionOf(check, c.Type); stored != nil && stored.Status == c.Status && stored.Reason == c.Reason {
-		c.Message = stored.Message
-	}
-	return c
-}
-
-// maxNames is how many machines a message names; the rest are counted.
-const maxNames = 10
-
-// leftToCycles names the unhealthy machines that are left to a power cycle which the check did not ask for; empty if there is none.
-func leftToCycles(w *observed, p plan) string {
-	var left []string
-	for i := range w.targets {
-		if t := &w.targets[i]; t.cycle != nil && p.of(t).Verdict.State == health.Unhealthy && !deleting(t.machine) {
-			left = append(left, fmt.Sprintf("%s to %s %s", t.machine.Name, t.cycle.Kind, t.cycle.Name))
-		}
-	}
-	switch n := len(left); {
-	case n == 0:
-		return ""
-	case n > maxNames:
-		return fmt.Sprintf("Left to a power cycle that is under way: %s and %d more", strings.Join(left[:maxNames], ", "), n-maxNames)
-	}
-	return "Left to a power cycle that is under way: " + strings.Join(left, ", ")
-}
-
-// queue says how many wait because of how many are remediated at once.
-func queue(s plan) string {
-	waiting, inFlight := s.Population.Waiting-s.Grant.Start, s.Population.InFlight+s.Grant.Start
-	wait := "remediations wait"
-	if waiting == 1 {
-		wait = "remediation waits"
-	}
-	return fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
-		waiting, wait, inFlight, s.limits.InFlight, explain.Are(inFlight), mendv1.MaxInFlightAnnotation)
+func allowed(p plan) metav1.Condition {
+	reason, message := explain.RemediationAllowed(&p.facts, &p.Plan)
+	return metav1.Condition{Type: p.Allowed.Type, Status: metav1.ConditionStatus(p.Allowed.Status), Reason: reason, Message: message}
 }
 
 // setAllowed writes one condition in both flavours.
@@ -195,42 +125,8 @@ func mostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 	return budget.All.String()
 }
 
-// limitSpelled are the limits of a check as people write them: with the words of the version that is served, and not of one that is not.
-func limitSpelled(check *clusterv1.MachineHealthCheck) string {
-	limit := "unhealthyLessThanOrEqualTo " + mostUnhealthy(check)
-	if within := check.Spec.Remediation.TriggerIf.UnhealthyInRange; within != "" {
-		limit = "unhealthyInRange " + within
-	}
-	if inFlight, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
-		limit += ", " + inFlight + " at once"
-	}
-	if cooldown, set := check.Annotations[mendv1.StormCooldownAnnotation]; set {
-		limit += ", " + cooldown + " of cooldown after a storm"
-	}
-	return limit
-}
-
-// arithmetic says why nothing is remediated: Cluster API's sentence, with the field's name of today, and the sum that decided.
-func arithmetic(check *clusterv1.MachineHealthCheck, s plan) string {
-	p, trigger := s.Population, check.Spec.Remediation.TriggerIf
-	sum := fmt.Sprintf("%d of %d targets are not healthy: %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
-		p.NotHealthy(), p.Total(), p.Unhealthy, p.Pending, p.Starting, p.Deleting, p.Unknown)
-	if p.Unread > 0 {
-		sum = fmt.Sprintf("%d of %d targets are not healthy", p.NotHealthy(), p.Total())
-	}
-	if trigger.UnhealthyInRange != "" {
-		return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range "+
-			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
-			p.Total(), p.Unhealthy, trigger.UnhealthyInRange, sum, s.limits.AtLeast, s.limits.AtMost)
-	}
-	limit := mostUnhealthy(check)
-	return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
-		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
-		p.Total(), p.Unhealthy, limit, sum, limit, p.Total(), s.limits.AtMost)
-}
-
 // sayTemplate writes what became of the template, and sayRequests of the requests made from it.
-func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed) {
+func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
 	if !w.remediation.external {
 		conditions.Delete(next, mendv1.RemediationTemplateAvailable)
 	}
@@ -246,7 +142,7 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed) {
 	}
 	c := metav1.Condition{Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionTrue, Reason: mendv1.TemplateFoundReason}
 	if w.remediation.missing != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, w.remediation.lacks(), noTemplate(w)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, w.remediation.lacks(), explain.NoTemplate(&s.facts)
 	}
 	conditions.Set(next, at(w.now, c))
 }
@@ -261,8 +157,6 @@ func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s plan, is res
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	}
 }
-
-func noTemplate(w *observed) string { return "No request can be made: " + w.remediation.missing }
 
 // reachCondition says whether nodes can be judged, and since when they cannot. was is the condition
 // until now; while the first connection is being made it stands as it was.

@@ -10,6 +10,7 @@ import (
 // step is the part of a plan that is about one machine, with the objects that it takes.
 type step struct {
 	*machines.Decision
+	facts  *machines.Facts
 	target *target
 	// request is the one to create; refused is why none can be made from the template.
 	request *unstructured.Unstructured
@@ -24,7 +25,7 @@ func stepsOf(w *observed, p plan) []step {
 	for i := range w.targets {
 		t := &w.targets[i]
 		if d := p.of(t); !d.Idle() {
-			steps = append(steps, stepOf(w, d, t))
+			steps = append(steps, stepOf(w, &p, d, t))
 		}
 	}
 	skipped := map[string]*target{}
@@ -32,13 +33,13 @@ func stepsOf(w *observed, p plan) []step {
 		skipped[w.skipped[i].machine.Name] = &w.skipped[i]
 	}
 	for _, d := range p.Releases {
-		steps = append(steps, step{Decision: d, target: skipped[d.Target.Name]})
+		steps = append(steps, step{Decision: d, facts: &p.facts, target: skipped[d.Target.Name]})
 	}
 	return steps
 }
 
-func stepOf(w *observed, d *machines.Decision, t *target) step {
-	s := step{Decision: d, target: t}
+func stepOf(w *observed, p *plan, d *machines.Decision, t *target) step {
+	s := step{Decision: d, facts: &p.facts, target: t}
 	if d.Tried && w.remediation.external {
 		s.refused = t.unusable
 	}

@@ -10,6 +10,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // CooldownOf is how long nothing begins after a storm; nil if the check does not ask for that. The error names the field.
@@ -50,14 +51,7 @@ func sayStorm(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
 		c.Message = "Too many machines are not healthy. When few enough are, the cooldown begins: " + next.Annotations[mendv1.StormCooldownAnnotation]
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, mendv1.CoolingDownReason
-		c.LastTransitionTime, c.Message = metav1.NewTime(s.Storm.CoolingSince), cooling(w, s)
+		c.LastTransitionTime, c.Message = metav1.NewTime(s.Storm.CoolingSince), explain.CoolingDown(&s.facts, &s.Plan)
 	}
 	conditions.Set(next, c)
-}
-
-// cooling says until when nothing begins after a storm.
-func cooling(w *observed, s plan) string {
-	return fmt.Sprintf("Remediation is not allowed before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
-		s.Storm.Recheck.UTC().Format(time.RFC3339), s.Storm.CoolingSince.UTC().Format(time.RFC3339),
-		w.check.Annotations[mendv1.StormCooldownAnnotation], mendv1.StormCooldownAnnotation)
 }

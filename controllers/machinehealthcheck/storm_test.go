@@ -103,7 +103,7 @@ func TestWhatCannotBeReadInAnAnnotationBeginsNothingAndIsSaid(t *testing.T) {
 			w := aWorld(a("a", health.Unhealthy))
 			w.check.Annotations = map[string]string{tc.annotation: tc.value}
 			s := decide(w)
-			c := allowed(w, s)
+			c := allowed(s)
 			if c.Reason != tc.reason || !strings.Contains(c.Message, tc.want) {
 				t.Errorf("RemediationAllowed is %s/%s: %s; want %s, %s", c.Status, c.Reason, c.Message, tc.reason, tc.want)
 			}

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
@@ -116,7 +115,7 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, recorder.Event{About: checkOf(w.check), Kind: kind, Reason: reason, Action: action, Text: text})
 	}
-	was, is, allowed := w.restricted(), p.restriction(), conditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	was, is, allowed := w.restricted(), p.Restriction, conditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	switch {
 	case allowed == nil || !w.settled():
 	case is != "" && was != is:
@@ -138,22 +137,6 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 	return notes
 }
 
-// restriction is the reason why the limits of a check keep a machine from being remediated, or cannot be read; empty if they do not.
-//
-// The limits are mostly exceeded before that, since pending machines count as well; but a warning before any machine is
-// unhealthy would warn of every rollout. (Cluster API does not warn of those either.)
-func (s plan) restriction() string {
-	switch {
-	case s.invalid != nil:
-		return mendv1.InvalidLimitReason
-	case s.Grant.ShortCircuited() && s.Population.Unhealthy > 0:
-		return clusterv1.MachineHealthCheckTooManyUnhealthyReason
-	case s.Grant.Reason == budget.CoolingDown:
-		return mendv1.CoolingDownReason
-	}
-	return ""
-}
-
 // restricted is the restriction of which the last event told. After a restart it is what the check's condition says, which tells as well of limits
 // that kept no machine from being remediated.
 func (w *observed) restricted() string {
@@ -170,7 +153,7 @@ func (w *observed) restricted() string {
 // warnedAfter is the restriction of which the last event tells after those of turnNotes.
 func (w *observed) warnedAfter(p plan, next *clusterv1.MachineHealthCheck) string {
 	allowed := conditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	switch is := p.restriction(); {
+	switch is := p.Restriction; {
 	case allowed == nil || !w.settled():
 		return w.restricted()
 	case is != "" || allowed.Status == metav1.ConditionTrue:

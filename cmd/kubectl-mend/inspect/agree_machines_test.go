@@ -271,7 +271,7 @@ func (p *machinePlay) compareMoments(said *explain.Check, result ctrl.Result) {
 			}
 		}
 		for _, h := range t.Blockers {
-			if t.State == health.Unhealthy && h.Reason == machinehealthcheck.RemediationUnderWay { // nobody has taken the power cycle on
+			if t.State == health.Unhealthy && h.Reason == explain.RemediationUnderWay { // nobody has taken the power cycle on
 				first = health.Earliest(first, h.Until)
 			}
 		}

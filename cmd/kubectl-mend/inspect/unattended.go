@@ -8,7 +8,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -43,7 +42,7 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck) 
 func elsewhere(c *explain.Check) {
 	for i := range c.Targets {
 		t := &c.Targets[i]
-		at := slices.IndexFunc(t.Blockers, func(h explain.Blocker) bool { return h.Reason == machinehealthcheck.NotActing })
+		at := slices.IndexFunc(t.Blockers, func(h explain.Blocker) bool { return h.Reason == explain.NotActing })
 		if at < 0 {
 			continue
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // page is an explanation being laid out.
@@ -217,7 +216,7 @@ func (p *page) target(c *Check, t *explain.Target) {
 // would is what is done about t, if kubemend does it, or would do it.
 func (p *page) would(c *Check, t *explain.Target) {
 	switch {
-	case t.Would == "" || actsElsewhere(&c.Check) || heldBy(t, machinehealthcheck.BeingDeleted):
+	case t.Would == "" || actsElsewhere(&c.Check) || heldBy(t, explain.MachineBeingDeleted):
 	case t.InFlight && !t.Begins && c.Kind == "NodeHealthCheck": // it is under way, and this is what its ladder has for later
 		p.line("  What follows: ", "kubemend "+t.Would+".")
 	case t.Begins || t.InFlight:

@@ -11,7 +11,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // sentence is the verdict of c on t in one sentence.
@@ -36,7 +35,7 @@ func sentence(c *explain.Check, t *explain.Target, now time.Time) string {
 // doing is what is done about an unhealthy target.
 func doing(c *explain.Check, t *explain.Target) string {
 	switch {
-	case heldBy(t, machinehealthcheck.BeingDeleted):
+	case heldBy(t, explain.MachineBeingDeleted):
 		return "and is being deleted"
 	case t.InFlight && heldBy(t, inspect.NoManager):
 		return "and is being remediated, which no manager of kubemend looks after"
@@ -85,7 +84,7 @@ func awaited(t *explain.Target, now time.Time) string {
 			first = f
 		}
 	}
-	if first == nil && heldBy(t, machinehealthcheck.AwaitsClusterAPI) {
+	if first == nil && heldBy(t, explain.AwaitsClusterAPI) {
 		return is + ", and its time stands still until Cluster API looks at the machine again after the pause"
 	}
 	if first == nil {

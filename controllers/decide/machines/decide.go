@@ -41,6 +41,8 @@ func Decide(f Facts) Plan {
 	}
 	grant(&f, &p)
 	queue(&f, &p, open)
+	p.Allowed = allowed(&f, &p)
+	p.Restriction = restriction(&f, &p)
 	for _, i := range open {
 		block(&f, &p, p.Decisions[i], sudden[i])
 		step(&f, &p, p.Decisions[i])

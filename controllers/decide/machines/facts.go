@@ -13,7 +13,8 @@ import (
 
 // Facts is everything that one decision depends on, read once.
 type Facts struct {
-	Now time.Time
+	Now   time.Time
+	About About
 	// Acts says that kubemend acts on the check; otherwise it only judges.
 	Acts bool
 	// Check and Generation tell the version of the check's spec.
@@ -85,6 +86,8 @@ type Template struct {
 	External bool
 	// Known says that it is known which requests exist. While it is not, none is made. Syncing says that it will be in a moment.
 	Known, Syncing bool
+	// Kind is that of the requests, TemplateKind and Name are the template's. MissingWhy and Fix say why there is none and what to do about it.
+	Kind, TemplateKind, Name, MissingWhy, Fix string
 	// Refused says that the check names what can be no template, Missing that there is no such template or kind.
 	Refused, Missing bool
 	// Unread says that the reader may not read the template or the requests, which kubemend may.
@@ -122,6 +125,8 @@ const (
 
 // Cycle is a power cycle of a machine in progress that the check did not request.
 type Cycle struct {
+	Kind, Name string
+	Deleting   bool
 	// Until is when it counts as over although nobody has ended it; zero if it counts for as long as it lasts.
 	Until time.Time
 }
@@ -153,9 +158,19 @@ type Target struct {
 	// Announced says that the machine's conditions announce a request, ProviderReports that its provider may have set them, RequestFailed that they
 	// say that none could be made, and TemplateNotFound that this is since there was no template.
 	Announced, ProviderReports, RequestFailed, TemplateNotFound bool
-	// Unusable says that no request can be made for the machine from the template as it is.
-	Unusable bool
-	Cycle    *Cycle
+	// Unusable says that no request can be made for the machine from the template as it is, UnusableWhy why.
+	Unusable    bool
+	UnusableWhy string
+	Cycle       *Cycle
+
+	// What sentences name, and no decision depends on: the moments from which start-up counts, the owner, what it and the provider report, the older check,
+	// the request, and the annotations by which its user wants the machine left alone.
+	Created, InfrastructureReady time.Time
+	OwnerKind, OwnerName         string
+	OwnerReport, ProviderReport  *Report
+	OlderCheck                   string
+	RequestFacts                 *RequestFacts
+	LeftAlone                    []string
 }
 
 // Memory is what a decision must know of those before it. A process that has none waits for as long as it would after a change.

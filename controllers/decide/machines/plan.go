@@ -12,6 +12,9 @@ type Plan struct {
 	Population budget.Population
 	Grant      budget.Grant
 	Storm      budget.StormStep
+	// Allowed is the condition RemediationAllowed. Restriction is its reason if the limits keep a machine from being remediated, or cannot be read.
+	Allowed     Condition
+	Restriction string
 	// Decisions are about Facts.Targets, in the same order.
 	Decisions []*Decision
 	// Releases are those about Facts.Skipped, as far as there is something to do.

@@ -191,10 +191,10 @@ func releases(f *Facts) []*Decision {
 // NotCreated is the condition of a machine whose request could not be created.
 var NotCreated = Condition{Type: ExternallyRemediated, Status: conditionFalse, Reason: requestCreationFailed, Because: TemplateUnusable}
 
-// WithRequest are the conditions to set on the machine of d, as t states it with a request that was not observed when d was decided. Marked unhealthy
+// WithRequest is the decision about the machine of d, as t states it with a request that was not observed when d was decided. Marked unhealthy
 // without it, the machine would look as if the provider had removed its report.
-func WithRequest(d *Decision, t *Target, now time.Time) []Condition {
+func WithRequest(d *Decision, t *Target, now time.Time) *Decision {
 	is := &Decision{Target: t, Verdict: d.Verdict, InFlight: t.Request != ForeignRequest}
 	unhealthyStep(&Facts{Now: now, Template: Template{External: true, Known: true}}, &Plan{}, is)
-	return is.Conditions
+	return is
 }

@@ -1,0 +1,57 @@
+package machines
+
+import "time"
+
+// About is what sentences about a check name. No decision depends on it.
+type About struct {
+	Namespace, Name, Cluster string
+	Mode                     Mode
+	// Idle says that the machines of the check were not read.
+	Idle bool
+	// Deleting says that the check is being deleted, ClusterDeleting that its Cluster is, and ClusterPaused that this is paused.
+	Deleting, ClusterDeleting, ClusterPaused bool
+	// WatchFilter is the label that the check would need for this manager; empty if it has it.
+	WatchFilter string
+	// PausedBy is the value of the annotation that pauses the check; nil if none does.
+	PausedBy *string
+	Spelled  Spelled
+	// InvalidField is the field that cannot be read, InvalidWhy why.
+	InvalidField, InvalidWhy string
+	// Reach is the condition WorkloadClusterReachable. Allowed and Template are RemediationAllowed and RemediationTemplateAvailable as they are stored.
+	Reach, Allowed, Template Report
+	// Trouble is what could not be read, and was done without.
+	Trouble []string
+}
+
+// Mode is how kubemend treats a check.
+type Mode string
+
+// The modes.
+const (
+	Ignored   Mode = "ignored"
+	NoCluster Mode = "no cluster"
+	Paused    Mode = "paused"
+	Observed  Mode = "observed"
+	Active    Mode = "acted on"
+)
+
+// Spelled are the limits of a check as they are written.
+type Spelled struct {
+	MaxUnhealthy string // the default if it is not set
+	Range        string // empty if it is not set
+	// InFlight and Cooldown are annotations; nil if they are not set.
+	InFlight, Cooldown *string
+}
+
+// Report is a condition as it is stored; zero if there is none.
+type Report struct {
+	Type, Status, Reason, Message string
+	Since                         time.Time
+}
+
+// RequestFacts are what sentences about the request of a machine name.
+type RequestFacts struct {
+	Name     string
+	Created  time.Time
+	ForOther bool // it does not name the UID of this Machine
+}

@@ -1,0 +1,297 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+// The reasons of blockers that no condition has.
+const (
+	// NotActing is that of a check that kubemend does not act on.
+	NotActing = "NotActing"
+	// MachineBeingDeleted is that of a machine that is being deleted.
+	MachineBeingDeleted = "MachineBeingDeleted"
+	// MachineBeingUpdated is that of a machine that is being updated in place.
+	MachineBeingUpdated = "MachineBeingUpdated"
+	// NodeNotSeen is that of a machine whose node cannot be asked for.
+	NodeNotSeen = "NodeNotSeen"
+	// AwaitsClusterAPI is that of a machine that Cluster API has not looked at since a pause.
+	AwaitsClusterAPI = "AwaitsClusterAPI"
+	// WithinTimeout is that of a machine whose timeout has not expired.
+	WithinTimeout = "WithinTimeout"
+	// RemediationUnderWay is that of a power cycle of the machine that the check did not request.
+	RemediationUnderWay = "RemediationUnderWay"
+	// RequestInTheWay is that of a request for the machine that is not this check's.
+	RequestInTheWay = "RequestInTheWay"
+	// NotRead is that of requests, or a template, that cannot be read.
+	NotRead = "NotRead"
+)
+
+// blockersOf renders what blocks the remediation of the machine of d.
+func blockersOf(f *machines.Facts, p *machines.Plan, d *machines.Decision) []Blocker {
+	if d.Verdict.State == health.Healthy && !d.Target.Deleting {
+		return nil // nothing is to start
+	}
+	var all []Blocker
+	for _, b := range d.Blockers {
+		if b.Reason != machines.NotUnhealthy {
+			all = append(all, rendered[b.Reason](f, p, d, b))
+		}
+	}
+	return all
+}
+
+// rendered are the sentences for blockers.
+var rendered = map[machines.Reason]func(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker{
+	machines.MachineDeleting:            machineDeleting,
+	machines.OlderCheckActs:             olderCheckActs,
+	machines.NotActing:                  notActing,
+	machines.ControlPlaneNotInitialized: notInitialized,
+	machines.InfrastructureNotReady:     infrastructureNotReady,
+	machines.ClusterUnreachable:         clusterUnreachable,
+	machines.AwaitsClusterAPI:           awaitsClusterAPI,
+	machines.NodeNotSeen:                nodeNotSeen,
+	machines.WithinTimeout:              withinTimeout,
+	machines.MachineUpdating:            machineUpdating,
+	machines.PowerCycleInProgress:       powerCycled,
+	machines.PowerCyclesUnread:          cyclesUnread,
+	machines.JustSeen:                   justSeen,
+	machines.InvalidLimit:               invalidLimit,
+	machines.TooManyUnhealthy:           tooManyUnhealthy,
+	machines.TooFewUnhealthy:            tooFewUnhealthy,
+	machines.CoolingDown:                coolingDown,
+	machines.NoneAtOnce:                 noneAtOnce,
+	machines.RemediationsInProgress:     queued,
+	machines.QueueUnread:                queueUnread,
+	machines.RequestInTheWay:            requestInTheWay,
+	machines.TemplateUnread:             templateUnread,
+	machines.TemplateRefused:            templateRefused,
+	machines.TemplateMissing:            templateMissing,
+	machines.RequestsUnread:             requestsUnread,
+	machines.TemplateUnusable:           templateUnusable,
+}
+
+func machineDeleting(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
+	return Blocker{Reason: MachineBeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", Ends: "it is gone"}
+}
+
+func olderCheckActs(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
+	return Blocker{
+		Reason: mendv1.OverlapReason, Text: fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", d.Target.OlderCheck),
+		Person: "If this check is to act on it, change the selector of the other one",
+	}
+}
+
+func notActing(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	_, because := MachineMode(&f.About)
+	return Blocker{Reason: NotActing, Text: because, Person: Enable(&f.About)}
+}
+
+func notInitialized(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
+	return Blocker{
+		Reason: string(b.Reason), Ends: "the control plane of Cluster " + f.About.Cluster + " is initialized",
+		Text: fmt.Sprintf("The control plane of Cluster %s is not initialized: machines that are not part of it are not judged before", f.About.Cluster),
+	}
+}
+
+func infrastructureNotReady(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
+	return Blocker{
+		Reason: string(b.Reason), Ends: "the infrastructure of Cluster " + f.About.Cluster + " is ready",
+		Text: fmt.Sprintf("The infrastructure of Cluster %s is not ready: no machine is judged before", f.About.Cluster),
+	}
+}
+
+func clusterUnreachable(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	reach := &f.About.Reach
+	return Blocker{Reason: reach.Reason, Text: reach.Message, Person: "See to the connection from the management cluster to the workload cluster"}
+}
+
+// awaitsClusterAPI is what it means that what is known of a machine was written before a pause. There is no deadline: as long as core does not
+// run nobody knows better, and the machine's node is judged all the same.
+func awaitsClusterAPI(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	b := Blocker{Reason: AwaitsClusterAPI, Ends: "Cluster API sets the condition Paused of the machine to False",
+		Text: "It waits for Cluster API to look at the machine again after the pause: what is said of it was written before"}
+	if f.About.Mode == machines.Observed || f.About.Mode == machines.Active {
+		b.Text += ". If that takes longer than a minute, see whether Cluster API core runs"
+	}
+	return b
+}
+
+func nodeNotSeen(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
+	return Blocker{Reason: NodeNotSeen, Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists",
+		d.Target.Health.NodeName)}
+}
+
+func withinTimeout(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
+	for _, f := range d.Verdict.Findings {
+		if !b.Until.IsZero() && f.Due.Equal(b.Until) {
+			return Blocker{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeoutOf(f), f.Detail), Until: f.Due}
+		}
+	}
+	return Blocker{Reason: WithinTimeout, Text: "The first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0"}
+}
+
+// timeoutOf is the timeout of f, and from when on if that is not when its condition turned.
+func timeoutOf(f health.Finding) string {
+	if late := Late(f.Late); late != "" {
+		return fmt.Sprintf("%s, counted from %s", f.Limit, late)
+	}
+	return f.Limit.String()
+}
+
+func machineUpdating(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
+	return Blocker{
+		Reason: MachineBeingUpdated, Ends: "its update is over",
+		Text: "The machine is being updated in place (its condition Updating is True): it is left alone, unless a person marks it with the annotation " +
+			clusterv1.RemediateMachineAnnotation,
+	}
+}
+
+func powerCycled(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
+	cycle := d.Target.Cycle
+	is := Blocker{
+		Reason: RemediationUnderWay, Until: b.Until, Ends: fmt.Sprintf("%s %s is over", cycle.Kind, cycle.Name),
+		Text: fmt.Sprintf("%s %s is under way for the machine: nothing else is begun before it is over", cycle.Kind, cycle.Name),
+	}
+	if cycle.Deleting {
+		is.Person = fmt.Sprintf("If it is not over soon, see why the finalizer of %s %s, which is being deleted, stays", cycle.Kind, cycle.Name)
+	}
+	return is
+}
+
+func cyclesUnread(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
+	return Blocker{
+		Reason: NotRead, Text: "It cannot be told which power cycles are under way", Until: b.Until,
+		Ends: "they can be read, or " + machines.CyclesUnreadFor.String() + " after that first failed",
+	}
+}
+
+func justSeen(_ *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
+	return Blocker{
+		Reason: string(b.Reason), Text: "It may be the first of many machines that fail, or recover, in the same moment", Until: b.Until,
+		Ends: "the changes that come with it have been seen",
+	}
+}
+
+func invalidLimit(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	reason, text := RemediationAllowed(f, p)
+	return Blocker{Reason: reason, Text: text, Person: "Correct " + f.About.InvalidField}
+}
+
+func tooManyUnhealthy(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	reason, text := RemediationAllowed(f, p)
+	return Blocker{Reason: reason, Text: text, Ends: "no more than " + notHealthy(max(f.Limits.AtMost, 0), p.Population)}
+}
+
+func tooFewUnhealthy(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	reason, text := RemediationAllowed(f, p)
+	return Blocker{Reason: reason, Text: text, Ends: "at least " + notHealthy(f.Limits.AtLeast, p.Population)}
+}
+
+func coolingDown(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
+	reason, text := RemediationAllowed(f, p)
+	return Blocker{Reason: reason, Text: text, Until: b.Until, Ends: "the cooldown is over, at " + b.Until.UTC().Format(time.RFC3339)}
+}
+
+func noneAtOnce(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	reason, text := RemediationAllowed(f, p)
+	return Blocker{Reason: reason, Text: text, Person: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
+		mendv1.MaxInFlightAnnotation)}
+}
+
+func queued(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
+	return Blocker{Reason: string(b.Reason), Text: queue(f, p), Ends: "a remediation that is under way is over"}
+}
+
+func queueUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
+	return Blocker{
+		Reason: string(machines.QueueUnread), Text: "Its place in the queue of remediations is not known, as the other machines were not read",
+		Person: "Ask again: explain the check itself, which reads them all",
+	}
+}
+
+// notHealthy is how many targets have to be not healthy for something, and how many are.
+func notHealthy(wanted int, p budget.Population) string {
+	targets := "targets are"
+	if wanted == 1 {
+		targets = "target is"
+	}
+	return fmt.Sprintf("%d %s not healthy; %d %s", wanted, targets, p.NotHealthy(), Are(p.NotHealthy()))
+}
+
+func requestInTheWay(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
+	return Blocker{
+		Reason: RequestInTheWay, Text: ForeignRequest(f, d.Target),
+		Person: "Find out who made it and whether it is still needed; when it is gone, one is made",
+	}
+}
+
+// templateUnread is what it means that the reader may not read the template or the requests. What the controller makes of them stands in the check.
+func templateUnread(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	if c := &f.About.Template; c.Status == "False" {
+		return Blocker{Reason: c.Reason, Text: c.Message, Person: "See to that, or name another template in spec.remediation.templateRef"}
+	}
+	return TemplatesUnread(f.Template.Kind)
+}
+
+func templateRefused(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	return Blocker{Reason: mendv1.TemplateRefusedReason, Text: NoTemplate(f), Person: f.Template.Fix}
+}
+
+func templateMissing(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	return Blocker{
+		Reason: mendv1.TemplateNotFoundReason, Text: NoTemplate(f),
+		Person: cmp.Or(f.Template.Fix, "Make it") + ", or name another template in spec.remediation.templateRef",
+	}
+}
+
+func requestsUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
+	return Blocker{Reason: NotRead, Text: "It cannot be told which remediation requests exist"}
+}
+
+func templateUnusable(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
+	return Blocker{
+		Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: d.Target.UnusableWhy,
+		Person: "Mend the template, or name another one in spec.remediation.templateRef",
+	}
+}
+
+// NoTemplate says why no request can be made.
+func NoTemplate(f *machines.Facts) string { return "No request can be made: " + f.Template.MissingWhy }
+
+// ForeignRequest says why none is made for t, for which one exists.
+func ForeignRequest(f *machines.Facts, t *machines.Target) string {
+	if t.RequestFacts.ForOther {
+		return fmt.Sprintf("%s %s exists and is for another Machine: it does not name the UID %s of this one", f.Template.Kind, t.RequestFacts.Name, t.ID)
+	}
+	return fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", f.Template.Kind, t.RequestFacts.Name)
+}
+
+// Enable is what a person can do for a check to be acted on; empty if nothing.
+func Enable(c *machines.About) string {
+	unpause := fmt.Sprintf("set spec.paused of Cluster %s to false", c.Cluster)
+	switch {
+	case actsInCore(c):
+		return fmt.Sprintf("Hand it to kubemend, if it is to act: kubectl mend claim mhc/%s -n %s", c.Name, c.Namespace)
+	case c.Mode != machines.Paused:
+		return ""
+	case c.PausedBy != nil && c.ClusterPaused:
+		return fmt.Sprintf("When it is to go on, take the annotation %s off the check, and %s", clusterv1.PausedAnnotation, unpause)
+	case c.PausedBy != nil:
+		return fmt.Sprintf("When it is to go on, take the annotation %s off the check", clusterv1.PausedAnnotation)
+	}
+	return "When it is to go on, " + unpause
+}
+
+// actsInCore reports whether it is Cluster API core that acts on the check.
+func actsInCore(c *machines.About) bool {
+	return c.Mode == machines.Observed || c.Mode == machines.Ignored && !c.ClusterDeleting
+}
