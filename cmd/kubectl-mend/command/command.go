@@ -52,7 +52,7 @@ type Options struct {
 	saidVersions bool // so that status --watch says it once
 
 	// read reads a world live, in place of snapshot.Read; for tests.
-	read func(context.Context, snapshot.Scope) (*snapshot.World, error)
+	read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)
 }
 
 // New returns the command line of a program that was called by name.

@@ -61,7 +61,7 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 
 // saved writes a world to a file whole, or not at all: whatever was there stays until the new one is written. What is there and is no file, such as
 // a pipe or a link, is written to.
-func saved(world *snapshot.World, name string) (err error) {
+func saved(world *snapshot.Snapshot, name string) (err error) {
 	if is, err := os.Lstat(name); err == nil && !is.Mode().IsRegular() {
 		other, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
 		if err != nil {
@@ -85,7 +85,7 @@ func saved(world *snapshot.World, name string) (err error) {
 }
 
 // sayRecorded tells how much there is in a record. That somebody may not read machines is told already.
-func (o *Options) sayRecorded(ctx context.Context, world *snapshot.World, name string) error {
+func (o *Options) sayRecorded(ctx context.Context, world *snapshot.Snapshot, name string) error {
 	clusters, machines := &clusterv1.ClusterList{}, &clusterv1.MachineList{}
 	_ = world.ReadOnly().List(ctx, clusters) // what is missing was told
 	_ = world.ReadOnly().List(ctx, machines)

@@ -37,7 +37,7 @@ func recorder(t *testing.T, scope *snapshot.Scope) (o *Options, out, errOut *byt
 		t.Fatal(err)
 	}
 	o = &Options{IOStreams: streams, Name: "kubectl mend", Config: config, Clock: clock.RealClock{}}
-	o.read = func(_ context.Context, is snapshot.Scope) (*snapshot.World, error) {
+	o.read = func(_ context.Context, is snapshot.Scope) (*snapshot.Snapshot, error) {
 		*scope = is
 		w := snapshot.New()
 		w.Taken = recordedAt
@@ -168,7 +168,7 @@ func TestAFileThatIsNoneIsSaid(t *testing.T) {
 	if err := os.WriteFile(o.from, []byte("kind: Pod"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := o.from + ": load a world: it is no file that `kubectl mend record` has written"
+	want := o.from + ": load a record: it is no file that `kubectl mend record` has written"
 	if _, err := o.world(t.Context(), snapshot.Scope{}); err == nil || err.Error() != want {
 		t.Errorf("another file: %v", err)
 	}

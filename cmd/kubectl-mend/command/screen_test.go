@@ -28,7 +28,7 @@ import (
 const obey = "Stopped\x1b]0;owned\x07\x1b[2J\u202e\r\x9b31m\nDo this: kubectl delete cluster c1"
 
 // hostileWorld is one in which everybody who may write text has written that.
-func hostileWorld(_ context.Context, _ snapshot.Scope) (*snapshot.World, error) {
+func hostileWorld(_ context.Context, _ snapshot.Scope) (*snapshot.Snapshot, error) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid"} }
 	long := metav1.NewTime(recordedAt.Add(-24 * 60 * 60 * 1e9))
 	w := snapshot.New()
@@ -107,7 +107,7 @@ func forged(shown string) bool { return strings.Contains("\n"+shown, "\nDo this:
 // An API server has names checked. A file has what its writer put there.
 func TestNoNameInAFileBeginsALine(t *testing.T) {
 	const name = "m\nDo this: kubectl delete cluster c1\t"
-	hostile := func(ctx context.Context, scope snapshot.Scope) (*snapshot.World, error) {
+	hostile := func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 		w, err := hostileWorld(ctx, scope)
 		if err != nil {
 			return nil, err

@@ -48,7 +48,7 @@ func (l *looked) Write(page []byte) (int, error) {
 func TestTheStatusIsWatchedUntilItIsInterrupted(t *testing.T) {
 	o, _, errOut := recorder(t, &snapshot.Scope{})
 	world, reads := o.read, 0
-	o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.World, error) {
+	o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 		reads++
 		if reads == 2 {
 			return nil, errors.New("the line is down")
@@ -83,7 +83,7 @@ func TestTheStatusIsWatchedUntilItIsInterrupted(t *testing.T) {
 
 func TestAWatchThatCannotBeginEnds(t *testing.T) {
 	o, out, errOut := recorder(t, &snapshot.Scope{})
-	o.read = func(context.Context, snapshot.Scope) (*snapshot.World, error) {
+	o.read = func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
 		return nil, errors.New("the line is down")
 	}
 	if code := run(t, o, "status", "--watch"); code != Failed || out.Len() > 0 || errOut.String() != "error: the line is down\n" {

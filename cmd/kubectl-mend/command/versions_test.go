@@ -49,7 +49,7 @@ func TestAManagerOfAnotherVersionIsTold(t *testing.T) {
 			streams, _, _, problems := genericiooptions.NewTestIOStreams()
 			o := &Options{IOStreams: streams, Name: "kubectl mend", Config: genericclioptions.NewConfigFlags(false), Clock: clock.RealClock{}}
 			o.Config.ClusterName = nil
-			o.read = func(context.Context, snapshot.Scope) (*snapshot.World, error) {
+			o.read = func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
 				w := snapshot.New()
 				w.Clock = clocktesting.NewFakePassiveClock(noon)
 				for namespace, version := range tc.managers {

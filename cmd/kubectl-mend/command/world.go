@@ -22,7 +22,7 @@ func (o *Options) addWorldFlags(cmd *cobra.Command) {
 
 // world is what a command looks at: the file of --from, or what is read live of the scope, in the namespace of the flags. Its clock says what
 // time it is there.
-func (o *Options) world(ctx context.Context, scope snapshot.Scope) (*snapshot.World, error) {
+func (o *Options) world(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 	if o.from != "" {
 		return load(o.from)
 	}
@@ -43,7 +43,7 @@ func (o *Options) world(ctx context.Context, scope snapshot.Scope) (*snapshot.Wo
 	return w, err
 }
 
-func load(name string) (*snapshot.World, error) {
+func load(name string) (*snapshot.Snapshot, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("look at a recorded world: %w", err)
@@ -57,7 +57,7 @@ func load(name string) (*snapshot.World, error) {
 }
 
 // sayMissing tells what could not be read, one line each.
-func (o *Options) sayMissing(world *snapshot.World) {
+func (o *Options) sayMissing(world *snapshot.Snapshot) {
 	missing := world.Missing()
 	if len(missing) == 0 {
 		return

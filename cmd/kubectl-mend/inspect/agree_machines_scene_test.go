@@ -35,7 +35,7 @@ type machineScene struct {
 }
 
 // world is the scene as it is asked about. Of the kinds that checks may name, one is not installed and one may not be read.
-func (s *machineScene) world(t reporter) *snapshot.World {
+func (s *machineScene) world(t reporter) *snapshot.Snapshot {
 	t.Helper()
 	w := snapshot.New()
 	w.Taken = noon

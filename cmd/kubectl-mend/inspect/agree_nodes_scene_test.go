@@ -34,7 +34,7 @@ var (
 	requestKinds = []string{"RebootRemediation", "ReplaceRemediation"}
 )
 
-func (s *nodeScene) world(t reporter) *snapshot.World {
+func (s *nodeScene) world(t reporter) *snapshot.Snapshot {
 	t.Helper()
 	w := snapshot.New()
 	w.Taken = noon

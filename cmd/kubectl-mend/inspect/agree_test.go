@@ -74,14 +74,14 @@ func (r *recorder) of(kind, name, reason string) []string {
 // play is a world that is asked about, and in which passes are made.
 type play struct {
 	reporter
-	world *snapshot.World
+	world *snapshot.Snapshot
 	clock *clocktesting.FakePassiveClock
 	asker *Asker
 	*recorder
 }
 
 // played is a play in w, in which a manager runs that says this of itself.
-func played(t reporter, w *snapshot.World, says managerlease.Announcement) *play {
+func played(t reporter, w *snapshot.Snapshot, says managerlease.Announcement) *play {
 	t.Helper()
 	said, err := json.Marshal(says)
 	if err != nil {

@@ -31,7 +31,7 @@ import (
 
 // Asker asks about one world at one moment.
 type Asker struct {
-	World    *snapshot.World
+	World    *snapshot.Snapshot
 	Now      time.Time
 	Managers Managers
 
@@ -42,7 +42,7 @@ type Asker struct {
 }
 
 // New returns one who asks about w at now, as the managers there would.
-func New(ctx context.Context, w *snapshot.World, now time.Time) (*Asker, error) {
+func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, error) {
 	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type Managers struct {
 }
 
 // ManagersOf are those that w knows of at now, those that run first.
-func ManagersOf(ctx context.Context, w *snapshot.World, now time.Time) Managers {
+func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Managers {
 	all, err := managerlease.Of(ctx, w.ReadOnly(), now)
 	if err != nil {
 		return Managers{Unknown: err.Error()}

@@ -26,7 +26,7 @@ import (
 
 // apply puts what the manifest has into the snapshot, as an API server would if it let everything in: templates first, since the checks are judged
 // by them. It returns what there is to say of it, and why the API server would refuse it.
-func (m *Manifest) apply(ctx context.Context, w *snapshot.World, now time.Time) (notes, refused []string, err error) {
+func (m *Manifest) apply(ctx context.Context, w *snapshot.Snapshot, now time.Time) (notes, refused []string, err error) {
 	for _, templates := range []bool{true, false} {
 		for i := range m.documents {
 			d := &m.documents[i]
@@ -57,7 +57,7 @@ func isCheck(obj client.Object) bool {
 }
 
 // apply puts one object into the snapshot.
-func (d *document) apply(ctx context.Context, w *snapshot.World, now time.Time) (notes, refused []string, err error) {
+func (d *document) apply(ctx context.Context, w *snapshot.Snapshot, now time.Time) (notes, refused []string, err error) {
 	switch is := d.obj.(type) {
 	case *clusterv1.MachineHealthCheck:
 		was := &clusterv1.MachineHealthCheck{}
@@ -92,7 +92,7 @@ func (d *document) apply(ctx context.Context, w *snapshot.World, now time.Time) 
 
 // replaces makes a check the one of its name that there is, if there is one: it is as old as that, remembers the same, and keeps the labels and
 // annotations that the manifest does not mention; the annotations are returned. Else it is made now.
-func replaces(ctx context.Context, w *snapshot.World, is, was client.Object, now time.Time) (there bool, kept []string, err error) {
+func replaces(ctx context.Context, w *snapshot.Snapshot, is, was client.Object, now time.Time) (there bool, kept []string, err error) {
 	is.SetResourceVersion("")
 	err = w.ReadOnly().Get(ctx, client.ObjectKeyFromObject(is), was)
 	switch {
@@ -176,7 +176,7 @@ func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
 }
 
 // install makes the kind of a template known, and that of the requests made from it, in all versions that there are.
-func install(w *snapshot.World, template schema.GroupVersionKind) {
+func install(w *snapshot.Snapshot, template schema.GroupVersionKind) {
 	if remediationrequest.Refusal(template) != "" {
 		return
 	}

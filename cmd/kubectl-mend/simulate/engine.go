@@ -35,7 +35,7 @@ import (
 
 // engine is the controllers on a state, with the clock and the event log.
 type engine struct {
-	snapshot *snapshot.World
+	snapshot *snapshot.Snapshot
 	state    *state.State
 	client   client.Client // of the state
 	clock    *clock
@@ -59,7 +59,7 @@ func (a object) ref() explain.Ref {
 	return explain.Ref{Kind: a.kind, Namespace: a.namespace, Name: a.name}
 }
 
-func newEngine(ctx context.Context, w *snapshot.World, q Question) (*engine, error) {
+func newEngine(ctx context.Context, w *snapshot.Snapshot, q Question) (*engine, error) {
 	s := &engine{snapshot: w, question: q, clock: &clock{now: q.From}, due: map[object]time.Time{}, tries: map[object]int{}}
 	s.state = state.New(w, s.clock)
 	s.client = s.state.Client()

@@ -176,7 +176,7 @@ func (o *environment) nodeNamed(name string, nodes []corev1.Node) (nodeKey, erro
 }
 
 // nodeKeyIn is where a node of the management cluster is known: in the workload cluster that it belongs to as well, if there is one.
-func nodeKeyIn(w *snapshot.World, node *corev1.Node) nodeKey {
+func nodeKeyIn(w *snapshot.Snapshot, node *corev1.Node) nodeKey {
 	for _, cluster := range w.Workloads() {
 		if is := w.Node(cluster, node.Name); is != nil && is.UID == node.UID {
 			return nodeKey{cluster, node.Name}

@@ -146,7 +146,7 @@ func (s *fixture) existing(documents string) *fixture {
 	return s
 }
 
-func (s *fixture) snapshot() *snapshot.World {
+func (s *fixture) snapshot() *snapshot.Snapshot {
 	s.t.Helper()
 	w := snapshot.New()
 	w.Taken = noon

@@ -62,7 +62,7 @@ func machineCheckRefusals(is, was *clusterv1.MachineHealthCheck) []string {
 const leastTimeout = time.Minute
 
 // nodeCheckRefusals are why the schema or the webhook of NodeHealthChecks would not let a check in, and what the webhook would warn of.
-func nodeCheckRefusals(ctx context.Context, w *snapshot.World, is, was *nhcv1.NodeHealthCheck, there bool) (why, warnings []string) {
+func nodeCheckRefusals(ctx context.Context, w *snapshot.Snapshot, is, was *nhcv1.NodeHealthCheck, there bool) (why, warnings []string) {
 	spec := &is.Spec
 	ladder := spec.EscalatingRemediations
 	switch {

@@ -22,7 +22,7 @@ type managers struct {
 }
 
 // simulatedManagers are the managers that run and stay, each with its settings, or one with defaults if there is none.
-func simulatedManagers(ctx context.Context, w *snapshot.World, known inspect.Managers) managers {
+func simulatedManagers(ctx context.Context, w *snapshot.Snapshot, known inspect.Managers) managers {
 	var p managers
 	var namespaces, silent []string
 	leaving := ""
@@ -69,7 +69,7 @@ func simulatedManagers(ctx context.Context, w *snapshot.World, known inspect.Man
 }
 
 // defaults are the settings of a manager without flags: it serves what no other operator does.
-func defaults(ctx context.Context, w *snapshot.World) *managerlease.Announcement {
+func defaults(ctx context.Context, w *snapshot.Snapshot) *managerlease.Announcement {
 	a := &managerlease.Announcement{}
 	definitions := &crdgate.Reconciler{Client: w.ReadOnly()}
 	for _, s := range []*crdgate.Service{crdgate.NodeHealthChecks(crdgate.Auto), crdgate.Metal3Remediations(crdgate.Auto)} {

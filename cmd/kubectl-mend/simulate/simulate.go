@@ -100,7 +100,7 @@ type Unhealthy struct {
 }
 
 // Run answers q. It changes w, which is not to be used for anything else afterwards.
-func Run(ctx context.Context, w *snapshot.World, q Question) (*Answer, error) {
+func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*Answer, error) {
 	q.From = q.From.UTC().Truncate(time.Second)
 	s, err := newEngine(ctx, w, q)
 	if err != nil {

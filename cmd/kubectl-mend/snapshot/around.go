@@ -24,7 +24,7 @@ func (r *reading) around(ctx context.Context) {
 		r.each(ctx, r.oneMachine())
 	}
 	if r.Machine != "" && r.sufficient() {
-		r.world.SetCounted(client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster})
+		r.snapshot.SetCounted(client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster})
 		r.each(ctx, r.metal3Machines())
 		r.each(ctx, r.namedHosts())
 	} else {
@@ -44,9 +44,9 @@ func (r *reading) machineOfNode(ctx context.Context) {
 	if r.Node == "" || r.Namespace == "" || r.AllMachines {
 		return
 	}
-	r.world.mu.RLock()
+	r.snapshot.mu.RLock()
 	clusters := slices.Clone(r.all(clusterGVK))
-	r.world.mu.RUnlock()
+	r.snapshot.mu.RUnlock()
 	if len(clusters) != 1 {
 		return
 	}
@@ -76,8 +76,8 @@ func named(name string) []client.ListOption {
 // sufficient reports whether what was read of the machines does: the machine is there, it is that of the node, and its checks count the others. A
 // NodeHealthCheck looks at the machines of all nodes.
 func (r *reading) sufficient() bool {
-	r.world.mu.RLock()
-	defer r.world.mu.RUnlock()
+	r.snapshot.mu.RLock()
+	defer r.snapshot.mu.RUnlock()
 	if len(r.all(nodeCheckGVK)) > 0 || r.NodeChecks || r.AllMachines {
 		return false
 	}
@@ -97,7 +97,7 @@ func (r *reading) sufficient() bool {
 
 // machineRead is the machine in question; nil if it is not there. The lock is held.
 func (r *reading) machineRead() *clusterv1.Machine {
-	if k := r.world.kinds[machineGVK.GroupKind()]; k != nil {
+	if k := r.snapshot.kinds[machineGVK.GroupKind()]; k != nil {
 		if rec := k.records[client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}]; rec != nil {
 			m, _ := rec.is.(*clusterv1.Machine)
 			return m
@@ -108,8 +108,8 @@ func (r *reading) machineRead() *clusterv1.Machine {
 
 // machinesRead are the machines that were read. They are shared: read only.
 func (r *reading) machinesRead() []*clusterv1.Machine {
-	r.world.mu.RLock()
-	defer r.world.mu.RUnlock()
+	r.snapshot.mu.RLock()
+	defer r.snapshot.mu.RUnlock()
 	var all []*clusterv1.Machine
 	for _, rec := range r.all(machineGVK) {
 		if m, whole := rec.is.(*clusterv1.Machine); whole {
@@ -132,8 +132,8 @@ func (r *reading) metal3Machines() []task {
 
 // namedHosts are the hosts that the Metal3Machines name which were read.
 func (r *reading) namedHosts() []task {
-	r.world.mu.RLock()
-	defer r.world.mu.RUnlock()
+	r.snapshot.mu.RLock()
+	defer r.snapshot.mu.RUnlock()
 	var tasks []task
 	for _, rec := range r.all(metal3MachineGVK) {
 		if namespace, name, whole := strings.Cut(rec.is.GetAnnotations()[infrav1.HostAnnotation], "/"); whole && namespace == r.Namespace {

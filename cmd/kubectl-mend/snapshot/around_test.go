@@ -23,9 +23,9 @@ import (
 )
 
 // aLargeCluster has workers and a member of the control plane on nodes of their own, and a check that counts them.
-func aLargeCluster(t testing.TB, edits ...func(*World)) *World {
+func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 	t.Helper()
-	inner, _ := aWorld(t)
+	inner, _ := newSnapshot(t)
 	over := inner.Workload(key("c1"))
 	from := aManagementCluster(t, map[string]*rest.Config{"c1": serve(t, over)})
 	from.Remove(nhcv1.GroupVersion.WithKind("NodeHealthCheck"), client.ObjectKey{Name: "nodes"})
@@ -61,8 +61,8 @@ func aLargeCluster(t testing.TB, edits ...func(*World)) *World {
 	return from
 }
 
-// keepManaged gives an object the managed fields back that a world drops.
-func (w *World) keepManaged(obj client.Object) {
+// keepManaged gives an object the managed fields back that a snapshot drops.
+func (w *Snapshot) keepManaged(obj client.Object) {
 	for _, r := range w.kinds[machineCheckGVK.GroupKind()].all {
 		if r.key == client.ObjectKeyFromObject(obj) {
 			r.is.SetManagedFields(obj.GetManagedFields())
@@ -70,7 +70,7 @@ func (w *World) keepManaged(obj client.Object) {
 	}
 }
 
-func machinesOf(t *testing.T, w *World) (machines, nodes []string) {
+func machinesOf(t *testing.T, w *Snapshot) (machines, nodes []string) {
 	t.Helper()
 	list := &clusterv1.MachineList{}
 	if err := w.ReadOnly().List(t.Context(), list, client.InNamespace("ns")); err != nil {
@@ -85,8 +85,8 @@ func machinesOf(t *testing.T, w *World) (machines, nodes []string) {
 	return machines, nodes
 }
 
-func changed(t *testing.T, change func(*clusterv1.MachineHealthCheck)) func(*World) {
-	return func(w *World) {
+func changed(t *testing.T, change func(*clusterv1.MachineHealthCheck)) func(*Snapshot) {
+	return func(w *Snapshot) {
 		check := &clusterv1.MachineHealthCheck{}
 		if err := w.ReadOnly().Get(t.Context(), key("workers"), check); err != nil {
 			t.Fatal(err)
@@ -103,32 +103,32 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 	all := []string{"node-of-m", "node-of-plane", "node-of-w0", "node-of-w1", "node-of-w2"}
 	for name, tc := range map[string]struct {
 		scope Scope
-		edits []func(*World)
+		edits []func(*Snapshot)
 		want  []string
 	}{
 		"the machine and the control plane are":  {Scope{Machine: "w1"}, nil, one},
 		"so are those of its node":               {Scope{Node: "node-of-w1"}, nil, one},
 		"all are where that is asked for":        {Scope{Machine: "w1", AllMachines: true}, nil, all},
 		"all are where the machine is not there": {Scope{Machine: "w9"}, nil, all},
-		"all are where the status is old": {Scope{Machine: "w1"}, []func(*World){
+		"all are where the status is old": {Scope{Machine: "w1"}, []func(*Snapshot){
 			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Generation++ }),
 		}, all},
-		"all are where the check is paused": {Scope{Machine: "w1"}, []func(*World){
+		"all are where the check is paused": {Scope{Machine: "w1"}, []func(*Snapshot){
 			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = "" }),
 		}, all},
-		"but not for a check of other machines": {Scope{Machine: "w1"}, []func(*World){func(w *World) {
+		"but not for a check of other machines": {Scope{Machine: "w1"}, []func(*Snapshot){func(w *Snapshot) {
 			other := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
 			other.Spec.ClusterName, other.Spec.Selector.MatchLabels = "c1", map[string]string{"pool": "b"}
 			if err := w.Add(other); err != nil {
 				t.Fatal(err)
 			}
 		}}, one},
-		"all are where there is a check of nodes": {Scope{Machine: "w1"}, []func(*World){func(w *World) {
+		"all are where there is a check of nodes": {Scope{Machine: "w1"}, []func(*Snapshot){func(w *Snapshot) {
 			if err := w.Add(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}); err != nil {
 				t.Fatal(err)
 			}
 		}}, all},
-		"all are where another machine has the node": {Scope{Node: "node-of-w1"}, []func(*World){func(w *World) {
+		"all are where another machine has the node": {Scope{Node: "node-of-w1"}, []func(*Snapshot){func(w *Snapshot) {
 			on := func(node string) func(*clusterv1.Machine) {
 				return func(m *clusterv1.Machine) { m.Status.NodeRef.Name = node }
 			}
@@ -153,7 +153,7 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 
 func TestOfOneMachineItsHostIsRead(t *testing.T) {
 	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
-	w := readAll(t, aLargeCluster(t, func(w *World) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
+	w := readAll(t, aLargeCluster(t, func(w *Snapshot) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
 	hosts := &bmov1alpha1.BareMetalHostList{}
 	if err := w.ReadOnly().List(t.Context(), hosts); err != nil || len(hosts.Items) != 1 || hosts.Items[0].Name != "host" {
 		t.Errorf("the hosts are %v (%v)", hosts.Items, err)
@@ -162,7 +162,7 @@ func TestOfOneMachineItsHostIsRead(t *testing.T) {
 
 func TestOfAStatusItIsKeptWhenItChanged(t *testing.T) {
 	w := readAll(t, aLargeCluster(t), Scope{Namespace: "ns", Cluster: "c1"})
-	for name, w := range map[string]*World{"as it was read": w, "as it was recorded": again(t, w)} {
+	for name, w := range map[string]*Snapshot{"as it was read": w, "as it was recorded": again(t, w)} {
 		check := &clusterv1.MachineHealthCheck{}
 		if err := w.ReadOnly().Get(t.Context(), key("workers"), check); err != nil {
 			t.Fatal(err)
@@ -174,8 +174,8 @@ func TestOfAStatusItIsKeptWhenItChanged(t *testing.T) {
 }
 
 // calm makes the check say that all is well, as a manager does that runs.
-func calm(t *testing.T) func(*World) {
-	return func(w *World) {
+func calm(t *testing.T) func(*Snapshot) {
+	return func(w *Snapshot) {
 		changed(t, func(c *clusterv1.MachineHealthCheck) {
 			c.Status.ExpectedMachines, c.Status.CurrentHealthy = ptr.To[int32](4), ptr.To[int32](4)
 			c.Status.Conditions = []metav1.Condition{
@@ -203,38 +203,38 @@ func calm(t *testing.T) func(*World) {
 func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		full  bool
-		edits []func(*World)
+		edits []func(*Snapshot)
 		read  bool
 	}{
 		"the manager says that all is well": {false, nil, false},
 		"all are read on demand":            {true, nil, true},
-		"one is not healthy": {false, []func(*World){changed(t, func(c *clusterv1.MachineHealthCheck) {
+		"one is not healthy": {false, []func(*Snapshot){changed(t, func(c *clusterv1.MachineHealthCheck) {
 			c.Status.CurrentHealthy = ptr.To[int32](3)
 		})}, true},
-		"the manager cannot see the cluster": {false, []func(*World){changed(t, func(c *clusterv1.MachineHealthCheck) {
+		"the manager cannot see the cluster": {false, []func(*Snapshot){changed(t, func(c *clusterv1.MachineHealthCheck) {
 			c.Status.Conditions[1].Status = metav1.ConditionFalse
 		})}, true},
-		"nothing may be remediated": {false, []func(*World){changed(t, func(c *clusterv1.MachineHealthCheck) {
+		"nothing may be remediated": {false, []func(*Snapshot){changed(t, func(c *clusterv1.MachineHealthCheck) {
 			c.Status.Conditions[0].Status = metav1.ConditionFalse
 		})}, true},
-		"some wait": {false, []func(*World){changed(t, func(c *clusterv1.MachineHealthCheck) {
+		"some wait": {false, []func(*Snapshot){changed(t, func(c *clusterv1.MachineHealthCheck) {
 			c.Status.Conditions[0].Message = "2 remediations wait"
 		})}, true},
-		"the check is not claimed": {false, []func(*World){changed(t, func(c *clusterv1.MachineHealthCheck) {
+		"the check is not claimed": {false, []func(*Snapshot){changed(t, func(c *clusterv1.MachineHealthCheck) {
 			c.Annotations = nil
 			c.Status.Conditions = c.Status.Conditions[:1] // it is Cluster API that writes it
 		})}, true},
-		"no manager runs": {false, []func(*World){func(w *World) {
+		"no manager runs": {false, []func(*Snapshot){func(w *Snapshot) {
 			w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
 		}}, true},
-		"there is a check of nodes": {false, []func(*World){func(w *World) {
+		"there is a check of nodes": {false, []func(*Snapshot){func(w *Snapshot) {
 			if err := w.Add(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}); err != nil {
 				t.Fatal(err)
 			}
 		}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			from := aLargeCluster(t, append([]func(*World){calm(t)}, tc.edits...)...)
+			from := aLargeCluster(t, append([]func(*Snapshot){calm(t)}, tc.edits...)...)
 			w := readAll(t, from, Scope{Namespace: "ns", Nodes: true, Restless: true, AllMachines: tc.full})
 			machines, nodes := machinesOf(t, w)
 			if _, _, unseen := w.Unseen(key("c1")); unseen || w.Counted(key("c1")) == tc.read || (len(nodes) > 0) != tc.read || (len(machines) > 0) != tc.read {

@@ -27,7 +27,7 @@ import (
 var itself = client.ObjectKey{Namespace: "mgmt", Name: "itself"}
 
 // thatManagesItself is the management cluster with its own Cluster in the namespace mgmt, where there is another one as well.
-func thatManagesItself(t testing.TB) *World {
+func thatManagesItself(t testing.TB) *Snapshot {
 	t.Helper()
 	w := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t)})
 	in := func(o client.Object, namespace string) client.Object {
@@ -135,7 +135,7 @@ func TestWithoutTheRightToReadEverythingEachNamedNamespaceIsRead(t *testing.T) {
 }
 
 func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
-	w, _ := aWorld(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
+	w, _ := newSnapshot(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
 	for kind, plural := range map[string]string{"FormerRemediation": "formerremediations", "FormerMachine": "formermachines"} {
 		gvk := poisonKind.GroupVersion().WithKind(kind)
 		w.Install(gvk.GroupVersion().WithKind(kind+"Template"), plural+"templates", true)
@@ -152,7 +152,7 @@ func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
 }
 
 func TestARequestOfAFormerTemplateIsRead(t *testing.T) {
-	w, _ := aWorld(t)
+	w, _ := newSnapshot(t)
 	former := poisonKind.GroupVersion().WithKind("FormerRemediation")
 	w.Install(former.GroupVersion().WithKind("FormerRemediationTemplate"), "formerremediationtemplates", true)
 	request := tree2(former, "ns", "m", map[string]any{})
@@ -167,7 +167,7 @@ func TestARequestOfAFormerTemplateIsRead(t *testing.T) {
 	}
 }
 
-func TestAReadThatIsInterruptedGivesNoWorld(t *testing.T) {
+func TestAReadThatIsInterruptedGivesNoSnapshot(t *testing.T) {
 	for name, at := range map[string]string{"while kinds are discovered": "/apis", "while objects are read": "/machines"} {
 		t.Run(name, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())

@@ -21,13 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// apiServer serves a world as an API server does, as far as a snapshot is read from it: discovery, lists, and single objects.
+// apiServer serves a snapshot as an API server does, as far as a snapshot is read from it: discovery, lists, and single objects.
 type apiServer struct {
-	world *World
+	snapshot *Snapshot
 }
 
 // serve starts an API server for w, and returns how it is reached.
-func serve(t testing.TB, w *World) *rest.Config {
+func serve(t testing.TB, w *Snapshot) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(apiServer{w})
 	t.Cleanup(server.Close)
@@ -75,7 +75,7 @@ func (s apiServer) answer(in *http.Request) (any, error) {
 	if path[0] == "namespaces" && len(path) > 2 {
 		namespace, path = path[1], path[2:]
 	}
-	for gk, k := range s.world.kinds {
+	for gk, k := range s.snapshot.kinds {
 		if gk.Group == gv.Group && k.plural == path[0] && slices.Contains(k.versions, gv.Version) {
 			return s.read(in, gk.WithVersion(gv.Version), namespace, path[1:])
 		}
@@ -87,7 +87,7 @@ func (s apiServer) read(in *http.Request, gvk schema.GroupVersionKind, namespace
 	if len(name) > 0 {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(gvk)
-		return u, s.world.ReadOnly().Get(in.Context(), client.ObjectKey{Namespace: namespace, Name: name[0]}, u)
+		return u, s.snapshot.ReadOnly().Get(in.Context(), client.ObjectKey{Namespace: namespace, Name: name[0]}, u)
 	}
 	labelled, err := labels.Parse(in.URL.Query().Get("labelSelector"))
 	if err != nil {
@@ -102,7 +102,7 @@ func (s apiServer) read(in *http.Request, gvk schema.GroupVersionKind, namespace
 	if strings.Contains(in.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(of)
-		err := s.world.ReadOnly().List(in.Context(), list, options)
+		err := s.snapshot.ReadOnly().List(in.Context(), list, options)
 		list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
 		for i := range list.Items {
 			list.Items[i].SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
@@ -111,12 +111,12 @@ func (s apiServer) read(in *http.Request, gvk schema.GroupVersionKind, namespace
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(of)
-	return list, s.world.ReadOnly().List(in.Context(), list, options)
+	return list, s.snapshot.ReadOnly().List(in.Context(), list, options)
 }
 
 func (s apiServer) groups() *metav1.APIGroupList {
 	groups := map[string]*metav1.APIGroup{}
-	for gk, k := range s.world.kinds {
+	for gk, k := range s.snapshot.kinds {
 		for _, v := range k.versions {
 			if gk.Group == "" {
 				continue
@@ -140,7 +140,7 @@ func (s apiServer) groups() *metav1.APIGroupList {
 
 func (s apiServer) resources(gv schema.GroupVersion) *metav1.APIResourceList {
 	list := &metav1.APIResourceList{GroupVersion: gv.String()}
-	for gk, k := range s.world.kinds {
+	for gk, k := range s.snapshot.kinds {
 		if gk.Group != gv.Group || !slices.Contains(k.versions, gv.Version) {
 			continue
 		}

@@ -25,10 +25,10 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// fileKind is the kind of the document that a world is saved as.
+// fileKind is the kind of the document that a snapshot is saved as.
 const fileKind = "Snapshot"
 
-// document is a world in a file.
+// document is a snapshot in a file.
 type document struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -69,23 +69,23 @@ type workloadFile struct {
 	Nodes     []map[string]any `json:"nodes,omitempty"`
 }
 
-// Save writes the world to a file: JSON, packed with gzip. There is nothing in it that nobody looks at: no Secret, no address or credentials of a
+// Save writes the snapshot to a file: JSON, packed with gzip. There is nothing in it that nobody looks at: no Secret, no address or credentials of a
 // BMC, no spec of another's template. It holds names, labels, conditions and what they say.
-func (w *World) Save(to io.Writer) error {
+func (w *Snapshot) Save(to io.Writer) error {
 	doc, err := w.document()
 	if err != nil {
-		return fmt.Errorf("save the world: %w", err)
+		return fmt.Errorf("save the record: %w", err)
 	}
 	packed := gzip.NewWriter(to)
 	encoder := json.NewEncoder(packed)
 	encoder.SetIndent("", " ")
 	if err := errors.Join(encoder.Encode(doc), packed.Close()); err != nil {
-		return fmt.Errorf("save the world: %w", err)
+		return fmt.Errorf("save the record: %w", err)
 	}
 	return nil
 }
 
-func (w *World) document() (*document, error) {
+func (w *Snapshot) document() (*document, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	doc := &document{APIVersion: mendv1.GroupVersion.String(), Kind: fileKind, Taken: w.Taken, Missing: w.missing}
@@ -103,7 +103,7 @@ func (w *World) document() (*document, error) {
 	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareKeys) {
 		c := w.workloads[key]
 		is := workloadFile{Namespace: key.Namespace, Name: key.Name, Unseen: c.unseen, Since: c.since}
-		for _, node := range c.world.allNodes() {
+		for _, node := range c.snapshot.allNodes() {
 			content, err := tree(slimNode(node))
 			if err != nil {
 				return nil, err
@@ -161,11 +161,11 @@ func (s stopped) Now() time.Time { return time.Time(s) }
 // Since implements clock.PassiveClock.
 func (s stopped) Since(t time.Time) time.Duration { return time.Time(s).Sub(t) }
 
-// Load reads a world that was saved, packed or not. Its clock stands still at the moment at which it was taken.
-func Load(from io.Reader) (*World, error) {
+// Load reads a snapshot that was saved, packed or not. Its clock stands still at the moment at which it was taken.
+func Load(from io.Reader) (*Snapshot, error) {
 	doc, err := parse(from, mostUnpacked)
 	if err != nil {
-		return nil, fmt.Errorf("load a world: %w", err)
+		return nil, fmt.Errorf("load a record: %w", err)
 	}
 	w := New()
 	w.kinds = map[schema.GroupKind]*kind{}
@@ -236,7 +236,7 @@ func parse(from io.Reader, most int64) (*document, error) {
 	return doc, nil
 }
 
-func (w *World) load(is kindInFile) error {
+func (w *Snapshot) load(is kindInFile) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	gk := schema.GroupKind{Group: is.Group, Kind: is.Kind}
@@ -283,8 +283,8 @@ func fill(obj client.Object, content map[string]any) error {
 	return json.Unmarshal(data, obj)
 }
 
-// allNodes are the nodes of a world that is a workload cluster.
-func (w *World) allNodes() []*corev1.Node {
+// allNodes are the nodes of a snapshot that is a workload cluster.
+func (w *Snapshot) allNodes() []*corev1.Node {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	nodes := make([]*corev1.Node, 0, len(w.kinds[nodeKind].all))

@@ -45,7 +45,7 @@ func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(&rest.Config{Host: server.URL})},
 			}
 			r := &reading{
-				client: fake.NewClientBuilder().WithObjects(of).Build(), world: New(), live: &live{workloads: map[client.ObjectKey]client.Reader{}},
+				client: fake.NewClientBuilder().WithObjects(of).Build(), snapshot: New(), live: &live{workloads: map[client.ObjectKey]client.Reader{}},
 			}
 			if _, err := r.nodes(t.Context(), key("c1")); err == nil || !strings.Contains(err.Error(), row.says) {
 				t.Errorf("the error is %v, want that it %s", err, row.says)

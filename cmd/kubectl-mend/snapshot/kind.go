@@ -57,7 +57,7 @@ type kind struct {
 }
 
 // kindFor returns the kind, which is installed with it if it was not. The lock is held.
-func (w *World) kindFor(gvk schema.GroupVersionKind, plural string, namespaced bool) *kind {
+func (w *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespaced bool) *kind {
 	k := w.kinds[gvk.GroupKind()]
 	if k == nil {
 		k = &kind{
@@ -78,7 +78,7 @@ func (w *World) kindFor(gvk schema.GroupVersionKind, plural string, namespaced b
 }
 
 // find returns the kind of a version; the error is that of a kind which is not installed. The lock is held.
-func (w *World) find(gvk schema.GroupVersionKind) (*kind, error) {
+func (w *Snapshot) find(gvk schema.GroupVersionKind) (*kind, error) {
 	k := w.kinds[gvk.GroupKind()]
 	if k == nil || !slices.Contains(k.versions, gvk.Version) {
 		return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
@@ -122,7 +122,7 @@ func (k *kind) whyUnread(namespace string) error {
 }
 
 // Whole says why objects of a kind may be missing that are in namespaces which were not read; nil if all were.
-func (w *World) Whole(gvk schema.GroupVersionKind) error {
+func (w *Snapshot) Whole(gvk schema.GroupVersionKind) error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	k := w.kinds[gvk.GroupKind()]
@@ -159,7 +159,7 @@ func (k *kind) inNamespace(namespace string) *shelf {
 }
 
 // RESTMapper knows the kinds that are installed.
-func (w *World) RESTMapper() meta.RESTMapper {
+func (w *Snapshot) RESTMapper() meta.RESTMapper {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mapper != nil {
@@ -199,7 +199,7 @@ type index struct {
 }
 
 // IndexField makes objects of a kind be found by client.MatchingFields. One that was added before by the same name is replaced.
-func (w *World) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
+func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
 	gvk, err := apiutil.GVKForObject(obj, w.scheme)
 	if err != nil {
 		return fmt.Errorf("index %T by %s: %w", obj, field, err)

@@ -19,10 +19,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Kinds are the kinds of templates and requests of a world, with what the controllers ask of remediationrequest.Kinds. All of them were read, or cannot be.
+// Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them were read, or cannot be.
 type Kinds[T client.Object] struct {
-	world *World
-	marks []client.ListOption
+	snapshot *Snapshot
+	marks    []client.ListOption
 
 	mu    sync.Mutex
 	asked map[schema.GroupVersionKind]bool
@@ -30,8 +30,8 @@ type Kinds[T client.Object] struct {
 
 // NewKinds returns the kinds of w. Those of which there is a request that one of the marks selects are in use from the start, as for a manager
 // that has looked for them.
-func NewKinds[T client.Object](w *World, marks ...client.ListOption) *Kinds[T] {
-	return &Kinds[T]{world: w, marks: marks, asked: map[schema.GroupVersionKind]bool{}}
+func NewKinds[T client.Object](w *Snapshot, marks ...client.ListOption) *Kinds[T] {
+	return &Kinds[T]{snapshot: w, marks: marks, asked: map[schema.GroupVersionKind]bool{}}
 }
 
 // Notify does nothing: nothing that is in memory changes by itself.
@@ -41,7 +41,7 @@ func (k *Kinds[T]) Notify(remediationrequest.Watcher, handler.TypedEventHandler[
 // Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and apierrors.IsForbidden if the user
 // may not list it.
 func (k *Kinds[T]) Ready(_ context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	if err := k.world.readable(gvk); err != nil {
+	if err := k.snapshot.readable(gvk); err != nil {
 		return false, fmt.Errorf("list %s: %w", gvk, err)
 	}
 	k.mu.Lock()
@@ -50,7 +50,7 @@ func (k *Kinds[T]) Ready(_ context.Context, gvk schema.GroupVersionKind) (bool, 
 	return true, nil
 }
 
-func (w *World) readable(gvk schema.GroupVersionKind) error {
+func (w *Snapshot) readable(gvk schema.GroupVersionKind) error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	k, err := w.find(gvk)
@@ -77,7 +77,7 @@ func (k *Kinds[T]) Named(context.Context, types.NamespacedName, ...schema.GroupV
 
 // InUse returns the kinds of requests that were asked for, and those that are marked, each in one of its versions, in a stable order.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
-	kinds := k.world.marked(k.marks)
+	kinds := k.snapshot.marked(k.marks)
 	k.mu.Lock()
 	for gvk := range k.asked {
 		if !strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix) {
@@ -103,7 +103,7 @@ func (k *Kinds[T]) Discover(context.Context, []*metav1.APIResourceList, ...clien
 }
 
 // marked are the kinds of requests of which one has a mark, in the preferred version.
-func (w *World) marked(marks []client.ListOption) []schema.GroupVersionKind {
+func (w *Snapshot) marked(marks []client.ListOption) []schema.GroupVersionKind {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	var kinds []schema.GroupVersionKind

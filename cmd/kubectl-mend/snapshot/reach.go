@@ -46,9 +46,9 @@ func inParallel(tasks []func()) {
 
 // workloads reads the nodes of the workload clusters that are wanted.
 func (r *reading) workloads(ctx context.Context, wanted func(*clusterv1.Cluster) bool) {
-	r.world.mu.RLock()
+	r.snapshot.mu.RLock()
 	clusters := slices.Clone(r.all(clusterGVK))
-	r.world.mu.RUnlock()
+	r.snapshot.mu.RUnlock()
 	tasks := make([]func(), 0, len(clusters))
 	for _, rec := range clusters {
 		if c := rec.is.(*clusterv1.Cluster); wanted(c) {
@@ -61,18 +61,18 @@ func (r *reading) workloads(ctx context.Context, wanted func(*clusterv1.Cluster)
 func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
 	key := client.ObjectKeyFromObject(cluster)
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition) {
-		r.world.SetUnseen(key, "its control plane is not initialized yet", time.Time{})
+		r.snapshot.SetUnseen(key, "its control plane is not initialized yet", time.Time{})
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	nodes, err := r.nodes(ctx, key)
 	if err != nil {
-		r.world.SetUnseen(key, why(err), lostSince(cluster))
-		r.world.Lacks("Nodes of cluster "+key.String(), why(err))
+		r.snapshot.SetUnseen(key, why(err), lostSince(cluster))
+		r.snapshot.Lacks("Nodes of cluster "+key.String(), why(err))
 		return
 	}
-	r.world.SetNodes(key, nodes)
+	r.snapshot.SetNodes(key, nodes)
 }
 
 // answering ends requests to which no answer has begun in time, however long the rest of it takes then.
@@ -154,8 +154,8 @@ func (r *reading) workloadReader(ctx context.Context, cluster client.ObjectKey) 
 	}
 	config.Timeout, config.QPS, config.WarningHandler = patience, -1, rest.NoWarnings{}
 	config.Wrap(answering(reachPatience))
-	config.Wrap(workload.Bounded(longestAnswer, r.world.Clock.Now))
-	reader, err := client.New(config, client.Options{Scheme: r.world.scheme, Mapper: workloadMapper()})
+	config.Wrap(workload.Bounded(longestAnswer, r.snapshot.Clock.Now))
+	reader, err := client.New(config, client.Options{Scheme: r.snapshot.scheme, Mapper: workloadMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("use its kubeconfig: %w", err)
 	}

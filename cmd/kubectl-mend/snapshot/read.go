@@ -63,21 +63,21 @@ const (
 	atOnce            = 32
 )
 
-// reading is a world that is being read.
+// reading is a snapshot that is being read.
 type reading struct {
 	Scope
-	world  *World
-	client client.Client
-	config *rest.Config
-	http   *http.Client
-	codecs serializer.CodecFactory
-	served map[schema.GroupKind]served
-	live   *live
+	snapshot *Snapshot
+	client   client.Client
+	config   *rest.Config
+	http     *http.Client
+	codecs   serializer.CodecFactory
+	served   map[schema.GroupKind]served
+	live     *live
 }
 
 // Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user. What may not be read, or does not answer,
-// is Missing in the world; it is an error only if the management cluster cannot be asked for anything, or ctx ends before all is read.
-func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
+// is Missing in the snapshot; it is an error only if the management cluster cannot be asked for anything, or ctx ends before all is read.
+func Read(ctx context.Context, from Source, scope Scope) (*Snapshot, error) {
 	if from.Clock == nil {
 		from.Clock = clock.RealClock{}
 	}
@@ -99,8 +99,8 @@ func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
 	if err := ctx.Err(); err != nil { // what was not read then, is not what the user may not read
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
-	r.world.live = r.live
-	return r.world, nil
+	r.snapshot.live = r.live
+	return r.snapshot, nil
 }
 
 // everything reads all that is in scope.
@@ -141,7 +141,7 @@ func begin(ctx context.Context, from Source, scope Scope) (*reading, error) {
 		return nil, err
 	}
 	r := &reading{
-		Scope: scope, world: w, client: c, config: config, http: httpClient, codecs: serializer.NewCodecFactory(w.scheme), served: servedOf(groups),
+		Scope: scope, snapshot: w, client: c, config: config, http: httpClient, codecs: serializer.NewCodecFactory(w.scheme), served: servedOf(groups),
 		live: &live{workloads: map[client.ObjectKey]client.Reader{}},
 	}
 	for _, is := range always {
@@ -207,13 +207,13 @@ func servedOf(groups []*restmapper.APIGroupResources) map[schema.GroupKind]serve
 	return kinds
 }
 
-// install makes a kind known to the world in all versions that are served.
+// install makes a kind known to the snapshot in all versions that are served.
 func (r *reading) install(gk schema.GroupKind) {
 	is := r.served[gk]
-	r.world.mu.Lock()
-	defer r.world.mu.Unlock()
+	r.snapshot.mu.Lock()
+	defer r.snapshot.mu.Unlock()
 	for _, version := range is.versions {
-		r.world.kindFor(gk.WithVersion(version), is.plural, is.namespaced).stateless = !is.status
+		r.snapshot.kindFor(gk.WithVersion(version), is.plural, is.namespaced).stateless = !is.status
 	}
 }
 
@@ -227,7 +227,7 @@ func (r *reading) each(ctx context.Context, tasks []task) {
 }
 
 // Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.
-func (w *World) Installed(_ context.Context, crd string) (bool, error) {
+func (w *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
 	plural, group, _ := strings.Cut(crd, ".")
 	w.mu.RLock()
 	defer w.mu.RUnlock()

@@ -65,9 +65,9 @@ func tree2(gvk schema.GroupVersionKind, namespace, name string, content map[stri
 }
 
 // aManagementCluster has something of everything, full of what is nobody's business.
-func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *World {
+func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
 	t.Helper()
-	w, _ := aWorld(t)
+	w, _ := newSnapshot(t)
 	for _, is := range []installed{
 		{poisonKind, "poisons", true}, {templateKind, "poisontemplates", true}, {hostsKind, "baremetalhosts", true},
 		{corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", true}, {eventGVK, "events", true},
@@ -144,7 +144,7 @@ func kubeconfigOf(config *rest.Config) []byte {
 
 // workloadOf is a workload cluster with one node, that somebody fences.
 func workloadOf(t testing.TB) *rest.Config {
-	w, _ := aWorld(t)
+	w, _ := newSnapshot(t)
 	inner := w.Workload(key("c1"))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-m", Annotations: map[string]string{fence.FencedByAnnotation: "r", junk: secret}}}
 	node.Status.NodeInfo.BootID = "boot"
@@ -156,7 +156,7 @@ func workloadOf(t testing.TB) *rest.Config {
 	return serve(t, inner)
 }
 
-func readAll(t testing.TB, from *World, scope Scope) *World {
+func readAll(t testing.TB, from *Snapshot, scope Scope) *Snapshot {
 	t.Helper()
 	w, err := Read(t.Context(), Source{Config: serve(t, from), Clock: clocktesting.NewFakePassiveClock(noon)}, scope)
 	if err != nil {
@@ -165,7 +165,7 @@ func readAll(t testing.TB, from *World, scope Scope) *World {
 	return w
 }
 
-func everything(t testing.TB) *World {
+func everything(t testing.TB) *Snapshot {
 	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "silent": {Host: "http://127.0.0.1:1"}})
 	return readAll(t, from, Scope{Nodes: true, Events: true})
 }
@@ -250,7 +250,7 @@ func TestAKubeconfigReadsNothingOnTheMachineOfTheUser(t *testing.T) {
 	const content = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
 "clusters":[{"name":"c","cluster":{"server":"https://example.com"}}],"users":[{"name":"u","user":{"tokenFile":"/etc/passwd"}}]}`
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": []byte(content)}}
-	r := &reading{client: fake.NewClientBuilder().WithObjects(secret).Build(), world: New()}
+	r := &reading{client: fake.NewClientBuilder().WithObjects(secret).Build(), snapshot: New()}
 	_, err := r.nodes(t.Context(), key("c1"))
 	var refused *workload.RefusedError
 	if !errors.As(err, &refused) || refused.Entry != "users[u].user.tokenFile" {
@@ -258,7 +258,7 @@ func TestAKubeconfigReadsNothingOnTheMachineOfTheUser(t *testing.T) {
 	}
 }
 
-func forbid(w *World, gvk schema.GroupVersionKind, plural, namespace string) {
+func forbid(w *Snapshot, gvk schema.GroupVersionKind, plural, namespace string) {
 	w.Forbid(gvk, plural, true, namespace, apierrors.NewForbidden(schema.GroupResource{Group: gvk.Group, Resource: plural}, "", errors.New(`User "u" may not`)))
 }
 
@@ -268,7 +268,7 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 	forbid(from, poisonKind, "poisons", "")
 	from.kinds[poisonKind.GroupKind()].scopes["remedies"] = nil
 	forbid(from, corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", "")
-	delete(from.kinds[secretKind].records, key("c1-kubeconfig")) // a world gives what it has, whatever else is forbidden
+	delete(from.kinds[secretKind].records, key("c1-kubeconfig")) // a snapshot gives what it has, whatever else is forbidden
 	w := readAll(t, from, Scope{Nodes: true})
 	var got []string
 	for _, m := range w.Missing() {
@@ -282,7 +282,7 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
-	for _, of := range []*World{w, again(t, w)} {
+	for _, of := range []*Snapshot{w, again(t, w)} {
 		if err := of.ReadOnly().List(t.Context(), &bmov1alpha1.BareMetalHostList{}); !apierrors.IsForbidden(err) {
 			t.Errorf("the hosts are %v", err)
 		}
@@ -296,12 +296,12 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 
 func TestAClusterThatCannotBeAskedAtAllIsAnError(t *testing.T) {
 	if _, err := Read(t.Context(), Source{Config: &rest.Config{Host: "http://127.0.0.1:1"}}, Scope{}); err == nil {
-		t.Error("a world was read from nowhere")
+		t.Error("a snapshot was read from nowhere")
 	}
 }
 
 func TestMetal3RemediationsOfAnOldVersionAreReadAsMetadata(t *testing.T) {
-	w, _ := aWorld(t)
+	w, _ := newSnapshot(t)
 	old := schema.GroupVersionKind{Group: infrav1.GroupVersion.Group, Version: "v1beta1", Kind: "Metal3Remediation"}
 	if err := w.Add(tree2(old, "ns", "m", map[string]any{})); err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestMetal3RemediationsOfAnOldVersionAreReadAsMetadata(t *testing.T) {
 }
 
 // again is w after it was saved and loaded.
-func again(t testing.TB, w *World) *World {
+func again(t testing.TB, w *Snapshot) *Snapshot {
 	t.Helper()
 	loaded, err := Load(bytes.NewReader(saved(t, w)))
 	if err != nil {
@@ -325,7 +325,7 @@ func again(t testing.TB, w *World) *World {
 	return loaded
 }
 
-func saved(t testing.TB, w *World) []byte {
+func saved(t testing.TB, w *Snapshot) []byte {
 	t.Helper()
 	var file bytes.Buffer
 	if err := w.Save(&file); err != nil {
@@ -350,7 +350,7 @@ func unpacked(t testing.TB, file []byte) []byte {
 func TestAFileHoldsNothingThatIsNobodysBusiness(t *testing.T) {
 	raw := aManagementCluster(t, map[string]*rest.Config{"c1": {}})
 	raw.SetNodes(key("c1"), []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{junk: secret}}}})
-	for name, w := range map[string]*World{"as it was read": everything(t), "as somebody has filled it": raw} {
+	for name, w := range map[string]*Snapshot{"as it was read": everything(t), "as somebody has filled it": raw} {
 		content := string(unpacked(t, saved(t, w)))
 		if at := strings.Index(content, secret); at >= 0 {
 			t.Errorf("%s:\n%s", name, content[max(0, at-600):at+len(secret)])
@@ -363,7 +363,7 @@ func TestAFileHoldsNothingThatIsNobodysBusiness(t *testing.T) {
 	}
 }
 
-func TestALoadedWorldIsTheOneThatWasSaved(t *testing.T) {
+func TestALoadedSnapshotIsTheOneThatWasSaved(t *testing.T) {
 	w := everything(t)
 	w.SetUnseen(key("c3"), "it was lost", noon.Add(-time.Hour))
 	file := saved(t, w)
@@ -386,8 +386,8 @@ func TestALoadedWorldIsTheOneThatWasSaved(t *testing.T) {
 	}
 }
 
-// contentOf are all objects of a world, and of its workload clusters.
-func contentOf(t testing.TB, w *World) map[string]any {
+// contentOf are all objects of a snapshot, and of its workload clusters.
+func contentOf(t testing.TB, w *Snapshot) map[string]any {
 	t.Helper()
 	all := map[string]any{}
 	for gk, k := range w.kinds {
@@ -413,15 +413,15 @@ func contentOf(t testing.TB, w *World) map[string]any {
 
 func TestWhatIsNoSnapshotIsNotLoaded(t *testing.T) {
 	for name, tc := range map[string]struct{ file, want string }{
-		"nothing":              {"", "load a world: it is no file that `kubectl mend record` has written"},
-		"something else":       {"kind: Pod\napiVersion: v1\n", "load a world: it is no file that `kubectl mend record` has written"},
-		"a picture":            {"\x89PNG\r\n", "load a world: it is no file that `kubectl mend record` has written"},
-		"one of another group": {`{"kind":"Snapshot","apiVersion":"example.com/v1"}`, "load a world: it is no file that `kubectl mend record` has written"},
+		"nothing":              {"", "load a record: it is no file that `kubectl mend record` has written"},
+		"something else":       {"kind: Pod\napiVersion: v1\n", "load a record: it is no file that `kubectl mend record` has written"},
+		"a picture":            {"\x89PNG\r\n", "load a record: it is no file that `kubectl mend record` has written"},
+		"one of another group": {`{"kind":"Snapshot","apiVersion":"example.com/v1"}`, "load a record: it is no file that `kubectl mend record` has written"},
 		"one of a later version": {
 			`{"kind":"Snapshot","apiVersion":"kubemend.io/v1"}`,
-			"load a world: it is of version kubemend.io/v1, and only kubemend.io/v1alpha1 is known here: another release of kubectl-mend has written it",
+			"load a record: it is of version kubemend.io/v1, and only kubemend.io/v1alpha1 is known here: another release of kubectl-mend has written it",
 		},
-		"half of one": {"\x1f\x8b\x08\x00", "load a world: unpack it: unexpected EOF"},
+		"half of one": {"\x1f\x8b\x08\x00", "load a record: unpack it: unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Load(strings.NewReader(tc.file)); err == nil || err.Error() != tc.want {

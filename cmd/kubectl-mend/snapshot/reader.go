@@ -24,13 +24,13 @@ var ErrReadOnly = errors.New("this is a snapshot of a cluster: nothing can be wr
 
 // ReadOnly is a client with the answers that an API server gives: also of kinds that are not installed, or that the user may not read. It refuses
 // every write. With client.UnsafeDisableDeepCopy what is read is shared: read only.
-func (w *World) ReadOnly() client.Client { return &api{world: w} }
+func (w *Snapshot) ReadOnly() client.Client { return &api{snapshot: w} }
 
-// api is the client of a world.
+// api is the client of a snapshot.
 type api struct {
 	refused
 
-	world *World
+	snapshot *Snapshot
 }
 
 // refused are the writes.
@@ -103,19 +103,19 @@ func (refusedPart) Apply(context.Context, runtime.ApplyConfiguration, ...client.
 var _ client.Client = &api{}
 
 // Scheme implements client.Client.
-func (a *api) Scheme() *runtime.Scheme { return a.world.scheme }
+func (a *api) Scheme() *runtime.Scheme { return a.snapshot.scheme }
 
 // RESTMapper implements client.Client.
-func (a *api) RESTMapper() meta.RESTMapper { return a.world.RESTMapper() }
+func (a *api) RESTMapper() meta.RESTMapper { return a.snapshot.RESTMapper() }
 
 // GroupVersionKindFor implements client.Client.
 func (a *api) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
-	return apiutil.GVKForObject(obj, a.world.scheme)
+	return apiutil.GVKForObject(obj, a.snapshot.scheme)
 }
 
 // IsObjectNamespaced implements client.Client.
 func (a *api) IsObjectNamespaced(obj runtime.Object) (bool, error) {
-	return apiutil.IsObjectNamespaced(obj, a.world.scheme, a.RESTMapper())
+	return apiutil.IsObjectNamespaced(obj, a.snapshot.scheme, a.RESTMapper())
 }
 
 // Get implements client.Reader.
@@ -125,7 +125,7 @@ func (a *api) Get(_ context.Context, key client.ObjectKey, obj client.Object, op
 		return fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
 	o := (&client.GetOptions{}).ApplyOptions(options)
-	w := a.world
+	w := a.snapshot
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	r, err := w.lookUp(gvk, key)
@@ -136,7 +136,7 @@ func (a *api) Get(_ context.Context, key client.ObjectKey, obj client.Object, op
 }
 
 // lookUp returns the object of a name. One that there may be where nothing was read is not called missing. The lock is held.
-func (w *World) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (*record, error) {
+func (w *Snapshot) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (*record, error) {
 	k, err := w.find(gvk)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (w *World) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (*reco
 }
 
 // Stored returns an object as it is kept, in a version: as its type, as a tree of values, or as metadata alone. It is shared: read only.
-func (w *World) Stored(kind schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
+func (w *Snapshot) Stored(kind schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	r, err := w.lookUp(kind, key)
@@ -187,7 +187,7 @@ func (a *api) List(_ context.Context, list client.ObjectList, options ...client.
 	gvk.Kind = singular(gvk.Kind)
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	shared := ptr.Deref(o.UnsafeDisableDeepCopy, false)
-	w := a.world
+	w := a.snapshot
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	found, err := w.selected(gvk, o)
@@ -221,7 +221,7 @@ func singular(list string) string {
 }
 
 // selected are the records that a list is about. The lock is held.
-func (w *World) selected(gvk schema.GroupVersionKind, o *client.ListOptions) ([]*record, error) {
+func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) ([]*record, error) {
 	k, err := w.find(gvk)
 	if err != nil {
 		return nil, err

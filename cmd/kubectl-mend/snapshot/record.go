@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/conversion"
 )
 
-// record is an object of the world. Readers share what is in it; a write puts another object in its place and changes none.
+// record is an object of the snapshot. Readers share what is in it; a write puts another object in its place and changes none.
 type record struct {
 	kind   *kind
 	key    client.ObjectKey

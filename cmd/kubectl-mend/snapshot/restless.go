@@ -33,16 +33,16 @@ func (r *reading) restless(ctx context.Context) {
 
 // restlessClusters are those with something to judge. Of the others it is noted that the status of their checks counts the machines.
 func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
-	managers, err := managerlease.Of(ctx, r.world.ReadOnly(), r.world.Taken)
+	managers, err := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken)
 	acted := func(check *clusterv1.MachineHealthCheck) bool {
 		return err == nil && slices.ContainsFunc(managers, func(m managerlease.Manager) bool {
 			return m.Announcement != nil && !m.Announcement.Teardown && m.StandsOff(check).Because == ""
 		})
 	}
-	r.world.mu.RLock()
+	r.snapshot.mu.RLock()
 	all, checks := slices.Clone(r.all(clusterGVK)), slices.Clone(r.all(machineCheckGVK))
 	everywhere := len(r.all(nodeCheckGVK)) > 0 || r.AllMachines // a NodeHealthCheck looks at the machines of all nodes
-	r.world.mu.RUnlock()
+	r.snapshot.mu.RUnlock()
 	var wanted []client.ObjectKey
 	for _, rec := range all {
 		cluster := rec.is.(*clusterv1.Cluster)
@@ -54,8 +54,8 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 			wanted = append(wanted, rec.key)
 			continue
 		}
-		r.world.SetCounted(rec.key)
-		r.world.SetNodes(rec.key, nil)
+		r.snapshot.SetCounted(rec.key)
+		r.snapshot.SetNodes(rec.key, nil)
 	}
 	return wanted
 }

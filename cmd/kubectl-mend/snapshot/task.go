@@ -50,10 +50,10 @@ func (r *reading) read(ctx context.Context, t task) {
 		return
 	}
 	if !slices.Contains(is.versions, t.gvk.Version) {
-		known := r.world.scheme.Recognizes(t.gvk)
+		known := r.snapshot.scheme.Recognizes(t.gvk)
 		if known && !t.bare && !t.anyVersion {
 			served := strings.Join(is.versions, ", ")
-			r.world.Lacks(plural(t.gvk.Kind), fmt.Sprintf("they are served in %s, and version %s is needed", served, t.gvk.Version))
+			r.snapshot.Lacks(plural(t.gvk.Kind), fmt.Sprintf("they are served in %s, and version %s is needed", served, t.gvk.Version))
 			return
 		}
 		t.bare = t.bare || known
@@ -68,7 +68,7 @@ func (r *reading) read(ctx context.Context, t task) {
 		r.say(t, t.namespace, nil)
 		return
 	}
-	r.world.Lacks(t.what(is), why(err))
+	r.snapshot.Lacks(t.what(is), why(err))
 	if !apierrors.IsForbidden(err) || t.namespace != "" || len(t.instead) == 0 {
 		r.say(t, t.namespace, fmt.Errorf("list %s: %w", plural(t.gvk.Kind), err))
 		return
@@ -81,9 +81,9 @@ func (r *reading) read(ctx context.Context, t task) {
 
 // say notes of a namespace of a kind whether it was read. What was read of it once stays read.
 func (r *reading) say(t task, namespace string, err error) {
-	r.world.mu.Lock()
-	defer r.world.mu.Unlock()
-	k := r.world.kinds[t.gvk.GroupKind()]
+	r.snapshot.mu.Lock()
+	defer r.snapshot.mu.Unlock()
+	k := r.snapshot.kinds[t.gvk.GroupKind()]
 	if k == nil {
 		return
 	}
@@ -134,7 +134,7 @@ func why(err error) string {
 	}
 }
 
-// list reads what a task asks for into the world.
+// list reads what a task asks for into the snapshot.
 func (r *reading) list(ctx context.Context, t task) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -142,17 +142,17 @@ func (r *reading) list(ctx context.Context, t task) error {
 	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 	options := append([]client.ListOption{client.InNamespace(t.namespace), fromMemory}, t.options...)
 	read := r.whole
-	if custom := (&kind{GroupKind: t.gvk.GroupKind()}).custom(); custom && !t.bare && r.world.scheme.Recognizes(t.gvk) {
+	if custom := (&kind{GroupKind: t.gvk.GroupKind()}).custom(); custom && !t.bare && r.snapshot.scheme.Recognizes(t.gvk) {
 		read = r.inPieces // there may be thousands, and they come as JSON
 	}
 	all, err := read(ctx, t, options)
 	if err != nil {
 		return err
 	}
-	r.world.mu.Lock()
-	defer r.world.mu.Unlock()
+	r.snapshot.mu.Lock()
+	defer r.snapshot.mu.Unlock()
 	for _, obj := range all {
-		if err := r.world.keep(r.world.kinds[t.gvk.GroupKind()], t.gvk, obj); err != nil {
+		if err := r.snapshot.keep(r.snapshot.kinds[t.gvk.GroupKind()], t.gvk, obj); err != nil {
 			return fmt.Errorf("%s: %w", client.ObjectKeyFromObject(obj), err)
 		}
 	}
@@ -228,7 +228,7 @@ func (r *reading) inPieces(ctx context.Context, t task, options []client.ListOpt
 func (r *reading) parsed(t task, objects [][]byte) ([]client.Object, error) {
 	all := make([]client.Object, 0, len(objects))
 	for _, data := range objects {
-		made, err := r.world.scheme.New(t.gvk)
+		made, err := r.snapshot.scheme.New(t.gvk)
 		if err != nil {
 			return nil, err
 		}
@@ -254,12 +254,12 @@ func (r *reading) emptyList(t task) (client.ObjectList, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(gvk)
 		return list, nil
-	case !r.world.scheme.Recognizes(t.gvk):
+	case !r.snapshot.scheme.Recognizes(t.gvk):
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(gvk)
 		return list, nil
 	}
-	list, err := r.world.scheme.New(gvk)
+	list, err := r.snapshot.scheme.New(gvk)
 	if err != nil {
 		return nil, err
 	}

@@ -131,7 +131,7 @@ func bindings(kind string) task {
 // second is what the checks name.
 func (r *reading) second(ctx context.Context) []task {
 	named := naming{}
-	r.world.mu.RLock()
+	r.snapshot.mu.RLock()
 	for _, rec := range r.all(machineCheckGVK) {
 		named.addOf(rec.is.(*clusterv1.MachineHealthCheck), r.Namespace)
 	}
@@ -141,7 +141,7 @@ func (r *reading) second(ctx context.Context) []task {
 			named.add(ref.GroupVersionKind(), ref.Namespace, true)
 		}
 	}
-	r.world.mu.RUnlock()
+	r.snapshot.mu.RUnlock()
 	for _, ref := range r.Templates {
 		named.add(ref.GroupVersionKind(), ref.Namespace, ref.Namespace != r.Namespace)
 	}
@@ -195,7 +195,7 @@ func (r *reading) tasks(named naming) []task {
 }
 
 func (r *reading) all(gvk schema.GroupVersionKind) shelf {
-	if k := r.world.kinds[gvk.GroupKind()]; k != nil {
+	if k := r.snapshot.kinds[gvk.GroupKind()]; k != nil {
 		return k.all
 	}
 	return nil
@@ -203,9 +203,9 @@ func (r *reading) all(gvk schema.GroupVersionKind) shelf {
 
 // done reports whether a kind was tried to be read in a namespace already.
 func (r *reading) done(gk schema.GroupKind, namespace string) bool {
-	r.world.mu.RLock()
-	defer r.world.mu.RUnlock()
-	k := r.world.kinds[gk]
+	r.snapshot.mu.RLock()
+	defer r.snapshot.mu.RUnlock()
+	k := r.snapshot.kinds[gk]
 	if k == nil {
 		return false
 	}
@@ -289,7 +289,7 @@ func (r *reading) has(ctx context.Context, gvk schema.GroupVersionKind, mark cli
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	err := r.client.List(ctx, list, client.InNamespace(r.Namespace), client.Limit(1), mark)
 	if err != nil && (!apierrors.IsForbidden(err) || strings.HasSuffix(gvk.Kind, "Remediation")) && !r.done(gvk.GroupKind(), r.Namespace) {
-		r.world.Lacks(plural(gvk.Kind)+" that a check has made", why(err))
+		r.snapshot.Lacks(plural(gvk.Kind)+" that a check has made", why(err))
 	}
 	return err == nil && len(list.Items) > 0
 }

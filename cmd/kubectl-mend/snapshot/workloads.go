@@ -20,7 +20,7 @@ import (
 
 // workloadCluster is what was seen of a workload cluster.
 type workloadCluster struct {
-	world *World
+	snapshot *Snapshot
 	// unseen is why its nodes were not, since is since when; empty if they were.
 	unseen string
 	since  time.Time
@@ -37,17 +37,17 @@ var inWorkloads = []installed{
 	{coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true},
 }
 
-// Workload is a workload cluster, as a world of its own. It has nodes; pods, volumes and leases are not read.
-func (w *World) Workload(cluster client.ObjectKey) *World { return w.workload(cluster).world }
+// Workload is a workload cluster, as a snapshot of its own. It has nodes; pods, volumes and leases are not read.
+func (w *Snapshot) Workload(cluster client.ObjectKey) *Snapshot { return w.workload(cluster).snapshot }
 
-func (w *World) workload(cluster client.ObjectKey) *workloadCluster {
+func (w *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.workloads[cluster]
 	if c == nil {
-		c = &workloadCluster{world: newWorld(w.scheme), unseen: nobodyLooked}
+		c = &workloadCluster{snapshot: empty(w.scheme), unseen: nobodyLooked}
 		for _, is := range inWorkloads {
-			c.world.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
+			c.snapshot.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
 		}
 		w.workloads[cluster] = c
 	}
@@ -55,21 +55,21 @@ func (w *World) workload(cluster client.ObjectKey) *workloadCluster {
 }
 
 // SetNodes says that a workload cluster was seen, and that these are its nodes.
-func (w *World) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
+func (w *Snapshot) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
 	c := w.workload(cluster)
 	fresh := make([]client.Object, 0, len(nodes))
 	for i := range nodes {
 		fresh = append(fresh, &nodes[i])
 	}
-	c.world.clear()
-	_ = c.world.Add(fresh...) // nodes are known by their type
+	c.snapshot.clear()
+	_ = c.snapshot.Add(fresh...) // nodes are known by their type
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c.unseen, c.since = "", time.Time{}
 }
 
-// clear takes everything out of a world.
-func (w *World) clear() {
+// clear takes everything out of a snapshot.
+func (w *Snapshot) clear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range w.kinds {
@@ -80,7 +80,7 @@ func (w *World) clear() {
 }
 
 // SetUnseen says that a workload cluster cannot be seen, why, and since when; since may be zero. Its nodes are as they were.
-func (w *World) SetUnseen(cluster client.ObjectKey, why string, since time.Time) {
+func (w *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Time) {
 	c := w.workload(cluster)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *World) SetUnseen(cluster client.ObjectKey, why string, since time.Time)
 }
 
 // Unseen says why the nodes of a workload cluster were not seen, and since when, if that is known; false if they were.
-func (w *World) Unseen(cluster client.ObjectKey) (why string, since time.Time, unseen bool) {
+func (w *Snapshot) Unseen(cluster client.ObjectKey) (why string, since time.Time, unseen bool) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	c := w.workloads[cluster]
@@ -99,25 +99,25 @@ func (w *World) Unseen(cluster client.ObjectKey) (why string, since time.Time, u
 }
 
 // known are the nodes of a workload cluster; false if nothing is known of it.
-func (w *World) known(cluster client.ObjectKey) (nodesOf, bool) {
+func (w *Snapshot) known(cluster client.ObjectKey) (nodesOf, bool) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	c := w.workloads[cluster]
 	if c == nil {
 		return nodesOf{}, false
 	}
-	return nodesOf{c.world}, true
+	return nodesOf{c.snapshot}, true
 }
 
 // Workloads are the workload clusters of which anything is known, also those that were not seen, in the order of their names.
-func (w *World) Workloads() []client.ObjectKey {
+func (w *Snapshot) Workloads() []client.ObjectKey {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return slices.SortedFunc(maps.Keys(w.workloads), compareKeys)
 }
 
 // Nodes are those of a workload cluster, by name. They are shared: read only.
-func (w *World) Nodes(cluster client.ObjectKey) []*corev1.Node {
+func (w *Snapshot) Nodes(cluster client.ObjectKey) []*corev1.Node {
 	inner, known := w.known(cluster)
 	if !known {
 		return nil
@@ -126,7 +126,7 @@ func (w *World) Nodes(cluster client.ObjectKey) []*corev1.Node {
 }
 
 // Node returns a node of a workload cluster, or nil if there is none. It is shared: read only.
-func (w *World) Node(cluster client.ObjectKey, name string) *corev1.Node {
+func (w *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
 	inner, known := w.known(cluster)
 	if !known {
 		return nil
@@ -137,7 +137,7 @@ func (w *World) Node(cluster client.ObjectKey, name string) *corev1.Node {
 var nodeKind = corev1.SchemeGroupVersion.WithKind("Node").GroupKind()
 
 // nodesOf are the nodes of a workload cluster as workload.View reads them.
-type nodesOf struct{ *World }
+type nodesOf struct{ *Snapshot }
 
 // GetByKey implements workload.Store.
 func (n nodesOf) GetByKey(name string) (any, bool, error) {
@@ -154,18 +154,18 @@ func (n nodesOf) node(name string) *corev1.Node {
 	return nil
 }
 
-// Clusters are the workload clusters of a world, with what the controllers ask of workload.Clusters.
-type Clusters struct{ world *World }
+// Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters.
+type Clusters struct{ snapshot *Snapshot }
 
 // Clusters are the workload clusters. One of which nothing was read counts as down.
-func (w *World) Clusters() *Clusters { return &Clusters{w} }
+func (w *Snapshot) Clusters() *Clusters { return &Clusters{w} }
 
 // View is what was seen of a workload cluster. Nothing is watched.
 func (c *Clusters) View(_ context.Context, cluster client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
-	if _, _, unseen := c.world.Unseen(cluster); unseen {
+	if _, _, unseen := c.snapshot.Unseen(cluster); unseen {
 		return workload.Seen(workload.Down, nil), nil
 	}
-	return workload.Seen(workload.Up, nodesOf{c.world.Workload(cluster)}), nil
+	return workload.Seen(workload.Up, nodesOf{c.snapshot.Workload(cluster)}), nil
 }
 
 // Doubt does nothing: what was seen is no newer if it is looked at again.
@@ -173,29 +173,29 @@ func (c *Clusters) Doubt(client.ObjectKey, time.Time) {}
 
 // NodesExist says which of the named nodes a workload cluster has.
 func (c *Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
-	if why, _, unseen := c.world.Unseen(cluster); unseen {
+	if why, _, unseen := c.snapshot.Unseen(cluster); unseen {
 		return nil, fmt.Errorf("ask cluster %s for its nodes: %s", cluster, why)
 	}
 	present := make(map[string]bool, len(names))
 	for _, name := range names {
-		present[name] = c.world.Node(cluster, name) != nil
+		present[name] = c.snapshot.Node(cluster, name) != nil
 	}
 	return present, nil
 }
 
 // GetUncachedClient reads what was seen of a workload cluster.
 func (c *Clusters) GetUncachedClient(_ context.Context, cluster client.ObjectKey) (client.Client, error) {
-	if _, _, unseen := c.world.Unseen(cluster); unseen {
+	if _, _, unseen := c.snapshot.Unseen(cluster); unseen {
 		return nil, clustercache.ErrClusterNotConnected
 	}
-	return c.world.Workload(cluster).ReadOnly(), nil
+	return c.snapshot.Workload(cluster).ReadOnly(), nil
 }
 
 // errRecorded is the error of who asks a cluster that was recorded, or that nobody may ask.
-var errRecorded = errors.New("a recorded world cannot be asked for more than was recorded")
+var errRecorded = errors.New("a record cannot be asked for more than was recorded")
 
 // Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
-func (w *World) Live(cluster client.ObjectKey) (client.Reader, error) {
+func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
 	if w.live == nil {
 		return nil, errRecorded
 	}

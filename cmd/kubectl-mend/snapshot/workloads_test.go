@@ -18,7 +18,7 @@ import (
 )
 
 func TestNodesAreSeenAsTheyAre(t *testing.T) {
-	w, _ := aWorld(t)
+	w, _ := newSnapshot(t)
 	w.SetNodes(key("c1"), []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}})
 	view, err := w.Clusters().View(t.Context(), key("c1"), noon)
 	if err != nil || view.Link != workload.Up || view.Node("a") == nil || view.Node("c") != nil {
@@ -38,7 +38,7 @@ func TestNodesAreSeenAsTheyAre(t *testing.T) {
 }
 
 func TestAClusterThatWasNotSeenIsDown(t *testing.T) {
-	w, _ := aWorld(t)
+	w, _ := newSnapshot(t)
 	w.SetNodes(key("lost"), []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}})
 	w.SetUnseen(key("lost"), "its API server does not answer", noon)
 	for _, name := range []string{"lost", "never"} {
@@ -64,7 +64,7 @@ func TestAClusterThatWasNotSeenIsDown(t *testing.T) {
 func TestKindsSayWhatCanBeRead(t *testing.T) {
 	template := poisonKind.GroupVersion().WithKind("PoisonTemplate")
 	other := schema.GroupVersionKind{Group: "remedies.example.com", Version: "v1", Kind: "Balm"}
-	w, _ := aWorld(t)
+	w, _ := newSnapshot(t)
 	w.Install(poisonKind, "poisons", true)
 	w.Install(template, "poisontemplates", true)
 	w.Install(other, "balms", true)

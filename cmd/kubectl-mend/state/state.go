@@ -26,13 +26,13 @@ import (
 
 // State is the management cluster, or, by Of, a workload cluster of it. It is safe for concurrent use.
 type State struct {
-	snapshot *snapshot.World
+	snapshot *snapshot.Snapshot
 	clock    clock.PassiveClock
 	changes  *atomic.Int64
 }
 
 // New returns the state of w, which changes with it. New objects are dated by the clock.
-func New(w *snapshot.World, c clock.PassiveClock) *State {
+func New(w *snapshot.Snapshot, c clock.PassiveClock) *State {
 	return &State{snapshot: w, clock: c, changes: &atomic.Int64{}}
 }
 

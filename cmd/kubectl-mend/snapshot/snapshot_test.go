@@ -27,8 +27,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// aWorld is a world at noon.
-func aWorld(t testing.TB, objs ...client.Object) (*World, *clocktesting.FakePassiveClock) {
+// newSnapshot is a snapshot at noon.
+func newSnapshot(t testing.TB, objs ...client.Object) (*Snapshot, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	w, at := New(), clocktesting.NewFakePassiveClock(noon)
 	w.Clock = at
@@ -74,7 +74,7 @@ var (
 	poisonKind  = schema.GroupVersionKind{Group: "remedies.example.com", Version: "v1", Kind: "Poison"}
 )
 
-func get(t *testing.T, w *World, name string) *clusterv1.Machine {
+func get(t *testing.T, w *Snapshot, name string) *clusterv1.Machine {
 	t.Helper()
 	m := &clusterv1.Machine{}
 	if err := w.ReadOnly().Get(t.Context(), key(name), m); err != nil {
@@ -84,7 +84,7 @@ func get(t *testing.T, w *World, name string) *clusterv1.Machine {
 }
 
 func TestAnObjectIsTheSameInEveryShape(t *testing.T) {
-	w, _ := aWorld(t, aMachine("m"))
+	w, _ := newSnapshot(t, aMachine("m"))
 	m, c := get(t, w, "m"), w.ReadOnly()
 	b, u := bare(machineKind), whole(machineKind)
 	if err := errors.Join(c.Get(t.Context(), key("m"), b), c.Get(t.Context(), key("m"), u)); err != nil {
@@ -100,10 +100,10 @@ func TestAnObjectIsTheSameInEveryShape(t *testing.T) {
 }
 
 func TestWhatIsReadBelongsToTheReader(t *testing.T) {
-	w, _ := aWorld(t, aMachine("m"))
+	w, _ := newSnapshot(t, aMachine("m"))
 	get(t, w, "m").Labels["pool"] = "changed"
 	if got := get(t, w, "m").Labels["pool"]; got != "a" {
-		t.Errorf("a reader has changed the world: pool %q", got)
+		t.Errorf("a reader has changed the snapshot: pool %q", got)
 	}
 	one, other := &clusterv1.Machine{}, &clusterv1.Machine{}
 	if err := errors.Join(w.ReadOnly().Get(t.Context(), key("m"), one, client.UnsafeDisableDeepCopy),
@@ -120,7 +120,7 @@ func TestARemediationIsReadInBothVersions(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"},
 		Spec:       infrav1.Metal3RemediationSpec{Strategy: &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 2, TimeoutSeconds: 600}},
 	}
-	w, _ := aWorld(t, rem)
+	w, _ := newSnapshot(t, rem)
 	old := &infrav1beta1.Metal3Remediation{}
 	if err := w.ReadOnly().Get(t.Context(), key("m"), old); !meta.IsNoMatchError(err) {
 		t.Errorf("a version that is not served: %v, want no match", err)
@@ -136,7 +136,7 @@ func TestARemediationIsReadInBothVersions(t *testing.T) {
 
 func TestWhatIsNotThereIsSaidAsAnAPIServerSaysIt(t *testing.T) {
 	hostKind := bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
-	w, _ := aWorld(t, aMachine("m"))
+	w, _ := newSnapshot(t, aMachine("m"))
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: hostKind.Group, Resource: "baremetalhosts"}, "", errors.New("no"))
 	w.Forbid(hostKind, "baremetalhosts", true, "", forbidden)
 	c := w.ReadOnly()
@@ -174,7 +174,7 @@ func TestWhatIsNotThereIsSaidAsAnAPIServerSaysIt(t *testing.T) {
 }
 
 func TestANamespaceThatWasNotReadIsNotEmpty(t *testing.T) {
-	w, _ := aWorld(t)
+	w, _ := newSnapshot(t)
 	w.Forbid(machineKind, "machines", true, "ns", nil)
 	if err := w.Add(aMachine("m")); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestANamespaceThatWasNotReadIsNotEmpty(t *testing.T) {
 }
 
 func TestAListHoldsWhatWasSelected(t *testing.T) {
-	w, _ := aWorld(t, aMachine("b"), aMachine("a", func(m *clusterv1.Machine) { m.Labels["pool"], m.Labels["cp"] = "b", "" }),
+	w, _ := newSnapshot(t, aMachine("b"), aMachine("a", func(m *clusterv1.Machine) { m.Labels["pool"], m.Labels["cp"] = "b", "" }),
 		aMachine("c", func(m *clusterv1.Machine) { m.Spec.ClusterName = "c2" }),
 		aMachine("d", func(m *clusterv1.Machine) { m.Namespace = "other" }))
 	indexByCluster(t, w)
@@ -240,7 +240,7 @@ func TestAListHoldsWhatWasSelected(t *testing.T) {
 	}
 }
 
-func indexByCluster(t testing.TB, w *World) {
+func indexByCluster(t testing.TB, w *Snapshot) {
 	t.Helper()
 	err := w.IndexField(context.Background(), &clusterv1.Machine{}, "cluster", func(o client.Object) []string {
 		return []string{o.(*clusterv1.Machine).Spec.ClusterName}
@@ -251,7 +251,7 @@ func indexByCluster(t testing.TB, w *World) {
 }
 
 func TestAnIndexFollowsWhatIsPut(t *testing.T) {
-	w, _ := aWorld(t, aMachine("a"), aMachine("b"))
+	w, _ := newSnapshot(t, aMachine("a"), aMachine("b"))
 	indexByCluster(t, w)
 	inOther := func(m *clusterv1.Machine) { m.Spec.ClusterName = "c2" }
 	if err := w.Add(aMachine("a", inOther), aMachine("new", inOther)); err != nil {
@@ -267,7 +267,7 @@ func TestAnIndexFollowsWhatIsPut(t *testing.T) {
 }
 
 func TestASnapshotTakesNoWrites(t *testing.T) {
-	w, _ := aWorld(t, aMachine("m"))
+	w, _ := newSnapshot(t, aMachine("m"))
 	c, patch := w.ReadOnly(), client.RawPatch(types.MergePatchType, []byte(`{}`))
 	for name, err := range map[string]error{
 		"a create":          c.Create(t.Context(), aMachine("n")),
@@ -285,7 +285,7 @@ func TestASnapshotTakesNoWrites(t *testing.T) {
 }
 
 // fleet is a cluster of that many machines, each with its node.
-func fleet(t testing.TB, n int) *World {
+func fleet(t testing.TB, n int) *Snapshot {
 	machines := make([]client.Object, n)
 	nodes := make([]corev1.Node, n)
 	for i := range n {
@@ -293,7 +293,7 @@ func fleet(t testing.TB, n int) *World {
 		machines[i] = aMachine(name)
 		nodes[i] = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + name}}
 	}
-	w, _ := aWorld(t, machines...)
+	w, _ := newSnapshot(t, machines...)
 	indexByCluster(t, w)
 	w.SetNodes(key("c1"), nodes)
 	return w

@@ -36,8 +36,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// World is a management cluster at one moment, and what was seen of its workload clusters. It is safe for concurrent use, but for its fields.
-type World struct {
+// Snapshot is a management cluster at one moment, and what was seen of its workload clusters. It is safe for concurrent use, but for its fields.
+type Snapshot struct {
 	// Taken is when it was read.
 	Taken time.Time
 	// Clock is that of the cluster: it says how old what was read is by now.
@@ -59,7 +59,7 @@ type World struct {
 	live      *live
 }
 
-// Missing is something that a world does not have, because it could not be read.
+// Missing is something that a snapshot does not have, because it could not be read.
 type Missing struct {
 	// What was to be read, such as "BareMetalHosts in all namespaces".
 	What string `json:"what"`
@@ -70,8 +70,8 @@ type Missing struct {
 // String is the whole sentence.
 func (m Missing) String() string { return m.What + ": " + m.Why }
 
-// New returns a world with nothing in it but the kinds that every management cluster of Cluster API has.
-func New() *World {
+// New returns a snapshot with nothing in it but the kinds that every management cluster of Cluster API has.
+func New() *Snapshot {
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
 		infrav1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), nhcv1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
@@ -79,32 +79,32 @@ func New() *World {
 	if err != nil {
 		panic(err) // two packages register the same kind, whatever the input
 	}
-	w := newWorld(scheme)
+	w := empty(scheme)
 	for _, is := range always {
 		w.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
 	}
 	return w
 }
 
-func newWorld(scheme *runtime.Scheme) *World {
-	return &World{
+func empty(scheme *runtime.Scheme) *Snapshot {
+	return &Snapshot{
 		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{}, owned: map[types.UID]map[*record]bool{}, born: map[string]int{},
 		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]bool{},
 	}
 }
 
 // Scheme is that of all kinds that are known by their types.
-func (w *World) Scheme() *runtime.Scheme { return w.scheme }
+func (w *Snapshot) Scheme() *runtime.Scheme { return w.scheme }
 
 // Missing is what could not be read, sorted.
-func (w *World) Missing() []Missing {
+func (w *Snapshot) Missing() []Missing {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return slices.Clone(w.missing)
 }
 
 // Lacks notes that something could not be read.
-func (w *World) Lacks(what, why string) {
+func (w *Snapshot) Lacks(what, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m := (Missing{what, why}); !slices.Contains(w.missing, m) {
@@ -114,21 +114,21 @@ func (w *World) Lacks(what, why string) {
 }
 
 // Counted reports whether not all machines of a cluster were read, since the status of its checks counts them.
-func (w *World) Counted(cluster client.ObjectKey) bool {
+func (w *Snapshot) Counted(cluster client.ObjectKey) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return w.counted[cluster]
 }
 
 // SetCounted says that not all machines of a cluster were read.
-func (w *World) SetCounted(cluster client.ObjectKey) {
+func (w *Snapshot) SetCounted(cluster client.ObjectKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counted[cluster] = true
 }
 
 // Install makes a kind known of which there need not be an object. A kind that is not known is not installed.
-func (w *World) Install(gvk schema.GroupVersionKind, plural string, namespaced bool) {
+func (w *Snapshot) Install(gvk schema.GroupVersionKind, plural string, namespaced bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kindFor(gvk, plural, namespaced)
@@ -136,15 +136,15 @@ func (w *World) Install(gvk schema.GroupVersionKind, plural string, namespaced b
 
 // Forbid makes a kind one that may not be read, in one namespace or, if that is empty, in all that nothing else is said of. The error is what
 // whoever reads it gets.
-func (w *World) Forbid(gvk schema.GroupVersionKind, plural string, namespaced bool, namespace string, why error) {
+func (w *Snapshot) Forbid(gvk schema.GroupVersionKind, plural string, namespaced bool, namespace string, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kindFor(gvk, plural, namespaced).scopes[namespace] = why
 }
 
-// Add puts objects into the world as they are, and what they replace out of it. Their kinds count as installed, and as read in all namespaces.
+// Add puts objects into the snapshot as they are, and what they replace out of it. Their kinds count as installed, and as read in all namespaces.
 // An object without a UID is given one, and one without a version as well.
-func (w *World) Add(objs ...client.Object) error {
+func (w *Snapshot) Add(objs ...client.Object) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, obj := range objs {
@@ -165,12 +165,12 @@ func (w *World) Add(objs ...client.Object) error {
 }
 
 // put stores a copy of obj, without what nobody reads of any object. The lock is held.
-func (w *World) put(k *kind, gvk schema.GroupVersionKind, obj client.Object) error {
+func (w *Snapshot) put(k *kind, gvk schema.GroupVersionKind, obj client.Object) error {
 	return w.keep(k, gvk, obj.DeepCopyObject().(client.Object))
 }
 
 // keep stores own itself, which nobody else may have. The lock is held.
-func (w *World) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) error {
+func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) error {
 	if u, ok := own.(*unstructured.Unstructured); ok && w.scheme.Recognizes(gvk) {
 		typed, err := w.scheme.New(gvk)
 		if err != nil {
@@ -199,8 +199,8 @@ func (w *World) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) er
 	return nil
 }
 
-// store makes obj what its name stands for, and keeps indexes and owners up to date. The lock is held, and obj belongs to the world.
-func (w *World) store(k *kind, obj client.Object) *record {
+// store makes obj what its name stands for, and keeps indexes and owners up to date. The lock is held, and obj belongs to the snapshot.
+func (w *Snapshot) store(k *kind, obj client.Object) *record {
 	key := client.ObjectKeyFromObject(obj)
 	r := k.records[key]
 	if r == nil {
@@ -222,8 +222,8 @@ func (w *World) store(k *kind, obj client.Object) *record {
 	return r
 }
 
-// remove takes an object out of the world. The lock is held.
-func (w *World) remove(r *record) {
+// remove takes an object out of the snapshot. The lock is held.
+func (w *Snapshot) remove(r *record) {
 	k := r.kind
 	delete(k.records, r.key)
 	k.all.take(r)
@@ -232,7 +232,7 @@ func (w *World) remove(r *record) {
 	w.disown(r)
 }
 
-func (w *World) disown(r *record) {
+func (w *Snapshot) disown(r *record) {
 	for _, owner := range r.is.GetOwnerReferences() {
 		delete(w.owned[owner.UID], r)
 		if len(w.owned[owner.UID]) == 0 {
@@ -241,14 +241,14 @@ func (w *World) disown(r *record) {
 	}
 }
 
-func (w *World) nextVersion() string {
+func (w *Snapshot) nextVersion() string {
 	w.version++
 	return strconv.FormatInt(w.version, 10)
 }
 
 // newUID returns a UID that no other object has. It is the same one in every run, also if objects are created at the same time by several, so that
 // two runs can be compared: what gives it is the name, and how many objects have had it.
-func (w *World) newUID(k *kind, key client.ObjectKey) types.UID {
+func (w *Snapshot) newUID(k *kind, key client.ObjectKey) types.UID {
 	w.made++
 	name := k.Group + "/" + k.Kind + "/" + key.String()
 	w.born[name]++
@@ -258,7 +258,7 @@ func (w *World) newUID(k *kind, key client.ObjectKey) types.UID {
 }
 
 // OwnedBy are the objects that name uid as an owner, in a stable order. They are shared: read only.
-func (w *World) OwnedBy(uid types.UID) []client.Object {
+func (w *Snapshot) OwnedBy(uid types.UID) []client.Object {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	records := slices.SortedFunc(maps.Keys(w.owned[uid]), func(a, b *record) int {
@@ -271,8 +271,8 @@ func (w *World) OwnedBy(uid types.UID) []client.Object {
 	return all
 }
 
-// Remove takes an object out of the world, if it is there.
-func (w *World) Remove(kind schema.GroupVersionKind, key client.ObjectKey) {
+// Remove takes an object out of the snapshot, if it is there.
+func (w *Snapshot) Remove(kind schema.GroupVersionKind, key client.ObjectKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if k := w.kinds[kind.GroupKind()]; k != nil && k.records[key] != nil {
