@@ -250,7 +250,7 @@ func nodeMoment(f *nodes.Facts, m nodes.Moment) Step {
 	case nodes.NodeStaysAway:
 		return Step{At: m.At, Text: "the node has stayed away for too long, and its request is deleted"}
 	case nodes.AskedAgain:
-		return Step{At: m.At, Text: "it is looked at again"}
+		return Step{At: m.At, Text: "it is checked again"}
 	case nodes.StepExpires:
 		text := f.Templates[m.Expiring].String() + " is given up unless the node is back, and "
 		if m.Step < 0 {

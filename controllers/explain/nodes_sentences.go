@@ -125,7 +125,7 @@ var nodeSentences = map[nodes.Reason]nodeSentence{
 	nodes.NoTemplateLeft: {
 		text: "Remediation timed out, and no template left to try. " +
 			"didn't find a template to use for NHC {check} and node {node}",
-		person: "find out what is wrong with the node; its requests end when it is well", event: nhcv1.EventNoTemplateLeft,
+		person: "find out what is wrong with the node; its requests end when it is healthy", event: nhcv1.EventNoTemplateLeft,
 	},
 }
 
@@ -135,14 +135,14 @@ const spared = "the control plane can do without it"
 // StormEnds ends what blocks everything after a storm.
 const StormEnds = "the cooldown after the storm is over"
 
-// mends are what a person has to do about a check that is disabled, by the reason of its condition.
-var mends = map[string]string{
+// fixes are what a person has to do about a check that is disabled, by the reason of its condition.
+var fixes = map[string]string{
 	nhcv1.ConflictReason:          "delete the MachineHealthChecks of OpenShift but the one that it brings along",
 	nhcv1.TemplateNotFoundReason:  "make the template, or have the check name one that is there",
-	nhcv1.TemplateInvalidReason:   "mend the template, or have the check name another one",
+	nhcv1.TemplateInvalidReason:   "fix the template, or have the check name another one",
 	nhcv1.TemplateForbiddenReason: "bind the rights that the remediator's ClusterRole is to bring",
-	nhcv1.SelectorInvalidReason:   "mend spec.selector",
-	nhcv1.InvalidLimitReason:      "mend spec.minHealthy or spec.maxUnhealthy",
+	nhcv1.SelectorInvalidReason:   "fix spec.selector",
+	nhcv1.InvalidLimitReason:      "fix spec.minHealthy or spec.maxUnhealthy",
 }
 
 // NodeBlocker renders b, which blocks the node called name.
@@ -150,7 +150,7 @@ func NodeBlocker(f *nodes.Facts, p *nodes.Plan, name string, b nodes.Blocker) Bl
 	is := Blocker{Reason: string(b.Reason), Until: b.Until}
 	switch b.Reason {
 	case nodes.CheckDisabled:
-		is.Text, is.Person = b.Args[1], mends[b.Args[0]]
+		is.Text, is.Person = b.Args[1], fixes[b.Args[0]]
 	case nodes.TemplateNotSeen:
 		return TemplatesUnread(b.Args[0])
 	case nodes.Upgrading:

@@ -41,10 +41,10 @@ type outcome struct {
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
 	ended, flagged []int
 	gaveUp         bool
-	// untold is the error for which a remediator could not be told to stop.
-	untold error
-	// untellable are requests whose remediators may not be told to stop.
-	untellable []int
+	// notNotified is the error for which a remediator could not be told to stop.
+	notNotified error
+	// unpatchable are requests whose remediators may not be told to stop.
+	unpatchable []int
 	// retryAt is when the node is looked at again, as another one has the control-plane slot; zero if it has not.
 	retryAt time.Time
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
@@ -175,7 +175,7 @@ func (r *Reconciler) mark(ctx context.Context, w *observed, o *outcome) {
 	for _, j := range o.Stop {
 		err := r.annotate(ctx, obj(j), annotations{nhcv1.TimedOutAnnotation: moment(now)})
 		if apierrors.IsForbidden(err) {
-			o.untellable = append(o.untellable, j)
+			o.unpatchable = append(o.unpatchable, j)
 		}
 		if !w.facts.Single || !apierrors.IsForbidden(err) {
 			o.try(err)
@@ -217,11 +217,11 @@ func (r *Reconciler) lease(ctx context.Context, w *observed, o *outcome) (*coord
 func (r *Reconciler) giveUp(ctx context.Context, w *observed, o *outcome) bool {
 	o.gaveUp = true
 	for _, j := range o.GiveUp {
-		if !o.Tell {
+		if !o.Notify {
 			continue
 		}
 		if err := r.annotate(ctx, o.is.requests[j].obj, annotations{nhcv1.TimedOutAnnotation: moment(w.facts.Now)}); !o.try(err) {
-			o.gaveUp, o.untold = false, err
+			o.gaveUp, o.notNotified = false, err
 		}
 	}
 	return o.gaveUp
@@ -294,8 +294,8 @@ type annotations map[string]any
 func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is healthy is in
-// the check's status. So it does not matter that roles of remediators from before there were ladders do not grant to patch. With a ladder it
-// does: there a remediator has to be told to stop.
+// the check's status. So it does not matter that roles of remediators from before there were escalations do not grant to patch. With an escalation it
+// does: there a remediator has to be notified.
 func (r *Reconciler) note(ctx context.Context, w *observed, req *unstructured.Unstructured, set annotations) error {
 	err := r.annotate(ctx, req, set)
 	if w.facts.Single && apierrors.IsForbidden(err) {
@@ -330,7 +330,7 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
 
-// unconfirm removes the annotation by which a person confirmed that node is well.
+// unconfirm removes the annotation by which a person confirmed that node is healthy.
 func (r *Reconciler) unconfirm(ctx context.Context, node *corev1.Node) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, nhcv1.ConfirmedHealthyAnnotation)
 	err := r.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.MergePatchType, []byte(patch)))

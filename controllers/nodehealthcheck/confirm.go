@@ -67,5 +67,5 @@ func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (doubt string
 }
 
 // doubtful is how many reconciles in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is made again. After that
-// it is told that nothing is begun, and why.
+// it is reported that nothing starts, and why.
 const doubtful = 7

@@ -1,9 +1,7 @@
-// Package nodehealthcheck judges the nodes that NodeHealthChecks select, in the cluster that it runs in, and has the bad ones remediated
-// by whoever serves the templates that the checks name: one remedy, or one after the other until the node is well.
+// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in, from the
+// templates that the checks name: one, or one after the other until the node is healthy.
 //
-// A reconcile of one check reads from top to bottom: observe, judge every node, grant remediations, plan a step for each node, act,
-// record the outcome in the check, tell users. Only observe, act, record and tell do I/O; what is decided is decided in between, by
-// packages health, budget and escalation and by plain functions of what was observed.
+// A reconcile of one check observes, decides, applies and reports. Only package decide/nodes decides; the others do I/O.
 //
 // The rules are those of medik8s' node-healthcheck-operator but where docs/differences.md says otherwise.
 package nodehealthcheck
@@ -60,7 +58,7 @@ type Kinds interface {
 	Polled(kind schema.GroupVersionKind) bool
 }
 
-// Watches are Kinds as a manager has them: what happens to their objects wakes the controller.
+// Watches are Kinds as a manager has them: what happens to their objects enqueues checks.
 type Watches interface {
 	// Notify makes the controller hear of changes to the objects of all kinds.
 	Notify(controller remediationrequest.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request])
@@ -101,7 +99,7 @@ type Reconciler struct {
 
 	// LeaseNamespace is where the leases on nodes are. If it is empty they are looked for in all namespaces, and none can be taken.
 	LeaseNamespace string
-	// Resync is after how long a check is looked at although nothing happened.
+	// Resync is after how long a check is reconciled although nothing happened.
 	Resync time.Duration
 	// Leaving says that kubemend is being removed: nothing is begun, and what was begun is ended.
 	Leaving bool
@@ -109,7 +107,7 @@ type Reconciler struct {
 	memory memory
 	search search
 	idle   atomic.Bool
-	// resumed wakes all checks when they are ours again, and when it was searched for what those before us have left behind.
+	// resumed enqueues all checks when they are ours again, and when orphaned requests were searched for.
 	resumed chan event.GenericEvent
 }
 

@@ -52,7 +52,7 @@ func (f *found) facts() nodes.Request {
 		DelayedMarked: marked, Delayed: f.annotated(nhcv1.HealthyDelayAnnotation), Relapsed: !f.annotated(mendv1.RelapsedAnnotation).IsZero(),
 		Guessed: f.guessed,
 	}
-	is.Told = !is.GivenUp.IsZero()
+	is.Notified = !is.GivenUp.IsZero()
 	if at := obj.GetDeletionTimestamp(); at != nil {
 		is.Deleting = at.Time
 	}
@@ -124,7 +124,7 @@ func (w *observed) describeNames(n *nodes.Node, is *objects) {
 }
 
 // condition reads one of the conditions that a remediator writes. What is none, or none that can be read, is unsaid.
-func condition(obj *unstructured.Unstructured, kind string) (escalation.Answer, time.Time) {
+func condition(obj *unstructured.Unstructured, kind string) (escalation.Status, time.Time) {
 	fields := said(obj, kind)
 	if fields == nil {
 		return escalation.Unsaid, time.Time{}

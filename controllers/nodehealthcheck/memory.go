@@ -145,8 +145,8 @@ func remembers(w *observed, p *nodes.Plan, outcomes []outcome) nodes.Memory {
 		for _, j := range o.flagged {
 			is.Flagged[o.n.Requests[j].ID] = true
 		}
-		for _, j := range o.untellable {
-			is.Untellable[o.n.Requests[j].ID] = true
+		for _, j := range o.unpatchable {
+			is.Unpatchable[o.n.Requests[j].ID] = true
 		}
 		if o.refused != nil {
 			is.Refused[o.n.Name] = w.facts.Now

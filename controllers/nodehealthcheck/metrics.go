@@ -182,7 +182,7 @@ func unix(t time.Time) float64 {
 	return float64(t.Unix())
 }
 
-// forget drops what is remembered and exported of a check that is not looked at any more.
+// forget drops what is remembered and exported of a check that is not reconciled any more.
 func (r *Reconciler) forget(name string) {
 	for _, was := range r.memory.forget(name) {
 		ongoingRemediation.DeleteLabelValues(was.node, was.namespace, was.kind)

@@ -20,12 +20,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// releaseRetry is how soon what a deleted check has left behind is looked at again. The end of a request wakes us sooner, unless its
+// releaseRetry is how soon the orphaned requests of a deleted check are read again. The end of a request enqueues it sooner, unless its
 // remediator took off whose it was.
 const releaseRetry = time.Minute
 
 // release ends what a check that is gone has left behind: its requests, and when the last one for a node is gone its lease. Until then the
-// lease is kept, as by a check that is there: a remediator that holds on to its request may be at work.
+// lease is kept, as by a check that is there: a remediator that keeps its request may be at work.
 func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
 	w, err := r.observeLeft(ctx, name, now)
 	if w == nil || err != nil {
@@ -60,7 +60,7 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 // lag behind that of requests, and would make one that was made a moment ago nobody's.
 func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time) (*observed, error) {
 	if gone, err := r.gone(ctx, name); !gone || err != nil {
-		return nil, err // the cache will show it, and that wakes us
+		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	w := &observed{check: check, facts: factsOf(check, now)}
@@ -117,7 +117,7 @@ func (r *Reconciler) leftBy(name string, obj *unstructured.Unstructured) (node s
 	return cmp.Or(nodeOf(obj), was.node, obj.GetName()), true
 }
 
-// endOrphaned ends what a check of the same name has left behind. Each of them is deleted once, and gone when its remediator lets go of it.
+// endOrphaned ends what a check of the same name has left behind. Each of them is deleted once, and gone when its remediator releases it.
 func (r *Reconciler) endOrphaned(ctx context.Context, w *observed) []error {
 	var errs []error
 	for _, left := range w.requests.orphaned {

@@ -133,8 +133,8 @@ func (n *reports) outcome(w *observed, p *nodes.Plan, o *outcome) {
 	if o.refused != nil {
 		n.eventOnce(name+"/refused", o.n, explain.RequestRefused(name, o.refused))
 	}
-	if apierrors.IsForbidden(o.untold) { // what else fails may be over in a moment
-		n.eventOnce(name+"/untold", o.n, explain.RemediatorNotTold(name, o.untold))
+	if apierrors.IsForbidden(o.notNotified) { // what else fails may be over in a moment
+		n.eventOnce(name+"/notNotified", o.n, explain.RemediatorNotNotified(name, o.notNotified))
 	}
 	if o.Verdict.State != health.Unhealthy {
 		return

@@ -68,7 +68,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 			continue
 		}
 		w.requests.read[kind.GroupKind()] = true
-		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(w.check), kind) { // nothing wakes us when one changes
+		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(w.check), kind) { // nothing enqueues the check when one changes
 			w.recheck(w.facts.Now.Add(readRetry))
 		}
 		if err := r.upToDate(ctx, kind, list); err != nil {
@@ -88,7 +88,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 			case w.requests.known[was.Resource.UID].seen:
 			case w.unreadable[kind.GroupKind()]:
 				w.requests.unseen[n.Name] = append(w.requests.unseen[n.Name], was)
-			case n.ConditionsHealthyTimestamp != nil: // the node was well since: its next failure begins at the first step
+			case n.ConditionsHealthyTimestamp != nil: // the node was healthy since: its next failure begins at the first step
 			default:
 				w.requests.gone[n.Name] = append(w.requests.gone[n.Name], was)
 			}
@@ -126,7 +126,7 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 }
 
 // listRequests returns the requests of a kind as list does, and whether it could: a polled kind that may not be listed any more, or is gone, is in use no
-// longer, and holds up no check that does not name it.
+// longer, and blocks no check that does not name it.
 func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionKind) (list []unstructured.Unstructured, listed bool, err error) {
 	polled := r.Kinds.Polled(kind)
 	if list, err = r.list(ctx, kind); err == nil || !polled {

@@ -30,7 +30,7 @@ const searchRetry = 15 * time.Second
 type search struct{ tried, done atomic.Bool }
 
 // open is why it is not known whose remediations are under way: the search is not over. It is empty if it is. Until it was tried for the
-// first time that is no more than a moment, and nothing to tell.
+// first time that is no more than a moment, and nothing to report.
 func (s *search) open() (why string, brief bool) {
 	if s.done.Load() {
 		return "", false
@@ -78,7 +78,7 @@ func (r *Reconciler) searchOnce(ctx context.Context) error {
 	return errors.Join(err, failed)
 }
 
-// enqueueAll makes all checks be looked at, and those that are gone and have left something behind.
+// enqueueAll makes all checks be reconciled, and those that are gone and have left something behind.
 func (r *Reconciler) enqueueAll() {
 	select {
 	case r.resumed <- event.GenericEvent{Object: &nhcv1.NodeHealthCheck{}}:

@@ -32,12 +32,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// passTimeout bounds a reconcile. What it had written by then stays written, and the next reconcile goes on from there.
-const passTimeout = 2 * time.Minute
+// reconcileTimeout bounds a reconcile. What it had written by then stays written, and the next reconcile goes on from there.
+const reconcileTimeout = 2 * time.Minute
 
 // SetupWithManager makes r a controller of mgr. Checks, nodes and leases are watched in c, which is r's own.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options controller.Options) error {
-	options.ReconciliationTimeout = passTimeout
+	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	r.resumed = make(chan event.GenericEvent, 1)
 	everyCheck := enqueue.Merged[client.Object](r.everyCheck)
@@ -181,7 +181,7 @@ func clusterChanges() predicate.Predicate {
 	}
 }
 
-// machineChanges passes what holds up the remediation of a node, or ends that.
+// machineChanges passes what blocks the remediation of a node, or ends that.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)

@@ -1,7 +1,7 @@
-// Package escalation decides which remedy of a NodeHealthCheck an unhealthy node gets next.
+// Package escalation decides which remediation template of a NodeHealthCheck an unhealthy node gets next.
 //
-// The remedies are the rungs of a ladder, and a node goes up it one rung at a time, never down. The package is given what was asked
-// of the remediators of one node and returns one step. It does not ask whether a step may be taken now: pauses, thresholds, turns and
+// The templates are the steps of an escalation, and a node goes from one to the next, never back. The package is given what was asked
+// of the remediators of one node and returns one decision. It does not ask whether a step may be taken now: pauses, limits, the queue and
 // leases are the caller's, and so is the question whether the node is unhealthy at all.
 package escalation
 
@@ -11,24 +11,24 @@ import "time"
 // (NodeHealthCheck v0.4; later remediators set Succeeded, which counts at once.)
 const StoppedFor = 30 * time.Second
 
-// RetoldFor is how long after the last rung was given up its remediator is told again if it does not know: long enough to make good a crash
+// NotifiedAgainFor is how long after the last step was given up its remediator is notified again if it does not know: long enough to make good a crash
 // between two writes, too short for a quarrel with a remediator that takes our annotation off. Nothing follows that it could get in the way of.
-const RetoldFor = time.Minute
+const NotifiedAgainFor = time.Minute
 
-// Rung is one remedy. Rungs are given in the order of their use.
-type Rung struct {
+// Step is one template. Rungs are given in the order of their use.
+type Step struct {
 	// Name is for texts, such as "SelfNodeRemediation from template ns/name".
 	Name string
-	// Timeout is how long the remedy has to bring the node back, from the creation of its request. Zero or less waits without end.
+	// Timeout is how long the template has to bring the node back, from the creation of its request. Zero or less waits without end.
 	Timeout time.Duration
 }
 
-// Answer is the status of a condition of the remediators' contract.
-type Answer int
+// Status is that of a condition of the remediators' contract.
+type Status int
 
 const (
 	// Unsaid means that there is no such condition.
-	Unsaid Answer = iota
+	Unsaid Status = iota
 	// Yes is the status True.
 	Yes
 	// No is the status False.
@@ -37,23 +37,23 @@ const (
 	Unsure
 )
 
-// Request is what a remediator was asked on a rung, as it was found.
+// Request is what a remediator was asked on a step, as it was found.
 type Request struct {
-	// Rung is an index. Requests of remedies that the check no longer names are left out by the caller, and ignored here.
-	Rung int
+	// Step is an index. Requests of templates that the check no longer names are left out by the caller, and ignored here.
+	Step int
 	// Started is the creation of the request. It has to be set: since the zero moment every timeout has passed.
 	Started time.Time
 	// GivenUp is when the request was given up, by its annotation or by the check's status, whichever of them knows; zero if neither does.
 	GivenUp time.Time
-	// Told says that the annotation remediation.medik8s.io/nhc-timed-out is on it, whatever its value.
-	Told bool
+	// Notified says that the annotation remediation.medik8s.io/nhc-timed-out is on it, whatever its value.
+	Notified bool
 
-	Succeeded, Processing Answer
+	Succeeded, Processing Status
 	// ProcessingSince is the last transition of Processing.
 	ProcessingSince time.Time
 
-	// Leaving says that it is being deleted.
-	Leaving bool
+	// Deleting says that it is being deleted.
+	Deleting bool
 	// Gone says that it exists no more; only the check's status remembers it.
 	Gone bool
 }
@@ -64,13 +64,13 @@ type Action int
 const (
 	// Wait means that nothing is to be done before Recheck, or before something else changes.
 	Wait Action = iota
-	// Start means that a request is to be made on the rung.
+	// Start means that a request is to be made on the step.
 	Start
-	// GiveUp means that the requests of the rung have had their chance. The caller writes, in this order, the annotation onto each of
-	// them that is there, does not carry it and has not succeeded, if Tell says so, then the time into the check's status; and climbs
+	// GiveUp means that the requests of the step have had their chance. The caller writes, in this order, the annotation onto each of
+	// them that is there, does not carry it and has not succeeded, if Notify says so, then the time into the check's status; and decide
 	// again at once.
 	GiveUp
-	// Exhausted means that the last rung was given up and none is left.
+	// Exhausted means that the last step was given up and none is left.
 	Exhausted
 )
 
@@ -100,33 +100,33 @@ const (
 	// NothingFollows waits although the remediator has failed, has stopped or was told to stop: there is no ladder.
 	NothingFollows = "NothingFollows"
 
-	// FirstRung starts the ladder.
-	FirstRung = "FirstRemediation"
-	// NextRung starts the rung after one that was given up.
-	NextRung = "NextRemediation"
-	// Vanished starts a rung again whose request somebody deleted before its time was over.
+	// FirstStep starts the ladder.
+	FirstStep = "FirstRemediation"
+	// NextStep starts the step after one that was given up.
+	NextStep = "NextRemediation"
+	// Vanished starts a step again whose request somebody deleted before its time was over.
 	Vanished = "RequestDeleted"
 
 	// Failed gives up because the remediator says Succeeded=False.
 	Failed = "RemediationFailed"
 	// Stopped gives up because the remediator stopped processing and never spoke of success.
 	Stopped = "RemediationStopped"
-	// TimedOut gives up because the rung's timeout has passed.
+	// TimedOut gives up because the step's timeout has passed.
 	TimedOut = "RemediationTimedOut"
-	// Untold gives up what was given up before, because the remediator does not know of it.
-	Untold = "RemediatorNotTold"
+	// NotNotified gives up what was given up before, because the remediator does not know of it.
+	NotNotified = "RemediatorNotNotified"
 
 	// NoTemplateLeft is the end of the ladder.
 	NoTemplateLeft = "NoTemplateLeft"
 )
 
-// Step is the answer: what to do on which rung, and why.
-type Step struct {
+// Decision is what to do on which step, and why.
+type Decision struct {
 	Do Action
-	// Rung is the rung concerned: the one to start, to give up or to wait for; the last one when the ladder is exhausted.
-	Rung int
-	// Tell says that a remediator is to be told of GiveUp by the annotation. One that has succeeded is not: nothing has to stop.
-	Tell bool
+	// Step is the step concerned: the one to start, to give up or to wait for; the last one when the ladder is exhausted.
+	Step int
+	// Notify says that a remediator is to be told of GiveUp by the annotation. One that has succeeded is not: nothing has to stop.
+	Notify bool
 	// Reason is one of the constants above, Why one sentence for people. Both are the same while nothing but time changes.
 	Reason, Why string
 	// Recheck is the first moment at which time alone changes what to do; zero if none does.

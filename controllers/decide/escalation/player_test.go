@@ -14,8 +14,8 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // world is one unhealthy node, its remediators, and a controller that does as it is told unless it crashes.
 type world struct {
-	rungs       []escalation.Rung
-	remediators []remediator // by rung; what is missing says nothing, ever
+	steps       []escalation.Step
+	remediators []remediator // by step; what is missing says nothing, ever
 	statusFirst bool         // the order in which a request is given up; the annotation comes first otherwise
 	crashes     map[int]bool // the controller dies instead of making its n-th write
 
@@ -23,7 +23,7 @@ type world struct {
 	events   []event
 	healthy  bool // the node is, so that nobody asks what is next
 	stripped bool // somebody took our annotations off
-	climbed  int  // the highest rung that was ever started
+	reached  int  // the highest step that was ever started
 
 	now    time.Time
 	writes int
@@ -67,7 +67,7 @@ func (w *world) fault(format string, args ...any) {
 
 // play lets time move to the next event, or to the next moment at which a step says that it will change, up to an end.
 func (w *world) play(end time.Time) {
-	w.now, w.climbed = noon, -1
+	w.now, w.reached = noon, -1
 	for passes := 0; ; passes++ {
 		happened := w.happen()
 		last := w.pass(happened || passes == 0)
@@ -111,13 +111,13 @@ func (w *world) schedule(e event) {
 }
 
 // pass takes steps until there is none to take, and returns the last one. A controller that dies begins a new pass.
-func (w *world) pass(woken bool) escalation.Step {
+func (w *world) pass(woken bool) escalation.Decision {
 	if w.healthy {
 		w.cleanUp()
-		return escalation.Step{}
+		return escalation.Decision{}
 	}
 	for taken := 0; ; taken++ {
-		s := escalation.Climb(w.rungs, w.facts(), w.now)
+		s := escalation.Decide(w.steps, w.facts(), w.now)
 		if s.Do == escalation.Wait || s.Do == escalation.Exhausted {
 			if taken == 0 && !woken {
 				w.fault("woken for nothing: %+v", s)
@@ -158,14 +158,14 @@ func (w *world) facts() []escalation.Request {
 }
 
 // take carries out a step, and reports whether it got to its end.
-func (w *world) take(s escalation.Step) bool {
+func (w *world) take(s escalation.Decision) bool {
 	if s.Do == escalation.Start {
-		return w.start(s.Rung)
+		return w.start(s.Step)
 	}
 	writes := []func(r *request){
 		func(r *request) {
-			if s.Tell && !r.Gone && !r.Told && r.Succeeded != escalation.Yes {
-				r.Told, r.annotated = true, w.now
+			if s.Notify && !r.Gone && !r.Notified && r.Succeeded != escalation.Yes {
+				r.Notified, r.annotated = true, w.now
 				w.hears(r)
 			}
 		},
@@ -183,7 +183,7 @@ func (w *world) take(s escalation.Step) bool {
 		if w.dies() {
 			return false
 		}
-		for _, r := range w.on(s.Rung) {
+		for _, r := range w.on(s.Step) {
 			write(r)
 		}
 	}
@@ -196,25 +196,25 @@ func (w *world) dies() bool {
 	return w.crashes[w.writes]
 }
 
-func (w *world) on(rung int) []*request {
-	return slices.DeleteFunc(slices.Clone(w.requests), func(r *request) bool { return r.Rung != rung })
+func (w *world) on(step int) []*request {
+	return slices.DeleteFunc(slices.Clone(w.requests), func(r *request) bool { return r.Step != step })
 }
 
 // start makes a request, looks whether it may be, and lets its remediator loose.
-func (w *world) start(rung int) bool {
+func (w *world) start(step int) bool {
 	if w.dies() {
 		return false
 	}
-	for _, r := range w.on(rung) {
+	for _, r := range w.on(step) {
 		if !r.Gone {
-			w.fault("rung %d is started again, and its request is there", rung)
+			w.fault("step %d is started again, and its request is there", step)
 		}
 	}
-	if rung > w.climbed+1 || rung < w.climbed {
-		w.fault("rung %d is started after rung %d", rung, w.climbed)
+	if step > w.reached+1 || step < w.reached {
+		w.fault("step %d is started after step %d", step, w.reached)
 	}
-	w.climbed = rung
-	r := &request{Request: escalation.Request{Rung: rung, Started: w.now}}
+	w.reached = step
+	r := &request{Request: escalation.Request{Step: step, Started: w.now}}
 	w.requests = append(w.requests, r)
 	w.work(r)
 	if w.dies() {
@@ -226,13 +226,13 @@ func (w *world) start(rung int) bool {
 
 // work schedules what the remediator of r does. It stops when it is told that it was given up.
 func (w *world) work(r *request) {
-	m, name := w.remediator(r), w.rungs[r.Rung].Name
+	m, name := w.remediator(r), w.steps[r.Step].Name
 	after := func(d time.Duration, do func()) {
 		if d == 0 {
 			return
 		}
 		w.schedule(event{w.now.Add(d), "", func(*world) {
-			if !r.Gone && !r.Told {
+			if !r.Gone && !r.Notified {
 				do()
 			}
 		}})
@@ -256,14 +256,14 @@ func (w *world) work(r *request) {
 }
 
 func (w *world) remediator(r *request) remediator {
-	if r.Rung < len(w.remediators) {
-		return w.remediators[r.Rung]
+	if r.Step < len(w.remediators) {
+		return w.remediators[r.Step]
 	}
 	return remediator{}
 }
 
 // ends is the end of a remediator's work, of which there is one: Processing is False, and Succeeded says how it ended if it knows of that.
-func (w *world) ends(r *request, succeeded escalation.Answer) {
+func (w *world) ends(r *request, succeeded escalation.Status) {
 	if r.Processing != escalation.Yes {
 		return
 	}
@@ -271,39 +271,39 @@ func (w *world) ends(r *request, succeeded escalation.Answer) {
 	text := "stops"
 	if r.Succeeded == escalation.Unsure {
 		r.Succeeded = succeeded
-		text = map[escalation.Answer]string{escalation.Yes: "has succeeded", escalation.No: "has failed"}[succeeded]
+		text = map[escalation.Status]string{escalation.Yes: "has succeeded", escalation.No: "has failed"}[succeeded]
 	}
-	w.write("* %s %s", w.rungs[r.Rung].Name, text)
+	w.write("* %s %s", w.steps[r.Step].Name, text)
 }
 
 // hears is what a remediator does when it is told that it was given up.
 func (w *world) hears(r *request) {
 	w.ends(r, escalation.No)
 	if w.remediator(r).strips {
-		w.schedule(event{w.now.Add(time.Second), w.rungs[r.Rung].Name + " takes our annotation off", func(*world) {
-			r.Told, r.annotated = false, time.Time{}
+		w.schedule(event{w.now.Add(time.Second), w.steps[r.Step].Name + " takes our annotation off", func(*world) {
+			r.Notified, r.annotated = false, time.Time{}
 		}})
 	}
 }
 
 func (w *world) delete(r *request) {
-	if r.Leaving {
+	if r.Deleting {
 		return
 	}
-	r.Leaving = true
+	r.Deleting = true
 	m := w.remediator(r)
 	if m.finishes == 0 {
 		r.Gone = true
 		return
 	}
-	w.schedule(event{w.now.Add(m.finishes), "the request of " + w.rungs[r.Rung].Name + " is gone", func(*world) { r.Gone = true }})
+	w.schedule(event{w.now.Add(m.finishes), "the request of " + w.steps[r.Step].Name + " is gone", func(*world) { r.Gone = true }})
 }
 
 // cleanUp is what the controller does for a node that is well.
 func (w *world) cleanUp() {
 	for _, r := range w.requests {
-		if !r.Gone && !r.Leaving {
-			w.write("%-9s the request of %s", "delete", w.rungs[r.Rung].Name)
+		if !r.Gone && !r.Deleting {
+			w.write("%-9s the request of %s", "delete", w.steps[r.Step].Name)
 			w.delete(r)
 		}
 	}

@@ -9,30 +9,30 @@ import (
 )
 
 // ladder is the one of the documentation.
-var ladder = []escalation.Rung{
+var ladder = []escalation.Step{
 	{Name: "SelfNodeRemediation from template ops/self", Timeout: 5 * time.Minute},
 	{Name: "HostRemediation from template metal/power-cycle", Timeout: 15 * time.Minute},
 	{Name: "MachineDeletionRemediation from template ops/replace", Timeout: 30 * time.Minute},
 }
 
 // twins has two templates of one kind in front.
-var twins = []escalation.Rung{
+var twins = []escalation.Step{
 	{Name: "SelfNodeRemediation from template ops/gentle", Timeout: 3 * time.Minute},
 	{Name: "SelfNodeRemediation from template ops/rough", Timeout: 20 * time.Minute},
 	{Name: "HostRemediation from template metal/power-cycle", Timeout: 15 * time.Minute},
 }
 
 // classic is a check with a remediationTemplate.
-var classic = []escalation.Rung{{Name: "SelfNodeRemediation from template ops/self"}}
+var classic = []escalation.Step{{Name: "SelfNodeRemediation from template ops/self"}}
 
 func at(minutes float64, text string, do func(*world)) event {
 	return event{noon.Add(time.Duration(minutes * float64(time.Minute))), text, do}
 }
 
-// deletes lets a person delete the newest request of a rung.
-func deletes(rung int) func(*world) {
+// deletes lets a person delete the newest request of a step.
+func deletes(step int) func(*world) {
 	return func(w *world) {
-		asked := w.on(rung)
+		asked := w.on(step)
 		w.delete(asked[len(asked)-1])
 	}
 }
@@ -49,7 +49,7 @@ func losesStatus(w *world) {
 // givesUp is medik8s' operator, which writes its annotation on remediations that have no ladder too (W13).
 func givesUp(w *world) {
 	for _, r := range w.requests {
-		r.Told, r.annotated = true, w.now
+		r.Notified, r.annotated = true, w.now
 		w.hears(r)
 	}
 }
@@ -60,44 +60,44 @@ const minute = time.Minute
 func stories() map[string]*world {
 	return map[string]*world{
 		"the documented example": {
-			rungs: ladder, remediators: []remediator{{fails: 100 * minute}, {fails: 4 * minute}, {succeeds: 9 * minute, heals: 11 * minute, finishes: 2 * minute}},
+			steps: ladder, remediators: []remediator{{fails: 100 * minute}, {fails: 4 * minute}, {succeeds: 9 * minute, heals: 11 * minute, finishes: 2 * minute}},
 		},
 		"nothing helps": {
-			rungs: ladder, remediators: []remediator{{fails: minute}, {succeeds: 2 * minute}, {}},
+			steps: ladder, remediators: []remediator{{fails: minute}, {succeeds: 2 * minute}, {}},
 		},
 		"W1 two templates of one kind": {
-			rungs: twins, remediators: []remediator{{}, {}, {heals: 6 * minute}},
+			steps: twins, remediators: []remediator{{}, {}, {heals: 6 * minute}},
 		},
 		"seed 2.14 an old remediator stops without a word": {
-			rungs: ladder, remediators: []remediator{{old: true, fails: 2 * minute}, {heals: minute}},
+			steps: ladder, remediators: []remediator{{old: true, fails: 2 * minute}, {heals: minute}},
 		},
 		"a remediator takes our annotation off": {
-			rungs: ladder, remediators: []remediator{{succeeds: 50 * minute, strips: true}, {fails: 6 * minute}, {heals: minute}},
+			steps: ladder, remediators: []remediator{{succeeds: 50 * minute, strips: true}, {fails: 6 * minute}, {heals: minute}},
 		},
 		"a status is lost": {
-			rungs: ladder, remediators: []remediator{{fails: minute}, {succeeds: 2 * minute}, {heals: 5 * minute}},
+			steps: ladder, remediators: []remediator{{fails: minute}, {succeeds: 2 * minute}, {heals: 5 * minute}},
 			events: []event{at(1.5, "the status is lost", losesStatus), at(17, "the status is lost", losesStatus)},
 		},
 		"a crash after the annotation": {
-			rungs: ladder, remediators: []remediator{{fails: minute}, {heals: minute}}, crashes: map[int]bool{4: true},
+			steps: ladder, remediators: []remediator{{fails: minute}, {heals: minute}}, crashes: map[int]bool{4: true},
 		},
 		"a crash after the status": {
-			rungs: ladder, remediators: []remediator{{succeeds: 50 * minute}, {heals: minute}}, crashes: map[int]bool{4: true}, statusFirst: true,
+			steps: ladder, remediators: []remediator{{succeeds: 50 * minute}, {heals: minute}}, crashes: map[int]bool{4: true}, statusFirst: true,
 		},
 		"a request is deleted by hand": {
-			rungs: ladder, remediators: []remediator{{succeeds: 50 * minute}, {heals: minute}},
+			steps: ladder, remediators: []remediator{{succeeds: 50 * minute}, {heals: minute}},
 			events: []event{at(2, "somebody deletes the request", deletes(0))},
 		},
 		"a finalizer is kept for ever": {
-			rungs: ladder, remediators: []remediator{{succeeds: 50 * minute, finishes: 100000 * time.Hour}, {heals: minute}},
+			steps: ladder, remediators: []remediator{{succeeds: 50 * minute, finishes: 100000 * time.Hour}, {heals: minute}},
 			events: []event{at(2, "somebody deletes the request", deletes(0))},
 		},
-		"a remedy without a ladder fails": {
-			rungs: classic, remediators: []remediator{{fails: 2 * minute}},
+		"a template without a ladder fails": {
+			steps: classic, remediators: []remediator{{fails: 2 * minute}},
 			events: []event{at(60, "somebody repairs the node", func(w *world) { w.healthy = true })},
 		},
-		"W13 another operator gives up a remedy without a ladder": {
-			rungs: classic, remediators: []remediator{{succeeds: 50 * minute}},
+		"W13 another operator gives up a template without a ladder": {
+			steps: classic, remediators: []remediator{{succeeds: 50 * minute}},
 			events: []event{at(30, "medik8s' operator gives up", givesUp), at(40, "somebody deletes the request", deletes(0))},
 		},
 	}

@@ -29,14 +29,14 @@ var anyRemediator = rapid.Custom(func(t *rapid.T) remediator {
 var accidents = map[string]func(*world){
 	"the status is lost": losesStatus,
 	"somebody deletes the request": func(w *world) {
-		if w.climbed >= 0 {
-			deletes(w.climbed)(w)
+		if w.reached >= 0 {
+			deletes(w.reached)(w)
 		}
 	},
 	"somebody takes all annotations off": func(w *world) {
 		w.stripped = true
 		for _, r := range w.requests {
-			r.Told, r.annotated = false, time.Time{}
+			r.Notified, r.annotated = false, time.Time{}
 		}
 	},
 	"nothing happens, and the controller looks": func(*world) {},
@@ -44,13 +44,13 @@ var accidents = map[string]func(*world){
 
 var anyWorld = rapid.Custom(func(t *rapid.T) *world {
 	w := &world{statusFirst: rapid.Bool().Draw(t, "status first"), crashes: map[int]bool{}}
-	for i := range rapid.IntRange(1, 4).Draw(t, "rungs") {
+	for i := range rapid.IntRange(1, 4).Draw(t, "steps") {
 		timeout := time.Duration(rapid.IntRange(1, 10).Draw(t, "timeout")) * time.Minute
-		w.rungs = append(w.rungs, escalation.Rung{Name: fmt.Sprintf("rung %d", i), Timeout: timeout})
+		w.steps = append(w.steps, escalation.Step{Name: fmt.Sprintf("step %d", i), Timeout: timeout})
 		w.remediators = append(w.remediators, anyRemediator.Draw(t, "remediator"))
 	}
 	if rapid.IntRange(0, 5).Draw(t, "classic") == 0 {
-		w.rungs = []escalation.Rung{{Name: "the only one"}}
+		w.steps = []escalation.Step{{Name: "the only one"}}
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "crashes") {
 		w.crashes[rapid.IntRange(1, 20).Draw(t, "crash")] = true
@@ -64,7 +64,7 @@ var anyWorld = rapid.Custom(func(t *rapid.T) *world {
 	return w
 })
 
-// walks plays many worlds, in each of which no rung is skipped, none is asked for twice at once, none is gone down to, nobody is woken for
+// walks plays many worlds, in each of which no step is skipped, none is asked for twice at once, none is gone down to, nobody is woken for
 // nothing and no clock stands still: those are faults that the player sees itself.
 func walks(t *testing.T, rule func(*rapid.T, *world)) {
 	t.Helper()
@@ -78,27 +78,27 @@ func walks(t *testing.T, rule func(*rapid.T, *world)) {
 	})
 }
 
-// A ladder is at most 40 minutes long, and whoever deletes requests for ever keeps it on one rung.
+// A ladder is at most 40 minutes long, and whoever deletes requests for ever keeps it on one step.
 func TestEveryLadderComesToItsEnd(t *testing.T) {
 	walks(t, func(t *rapid.T, w *world) {
-		if w.healthy || len(w.rungs) == 1 && w.rungs[0].Timeout == 0 || w.remediators[w.climbed].deletes > 0 {
+		if w.healthy || len(w.steps) == 1 && w.steps[0].Timeout == 0 || w.remediators[w.reached].deletes > 0 {
 			return
 		}
-		if s := escalation.Climb(w.rungs, w.facts(), w.now); s.Do != escalation.Exhausted {
+		if s := escalation.Decide(w.steps, w.facts(), w.now); s.Do != escalation.Exhausted {
 			t.Fatalf("after %s: %+v\n%s", horizon, s, w.story.String())
 		}
 	})
 }
 
-// Both writes were made whenever a rung was left, whichever came first and whoever died between them.
+// Both writes were made whenever a step was left, whichever came first and whoever died between them.
 func TestNobodyIsLeftUntold(t *testing.T) {
 	walks(t, func(t *rapid.T, w *world) {
 		for _, r := range w.requests {
-			if w.healthy || r.Rung >= w.climbed || r.Gone || r.Succeeded == escalation.Yes || w.remediators[r.Rung].strips {
+			if w.healthy || r.Step >= w.reached || r.Gone || r.Succeeded == escalation.Yes || w.remediators[r.Step].strips {
 				continue
 			}
-			if !r.Told && !w.stripped {
-				t.Fatalf("rung %d was left, and nobody told: %+v\n%s", r.Rung, r, w.story.String())
+			if !r.Notified && !w.stripped {
+				t.Fatalf("step %d was left, and nobody told: %+v\n%s", r.Step, r, w.story.String())
 			}
 		}
 	})
@@ -106,11 +106,11 @@ func TestNobodyIsLeftUntold(t *testing.T) {
 
 func TestARemedyWithoutALadderIsNeverGivenUp(t *testing.T) {
 	walks(t, func(t *rapid.T, w *world) {
-		if len(w.rungs) > 1 || w.rungs[0].Timeout > 0 {
+		if len(w.steps) > 1 || w.steps[0].Timeout > 0 {
 			return
 		}
 		for _, r := range w.requests {
-			if r.Told || !r.recorded.IsZero() {
+			if r.Notified || !r.recorded.IsZero() {
 				t.Fatalf("%+v\n%s", r, w.story.String())
 			}
 		}
@@ -120,7 +120,7 @@ func TestARemedyWithoutALadderIsNeverGivenUp(t *testing.T) {
 func TestWhoSucceededIsNotTold(t *testing.T) {
 	walks(t, func(t *rapid.T, w *world) {
 		for _, r := range w.requests {
-			if r.Told && r.Succeeded == escalation.Yes {
+			if r.Notified && r.Succeeded == escalation.Yes {
 				t.Fatalf("%+v\n%s", r, w.story.String())
 			}
 		}

@@ -14,7 +14,7 @@ import (
 
 // Decide returns the plan for f: the verdict on each node, what blocks its remediation, and what is done about its requests and its lease.
 //
-// What has begun is never held up by what the population allows: requests end, time out and follow each other, leases are renewed. Only
+// What has begun is never blocked by what the population allows: requests end, time out and follow each other, leases are renewed. Only
 // what would add a node is.
 func Decide(f Facts) Plan {
 	p := Plan{Decisions: make([]Decision, len(f.Nodes))}
@@ -44,7 +44,7 @@ func Decide(f Facts) Plan {
 type decider struct {
 	f     *Facts
 	p     *Plan
-	steps []escalation.Rung
+	steps []escalation.Step
 	plane controlplane.Plane
 	// now is what blocks the nodes that are unhealthy, ahead what will block those that are not due yet when they are, if nothing else changes.
 	now, ahead view
@@ -58,10 +58,10 @@ type view struct {
 }
 
 // stepsOf are the templates as the escalation sees them.
-func stepsOf(templates []Template) []escalation.Rung {
-	steps := make([]escalation.Rung, 0, len(templates))
+func stepsOf(templates []Template) []escalation.Step {
+	steps := make([]escalation.Step, 0, len(templates))
 	for i := range templates {
-		steps = append(steps, escalation.Rung{Name: templates[i].String(), Timeout: templates[i].Timeout})
+		steps = append(steps, escalation.Step{Name: templates[i].String(), Timeout: templates[i].Timeout})
 	}
 	return steps
 }

@@ -114,7 +114,7 @@ func deleting(ago time.Duration) func(*Request) {
 
 func kept(r *Request) { r.Kept = true }
 
-func succeeded(is escalation.Answer) func(*Request) {
+func succeeded(is escalation.Status) func(*Request) {
 	return func(r *Request) { r.Succeeded = is }
 }
 
@@ -261,7 +261,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"nor what was never seen to have":                        {of(lost(asked(succeeded(escalation.Yes)))), done{Lease: TakeLease, Start: -1}},
 		"the request of a node that is gone ends":                {of(gone(asked())), done{End: one, Start: -1}},
 		"its remediator is told to stop, if it keeps it":         {of(gone(asked(kept, deleting(0)))), done{Stop: one, Start: -1}},
-		"unless that is forbidden":                               {of(gone(asked(kept, deleting(0)))).with(func(f *Facts) { f.Memory.Untellable = map[string]bool{"r": true} }), done{Start: -1}},
+		"unless that is forbidden":                               {of(gone(asked(kept, deleting(0)))).with(func(f *Facts) { f.Memory.Unpatchable = map[string]bool{"r": true} }), done{Start: -1}},
 		"one whose node is not known is left alone":              {of(gone(asked(func(r *Request) { r.Guessed = true }))), done{Start: -1}},
 		"one that a remediator keeps waits for the node":         {of(gone(asked(kept))), done{Lease: TakeLease, Start: -1}},
 		"one whose Machine is there, too":                        {of(gone(asked(func(r *Request) { r.MachineThere = true }))), done{Lease: TakeLease, Start: -1}},

@@ -12,19 +12,19 @@ import (
 // for it would be waiting without end, with a step left that could help. A check that has no other one says why nothing is done.
 
 // ask is what the escalation says of n, of the steps that can be about it.
-func (d *decider) ask(n *Node, ladder []escalation.Request) escalation.Step {
-	answer := escalation.Climb(d.steps, ladder, d.f.Now)
+func (d *decider) ask(n *Node, ladder []escalation.Request) escalation.Decision {
+	answer := escalation.Decide(d.steps, ladder, d.f.Now)
 	if answer.Do != escalation.Start {
 		return answer
 	}
-	from := answer.Rung
-	answer.Rung = d.passing(n, from)
+	from := answer.Step
+	answer.Step = d.passing(n, from)
 	switch {
-	case d.passed(n, answer.Rung) && from > 0:
+	case d.passed(n, answer.Step) && from > 0:
 		answer.Do, answer.Reason = escalation.Exhausted, escalation.NoTemplateLeft
 		answer.Why = d.steps[from-1].Name + " was given up, and none of the templates that are left can be about the node."
-	case answer.Rung != from:
-		answer.Why = fmt.Sprintf("%s cannot be about the node, %s is next.", d.steps[from].Name, d.steps[answer.Rung].Name)
+	case answer.Step != from:
+		answer.Why = fmt.Sprintf("%s cannot be about the node, %s is next.", d.steps[from].Name, d.steps[answer.Step].Name)
 	}
 	return answer
 }
@@ -56,39 +56,39 @@ func (s *stepping) ladder() []escalation.Request {
 	for j := range s.n.Requests {
 		if r := &s.n.Requests[j]; r.Step >= 0 {
 			all = append(all, escalation.Request{
-				Rung: r.Step, Started: s.Requests[j].Counted, GivenUp: r.GivenUp, Told: r.Told, Leaving: !r.Deleting.IsZero(),
+				Step: r.Step, Started: s.Requests[j].Counted, GivenUp: r.GivenUp, Notified: r.Notified, Deleting: !r.Deleting.IsZero(),
 				Succeeded: r.Succeeded, Processing: r.Processing, ProcessingSince: r.ProcessingSince,
 			})
 		}
 	}
 	for _, gone := range s.n.Gone {
 		if gone.Step >= 0 {
-			all = append(all, escalation.Request{Rung: gone.Step, Started: gone.Started, GivenUp: gone.GivenUp, Gone: true})
+			all = append(all, escalation.Request{Step: gone.Step, Started: gone.Started, GivenUp: gone.GivenUp, Gone: true})
 		}
 	}
 	return all
 }
 
-// climb is what the escalation says of the node. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
-func (s *stepping) climb() (gaveUp, answer escalation.Step) {
+// escalate is what the escalation says of the node. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
+func (s *stepping) escalate() (gaveUp, answer escalation.Decision) {
 	ladder := s.ladder()
 	answer = s.ask(s.n, ladder)
 	if answer.Do != escalation.GiveUp {
-		return escalation.Step{}, answer
+		return escalation.Decision{}, answer
 	}
 	for j := range ladder {
-		if ladder[j].Rung == answer.Rung {
-			ladder[j].GivenUp, ladder[j].Told = s.f.Now, ladder[j].Told || answer.Tell
+		if ladder[j].Step == answer.Step {
+			ladder[j].GivenUp, ladder[j].Notified = s.f.Now, ladder[j].Notified || answer.Notify
 		}
 	}
 	return answer, s.ask(s.n, ladder)
 }
 
 // requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be told.
-func (n *Node) requestsOn(step int, tell bool) []int {
+func (n *Node) requestsOn(step int, notify bool) []int {
 	var on []int
 	for j := range n.Requests {
-		if r := &n.Requests[j]; r.Step == step && !(tell && r.Told) {
+		if r := &n.Requests[j]; r.Step == step && !(notify && r.Notified) {
 			on = append(on, j)
 		}
 	}
@@ -96,13 +96,13 @@ func (n *Node) requestsOn(step int, tell bool) []int {
 }
 
 // expires is when the time of the step is over that is waited for, and what happens then.
-func (s *stepping) expires(answer escalation.Step) Moment {
-	m := Moment{At: answer.Recheck, Expiring: answer.Rung, Step: -1}
+func (s *stepping) expires(answer escalation.Decision) Moment {
+	m := Moment{At: answer.Recheck, Expiring: answer.Step, Step: -1}
 	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
 		return m
 	}
 	m.What = StepExpires
-	if next := s.passing(s.n, answer.Rung+1); next < len(s.steps) && !s.passed(s.n, next) {
+	if next := s.passing(s.n, answer.Step+1); next < len(s.steps) && !s.passed(s.n, next) {
 		m.Step = next
 	}
 	return m
@@ -120,8 +120,8 @@ func (s *stepping) would() (int, Reason) {
 	case s.Verdict.State == health.Healthy, len(s.End) > 0: // its next failure begins at the first step
 		return 0, ""
 	}
-	_, next := s.climb()
-	step := next.Rung
+	_, next := s.escalate()
+	step := next.Step
 	switch {
 	case next.Do == escalation.Exhausted:
 		return -1, NoTemplateLeft

@@ -183,9 +183,9 @@ type Request struct {
 	Deleting time.Time // zero if it is not being deleted
 	// Kept says that it has finalizers.
 	Kept bool
-	// GivenUp is when it was given up, Told says that its remediator was told so.
-	GivenUp time.Time
-	Told    bool
+	// GivenUp is when it was given up, Notified says that its remediator was notified of that.
+	GivenUp  time.Time
+	Notified bool
 	// Flagged says that it is marked as old. Delayed is since when its end is delayed, as it says itself; DelayedMarked says that it has the mark.
 	// Relapsed says that its node had recovered, and was found to be unhealthy again.
 	Flagged, DelayedMarked, Relapsed bool
@@ -200,7 +200,7 @@ type Request struct {
 	Listed, ListedHealthy bool
 	Counted               time.Time
 
-	Succeeded, Processing, DeletesNode escalation.Answer
+	Succeeded, Processing, DeletesNode escalation.Status
 	SucceededSince, ProcessingSince    time.Time
 	// Says are the conditions of the contract, as the remediator wrote them.
 	Says []Said
@@ -275,9 +275,9 @@ type Memory struct {
 	// Started is from when on the time of a request counts, if not from its creation, and Decided to when outages are in that.
 	Started map[string]time.Time
 	Decided time.Time
-	// Flagged are requests that were counted as old, Untellable those whose remediators may not be told to stop, Recovered those that had
+	// Flagged are requests that were counted as old, Unpatchable those whose remediators may not be told to stop, Recovered those that had
 	// succeeded when their node was seen healthy; by Request.ID.
-	Flagged, Untellable, Recovered map[string]bool
+	Flagged, Unpatchable, Recovered map[string]bool
 	// Refused is when a request for a node was refused last, by its name.
 	Refused map[string]time.Time
 }

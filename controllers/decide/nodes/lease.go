@@ -37,7 +37,7 @@ func (t Term) Seconds() int32 {
 func (t Term) whileEscalating() Term { return Term{Length: t.Length} }
 
 // termOf is the term while a step is in use. (medik8s looks a step up by the kind of its template, and so takes that of another one.)
-func termOf(steps []escalation.Rung, step int) Term {
+func termOf(steps []escalation.Step, step int) Term {
 	if step < 0 || step >= len(steps) || steps[step].Timeout == 0 {
 		return Term{Length: defaultTerm}
 	}

@@ -52,7 +52,7 @@ func TestLeaseStep(t *testing.T) {
 }
 
 func TestTheTermOfALeaseIsThatOfItsStep(t *testing.T) {
-	steps := []escalation.Rung{{Timeout: 3 * time.Minute}, {Timeout: 20 * time.Minute}, {Timeout: time.Minute}}
+	steps := []escalation.Step{{Timeout: 3 * time.Minute}, {Timeout: 20 * time.Minute}, {Timeout: time.Minute}}
 	for step, want := range map[int]Term{
 		-1: {Length: defaultTerm},
 		0:  {Length: 3 * time.Minute, Overdue: 9 * time.Minute},

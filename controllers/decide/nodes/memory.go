@@ -15,7 +15,7 @@ const refusedFor = time.Minute
 func (d *decider) recall() {
 	was, is := &d.f.Memory, &d.p.Memory
 	is.Known, is.Decided = true, d.f.Now
-	is.Flagged, is.Untellable, is.Recovered = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	is.Flagged, is.Unpatchable, is.Recovered = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	is.Refused, is.Started = map[string]time.Time{}, map[string]time.Time{}
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
@@ -32,8 +32,8 @@ func (d *decider) recall() {
 			if was.Flagged[r.ID] {
 				is.Flagged[r.ID] = true
 			}
-			if was.Untellable[r.ID] {
-				is.Untellable[r.ID] = true
+			if was.Unpatchable[r.ID] {
+				is.Unpatchable[r.ID] = true
 			}
 		}
 	}

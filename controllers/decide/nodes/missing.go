@@ -115,7 +115,7 @@ func (s *stepping) gone() {
 // stops has the remediator of a request told to stop, if it keeps the request: Self Node Remediation releases what is about a Node that is gone only
 // then.
 func (s *stepping) stops(j int) {
-	if r := &s.n.Requests[j]; r.Kept && !r.Told && !r.Guessed && !s.f.Memory.Untellable[r.ID] {
+	if r := &s.n.Requests[j]; r.Kept && !r.Notified && !r.Guessed && !s.f.Memory.Unpatchable[r.ID] {
 		s.Stop = append(s.Stop, j)
 	}
 }

@@ -62,7 +62,7 @@ type Decision struct {
 	Would   int
 	Nothing Reason
 	// GaveUp is what the escalation gives up first, Answer what it says then; zero if it was not asked.
-	GaveUp, Answer escalation.Step
+	GaveUp, Answer escalation.Decision
 
 	// What is done about requests, by their places in Node.Requests. End are those that are over, Flag those that are counted as old.
 	End, Flag []int
@@ -71,9 +71,9 @@ type Decision struct {
 	Delayed       bool
 	// Stop are those whose node is gone and whose remediators are told to stop, Adopt those of the last failure with which the present one begins.
 	Stop, Adopt []int
-	// GiveUp are those that have had their chance; Tell says that their remediator has to be told.
+	// GiveUp are those that have had their chance; Notify says that their remediator has to be told.
 	GiveUp []int
-	Tell   bool
+	Notify bool
 	// Unconfirm says that the confirmation of a person that the node is healthy has served its purpose.
 	Unconfirm bool
 	Lease     LeaseAction

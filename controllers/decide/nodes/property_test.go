@@ -16,8 +16,8 @@ func someFacts(t *rapid.T) Facts {
 	some := func(of int) time.Duration {
 		return time.Duration(rapid.IntRange(0, of).Draw(t, "seconds")) * time.Second
 	}
-	answer := func() escalation.Answer {
-		return escalation.Answer(rapid.IntRange(int(escalation.Unsaid), int(escalation.Unsure)).Draw(t, "answer"))
+	answer := func() escalation.Status {
+		return escalation.Status(rapid.IntRange(int(escalation.Unsaid), int(escalation.Unsure)).Draw(t, "answer"))
 	}
 	f := of()
 	if yes(2, "escalates") {

@@ -246,12 +246,12 @@ func (s *stepping) unhealthy() {
 		return
 	}
 	goes := len(s.Blockers) == 0
-	gaveUp, answer := s.climb()
+	gaveUp, answer := s.escalate()
 	if goes {
 		s.GaveUp, s.Answer = gaveUp, answer
 		s.adopted()
 		if gaveUp.Do == escalation.GiveUp {
-			s.GiveUp, s.Tell = s.n.requestsOn(gaveUp.Rung, gaveUp.Tell), gaveUp.Tell
+			s.GiveUp, s.Notify = s.n.requestsOn(gaveUp.Step, gaveUp.Notify), gaveUp.Notify
 		}
 		s.happens(s.expires(answer))
 	} else {
@@ -263,7 +263,7 @@ func (s *stepping) unhealthy() {
 	further := s.answered(a, answer)
 	if goes && answer.Do == escalation.Start {
 		if len(further) == 0 {
-			s.start(answer.Rung)
+			s.start(answer.Step)
 		} else {
 			s.happens(Moment{At: further[0].Until, What: AskedAgain})
 		}
@@ -272,11 +272,11 @@ func (s *stepping) unhealthy() {
 }
 
 // answered is what blocks the node in view of what the escalation says.
-func (s *stepping) answered(a asking, answer escalation.Step) []Blocker {
+func (s *stepping) answered(a asking, answer escalation.Decision) []Blocker {
 	switch answer.Do {
 	case escalation.Start:
 		all := a.toRemediate()
-		a.step = answer.Rung
+		a.step = answer.Step
 		return append(all, a.toStart()...)
 	case escalation.Exhausted:
 		return []Blocker{{Reason: NoTemplateLeft}}
@@ -312,7 +312,7 @@ func (s *stepping) adopted() {
 }
 
 // stillDeleted says that a request of the last time is waited for, which is still being deleted. With an escalation its time ends that.
-func (s *stepping) stillDeleted(answer escalation.Step) *Blocker {
+func (s *stepping) stillDeleted(answer escalation.Decision) *Blocker {
 	for j := range s.n.Requests {
 		if r := &s.n.Requests[j]; s.Requests[j].Former(r) {
 			if answer.Do != escalation.Wait || answer.Reason != escalation.AwaitingDeletion {

@@ -14,18 +14,18 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 var (
 	// single is what stands for the ladder of a check with a remediationTemplate.
-	single = []Rung{{Name: "A"}}
-	// two is a ladder of two remedies.
-	two = []Rung{{"A", 5 * time.Minute}, {"B", 10 * time.Minute}}
+	single = []Step{{Name: "A"}}
+	// two is a ladder of two templates.
+	two = []Step{{"A", 5 * time.Minute}, {"B", 10 * time.Minute}}
 	// three has two templates of one kind, and is what upstream gets stuck on.
-	three = []Rung{{"A from template x", 5 * time.Minute}, {"A from template y", 5 * time.Minute}, {"B", 10 * time.Minute}}
-	// patient waits for its first remedy without end; the webhook lets nobody write that today.
-	patient = []Rung{{"A", 0}, {"B", 10 * time.Minute}}
+	three = []Step{{"A from template x", 5 * time.Minute}, {"A from template y", 5 * time.Minute}, {"B", 10 * time.Minute}}
+	// patient waits for its first template without end; the webhook lets nobody write that today.
+	patient = []Step{{"A", 0}, {"B", 10 * time.Minute}}
 )
 
-// asked is a request of a rung that was made a minute ago and is worked on.
-func asked(rung int, change ...func(*Request)) Request {
-	r := Request{Rung: rung, Started: ago(time.Minute), Processing: Yes, Succeeded: Unsure, ProcessingSince: ago(time.Minute)}
+// asked is a request of a step that was made a minute ago and is worked on.
+func asked(step int, change ...func(*Request)) Request {
+	r := Request{Step: step, Started: ago(time.Minute), Processing: Yes, Succeeded: Unsure, ProcessingSince: ago(time.Minute)}
 	for _, c := range change {
 		c(&r)
 	}
@@ -37,10 +37,10 @@ func atOnce(r *Request)    { r.Started = noon }
 func silent(r *Request)    { r.Succeeded, r.Processing, r.ProcessingSince = Unsaid, Unsaid, time.Time{} }
 func succeeded(r *Request) { r.Succeeded, r.Processing = Yes, No }
 func failed(r *Request)    { r.Succeeded, r.Processing = No, No }
-func leaving(r *Request)   { r.Leaving = true }
+func leaving(r *Request)   { r.Deleting = true }
 func gone(r *Request)      { r.Gone = true }
 func given(r *Request)     { r.GivenUp = ago(time.Second) }
-func told(r *Request)      { r.Told = true }
+func told(r *Request)      { r.Notified = true }
 func both(r *Request)      { given(r); told(r) }
 
 // started is a request that was made so long ago.
@@ -51,42 +51,42 @@ func stopped(d time.Duration) func(*Request) {
 	return func(r *Request) { r.Succeeded, r.Processing, r.ProcessingSince = Unsaid, No, ago(d) }
 }
 
-func start(rung int, reason string) Step { return Step{Do: Start, Rung: rung, Reason: reason} }
-func wait(rung int, reason string, recheck time.Time) Step {
-	return Step{Rung: rung, Reason: reason, Recheck: recheck}
+func start(step int, reason string) Decision { return Decision{Do: Start, Step: step, Reason: reason} }
+func wait(step int, reason string, recheck time.Time) Decision {
+	return Decision{Step: step, Reason: reason, Recheck: recheck}
 }
-func tell(rung int, reason string) Step {
-	return Step{Do: GiveUp, Rung: rung, Tell: true, Reason: reason}
+func tell(step int, reason string) Decision {
+	return Decision{Do: GiveUp, Step: step, Notify: true, Reason: reason}
 }
-func note(rung int, reason string) Step { return Step{Do: GiveUp, Rung: rung, Reason: reason} }
-func exhausted(rung int) Step           { return Step{Do: Exhausted, Rung: rung, Reason: NoTemplateLeft} }
+func note(step int, reason string) Decision { return Decision{Do: GiveUp, Step: step, Reason: reason} }
+func exhausted(step int) Decision           { return Decision{Do: Exhausted, Step: step, Reason: NoTemplateLeft} }
 
 var never time.Time
 
-func TestClimb(t *testing.T) {
+func TestDecide(t *testing.T) {
 	cases := map[string]struct {
-		rungs    []Rung
+		steps    []Step
 		requests []Request
-		want     Step
+		want     Decision
 	}{
-		"seed 2.15: without a request the remedy of a check without a ladder is started": {single, nil, start(0, FirstRung)},
-		"seed 2.15: without a request the lowest rung is started":                        {two, nil, start(0, FirstRung)},
-		"a request of a remedy that the check does not name is not there":                {two, []Request{asked(2, both), asked(-1)}, start(0, FirstRung)},
-		"a check that names no remedy has none left":                                     {nil, nil, exhausted(0)},
+		"seed 2.15: without a request the template of a check without a ladder is started": {single, nil, start(0, FirstStep)},
+		"seed 2.15: without a request the lowest step is started":                          {two, nil, start(0, FirstStep)},
+		"a request of a template that the check does not name is not there":                {two, []Request{asked(2, both), asked(-1)}, start(0, FirstStep)},
+		"a check that names no template has none left":                                     {nil, nil, exhausted(0)},
 
 		"a remediator at work is waited for until its time has passed":  {two, []Request{asked(0)}, wait(0, InProgress, in(4*time.Minute))},
 		"a remediator that says nothing is waited for as long":          {two, []Request{asked(0, silent)}, wait(0, InProgress, in(4*time.Minute))},
 		"one that succeeded is waited for too, the node is not back":    {two, []Request{asked(0, succeeded)}, wait(0, AwaitingNode, in(4*time.Minute))},
-		"a rung without a timeout is waited for without end":            {patient, []Request{asked(0, late)}, wait(0, InProgress, never)},
-		"a rung without a timeout is given up when its remediator asks": {patient, []Request{asked(0, failed)}, tell(0, Failed)},
+		"a step without a timeout is waited for without end":            {patient, []Request{asked(0, late)}, wait(0, InProgress, never)},
+		"a step without a timeout is given up when its remediator asks": {patient, []Request{asked(0, failed)}, tell(0, Failed)},
 
-		"seed 2.13: a rung whose time has passed is given up, and its remediator told": {two, []Request{asked(0, late)}, tell(0, TimedOut)},
+		"seed 2.13: a step whose time has passed is given up, and its remediator told": {two, []Request{asked(0, late)}, tell(0, TimedOut)},
 		"the very moment of the timeout is too late":                                   {two, []Request{asked(0, started(5*time.Minute))}, tell(0, TimedOut)},
 		"a nanosecond before is not":                                                   {two, []Request{asked(0, started(5*time.Minute-1))}, wait(0, InProgress, in(1))},
-		"seed 2.13: a rung that was given up is followed by the next":                  {two, []Request{asked(0, late, both)}, start(1, NextRung)},
+		"seed 2.13: a step that was given up is followed by the next":                  {two, []Request{asked(0, late, both)}, start(1, NextStep)},
 		"C52: one that succeeded and whose node stays away is given up without a word": {two, []Request{asked(0, late, succeeded)}, note(0, TimedOut)},
-		"C52: the next one is started after it all the same":                           {two, []Request{asked(0, late, succeeded, given)}, start(1, NextRung)},
-		"one that succeeded, was given up, and begins anew is told":                    {two, []Request{asked(0, late, given)}, tell(0, Untold)},
+		"C52: the next one is started after it all the same":                           {two, []Request{asked(0, late, succeeded, given)}, start(1, NextStep)},
+		"one that succeeded, was given up, and begins anew is told":                    {two, []Request{asked(0, late, given)}, tell(0, NotNotified)},
 		"C54: a remediator that failed is given up at once":                            {two, []Request{asked(0, failed, atOnce)}, tell(0, Failed)},
 		"C54: failure says more than a timeout":                                        {two, []Request{asked(0, failed, late)}, tell(0, Failed)},
 		"a failure counts whatever the clock of the API server":                        {two, []Request{asked(0, failed, started(-time.Hour))}, tell(0, Failed)},
@@ -97,54 +97,54 @@ func TestClimb(t *testing.T) {
 		"seed 2.14: one that was never at work has 30 seconds from its request on":  {two, []Request{asked(0, stopped(time.Hour), atOnce)}, wait(0, InProgress, in(30*time.Second))},
 		"NHC#208: one that does not know whether it succeeded is waited for":        {two, []Request{asked(0, stopped(time.Minute), func(r *Request) { r.Succeeded = Unsure })}, wait(0, InProgress, in(4*time.Minute))},
 		"seed 2.14: one whose Processing is Unknown is waited for":                  {two, []Request{asked(0, stopped(time.Minute), func(r *Request) { r.Processing = Unsure })}, wait(0, InProgress, in(4*time.Minute))},
-		"the last remedy that failed is given up like others":                       {two, []Request{asked(0, both), asked(1, failed)}, tell(1, Failed)},
+		"the last template that failed is given up like others":                     {two, []Request{asked(0, both), asked(1, failed)}, tell(1, Failed)},
 		"when the last one was given up the ladder is at its end":                   {two, []Request{asked(0, both), asked(1, both)}, exhausted(1)},
 		"it stays so when its request is gone":                                      {two, []Request{asked(0, both), asked(1, given, gone)}, exhausted(1)},
-		"a ladder of one rung with a timeout is a ladder":                           {two[:1], []Request{asked(0, late)}, tell(0, TimedOut)},
-		"W1: of two templates of one kind the second is started after the first":    {three, []Request{asked(0, both)}, start(1, NextRung)},
+		"a ladder of one step with a timeout is a ladder":                           {two[:1], []Request{asked(0, late)}, tell(0, TimedOut)},
+		"W1: of two templates of one kind the second is started after the first":    {three, []Request{asked(0, both)}, start(1, NextStep)},
 		"W1: of two templates of one kind the second times out":                     {three, []Request{asked(0, both), asked(1, late)}, tell(1, TimedOut)},
-		"W1: after two templates of one kind the third rung is started":             {three, []Request{asked(0, both), asked(1, both)}, start(2, NextRung)},
-		"W28: a lost status is rebuilt from what is on the requests":                {three, []Request{asked(0, told), asked(1, told)}, start(2, NextRung)},
-		"W28: where nothing is left below, the ladder goes on from the highest":     {three, []Request{asked(1, both)}, start(2, NextRung)},
+		"W1: after two templates of one kind the third step is started":             {three, []Request{asked(0, both), asked(1, both)}, start(2, NextStep)},
+		"W28: a lost status is rebuilt from what is on the requests":                {three, []Request{asked(0, told), asked(1, told)}, start(2, NextStep)},
+		"W28: where nothing is left below, the ladder goes on from the highest":     {three, []Request{asked(1, both)}, start(2, NextStep)},
 		"a remediator that takes our annotation off gets no second turn":            {three, []Request{asked(0), asked(1)}, wait(1, InProgress, in(4*time.Minute))},
 		"nor is it put on again: its remediator knew":                               {three, []Request{asked(0, given), asked(1)}, wait(1, InProgress, in(4*time.Minute))},
-		"what is asked twice on one rung is given up when one of the two was":       {two, []Request{asked(0, both), asked(0, atOnce, told)}, start(1, NextRung)},
-		"and not before the other one is told":                                      {two, []Request{asked(0, both), asked(0, atOnce)}, tell(0, Untold)},
-		"a crash after the annotation: the next rung follows":                       {two, []Request{asked(0, late, told)}, start(1, NextRung)},
-		"a crash after the status: the remediator is told before the next is asked": {two, []Request{asked(0, late, given)}, tell(0, Untold)},
-		"a crash after the status on the last rung leaves nobody untold":            {two, []Request{asked(0, both), asked(1, given)}, Step{Do: GiveUp, Rung: 1, Tell: true, Reason: Untold, Recheck: in(59 * time.Second)}},
-		"one that takes our annotation off on the last rung has a minute for it":    {two, []Request{asked(0, both), asked(1, late, func(r *Request) { r.GivenUp = ago(RetoldFor) })}, exhausted(1)},
-		"nor one that was given up again later":                                     {two, []Request{asked(1, late, told, func(r *Request) { r.GivenUp = ago(time.Hour) }), asked(1, given)}, Step{Do: GiveUp, Rung: 1, Tell: true, Reason: Untold, Recheck: in(59 * time.Second)}},
-		"whoever is gone cannot be told":                                            {two, []Request{asked(0, late, given, gone)}, start(1, NextRung)},
+		"what is asked twice on one step is given up when one of the two was":       {two, []Request{asked(0, both), asked(0, atOnce, told)}, start(1, NextStep)},
+		"and not before the other one is told":                                      {two, []Request{asked(0, both), asked(0, atOnce)}, tell(0, NotNotified)},
+		"a crash after the annotation: the next step follows":                       {two, []Request{asked(0, late, told)}, start(1, NextStep)},
+		"a crash after the status: the remediator is told before the next is asked": {two, []Request{asked(0, late, given)}, tell(0, NotNotified)},
+		"a crash after the status on the last step leaves nobody untold":            {two, []Request{asked(0, both), asked(1, given)}, Decision{Do: GiveUp, Step: 1, Notify: true, Reason: NotNotified, Recheck: in(59 * time.Second)}},
+		"one that takes our annotation off on the last step has a minute for it":    {two, []Request{asked(0, both), asked(1, late, func(r *Request) { r.GivenUp = ago(NotifiedAgainFor) })}, exhausted(1)},
+		"nor one that was given up again later":                                     {two, []Request{asked(1, late, told, func(r *Request) { r.GivenUp = ago(time.Hour) }), asked(1, given)}, Decision{Do: GiveUp, Step: 1, Notify: true, Reason: NotNotified, Recheck: in(59 * time.Second)}},
+		"whoever is gone cannot be told":                                            {two, []Request{asked(0, late, given, gone)}, start(1, NextStep)},
 
 		"a request that somebody deletes is waited for to its end":         {two, []Request{asked(0, leaving)}, wait(0, AwaitingDeletion, in(4*time.Minute))},
-		"a request that somebody deleted is made again":                    {two, []Request{asked(0, gone)}, Step{Do: Start, Reason: Vanished, Recheck: in(4 * time.Minute)}},
-		"on the rung it was on":                                            {three, []Request{asked(0, both), asked(1, gone)}, Step{Do: Start, Rung: 1, Reason: Vanished, Recheck: in(4 * time.Minute)}},
+		"a request that somebody deleted is made again":                    {two, []Request{asked(0, gone)}, Decision{Do: Start, Reason: Vanished, Recheck: in(4 * time.Minute)}},
+		"on the step it was on":                                            {three, []Request{asked(0, both), asked(1, gone)}, Decision{Do: Start, Step: 1, Reason: Vanished, Recheck: in(4 * time.Minute)}},
 		"W8: a node is not kept waiting by a request that nobody has":      {single, []Request{asked(0, gone)}, start(0, Vanished)},
-		"a finalizer that is kept for ever holds up one rung's time only":  {two, []Request{asked(0, leaving, late)}, tell(0, TimedOut)},
-		"then the next rung starts beside it":                              {two, []Request{asked(0, leaving, late, both)}, start(1, NextRung)},
+		"a finalizer that is kept for ever holds up one step's time only":  {two, []Request{asked(0, leaving, late)}, tell(0, TimedOut)},
+		"then the next step starts beside it":                              {two, []Request{asked(0, leaving, late, both)}, start(1, NextStep)},
 		"one that failed is given up also when it is being deleted":        {two, []Request{asked(0, leaving, failed)}, tell(0, Failed)},
 		"one whose time has passed is not made again because it is gone":   {two, []Request{asked(0, gone, late)}, note(0, TimedOut)},
 		"one that was made again has the time that the first one left":     {two, []Request{asked(0, gone, started(4*time.Minute)), asked(0)}, wait(0, InProgress, in(time.Minute))},
 		"nor does their order matter":                                      {two, []Request{asked(0), asked(0, gone, started(4*time.Minute))}, wait(0, InProgress, in(time.Minute))},
 		"one that was made again late is given up with the first one":      {two, []Request{asked(0, gone, late), asked(0)}, tell(0, TimedOut)},
-		"one that was made again and is gone as well is made a third time": {two, []Request{asked(0, gone, started(2*time.Minute)), asked(0, gone)}, Step{Do: Start, Reason: Vanished, Recheck: in(3 * time.Minute)}},
-		"the only remedy is waited for without end":                        {single, []Request{asked(0, late)}, wait(0, InProgress, never)},
-		"the only remedy that succeeded is waited for":                     {single, []Request{asked(0, late, succeeded)}, wait(0, AwaitingNode, never)},
-		"C52: the only remedy that succeeded is not told anything":         {single, []Request{asked(0, late, succeeded, given)}, wait(0, AwaitingNode, never)},
-		"nothing follows the only remedy when it failed":                   {single, []Request{asked(0, failed)}, wait(0, NothingFollows, never)},
-		"nothing follows the only remedy when it stopped":                  {single, []Request{asked(0, stopped(time.Hour), late)}, wait(0, NothingFollows, never)},
-		"W13: the only remedy is not given up after 30 minutes":            {single, []Request{asked(0, started(31*time.Minute))}, wait(0, InProgress, never)},
+		"one that was made again and is gone as well is made a third time": {two, []Request{asked(0, gone, started(2*time.Minute)), asked(0, gone)}, Decision{Do: Start, Reason: Vanished, Recheck: in(3 * time.Minute)}},
+		"the only template is waited for without end":                      {single, []Request{asked(0, late)}, wait(0, InProgress, never)},
+		"the only template that succeeded is waited for":                   {single, []Request{asked(0, late, succeeded)}, wait(0, AwaitingNode, never)},
+		"C52: the only template that succeeded is not told anything":       {single, []Request{asked(0, late, succeeded, given)}, wait(0, AwaitingNode, never)},
+		"nothing follows the only template when it failed":                 {single, []Request{asked(0, failed)}, wait(0, NothingFollows, never)},
+		"nothing follows the only template when it stopped":                {single, []Request{asked(0, stopped(time.Hour), late)}, wait(0, NothingFollows, never)},
+		"W13: the only template is not given up after 30 minutes":          {single, []Request{asked(0, started(31*time.Minute))}, wait(0, InProgress, never)},
 		"W13: what another operator gave up after 30 minutes has no end":   {single, []Request{asked(0, late, both)}, wait(0, NothingFollows, never)},
 		"W13: what another operator's status gave up is at work":           {single, []Request{asked(0, late, given)}, wait(0, InProgress, never)},
 		"W13: what another operator gave up is made again when it is gone": {single, []Request{asked(0, late, both, gone)}, start(0, Vanished)},
-		"the only remedy that is being deleted is waited for to its end":   {single, []Request{asked(0, leaving, both)}, wait(0, AwaitingDeletion, never)},
-		"a negative timeout is none":                                       {[]Rung{{"A", -time.Minute}}, []Request{asked(0)}, wait(0, InProgress, never)},
+		"the only template that is being deleted is waited for to its end": {single, []Request{asked(0, leaving, both)}, wait(0, AwaitingDeletion, never)},
+		"a negative timeout is none":                                       {[]Step{{"A", -time.Minute}}, []Request{asked(0)}, wait(0, InProgress, never)},
 		"soon unhealthy, then unhealthy for long: the time went on (C50)":  {two, []Request{asked(0, both), asked(1, started(10*time.Minute))}, tell(1, TimedOut)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Climb(tc.rungs, tc.requests, noon)
+			got := Decide(tc.steps, tc.requests, noon)
 			if got.Why == "" {
 				t.Error("nobody is told why")
 			}
@@ -158,12 +158,12 @@ func TestClimb(t *testing.T) {
 
 func TestWhy(t *testing.T) {
 	cases := map[string]struct {
-		rungs    []Rung
+		steps    []Step
 		requests []Request
 		want     string
 	}{
-		"the first":         {two, nil, "A is the first remedy."},
-		"none":              {nil, nil, "The check names no remedy."},
+		"the first":         {two, nil, "A is the first step."},
+		"none":              {nil, nil, "The check names no template."},
 		"at work":           {two, []Request{asked(0)}, "A is waited for until 2026-01-01T12:04:00Z."},
 		"at work, no end":   {patient, []Request{asked(0)}, "A is waited for."},
 		"succeeded":         {two, []Request{asked(0, succeeded)}, "A says that it has succeeded, the node is waited for until 2026-01-01T12:04:00Z."},
@@ -172,13 +172,13 @@ func TestWhy(t *testing.T) {
 		"stopped":           {two, []Request{asked(0, stopped(time.Minute))}, "A stopped 30s ago or longer and does not say whether it succeeded."},
 		"not told":          {two, []Request{asked(0, given)}, "A was given up, and does not know of it."},
 		"the next":          {two, []Request{asked(0, both)}, "A was given up, B is next."},
-		"none left":         {two, []Request{asked(1, both)}, "B was given up, and no remedy is left to try."},
+		"none left":         {two, []Request{asked(1, both)}, "B was given up, and no template is left to try."},
 		"being deleted":     {two, []Request{asked(0, leaving)}, "The request of A is being deleted, it is made again when it is gone."},
 		"deleted":           {two, []Request{asked(0, gone)}, "The request of A was deleted, it is made again."},
 		"alone":             {single, []Request{asked(0)}, "A is waited for, without end."},
 		"alone, succeeded":  {single, []Request{asked(0, succeeded)}, "A says that it has succeeded, the node is waited for."},
-		"alone and failed":  {single, []Request{asked(0, failed)}, "A says that it has failed, and the check names no other remedy."},
-		"alone and stopped": {single, []Request{asked(0, stopped(0))}, "A has stopped, and the check names no other remedy."},
+		"alone and failed":  {single, []Request{asked(0, failed)}, "A says that it has failed, and the check names no other template."},
+		"alone and stopped": {single, []Request{asked(0, stopped(0))}, "A has stopped, and the check names no other template."},
 		"W13: alone and told to stop": {
 			single, []Request{asked(0, failed, told)},
 			"A was told to stop, though not by this check; delete its request to have it tried again.",
@@ -186,7 +186,7 @@ func TestWhy(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Climb(tc.rungs, tc.requests, noon).Why; got != tc.want {
+			if got := Decide(tc.steps, tc.requests, noon).Why; got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
