@@ -17,13 +17,13 @@ func BenchmarkOneChangeAmongFiveThousand(b *testing.B) {
 	r.machines = f.machines
 	for i := range 5000 {
 		name := fmt.Sprintf("cluster-1-md-0-%05d", i)
-		f.change(name, func(m *clusterv1.Machine) { saidTrue(&target{machine: m}) })
+		f.change(name, func(m *clusterv1.Machine) { markedBefore(&target{machine: m}) })
 		f.ready(name, corev1.ConditionTrue, noon)
 	}
 	var m memory
 	for b.Loop() {
 		f.ready("cluster-1-md-0-02500", corev1.ConditionTrue, noon)
-		w := aWorld().limited("40%")
+		w := aCheck().limited("40%")
 		w.link = workload.Seen(workload.Up, f.nodes)
 		w.check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
 		w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{

@@ -55,9 +55,9 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m memory
-			check, now := aWorld().check, noon
+			check, now := aCheck().check, noon
 			for i, pass := range tc.passes {
-				w := aWorld().limited(tc.limit)
+				w := aCheck().limited(tc.limit)
 				w.check.Status = check.Status
 				if now = now.Add(enqueue.MergeWindow); pass.at > 0 {
 					now = noon.Add(time.Duration(pass.at) * time.Millisecond)
@@ -99,10 +99,10 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 // A webhook may refuse the owner of the check, which is written before its status. What the check said before that stands there for ever.
 func TestAStatusThatCannotBeWrittenHoldsUpNoRemediation(t *testing.T) {
 	var m memory
-	stored := aWorld(a("a", health.Unhealthy), a("b", health.Unhealthy), a("c", health.Unhealthy)).limited("1")
+	stored := aCheck(a("a", health.Unhealthy), a("b", health.Unhealthy), a("c", health.Unhealthy)).limited("1")
 	check, now := statusAfter(stored, decide(stored), result{}), noon
 	for passes := 1; ; passes++ {
-		w := aWorld(a("a", health.Unhealthy), a("b", health.Healthy), a("c", health.Healthy)).limited("1")
+		w := aCheck(a("a", health.Unhealthy), a("b", health.Healthy), a("c", health.Healthy)).limited("1")
 		w.check.Status, w.now = check.Status, now
 		m.recall(w)
 		s := decide(w)

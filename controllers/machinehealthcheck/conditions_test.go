@@ -60,7 +60,7 @@ func TestFailureOf(t *testing.T) {
 }
 
 func TestAnOwnersAnswerIsNeverOverwritten(t *testing.T) {
-	deferred := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
+	deferred := a("m", health.Unhealthy, withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
 	next := written(deferred, nil, noon, setUnhealthy, ownerAsked)
 	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c.Reason != "RemediationDeferred" {
 		t.Errorf("OwnerRemediated is %s/%s, want it left as it was", c.Status, c.Reason)
@@ -71,7 +71,7 @@ func TestAnOwnersAnswerIsNeverOverwritten(t *testing.T) {
 }
 
 func TestAnOwnerIsAskedAgainAfterItWasDone(t *testing.T) {
-	done := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionTrue, "Done")).machine
+	done := a("m", health.Unhealthy, withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionTrue, "Done")).machine
 	next := written(done, nil, noon, setUnhealthy, ownerAsked)
 	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c.Status != metav1.ConditionFalse {
 		t.Errorf("OwnerRemediated is %s, want False", c.Status)
@@ -89,16 +89,16 @@ func TestWhatIsForgottenIsForgottenInBothFlavours(t *testing.T) {
 }
 
 func TestAProvidersConditionIsNotTouchedWhileItsRequestIsUnderWay(t *testing.T) {
-	at := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "PoweringOff")
-	w := aWorld(a("m", health.Unhealthy, at, requestedBy("check", "check-uid"))).external()
+	at := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "PoweringOff")
+	w := aCheck(a("m", health.Unhealthy, at, requestedBy("check", "check-uid"))).external()
 	if c := stepsOf(w, decide(w))[0].external(); c.Type != "" {
 		t.Errorf("ExternallyRemediated becomes %s, want the provider's PoweringOff", c.Reason)
 	}
 }
 
 func TestW4AFailureOfOursIsReplacedWhenItWorks(t *testing.T) {
-	at := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason)
-	w := aWorld(a("m", health.Unhealthy, at)).external()
+	at := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason)
+	w := aCheck(a("m", health.Unhealthy, at)).external()
 	if c := stepsOf(w, decide(w))[0].external(); c.Reason != clusterv1.MachineExternallyRemediatedWaitingForRemediationReason {
 		t.Errorf("ExternallyRemediated is %s, want WaitingForRemediation", c.Reason)
 	}
@@ -129,11 +129,11 @@ func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
 func TestSaidHealthyAgreesWithWhatWouldBeWritten(t *testing.T) {
 	for name, m := range map[string]*clusterv1.Machine{
 		"nothing was said":             a("m", health.Healthy).machine,
-		"it was said":                  a("m", health.Healthy, saidTrue).machine,
-		"only one flavour was said":    a("m", health.Healthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)).machine,
-		"the opposite was said":        a("m", health.Healthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")).machine,
-		"a request is left":            a("m", health.Healthy, saidTrue, saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine,
-		"another generation was meant": a("m", health.Healthy, saidTrue, func(t *target) { t.machine.Generation++ }).machine,
+		"it was said":                  a("m", health.Healthy, markedBefore).machine,
+		"only one flavour was said":    a("m", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)).machine,
+		"the opposite was said":        a("m", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")).machine,
+		"a request is left":            a("m", health.Healthy, markedBefore, withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine,
+		"another generation was meant": a("m", health.Healthy, markedBefore, func(t *target) { t.machine.Generation++ }).machine,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if writes := written(m, nil, noon, setHealthy, requestGone) != nil; writes == markedHealthy(m) {
@@ -146,21 +146,21 @@ func TestSaidHealthyAgreesWithWhatWouldBeWritten(t *testing.T) {
 	}
 }
 
-var a1 = a("m", health.Healthy, saidTrue).machine
+var a1 = a("m", health.Healthy, markedBefore).machine
 
 func TestReleasingTakesBackOnlyWhatAChecksSaid(t *testing.T) {
-	m := a("m", health.Unhealthy, saysOf(clusterv1.ReadyCondition, metav1.ConditionFalse, "X"),
-		saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode"), askedOwner,
-		saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine
+	m := a("m", health.Unhealthy, withCondition(clusterv1.ReadyCondition, metav1.ConditionFalse, "X"),
+		withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode"), askedOwner,
+		withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine
 	next := releasedCopy(m)
 	if len(next.Status.Conditions) != 1 || next.Status.Conditions[0].Type != clusterv1.ReadyCondition {
 		t.Errorf("left are %v, want Ready alone", next.Status.Conditions)
 	}
-	answered := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
+	answered := a("m", health.Unhealthy, withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
 	if releasedCopy(answered) != nil {
 		t.Error("the owner's own answer was taken back")
 	}
-	cycled := a("m", health.Unhealthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, mendv1.PowerCycleFailedReason), askedOwner).machine
+	cycled := a("m", health.Unhealthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, mendv1.PowerCycleFailedReason), askedOwner).machine
 	if marked(cycled) || releasedCopy(cycled) != nil {
 		t.Error("what a power cycle said, without any check, was taken back")
 	}

@@ -93,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if w == nil || w.mode <= paused {
-		return r.standBack(ctx, req.NamespacedName, w)
+		return r.leaveAlone(ctx, req.NamespacedName, w)
 	}
 	if r.stale(w) {
 		return ctrl.Result{RequeueAfter: consistency.Lag}, nil
@@ -128,9 +128,9 @@ func (r *Reconciler) decide(ctx context.Context, w *observed, wanted func(*machi
 	return p
 }
 
-// standBack leaves a check alone that is gone, ignored or paused, or whose Cluster does not exist. The check says why, if it
+// leaveAlone leaves a check alone that is gone, ignored or paused, or whose Cluster does not exist. The check says why, if it
 // is ours to write. Whatever ends that state is watched.
-func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w *observed) (ctrl.Result, error) {
+func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, w *observed) (ctrl.Result, error) {
 	r.forget(key)
 	if w == nil {
 		r.away.back(key)

@@ -35,21 +35,21 @@ func TestAMachineIsExplainedWithTheNumbersOfTheStatus(t *testing.T) {
 		blockers []string
 		text     string
 	}{
-		"few enough are unhealthy": {aWorld(a("m", health.Unhealthy)).limited("40%").counts(5, 3), nil, ""},
+		"few enough are unhealthy": {aCheck(a("m", health.Unhealthy)).limited("40%").counts(5, 3), nil, ""},
 		"too many are, in the manager's words": {
-			aWorld(a("m", health.Unhealthy)).limited("40%").counts(5, 2).with(func(w *observed) { w.check.Status.Conditions = []metav1.Condition{tooMany} }),
+			aCheck(a("m", health.Unhealthy)).limited("40%").counts(5, 2).with(func(w *observed) { w.check.Status.Conditions = []metav1.Condition{tooMany} }),
 			[]string{tooMany.Reason}, tooMany.Message,
 		},
-		"too many are since a moment ago": {aWorld(a("m", health.Unhealthy)).limited("0").counts(5, 5), []string{tooMany.Reason},
+		"too many are since a moment ago": {aCheck(a("m", health.Unhealthy)).limited("0").counts(5, 5), []string{tooMany.Reason},
 			"Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo " +
 				"(total: 5, unhealthy: 1, unhealthyLessThanOrEqualTo: 0). " +
 				"1 of 5 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; 0 of 5 allows 0"},
-		"the queue is not known": {aWorld(a("m", health.Unhealthy)).limited("100%").counts(5, 3).with(func(w *observed) {
+		"the queue is not known": {aCheck(a("m", health.Unhealthy)).limited("100%").counts(5, 3).with(func(w *observed) {
 			w.check.Annotations[mendv1.MaxInFlightAnnotation] = "1"
 		}), []string{string(machines.QueueUnread)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			is := looked(tc.given)
+			is := explanationOf(tc.given)
 			if got := reasons(is.Targets[0].Blockers); !slices.Equal(got, tc.blockers) || is.Text != tc.text {
 				t.Errorf("blocked by %q, %q; want %q, %q", got, is.Text, tc.blockers, tc.text)
 			}
@@ -74,7 +74,7 @@ func TestWhichNumbersOfAStatusCount(t *testing.T) {
 		"not those of a cluster that goes":        {func(w *observed) { w.cluster.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld().counts(5, 3)
+			w := aCheck().counts(5, 3)
 			tc.change(w)
 			if got := Counted(w.check, w.cluster); (got != nil) != tc.want {
 				t.Errorf("counted: %+v", got)
@@ -86,17 +86,17 @@ func TestWhichNumbersOfAStatusCount(t *testing.T) {
 func TestWhenTheStatusChangedIsKnownFromItsWriter(t *testing.T) {
 	at := func(d time.Duration) *metav1.Time { return ptr.To(metav1.NewTime(ago(d))) }
 	numbers, paused := &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{}}}`)}, &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:conditions":{}}}`)}
-	w := aWorld().counts(5, 5)
+	w := aCheck().counts(5, 5)
 	w.check.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "kubectl", Time: at(time.Hour), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
 		{Manager: "core", Time: at(time.Second), Subresource: "status", FieldsV1: paused},
 		{Manager: "kubemend", Time: at(time.Minute), Subresource: "status", FieldsV1: numbers},
 	}
-	if is := looked(w); !is.StatusChanged.Equal(ago(time.Minute)) {
+	if is := explanationOf(w); !is.StatusChanged.Equal(ago(time.Minute)) {
 		t.Errorf("changed at %s", is.StatusChanged)
 	}
 	w.check.ManagedFields = nil
-	if is := looked(w); !is.StatusChanged.IsZero() || is.Population != (budget.Population{Healthy: 5}) || is.Mode != explain.Acting {
+	if is := explanationOf(w); !is.StatusChanged.IsZero() || is.Population != (budget.Population{Healthy: 5}) || is.Mode != explain.Acting {
 		t.Errorf("without managed fields: %+v", is)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// beingCycled gives the target a power cycle that a person asked for, under a name of its own.
-func beingCycled(t *target) {
+// powerCycled gives the target a power cycle that a person asked for, under a name of its own.
+func powerCycled(t *target) {
 	t.cycle = &remediationrequest.Metadata{TypeMeta: metav1.TypeMeta{Kind: "HostRemediation"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "by-hand"}}
 }
 
@@ -76,7 +76,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 		Requests: &remediationrequest.Requests{Client: c, Live: c},
 		Kinds:    remediationrequest.NewKinds(&informertest.FakeInformers{Scheme: scheme, Synced: &synced}, c, "", remediationrequest.NewMetadata),
 	}
-	w := aWorld(m, other).oneAtOnce()
+	w := aCheck(m, other).oneAtOnce()
 	r.observeRemediation(t.Context(), w)
 	r.observeCycles(t.Context(), w)
 	if len(w.trouble) > 0 || !w.remediation.cyclesUnread.IsZero() {
@@ -104,7 +104,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 }
 
 func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t *testing.T) {
-	w := aWorld(a("m", health.Unhealthy, beingCycled))
+	w := aCheck(a("m", health.Unhealthy, powerCycled))
 	onItsWayOut(w.targets[0].cycle)
 	w.targets[0].cycle.Finalizers = []string{mendv1.HostRemediationFinalizer}
 	deadline := ago(time.Second).Add(time.Hour)
@@ -118,7 +118,7 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 
 // Nothing tells that nobody has taken a power cycle on.
 func TestACheckIsLookedAtAgainWhenAPowerCycleThatNobodyTakesOnCountsNoMore(t *testing.T) {
-	w := aWorld(a("m", health.Unhealthy, beingCycled))
+	w := aCheck(a("m", health.Unhealthy, powerCycled))
 	w.targets[0].cycle.CreationTimestamp = metav1.NewTime(ago(time.Minute))
 	if next, want := decide(w).VerdictsUntil, noon.Add(9*time.Minute); !next.Equal(want) {
 		t.Errorf("the next look is at %s, want %s", next, want)

@@ -65,8 +65,8 @@ func cyclesOfHosts(objects ...*remediationrequest.Metadata) *remediationrequest.
 	return &remediationrequest.Requests{Client: c, Live: c}
 }
 
-// lookForCycles finds the power cycles of the observed state and returns the machines whose remediation begins.
-func (r *Reconciler) lookForCycles(t *testing.T, w *observed) map[string]bool {
+// readCycles finds the power cycles of the observed state and returns the machines whose remediation begins.
+func (r *Reconciler) readCycles(t *testing.T, w *observed) map[string]bool {
 	t.Helper()
 	w.remediation, w.trouble, w.requests = remediation{known: true}, nil, nil
 	if w.wasUnread = r.memory.unread; slices.ContainsFunc(decide(w).Decisions, mayWaitForCycle) {
@@ -86,26 +86,26 @@ func TestAKindThatIsNotInstalledIsNotAskedFor(t *testing.T) {
 	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts(), Installed: func(_ context.Context, crd string) (bool, error) {
 		return crd == "hostremediations.kubemend.io", nil
 	}}
-	w := aWorld(a("metal", health.Unhealthy, onMetal))
-	if begins := r.lookForCycles(t, w); !begins["metal"] || len(w.trouble) > 0 {
+	w := aCheck(a("metal", health.Unhealthy, onMetal))
+	if begins := r.readCycles(t, w); !begins["metal"] || len(w.trouble) > 0 {
 		t.Errorf("remediations begin of %v, in trouble: %v; want the machine remediated, since there are no Metal3Remediations", begins, w.trouble)
 	}
 	r.Installed = func(_ context.Context, crd string) (bool, error) {
 		return crd == "metal3remediations.infrastructure.cluster.x-k8s.io", nil
 	}
-	if begins := r.lookForCycles(t, w); begins["metal"] || len(w.trouble) == 0 {
+	if begins := r.readCycles(t, w); begins["metal"] || len(w.trouble) == 0 {
 		t.Errorf("remediations begin of %v, in trouble: %v; want Metal3Remediations asked for that are installed", begins, w.trouble)
 	}
 	r.Installed = func(context.Context, string) (bool, error) { return false, errors.New("no answer") }
-	if begins := r.lookForCycles(t, w); begins["metal"] || len(w.trouble) == 0 {
+	if begins := r.readCycles(t, w); begins["metal"] || len(w.trouble) == 0 {
 		t.Errorf("remediations begin of %v, in trouble: %v; want nothing begun while it is not known", begins, w.trouble)
 	}
 }
 
 func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testing.T) {
 	r := &Reconciler{Kinds: &brokenKinds{kind: "Metal3Remediation"}, Requests: cyclesOfHosts()}
-	w := aWorld(a("metal", health.Unhealthy, onMetal), a("virtual", health.Unhealthy))
-	if begins := r.lookForCycles(t, w); begins["metal"] || !begins["virtual"] {
+	w := aCheck(a("metal", health.Unhealthy, onMetal), a("virtual", health.Unhealthy))
+	if begins := r.readCycles(t, w); begins["metal"] || !begins["virtual"] {
 		t.Errorf("remediations begin of %v, want that of the virtual machine alone", begins)
 	}
 	if len(w.trouble) == 0 {
@@ -115,8 +115,8 @@ func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testin
 	if len(is.Blockers) == 0 || is.Blockers[0].Reason != explain.NotRead || !is.Blockers[0].Until.Equal(noon.Add(10*time.Minute)) {
 		t.Errorf("explain says %+v, want it to say until when nothing begins", is.Blockers)
 	}
-	virtual := aWorld(a("virtual", health.Unhealthy))
-	r.lookForCycles(t, virtual)
+	virtual := aCheck(a("virtual", health.Unhealthy))
+	r.readCycles(t, virtual)
 	if len(virtual.trouble) > 0 {
 		t.Errorf("a check without bare metal is in trouble: %v", virtual.trouble)
 	}
@@ -125,11 +125,11 @@ func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testin
 func TestWhatCannotBeReadForTenMinutesHoldsUpNothingAnyMore(t *testing.T) {
 	kinds := &brokenKinds{kind: "Metal3Remediation"}
 	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts()}
-	w := aWorld(a("metal", health.Unhealthy, onMetal))
+	w := aCheck(a("metal", health.Unhealthy, onMetal))
 	at := func(minutes int) map[string]bool {
 		w.now = noon.Add(time.Duration(minutes) * time.Minute)
 		w.recheck = time.Time{}
-		return r.lookForCycles(t, w)
+		return r.readCycles(t, w)
 	}
 	for minute := range 10 {
 		if at(minute)["metal"] {
@@ -159,8 +159,8 @@ func TestAKindOfWhichOneVersionCannotBeReadIsReadInTheOther(t *testing.T) {
 	}}
 	cycle.SetGroupVersionKind(infrav1beta1.GroupVersion.WithKind("Metal3Remediation"))
 	r := &Reconciler{Kinds: &brokenKinds{kind: "Metal3Remediation", version: infrav1.GroupVersion.Version}, Requests: cyclesOfHosts(cycle)}
-	w := aWorld(m, a("another", health.Unhealthy, onMetal))
-	if begins := r.lookForCycles(t, w); begins["metal"] || !begins["another"] || len(w.trouble) > 0 {
+	w := aCheck(m, a("another", health.Unhealthy, onMetal))
+	if begins := r.readCycles(t, w); begins["metal"] || !begins["another"] || len(w.trouble) > 0 {
 		t.Errorf("remediations begin of %v, want that of the other machine alone: %v", begins, w.trouble)
 	}
 }
@@ -168,7 +168,7 @@ func TestAKindOfWhichOneVersionCannotBeReadIsReadInTheOther(t *testing.T) {
 func TestACheckWhoseMachinesAreWellAsksForNoPowerCycles(t *testing.T) {
 	kinds := &brokenKinds{}
 	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts()}
-	r.lookForCycles(t, aWorld(a("a", health.Healthy, onMetal), a("b", health.Starting, onMetal), a("c", health.Unhealthy, onMetal, beingDeleted)))
+	r.readCycles(t, aCheck(a("a", health.Healthy, onMetal), a("b", health.Starting, onMetal), a("c", health.Unhealthy, onMetal, beingDeleted)))
 	if kinds.asked > 0 {
 		t.Errorf("%d kinds are asked for", kinds.asked)
 	}

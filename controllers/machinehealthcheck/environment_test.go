@@ -26,8 +26,8 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
-// aWorld is what is observed of a check of the cluster "c1" that is up; each test states only what is special about it.
-func aWorld(targets ...target) *observed {
+// aCheck is what is observed of a check of the cluster "c1" that is up; each test states only what is special about it.
+func aCheck(targets ...target) *observed {
 	return (&observed{
 		now: noon,
 		check: &clusterv1.MachineHealthCheck{
@@ -163,7 +163,7 @@ func withoutOwner(t *target) { t.machine.OwnerReferences = nil }
 func beingDeleted(t *target) { t.machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
 
 func beingUpdated(t *target) {
-	saysOf(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, clusterv1.MachineInPlaceUpdatingReason)(t)
+	withCondition(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, clusterv1.MachineInPlaceUpdatingReason)(t)
 }
 
 func dueFor(d time.Duration) func(*target) {
@@ -177,8 +177,8 @@ func byUser(t *target) {
 
 func olderCheck(name string) func(*target) { return func(t *target) { t.older = name } }
 
-// saysOf gives the target's machine a condition.
-func saysOf(kind string, status metav1.ConditionStatus, reason string) func(*target) {
+// withCondition gives the target's machine a condition.
+func withCondition(kind string, status metav1.ConditionStatus, reason string) func(*target) {
 	return func(t *target) {
 		t.machine.Status.Conditions = append(t.machine.Status.Conditions, metav1.Condition{
 			Type: kind, Status: status, Reason: reason, ObservedGeneration: t.machine.Generation, LastTransitionTime: metav1.NewTime(ago(time.Hour)),
@@ -186,16 +186,16 @@ func saysOf(kind string, status metav1.ConditionStatus, reason string) func(*tar
 	}
 }
 
-func saidTrue(t *target) {
-	saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)(t)
+func markedBefore(t *target) {
+	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)(t)
 	t.machine.SetV1Beta1Conditions(clusterv1.Conditions{{
 		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Hour)),
 	}})
 }
 
 func askedOwner(t *target) {
-	saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
-	saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
+	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
+	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 }
 
 func ownedByMachine(t *target) []metav1.OwnerReference {
@@ -244,7 +244,7 @@ var (
 
 // written is m with these conditions, set at now; nil if it has them.
 func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...machines.Condition) *clusterv1.Machine {
-	w := aWorld()
+	w := aCheck()
 	w.now = now
 	s := step{Decision: &machines.Decision{Verdict: health.Verdict{Findings: due}}, target: &target{machine: m}, refused: errors.New("no rights")}
 	next := s.with(w, m, all)

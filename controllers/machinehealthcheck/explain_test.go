@@ -19,7 +19,7 @@ import (
 )
 
 // looked is the explanation of w.
-func looked(w *observed) *explain.Check {
+func explanationOf(w *observed) *explain.Check {
 	w.reach = reachCondition(w.reachBefore(), w)
 	return explained(w, decide(w))
 }
@@ -57,66 +57,66 @@ func dueIn(d time.Duration) func(*target) {
 // barred is the look of somebody who may read neither templates nor requests.
 func barred(w *observed) { w.remediation.known, w.remediation.unread = false, true }
 
-func TestWhatHoldsAMachineBack(t *testing.T) {
+func TestWhatBlocksAMachine(t *testing.T) {
 	const me, myUID = "check", "check-uid"
 	tooMany := clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	cases := map[string]struct {
 		given *observed
 		want  []string
 	}{
-		"a healthy machine is held back by nothing":    {aWorld(a("m", health.Healthy)), nil},
-		"an unhealthy machine is held back by nothing": {aWorld(a("m", health.Unhealthy)), nil},
-		"a pending machine is within its timeout":      {aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
-		"a starting machine too":                       {aWorld(a("m", health.Starting, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
-		"one whose node is waited for without end too": {aWorld(a("m", health.Starting)).limited("100%"), []string{explain.WithinTimeout}},
+		"a healthy machine is held back by nothing":    {aCheck(a("m", health.Healthy)), nil},
+		"an unhealthy machine is held back by nothing": {aCheck(a("m", health.Unhealthy)), nil},
+		"a pending machine is within its timeout":      {aCheck(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
+		"a starting machine too":                       {aCheck(a("m", health.Starting, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
+		"one whose node is waited for without end too": {aCheck(a("m", health.Starting)).limited("100%"), []string{explain.WithinTimeout}},
 		"a pending machine beyond the limit is within its timeout, and would be blocked": {
-			aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("0"), []string{explain.WithinTimeout, tooMany}},
-		"one too many is short-circuited":        {aWorld(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
-		"an impossible limit grants nothing":     {aWorld(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
-		"an older check acts":                    {aWorld(a("m", health.Unhealthy, olderCheck("other"))), []string{mendv1.OverlapReason}},
-		"a machine on its way out is let go":     {aWorld(a("m", health.Unhealthy, beingDeleted)), []string{explain.MachineBeingDeleted}},
-		"one whose remediation has begun is not": {aWorld(a("m", health.Unhealthy, askedOwner)), nil},
+			aCheck(a("m", health.Pending, dueIn(time.Minute))).limited("0"), []string{explain.WithinTimeout, tooMany}},
+		"one too many is short-circuited":        {aCheck(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
+		"an impossible limit grants nothing":     {aCheck(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
+		"an older check acts":                    {aCheck(a("m", health.Unhealthy, olderCheck("other"))), []string{mendv1.OverlapReason}},
+		"a machine on its way out is let go":     {aCheck(a("m", health.Unhealthy, beingDeleted)), []string{explain.MachineBeingDeleted}},
+		"one whose remediation has begun is not": {aCheck(a("m", health.Unhealthy, askedOwner)), nil},
 		"one behind the control plane is not judged": {
-			aWorld(a("m", health.Unknown, behindGate(health.ControlPlaneNotInitialized))).limited("100%"), []string{string(health.ControlPlaneNotInitialized)}},
+			aCheck(a("m", health.Unknown, behindGate(health.ControlPlaneNotInitialized))).limited("100%"), []string{string(health.ControlPlaneNotInitialized)}},
 		"one behind the infrastructure is not judged": {
-			aWorld(a("m", health.Unknown, behindGate(health.InfrastructureNotReady))).limited("100%"), []string{string(health.InfrastructureNotReady)}},
+			aCheck(a("m", health.Unknown, behindGate(health.InfrastructureNotReady))).limited("100%"), []string{string(health.InfrastructureNotReady)}},
 		"one out of sight is not judged": {
-			aWorld(a("m", health.Unknown)).limited("100%").with(func(w *observed) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
-		"one whose node could not be asked for is not judged": {aWorld(a("m", health.Unknown)).limited("100%"), []string{explain.NodeNotSeen}},
+			aCheck(a("m", health.Unknown)).limited("100%").with(func(w *observed) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
+		"one whose node could not be asked for is not judged": {aCheck(a("m", health.Unknown)).limited("100%"), []string{explain.NodeNotSeen}},
 		"an unclaimed check is not acted on": {
-			aWorld(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = observing }), []string{explain.NotActing}},
+			aCheck(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = observing }), []string{explain.NotActing}},
 		"a paused check is not acted on, and would be short-circuited": {
-			aWorld(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.mode = paused }), []string{explain.NotActing, tooMany}},
+			aCheck(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.mode = paused }), []string{explain.NotActing, tooMany}},
 		"a request of somebody else is in the way": {
-			aWorld(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{explain.RequestInTheWay}},
-		"a request of ours is not": {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
+			aCheck(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{explain.RequestInTheWay}},
+		"a request of ours is not": {aCheck(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
 		"without a template there is none": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
 		"a template for other objects is as good as none": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) {
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
 				w.remediation.templateErr = errors.New("it is odd")
 			}), []string{clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason}},
 		"a machine within its timeout while as many as may be are remediated would have to wait": {
-			aWorld(a("m", health.Pending, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *observed) {
+			aCheck(a("m", health.Pending, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *observed) {
 				w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 			}), []string{explain.WithinTimeout, string(budget.AtWork)}},
 		"what whoever looks may not read says nothing of the manager": {
-			aWorld(a("m", health.Unhealthy)).external().with(barred), []string{explain.NotSeenByYou}},
+			aCheck(a("m", health.Unhealthy)).external().with(barred), []string{explain.NotSeenByYou}},
 		"whoever may not read requests goes by what the machine says of its own": {
-			aWorld(a("m", health.Unhealthy, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external().with(barred), nil},
+			aCheck(a("m", health.Unhealthy, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external().with(barred), nil},
 		"and goes by what the check says of its template": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) {
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
 				barred(w)
 				w.check.Status.Conditions = []metav1.Condition{{
 					Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionFalse, Reason: mendv1.TemplateNotFoundReason,
 				}}
 			}), []string{mendv1.TemplateNotFoundReason}},
 		"what cannot be read holds up": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.known = false }), []string{explain.NotRead}},
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.known = false }), []string{explain.NotRead}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			is := looked(tc.given).Targets[0]
+			is := explanationOf(tc.given).Targets[0]
 			if got := reasons(is.Blockers); !slices.Equal(got, tc.want) {
 				t.Errorf("held back by %q, want %q", got, tc.want)
 			}
@@ -125,9 +125,9 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 }
 
 func TestThoseWhoHaveToWaitSaySoAndTheOthersDoNot(t *testing.T) {
-	w := aWorld(a("late", health.Unhealthy, dueFor(time.Minute)), a("later", health.Unhealthy, dueFor(time.Hour)))
+	w := aCheck(a("late", health.Unhealthy, dueFor(time.Minute)), a("later", health.Unhealthy, dueFor(time.Hour)))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	is := looked(w)
+	is := explanationOf(w)
 	if late := is.Targets[0]; late.Begins || !slices.Equal(reasons(late.Blockers), []string{string(budget.AtWork)}) {
 		t.Errorf("the one that was due last: begins %t, held back by %+v", late.Begins, late.Blockers)
 	}
@@ -163,44 +163,44 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 		want   string
 		person bool
 	}{
-		"its owner is asked": {aWorld(a("m", health.Unhealthy, owner)), "kubemend asks its owner, MachineSet owner, to remediate it", false},
-		"its owner was asked": {aWorld(a("m", health.Unhealthy, owner, askedOwner)),
+		"its owner is asked": {aCheck(a("m", health.Unhealthy, owner)), "kubemend asks its owner, MachineSet owner, to remediate it", false},
+		"its owner was asked": {aCheck(a("m", health.Unhealthy, owner, askedOwner)),
 			"its owner replaces it, or says in OwnerRemediated why it does not", false},
-		"its owner has put it off": {aWorld(a("m", health.Unhealthy, owner, answered(deferred, "* Two are\n  too many."))),
+		"its owner has put it off": {aCheck(a("m", health.Unhealthy, owner, answered(deferred, "* Two are\n  too many."))),
 			"its owner, MachineSet owner, has put it off and tries again: Two are too many", false},
-		"its owner cannot": {aWorld(a("m", health.Unhealthy, owner, answered(cannot, ""))),
+		"its owner cannot": {aCheck(a("m", health.Unhealthy, owner, answered(cannot, ""))),
 			"its owner, MachineSet owner, cannot replace it (CannotBeRemediated): end that, or replace the machine by hand", true},
-		"nobody can be asked":    {aWorld(a("m", health.Unhealthy, withoutOwner)), explain.Ownerless.Text, true},
-		"nobody was there to be": {aWorld(a("m", health.Unhealthy, withoutOwner, askedOwner)), explain.Ownerless.Text, true},
-		"its request is answered": {aWorld(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"))).external(),
+		"nobody can be asked":    {aCheck(a("m", health.Unhealthy, withoutOwner)), explain.Ownerless.Text, true},
+		"nobody was there to be": {aCheck(a("m", health.Unhealthy, withoutOwner, askedOwner)), explain.Ownerless.Text, true},
+		"its request is answered": {aCheck(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"))).external(),
 			"Metal3Remediation ns/m goes on; the request is deleted as soon as the machine is healthy", false},
 		"it was handed over, and its owner has put it off": {
-			aWorld(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"), answered(deferred, "later"))).external(),
+			aCheck(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"), answered(deferred, "later"))).external(),
 			"its owner, MachineSet owner, has put it off and tries again: later", false},
-		"it is on its way out": {aWorld(a("m", health.Unhealthy, owner, beingDeleted)), "nothing, until it is gone", false},
-		"it is core's":         {aWorld(a("m", health.Unhealthy, owner)).with(unclaimed), "Cluster API core acts on it", false},
-		"it will be core's": {aWorld(a("m", health.Pending, owner, dueIn(time.Minute))).with(unclaimed),
+		"it is on its way out": {aCheck(a("m", health.Unhealthy, owner, beingDeleted)), "nothing, until it is gone", false},
+		"it is core's":         {aCheck(a("m", health.Unhealthy, owner)).with(unclaimed), "Cluster API core acts on it", false},
+		"it will be core's": {aCheck(a("m", health.Pending, owner, dueIn(time.Minute))).with(unclaimed),
 			"it counts as unhealthy if nothing changes, and Cluster API core acts on it", false},
-		"it is another check's": {aWorld(a("m", health.Unhealthy, owner, olderCheck("older"))), "MachineHealthCheck older acts on it", false},
-		"it will be another check's": {aWorld(a("m", health.Pending, owner, olderCheck("older"), dueIn(time.Minute))),
+		"it is another check's": {aCheck(a("m", health.Unhealthy, owner, olderCheck("older"))), "MachineHealthCheck older acts on it", false},
+		"it will be another check's": {aCheck(a("m", health.Pending, owner, olderCheck("older"), dueIn(time.Minute))),
 			"it counts as unhealthy if nothing changes, and MachineHealthCheck older acts on it", false},
-		"its cluster is paused": {aWorld(a("m", health.Unhealthy, owner)).with(claimedAndPaused),
+		"its cluster is paused": {aCheck(a("m", health.Unhealthy, owner)).with(claimedAndPaused),
 			"When it is to go on, set spec.paused of Cluster c1 to false", true},
-		"its cluster is paused within its timeout": {aWorld(a("m", health.Pending, owner, dueIn(time.Minute))).with(claimedAndPaused),
+		"its cluster is paused within its timeout": {aCheck(a("m", health.Pending, owner, dueIn(time.Minute))).with(claimedAndPaused),
 			"it counts as unhealthy if nothing changes; as things stand nothing is done about it then, since Cluster c1 is paused (spec.paused)", false},
-		"the limit cannot be read": {aWorld(a("m", health.Unhealthy, owner)).limited("some"),
+		"the limit cannot be read": {aCheck(a("m", health.Unhealthy, owner)).limited("some"),
 			"Correct spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", true},
-		"there are too many": {aWorld(a("m", health.Unhealthy, owner), a("n", health.Unhealthy, owner)).limited("1"),
+		"there are too many": {aCheck(a("m", health.Unhealthy, owner), a("n", health.Unhealthy, owner)).limited("1"),
 			"nothing, until no more than 1 target is not healthy; 2 are", false},
-		"it is healthy and being deleted": {aWorld(a("m", health.Healthy, owner, beingDeleted)), "", false},
-		"no timeout runs for it":          {aWorld(a("m", health.Pending, owner)).limited("100%"), "", false},
-		"it is core's, and its first node may take for ever": {aWorld(a("m", health.Starting, owner)).limited("100%").with(unclaimed),
+		"it is healthy and being deleted": {aCheck(a("m", health.Healthy, owner, beingDeleted)), "", false},
+		"no timeout runs for it":          {aCheck(a("m", health.Pending, owner)).limited("100%"), "", false},
+		"it is core's, and its first node may take for ever": {aCheck(a("m", health.Starting, owner)).limited("100%").with(unclaimed),
 			"nothing, since the check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges", false},
-		"its first node may take for ever": {aWorld(a("m", health.Starting, owner)),
+		"its first node may take for ever": {aCheck(a("m", health.Starting, owner)),
 			"nothing, since the first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if next := looked(tc.given).Targets[0].Next; next.Text != tc.want || next.Person != tc.person {
+			if next := explanationOf(tc.given).Targets[0].Next; next.Text != tc.want || next.Person != tc.person {
 				t.Errorf("got %q, by a person: %t; want %q, %t", next.Text, next.Person, tc.want, tc.person)
 			}
 		})
@@ -208,10 +208,10 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 }
 
 func TestWhatTheOwnerSaysIsToldBesideTheProvider(t *testing.T) {
-	external := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
-	askedByPowerCycle := aWorld(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
+	external := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
+	askedByPowerCycle := aCheck(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
 	want := "ExternallyRemediated=False WaitingForRemediation; OwnerRemediated=False RemediationDeferred: later"
-	if got := looked(askedByPowerCycle).Targets[0].Answer; got != want {
+	if got := explanationOf(askedByPowerCycle).Targets[0].Answer; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -226,17 +226,17 @@ func TestWhoIsPausedIsSaidByWhatPausesIt(t *testing.T) {
 		"the cluster of a claimed one": {mendv1.Claim, true, "Cluster c1 is paused (spec.paused)"},
 		"both":                         {"", true, `Cluster c1 is paused (spec.paused), and the check has the annotation cluster.x-k8s.io/paused: ""`},
 	} {
-		w := aWorld(a("m", health.Unhealthy))
+		w := aCheck(a("m", health.Unhealthy))
 		w.mode, w.cluster.Spec.Paused = paused, ptr.To(tc.cluster)
 		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: tc.annotation}
-		if is := looked(w); is.Because != tc.want || is.Targets[0].Blockers[0].Text != tc.want {
+		if is := explanationOf(w); is.Because != tc.want || is.Targets[0].Blockers[0].Text != tc.want {
 			t.Errorf("%s: because %q, held back by %q, want %q", name, is.Because, is.Targets[0].Blockers[0].Text, tc.want)
 		}
 	}
 }
 
 func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
-	w := aWorld(a("m", health.Starting, dueIn(time.Minute)))
+	w := aCheck(a("m", health.Starting, dueIn(time.Minute)))
 	m := w.targets[0].machine
 	m.CreationTimestamp = metav1.NewTime(ago(time.Hour))
 	w.cluster.Status.Conditions = []metav1.Condition{
@@ -244,7 +244,7 @@ func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 		{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(2 * time.Hour))},
 	}
 	var counts []string
-	for _, start := range looked(w).Targets[0].Starts {
+	for _, start := range explanationOf(w).Targets[0].Starts {
 		if start.Counts && start.At.Equal(ago(3*time.Minute)) {
 			counts = append(counts, start.What)
 		}
@@ -257,7 +257,7 @@ func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 // An outage hides nodes that start; its end counts as a start. Contact that was never lost does not.
 func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
 	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
-		w := aWorld()
+		w := aCheck()
 		w.reach = metav1.Condition{Reason: reason, LastTransitionTime: metav1.NewTime(ago(time.Minute))}
 		if got := w.reachedAt(); !got.Equal(want) {
 			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
@@ -266,10 +266,10 @@ func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
 }
 
 // What a look says begins is what a reconcile begins, and whoever is unhealthy and not remediated is told why.
-func TestALookSaysWhatAPassDoes(t *testing.T) {
+func TestExplainStartsWhatAReconcileStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := aRandomWorld(t)
-		is := looked(w)
+		w := aRandomCheck(t)
+		is := explanationOf(w)
 		s := decide(w)
 		begins := map[string]bool{}
 		if w.mode == acting {
@@ -294,7 +294,7 @@ func TestALookSaysWhatAPassDoes(t *testing.T) {
 	})
 }
 
-func aRandomWorld(t *rapid.T) *observed {
+func aRandomCheck(t *rapid.T) *observed {
 	changes := []func(*target){
 		nil, nil, nil, beingDeleted, olderCheck("other"), askedOwner, requestedBy("check", "check-uid"), requestedBy("other", "uid"), requestedBy("", ""),
 	}
@@ -310,7 +310,7 @@ func aRandomWorld(t *rapid.T) *observed {
 		}
 		targets = append(targets, one)
 	}
-	w := aWorld(targets...)
+	w := aCheck(targets...)
 	w.mode = rapid.SampledFrom([]mode{paused, observing, acting, acting, acting}).Draw(t, "mode")
 	w.link.Link = rapid.SampledFrom([]workload.Link{workload.Up, workload.Up, workload.Down}).Draw(t, "link")
 	if rapid.Bool().Draw(t, "external") {

@@ -1,186 +1,234 @@
 package machinehealthcheck
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// defaultNodeStartup applies where the field is not set; Cluster API's webhook writes the same into the spec.
-const defaultNodeStartup = 10 * time.Minute
+// decide decides what w comes to.
+func (w *observed) decide() plan { return w.planned(w.facts()) }
 
-// staleCache is how long to wait for a cache that was seen to lag behind the API server.
-const staleCache = time.Second
-
-// policyOf is the one place where seconds in a spec become durations.
-func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
-	p := health.Policy{NodeStartup: defaultNodeStartup}
-	if s := checks.NodeStartupTimeoutSeconds; s != nil {
-		p.NodeStartup = time.Duration(*s) * time.Second
-	}
-	for _, c := range checks.UnhealthyMachineConditions {
-		p.Rules = append(p.Rules, health.Rule{
-			Source: health.OnMachine, Type: c.Type, Status: string(c.Status),
-			For: time.Duration(ptr.Deref(c.TimeoutSeconds, 0)) * time.Second,
-		})
-	}
-	for _, c := range checks.UnhealthyNodeConditions {
-		p.Rules = append(p.Rules, health.Rule{
-			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status),
-			For: time.Duration(ptr.Deref(c.TimeoutSeconds, 0)) * time.Second,
-		})
-	}
-	return p
+// planned is the plan for f, the facts of w.
+func (w *observed) planned(f machines.Facts) plan {
+	return plan{Plan: machines.Decide(f), facts: f}
 }
 
-// observeNodes finds out what is known of the nodes of all targets.
-func (r *Reconciler) observeNodes(ctx context.Context, w *observed) {
-	gone := r.findNodes(ctx, w)
+// limits are those of the check, and which of its fields cannot be read.
+func (w *observed) limits() (budget.Limits, *InvalidField) {
+	limits, invalid := limitsOf(w.check, w.total())
+	if invalid == nil {
+		_, invalid = CooldownOf(w.check)
+	}
+	return limits, invalid
+}
+
+// facts are those that are decided on.
+func (w *observed) facts() machines.Facts {
+	limits, invalid := w.limits()
+	cooldown, _ := CooldownOf(w.check)
+	f := machines.Facts{
+		Now: w.now, About: w.about(invalid), Acts: w.mode == acting, Check: string(w.check.UID), Generation: w.check.Generation,
+		Policy: policyOf(w.check.Spec.Checks), Cluster: w.clusterFacts(), Reachable: w.reach.Status == metav1.ConditionTrue,
+		Limits: limits, Invalid: invalid != nil, Limited: w.remembers && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
+		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.memory, Counted: w.counted,
+		Targets: make([]*machines.Target, len(w.targets)),
+	}
 	for i := range w.targets {
-		w.targets[i].known = knownOf(w, &w.targets[i], gone)
+		f.Targets[i] = w.factsAbout(&w.targets[i])
+	}
+	for i := range w.skipped {
+		f.Skipped = append(f.Skipped, w.factsAbout(&w.skipped[i]))
+	}
+	return f
+}
+
+func (w *observed) clusterFacts() machines.Cluster {
+	return machines.Cluster{
+		Paused: clusterPaused(w.cluster), Initialized: w.initialized, InfrastructureReady: w.infrastructureReady,
+		InitializedAt: since(conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition)),
+		ReadyAt:       since(conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition)),
+		Reached:       w.reachedAt(), Link: links[w.link.Link],
 	}
 }
 
-// findNodes finds the nodes of all targets in the cache, and asks the workload cluster itself about those that are missing there: a cache
-// may be behind, and a node that is called deleted is never waited for. Nobody asks for the node of a machine that is being deleted: it goes
-// with it. It returns the names of the nodes that the workload cluster itself says it does not have.
-func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[string]bool) {
-	if w.link.Link != workload.Up {
-		return nil
+var requests = map[Ownership]machines.Request{Foreign: machines.ForeignRequest, Adoptable: machines.AdoptableRequest, Own: machines.OwnRequest}
+
+var links = map[workload.Link]machines.Link{workload.Unsure: machines.LinkUnsure, workload.Up: machines.LinkUp, workload.Down: machines.LinkDown}
+
+// factsAbout are those about t: the very ones that were seen before if nothing has changed.
+func (w *observed) factsAbout(t *target) *machines.Target {
+	is := w.sight(t).facts
+	if t.request == nil && t.cycle == nil && t.older == "" && t.unusable == nil {
+		return is
 	}
-	gone = map[string]bool{}
-	var missing []string
-	for i := range w.targets {
-		t := &w.targets[i]
-		name := t.machine.Status.NodeRef.Name
-		if name == "" {
-			continue
-		}
-		t.node = w.link.Node(name)
-		switch {
-		case t.node != nil || deleting(t.machine):
-		case markedNodeDeleted(t.machine) && !w.mayStart(t):
-			gone[name] = true
-		default:
-			missing = append(missing, name)
-		}
+	more := *is
+	more.Older, more.Unusable = t.older != "", t.unusable != nil
+	more.OlderCheck = t.older
+	if t.unusable != nil {
+		more.UnusableWhy = t.unusable.Error()
 	}
-	if len(missing) == 0 {
-		return gone
-	}
-	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(w.cluster), missing)
-	if err != nil {
-		// The machines concerned stay unknown, and all others are judged all the same.
-		w.trouble = append(w.trouble, fmt.Errorf("find out whether nodes %s are gone: %w", strings.Join(missing, ", "), err))
-		return gone
-	}
-	for _, name := range missing {
-		if present[name] {
-			w.lookAgainIn(staleCache)
-		} else {
-			gone[name] = true
+	if t.request != nil {
+		more.Request, more.RequestDeleting = requests[w.ownership(t)], !t.request.DeletionTimestamp.IsZero()
+		more.RequestFacts = &machines.RequestFacts{
+			Name: t.request.Name, Created: t.request.CreationTimestamp.Time, ForOther: !remediationrequest.IsFor(t.request, t.machine),
 		}
 	}
-	return gone
-}
-
-// mayStart reports whether a remediation of t may still have to be begun. Before it is, what was confirmed long ago, perhaps by
-// somebody else, is confirmed again.
-func (w *observed) mayStart(t *target) bool {
-	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
-	return !deleting(t.machine) && t.request == nil && (w.remediation.external || asked == nil || asked.Status != metav1.ConditionFalse)
-}
-
-// markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
-func markedNodeDeleted(m *clusterv1.Machine) bool {
-	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineHealthCheckNodeDeletedReason
-}
-
-// knownOf is what is known of the node of t, given the names of those that are gone.
-func knownOf(w *observed, t *target, gone map[string]bool) health.Node {
-	name := t.machine.Status.NodeRef.Name
-	switch {
-	case name == "" && (w.link.Link == workload.Up || !w.initialized):
-		// Before the control plane is initialized nobody can be asked, and nobody needs to be: the first control plane is what is awaited.
-		return health.NodeAwaited
-	case t.node != nil:
-		return health.NodePresent
-	case gone[name]:
-		return health.NodeGone
-	}
-	return health.NodeUnseen
-}
-
-// healthOf is what the verdict on m depends on, as far as it is a matter of m and of its node.
-func healthOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, known health.Node, node *corev1.Node) health.Target {
-	_, marked := m.Annotations[clusterv1.RemediateMachineAnnotation]
-	is := health.Target{
-		Marked: marked, Failure: finalFailure(m), Paused: conditionTrue(m, clusterv1.PausedCondition) != nil, Resumed: resumed(m),
-		NodeName: m.Status.NodeRef.Name, Node: known, Signals: signalsOf(checks, m, node),
-	}
-	for _, start := range [...]time.Time{m.CreationTimestamp.Time, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition)), is.Resumed} {
-		if start.After(is.AwaitedSince) {
-			is.AwaitedSince = start
+	if t.cycle != nil {
+		more.Cycle = &machines.Cycle{
+			Kind: t.cycle.Kind, Name: t.cycle.Name, Deleting: !t.cycle.DeletionTimestamp.IsZero(), Until: takenBy(t.cycle),
 		}
+	}
+	return &more
+}
+
+// sight is t as it was read, with the facts about it.
+func (w *observed) sight(t *target) *sighted {
+	was := t.sighted
+	if was != nil && was.facts != nil && was.node == t.node && was.known == t.known {
+		return was
+	}
+	is := sighted{machine: t.machine}
+	if was != nil {
+		is = *was
+	}
+	is.node, is.known, is.facts = t.node, t.known, targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)
+	if t.sighted = &is; w.sighting != nil {
+		w.sighting.machines[w.sighting.places[t.machine.Name]] = t.sighted
+	}
+	return t.sighted
+}
+
+// targetOf states what is known of m and of its node, which is nil if it cannot be seen.
+func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, known health.Node, node *corev1.Node) *machines.Target {
+	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+	is := &machines.Target{
+		ID: string(m.UID), Name: m.Name, Health: healthOf(checks, m, known, node), ControlPlane: controlPlane,
+		Deleting: deleting(m), Updating: machinestatus.UpdatedInPlace(m), OnHost: onHost(m), Owned: owned(m), Announced: markedRequested(m),
+		Failed: failedBefore(m), Healthy: markedHealthy(m), Marked: marked(m), AskedWhileHealthy: askedWhileHealthy(m),
+	}
+	is.Created, is.InfrastructureReady = m.CreationTimestamp.Time, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))
+	is.OwnerReport, is.ProviderReport = reportOf(m, clusterv1.MachineOwnerRemediatedCondition), reportOf(m, clusterv1.MachineExternallyRemediatedCondition)
+	is.LeftAlone = leftAloneBy(m)
+	if owner := metav1.GetControllerOf(m); owner != nil {
+		is.OwnerKind, is.OwnerName = owner.Kind, owner.Name
+	}
+	if OwnerAsked(m) {
+		is.Owner = machines.Asked
+		if ownerRefuses(m) {
+			is.Owner = machines.CannotRemediate
+		}
+	}
+	if c := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition); c != nil {
+		is.RequestFailed, is.ProviderReports = failureOfOurs(c), !failureOfOurs(c)
+		is.TemplateNotFound = c.Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
 	}
 	return is
 }
 
-// signalsOf are the conditions that rules are about, and no others: those of machines as far as a check has rules about machines, and of nodes those that
-// Cluster API repeats on the machine too.
-func signalsOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, node *corev1.Node) []health.Signal {
-	var signals []health.Signal
-	mirrored := false
-	for i := range m.Status.Conditions {
-		c := &m.Status.Conditions[i]
-		for _, rule := range checks.UnhealthyMachineConditions {
-			if rule.Type == c.Type {
-				mirrored = mirrored || c.Type == health.NodeReady || c.Type == health.NodeHealthy
-				signals = append(signals, health.Signal{
-					Source: health.OnMachine, Type: c.Type, Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
-				})
-				break
-			}
-		}
+// facts are those about the template.
+func (r remediation) facts() machines.Template {
+	return machines.Template{
+		Kind: r.kind.Kind, TemplateKind: r.ref.Kind, Name: r.ref.Name, MissingWhy: r.missing, Fix: r.mend,
+		External: r.external, Known: r.known, Refused: r.refused, Missing: r.missing != "", Unread: r.unread, Syncing: r.syncing,
 	}
-	if node == nil {
-		return signals
-	}
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		if mirrored || slices.ContainsFunc(checks.UnhealthyNodeConditions, func(rule clusterv1.UnhealthyNodeCondition) bool { return rule.Type == c.Type }) {
-			signals = append(signals, health.Signal{
-				Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
-			})
-		}
-	}
-	return signals
 }
 
-// reachedAt is when the workload cluster was reached again after an outage; zero if contact never was lost.
-func (w *observed) reachedAt() time.Time {
-	if w.reach.Reason == mendv1.ReachableAgainReason {
-		return w.reach.LastTransitionTime.Time
+// ownerRefuses reports whether m was handed to its owner, and the owner will not replace it as things stand: it says so, or there is none.
+// (Cluster API: the MachineSet and the KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
+func ownerRefuses(m *clusterv1.Machine) bool {
+	if !OwnerAsked(m) {
+		return false
 	}
-	return time.Time{}
+	asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
+	return asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason || !owned(m)
 }
 
-func since(c *metav1.Condition) time.Time {
+// owned reports whether there is somebody who can replace m.
+func owned(m *clusterv1.Machine) bool { return metav1.GetControllerOf(m) != nil }
+
+// OwnerAsked reports whether the owner of m was asked to remediate it, and has not said that it has.
+func OwnerAsked(m *clusterv1.Machine) bool {
+	asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
+	return asked != nil && asked.Status == metav1.ConditionFalse && failedBefore(m)
+}
+
+// askedWhileHealthy reports whether m was healthy since its owner was asked to remediate it, and the owner has not noticed that yet.
+func askedWhileHealthy(m *clusterv1.Machine) bool {
+	asked, called := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition), conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
+	return asked != nil && asked.Status == metav1.ConditionFalse && (called == nil || called.Status != metav1.ConditionFalse)
+}
+
+// markedRequested reports whether m says that there is a request for it, which a check made: for readers who may not read requests.
+func markedRequested(m *clusterv1.Machine) bool {
+	external := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
+	return external != nil && external.Status == metav1.ConditionFalse && !failureOfOurs(external)
+}
+
+var modes = map[mode]machines.Mode{
+	ignoring: machines.Ignored, orphaned: machines.NoCluster, paused: machines.Paused, observing: machines.Observed, acting: machines.Active,
+}
+
+// about is what sentences about the check name.
+func (w *observed) about(invalid *InvalidField) machines.About {
+	is := machines.About{
+		Namespace: w.check.Namespace, Name: w.check.Name, Cluster: w.check.Spec.ClusterName, Mode: modes[w.mode], Idle: w.cluster.UID == "",
+		Deleting: !w.check.DeletionTimestamp.IsZero(), ClusterDeleting: !w.cluster.DeletionTimestamp.IsZero(), ClusterPaused: clusterPaused(w.cluster),
+		WatchFilter: w.filtered,
+		Spelled:     machines.Spelled{MaxUnhealthy: mostUnhealthy(w.check), Range: w.check.Spec.Remediation.TriggerIf.UnhealthyInRange},
+		Reach:       report(&w.reach),
+	}
+	if value, annotated := w.check.Annotations[clusterv1.PausedAnnotation]; annotated && !claimed(w.check) {
+		is.PausedBy = &value
+	}
+	if value, set := w.check.Annotations[mendv1.MaxInFlightAnnotation]; set {
+		is.Spelled.InFlight = &value
+	}
+	if value, set := w.check.Annotations[mendv1.StormCooldownAnnotation]; set {
+		is.Spelled.Cooldown = &value
+	}
+	if invalid != nil {
+		is.InvalidField, is.InvalidWhy = invalid.Field, invalid.Err.Error()
+	}
+	is.Allowed = ptr.Deref(reportOf(w.check, clusterv1.MachineHealthCheckRemediationAllowedCondition), machines.Report{})
+	is.Template = ptr.Deref(reportOf(w.check, mendv1.RemediationTemplateAvailable), machines.Report{})
+	for _, err := range w.trouble {
+		is.Trouble = append(is.Trouble, err.Error())
+	}
+	return is
+}
+
+// reportOf is the condition of that type; nil if there is none.
+func reportOf(obj conditions.Getter, kind string) *machines.Report {
+	c := conditionOf(obj, kind)
 	if c == nil {
-		return time.Time{}
+		return nil
 	}
-	return c.LastTransitionTime.Time
+	is := report(c)
+	return &is
+}
+
+func report(c *metav1.Condition) machines.Report {
+	return machines.Report{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
+}
+
+// leftAloneBy are the annotations by which the user of m wants it left alone. (Cluster API: such a machine is no target, and not counted.)
+func leftAloneBy(m *clusterv1.Machine) []string {
+	var by []string
+	for _, annotation := range []string{clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation} {
+		if _, annotated := m.Annotations[annotation]; annotated {
+			by = append(by, annotation)
+		}
+	}
+	return by
 }

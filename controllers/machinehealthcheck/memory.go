@@ -50,8 +50,8 @@ func (m *memory) remember(w *observed, outcomes []outcome) {
 		if o.attempted() && o.err != nil {
 			last.decided.Failed(string(o.target.machine.UID), w.now)
 		}
-		if o.said != nil {
-			last.wrote = append(last.wrote, o.said.Name)
+		if o.saved != nil {
+			last.wrote = append(last.wrote, o.saved.Name)
 		}
 		if o.requested {
 			if o.Step == machines.CreateRequest {
@@ -185,9 +185,9 @@ func remediationKind(w *observed) string {
 	return "Owner"
 }
 
-// begunUnheard is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
+// begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
-func begunUnheard(w *observed, p plan, before map[types.UID]string) int {
+func begunUncounted(w *observed, p plan, before map[types.UID]string) int {
 	if w.mode != acting {
 		return 0
 	}
@@ -235,3 +235,29 @@ func ended(w *observed, p plan, before map[types.UID]string) map[ending]int {
 
 // ending is how a remediation of one kind can be over.
 type ending struct{ kind, result string }
+
+// away are the checks that are not reconciled for now, as they are paused, not claimed, or without a Cluster. Nobody notices then that
+// their workload cluster goes out of reach and comes back, after which a cache may show nodes for half a minute as they were before.
+type away struct {
+	mu     sync.Mutex
+	checks map[types.NamespacedName]bool
+}
+
+// leave notes that a check is not reconciled from now on.
+func (a *away) leave(check types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.checks == nil {
+		a.checks = map[types.NamespacedName]bool{}
+	}
+	a.checks[check] = true
+}
+
+// back reports whether a check was not reconciled until now, and forgets that.
+func (a *away) back(check types.NamespacedName) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.checks[check]
+	delete(a.checks, check)
+	return was
+}

@@ -20,7 +20,7 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 	well := []target{a("m1", health.Healthy), a("m2", health.Healthy)}
 	starting := []target{a("m1", health.Starting), a("m2", health.Healthy)}
 	bad := []target{a("m1", health.Unhealthy), a("m2", health.Healthy)}
-	leaving := []target{a("m1", health.Pending), a("m2", health.Unhealthy, beingDeleted, saysOf(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
+	leaving := []target{a("m1", health.Pending), a("m2", health.Unhealthy, beingDeleted, withCondition(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
 	joined := []target{a("m1", health.Unhealthy), leaving[1]}
 	cases := map[string]struct {
 		passes  [][]target
@@ -40,9 +40,9 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var told []string
-			check, warned := aWorld().check, (*string)(nil)
+			check, warned := aCheck().check, (*string)(nil)
 			for i, seen := range tc.passes {
-				w := aWorld(seen...).limited("0%")
+				w := aCheck(seen...).limited("0%")
 				if tc.limits != nil {
 					w.limited(tc.limits[i])
 				}
@@ -66,11 +66,11 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 
 func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 	asked := func(t *target) {
-		saysOf(clusterv1.MachineHealthCheckSucceededCondition, "False", "X")(t)
+		withCondition(clusterv1.MachineHealthCheckSucceededCondition, "False", "X")(t)
 		requestedBy("check", "check-uid")(t)
 	}
-	seen := aWorld(a("m1", health.Unhealthy, asked)).external()
-	unseen := aWorld(a("m1", health.Unhealthy)).external()
+	seen := aCheck(a("m1", health.Unhealthy, asked)).external()
+	unseen := aCheck(a("m1", health.Unhealthy)).external()
 	unseen.remediation.known = false
 
 	var m memory
@@ -82,7 +82,7 @@ func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 	} {
 		p := decide(step.w)
 		before := m.pass(step.w, p)
-		if n := begunUnheard(step.w, p, before); n != 0 {
+		if n := begunUncounted(step.w, p, before); n != 0 {
 			t.Errorf("%s: %d remediations count as started", step.name, n)
 		}
 		if over := ended(step.w, p, before); len(over) != 0 {
@@ -92,7 +92,7 @@ func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 }
 
 func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
-	w := aWorld(a("m1", health.Unhealthy, askedOwner))
+	w := aCheck(a("m1", health.Unhealthy, askedOwner))
 	uid := w.targets[0].machine.UID
 	for name, tc := range map[string]struct {
 		mode   mode
@@ -105,7 +105,7 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 		"one that another controller has begun": {observing, map[types.UID]string{}, 0},
 	} {
 		w.mode = tc.mode
-		if got := begunUnheard(w, decide(w), tc.before); got != tc.want {
+		if got := begunUncounted(w, decide(w), tc.before); got != tc.want {
 			t.Errorf("%s: counted %d, want %d", name, got, tc.want)
 		}
 	}
@@ -113,13 +113,13 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 
 func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 	for name, known := range map[string]bool{"requests were read": true, "requests were never read": false} {
-		w := aWorld(a("m1", health.Unhealthy)).external()
+		w := aCheck(a("m1", health.Unhealthy)).external()
 		w.remediation.known = known
 		var m memory
 		m.pass(w, decide(w))
 		m.remember(w, []outcome{{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true}})
-		w = aWorld(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
-		if n := begunUnheard(w, decide(w), m.pass(w, decide(w))); n != 0 {
+		w = aCheck(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
+		if n := begunUncounted(w, decide(w), m.pass(w, decide(w))); n != 0 {
 			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
 		}
 	}
@@ -136,18 +136,18 @@ func TestHowARemediationEnded(t *testing.T) {
 		"one that is still in flight has not ended":    {[]target{a("m1", health.Unhealthy, askedOwner)}, map[ending]int{}},
 		"a machine without a remediation ends nothing": {[]target{a("m1", health.Unhealthy, askedOwner), a("m2", health.Healthy)}, map[ending]int{}},
 	} {
-		if got := ended(aWorld(tc.targets...), decide(aWorld(tc.targets...)), map[types.UID]string{"uid-of-m1": "Owner"}); !maps.Equal(got, tc.want) {
+		if got := ended(aCheck(tc.targets...), decide(aCheck(tc.targets...)), map[types.UID]string{"uid-of-m1": "Owner"}); !maps.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
 }
 
 func TestAfterARestartARestrictionIsNotToldAgain(t *testing.T) {
-	w := aWorld(a("m1", health.Unhealthy), a("m2", health.Healthy)).limited("0")
+	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Healthy)).limited("0")
 	p := decide(w)
 	w.check.Status = statusAfter(w, p, result{}).Status
 	for name, machines := range map[string][]target{"it goes on": w.targets, "it is over": {a("m1", health.Healthy), a("m2", health.Healthy)}} {
-		again := aWorld(machines...).limited("0")
+		again := aCheck(machines...).limited("0")
 		again.check.Status = w.check.Status
 		p := decide(again)
 		var told []string

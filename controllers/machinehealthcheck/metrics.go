@@ -78,7 +78,7 @@ func Metrics() []prometheus.Collector {
 // measure exports what a reconcile saw and did, and remembers it for the next one.
 func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
 	before := r.memory.pass(w, s)
-	results, unheard := ended(w, s, before), begunUnheard(w, s, before)
+	results, unheard := ended(w, s, before), begunUncounted(w, s, before)
 	r.memory.remember(w, outcomes)
 	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}
 	if w.settled() {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
-	w := aWorld(a("broken", health.Unhealthy), a("pending", health.Pending))
+	w := aCheck(a("broken", health.Unhealthy), a("pending", health.Pending))
 	of(&w.targets[1]).verdict.Recheck = noon.Add(3 * time.Second)
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon)}
 	failing := []outcome{{step: step{target: &w.targets[0]}, err: errors.New("refused by a webhook")}}
@@ -26,7 +26,7 @@ func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
 }
 
 func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
-	w := aWorld()
+	w := aCheck()
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon)}
 	r.memory.pass(w, plan{})
 	var last time.Duration

@@ -29,22 +29,22 @@ func (w *observed) oneAtOnce() *observed {
 }
 
 func refusedBefore(t *target) {
-	saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
-	saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse,
+	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
+	withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse,
 		clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)(t)
 }
 
-func triedInVain(d time.Duration) func(*target) { return func(t *target) { of(t).refused = ago(d) } }
+func failedAgo(d time.Duration) func(*target) { return func(t *target) { of(t).refused = ago(d) } }
 
 // refusedByOwner is a target that was handed to an owner which cannot replace it.
 func refusedByOwner(t *target) {
-	saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
-	saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineCannotBeRemediatedReason)(t)
+	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
+	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineCannotBeRemediatedReason)(t)
 }
 
 func putOffByOwner(t *target) {
-	saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
-	saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineRemediationDeferredReason)(t)
+	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
+	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineRemediationDeferredReason)(t)
 }
 
 func badTemplate(w *observed) *observed {
@@ -58,19 +58,19 @@ func TestAMachineThatCannotBeRemediatedLetsTheOthersGoOn(t *testing.T) {
 		given *observed
 		begun string
 	}{
-		"one whose request was refused goes last":           {aWorld(a("a", health.Unhealthy, dueFor(hour), refusedBefore), a("b", health.Unhealthy)).external(), "b"},
-		"also if nobody could say so":                       {aWorld(a("a", health.Unhealthy, dueFor(hour), triedInVain(minute)), a("b", health.Unhealthy)).external(), "b"},
-		"also if a user marked it":                          {aWorld(a("a", health.Unhealthy, byUser, triedInVain(minute)), a("b", health.Unhealthy)), "b"},
-		"alone it is tried again":                           {aWorld(a("a", health.Unhealthy, dueFor(hour), refusedBefore)).external(), "a"},
-		"of two, the one that was tried longest ago":        {aWorld(a("a", health.Unhealthy, dueFor(hour), triedInVain(minute)), a("b", health.Unhealthy, triedInVain(2*minute))).external(), "b"},
-		"one that its owner cannot replace takes no place":  {aWorld(a("a", health.Unhealthy, dueFor(hour), refusedByOwner), a("b", health.Unhealthy)), "b"},
-		"one that its owner has put off does":               {aWorld(a("a", health.Unhealthy, dueFor(hour), putOffByOwner), a("b", health.Unhealthy)), ""},
-		"a request that came to nothing takes none either":  {aWorld(a("a", health.Unhealthy, requestedBy("check", "check-uid"), refusedByOwner), a("b", health.Unhealthy)).external(), "b"},
-		"one that nobody owns goes last":                    {aWorld(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)), "b"},
-		"handed to nobody it takes no place":                {aWorld(a("a", health.Unhealthy, dueFor(hour), withoutOwner, askedOwner), a("b", health.Unhealthy)), "b"},
-		"and those after it are not kept waiting":           {aWorld(a("a", health.Unhealthy, withoutOwner), a("b", health.Unhealthy, withoutOwner)), "a b"},
-		"that nobody owns it does not matter to a provider": {aWorld(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)).external(), "a"},
-		"a template of no use begins nothing":               {badTemplate(aWorld(a("a", health.Unhealthy)).external()), ""},
+		"one whose request was refused goes last":           {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedBefore), a("b", health.Unhealthy)).external(), "b"},
+		"also if nobody could say so":                       {aCheck(a("a", health.Unhealthy, dueFor(hour), failedAgo(minute)), a("b", health.Unhealthy)).external(), "b"},
+		"also if a user marked it":                          {aCheck(a("a", health.Unhealthy, byUser, failedAgo(minute)), a("b", health.Unhealthy)), "b"},
+		"alone it is tried again":                           {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedBefore)).external(), "a"},
+		"of two, the one that was tried longest ago":        {aCheck(a("a", health.Unhealthy, dueFor(hour), failedAgo(minute)), a("b", health.Unhealthy, failedAgo(2*minute))).external(), "b"},
+		"one that its owner cannot replace takes no place":  {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedByOwner), a("b", health.Unhealthy)), "b"},
+		"one that its owner has put off does":               {aCheck(a("a", health.Unhealthy, dueFor(hour), putOffByOwner), a("b", health.Unhealthy)), ""},
+		"a request that came to nothing takes none either":  {aCheck(a("a", health.Unhealthy, requestedBy("check", "check-uid"), refusedByOwner), a("b", health.Unhealthy)).external(), "b"},
+		"one that nobody owns goes last":                    {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)), "b"},
+		"handed to nobody it takes no place":                {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner, askedOwner), a("b", health.Unhealthy)), "b"},
+		"and those after it are not kept waiting":           {aCheck(a("a", health.Unhealthy, withoutOwner), a("b", health.Unhealthy, withoutOwner)), "a b"},
+		"that nobody owns it does not matter to a provider": {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)).external(), "a"},
+		"a template of no use begins nothing":               {badTemplate(aCheck(a("a", health.Unhealthy)).external()), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := tc.given.oneAtOnce()
@@ -88,13 +88,13 @@ func TestAMachineThatCannotBeRemediatedLetsTheOthersGoOn(t *testing.T) {
 }
 
 // What explain says that begins, a reconcile begins, and it says of the others why not.
-func TestExplainBeginsWhatAPassBegins(t *testing.T) {
+func TestExplainStartsWhatAReconcileStartsFromTheQueue(t *testing.T) {
 	for name, w := range map[string]*observed{
-		"one of two":            aWorld(a("a", health.Unhealthy), a("b", health.Unhealthy)),
-		"one that was refused":  aWorld(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy)).external(),
-		"a bad template":        badTemplate(aWorld(a("a", health.Unhealthy), a("b", health.Unhealthy)).external()),
-		"one that nobody owns":  aWorld(a("a", health.Unhealthy, withoutOwner, askedOwner), a("b", health.Unhealthy)),
-		"an owner that refuses": aWorld(a("a", health.Unhealthy, refusedByOwner), a("b", health.Unhealthy)).external(),
+		"one of two":            aCheck(a("a", health.Unhealthy), a("b", health.Unhealthy)),
+		"one that was refused":  aCheck(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy)).external(),
+		"a bad template":        badTemplate(aCheck(a("a", health.Unhealthy), a("b", health.Unhealthy)).external()),
+		"one that nobody owns":  aCheck(a("a", health.Unhealthy, withoutOwner, askedOwner), a("b", health.Unhealthy)),
+		"an owner that refuses": aCheck(a("a", health.Unhealthy, refusedByOwner), a("b", health.Unhealthy)).external(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.oneAtOnce()
@@ -129,7 +129,7 @@ func TestATemplateThatIsAddedAfterTheOwnerRefusedIsUsed(t *testing.T) {
 		"the owner tries again":    {a("m", health.Unhealthy, putOffByOwner), "says unhealthy"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld(tc.given).external()
+			w := aCheck(tc.given).external()
 			if got := did(stepsOf(w, decide(w))[0]); got != tc.want {
 				t.Errorf("stepsOf() %s, want %s", got, tc.want)
 			}
@@ -178,7 +178,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			w := aWorld(m).external()
+			w := aCheck(m).external()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 			o := r.carryOut(t.Context(), w, stepsOf(w, decide(w))[0])
 			found, err := r.Requests.Find(t.Context(), w.remediation.kind, client.ObjectKeyFromObject(m.machine))
@@ -196,7 +196,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	var m memory
 	pass := func() *observed {
-		w := aWorld(a("a", health.Unhealthy, dueFor(time.Hour)), a("b", health.Unhealthy)).oneAtOnce()
+		w := aCheck(a("a", health.Unhealthy, dueFor(time.Hour)), a("b", health.Unhealthy)).oneAtOnce()
 		m.recall(w)
 		return w
 	}

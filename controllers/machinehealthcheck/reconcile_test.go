@@ -57,7 +57,7 @@ type reconciled struct {
 
 func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reconciled {
 	t.Helper()
-	w := aWorld(a("m", health.Unhealthy)).limited("1")
+	w := aCheck(a("m", health.Unhealthy)).limited("1")
 	w.check.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
 	w.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{IntVal: 1}
 	change(w.check)

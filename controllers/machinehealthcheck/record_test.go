@@ -14,11 +14,11 @@ func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
 	fleet := func(size, pending int) *observed {
 		targets := make([]target, size)
 		for i := range targets {
-			if targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, saidTrue); i < pending {
+			if targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore); i < pending {
 				targets[i] = a(fmt.Sprintf("m%04d", i), health.Pending)
 			}
 		}
-		return aWorld(targets...).limited("40%")
+		return aCheck(targets...).limited("40%")
 	}
 	for name, tc := range map[string]struct {
 		size, pending int

@@ -14,7 +14,7 @@ import (
 // A process that has just started lets a merge window pass before it begins anything, and remembers no refusal: the machine's condition does.
 func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 	var m memory
-	w := aWorld(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy), a("c", health.Healthy), a("d", health.Healthy))
+	w := aCheck(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy), a("c", health.Healthy), a("d", health.Healthy))
 	w.external().limited("60%").oneAtOnce()
 	for i, now := range []time.Time{noon, noon.Add(time.Second)} {
 		w.now = now
@@ -34,7 +34,7 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 }
 
 func TestACheckTakesNoRefusalBackWhileNothingMayBegin(t *testing.T) {
-	w := aWorld(a("a", health.Unhealthy)).external().limited("60%")
+	w := aCheck(a("a", health.Unhealthy)).external().limited("60%")
 	s := decide(w)
 	w.check = statusAfter(w, s, result{refused: errors.New("refused by a webhook")})
 	w.remembers = true // and has seen nothing yet

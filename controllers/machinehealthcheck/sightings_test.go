@@ -62,7 +62,7 @@ func (f *fleet) ready(name string, status corev1.ConditionStatus, since time.Tim
 
 // seen is what a reconcile by r comes to at now.
 func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Reconciler, now time.Time, changes ...func(*observed)) map[string]health.Verdict {
-	w := aWorld()
+	w := aCheck()
 	w.now, w.link = now, workload.Seen(workload.Up, f.nodes)
 	w.check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
 	w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
@@ -120,7 +120,7 @@ func TestAVerdictThatIsKeptIsTheOneThatWouldBeGiven(t *testing.T) {
 				})
 			},
 			"a machine is said to be healthy": func(name string) {
-				f.change(name, func(m *clusterv1.Machine) { saidTrue(&target{machine: m}) })
+				f.change(name, func(m *clusterv1.Machine) { markedBefore(&target{machine: m}) })
 			},
 			"a machine has no node yet": func(name string) { f.change(name, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" }) },
 			"a node is Ready":           func(name string) { f.ready(name, corev1.ConditionTrue, now) },

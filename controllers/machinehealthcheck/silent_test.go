@@ -19,7 +19,7 @@ import (
 )
 
 func TestACheckSaysThatItsClusterAnswersProbesAlone(t *testing.T) {
-	w := aWorld(a("m", health.Unknown))
+	w := aCheck(a("m", health.Unknown))
 	w.link = workload.View{Link: workload.Down, Silent: true}
 	c := reachCondition(nil, w)
 	if c.Status != metav1.ConditionFalse || c.Reason != mendv1.UnreachableReason || !strings.HasPrefix(c.Message, "The API server answers probes, and leaves other requests unanswered") {

@@ -55,12 +55,12 @@ func statusAfter(w *observed, s plan, is result) *clusterv1.MachineHealthCheck {
 			next.Status.ObservedGeneration = next.Generation
 		}
 		setAllowed(next, at(w.now, allowed(s)))
-		sayStorm(next, w, s)
+		setStorm(next, w, s)
 	}
 	conditions.Set(next, w.reach)
 	conditions.Set(next, at(w.now, exclusive(w)))
-	sayTemplate(next, w, s)
-	sayRequests(next, w, s, is)
+	setTemplate(next, w, s)
+	setRequests(next, w, s, is)
 	if !claimed(next) {
 		conditions.Set(next, at(w.now, metav1.Condition{
 			Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason,
@@ -125,8 +125,8 @@ func mostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 	return budget.All.String()
 }
 
-// sayTemplate writes what became of the template, and sayRequests of the requests made from it.
-func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
+// setTemplate writes what became of the template, and setRequests of the requests made from it.
+func setTemplate(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
 	if !w.remediation.external {
 		conditions.Delete(next, mendv1.RemediationTemplateAvailable)
 	}
@@ -147,7 +147,7 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
 	conditions.Set(next, at(w.now, c))
 }
 
-func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s plan, is result) {
+func setRequests(next *clusterv1.MachineHealthCheck, w *observed, s plan, is result) {
 	allMade := is.started || w.remediation.seen() && w.settled() && s.Population.Waiting == 0 && !s.JustSeen
 	switch {
 	case is.refused != nil:

@@ -24,7 +24,7 @@ import (
 )
 
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
-	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Pending), a("d", health.Starting), a("e", health.Unknown),
+	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Pending), a("d", health.Starting), a("e", health.Unknown),
 		a("f", health.Healthy, beingDeleted)).limited("40%")
 	c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	want := "Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 6, unhealthy: 1, unhealthyLessThanOrEqualTo: 40%). " +
@@ -35,7 +35,7 @@ func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 }
 
 func TestTheMessageOfARangeNamesBothEnds(t *testing.T) {
-	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy))
+	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy))
 	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
 	c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	want := "Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
@@ -59,7 +59,7 @@ func TestTheMessageOfAQueueCountsWhatBegins(t *testing.T) {
 		"none waits": {[]target{a("a", health.Unhealthy)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld(tc.targets...)
+			w := aCheck(tc.targets...)
 			w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
 			c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 			if c.Status != metav1.ConditionTrue || c.Message != tc.want {
@@ -71,7 +71,7 @@ func TestTheMessageOfAQueueCountsWhatBegins(t *testing.T) {
 
 func TestRemediationAllowedIsTheSameInBothFlavours(t *testing.T) {
 	for limit, want := range map[string]corev1.ConditionStatus{"0": corev1.ConditionFalse, "1": corev1.ConditionTrue} {
-		w := aWorld(a("a", health.Unhealthy)).limited(limit)
+		w := aCheck(a("a", health.Unhealthy)).limited(limit)
 		got := v1beta1conditions.Get(statusAfter(w, decide(w), result{}), clusterv1.RemediationAllowedV1Beta1Condition)
 		if got == nil || got.Status != want {
 			t.Errorf("unhealthyLessThanOrEqualTo %s: got %v, want %s", limit, got, want)
@@ -91,7 +91,7 @@ func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
 		"of one that was not read nothing is said": {false, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld(a("a", health.Healthy)).external()
+			w := aCheck(a("a", health.Healthy)).external()
 			w.remediation.known, w.remediation.missing = tc.known, tc.missing
 			var got metav1.ConditionStatus
 			if c := conditionOf(statusAfter(w, decide(w), result{}), mendv1.RemediationTemplateAvailable); c != nil {
@@ -105,7 +105,7 @@ func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
 }
 
 func TestAStatusIsTheSameAfterASecondPass(t *testing.T) {
-	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
+	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
 	w.remediation.missing = "it is gone"
 	w.reach = reachCondition(nil, w)
 	first := statusAfter(w, decide(w), result{})
@@ -130,7 +130,7 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld(a("a", health.Unhealthy)).external()
+			w := aCheck(a("a", health.Unhealthy)).external()
 			w.remediation.missing = "it is gone"
 			s := decide(w)
 			w.check, w.remediation.missing = statusAfter(w, s, result{refused: errors.New("no rights")}), ""
@@ -149,7 +149,7 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 }
 
 func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
-	w := aWorld(a("a", health.Unhealthy)).external()
+	w := aCheck(a("a", health.Unhealthy)).external()
 	w.remediation.missing = "it is gone"
 	s := decide(w)
 	w.check = statusAfter(w, s, result{refused: errors.New("no rights")})
@@ -176,7 +176,7 @@ func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
 }
 
 func TestW14NumbersFitTheirFields(t *testing.T) {
-	w := aWorld(a("a", health.Healthy))
+	w := aCheck(a("a", health.Healthy))
 	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[0-99999999999]"
 	if got := statusAfter(w, decide(w), result{}).Status.RemediationsAllowed; ptr.Deref(got, -1) < 0 {
 		t.Errorf("remediationsAllowed is %d", ptr.Deref(got, -1))
@@ -185,14 +185,14 @@ func TestW14NumbersFitTheirFields(t *testing.T) {
 	for i := range many {
 		many[i] = a(fmt.Sprintf("m%05d", i), health.Healthy)
 	}
-	status := statusAfter(aWorld(many...), plan{Plan: machines.Plan{Population: budget.Population{Healthy: len(many)}}}, result{}).Status
+	status := statusAfter(aCheck(many...), plan{Plan: machines.Plan{Population: budget.Population{Healthy: len(many)}}}, result{}).Status
 	if len(status.Targets) != maxTargets || *status.ExpectedMachines != maxTargets+1 {
 		t.Errorf("%d targets are listed and %d counted, want %d and %d", len(status.Targets), *status.ExpectedMachines, maxTargets, maxTargets+1)
 	}
 }
 
 func TestAGenerationIsObservedOnlyByAPassThatGotThrough(t *testing.T) {
-	w := aWorld()
+	w := aCheck()
 	if got := statusAfter(w, plan{}, result{failed: true}).Status.ObservedGeneration; got != 0 {
 		t.Errorf("a failed pass observed generation %d", got)
 	}
@@ -202,7 +202,7 @@ func TestAGenerationIsObservedOnlyByAPassThatGotThrough(t *testing.T) {
 }
 
 func TestPausedIsLeftToCoreOnAClaimedCheck(t *testing.T) {
-	w := aWorld()
+	w := aCheck()
 	if c := conditionOf(statusAfter(w, plan{}, result{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
 		t.Errorf("an unclaimed check that is acted on says Paused %v, want False", c)
 	}
@@ -235,7 +235,7 @@ func TestReachCondition(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld()
+			w := aCheck()
 			w.initialized, w.link.Link = tc.initialized, tc.link
 			got := reachCondition(tc.was, w)
 			if s := fmt.Sprintf("%s/%s", got.Status, got.Reason); s != tc.want || !got.LastTransitionTime.Time.Equal(tc.since) {
@@ -249,7 +249,7 @@ func TestReachCondition(t *testing.T) {
 }
 
 func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
-	w := aWorld(a("a", health.Healthy), a("b", health.Healthy))
+	w := aCheck(a("a", health.Healthy), a("b", health.Healthy))
 	w.targets[0].machine.Labels = map[string]string{"pool": "x"}
 	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
 	w.others = []otherCheck{{name: "newer", selector: selector}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
@@ -262,7 +262,7 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 }
 
 func TestEnded(t *testing.T) {
-	w := aWorld(a("recovered", health.Healthy), a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Pending))
+	w := aCheck(a("recovered", health.Healthy), a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Pending))
 	w.skipped = []target{a("skipped", health.Healthy)}
 	flights := map[types.UID]string{}
 	for _, name := range []types.UID{"recovered", "atWork", "dropped", "skipped", "gone"} {
@@ -282,9 +282,9 @@ func TestW12ASteadyPassAllocatesNothingForEachMachine(t *testing.T) {
 	allocations := func(machines int) float64 {
 		targets := make([]target, machines)
 		for i := range targets {
-			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, saidTrue)
+			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore)
 		}
-		w := aWorld(targets...)
+		w := aCheck(targets...)
 		first := decide(w)
 		w.check, w.memory = statusAfter(w, first, result{}), first.Memory
 		return testing.AllocsPerRun(20, func() {

@@ -47,65 +47,65 @@ func TestStepFor(t *testing.T) {
 	grants := func(*observed) {}
 	tooMany := func(w *observed) { w.limited("0") }
 	noneAtOnce := func(w *observed) { w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"} }
-	wellSince := func(t *target) { // its owner has not taken note yet
-		saidTrue(t)
-		saysOf(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
+	healthySince := func(t *target) { // its owner has not taken note yet
+		markedBefore(t)
+		withCondition(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 	}
 	cases := map[string]struct {
 		given *observed
 		limit func(*observed)
 		want  string
 	}{
-		"a healthy machine that is said to be healthy needs nothing":  {aWorld(a("m", health.Healthy, saidTrue)), grants, "nothing"},
-		"a healthy machine of which nothing was said is said healthy": {aWorld(a("m", health.Healthy)), grants, "says healthy"},
-		"a healthy machine that is being deleted is left alone":       {aWorld(a("m", health.Healthy, beingDeleted)), grants, "nothing"},
-		"a pending machine keeps what was said":                       {aWorld(a("m", health.Pending, askedOwner)), grants, "nothing"},
-		"a starting machine is not spoken of":                         {aWorld(a("m", health.Starting)), grants, "nothing"},
-		"an unknown machine keeps its request":                        {aWorld(a("m", health.Unknown, requestedBy(me, myUID))).external(), grants, "nothing"},
+		"a healthy machine that is said to be healthy needs nothing":  {aCheck(a("m", health.Healthy, markedBefore)), grants, "nothing"},
+		"a healthy machine of which nothing was said is said healthy": {aCheck(a("m", health.Healthy)), grants, "says healthy"},
+		"a healthy machine that is being deleted is left alone":       {aCheck(a("m", health.Healthy, beingDeleted)), grants, "nothing"},
+		"a pending machine keeps what was said":                       {aCheck(a("m", health.Pending, askedOwner)), grants, "nothing"},
+		"a starting machine is not spoken of":                         {aCheck(a("m", health.Starting)), grants, "nothing"},
+		"an unknown machine keeps its request":                        {aCheck(a("m", health.Unknown, requestedBy(me, myUID))).external(), grants, "nothing"},
 
-		"an unhealthy machine is handed to its owner":                         {aWorld(a("m", health.Unhealthy)), grants, "says unhealthy, hands over"},
-		"without a grant it is only marked":                                   {aWorld(a("m", health.Unhealthy)), tooMany, "says unhealthy"},
-		"one that was handed over stays so":                                   {aWorld(a("m", health.Unhealthy, askedOwner)), noneAtOnce, "says unhealthy, hands over"},
-		"one that was handed over is not asked again while short-circuited":   {aWorld(a("m", health.Unhealthy, askedOwner)), tooMany, "says unhealthy"},
-		"one that is being deleted is not spoken of":                          {aWorld(a("m", health.Unhealthy, beingDeleted)), grants, "nothing"},
-		"one that is deleted by its owner keeps the reason for that":          {aWorld(a("m", health.Unhealthy, askedOwner, beingDeleted)), grants, "nothing"},
-		"one that is being updated in place is only marked":                   {aWorld(a("m", health.Unhealthy, beingUpdated)), grants, "says unhealthy"},
-		"unless a person marks it":                                            {aWorld(a("m", health.Unhealthy, beingUpdated, byUser)), grants, "says unhealthy, hands over"},
-		"one whose remediation began before its update stays handed over":     {aWorld(a("m", health.Unhealthy, askedOwner, beingUpdated)), noneAtOnce, "says unhealthy, hands over"},
-		"one of which an older check speaks is left to it":                    {aWorld(a("m", health.Unhealthy, olderCheck("old"))), grants, "nothing"},
-		"a healthy one of which an older check speaks is not spoken of":       {aWorld(a("m", health.Healthy, olderCheck("old"))), grants, "nothing"},
-		"a request of ours ends with recovery although an older check speaks": {aWorld(a("m", health.Healthy, olderCheck("old"), requestedBy(me, myUID))).external(), grants, "deletes the request"},
+		"an unhealthy machine is handed to its owner":                         {aCheck(a("m", health.Unhealthy)), grants, "says unhealthy, hands over"},
+		"without a grant it is only marked":                                   {aCheck(a("m", health.Unhealthy)), tooMany, "says unhealthy"},
+		"one that was handed over stays so":                                   {aCheck(a("m", health.Unhealthy, askedOwner)), noneAtOnce, "says unhealthy, hands over"},
+		"one that was handed over is not asked again while short-circuited":   {aCheck(a("m", health.Unhealthy, askedOwner)), tooMany, "says unhealthy"},
+		"one that is being deleted is not spoken of":                          {aCheck(a("m", health.Unhealthy, beingDeleted)), grants, "nothing"},
+		"one that is deleted by its owner keeps the reason for that":          {aCheck(a("m", health.Unhealthy, askedOwner, beingDeleted)), grants, "nothing"},
+		"one that is being updated in place is only marked":                   {aCheck(a("m", health.Unhealthy, beingUpdated)), grants, "says unhealthy"},
+		"unless a person marks it":                                            {aCheck(a("m", health.Unhealthy, beingUpdated, byUser)), grants, "says unhealthy, hands over"},
+		"one whose remediation began before its update stays handed over":     {aCheck(a("m", health.Unhealthy, askedOwner, beingUpdated)), noneAtOnce, "says unhealthy, hands over"},
+		"one of which an older check speaks is left to it":                    {aCheck(a("m", health.Unhealthy, olderCheck("old"))), grants, "nothing"},
+		"a healthy one of which an older check speaks is not spoken of":       {aCheck(a("m", health.Healthy, olderCheck("old"))), grants, "nothing"},
+		"a request of ours ends with recovery although an older check speaks": {aCheck(a("m", health.Healthy, olderCheck("old"), requestedBy(me, myUID))).external(), grants, "deletes the request"},
 
-		"one that was well since its owner was asked is not handed over by being marked":         {aWorld(a("m", health.Unhealthy, wellSince)), tooMany, "says unhealthy, forgets that the owner was asked"},
-		"nor while it waits for its turn":                                                        {aWorld(a("m", health.Unhealthy, wellSince)), noneAtOnce, "says unhealthy, forgets that the owner was asked"},
-		"it is handed over as soon as that is granted":                                           {aWorld(a("m", health.Unhealthy, wellSince)), grants, "says unhealthy, hands over"},
-		"one that was well since its owner was asked gets a request and is not handed over":      {aWorld(a("m", health.Unhealthy, wellSince)).external(), grants, "creates a request, says unhealthy, forgets that the owner was asked, says waiting"},
-		"the owner that was asked because a request came to nothing stays asked":                 {aWorld(a("m", health.Unhealthy, askedOwner, requestedBy(me, myUID))).external(), grants, "says unhealthy"},
-		"an owner that is asked while its machine was called well goes on if there is a request": {aWorld(a("m", health.Unhealthy, wellSince, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
+		"one that was well since its owner was asked is not handed over by being marked":         {aCheck(a("m", health.Unhealthy, healthySince)), tooMany, "says unhealthy, forgets that the owner was asked"},
+		"nor while it waits for its turn":                                                        {aCheck(a("m", health.Unhealthy, healthySince)), noneAtOnce, "says unhealthy, forgets that the owner was asked"},
+		"it is handed over as soon as that is granted":                                           {aCheck(a("m", health.Unhealthy, healthySince)), grants, "says unhealthy, hands over"},
+		"one that was well since its owner was asked gets a request and is not handed over":      {aCheck(a("m", health.Unhealthy, healthySince)).external(), grants, "creates a request, says unhealthy, forgets that the owner was asked, says waiting"},
+		"the owner that was asked because a request came to nothing stays asked":                 {aCheck(a("m", health.Unhealthy, askedOwner, requestedBy(me, myUID))).external(), grants, "says unhealthy"},
+		"an owner that is asked while its machine was called well goes on if there is a request": {aCheck(a("m", health.Unhealthy, healthySince, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
 
-		"an unhealthy machine gets a request":                           {aWorld(a("m", health.Unhealthy)).external(), grants, "creates a request, says unhealthy, says waiting"},
-		"W2: one that is being deleted gets none":                       {aWorld(a("m", health.Unhealthy, beingDeleted)).external(), grants, "nothing"},
-		"one that is being updated in place gets none":                  {aWorld(a("m", health.Unhealthy, beingUpdated)).external(), grants, "says unhealthy"},
-		"W1: one that has its request needs no other":                   {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
-		"W8: while its request is being deleted there is no other":      {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID, onItsWayOut))).external(), grants, "says unhealthy, says waiting"},
-		"W9: a request of another check is not touched":                 {aWorld(a("m", health.Unhealthy, requestedBy("other", "x"))).external(), grants, "says unhealthy, says request failed"},
-		"W9: nor deleted on recovery":                                   {aWorld(a("m", health.Healthy, saidTrue, requestedBy("other", "x"))).external(), grants, "nothing"},
-		"one that was made and is not in the caches yet is spoken of":   {aWorld(a("m", health.Unhealthy, begunLately)).external(), grants, "says unhealthy, says waiting"},
-		"while requests are listed for the first time, it waits":        {aWorld(a("m", health.Unhealthy)).listing(), grants, "nothing"},
-		"unless it was called bad before":                               {aWorld(a("m", health.Unhealthy, askedOwner)).listing(), grants, "says unhealthy"},
-		"a request that core made from our template is adopted":         {aWorld(a("m", health.Unhealthy, requestedBy("", ""))).external(), grants, "adopts the request, says unhealthy, says waiting"},
-		"also if the check named another template then":                 {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external(), grants, "adopts the request, says unhealthy, says waiting"},
-		"unless another check of the machine names that one":            {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external().with(otherCheckWith("another")), grants, "says unhealthy, says request failed"},
-		"one that somebody made from a template of another kind is not": {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplateKind))).external(), grants, "says unhealthy, says request failed"},
-		"one that a Machine of that name has left is not ours":          {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID, ofAnotherMachine))).external(), grants, "says unhealthy, says request failed"},
-		"nor deleted on recovery of this one":                           {aWorld(a("m", health.Healthy, saidTrue, requestedBy(me, myUID, ofAnotherMachine))).external(), grants, "nothing"},
-		"a power cycle that a person asked for is left alone":           {aWorld(a("m", health.Unhealthy, beingCycled)), grants, "says unhealthy"},
-		"also by a check with a template":                               {aWorld(a("m", health.Unhealthy, beingCycled)).external(), grants, "says unhealthy"},
-		"also on recovery, so that the next pass may end it":            {aWorld(a("m", health.Healthy, saidTrue, requestedBy("", ""))).external(), grants, "adopts the request"},
-		"but not by a check that leaves the machine to an older one":    {aWorld(a("m", health.Healthy, saidTrue, olderCheck("old"), requestedBy("", ""))).external(), grants, "nothing"},
-		"a request of our predecessor is inherited":                     {aWorld(a("m", health.Unhealthy, requestedBy(me, "old-uid"))).external(), grants, "adopts the request, says unhealthy, says waiting"},
-		"on recovery our request is deleted":                            {aWorld(a("m", health.Healthy, requestedBy(me, myUID))).external(), grants, "deletes the request, says healthy"},
-		"W5: what was said of a request is taken back with recovery":    {aWorld(a("m", health.Healthy, saidTrue, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external(), grants, "says healthy"},
+		"an unhealthy machine gets a request":                           {aCheck(a("m", health.Unhealthy)).external(), grants, "creates a request, says unhealthy, says waiting"},
+		"W2: one that is being deleted gets none":                       {aCheck(a("m", health.Unhealthy, beingDeleted)).external(), grants, "nothing"},
+		"one that is being updated in place gets none":                  {aCheck(a("m", health.Unhealthy, beingUpdated)).external(), grants, "says unhealthy"},
+		"W1: one that has its request needs no other":                   {aCheck(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
+		"W8: while its request is being deleted there is no other":      {aCheck(a("m", health.Unhealthy, requestedBy(me, myUID, onItsWayOut))).external(), grants, "says unhealthy, says waiting"},
+		"W9: a request of another check is not touched":                 {aCheck(a("m", health.Unhealthy, requestedBy("other", "x"))).external(), grants, "says unhealthy, says request failed"},
+		"W9: nor deleted on recovery":                                   {aCheck(a("m", health.Healthy, markedBefore, requestedBy("other", "x"))).external(), grants, "nothing"},
+		"one that was made and is not in the caches yet is spoken of":   {aCheck(a("m", health.Unhealthy, begunLately)).external(), grants, "says unhealthy, says waiting"},
+		"while requests are listed for the first time, it waits":        {aCheck(a("m", health.Unhealthy)).listing(), grants, "nothing"},
+		"unless it was called bad before":                               {aCheck(a("m", health.Unhealthy, askedOwner)).listing(), grants, "says unhealthy"},
+		"a request that core made from our template is adopted":         {aCheck(a("m", health.Unhealthy, requestedBy("", ""))).external(), grants, "adopts the request, says unhealthy, says waiting"},
+		"also if the check named another template then":                 {aCheck(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external(), grants, "adopts the request, says unhealthy, says waiting"},
+		"unless another check of the machine names that one":            {aCheck(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external().with(otherCheckWith("another")), grants, "says unhealthy, says request failed"},
+		"one that somebody made from a template of another kind is not": {aCheck(a("m", health.Unhealthy, requestedBy("", "", otherTemplateKind))).external(), grants, "says unhealthy, says request failed"},
+		"one that a Machine of that name has left is not ours":          {aCheck(a("m", health.Unhealthy, requestedBy(me, myUID, ofAnotherMachine))).external(), grants, "says unhealthy, says request failed"},
+		"nor deleted on recovery of this one":                           {aCheck(a("m", health.Healthy, markedBefore, requestedBy(me, myUID, ofAnotherMachine))).external(), grants, "nothing"},
+		"a power cycle that a person asked for is left alone":           {aCheck(a("m", health.Unhealthy, powerCycled)), grants, "says unhealthy"},
+		"also by a check with a template":                               {aCheck(a("m", health.Unhealthy, powerCycled)).external(), grants, "says unhealthy"},
+		"also on recovery, so that the next pass may end it":            {aCheck(a("m", health.Healthy, markedBefore, requestedBy("", ""))).external(), grants, "adopts the request"},
+		"but not by a check that leaves the machine to an older one":    {aCheck(a("m", health.Healthy, markedBefore, olderCheck("old"), requestedBy("", ""))).external(), grants, "nothing"},
+		"a request of our predecessor is inherited":                     {aCheck(a("m", health.Unhealthy, requestedBy(me, "old-uid"))).external(), grants, "adopts the request, says unhealthy, says waiting"},
+		"on recovery our request is deleted":                            {aCheck(a("m", health.Healthy, requestedBy(me, myUID))).external(), grants, "deletes the request, says healthy"},
+		"W5: what was said of a request is taken back with recovery":    {aCheck(a("m", health.Healthy, markedBefore, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external(), grants, "says healthy"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestStepFor(t *testing.T) {
 }
 
 func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
-	w := aWorld(a("m", health.Unhealthy)).external()
+	w := aCheck(a("m", health.Unhealthy)).external()
 	w.remediation.missing = "gone"
 	steps := stepsOf(w, decide(w))
 	if got := did(steps[0]); got != "says unhealthy, says no template" {
@@ -134,7 +134,7 @@ func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 }
 
 func TestWhileRequestsAreUnknownNoneIsMade(t *testing.T) {
-	w := aWorld(a("m", health.Unhealthy)).external()
+	w := aCheck(a("m", health.Unhealthy)).external()
 	w.remediation.known = false
 	if got := did(stepsOf(w, decide(w))[0]); got != "says unhealthy" {
 		t.Errorf("stepsOf() %s, want it only said", got)
@@ -142,7 +142,7 @@ func TestWhileRequestsAreUnknownNoneIsMade(t *testing.T) {
 }
 
 func TestThoseMarkedByHandGoFirstThenTheLongestOverdueThenByName(t *testing.T) {
-	w := aWorld(
+	w := aCheck(
 		a("d", health.Unhealthy, dueFor(time.Minute)), a("b", health.Unhealthy, dueFor(time.Minute)),
 		a("c", health.Unhealthy, dueFor(time.Hour)), a("e", health.Unhealthy, byUser, dueFor(time.Second)))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
@@ -158,7 +158,7 @@ func TestThoseMarkedByHandGoFirstThenTheLongestOverdueThenByName(t *testing.T) {
 }
 
 func TestWhatIsInFlightUsesUpTheLimit(t *testing.T) {
-	w := aWorld(a("a", health.Unhealthy, askedOwner), a("b", health.Pending, askedOwner), a("c", health.Unhealthy, beingDeleted, askedOwner), a("d", health.Unhealthy))
+	w := aCheck(a("a", health.Unhealthy, askedOwner), a("b", health.Pending, askedOwner), a("c", health.Unhealthy, beingDeleted, askedOwner), a("d", health.Unhealthy))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
 	s := decide(w)
 	if s.Population.InFlight != 3 || s.Grant.Start != 0 || s.Grant.Reason != budget.AtWork {
@@ -167,7 +167,7 @@ func TestWhatIsInFlightUsesUpTheLimit(t *testing.T) {
 }
 
 func TestCountPutsEveryTargetInOneClass(t *testing.T) {
-	w := aWorld(a("a", health.Healthy), a("b", health.Healthy, beingDeleted), a("c", health.Unhealthy), a("d", health.Unhealthy, beingDeleted),
+	w := aCheck(a("a", health.Healthy), a("b", health.Healthy, beingDeleted), a("c", health.Unhealthy), a("d", health.Unhealthy, beingDeleted),
 		a("e", health.Pending), a("f", health.Starting), a("g", health.Unknown))
 	want := budget.Population{Healthy: 1, Unhealthy: 1, Pending: 1, Starting: 1, Deleting: 2, Unknown: 1, Waiting: 1}
 	if got := decide(w).Population; got != want {
@@ -176,11 +176,11 @@ func TestCountPutsEveryTargetInOneClass(t *testing.T) {
 }
 
 func TestASkippedMachineIsLetGoOfOnlyIfSomethingWasSaidOfIt(t *testing.T) {
-	w := aWorld()
+	w := aCheck()
 	w.skipped = []target{
 		a("quiet", health.Healthy),
-		a("failed", health.Healthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
-		a("elsewhere", health.Healthy, olderCheck("old"), saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
+		a("failed", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
+		a("elsewhere", health.Healthy, olderCheck("old"), withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
 	}
 	steps := stepsOf(w, decide(w))
 	if len(steps) != 1 || steps[0].Step != machines.Release || steps[0].target.machine.Name != "failed" {
@@ -228,7 +228,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestStance(t *testing.T) {
+func TestMode(t *testing.T) {
 	cases := map[string]struct {
 		annotation *string
 		paused     bool
@@ -261,8 +261,8 @@ func TestStance(t *testing.T) {
 }
 
 func TestAProviderMayDeleteItsCondition(t *testing.T) {
-	failedBefore := saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
-	w := aWorld(a("m", health.Unhealthy, failedBefore, requestedBy("check", "check-uid"))).external()
+	failedBefore := withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
+	w := aCheck(a("m", health.Unhealthy, failedBefore, requestedBy("check", "check-uid"))).external()
 	s := stepsOf(w, decide(w))[0]
 	next := s.with(w, s.target.machine, s.Conditions)
 	if c := conditionOf(next, clusterv1.MachineExternallyRemediatedCondition); c != nil {
@@ -274,7 +274,7 @@ func TestAProviderMayDeleteItsCondition(t *testing.T) {
 func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 	var m memory
 	pass := func(changes ...func(*target)) *observed {
-		w := aWorld(a("first", health.Unhealthy, changes...), a("second", health.Unhealthy, byUser)).external()
+		w := aCheck(a("first", health.Unhealthy, changes...), a("second", health.Unhealthy, byUser)).external()
 		w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 		m.recall(w)
 		return w
@@ -301,7 +301,7 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 }
 
 func TestWhatAProviderSaysStandsWhileRequestsAreUnknown(t *testing.T) {
-	w := aWorld(a("m", health.Healthy, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "TheProviderIsAtWork"))).external()
+	w := aCheck(a("m", health.Healthy, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "TheProviderIsAtWork"))).external()
 	w.remediation.known = false
 	if s := stepsOf(w, decide(w))[0]; !s.Sets(machines.HealthCheckSucceeded, "True") || s.external().Type != "" {
 		t.Errorf("it says %+v, want that the machine is well and nothing of a request that may be somebody else's", s.Conditions)
@@ -314,28 +314,28 @@ func TestWhatAProviderSaysStandsWhileRequestsAreUnknown(t *testing.T) {
 
 func TestAnOwnerThatNeverAnsweredIsNotAtWork(t *testing.T) {
 	stale := func(t *target) { // the machine was well since; nobody took the request to its owner away
-		saidTrue(t)
-		saysOf(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
+		markedBefore(t)
+		withCondition(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 	}
 	for _, state := range []health.State{health.Unknown, health.Pending, health.Healthy} {
-		if p := decide(aWorld(a("m", state, stale))).Population; p.InFlight != 0 {
+		if p := decide(aCheck(a("m", state, stale))).Population; p.InFlight != 0 {
 			t.Errorf("%v: %d in flight, want none", state, p.InFlight)
 		}
 	}
 }
 
 func TestAMachineThatRecoveredIsRememberedUntilItsOwnerHasSeenIt(t *testing.T) {
-	asked := saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)
+	asked := withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)
 	for name, tc := range map[string]struct {
 		given []func(*target)
 		want  bool
 	}{
 		"its owner was not asked":                     {nil, false},
 		"its owner was asked, and no health is known": {[]func(*target){asked}, true},
-		"its owner was asked, and it is healthy":      {[]func(*target){asked, saidTrue}, true},
+		"its owner was asked, and it is healthy":      {[]func(*target){asked, markedBefore}, true},
 		"its owner was asked, and it is unhealthy":    {[]func(*target){askedOwner}, false},
-		"its owner has remediated it, and it is healthy": {[]func(*target){saidTrue,
-			saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionTrue, "Remediated")}, false},
+		"its owner has remediated it, and it is healthy": {[]func(*target){markedBefore,
+			withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionTrue, "Remediated")}, false},
 	} {
 		m := a("m", health.Unhealthy, tc.given...).machine
 		if got := askedWhileHealthy(m); got != tc.want {
@@ -346,7 +346,7 @@ func TestAMachineThatRecoveredIsRememberedUntilItsOwnerHasSeenIt(t *testing.T) {
 
 // The condition of a request that another check made is that check's. The condition of a request of ours goes with it.
 func TestTheConditionOfAnotherChecksRequestStaysWhenTheMachineRecovers(t *testing.T) {
-	external := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
+	external := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
 	for name, tc := range map[string]struct {
 		request func(*target)
 		want    machines.Condition
@@ -354,7 +354,7 @@ func TestTheConditionOfAnotherChecksRequestStaysWhenTheMachineRecovers(t *testin
 		"a request of ours": {requestedBy("check", "check-uid"), requestGone},
 		"another check's":   {requestedBy("other", "x"), machines.Condition{}},
 	} {
-		w := aWorld(a("m", health.Healthy, external, tc.request)).external()
+		w := aCheck(a("m", health.Healthy, external, tc.request)).external()
 		if got := stepsOf(w, decide(w))[0].external(); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}

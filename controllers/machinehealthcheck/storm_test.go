@@ -44,9 +44,9 @@ func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 			{2 * time.Minute, straggler, 0, cooling, false, 12 * time.Minute}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stored := aWorld().check
+			stored := aCheck().check
 			for i, p := range tc.passes {
-				w := aWorld(p.seen...).limited("1")
+				w := aCheck(p.seen...).limited("1")
 				w.now = noon.Add(p.after)
 				w.check.Status = stored.Status
 				if tc.cooldown != "" {
@@ -72,7 +72,7 @@ func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 }
 
 func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
-	w := aWorld(a("a", health.Unhealthy), a("b", health.Healthy)).limited("1")
+	w := aCheck(a("a", health.Unhealthy), a("b", health.Healthy)).limited("1")
 	w.check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m"}
 	w.check.Status.Conditions = []metav1.Condition{{Type: mendv1.StormCooldown, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Minute))}}
 	s := decide(w)
@@ -100,7 +100,7 @@ func TestWhatCannotBeReadInAnAnnotationBeginsNothingAndIsSaid(t *testing.T) {
 		"a small percentage of a few is 1": {mendv1.MaxInFlightAnnotation, "1%", clusterv1.MachineHealthCheckRemediationAllowedReason, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld(a("a", health.Unhealthy))
+			w := aCheck(a("a", health.Unhealthy))
 			w.check.Annotations = map[string]string{tc.annotation: tc.value}
 			s := decide(w)
 			c := allowed(s)

@@ -2,9 +2,11 @@ package machinehealthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -13,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -57,7 +61,7 @@ func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
 				fmt.Sprintf("%s unhealthy by %s: %s", where, by, joined(o.Verdict.Due(w.now))))
 		case o.recovered():
 			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", fmt.Sprintf("%s healthy again by %s", where, by))
-		case o.said != nil && o.Step == machines.Release:
+		case o.saved != nil && o.Step == machines.Release:
 			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release",
 				fmt.Sprintf("%s not to be judged; %s takes back what it had said", where, by))
 		}
@@ -181,4 +185,46 @@ func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Co
 		was = c.Status
 	}
 	return is, is.Status != was && is.Status != metav1.ConditionUnknown
+}
+
+// next says when to look again: at the first moment at which time alone changes something, and sooner if something failed.
+//
+// What failed is logged here and not returned. An error that is returned makes the queue drop every other moment, and
+// one machine that cannot be written would hold up the deadlines of all others.
+func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied) (ctrl.Result, error) {
+	errs, retry := append([]error(nil), w.trouble...), false
+	for _, err := range append(errorsOf(done.outcomes), done.err) {
+		if apierrors.IsConflict(err) {
+			retry = true
+		} else if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, o := range done.outcomes {
+		retry = retry || o.again
+	}
+	at := health.Earliest(w.recheck, p.VerdictsUntil)
+	if w.mode == acting {
+		at = health.Earliest(at, p.Recheck)
+	}
+	at = health.Earliest(at, done.statusDue)
+	if r.Resync > 0 {
+		at = health.Earliest(at, w.now.Add(r.Resync))
+	}
+	tries := r.memory.tries(client.ObjectKeyFromObject(w.check), len(errs) > 0 || retry)
+	if tries > 0 {
+		at = health.Earliest(at, w.now.Add(enqueue.Backoff(tries)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		log.FromContext(ctx).Error(err, "Reconcile failed, retrying", "tries", tries)
+	}
+	return enqueue.At(at, r.Clock.Now()), nil
+}
+
+func errorsOf(outcomes []outcome) []error {
+	errs := make([]error, 0, len(outcomes)+1)
+	for _, o := range outcomes {
+		errs = append(errs, o.err)
+	}
+	return errs
 }

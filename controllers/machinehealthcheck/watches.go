@@ -28,8 +28,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// passTimeout bounds a reconcile. What it had written by then stays written, and the next reconcile goes on from there.
-const passTimeout = 2 * time.Minute
+// reconcileTimeout bounds a reconcile. What it had written by then stays written, and the next reconcile goes on from there.
+const reconcileTimeout = 2 * time.Minute
 
 // probeLost is after which silence ClusterCache wakes the checks of a cluster: a bit more than one probe interval, so
 // that an answered probe never does.
@@ -53,7 +53,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		return err
 	}
 	r.machines = machines
-	options.ReconciliationTimeout = passTimeout
+	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").

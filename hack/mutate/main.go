@@ -33,10 +33,11 @@ var targets = []target{
 	{folder: "controllers/decide/budget", least: 95},
 	{folder: "controllers/decide/controlplane", least: 95},
 	{folder: "controllers/decide/escalation", least: 95},
+	{folder: "controllers/decide/machines", least: 85},
 	{folder: "controllers/decide/nodes", least: 85},
 	{folder: "baremetal/powercycle", least: 95},
 	{folder: "controllers/machinehealthcheck", least: 85, shell: []string{
-		"act.go", "controller.go", "look.go", "metrics.go", "observe.go", "release.go", "remedy.go", "slim.go", "tell.go", "watches.go",
+		"apply.go", "cache.go", "controller.go", "explain.go", "metrics.go", "observe.go", "orphaned.go", "requests.go", "tell.go", "watches.go",
 	}},
 	{folder: "controllers/nodehealthcheck", least: 85, shell: []string{
 		"apply.go", "attribute.go", "controller.go", "controlplane.go", "default.go", "etcd.go", "explain.go", "leave.go", "machines.go", "metrics.go",

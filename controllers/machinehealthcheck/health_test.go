@@ -30,7 +30,7 @@ type judging struct {
 
 // judged returns what is observed of a machine that was made long ago, of which Cluster API says since then what the rule is about.
 func judged(kind string, status metav1.ConditionStatus, reason string, since, timeout time.Duration) *judging {
-	w := aWorld(a("m", health.Healthy))
+	w := aCheck(a("m", health.Healthy))
 	w.check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{
 		{Type: kind, Status: status, TimeoutSeconds: ptr.To(int32(timeout / time.Second))}}
 	w.cluster.Status.Conditions = []metav1.Condition{
@@ -198,7 +198,7 @@ func (a *asks) NodesExist(_ context.Context, _ client.ObjectKey, names []string)
 
 // A rollout deletes every machine of a cluster, and each takes its node along.
 func TestNobodyAsksForTheNodeOfAMachineThatIsBeingDeleted(t *testing.T) {
-	w := aWorld(a("going", health.Healthy, beingDeleted, onNode), a("stays", health.Healthy, onNode))
+	w := aCheck(a("going", health.Healthy, beingDeleted, onNode), a("stays", health.Healthy, onNode))
 	w.link = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
 	there := &asks{}
 	r := &Reconciler{Clusters: there}

@@ -29,7 +29,7 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 		"an unclaimed check can be claimed": {observing, nil, "Hand it to kubemend, if it is to act: kubectl mend claim mhc/check -n ns"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld()
+			w := aCheck()
 			w.mode = tc.mode
 			for _, change := range tc.given {
 				change(w)
@@ -41,7 +41,7 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 	}
 }
 
-func TestTheStanceNamesTheControllerThatActs(t *testing.T) {
+func TestTheModeNamesTheControllerThatActs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode    mode
 		want    explain.Mode
@@ -55,7 +55,7 @@ func TestTheStanceNamesTheControllerThatActs(t *testing.T) {
 		"without a Cluster no controller acts": {orphaned, explain.Nobody, "There is no Cluster c1 in namespace ns"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld()
+			w := aCheck()
 			w.mode = tc.mode
 			if got, because := explain.MachineMode(ptr.To(w.about(nil))); got != tc.want || because != tc.because {
 				t.Errorf("got %s, because %q; want %s, because %q", got, because, tc.want, tc.because)
@@ -66,12 +66,12 @@ func TestTheStanceNamesTheControllerThatActs(t *testing.T) {
 
 // A machine that waits is counted among those that wait. It must not block itself.
 func TestAMachineIsNotAheadOfItself(t *testing.T) {
-	w := aWorld(a("m", health.Unhealthy))
+	w := aCheck(a("m", health.Unhealthy))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 	if h := seen(w, decide(w), &w.targets[0]).Blockers; len(h) > 0 {
 		t.Errorf("the only unhealthy machine is blocked: %+v", h)
 	}
-	w = aWorld(a("m", health.Unhealthy), a("n", health.Unhealthy, askedOwner))
+	w = aCheck(a("m", health.Unhealthy), a("n", health.Unhealthy, askedOwner))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 	if h := seen(w, decide(w), &w.targets[0]).Blockers; len(h) != 1 || h[0].Reason != string(budget.AtWork) {
 		t.Errorf("a machine beside one in flight is blocked by %+v, want %s", h, budget.AtWork)

@@ -26,8 +26,8 @@ const writers = 32
 type outcome struct {
 	step
 	// said is the machine as it was saved, at is when; nil if there was nothing to say.
-	said *clusterv1.Machine
-	at   time.Time
+	saved *clusterv1.Machine
+	at    time.Time
 	// requested says that a remediation was begun: a request was created, or the owner was asked.
 	requested bool
 	// released is the request that was deleted because no target needs it any more; the step has no target then.
@@ -123,7 +123,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 	case machines.NoStep, machines.RequestOwnerRemediation:
 	}
 	o, saved := r.set(ctx, w, s, s.target.machine, set, o)
-	o.requested = saved && o.said != nil && s.Step == machines.RequestOwnerRemediation
+	o.requested = saved && o.saved != nil && s.Step == machines.RequestOwnerRemediation
 	return o
 }
 
@@ -152,7 +152,7 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 	default:
 		o.requested = true
 	}
-	o, _ = r.set(ctx, w, s, o.said, after, o)
+	o, _ = r.set(ctx, w, s, o.saved, after, o)
 	return o
 }
 
@@ -212,7 +212,7 @@ func (r *Reconciler) save(ctx context.Context, m *clusterv1.Machine, o outcome) 
 	case client.IgnoreNotFound(err) != nil:
 		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", m.Name, err))
 	case err == nil:
-		o.said, o.at = m, r.Clock.Now()
+		o.saved, o.at = m, r.Clock.Now()
 	}
 	return o, err == nil
 }
@@ -222,21 +222,21 @@ func (o outcome) attempted() bool { return o.Decision != nil && (o.Starts() || o
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.
 func (o outcome) newlyUnhealthy() bool {
-	return o.said != nil && o.Sets(machines.HealthCheckSucceeded, "False") && failedBefore(o.target.machine) != failedBefore(o.said)
+	return o.saved != nil && o.Sets(machines.HealthCheckSucceeded, "False") && failedBefore(o.target.machine) != failedBefore(o.saved)
 }
 
 // recovered reports whether o turned the machine's health check from failed to succeeded.
 func (o outcome) recovered() bool {
-	return o.said != nil && o.Sets(machines.HealthCheckSucceeded, "True") && failedBefore(o.target.machine)
+	return o.saved != nil && o.Sets(machines.HealthCheckSucceeded, "True") && failedBefore(o.target.machine)
 }
 
 // newlyRefused reports whether o found, and said, that no request can be made, or that the cause of it is another one now.
 func (o outcome) newlyRefused() bool {
-	if o.refused == nil || o.said == nil {
+	if o.refused == nil || o.saved == nil {
 		return false
 	}
 	was := conditionOf(o.target.machine, clusterv1.MachineExternallyRemediatedCondition)
-	is := conditionOf(o.said, clusterv1.MachineExternallyRemediatedCondition)
+	is := conditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition)
 	return was == nil || was.Reason != is.Reason || was.Message != is.Message
 }
 
@@ -249,4 +249,46 @@ func failedBefore(m *clusterv1.Machine) bool {
 func (o outcome) delay(w *observed) (time.Duration, bool) {
 	due := o.Verdict.OverdueSince(w.now)
 	return o.at.Sub(due), !due.IsZero()
+}
+
+// step is the part of a plan that is about one machine, with the objects that it takes.
+type step struct {
+	*machines.Decision
+	facts  *machines.Facts
+	target *target
+	// request is the one to create; refused is why none can be made from the template.
+	request *unstructured.Unstructured
+	refused error
+}
+
+func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
+
+// stepsOf are the steps of p. What changes nothing is left out.
+func stepsOf(w *observed, p plan) []step {
+	var steps []step
+	for i := range w.targets {
+		t := &w.targets[i]
+		if d := p.of(t); !d.Idle() {
+			steps = append(steps, stepOf(w, &p, d, t))
+		}
+	}
+	skipped := map[string]*target{}
+	for i := range w.skipped {
+		skipped[w.skipped[i].machine.Name] = &w.skipped[i]
+	}
+	for _, d := range p.Releases {
+		steps = append(steps, step{Decision: d, facts: &p.facts, target: skipped[d.Target.Name]})
+	}
+	return steps
+}
+
+func stepOf(w *observed, p *plan, d *machines.Decision, t *target) step {
+	s := step{Decision: d, facts: &p.facts, target: t}
+	if d.Tried && w.remediation.external {
+		s.refused = t.unusable
+	}
+	if d.Step == machines.CreateRequest {
+		s.request, s.refused = w.requestFor(t.machine)
+	}
+	return s
 }

@@ -27,7 +27,7 @@ import (
 // A request is the same in all versions of its kind. Were it taken for a stray in one of them, it would be deleted under the
 // feet of the provider, and made again, for ever.
 func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
-	w := aWorld(a("m", health.Unhealthy)).external()
+	w := aCheck(a("m", health.Unhealthy)).external()
 	old, kind := w.remediation.kind, w.remediation.kind.GroupKind().WithVersion("v0old")
 	scheme := runtime.NewScheme()
 	for _, k := range []schema.GroupVersionKind{old, kind} {
@@ -86,7 +86,7 @@ func TestARightThatWhoeverLooksLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 		"whoever looks may not": {fmt.Errorf("%w: %w", explain.ErrUnread, forbidden), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld(a("m", health.Unhealthy)).external()
+			w := aCheck(a("m", health.Unhealthy)).external()
 			(&Reconciler{Kinds: forbiddenKinds{err: tc.err}}).observeRemediation(t.Context(), w)
 			if is := w.remediation; is.known || is.unread != tc.unread || !strings.HasPrefix(is.missing, tc.missing) || (tc.missing == "") != (is.missing == "") {
 				t.Errorf("missing %q, unread %t, known %t; want missing %q, unread %t", is.missing, is.unread, is.known, tc.missing, tc.unread)
@@ -108,7 +108,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 		"a template of Cluster API's": {clusterv1.GroupVersion.String(), "MachineTemplate", "belongs to Cluster API itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld(a("m", health.Unhealthy)).external()
+			w := aCheck(a("m", health.Unhealthy)).external()
 			ref := &w.check.Spec.Remediation.TemplateRef
 			ref.APIVersion, ref.Kind = tc.apiVersion, tc.kind
 			kinds := &askedKinds{}
@@ -122,7 +122,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 				!strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, tc.kind) {
 				t.Errorf("the check says %+v, want that field and kind are refused: %s", c, tc.says)
 			}
-			holds := looked(w).Targets[0].Blockers
+			holds := explanationOf(w).Targets[0].Blockers
 			if len(holds) != 1 || holds[0].Reason != mendv1.TemplateRefusedReason || holds[0].Text != c.Message {
 				t.Errorf("the machine is held back by %+v, want what the check says", holds)
 			}
@@ -163,7 +163,7 @@ func TestAMachineWhoseRequestAppearedIsCalledBadTogetherWithIt(t *testing.T) {
 		}, clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := aWorld(a("m", health.Unhealthy)).external()
+			w := aCheck(a("m", health.Unhealthy)).external()
 			req, err := w.requestFor(w.targets[0].machine)
 			if err != nil {
 				t.Fatal(err)
@@ -180,11 +180,11 @@ func TestAMachineWhoseRequestAppearedIsCalledBadTogetherWithIt(t *testing.T) {
 				t.Fatalf("stepsOf() = %+v, want a request made", steps)
 			}
 			o := r.carryOut(t.Context(), w, steps[0])
-			if !o.again || o.said == nil || o.requested || o.refused != nil || o.err != nil {
+			if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
 				t.Fatalf("carryOut() = %+v, want it said, and another look", o)
 			}
-			if c := conditionOf(o.said, clusterv1.MachineExternallyRemediatedCondition); !failedBefore(o.said) || c == nil || c.Reason != row.want {
-				t.Errorf("said %+v, want that the machine is bad, and of its request %s", o.said.Status.Conditions, row.want)
+			if c := conditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition); !failedBefore(o.saved) || c == nil || c.Reason != row.want {
+				t.Errorf("said %+v, want that the machine is bad, and of its request %s", o.saved.Status.Conditions, row.want)
 			}
 		})
 	}

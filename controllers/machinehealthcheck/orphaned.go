@@ -60,7 +60,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if deleting(m) {
 		return ctrl.Result{}, nil // its requests are garbage-collected with it
 	}
-	if stopped, err := r.standsBack(ctx, m); stopped || err != nil {
+	if stopped, err := r.stopped(ctx, m); stopped || err != nil {
 		return ctrl.Result{}, err
 	}
 	checks, err := r.checksOf(ctx, m)
@@ -75,9 +75,9 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return result, errors.Join(err, takeBackErr)
 }
 
-// standsBack reports whether m belongs to a Cluster that is paused, or that another manager looks after. Machines
+// stopped reports whether m belongs to a Cluster that is paused, or that another manager looks after. Machines
 // are not asked for the label: that theirs was forgotten must not leave a request behind.
-func (r *Releaser) standsBack(ctx context.Context, m *clusterv1.Machine) (bool, error) {
+func (r *Releaser) stopped(ctx context.Context, m *clusterv1.Machine) (bool, error) {
 	cluster := &clusterv1.Cluster{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster)
 	if err != nil {
@@ -176,15 +176,15 @@ func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) 
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	spokenOf := predicate.NewPredicateFuncs(func(o client.Object) bool { return marked(o.(*clusterv1.Machine)) })
-	options.ReconciliationTimeout = passTimeout
+	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return marked(o.(*clusterv1.Machine)) })
+	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck-release").
 		WithOptions(options).
-		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](self), builder.WithPredicates(spokenOf, machineChanges())).
-		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.spokenOfBy), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.spokenOfIn), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](self), builder.WithPredicates(markedMachines, machineChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.markedBy), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.markedIn), builder.WithPredicates(clusterChanges())).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the controller that releases machines: %w", err)
@@ -220,9 +220,9 @@ func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
 }
 
-// spokenOfBy returns the machines of which check may have said something, and those for which it made a request.
-func (r *Releaser) spokenOfBy(ctx context.Context, check client.Object) []reconcile.Request {
-	spokenOf := r.spokenOf(ctx, check.GetNamespace(), check.(*clusterv1.MachineHealthCheck).Spec.ClusterName)
+// markedBy returns the machines of which check may have said something, and those for which it made a request.
+func (r *Releaser) markedBy(ctx context.Context, check client.Object) []reconcile.Request {
+	markedMachines := r.markedMachines(ctx, check.GetNamespace(), check.(*clusterv1.MachineHealthCheck).Spec.ClusterName)
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.Requests.List(ctx, kind, check.GetNamespace())
 		if err != nil {
@@ -230,21 +230,21 @@ func (r *Releaser) spokenOfBy(ctx context.Context, check client.Object) []reconc
 		}
 		for _, req := range requests {
 			if maker, ours := remediationrequest.MadeBy(req); ours && maker.Name == check.GetName() {
-				spokenOf = append(spokenOf, self(ctx, req)...)
+				markedMachines = append(markedMachines, self(ctx, req)...)
 			}
 		}
 	}
-	return spokenOf
+	return markedMachines
 }
 
-// spokenOfIn returns the machines of a cluster of which a check may have said something, and those for which there is a request of a check. The latter
+// markedIn returns the machines of a cluster of which a check may have said something, and those for which there is a request of a check. The latter
 // may be unmarked: what was said of a machine may have been taken back, or it was never said, before the Cluster was paused.
-func (r *Releaser) spokenOfIn(ctx context.Context, cluster client.Object) []reconcile.Request {
-	spokenOf := r.spokenOf(ctx, cluster.GetNamespace(), cluster.GetName())
+func (r *Releaser) markedIn(ctx context.Context, cluster client.Object) []reconcile.Request {
+	markedMachines := r.markedMachines(ctx, cluster.GetNamespace(), cluster.GetName())
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.Requests.List(ctx, kind, cluster.GetNamespace())
 		if err != nil {
-			continue // as for spokenOfBy
+			continue // as for markedBy
 		}
 		for _, req := range requests {
 			m := &clusterv1.Machine{}
@@ -252,25 +252,25 @@ func (r *Releaser) spokenOfIn(ctx context.Context, cluster client.Object) []reco
 				continue
 			}
 			if m.Spec.ClusterName == cluster.GetName() {
-				spokenOf = append(spokenOf, self(ctx, req)...)
+				markedMachines = append(markedMachines, self(ctx, req)...)
 			}
 		}
 	}
-	return spokenOf
+	return markedMachines
 }
 
-// spokenOf returns the machines of a cluster of which a check has said something that is not good.
-func (r *Releaser) spokenOf(ctx context.Context, namespace, cluster string) []reconcile.Request {
+// markedMachines returns the machines of a cluster of which a check has said something that is not good.
+func (r *Releaser) markedMachines(ctx context.Context, namespace, cluster string) []reconcile.Request {
 	list := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingFields{clusterIndex: cluster}); err != nil {
 		return nil // the cache is shutting down
 	}
-	var spokenOf []reconcile.Request
+	var markedMachines []reconcile.Request
 	for i := range list.Items {
 		if marked(&list.Items[i]) {
-			spokenOf = append(spokenOf, self(ctx, &list.Items[i])...)
+			markedMachines = append(markedMachines, self(ctx, &list.Items[i])...)
 		}
 	}
-	return spokenOf
+	return markedMachines
 }
