@@ -71,6 +71,8 @@ func (r Ref) String() string {
 type Blocker struct {
 	// Reason is a word, the same as in the condition or event that says so where there is one.
 	Reason string `json:"reason"`
+	// Cause is the reason of the decision, where events and conditions have one Reason for several; empty if it is Reason.
+	Cause string `json:"cause,omitempty"`
 	// Text is one sentence or more, without a full stop at its end, which does not change while nothing but time does.
 	Text string `json:"text"`
 	// Until is when time alone ends it; zero if it does not.
@@ -120,6 +122,8 @@ type Step struct {
 	At time.Time `json:"at,omitzero"`
 	// Text says what.
 	Text string `json:"text"`
+	// Target is what it happens to, where that is one target of a check.
+	Target string `json:"target,omitempty"`
 	// Person says that it is a person who has to do it.
 	Person bool `json:"person,omitempty"`
 }
@@ -271,7 +275,7 @@ func Soonest(targets []Target) Step {
 	var next Step
 	for i := range targets {
 		if t := &targets[i]; !t.Next.At.IsZero() && (next.At.IsZero() || t.Next.At.Before(next.At)) {
-			next = Step{At: t.Next.At, Text: t.Name + ": " + t.Next.Text}
+			next = Step{At: t.Next.At, Target: t.Name, Text: t.Name + ": " + t.Next.Text}
 		}
 	}
 	return next

@@ -44,7 +44,7 @@ func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
 	c.Next = sooner(Step{At: f.Retry, Text: "what could not be read is looked for again"}, Step{At: p.Storm.Recheck, Text: StormEnds})
 	for i := range f.Nodes {
 		is := nodeTarget(f, p, i)
-		c.Next = sooner(c.Next, Step{At: is.Next.At, Text: is.Ref.String() + ": " + is.Next.Text})
+		c.Next = sooner(c.Next, Step{At: is.Next.At, Target: is.Ref.String(), Text: is.Ref.String() + ": " + is.Next.Text})
 		c.Targets = append(c.Targets, is)
 	}
 	return c

@@ -166,7 +166,7 @@ func NodeBlocker(f *nodes.Facts, p *nodes.Plan, name string, b nodes.Blocker) Bl
 		s, words := nodeSentences[b.Reason], wordsOf(f.Check, name, b.Args)
 		is.Text, is.Person, is.Ends = words.Replace(s.text), words.Replace(s.person), words.Replace(s.ends)
 		if s.event != "" {
-			is.Reason = s.event
+			is.Reason, is.Cause = s.event, is.Reason
 		}
 	}
 	switch {

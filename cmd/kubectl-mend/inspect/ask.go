@@ -80,7 +80,7 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 		check, err := a.machineCheck(ctx, &list.Items[i])
 		switch {
 		case err != nil:
-			checks = append(checks, untold(explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, err))
+			checks = append(checks, explain.Unexplained(explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, err))
 		case check != nil:
 			checks = append(checks, *check)
 		}
@@ -122,7 +122,7 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 		check, err := a.nodes.Explain(ctx, list.Items[i].Name, a.Now)
 		switch {
 		case err != nil:
-			checks = append(checks, untold(explain.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
+			checks = append(checks, explain.Unexplained(explain.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
 		case check != nil:
 			unreadByYou(check)
 			a.Managers.Serve(check, crdgate.NodeCheckCRD)
@@ -165,21 +165,6 @@ func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck) bool {
 	return acts && check.DeletionTimestamp.IsZero() && conditions.IsFalse(check, mendv1.WorkloadClusterReachable)
 }
 
-// CannotBeTold is the reason of a check that was not looked at, since something is missing that its controller reads.
-const CannotBeTold = "CannotBeTold"
-
-// Untold is who acts on such a check: that is not known either.
-const Untold explain.Mode = "unknown"
-
-// untold is a check that cannot be looked at. In a world that is in memory, that is because something could not be read; the other checks can be
-// looked at all the same.
-func untold(check explain.Ref, why error) explain.Check {
-	return explain.Check{
-		Ref: check, Mode: Untold, Reason: CannotBeTold, Text: "How it stands cannot be told: " + why.Error(),
-		Next: explain.Step{Text: "Ask as somebody who may read that", Person: true},
-	}
-}
-
 // blind says in is what follows from it that the user cannot see the nodes of a workload cluster, as far as the manager does not say so of
 // itself: what the manager makes of them stands in the conditions, and the arithmetic of one who does not see them would be another one. Before
 // the control plane is initialized the manager asks for no nodes either.
@@ -193,10 +178,7 @@ func (a *Asker) blind(ctx context.Context, is *explain.Check, check *clusterv1.M
 	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.Unseen == "" || a.Managers.sayUnseen(check) {
 		return nil
 	}
-	hold := explain.Blocker{
-		Reason: explain.NotSeenByYou, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
-		Person: "Ask as somebody who may read its kubeconfig, and can reach it",
-	}
+	hold := explain.NodesNotRead(check.Spec.ClusterName, why)
 	is.Unseen, is.UnseenSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
 	if said := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); said != nil && said.Status == metav1.ConditionFalse {
 		is.Reason, is.Text = said.Reason, said.Message

@@ -122,8 +122,8 @@ func (a *Asker) remediation(ctx context.Context, n hostremediation.Named) (*expl
 		return nil, err
 	}
 	because, person := a.Managers.nobody(offs)
-	is.Acts, is.Reason, is.Text, is.Deadline = false, NoManager, because, time.Time{}
-	is.Next = step(person, "nothing, as long as no manager looks at it")
+	is.Acts, is.Reason, is.Text, is.Deadline = false, explain.NoManager, because, time.Time{}
+	is.Next = step(person, explain.WithoutLooker)
 	return is, nil
 }
 
@@ -210,6 +210,6 @@ func crdOf(kind hostremediation.Kind) string {
 // otherActs says in is that kubemend does not act on its kind.
 func otherActs(is *explain.Remediation, not *managerlease.Kind) {
 	_, next := otherwise(not)
-	is.Acts, is.Reason, is.Text = false, NotServed, notServed(not)
+	is.Acts, is.Reason, is.Text = false, explain.NotServed, explain.KindNotServed(not.Because)
 	is.Blockers, is.Evidence, is.Next = nil, nil, next
 }

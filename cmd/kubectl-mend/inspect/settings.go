@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -38,7 +38,7 @@ func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Manage
 	}
 	for i := range all {
 		if is := &all[i]; is.Alive && is.Unverified != "" {
-			unknown = append(unknown, fmt.Sprintf("whether the lease in namespace %s is a manager's cannot be seen (%s)", is.Namespace, is.Unverified))
+			unknown = append(unknown, explain.LeaseUnverified(is.Namespace, is.Unverified))
 		}
 	}
 	m.Unknown = strings.Join(unknown, "; ")
@@ -47,13 +47,11 @@ func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Manage
 
 // Doubt says what is not known of managers; empty if all is.
 func (m Managers) Doubt() string {
-	switch {
-	case m.Unknown == "":
+	if m.Unknown == "" {
 		return ""
-	case slices.ContainsFunc(m.All, func(is managerlease.Manager) bool { return is.Alive && is.Unverified == "" }):
-		return "Whether other managers of kubemend run as well is not known: " + m.Unknown
 	}
-	return "Whether a manager of kubemend runs is not known: " + m.Unknown
+	others := slices.ContainsFunc(m.All, func(is managerlease.Manager) bool { return is.Alive && is.Unverified == "" })
+	return explain.ManagersUnknown(others, m.Unknown)
 }
 
 func alive(m managerlease.Manager) int {
@@ -123,14 +121,11 @@ func (m Managers) leaving() []managerlease.Off {
 	var offs []managerlease.Off
 	for i := range m.All {
 		if is := &m.All[i]; is.Alive && is.Announcement != nil && is.Announcement.Teardown {
-			offs = append(offs, managerlease.Off{Because: "the one in " + is.Namespace + " is in teardown, and starts nothing"})
+			offs = append(offs, managerlease.Off{Because: explain.ManagerInTeardown(is.Namespace)})
 		}
 	}
 	return offs
 }
-
-// start is what a person has to do where no manager runs.
-const start = "Start the manager of kubemend"
 
 // nobody says why no manager acts: those that run say why not, and if none does, that.
 func (m Managers) nobody(offs []managerlease.Off) (because, person string) {
@@ -144,20 +139,19 @@ func (m Managers) nobody(offs []managerlease.Off) (because, person string) {
 		}
 	}
 	if len(reasons) > 0 {
-		return "No manager of kubemend would act on it: " + strings.Join(reasons, "; "), strings.Join(orders, ", or ")
+		return explain.NoManagerActs(reasons), strings.Join(orders, ", or ")
 	}
 	var last *managerlease.Manager
 	var disbelieved strings.Builder
 	for i := range m.All {
 		if m.All[i].Unbound {
-			fmt.Fprintf(&disbelieved, "; the lease in %s is not believed, since %s", m.All[i].Namespace, managerlease.OfKubemend.Disbelief())
+			disbelieved.WriteString(explain.LeaseDisbelieved(m.All[i].Namespace, managerlease.OfKubemend.Disbelief()))
 		} else if is := &m.All[i]; !is.Alive && (last == nil || is.Gone.After(last.Gone)) {
 			last = is
 		}
 	}
 	if last == nil {
-		return "No manager of kubemend has announced itself" + disbelieved.String(), start
+		return explain.NoManagerSeen(disbelieved.String()), explain.StartManager
 	}
-	since := last.Gone.UTC().Format(time.RFC3339)
-	return fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s%s", last.Namespace, since, disbelieved.String()), start
+	return explain.ManagerGone(last.Namespace, last.Gone, disbelieved.String()), explain.StartManager
 }

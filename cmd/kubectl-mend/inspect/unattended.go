@@ -11,14 +11,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// The reasons of what holds everything back where no manager acts.
-const (
-	// NotServed is that of a kind that kubemend does not act on.
-	NotServed = "KindNotServed"
-	// NoManager is that of an object that no manager looks at.
-	NoManager = "NoManager"
-)
-
 // Attend says in c, which is of check, if no manager looks at it.
 func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck) {
 	if m.Unknown != "" || m.of(check) != nil {
@@ -27,13 +19,13 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck) 
 	because, person := m.nobody(m.offs(check))
 	switch {
 	case c.Mode == explain.Acting && person == "":
-		hold := explain.Blocker{Reason: NoManager, Text: because, Ends: "the manager that leaves has given the check back to Cluster API core"}
-		unattended(c, explain.Nobody, hold, explain.Step{Text: "nothing, until " + hold.Ends})
+		leaving := explain.Leaving(because)
+		unattended(c, explain.Nobody, leaving, explain.NothingUntil(leaving))
 	case c.Mode == explain.Acting:
-		person += ", or hand the check back to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace
-		unattended(c, explain.Nobody, explain.Blocker{Reason: NoManager, Text: because, Person: person}, explain.Step{Text: person, Person: true})
+		unmanaged := explain.Unmanaged(because, person, check.Namespace, check.Name)
+		unattended(c, explain.Nobody, unmanaged, explain.Step{Text: unmanaged.Person, Person: true})
 	case c.Mode == explain.Observing: // there is nobody to observe it, or to hand it to
-		c.Mode, c.Because = explain.Core, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
+		c.Mode, c.Because = explain.Core, explain.NotClaimed(because)
 		elsewhere(c)
 	}
 }
@@ -48,7 +40,7 @@ func elsewhere(c *explain.Check) {
 		}
 		t.Blockers[at].Text, t.Blockers[at].Person = c.Because, ""
 		if t.Next.Person {
-			t.Next = explain.Step{Text: "Cluster API core acts on it"}
+			t.Next = explain.CoreActs
 		}
 	}
 }
@@ -60,10 +52,10 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 	case served || c.Mode != explain.Acting:
 	case not == nil:
 		because, person := m.nobody(m.leaving())
-		unattended(c, explain.Nobody, explain.Blocker{Reason: NoManager, Text: because, Person: person}, step(person, "nothing: what was begun is taken back"))
+		unattended(c, explain.Nobody, explain.Blocker{Reason: explain.NoManager, Text: because, Person: person}, step(person, explain.TakenBack))
 	default:
 		mode, next := otherwise(not)
-		hold := explain.Blocker{Reason: NotServed, Text: notServed(not)}
+		hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}
 		if next.Person {
 			hold.Person = next.Text
 		}
@@ -79,19 +71,15 @@ func step(person, otherwise string) explain.Step {
 	return explain.Step{Text: person, Person: true}
 }
 
-func notServed(kind *managerlease.Kind) string {
-	return "kubemend does not serve the kind: " + kind.Because
-}
-
 // otherwise is who acts on a kind that kubemend does not serve, and what happens to its objects.
 func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
 	switch kind.Reason {
 	case crdgate.ForeignReason:
-		return explain.Other, explain.Step{Text: "the controller that serves the kind acts on it"}
+		return explain.Other, explain.OtherServes
 	case crdgate.OffReason:
-		return explain.Other, explain.Step{Text: "another controller acts on it, if one serves the kind"}
+		return explain.Other, explain.OtherMayAct
 	}
-	return explain.Nobody, explain.Step{Text: "See to what keeps kubemend from serving the kind", Person: true}
+	return explain.Nobody, explain.NobodyServes
 }
 
 // unattended says in c that hold keeps everything of it from being done.

@@ -13,6 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -131,7 +132,7 @@ func rank(c Check) int {
 // QueueUnread reports whether the explanation lacks a place in the queue of remediations, which all machines of a check are needed for.
 func (e *Explanation) QueueUnread() bool {
 	return slices.ContainsFunc(e.Checks, func(c Check) bool {
-		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return heldBy(&t, string(machines.QueueUnread)) })
+		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return t.BlockedBy(string(machines.QueueUnread)) })
 	})
 }
 
@@ -142,7 +143,7 @@ func overlapped(t explain.Target) bool {
 func (e *Explanation) verdict() string {
 	switch {
 	case len(e.Checks) > 0 && len(e.Checks[0].Targets) > 0:
-		return sentence(&e.Checks[0].Check, &e.Checks[0].Targets[0], e.At)
+		return e.Checks[0].VerdictOn(&e.Checks[0].Targets[0], func(at time.Time) string { return text.Clock(at, e.At) })
 	case len(e.Checks) > 0:
 		return "It is not judged: " + explain.Clause(whyAlone(&e.Checks[0].Check))
 	case len(e.Unread) > 0:

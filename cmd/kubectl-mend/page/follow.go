@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -74,7 +73,7 @@ func waitedFor(c *explain.Check) explain.Step {
 
 // shared reports whether what comes next for t is about all of c.
 func shared(c *explain.Check, t *explain.Target) bool {
-	if actsElsewhere(c) {
+	if c.ActsElsewhere() {
 		return true
 	}
 	for i := range c.Targets {
@@ -82,8 +81,7 @@ func shared(c *explain.Check, t *explain.Target) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(t.Blockers, func(h explain.Blocker) bool {
-		ours := h.Reason == reasonOf(c) || h.Text == c.Because || h.Text == c.Unseen
-		return ours && (h.Person == t.Next.Text || h.Ends != "" && strings.HasSuffix(t.Next.Text, h.Ends))
+	return slices.ContainsFunc(t.Blockers, func(b explain.Blocker) bool {
+		return c.PartOf(&b) != explain.OfTarget && (b.Person == "" || t.Next.Person)
 	})
 }

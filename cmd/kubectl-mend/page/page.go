@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -95,20 +94,21 @@ func (p *page) step(indent string, s explain.Step) {
 
 func (p *page) check(c *Check) {
 	p.heading(c.String() + ": " + p.mode(c.Mode))
-	if c.Because != "" && !c.heldBy(c.Because) && !strings.HasSuffix(c.Text, explain.Clause(c.Because)) {
+	if c.Because != "" && !c.blockedFor(explain.OfMode) && !c.TextHasMode() {
 		p.line("  ", c.Because+".")
 	}
 	p.arithmetic(&c.Check)
 	if c.CountedByStatus {
 		p.line("  ", explain.CountedByStatus(p.changed(c.StatusChanged))+".")
 	}
-	if c.Unseen != "" && !c.heldBy(c.Unseen) {
+	if c.Unseen != "" && !c.blockedFor(explain.OfNodes) {
 		p.line("  "+p.paint.Waits("Out of sight")+": ", c.Unseen+".")
 	}
-	if c.Text != "" && !c.heldBy(c.Text) {
-		p.line("  ", reasonOf(&c.Check)+": "+c.Text+".")
+	limit := c.blockedFor(explain.OfLimit)
+	if c.Text != "" && !limit {
+		p.line("  ", c.Check.Blocked()+": "+c.Text+".")
 	}
-	if !blind(&c.Check) && (c.Text != "" && !c.heldBy(c.Text) || c.Text == "" && len(c.Targets) == 0) {
+	if !c.Check.NodesUnread() && (c.Text != "" && !limit || c.Text == "" && len(c.Targets) == 0) {
 		p.groups("  ", c.NotHealthy)
 	}
 	for _, trouble := range c.Trouble {
@@ -122,11 +122,11 @@ func (p *page) check(c *Check) {
 // arithmetic is how the targets of c stand, and what the limits say to that. Of a check whose targets were not looked at there is none.
 func (p *page) arithmetic(c *explain.Check) {
 	switch n := c.Population.Total(); {
-	case n == 0 && (c.Because != "" || c.Mode == inspect.Untold):
-	case blind(c):
-		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy cannot be seen with your rights.", n, c.Limit))
+	case n == 0 && (c.Because != "" || c.Mode == explain.Unknown):
+	case c.NodesUnread():
+		p.line("  ", c.Uncounted()+".")
 	default:
-		p.line("  ", sum(c.Population)+"; "+Allowance(c)+".")
+		p.line("  ", explain.Sum(c.Population)+"; "+c.Allowance()+".")
 	}
 }
 
@@ -138,9 +138,9 @@ func (p *page) changed(at time.Time) string {
 	return text.Moment(at, p.now)
 }
 
-// heldBy reports whether the one target that c is printed with says why it is held back in these words, which need not be said twice.
-func (c *Check) heldBy(words string) bool {
-	return len(c.Targets) == 1 && slices.ContainsFunc(c.Targets[0].Blockers, func(h explain.Blocker) bool { return h.Text == words })
+// blockedFor reports whether the one target that c is printed with has a blocker that says the same as c, which need not be said twice.
+func (c *Check) blockedFor(part explain.Part) bool {
+	return len(c.Targets) == 1 && slices.ContainsFunc(c.Targets[0].Blockers, func(b explain.Blocker) bool { return c.PartOf(&b) == part })
 }
 
 // mostNames is how many names are printed of one kind of targets; the JSON has all.
@@ -156,22 +156,11 @@ func (p *page) groups(indent string, groups []Group) {
 	}
 }
 
-func (p *page) mode(s explain.Mode) string {
-	switch s {
-	case explain.Acting:
-		return "kubemend acts on it"
-	case explain.Observing:
-		return p.paint.Waits("kubemend observes it, and does not act on it")
-	case explain.Core:
-		return p.paint.Waits("kubemend does not look at it")
-	case explain.Other:
-		return p.paint.Waits("kubemend does not serve its kind")
-	case explain.Paused:
-		return p.paint.Waits("paused")
-	case inspect.Untold:
-		return p.paint.Waits("it is not known who acts on it")
+func (p *page) mode(m explain.Mode) string {
+	if m == explain.Acting {
+		return m.Sentence()
 	}
-	return p.paint.Waits("nobody acts on it")
+	return p.paint.Waits(m.Sentence())
 }
 
 func (p *page) target(c *Check, t *explain.Target) {
@@ -216,7 +205,7 @@ func (p *page) target(c *Check, t *explain.Target) {
 // would is what is done about t, if kubemend does it, or would do it.
 func (p *page) would(c *Check, t *explain.Target) {
 	switch {
-	case t.Would == "" || actsElsewhere(&c.Check) || heldBy(t, explain.MachineBeingDeleted):
+	case t.Would == "" || c.Check.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted):
 	case t.InFlight && !t.Begins && c.Kind == "NodeHealthCheck": // it is under way, and this is what its ladder has for later
 		p.line("  What follows: ", "kubemend "+t.Would+".")
 	case t.Begins || t.InFlight:
@@ -278,12 +267,12 @@ func (p *page) holds(c *Check, holds []explain.Blocker) {
 		if !h.Until.IsZero() {
 			until = ", until " + text.Moment(h.Until, p.now)
 		}
-		if c != nil && len(c.Targets) > 1 && h.Text == c.Text {
+		if c != nil && len(c.Targets) > 1 && c.PartOf(&h) == explain.OfLimit {
 			p.line(fmt.Sprintf("  %d. ", i+1), h.Reason+", as above.")
 			continue
 		}
 		p.line(fmt.Sprintf("  %d. ", i+1), h.Reason+": "+h.Text+until+".")
-		if c != nil && h.Reason == reasonOf(&c.Check) {
+		if c != nil && h.Reason == c.Check.Blocked() {
 			p.groups("     ", c.NotHealthy)
 		}
 		if h.Person != "" {

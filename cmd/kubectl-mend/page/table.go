@@ -11,7 +11,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -130,13 +129,13 @@ func (p *page) checks(s *Status, l Layout) {
 func (p *page) below(r *Row) {
 	tooMany := r.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && r.Unseen == ""
 	switch bad := r.Population.NotHealthy(); {
-	case bad == 0 || blind(&r.Check):
+	case bad == 0 || r.Check.NodesUnread():
 	case tooMany:
-		p.line("  ", "Nothing is remediated: "+notWell(r.Population)+", and "+allows(&r.Check)+".")
+		p.line("  ", "Nothing is remediated: "+explain.NotHealthy(r.Population)+", and "+r.Check.Allows()+".")
 	default:
-		p.line("  ", notWell(r.Population)+".")
+		p.line("  ", explain.NotHealthy(r.Population)+".")
 	}
-	if r.Because != "" && !strings.HasSuffix(r.Text, explain.Clause(r.Because)) {
+	if r.Because != "" && !r.TextHasMode() {
 		p.line("  ", r.Because+".")
 	}
 	if r.Unseen != "" {
@@ -144,7 +143,7 @@ func (p *page) below(r *Row) {
 	} else if r.Text != "" && !tooMany {
 		p.line("  ", r.Text+".")
 	}
-	if actsElsewhere(&r.Check) && r.Next.At.IsZero() && !r.Next.Person {
+	if r.Check.ActsElsewhere() && r.Next.At.IsZero() && !r.Next.Person {
 		return // who acts has been said
 	}
 	p.step("  ", r.Next)
@@ -215,11 +214,11 @@ func (p *page) owner(r Row) string {
 // reason is why nothing is started: that the nodes are out of sight goes before what the limits make of that.
 func (p *page) reason(r Row) string {
 	switch {
-	case blind(&r.Check):
+	case r.Check.NodesUnread():
 		return p.paint.Waits(explain.NotSeenByYou)
 	case r.Unseen != "":
 		return p.paint.Waits(unreached(&r.Check))
-	case reasonOf(&r.Check) == string(budget.AtWork):
+	case r.Check.Blocked() == string(budget.AtWork):
 		return p.paint.Waits(string(budget.AtWork))
 	case r.Reason != "":
 		return p.paint.Bad(r.Reason)
@@ -246,13 +245,12 @@ func (p *page) next(r Row) string {
 	case r.Next.At.IsZero():
 		return "waits"
 	}
-	name, _, _ := strings.Cut(r.Next.Text, ":")
-	return r.Next.At.In(p.now.Location()).Format(time.TimeOnly) + " (" + text.Away(r.Next.At, p.now) + ") " + name
+	return r.Next.At.In(p.now.Location()).Format(time.TimeOnly) + " (" + text.Away(r.Next.At, p.now) + ") " + r.Next.Target
 }
 
 // uncounted reports whether it is not known how the targets of c stand: they cannot be seen by the user, or were not looked at.
 func uncounted(c *explain.Check) bool {
-	return blind(c) || c.Mode == inspect.Untold || c.Population.Total() == 0 && c.Because != ""
+	return c.NodesUnread() || c.Mode == explain.Unknown || c.Population.Total() == 0 && c.Because != ""
 }
 
 // healthy is how many targets are healthy, of how many.
@@ -269,7 +267,7 @@ func used(c *explain.Check) string {
 	switch {
 	case uncounted(c):
 		return "?"
-	case unlimited(c):
+	case c.LimitInvalid():
 		most = "?"
 	case c.Limits.AtLeast > 0:
 		most = fmt.Sprintf("%d-%d", c.Limits.AtLeast, c.Limits.AtMost)

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -77,7 +76,7 @@ func (p *report) check(c *explain.Check) {
 	if c.Because != "" {
 		p.line("  ", c.Because+".")
 	}
-	p.line("  ", fmt.Sprintf("It selects %d; %s.", c.Population.Total(), page.Allowance(c)))
+	p.line("  ", fmt.Sprintf("It selects %d; %s.", c.Population.Total(), c.Allowance()))
 	said := map[string]bool{}
 	say := func(s string) {
 		if s != "" && !said[s] {

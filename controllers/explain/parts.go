@@ -1,0 +1,35 @@
+package explain
+
+import (
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// Part is the part of a check's description that a blocker of one of its targets repeats.
+type Part int
+
+const (
+	// OfTarget is a blocker that is about the target alone.
+	OfTarget Part = iota
+	// OfMode repeats Because.
+	OfMode
+	// OfNodes repeats Unseen.
+	OfNodes
+	// OfLimit repeats Reason and Text.
+	OfLimit
+)
+
+// PartOf is the part of c that b, which blocks one of its targets, repeats.
+func (c *Check) PartOf(b *Blocker) Part {
+	switch {
+	case b.Reason == NoManager, b.Reason == NotServed, b.Reason == NotActing:
+		return OfMode
+	case b.Cause == NodesUnread, b.Reason == mendv1.UnreachableReason, b.Reason == mendv1.KubeconfigRefusedReason, b.Reason == mendv1.NotInitializedReason:
+		return OfNodes
+	case b.Reason == c.Blocked():
+		return OfLimit
+	}
+	return OfTarget
+}
+
+// TextHasMode reports whether Text says what Because says.
+func (c *Check) TextHasMode() bool { return c.Reason == mendv1.ClusterNotFoundReason }
