@@ -17,30 +17,58 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-//go:generate mockgen -source=adapters.go -destination=mocks_test.go -package=hostremediation -exclude_interfaces=Clusters,Sight -typed -write_package_comment=false
+//go:generate mockgen -source=adapters.go -destination=mocks_test.go -package=hostremediation -exclude_interfaces=Hosts,Nodes,HostReader,NodeReader,NodeWatcher,Clusters,Sight -write_package_comment=false
 
 // Hosts is what is asked of bare-metal hosts; host.Hosts does it.
 type Hosts interface {
+	HostReader
+	HostPower
+	HostMarker
+}
+
+// HostReader reads hosts.
+type HostReader interface {
 	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
 	Named(ctx context.Context, namespace, name string) (*bmov1alpha1.BareMetalHost, error)
 	Refresh(ctx context.Context, found *host.Found) error
+}
 
+// HostPower asks something of the power of a host.
+type HostPower interface {
 	HoldOff(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
 	AskReceipt(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, asked time.Time) error
 	Reboot(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, attempt int) error
 	Release(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
+}
+
+// HostMarker marks hosts on which no machine is to be put.
+type HostMarker interface {
 	MarkUnhealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
 	MarkHealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
 }
 
 // Nodes is what is asked of the nodes of hosts; fence.Nodes does it.
 type Nodes interface {
-	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
+	NodeReader
+	NodeFencer
+	NodeWatcher
+}
+
+// NodeReader reads a node, and how one of its cluster is to be fenced.
+type NodeReader interface {
+	Sight
 	ModeFor(ctx context.Context, cluster client.ObjectKey, override fence.Mode) (fence.Mode, error)
+}
+
+// NodeFencer fences nodes.
+type NodeFencer interface {
 	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, mode fence.Mode, now time.Time) error
 	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
 	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
+}
 
+// NodeWatcher tells of what leaves a node.
+type NodeWatcher interface {
 	Watch(ctx context.Context, cluster client.ObjectKey, node string, seen fence.Seen) error
 	Unwatch(cluster client.ObjectKey, node string)
 	Forget(cluster client.ObjectKey)

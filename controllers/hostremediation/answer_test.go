@@ -39,7 +39,7 @@ func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
 	k := fixtureOf(t)
 	there := &deadlines{Nodes: k.r.Nodes}
 	k.r.Nodes, k.r.Clusters = there, there
-	k.holdsOff()
+	k.expects(powersOff)
 	most := 0
 	for range 5 {
 		there.all = nil

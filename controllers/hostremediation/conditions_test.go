@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/mock/gomock"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -25,7 +24,7 @@ import (
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // marks writes conditions in short: + True, - False, ? Unknown, in the order of an attempt, with the reasons of those that are False.
-func marks(all []metav1.Condition) string {
+func milestonesOf(all []metav1.Condition) string {
 	var b strings.Builder
 	for _, m := range milestones {
 		mark := " "
@@ -74,7 +73,7 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 		{"a host that cannot be off proves nothing", in(powercycle.Booting, ""), powercycle.Facts{NoPowerOff: true}, because("Booting"), "+-CannotBeProven-CannotBeProven++-Booting"},
 	} {
 		sayConditions(rem, now.memory, now.facts, now.step, "why", noon)
-		if got := marks(rem.GetConditions()); got != now.want {
+		if got := milestonesOf(rem.GetConditions()); got != now.want {
 			t.Errorf("%s: %s, want %s", now.name, got, now.want)
 		}
 	}
@@ -192,11 +191,11 @@ func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 // A NodeHealthCheck lets somebody else try as soon as it hears that this one has ended.
 func TestARemediationThatCouldNotReleaseItsHostIsNotOver(t *testing.T) {
 	k := fixtureOf(t)
-	k.holdsOff()
+	k.expects(powersOff)
 	k.pass()
 	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" })
 	refused := errors.New("refused")
-	k.hosts.EXPECT().Release(gomock.Any(), k.host, gomock.Any()).Return(refused).MinTimes(1)
+	k.at[releases] = func() error { return refused }
 	var err error
 	for range 3 {
 		_, err = k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key})

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"go.uber.org/mock/gomock"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,22 +22,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
 )
-
-// obeys lets everything be done to host and node, as often as anybody likes.
-func (k *fixture) obeys() {
-	k.holdsOff().AnyTimes()
-	k.releases().AnyTimes()
-	k.fences().AnyTimes()
-	k.unfences().AnyTimes()
-	k.hosts.EXPECT().MarkUnhealthy(gomock.Any(), k.host, gomock.Any()).DoAndReturn(
-		func(_ context.Context, h *bmov1alpha1.BareMetalHost, m types.UID) error {
-			h.Annotations["capm3.metal3.io/unhealthy"], h.Annotations["capi.metal3.io/unhealthy"] = "", ""
-			h.Annotations[mendv1.MarkedForAnnotation] = string(m)
-			return nil
-		}).AnyTimes()
-	k.hosts.EXPECT().MarkHealthy(gomock.Any(), k.host, gomock.Any()).AnyTimes()
-	k.hosts.EXPECT().Reboot(gomock.Any(), k.host, gomock.Any(), gomock.Any()).AnyTimes()
-}
 
 // controlPlane makes the machine one, with another whose remediation is under way.
 func (k *fixture) controlPlane() {
@@ -284,9 +266,7 @@ func TestLooks(t *testing.T) {
 		"its host cannot be read": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOff)
 			r := k.onlooker()
-			hosts := NewMockHosts(gomock.NewController(k.t))
-			hosts.EXPECT().Of(gomock.Any(), gomock.Any()).Return(host.Found{}, errors.New("baremetalhosts may not be read")).AnyTimes()
-			r.Hosts = hosts
+			r.Hosts = unread{k.hosts}
 			return r
 		},
 		"it is none of ours": func(k *fixture) *Reconciler {
@@ -330,4 +310,11 @@ func TestWhatALookForeseesIsWhatAPassDoesThen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unread are hosts that may not be read.
+type unread struct{ Hosts }
+
+func (unread) Of(context.Context, *clusterv1.Machine) (host.Found, error) {
+	return host.Found{}, errors.New("baremetalhosts may not be read")
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"go.uber.org/mock/gomock"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -27,19 +25,24 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// fixture is a machine, its host and its node, as the adapters show them, with a reconciler that sees them through mocks.
+// fixture is a machine, its host and its node, as the adapters show them, with a reconciler that sees them through fakes that obey.
 type fixture struct {
 	t      *testing.T
 	client client.Client
 	clock  *clocktesting.FakePassiveClock
-	hosts  *MockHosts
-	nodes  *MockNodes
+	hosts  *fakeHosts
+	nodes  *fakeNodes
 	r      *Reconciler
 	key    client.ObjectKey
+
+	// did is what was done to host and node, wants what has to have been done in the end, unless obeyed says that anything may be. at is called before
+	// something is done, which fails with its error.
+	did, wants []act
+	obeyed     bool
+	at         map[act]func() error
 
 	host  *bmov1alpha1.BareMetalHost
 	found *host.Found // what is found instead of host, if anything
@@ -55,7 +58,7 @@ func (silent) View(context.Context, client.ObjectKey, time.Time, ...clustercache
 
 const fixtureUID = types.UID("remediation-uid")
 
-// rackOf has a remediation that may be retried once, with these edits.
+// fixtureOf has a remediation that may be retried once, with these edits.
 func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	t.Helper()
 	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: fixtureUID, OwnerReferences: []metav1.OwnerReference{
@@ -73,11 +76,11 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(rem, m).
 		WithObjects(rem, m, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}).Build()
-	control := gomock.NewController(t)
 	k := &fixture{
-		t: t, client: c, clock: clocktesting.NewFakePassiveClock(noon), hosts: NewMockHosts(control), nodes: NewMockNodes(control),
-		key: client.ObjectKeyFromObject(rem),
+		t: t, client: c, clock: clocktesting.NewFakePassiveClock(noon), key: client.ObjectKeyFromObject(rem), at: map[act]func() error{},
 	}
+	k.hosts, k.nodes = &fakeHosts{k}, &fakeNodes{k}
+	t.Cleanup(k.verify)
 	k.host = &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid", Annotations: map[string]string{}}}
 	k.host.Spec.Online, k.host.Status.PoweredOn, k.host.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
 	k.seen = fence.Seen{Presence: fence.Present, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
@@ -87,89 +90,7 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	}
 	var none controller.Controller
 	k.r.controller.Store(&none)
-	k.look()
 	return k
-}
-
-// look lets the mocks be looked at as often as anybody likes.
-func (k *fixture) look() {
-	found := func() host.Found {
-		if k.found != nil {
-			return *k.found
-		}
-		return host.Found{Host: k.host, Is: powercycle.HostOurs}
-	}
-	k.hosts.EXPECT().Of(gomock.Any(), gomock.Any()).DoAndReturn(func(context.Context, *clusterv1.Machine) (host.Found, error) {
-		return found(), nil
-	}).AnyTimes()
-	k.hosts.EXPECT().Named(gomock.Any(), "ns", "h").DoAndReturn(func(context.Context, string, string) (*bmov1alpha1.BareMetalHost, error) {
-		return k.host, nil
-	}).AnyTimes()
-	k.hosts.EXPECT().Refresh(gomock.Any(), gomock.Any()).DoAndReturn(func(_ context.Context, f *host.Found) error {
-		*f = found()
-		return nil
-	}).AnyTimes()
-	k.nodes.EXPECT().Watch(gomock.Any(), gomock.Any(), "node", gomock.Any()).AnyTimes()
-	k.nodes.EXPECT().Unwatch(gomock.Any(), "node").AnyTimes()
-	k.nodes.EXPECT().ModeFor(gomock.Any(), gomock.Any(), fence.Taint).Return(fence.Taint, nil).AnyTimes()
-	k.nodes.EXPECT().Look(gomock.Any(), gomock.Any(), "node", gomock.Any()).DoAndReturn(
-		func(context.Context, client.ObjectKey, string, fence.Owner) (fence.Seen, error) { return k.seen, nil },
-	).AnyTimes()
-}
-
-func (k *fixture) holdsOff() *gomock.Call {
-	return k.hosts.EXPECT().HoldOff(gomock.Any(), k.host, gomock.Any()).DoAndReturn(func(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
-		k.host.Annotations[holdOff+string(fixtureUID)] = infrav1.PowerOffAnnotationValue
-		return nil
-	}).Call
-}
-
-func (k *fixture) releases() *gomock.Call {
-	return k.hosts.EXPECT().Release(gomock.Any(), k.host, gomock.Any()).DoAndReturn(func(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
-		delete(k.host.Annotations, holdOff+string(fixtureUID))
-		return nil
-	}).Call
-}
-
-func (k *fixture) fences() *gomock.Call {
-	return k.nodes.EXPECT().Fence(gomock.Any(), gomock.Any(), gomock.Any(), gomock.Any(), fence.Taint, gomock.Any()).DoAndReturn(
-		func(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner, _ fence.Mode, _ time.Time) error {
-			k.bounded(ctx)
-			if k.host.Status.PoweredOn {
-				k.t.Error("a node was fenced whose host is on")
-			}
-			k.seen.Fenced, k.seen.Ours = true, true
-			return nil
-		}).Call
-}
-
-func (k *fixture) unfences() *gomock.Call {
-	return k.nodes.EXPECT().Unfence(gomock.Any(), gomock.Any(), gomock.Any(), gomock.Any(), gomock.Any()).DoAndReturn(
-		func(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner, _ fence.Backup) error {
-			k.bounded(ctx)
-			k.seen.Fenced, k.seen.Ours, k.seen.Drained = false, false, false
-			return nil
-		}).Call
-}
-
-// bounded makes sure that a workload cluster that does not answer keeps no worker.
-func (k *fixture) bounded(ctx context.Context) {
-	if _, has := ctx.Deadline(); !has {
-		k.t.Error("a workload cluster is written to without a deadline")
-	}
-}
-
-func (k *fixture) marks() *gomock.Call {
-	return k.hosts.EXPECT().MarkUnhealthy(gomock.Any(), k.host, types.UID("machine-uid")).DoAndReturn(
-		func(ctx context.Context, _ *bmov1alpha1.BareMetalHost, _ types.UID) error {
-			if conditions.Has(k.machine(ctx), clusterv1.MachineOwnerRemediatedCondition) {
-				k.t.Error("the machine was handed over before its host was marked")
-			}
-			for _, key := range []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation} {
-				k.host.Annotations[key] = infrav1.UnhealthyAnnotationValue
-			}
-			return nil
-		}).Call
 }
 
 func (k *fixture) machine(ctx context.Context) *clusterv1.Machine {

@@ -118,9 +118,7 @@ func TestAnAttemptWhoseHostIsNotSeenOffCountsAsUnfenced(t *testing.T) {
 	before := gathered(t, unfenced)[name]
 	k := fixtureOf(t)
 	k.host.Status.OperationalStatus, k.host.Status.ErrorType = bmov1alpha1.OperationalStatusError, bmov1alpha1.PowerManagementError
-	k.holdsOff().Times(2)
-	k.releases().Times(2)
-	k.marks()
+	k.expects(powersOff, releases, powersOff, releases, marks)
 	k.pass()
 	k.wait(10 * time.Minute)
 	k.wait(10 * time.Minute)
@@ -133,9 +131,7 @@ func TestAFenceThatStaysIsCountedOnce(t *testing.T) {
 	const name = "kubemend_host_fences_left_total HostRemediation ns"
 	before, unfencedBefore := gathered(t, fencesLeft)[name], gathered(t, unfenced)
 	k := fixtureOf(t)
-	k.holdsOff()
-	k.fences()
-	k.releases()
+	k.expects(powersOff, fences, releases)
 	k.pass()
 	k.power(false)
 	k.pass()
@@ -156,7 +152,7 @@ func TestAFenceThatStaysIsCountedOnce(t *testing.T) {
 	if got := gathered(t, fencesLeft)[name]; got != before+1 {
 		t.Errorf("%g fences stay, want 1", got-before)
 	}
-	k.unfences()
+	k.expects(unfences)
 	k.seen = fenced
 	k.wait(10 * time.Minute)
 	if got := gathered(t, fencesLeft)[name]; got != before+1 {
@@ -225,10 +221,7 @@ func TestAHostThatLosesItsMarksIsLookedAtOnceMore(t *testing.T) {
 func TestAPowerCycleIsCounted(t *testing.T) {
 	before, over := gathered(t, attempts)["kubemend_host_remediation_attempts_total HostRemediation ns"], gathered(t, ends)
 	k := fixtureOf(t)
-	k.holdsOff()
-	k.fences()
-	k.releases()
-	k.unfences()
+	k.expects(powersOff, fences, releases, unfences)
 	k.pass()
 	k.power(false)
 	k.pass()

@@ -1,15 +1,12 @@
 package hostremediation
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"go.uber.org/mock/gomock"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -71,11 +68,13 @@ func TestOneThatIsToldToStopBeforePowerOffTouchesNothing(t *testing.T) {
 
 func TestOneThatIsToldToStopLetsGoOfHostAndNodeBeforeItHasFailed(t *testing.T) {
 	k := fixtureOf(t, ofNodeHealthCheck)
-	gomock.InOrder(k.holdsOff(), k.fences(), k.releases().Do(func(any, any, any) {
+	k.expects(powersOff, fences, releases, unfences)
+	k.at[releases] = func() error {
 		if got := stands(k.remediation()); got[0] != "True" || got[1] != "Unknown" {
-			t.Errorf("while it holds its host it stands at %v, want it under way", got)
+			t.Errorf("while it keeps its host powered off it stands at %v, want it under way", got)
 		}
-	}), k.unfences())
+		return nil
+	}
 	k.pass()
 	k.power(false)
 	k.pass()
@@ -174,7 +173,7 @@ func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *test
 // The garbage collector takes the reference to a machine that is gone away from an object that has another owner as well.
 func TestTheNodeOfAMachineThatIsGoneIsUnfencedAlsoIfNobodyNamesTheMachineAnyMore(t *testing.T) {
 	k := fixtureOf(t, ofNodeHealthCheck)
-	gomock.InOrder(k.holdsOff(), k.fences(), k.releases(), k.unfences())
+	k.expects(powersOff, fences, releases, unfences)
 	k.pass()
 	k.power(false)
 	k.pass()
@@ -199,12 +198,7 @@ func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
 	if err := k.client.Status().Update(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	k.hosts.EXPECT().MarkUnhealthy(gomock.Any(), k.host, m.UID).DoAndReturn(func(context.Context, *bmov1alpha1.BareMetalHost, types.UID) error {
-		for _, key := range []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation} {
-			k.host.Annotations[key] = infrav1.UnhealthyAnnotationValue
-		}
-		return nil
-	})
+	k.expects(marks)
 	k.pass()
 	if got, want := stands(k.remediation()), [3]string{"False", "False", "HandedOver"}; got != want {
 		t.Errorf("it stands at %v, want %v", got, want)

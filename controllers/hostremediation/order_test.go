@@ -21,6 +21,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -29,11 +30,29 @@ import (
 func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t *testing.T) {
 	k := fixtureOf(t)
 	k.r.Clusters = boots("before", corev1.ConditionUnknown)
+	control := gomock.NewController(t)
+	power, marker, fencer := NewMockHostPower(control), NewMockHostMarker(control), NewMockNodeFencer(control)
+	k.r.Hosts = struct {
+		HostReader
+		HostPower
+		HostMarker
+	}{k.hosts, power, marker}
+	k.r.Nodes = struct {
+		NodeReader
+		NodeFencer
+		NodeWatcher
+	}{k.nodes, fencer, k.nodes}
+	some := gomock.Any()
 	var order []any
 	for range 2 { // attempts
-		order = append(order, k.holdsOff(), k.fences(), k.releases(), k.unfences())
+		order = append(order,
+			power.EXPECT().HoldOff(some, k.host, some).DoAndReturn(k.hosts.HoldOff),
+			fencer.EXPECT().Fence(some, some, some, some, fence.Taint, some).DoAndReturn(k.nodes.Fence),
+			power.EXPECT().Release(some, k.host, some).DoAndReturn(k.hosts.Release),
+			fencer.EXPECT().Unfence(some, some, some, some, some).DoAndReturn(k.nodes.Unfence))
 	}
-	gomock.InOrder(append(order, k.marks())...)
+	gomock.InOrder(append(order, marker.EXPECT().MarkUnhealthy(some, k.host, some).DoAndReturn(k.hosts.MarkUnhealthy))...)
+	k.expects(powersOff, fences, releases, unfences, powersOff, fences, releases, unfences, marks)
 
 	for range 2 {
 		k.pass()
@@ -60,7 +79,7 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 
 func TestAHostThatTheMachineHasLostIsLetGo(t *testing.T) {
 	k := fixtureOf(t)
-	gomock.InOrder(k.holdsOff(), k.releases())
+	k.expects(powersOff, releases)
 	k.pass()
 	k.found = &host.Found{Is: powercycle.HostOurs, Host: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other-uid"}}}
 	status := k.pass()
@@ -129,7 +148,7 @@ func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
 
 func TestAHostThatIsSwitchedOffBecauseItsMachineIsDeletedFailsNothingAlsoIfTheCacheShowsTheHostFirst(t *testing.T) {
 	k := fixtureOf(t)
-	gomock.InOrder(k.holdsOff(), k.releases())
+	k.expects(powersOff, releases)
 	k.pass()
 	m := k.machine(t.Context())
 	m.Finalizers = []string{clusterv1.MachineFinalizer}
@@ -158,7 +177,7 @@ func TestARecordThatCannotBeReadIsToldAndLetsGo(t *testing.T) {
 	})
 	k.host.Annotations[holdOff+string(fixtureUID)] = infrav1.PowerOffAnnotationValue
 	k.seen.Fenced, k.seen.Ours = true, true
-	gomock.InOrder(k.releases(), k.unfences())
+	k.expects(releases, unfences)
 	status := k.pass()
 	const want = "The remediation has failed (metadata.annotations[kubemend.io/power-cycle]: expected what kubemend wrote there: unexpected end of JSON input)"
 	if status.Message != want || status.Phase != infrav1.PhaseFailed {
@@ -198,7 +217,7 @@ func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 	}
 	k := fixtureOf(t, label("x"))
 	k.r.WatchFilterValue = "x"
-	k.holdsOff()
+	k.expects(powersOff)
 	k.pass()
 	k.edit(func(rem *mendv1.HostRemediation) { delete(rem.Labels, clusterv1.WatchLabel) })
 	if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
@@ -210,7 +229,7 @@ func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 		t.Error("a manager with another filter let go of the host")
 	}
 	k.r.WatchFilterValue = "x"
-	k.releases()
+	k.expects(releases)
 	k.pass()
 	if rem := k.remediation(); len(k.host.Annotations) != 0 || len(rem.Finalizers) != 0 {
 		t.Errorf("the host keeps %v, the remediation %v", k.host.Annotations, rem.Finalizers)
@@ -233,7 +252,7 @@ func TestARemediationWithoutAnOwnerWaitsForOne(t *testing.T) {
 	if got, want := stands(k.remediation()), [3]string{"False", "False", "NoOwner"}; got != want {
 		t.Errorf("it stands at %v, want %v: who waits for it may try something else", got, want)
 	}
-	k.holdsOff()
+	k.expects(powersOff)
 	k.edit(func(rem *mendv1.HostRemediation) { rem.OwnerReferences = owners })
 	if status := k.pass(); status.Step != string(powercycle.PoweringOff) || stands(k.remediation())[0] != "True" {
 		t.Errorf("in %s, want PoweringOff", status.Step)
@@ -252,7 +271,7 @@ func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 // W31: the spec may be changed in the middle.
 func TestWhatIsNotAskedForAnyMoreIsEnded(t *testing.T) {
 	k := fixtureOf(t)
-	gomock.InOrder(k.holdsOff(), k.releases())
+	k.expects(powersOff, releases)
 	k.pass()
 	k.edit(func(rem *mendv1.HostRemediation) { rem.Spec.Strategy.TimeoutSeconds = 1200 })
 	if got, want := k.pass().Deadline, noon.Add(20*time.Minute); got == nil || !got.Time.Equal(want) {
@@ -269,21 +288,20 @@ func TestWhatIsNotAskedForAnyMoreIsEnded(t *testing.T) {
 func TestWhatIsIntendedIsStoredBeforeItIsDone(t *testing.T) {
 	k := fixtureOf(t)
 	k.r.Clusters = boots("before", corev1.ConditionUnknown)
-	stored := func(what string, is func(powercycle.Memory) bool) func(any, any, any) {
-		return func(any, any, any) {
+	stored := func(what string, is func(powercycle.Memory) bool) func() error {
+		return func() error {
 			if m := remembered(k.remediation()).Memory; !is(m) {
 				t.Errorf("%s, and it remembers %+v", what, m)
 			}
+			return nil
 		}
 	}
-	k.holdsOff().Do(stored("the host is held off", func(m powercycle.Memory) bool {
+	k.expects(powersOff, fences, releases, unfences)
+	k.at[powersOff] = stored("the host is kept powered off", func(m powercycle.Memory) bool {
 		return m.Attempt == 1 && m.State == powercycle.PoweringOff && m.Asked.Equal(noon) && !m.WasOff && m.Touched
-	}))
-	k.fences().Do(func(any, any, any, any, any, any) {
-		stored("the node is fenced", func(m powercycle.Memory) bool { return m.State == powercycle.MovingWorkload && m.Fencing })(nil, nil, nil)
 	})
-	k.releases().Do(stored("the host is let go", func(m powercycle.Memory) bool { return m.State == powercycle.PoweringOn }))
-	k.unfences()
+	k.at[fences] = stored("the node is fenced", func(m powercycle.Memory) bool { return m.State == powercycle.MovingWorkload && m.Fencing })
+	k.at[releases] = stored("the host is released", func(m powercycle.Memory) bool { return m.State == powercycle.PoweringOn })
 	k.pass()
 	k.power(false)
 	k.pass()
@@ -296,7 +314,7 @@ func TestWhatIsIntendedIsStoredBeforeItIsDone(t *testing.T) {
 func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
 	k := fixtureOf(t)
 	k.r.Clusters = boots("before", corev1.ConditionUnknown)
-	gomock.InOrder(k.holdsOff(), k.fences(), k.releases(), k.unfences())
+	k.expects(powersOff, fences, releases, unfences)
 	recorder := events.NewFakeRecorder(100)
 	k.r.Recorder = recorder
 	told := func() []string {

@@ -1,24 +1,20 @@
 package hostremediation
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"go.uber.org/mock/gomock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 // N10, W21.
 func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
 	k := fixtureOf(t)
-	gomock.InOrder(k.holdsOff(), k.releases(), k.holdsOff())
+	k.expects(powersOff, releases, powersOff)
 
 	k.pass()
 	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[clusterv1.PausedAnnotation] = "" })
@@ -40,12 +36,13 @@ func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
 func TestInAPauseTheMoveIsBlockedUntilTheHostIsReleased(t *testing.T) {
 	k := fixtureOf(t)
 	blocked := func() bool { _, is := k.remediation().Annotations[clusterctlv1.BlockMoveAnnotation]; return is }
-	releases := k.releases().Do(func(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) {
+	k.expects(powersOff, fences, releases, unfences)
+	k.at[releases] = func() error {
 		if !blocked() {
 			t.Error("clusterctl may move the remediation before its host is released")
 		}
-	})
-	gomock.InOrder(k.holdsOff(), k.fences(), releases, k.unfences())
+		return nil
+	}
 
 	k.pass()
 	k.power(false)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"go.uber.org/mock/gomock"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,15 +34,7 @@ type plane struct {
 func planeOf(t *testing.T, others ...string) *plane {
 	t.Helper()
 	p := &plane{fixture: fixtureOf(t), others: map[string]*bmov1alpha1.BareMetalHost{}, nodes: map[string]*corev1.Node{}}
-	hosts := NewMockHosts(gomock.NewController(t))
-	hosts.EXPECT().Of(gomock.Any(), gomock.Any()).DoAndReturn(func(_ context.Context, m *clusterv1.Machine) (host.Found, error) {
-		if m.Name == "m" {
-			return host.Found{Host: p.host, Is: powercycle.HostOurs}, nil
-		}
-		return host.Found{Host: p.others[m.Name], Is: powercycle.HostOurs}, nil
-	}).AnyTimes()
-	p.hosts, p.r.Hosts = hosts, hosts
-	p.look()
+	p.r.Hosts = planeHosts{p.hosts, p}
 	p.obeys()
 	p.edits("m", func(m *clusterv1.Machine) {
 		m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "c"}
@@ -53,6 +44,19 @@ func planeOf(t *testing.T, others ...string) *plane {
 		p.joins(name)
 	}
 	return p
+}
+
+// planeHosts are the hosts of all members.
+type planeHosts struct {
+	Hosts
+	p *plane
+}
+
+func (h planeHosts) Of(_ context.Context, m *clusterv1.Machine) (host.Found, error) {
+	if m.Name == "m" {
+		return h.p.finds(), nil
+	}
+	return host.Found{Host: h.p.others[m.Name], Is: powercycle.HostOurs}, nil
 }
 
 // joins adds a member that is well.

@@ -1,0 +1,168 @@
+package hostremediation
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// act is something that is done to a host or a node.
+type act string
+
+const (
+	powersOff act = "keep the host powered off"
+	asks      act = "ask for a receipt"
+	reboots   act = "reboot the host"
+	releases  act = "release the host"
+	marks     act = "mark the host"
+	unmarks   act = "remove the mark"
+	fences    act = "fence the node"
+	unfences  act = "unfence the node"
+	disowns   act = "disown the fence"
+)
+
+// expects says what is done to host and node from here on, in this order.
+func (k *fixture) expects(all ...act) { k.wants = append(k.wants, all...) }
+
+// obeys lets everything be done to host and node, as often as it is asked.
+func (k *fixture) obeys() { k.obeyed = true }
+
+func (k *fixture) verify() {
+	if !k.obeyed && !slices.Equal(k.did, k.wants) {
+		k.t.Errorf("what was done to host and node is %q, want %q", k.did, k.wants)
+	}
+}
+
+// does notes something that is done, unless it is refused.
+func (k *fixture) does(a act) error {
+	if before := k.at[a]; before != nil {
+		if err := before(); err != nil {
+			return err
+		}
+	}
+	k.did = append(k.did, a)
+	return nil
+}
+
+// finds is what is found of the host.
+func (k *fixture) finds() host.Found {
+	if k.found != nil {
+		return *k.found
+	}
+	return host.Found{Host: k.host, Is: powercycle.HostOurs}
+}
+
+// fakeHosts is the fixture's host, which does as it is asked.
+type fakeHosts struct{ k *fixture }
+
+func (f *fakeHosts) Of(context.Context, *clusterv1.Machine) (host.Found, error) {
+	return f.k.finds(), nil
+}
+
+func (f *fakeHosts) Named(context.Context, string, string) (*bmov1alpha1.BareMetalHost, error) {
+	return f.k.host, nil
+}
+
+func (f *fakeHosts) Refresh(_ context.Context, found *host.Found) error {
+	*found = f.k.finds()
+	return nil
+}
+
+// done does an act, and has change do what comes of it.
+func (f *fakeHosts) done(a act, change func(annotations map[string]string)) error {
+	err := f.k.does(a)
+	if err == nil {
+		change(f.k.host.Annotations)
+	}
+	return err
+}
+
+func (f *fakeHosts) HoldOff(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
+	return f.done(powersOff, func(on map[string]string) { on[holdOff+string(fixtureUID)] = infrav1.PowerOffAnnotationValue })
+}
+
+func (f *fakeHosts) AskReceipt(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation, time.Time) error {
+	return f.done(asks, func(map[string]string) {})
+}
+
+func (f *fakeHosts) Reboot(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation, int) error {
+	return f.done(reboots, func(map[string]string) {})
+}
+
+func (f *fakeHosts) Release(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
+	return f.done(releases, func(on map[string]string) { delete(on, holdOff+string(fixtureUID)) })
+}
+
+func (f *fakeHosts) MarkUnhealthy(ctx context.Context, _ *bmov1alpha1.BareMetalHost, m types.UID) error {
+	if c := conditions.Get(f.k.machine(ctx), clusterv1.MachineOwnerRemediatedCondition); c != nil && !f.k.obeyed && c.Message != "" {
+		f.k.t.Error("the owner of the machine was asked before its host was marked")
+	}
+	return f.done(marks, func(on map[string]string) {
+		on[infrav1.UnhealthyAnnotation], on[infrav1.LegacyUnhealthyAnnotation] = infrav1.UnhealthyAnnotationValue, infrav1.UnhealthyAnnotationValue
+		on[mendv1.MarkedForAnnotation] = string(m)
+	})
+}
+
+func (f *fakeHosts) MarkHealthy(context.Context, *bmov1alpha1.BareMetalHost, types.UID) error {
+	return f.done(unmarks, func(map[string]string) {})
+}
+
+// fakeNodes is the fixture's node, which does as it is asked.
+type fakeNodes struct{ k *fixture }
+
+func (f *fakeNodes) Look(context.Context, client.ObjectKey, string, fence.Owner) (fence.Seen, error) {
+	return f.k.seen, nil
+}
+
+func (f *fakeNodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode) (fence.Mode, error) {
+	return override, nil
+}
+
+func (f *fakeNodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
+func (f *fakeNodes) Unwatch(client.ObjectKey, string)                                  {}
+func (f *fakeNodes) Forget(client.ObjectKey)                                           {}
+
+// bounded makes sure that a workload cluster that does not answer keeps no worker.
+func (f *fakeNodes) bounded(ctx context.Context) {
+	if _, has := ctx.Deadline(); !has {
+		f.k.t.Error("a workload cluster is written to without a deadline")
+	}
+}
+
+func (f *fakeNodes) Fence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner, _ fence.Mode, _ time.Time) error {
+	f.bounded(ctx)
+	if f.k.host.Status.PoweredOn {
+		f.k.t.Error("a node was fenced whose host is on")
+	}
+	err := f.k.does(fences)
+	if err == nil {
+		f.k.seen.Fenced, f.k.seen.Ours = true, true
+	}
+	return err
+}
+
+func (f *fakeNodes) Unfence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner, _ fence.Backup) error {
+	f.bounded(ctx)
+	err := f.k.does(unfences)
+	if err == nil {
+		f.k.seen.Fenced, f.k.seen.Ours, f.k.seen.Drained = false, false, false
+	}
+	return err
+}
+
+func (f *fakeNodes) Disown(context.Context, client.ObjectKey, *corev1.Node, fence.Owner) error {
+	return f.k.does(disowns)
+}
