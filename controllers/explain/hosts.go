@@ -86,6 +86,14 @@ type NodeDetails struct {
 	Drained         bool
 }
 
+// Decide returns the step that follows from the facts.
+func (p *PowerCycle) Decide() powercycle.Step {
+	if p.Ownerless {
+		return powercycle.Step{Do: powercycle.Wait, Next: powercycle.Pending, Reason: powercycle.NoOwnerReason}
+	}
+	return powercycle.Next(p.Facts, p.Policy, p.Now)
+}
+
 // maxMessage is how long a message may be; the field holds more, and an error may be added.
 const maxMessage = 4096
 

@@ -23,6 +23,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // RBAC of this controller in the management cluster, besides that of package host.
@@ -121,10 +122,8 @@ func (r *Reconciler) Serve(does bool) {
 	}
 }
 
-// noOwner is what is said of a remediation that names no machine. Who made it may be about to add that.
-var noOwner = powercycle.Step{
-	Do: powercycle.Wait, Next: powercycle.Pending, Reason: powercycle.NoOwnerReason,
-}
+// noOwner is the wait of a remediation that names no machine. Who made it may be about to add that.
+var noOwner = (&explain.PowerCycle{Ownerless: true}).Decide()
 
 // Reconcile makes one reconcile of the remediation called req. It takes all steps that are only remembered, and the one after them, which acts on the
 // world or waits.

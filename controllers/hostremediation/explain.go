@@ -28,30 +28,46 @@ var ErrUnasked = errors.New("the workload cluster cannot be asked from here")
 // said of itself is repeated, as long as what can be seen agrees with it; else the step is that of a reconcile that cannot ask either. Where a reconcile
 // would fail, because the host or the machine cannot be read, what was last said is all there is. Both are said in Trouble.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Remediation, error) {
+	w, err := r.look(ctx, key, now)
+	switch {
+	case w == nil || err != nil && ctx.Err() != nil:
+		return nil, err
+	case err != nil:
+		return r.unread(w, err), nil
+	}
+	return r.seen(w), nil
+}
+
+// Observe returns what a reconcile of the remediation called key decides on at now, with what it is explained by: facts, policy and names. The step
+// is Decide's. It does nothing else, as Explain, and returns nil if there is no such remediation, or if it is none of ours.
+func (r *Reconciler) Observe(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.PowerCycle, error) {
+	w, err := r.look(ctx, key, now)
+	if w == nil || err != nil {
+		return nil, err
+	}
+	return w.about(), nil
+}
+
+// look observes the remediation called key for those who do not act on it. It returns nil if there is none that is ours; with an error, what was read
+// so far.
+func (r *Reconciler) look(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
 	if r.Kind.New == nil {
-		return nil, fmt.Errorf("look at %s %s: of %s no more is known than metadata", r.Kind.Kind, key, r.Kind.GroupVersion())
+		return nil, fmt.Errorf("read %s %s: of %s no more is known than metadata", r.Kind.Kind, key, r.Kind.GroupVersion())
 	}
 	w := &observed{now: now, rem: r.Kind.New(), looks: true}
 	if found, err := r.read(ctx, key, w); err != nil || !found {
 		return nil, err
 	}
-	switch ours, err := r.survey(ctx, w); {
-	case err != nil && ctx.Err() != nil:
-		return nil, err
-	case err != nil:
-		return r.unread(w, err), nil
-	case !ours:
+	ours, err := r.survey(ctx, w)
+	if err == nil && !ours {
 		return nil, nil
 	}
-	return r.seen(w), nil
+	return w, err
 }
 
 // seen is what is to be said of what was observed.
 func (r *Reconciler) seen(w *observed) *explain.Remediation {
-	step := noOwner
-	if !w.ownerless {
-		step = powercycle.Next(w.facts, w.policy, w.now)
-	}
+	step := w.about().Decide()
 	var trouble []string
 	said := ""
 	if len(w.unasked) > 0 && w.depends(step) {

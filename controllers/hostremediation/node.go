@@ -40,7 +40,7 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	defer done()
 	r.observeCached(ctx, w, name)
 	if needsNode(w) && !r.fencedInCache(ctx, w) {
-		r.look(ctx, w, name)
+		r.readNode(ctx, w, name)
 	}
 }
 
@@ -91,8 +91,8 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 	}
 }
 
-// look asks the workload cluster itself for the node, and what is left on it.
-func (r *Reconciler) look(ctx context.Context, w *observed, name string) {
+// readNode asks the workload cluster itself for the node, and what is left on it.
+func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	cluster, emptying := client.ObjectKeyFromObject(w.cluster), w.facts.State == powercycle.MovingWorkload
 	seen, err := r.Nodes.Look(ctx, cluster, name, w.signs())
 	for _, trouble := range []error{seen.Cause, err} {
