@@ -187,7 +187,7 @@ func TestPowerOf(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := PowerOf(aHost(tc.change))
-			if !strings.HasPrefix(got.Deaf, tc.deaf) || (got.Deaf == "") != (tc.deaf == "") || got.Trouble != tc.say {
+			if !strings.HasPrefix(got.Unmanaged, tc.deaf) || (got.Unmanaged == "") != (tc.deaf == "") || got.Trouble != tc.say {
 				t.Errorf("PowerOf() = %+v, want deaf %q, trouble %q", got, tc.deaf, tc.say)
 			}
 		})
@@ -202,8 +202,8 @@ func TestMarksOf(t *testing.T) {
 		want    Marks
 	}{
 		"none":                              {annotated(), 1, Marks{}},
-		"held off":                          {annotated(holdOff+"new", "x"), 1, Marks{Held: true, Any: true}},
-		"W22: held off before it was moved": {annotated(holdOff+"old", "x"), 1, Marks{Held: true, Any: true}},
+		"held off":                          {annotated(holdOff+"new", "x"), 1, Marks{KeptOff: true, Any: true}},
+		"W22: held off before it was moved": {annotated(holdOff+"old", "x"), 1, Marks{KeptOff: true, Any: true}},
 		"C12: held off by others":           {annotated(holdOff+"other", "x", "reboot.metal3.io/me", ""), 1, Marks{}},
 		"to be rebooted":                    {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "new/2"), 2, Marks{RebootAsked: true, RebootPending: true, Any: true}},
 		"rebooted":                          {annotated(mendv1.RebootedForAnnotation, "new/2"), 2, Marks{RebootAsked: true, Any: true}},
@@ -242,12 +242,12 @@ func TestMarksComeAndGo(t *testing.T) {
 	}{
 		"a host is held off": {do: []change{
 			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.HoldOff(ctx, host, us)
+				return h.KeepOff(ctx, host, us)
 			},
 		}, want: map[string]string{holdOff + "new": `{"mode":"hard","force":false}`}},
 		"and let go": {do: []change{
 			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.HoldOff(ctx, host, us)
+				return h.KeepOff(ctx, host, us)
 			}, release,
 		}},
 		"what was asked before a move goes too": {before: annotated(holdOff+"old", "x"), do: []change{release}},
@@ -353,9 +353,9 @@ func TestWhoKeepsAHostOff(t *testing.T) {
 		"nobody, by a mere reboot": {change: annotated(infrav1.RebootAnnotation, "")},
 	} {
 		h := aHost(tc.change)
-		p, others := PowerOf(h), HeldByOthers(h, Remediation{UID: "new", Before: "old"})
-		if p.HeldBy != tc.heldBy || others != tc.others {
-			t.Errorf("%s: held by %q and %q; want %q, %q", name, p.HeldBy, others, tc.heldBy, tc.others)
+		p, others := PowerOf(h), KeptOffByOthers(h, Remediation{UID: "new", Before: "old"})
+		if p.KeptOffBy != tc.heldBy || others != tc.others {
+			t.Errorf("%s: held by %q and %q; want %q, %q", name, p.KeptOffBy, others, tc.heldBy, tc.others)
 		}
 	}
 }

@@ -40,10 +40,10 @@ func relevant(key string) bool {
 // holdPrefix is what the annotations begin with by which anybody keeps a host off: any key does. (BMO, reboot annotations.)
 const holdPrefix = infrav1.RebootAnnotation + "/"
 
-// heldByHand returns the annotation by which somebody who is no remediation keeps host off; empty if nobody does.
-func heldByHand(host *bmov1alpha1.BareMetalHost) string {
+// keptOffByHand returns the annotation by which somebody who is no remediation keeps host off; empty if nobody does.
+func keptOffByHand(host *bmov1alpha1.BareMetalHost) string {
 	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {
-		if _, remediation := HeldFor(key); strings.HasPrefix(key, holdPrefix) && !remediation {
+		if _, remediation := KeptOffFor(key); strings.HasPrefix(key, holdPrefix) && !remediation {
 			return key
 		}
 	}
@@ -57,8 +57,8 @@ func (r Remediation) is(uid types.UID) bool { return uid != "" && (uid == r.UID 
 
 // Marks are the annotations of one remediation on a host.
 type Marks struct {
-	// Held says that the host is kept off.
-	Held bool
+	// KeptOff says that the host is kept off.
+	KeptOff bool
 	// RebootAsked says that a reboot was asked for in that attempt, RebootPending that BMO has not done it yet.
 	RebootAsked, RebootPending bool
 	// ReceiptAsked says that BMO was asked to show that it has read the hardware since the host was asked to power off, ReceiptGiven that it has.
@@ -76,8 +76,8 @@ func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int, asked
 		return m
 	}
 	for key := range host.Annotations {
-		if uid, hold := HeldFor(key); hold && by.is(uid) {
-			m.Held = true
+		if uid, hold := KeptOffFor(key); hold && by.is(uid) {
+			m.KeptOff = true
 		}
 	}
 	_, pending := host.Annotations[infrav1.RebootAnnotation]
@@ -91,7 +91,7 @@ func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int, asked
 		m.ReceiptGiven = m.ReceiptAsked && !pending
 		m.Any = true
 	}
-	m.Any = m.Any || m.Held
+	m.Any = m.Any || m.KeptOff
 	m.Unhealthy = true
 	for _, key := range unhealthyKeys {
 		if _, marked := host.Annotations[key]; !marked {
@@ -101,8 +101,8 @@ func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int, asked
 	return m
 }
 
-// HeldFor returns the UID of the remediation that an annotation keeps a host off for.
-func HeldFor(key string) (types.UID, bool) {
+// KeptOffFor returns the UID of the remediation that an annotation keeps a host off for.
+func KeptOffFor(key string) (types.UID, bool) {
 	uid, hold := strings.CutPrefix(key, infrav1.PowerOffAnnotationPrefix)
 	return types.UID(uid), hold
 }
@@ -132,8 +132,8 @@ func RebootAsked(host *bmov1alpha1.BareMetalHost) bool {
 	return host.Annotations[infrav1.RebootAnnotation] == rebootValue
 }
 
-// HoldOff asks BMO to power the host off and to keep it off, if the host has not changed since it was read: else the error is a conflict.
-func (h *Hosts) HoldOff(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
+// KeepOff asks BMO to power the host off and to keep it off, if the host has not changed since it was read: else the error is a conflict.
+func (h *Hosts) KeepOff(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
 	return h.annotateAsRead(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
 }
 
@@ -166,12 +166,12 @@ func (h *Hosts) Reboot(ctx context.Context, host *bmov1alpha1.BareMetalHost, by 
 func (h *Hosts) Release(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
 	away := map[string]any{}
 	for key := range host.Annotations {
-		if uid, hold := HeldFor(key); hold && by.is(uid) {
+		if uid, hold := KeptOffFor(key); hold && by.is(uid) {
 			away[key] = nil
 		}
 	}
 	for key, uid := range AllMarks(host) {
-		if _, hold := HeldFor(key); hold || !by.is(uid) {
+		if _, hold := KeptOffFor(key); hold || !by.is(uid) {
 			continue
 		}
 		away[key] = nil
@@ -274,10 +274,10 @@ func Unhealthy(host *bmov1alpha1.BareMetalHost) bool {
 	})
 }
 
-// HeldByOthers returns the UID of a remediation other than by, ours or of CAPM3, that keeps host off; empty if none does.
-func HeldByOthers(host *bmov1alpha1.BareMetalHost, by Remediation) types.UID {
+// KeptOffByOthers returns the UID of a remediation other than by, ours or of CAPM3, that keeps host off; empty if none does.
+func KeptOffByOthers(host *bmov1alpha1.BareMetalHost, by Remediation) types.UID {
 	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {
-		if uid, hold := HeldFor(key); hold && !by.is(uid) {
+		if uid, hold := KeptOffFor(key); hold && !by.is(uid) {
 			return uid
 		}
 	}
@@ -288,7 +288,7 @@ func HeldByOthers(host *bmov1alpha1.BareMetalHost, by Remediation) types.UID {
 func AllMarks(host *bmov1alpha1.BareMetalHost) map[string]types.UID {
 	marks := map[string]types.UID{}
 	for key := range host.Annotations {
-		if uid, hold := HeldFor(key); hold {
+		if uid, hold := KeptOffFor(key); hold {
 			marks[key] = uid
 		}
 	}

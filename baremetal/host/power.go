@@ -13,14 +13,14 @@ import (
 type Power struct {
 	// Wanted says that its owner wants it on.
 	Wanted bool
-	// HeldBy is the annotation by which somebody who is no remediation keeps it off; empty if nobody does.
-	HeldBy string
+	// KeptOffBy is the annotation by which somebody who is no remediation keeps it off; empty if nobody does.
+	KeptOffBy string
 	// On is what was last seen.
 	On bool
 	// NoPowerOff says that it can only be rebooted.
 	NoPowerOff bool
-	// Deaf says why BMO does not act on what we ask now; empty if it does.
-	Deaf string
+	// Unmanaged says why BMO does not act on what we ask now; empty if it does.
+	Unmanaged string
 	// Serviced says that the firmware of the host is being written, or that this has failed.
 	Serviced bool
 	// Fails says that BMO reports that it cannot manage the power.
@@ -38,10 +38,10 @@ type Power struct {
 // PowerOf returns what host says of its power.
 func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 	if host == nil {
-		return Power{Deaf: "there is no host"}
+		return Power{Unmanaged: "there is no host"}
 	}
 	p := Power{
-		Wanted: host.Spec.Online, HeldBy: heldByHand(host), On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Deaf: deaf(host),
+		Wanted: host.Spec.Online, KeptOffBy: keptOffByHand(host), On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Unmanaged: unmanaged(host),
 		Serviced: host.Status.OperationalStatus == bmov1alpha1.OperationalStatusServicing || host.Status.ErrorType == bmov1alpha1.ServicingError,
 		Fails:    host.Status.ErrorType == bmov1alpha1.PowerManagementError,
 	}
@@ -67,14 +67,14 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 
 // Same reports whether two answers differ in nothing that a step is decided on.
 func (p Power) Same(q Power) bool {
-	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && p.HeldBy == q.HeldBy && (p.Deaf == "") == (q.Deaf == "") &&
+	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && p.KeptOffBy == q.KeptOffBy && (p.Unmanaged == "") == (q.Unmanaged == "") &&
 		p.Serviced == q.Serviced && p.Provable == q.Provable && (p.Doubt == "") == (q.Doubt == "")
 }
 
-// deaf says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it, stands back
+// unmanaged says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it, stands back
 // from one that is paused or detached, and does not get to the power of one whose registration fails: what it says of that power is what it
 // was before. (BMO, actionManageSteadyState, ensureRegistered, checkDelayedHost.)
-func deaf(host *bmov1alpha1.BareMetalHost) string {
+func unmanaged(host *bmov1alpha1.BareMetalHost) string {
 	if by, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
 		return fmt.Sprintf("the host is paused (annotation %s: %q)", bmov1alpha1.PausedAnnotation, by)
 	}

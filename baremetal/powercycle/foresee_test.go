@@ -64,8 +64,8 @@ func anyFacts(t *rapid.T) Facts {
 		f.Since = time.Time{} // nobody has looked at it yet
 	}
 	rare := []*bool{
-		&f.WasOff, &f.Touched, &f.StartedBad, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Leaving, &f.Well, &f.Bad, &f.OwnerAsked,
-		&f.ControlPlane, &f.NoPowerOff, &f.HeldByOthers, &f.PowerFails, &f.Held, &f.Litter, &f.RebootAsked, &f.RebootPending, &f.HostMarked, &f.Looked,
+		&f.WasOff, &f.Touched, &f.StartedUnhealthy, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Leaving, &f.Healthy, &f.Unhealthy, &f.OwnerAsked,
+		&f.ControlPlane, &f.NoPowerOff, &f.KeptOffByOthers, &f.PowerFails, &f.KeptOff, &f.HasPowerAnnotations, &f.RebootAsked, &f.RebootPending, &f.HostMarked, &f.Looked,
 		&f.Fenced, &f.FencedByUs, &f.Drained,
 	}
 	for _, is := range rare {
@@ -74,7 +74,7 @@ func anyFacts(t *rapid.T) Facts {
 	for _, is := range []*bool{&f.First, &f.Wanted, &f.PoweredOn, &f.Acts} {
 		*is = rapid.IntRange(0, 4).Draw(t, "usual") != 1
 	}
-	f.Well = f.Well && !f.Bad
+	f.Healthy = f.Healthy && !f.Unhealthy
 	for _, m := range []*time.Time{&f.Since, &f.Began, &f.Asked, &f.Unseen} {
 		if paused := f.Memory.Paused; !paused.IsZero() && m.After(paused) {
 			*m = paused

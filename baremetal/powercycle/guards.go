@@ -67,7 +67,7 @@ func (s situation) needsReceipt() bool { return s.WasOff && !s.PoweredOn }
 func (s situation) awaitsReceipt() bool { return s.needsReceipt() && s.ReceiptAsked && !s.ReceiptGiven }
 
 // holding says that the host is held off by what was asked of this very object.
-func (s situation) holding() bool { return s.Held && !s.HostAnew }
+func (s situation) holding() bool { return s.KeptOff && !s.HostAnew }
 
 // livedOn says that the node has given a sign of life since its host was proven off. Where the host was seen to go off, any sign that is newer
 // than that is one, for what told of the host may be stale; after a receipt, which is younger than all that, only one that is seen to come: else
@@ -104,7 +104,7 @@ func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 func (s situation) queued() bool { return !s.First }
 
 // keptOff says that somebody who is no remediation keeps the host off.
-func (s situation) keptOff() bool { return s.Host == HostOurs && s.HeldByOthers }
+func (s situation) keptOff() bool { return s.Host == HostOurs && s.KeptOffByOthers }
 
 // fencedHere says that there is something of ours on a node that can be seen.
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
@@ -115,9 +115,9 @@ func (s situation) patient() bool { return !s.past(s.stateDeadline()) }
 func (s situation) settledAt() time.Time { return s.Asked.Add(s.Settle) }
 
 // bootAt is when a host is rebooted without knowing the boot of its node.
-func (s situation) bootAt() time.Time { return s.Since.Add(s.Blind) }
+func (s situation) bootAt() time.Time { return s.Since.Add(s.Unreachable) }
 
-func (s situation) blindAt() time.Time { return s.Unseen.Add(s.Blind) }
+func (s situation) unreachableAt() time.Time { return s.Unseen.Add(s.Unreachable) }
 
 // ours says that there is something of ours on the node. It is remembered for when the node cannot be seen.
 func (s situation) ours() bool { return s.FencedByUs || s.Node == NodeUnseen && s.Fencing }
@@ -142,32 +142,32 @@ func anyhow(situation) bool { return true }
 var (
 	always = is("otherwise", anyhow)
 
-	deletedWell    = is("remediation deleted, machine well", func(s situation) bool { return s.Deleting && s.State == Booting && (s.Well || s.Up) })
+	deletedHealthy = is("remediation deleted, machine healthy", func(s situation) bool { return s.Deleting && s.State == Booting && (s.Healthy || s.Up) })
 	deletedBooting = is("remediation deleted, host power-cycled", func(s situation) bool { return s.Deleting && s.State == Booting })
 	deleted        = is("remediation deleted", func(s situation) bool { return s.Deleting })
 	machineGone    = is("machine gone", func(s situation) bool { return s.Machine == MachineGone })
 	machineLeaving = is("machine being deleted", func(s situation) bool { return s.Machine == MachineLeaving })
-	stoppedWell    = is("told to stop, machine well", func(s situation) bool { return s.Stop && s.State == Booting && (s.Well || s.Up) })
+	stoppedHealthy = is("told to stop, machine healthy", func(s situation) bool { return s.Stop && s.State == Booting && (s.Healthy || s.Up) })
 	stopped        = is("told to stop", func(s situation) bool { return s.Stop })
 
-	leaving = is("kubemend leaves", func(s situation) bool { return s.Leaving && !s.moving() })
+	leaving = is("kubemend is being removed", func(s situation) bool { return s.Leaving && !s.moving() })
 
 	hostMissing = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
 	hostLost    = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone })
 	hostAway    = guard{name: "host gone for a moment", until: situation.lost, holds: func(s situation) bool {
 		return s.Host == HostGone && !s.past(s.lost())
 	}}
-	hostForeign     = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
-	foreignTooLong  = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
-	unwanted        = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
-	noPowerOff      = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
-	noPowerOffStill = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
-	deaf            = is("power not managed now", func(s situation) bool { return !s.Acts })
-	poweredOn       = is("host on", func(s situation) bool { return s.PoweredOn })
-	notHeld         = is("host not held off", func(s situation) bool { return !s.holding() })
-	notNoted        = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
-	seenOn          = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn })
-	unsettled       = guard{
+	hostForeign      = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
+	foreignTooLong   = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
+	poweredOffBySpec = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
+	noPowerOff       = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
+	noPowerOffStill  = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
+	powerUnmanaged   = is("power not managed now", func(s situation) bool { return !s.Acts })
+	poweredOn        = is("host on", func(s situation) bool { return s.PoweredOn })
+	notKeptOff       = is("host not kept powered off", func(s situation) bool { return !s.holding() })
+	notNoted         = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
+	seenOn           = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn })
+	unsettled        = guard{
 		name: "host was off when asked, not settled", until: situation.settledAt,
 		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
 	}
@@ -198,11 +198,11 @@ var (
 	up = is("node booted", func(s situation) bool { return s.Up }).tells(NodeBooted)
 
 	// Only what was begun by somebody else can hold a host off that this attempt has not touched.
-	heldBefore = is("host held off by who began the remediation", func(s situation) bool {
-		return s.Held && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff
-	}).tells(HeldAlready)
-	litter    = is("host marked by us", func(s situation) bool { return s.Litter })
-	notMarked = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
+	keptOffBefore = is("host kept powered off by what began the remediation", func(s situation) bool {
+		return s.KeptOff && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff
+	}).tells(KeptOffAlready)
+	hasPowerAnnotations = is("host has power annotations of ours", func(s situation) bool { return s.HasPowerAnnotations })
+	notMarked           = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
 
 	bootUnread = guard{name: "boot of the node not known yet", until: situation.bootAt, holds: func(s situation) bool {
 		return s.BootUnread && !s.RebootAsked && !s.past(s.bootAt())
@@ -210,15 +210,15 @@ var (
 	rebootNotAsked = is("reboot not asked for", func(s situation) bool { return !s.RebootAsked })
 	rebootPending  = is("reboot not carried out", func(s situation) bool { return s.RebootPending })
 
-	notOurTurn               = is("not its turn", situation.queued)
-	managerHere              = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
-	queuedTooLong            = timed("not its turn, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
-	notHeldNotOurTurn        = is("not held, not its turn", func(s situation) bool { return !s.holding() && s.queued() })
-	rebootNotAskedNotOurTurn = is("reboot not asked for, not its turn", func(s situation) bool { return !s.RebootAsked && s.queued() })
+	notFirst               = is("not first in the queue", situation.queued)
+	managerHere            = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
+	queuedTooLong          = timed("not first in the queue, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
+	notKeptOffNotFirst     = is("not kept powered off, not first in the queue", func(s situation) bool { return !s.holding() && s.queued() })
+	rebootNotAskedNotFirst = is("reboot not asked for, not first in the queue", func(s situation) bool { return !s.RebootAsked && s.queued() })
 
 	overdue      = timed("attempt out of time", situation.deadline, anyhow)
 	overdueStuck = guard{name: "attempt out of time, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
-		return s.past(s.deadline()) && s.fencedHere() && !s.Drained && !s.past(s.deadline().Add(s.Blind))
+		return s.past(s.deadline()) && s.fencedHere() && !s.Drained && !s.past(s.deadline().Add(s.Unreachable))
 	}}
 	overdueFaulty     = timed("attempt out of time, power fails", situation.deadline, situation.faulty)
 	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline, func(s situation) bool { return s.last() && s.faulty() })
@@ -228,31 +228,31 @@ var (
 	lastLate          = timed("last attempt, out of time", situation.stateDeadline, situation.last)
 	lateFaulty        = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
 	lastLateFaulty    = timed("last attempt, out of time, power fails", situation.stateDeadline, func(s situation) bool { return s.last() && s.faulty() })
-	lateBlind         = timed("out of time, workload cluster out of reach", situation.stateDeadline,
+	lateUnreachable   = timed("out of time, workload cluster out of reach", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
-	deafLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return !s.Acts })
+	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return !s.Acts })
 
-	heldByOthers     = is("host held off by others", situation.keptOff)
-	heldByOthersLate = timed("host held off by others, out of time", situation.stateDeadline, situation.keptOff)
+	keptOffByOthers     = is("host kept powered off by others", situation.keptOff)
+	keptOffByOthersLate = timed("host kept powered off by others, out of time", situation.stateDeadline, situation.keptOff)
 
 	powerFails = is("power management fails", func(s situation) bool { return s.PowerFails })
 
-	pausedHolding = is("paused, host held off", func(s situation) bool { return s.Paused && (s.Held || s.RebootPending) })
-	pausedLitter  = is("paused, host marked by us", func(s situation) bool { return s.Paused && s.Litter })
-	pausedFenced  = is("paused, node fenced by us", func(s situation) bool { return s.Paused && s.fencedHere() })
-	pausedNow     = is("paused", func(s situation) bool { return s.Paused })
+	pausedKeptOff         = is("paused, host kept powered off", func(s situation) bool { return s.Paused && (s.KeptOff || s.RebootPending) })
+	pausedWithAnnotations = is("paused, host has power annotations of ours", func(s situation) bool { return s.Paused && s.HasPowerAnnotations })
+	pausedFenced          = is("paused, node fenced by us", func(s situation) bool { return s.Paused && s.fencedHere() })
+	pausedNow             = is("paused", func(s situation) bool { return s.Paused })
 
-	nodeAbsent      = is("node gone", func(s situation) bool { return s.Node == NodeAbsent }).tells(NodeIsGone)
-	nodeAbsentEmpty = is("node gone, nothing left of it", func(s situation) bool { return s.Node == NodeAbsent && s.Drained })
-	nodeUnseen      = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
-	blindTooLong    = timed("workload cluster out of reach, control-plane host", situation.blindAt,
+	nodeAbsent             = is("node gone", func(s situation) bool { return s.Node == NodeAbsent }).tells(NodeIsGone)
+	nodeAbsentEmpty        = is("node gone, nothing left of it", func(s situation) bool { return s.Node == NodeAbsent && s.Drained })
+	nodeUnseen             = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
+	clusterUnreachableLong = timed("workload cluster out of reach, control-plane host", situation.unreachableAt,
 		func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
-	inherited     = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited }).tells(FencedBefore)
-	anotherNode   = is("another node has the name", func(s situation) bool { return s.NodeMismatch && !s.Fenced })
-	deafNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
-	notFenced     = is("node not fenced", func(s situation) bool { return !s.Fenced })
-	notDrained    = is("workload still there", func(s situation) bool { return !s.Drained })
-	unfenceable   = impatient("node fenced by us", situation.fencedHere)
+	inherited          = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited }).tells(FencedBefore)
+	anotherNode        = is("another node has the name", func(s situation) bool { return s.NodeMismatch && !s.Fenced })
+	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
+	notFenced          = is("node not fenced", func(s situation) bool { return !s.Fenced })
+	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
+	unfenceable        = impatient("node fenced by us", situation.fencedHere)
 	// Whoever waits for its turn has more patience than an attempt.
 	unfenceableQueued = guard{name: "node fenced by us", until: situation.stateDeadline, holds: func(s situation) bool {
 		return s.fencedHere() && (s.patient() || s.queued())
@@ -270,14 +270,14 @@ var (
 		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine != MachineLeaving
 	})
 
-	well      = is("machine well", func(s situation) bool { return s.Well })
-	recovered = is("machine well, and was not", func(s situation) bool {
-		return s.Well && s.StartedBad && !s.Litter && s.Asked.IsZero()
+	healthy   = is("machine healthy", func(s situation) bool { return s.Healthy })
+	recovered = is("machine healthy, and was not", func(s situation) bool {
+		return s.Healthy && s.StartedUnhealthy && !s.HasPowerAnnotations && s.Asked.IsZero()
 	})
-	wellAfterAll  = is("machine well, host marked by us", func(s situation) bool { return s.Well && s.Marked && s.Machine == MachinePresent })
-	notAskedOwner = is("owner not asked", func(s situation) bool { return !s.OwnerAsked })
-	finalizer     = is("finalizer", func(s situation) bool { return s.Finalizer })
-	noFinalizer   = is("no finalizer", func(s situation) bool { return !s.Finalizer })
+	healthyAfterAll = is("machine healthy, host marked by us", func(s situation) bool { return s.Healthy && s.Marked && s.Machine == MachinePresent })
+	notAskedOwner   = is("owner not asked", func(s situation) bool { return !s.OwnerAsked })
+	finalizer       = is("finalizer", func(s situation) bool { return s.Finalizer })
+	noFinalizer     = is("no finalizer", func(s situation) bool { return !s.Finalizer })
 )
 
 // again is when to look once more after a step: at once unless it waits; else at the first moment at which time alone makes another

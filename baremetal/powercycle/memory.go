@@ -43,23 +43,23 @@ func (f Facts) changed(step Step) Facts {
 	switch step.Do {
 	case BeginAttempt, AddFinalizer:
 		f.Finalizer = true
-	case HoldOff:
-		f.Held, f.Litter, f.HostAnew, f.ReceiptAsked, f.ReceiptGiven = true, true, false, false, false
+	case KeepOff:
+		f.KeptOff, f.HasPowerAnnotations, f.HostAnew, f.ReceiptAsked, f.ReceiptGiven = true, true, false, false, false
 	case AskReceipt:
-		f.ReceiptAsked, f.ReceiptGiven, f.Litter = true, false, true
+		f.ReceiptAsked, f.ReceiptGiven, f.HasPowerAnnotations = true, false, true
 	case Reboot:
-		f.RebootAsked, f.RebootPending, f.Litter = true, true, true
+		f.RebootAsked, f.RebootPending, f.HasPowerAnnotations = true, true, true
 	case Fence:
 		f.Fenced, f.FencedByUs, f.Inherited = true, true, false
 	case Release:
-		f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.ReceiptAsked, f.ReceiptGiven = false, false, false, false, false, false
+		f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.ReceiptAsked, f.ReceiptGiven = false, false, false, false, false, false
 	case Unfence:
 		f.Fenced, f.FencedByUs = false, false
 	case MarkHost:
 		f.HostMarked = true
-	case HandOver:
+	case RequestOwner:
 		f.OwnerAsked = true
-	case TakeBack:
+	case Withdraw:
 		f.HostMarked, f.OwnerAsked = false, false
 	case DropFinalizer:
 		f.Finalizer = false
@@ -136,7 +136,7 @@ func (f Facts) stands() bool {
 
 // moving says that the workload of a fenced node is on its way, or may be. To let the host on before it has arrived could run it twice.
 func (f Facts) moving() bool {
-	return f.State == MovingWorkload && f.Held && (f.Fenced || f.Node != NodePresent)
+	return f.State == MovingWorkload && f.KeptOff && (f.Fenced || f.Node != NodePresent)
 }
 
 // clocks are the moments that patience is counted from.
@@ -184,7 +184,7 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 		m.Person = ""
 	}
 	// Not only when the attempt begins: a node may not be in the cache yet then.
-	m.StartedBad = m.StartedBad || f.Bad && !m.Touched
+	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched
 	return m.acted(f, step, now)
 }
 
@@ -196,7 +196,7 @@ func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 			m.TakenOver, m.Fencing = true, true
 		}
 		m.Attempt, m.Began, m.Since = m.Attempt+1, now, now
-	case HoldOff, NoteAsked:
+	case KeepOff, NoteAsked:
 		m.Asked, m.WasOff, m.Receipt, m.Touched = now, !f.PoweredOn || f.HostAnew, time.Time{}, true
 	case NoteReceipt:
 		m.Receipt = now
@@ -210,7 +210,7 @@ func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 		m.Fencing, m.TakenOver = false, false
 	case MarkHost:
 		m.Marked = true
-	case TakeBack:
+	case Withdraw:
 		m.Marked = false
 	}
 	return m

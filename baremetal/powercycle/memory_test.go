@@ -49,7 +49,7 @@ func TestAHostThatIsRegisteredAnewIsNotSeenToGoOff(t *testing.T) {
 		"one that is off is not":     {false, false, true},
 		"nor is one that is made so": {true, true, true},
 	} {
-		m := After(Facts{PoweredOn: tc.on, HostAnew: tc.anew, Memory: Memory{State: PoweringOff}}, Step{Do: HoldOff, Next: PoweringOff}, noon)
+		m := After(Facts{PoweredOn: tc.on, HostAnew: tc.anew, Memory: Memory{State: PoweringOff}}, Step{Do: KeepOff, Next: PoweringOff}, noon)
 		if m.WasOff != tc.want {
 			t.Errorf("%s: a receipt is wanted %t, want %t", name, m.WasOff, tc.want)
 		}
@@ -67,7 +67,7 @@ func TestAPauseCostsNoTime(t *testing.T) {
 	f.Memory = m
 	for _, days := range []int{1, 2} {
 		now := noon.AddDate(0, 0, days)
-		f.Paused, f.Held, f.Litter = true, false, false
+		f.Paused, f.KeptOff, f.HasPowerAnnotations = true, false, false
 		f.Memory = After(f, Next(f, policy, now), now)
 	}
 	f.Paused = false
@@ -86,16 +86,16 @@ func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
 		f    Facts
 		want bool
 	}{
-		"while it waits for its turn":           {Facts{Memory: Memory{State: Pending}, Machine: MachinePresent, Bad: true}, true},
-		"while its host is not ready":           {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Bad: true}, true},
-		"not by a node that is well":            {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Well: true}, false},
-		"nor when its host was asked":           {Facts{Memory: Memory{State: PoweringOff, Attempt: 1, Asked: noon, Touched: true}, Bad: true, Held: true}, false},
-		"nor by what a first attempt has left":  {Facts{Memory: Memory{State: Preparing, Attempt: 2, Touched: true}, Bad: true}, false},
-		"once seen it stays so, whatever comes": {Facts{Memory: Memory{State: Preparing, Attempt: 1, StartedBad: true}}, true},
+		"while it waits for its turn":           {Facts{Memory: Memory{State: Pending}, Machine: MachinePresent, Unhealthy: true}, true},
+		"while its host is not ready":           {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Unhealthy: true}, true},
+		"not by a node that is well":            {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Healthy: true}, false},
+		"nor when its host was asked":           {Facts{Memory: Memory{State: PoweringOff, Attempt: 1, Asked: noon, Touched: true}, Unhealthy: true, KeptOff: true}, false},
+		"nor by what a first attempt has left":  {Facts{Memory: Memory{State: Preparing, Attempt: 2, Touched: true}, Unhealthy: true}, false},
+		"once seen it stays so, whatever comes": {Facts{Memory: Memory{State: Preparing, Attempt: 1, StartedUnhealthy: true}}, true},
 	} {
 		tc.f.Wanted, tc.f.Finalizer, tc.f.Began = true, true, noon
 		step := Next(tc.f, Policy{Timeout: time.Hour, Queue: time.Hour}, noon)
-		if got := After(tc.f, step, noon).StartedBad; got != tc.want {
+		if got := After(tc.f, step, noon).StartedUnhealthy; got != tc.want {
 			t.Errorf("%s: started bad %t, want %t, after %+v", name, got, tc.want, step)
 		}
 	}

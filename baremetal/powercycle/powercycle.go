@@ -62,8 +62,8 @@ const (
 	Advance Action = "advance"
 	// BeginAttempt remembers that one more attempt has begun. It is counted before anything is done for it.
 	BeginAttempt Action = "begin an attempt"
-	// HoldOff asks for the host to be powered off and kept off.
-	HoldOff Action = "hold the host off"
+	// KeepOff asks for the host to be powered off and kept off.
+	KeepOff Action = "keep the host powered off"
 	// AddFinalizer keeps the remediation until we let go. It comes before anything is done to the host.
 	AddFinalizer Action = "add the finalizer"
 	// NoteAsked remembers that, and when, the host was asked to power off, if somebody else has asked: it was held off already for the remediation.
@@ -85,10 +85,10 @@ const (
 	Unfence Action = "unfence the node"
 	// MarkHost marks the host as unhealthy, so that no machine is put on it.
 	MarkHost Action = "mark the host"
-	// HandOver asks the owner of the machine to remediate it.
-	HandOver Action = "hand over to the owner"
-	// TakeBack undoes MarkHost and HandOver: the machine is well after all.
-	TakeBack Action = "take the hand-over back"
+	// RequestOwner asks the owner of the machine to remediate it.
+	RequestOwner Action = "request owner remediation"
+	// Withdraw undoes MarkHost and RequestOwner: the machine is well after all.
+	Withdraw Action = "withdraw the request for owner remediation"
 	// DropFinalizer lets the remediation be deleted.
 	DropFinalizer Action = "drop the finalizer"
 )
@@ -96,7 +96,7 @@ const (
 // Visible reports whether a does something that is to be seen on the host, the node or the machine afterwards, and not only remembered.
 func (a Action) Visible() bool {
 	switch a {
-	case HoldOff, AskReceipt, Reboot, Fence, Release, Unfence, MarkHost, HandOver, TakeBack:
+	case KeepOff, AskReceipt, Reboot, Fence, Release, Unfence, MarkHost, RequestOwner, Withdraw:
 		return true
 	default:
 		return false
@@ -118,7 +118,7 @@ func (a Action) Remembered() bool {
 // fenced, that a host is to be on again. All other actions are remembered once they are done.
 func (a Action) Intended() bool {
 	switch a {
-	case HoldOff, AskReceipt, Reboot, Fence, Release:
+	case KeepOff, AskReceipt, Reboot, Fence, Release:
 		return true
 	default:
 		return false
@@ -188,9 +188,9 @@ type Memory struct {
 	Person Reason `json:"person,omitempty"`
 	// Touched says that anything was asked of the host, in any attempt.
 	Touched bool `json:"touched,omitempty"`
-	// StartedBad says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody
+	// StartedUnhealthy says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody
 	// wants it, and does not become well by itself.
-	StartedBad bool `json:"startedBad,omitempty"`
+	StartedUnhealthy bool `json:"startedBad,omitempty"`
 	// Fencing says that we may have fenced the node and have not taken it back.
 	Fencing bool `json:"fencing,omitempty"`
 	// Unseen is since when the workload cluster cannot be asked, while the workload is to move.
@@ -222,10 +222,10 @@ type Facts struct {
 	Leaving bool
 
 	Machine Machine
-	// Well says that the node is ready and that no health check calls the machine bad.
-	Well bool
-	// Bad says that the machine was seen not to be well. A node that cannot be seen is neither.
-	Bad bool
+	// Healthy says that the node is ready and that no health check calls the machine bad.
+	Healthy bool
+	// Unhealthy says that the machine was seen not to be well. A node that cannot be seen is neither.
+	Unhealthy bool
 	// OwnerAsked says that the owner of the machine was asked to remediate it.
 	OwnerAsked bool
 
@@ -256,13 +256,13 @@ type Facts struct {
 	ReceiptAsked, ReceiptGiven bool
 	// NoPowerOff says that the host can only be rebooted.
 	NoPowerOff bool
-	// HeldByOthers says that somebody who is no remediation keeps the host off.
-	HeldByOthers bool
+	// KeptOffByOthers says that somebody who is no remediation keeps the host off.
+	KeptOffByOthers bool
 	// PowerFails says that whoever controls the host's power reports that it cannot.
 	PowerFails bool
-	// Held says that the host carries a mark of ours that keeps it off; Litter, that it carries any mark of ours but that of the
+	// KeptOff says that the host carries a mark of ours that keeps it off; HasPowerAnnotations, that it carries any mark of ours but that of the
 	// unhealthy host.
-	Held, Litter bool
+	KeptOff, HasPowerAnnotations bool
 	// RebootAsked says that a reboot was asked for in this attempt; RebootPending, that it was not carried out yet.
 	RebootAsked, RebootPending bool
 	// HostMarked says that the host is marked as unhealthy.
@@ -310,8 +310,8 @@ type Policy struct {
 	Skew time.Duration
 	// Servicing is how long the firmware of a host may be written until a person is asked.
 	Servicing time.Duration
-	// Blind is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.
-	Blind time.Duration
+	// Unreachable is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.
+	Unreachable time.Duration
 	// Queue is how long a remediation waits for its turn until a person is asked to see why.
 	Queue time.Duration
 }

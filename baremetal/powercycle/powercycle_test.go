@@ -9,7 +9,7 @@ var (
 	noon   = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	policy = Policy{
 		Retries: 1, Timeout: 10 * time.Minute, Move: 2 * time.Minute, Releasing: time.Hour, Settle: 90 * time.Second, Doubt: 5 * time.Second, Watch: 40 * time.Second, Skew: 5 * time.Second,
-		Servicing: 2 * time.Hour, Blind: time.Minute, Queue: 2 * time.Hour,
+		Servicing: 2 * time.Hour, Unreachable: time.Minute, Queue: 2 * time.Hour,
 	}
 )
 
@@ -26,9 +26,9 @@ func in(s State, changes ...func(*Facts)) Facts {
 	case Pending:
 		f.Attempt, f.Began, f.Finalizer = 0, time.Time{}, false
 	case PoweringOff:
-		f.Asked, f.Held, f.Litter = ago(time.Minute), true, true
+		f.Asked, f.KeptOff, f.HasPowerAnnotations = ago(time.Minute), true, true
 	case MovingWorkload:
-		f.Asked, f.Held, f.Litter, f.PoweredOn = ago(time.Minute), true, true, false
+		f.Asked, f.KeptOff, f.HasPowerAnnotations, f.PoweredOn = ago(time.Minute), true, true, false
 	case PoweringOn:
 		f.Asked, f.PoweredOn = ago(time.Minute), false
 	}
@@ -42,8 +42,8 @@ func deleting(f *Facts)        { f.Deleting = true }
 func toStop(f *Facts)          { f.Stop = true }
 func machineGoing(f *Facts)    { f.Machine = MachineLeaving }
 func machineVanished(f *Facts) { f.Machine = MachineGone }
-func wellNow(f *Facts)         { f.Well = true }
-func startedBad(f *Facts)      { f.StartedBad = true }
+func wellNow(f *Facts)         { f.Healthy = true }
+func startedBad(f *Facts)      { f.StartedUnhealthy = true }
 func ownerAsked(f *Facts)      { f.OwnerAsked = true }
 func controlPlane(f *Facts)    { f.ControlPlane = true }
 func anothersTurn(f *Facts)    { f.ControlPlane, f.First = true, false }
@@ -59,7 +59,7 @@ func hostPaused(f *Facts)      { f.Acts = false }
 func paused(f *Facts)          { f.Paused = true }
 func leavingNow(f *Facts)      { f.Leaving = true }
 func resumed(f *Facts)         { f.Memory.Paused = ago(time.Hour) }
-func heldElsewhere(f *Facts)   { f.HeldByOthers = true }
+func heldElsewhere(f *Facts)   { f.KeptOffByOthers = true }
 func failing(f *Facts)         { f.PowerFails = true }
 func hasFailed(f *Facts)       { f.Faulted = true }
 func toldPerson(reason Reason) func(*Facts) {
@@ -67,8 +67,8 @@ func toldPerson(reason Reason) func(*Facts) {
 }
 func beingServiced(f *Facts) { f.Serviced = true }
 func oldBMO(f *Facts)        { f.Provable = false }
-func receiptAsked(f *Facts)  { f.ReceiptAsked, f.Litter = true, true }
-func receiptGiven(f *Facts)  { f.ReceiptAsked, f.ReceiptGiven, f.Litter = true, true, true }
+func receiptAsked(f *Facts)  { f.ReceiptAsked, f.HasPowerAnnotations = true, true }
+func receiptGiven(f *Facts)  { f.ReceiptAsked, f.ReceiptGiven, f.HasPowerAnnotations = true, true, true }
 func receiptNoted(f *Facts) {
 	receiptGiven(f)
 	f.Receipt = ago(10 * time.Second)
@@ -91,16 +91,16 @@ func watchedLong(f *Facts) {
 func outOfReach(f *Facts)  { f.OutOfReach = true }
 func upAgain(f *Facts)     { f.Up = true }
 func cannotBeOff(f *Facts) { f.NoPowerOff = true }
-func heldOff(f *Facts)     { f.Held, f.Litter = true, true }
-func letGo(f *Facts)       { f.Held, f.Litter = false, false }
+func heldOff(f *Facts)     { f.KeptOff, f.HasPowerAnnotations = true, true }
+func letGo(f *Facts)       { f.KeptOff, f.HasPowerAnnotations = false, false }
 func notAsked(f *Facts)    { f.Asked = time.Time{} }
 func bootNotSeen(f *Facts) { f.BootUnread = true }
 func since(d time.Duration) func(*Facts) {
 	return func(f *Facts) { f.Since = ago(d) }
 }
 func wasOff(f *Facts)         { f.WasOff = true }
-func rebooted(f *Facts)       { f.RebootAsked, f.Litter = true, true }
-func rebooting(f *Facts)      { f.RebootAsked, f.RebootPending, f.Litter = true, true, true }
+func rebooted(f *Facts)       { f.RebootAsked, f.HasPowerAnnotations = true, true }
+func rebooting(f *Facts)      { f.RebootAsked, f.RebootPending, f.HasPowerAnnotations = true, true, true }
 func hostIsMarked(f *Facts)   { f.HostMarked = true }
 func markedByUs(f *Facts)     { f.HostMarked, f.Marked = true, true }
 func blind(f *Facts)          { f.Node = NodeUnseen }
@@ -186,7 +186,7 @@ func TestNext(t *testing.T) {
 		"and when it has ended the host boots":                           {in(Servicing), Advance, Booting, "Serviced"},
 		"a retry lets go of the host first, which wakes its operator":    {in(Preparing, heldOff), Release, Preparing, "AttemptBegan"},
 		"a host that cannot be off is rebooted":                          {in(Preparing, cannotBeOff), Advance, Rebooting, "PowerOffDisabled"},
-		"a host is held off":                                             {in(PoweringOff, letGo, notAsked), HoldOff, PoweringOff, "PowerOffRequested"},
+		"a host is held off":                                             {in(PoweringOff, letGo, notAsked), KeepOff, PoweringOff, "PowerOffRequested"},
 		"but not one whose turn it is not":                               {in(PoweringOff, letGo, notAsked, anothersTurn), Advance, Preparing, "WaitingForTurn"},
 		"a crash after that is noticed":                                  {in(PoweringOff, notAsked), NoteAsked, PoweringOff, "PowerOffRequested"},
 		"a host that is on is waited for":                                {in(PoweringOff), Wait, PoweringOff, "PoweringOff"},
@@ -205,7 +205,7 @@ func TestNext(t *testing.T) {
 		"an operator that does not say so gives no proof":                {in(PoweringOff, off, wasOff, askedLong, oldBMO), AskPerson, PoweringOff, "FencingImpossible"},
 		"though it does by switching the host off":                       {in(PoweringOff, off, oldBMO), Advance, MovingWorkload, "PoweredOff"},
 		"what cannot be proven off is not fenced, but powered on":        {in(PoweringOff, off, wasOff, attemptOver, second), Advance, PoweringOn, "FencingImpossible"},
-		"a host that is another object has to be asked anew":             {in(PoweringOff, off, hostMadeAnew), HoldOff, PoweringOff, "PowerOffRequested"},
+		"a host that is another object has to be asked anew":             {in(PoweringOff, off, hostMadeAnew), KeepOff, PoweringOff, "PowerOffRequested"},
 		"also if its workload was moving, when what was seen is void":    {in(MovingWorkload, hostMadeAnew), Advance, PoweringOff, "PowerOffRequested"},
 		"a node that has booted since is not fenced":                     {in(MovingWorkload, anotherBoot), Advance, PoweringOff, "SignOfLife"},
 		"nor one that was heard of since":                                {in(MovingWorkload, renewed), Advance, PoweringOff, "SignOfLife"},
@@ -238,7 +238,7 @@ func TestNext(t *testing.T) {
 		"a power failure is said":                                       {in(PoweringOff, failing), Wait, PoweringOff, "PowerOffFailed"},
 		"of a host that does not come on too":                           {in(PoweringOn, failing), Wait, PoweringOn, "PowerOnFailed"},
 		"a workload that moves is waited for, whatever the host":        {in(MovingWorkload, cannotBeOff, fenced), Wait, MovingWorkload, "WorkloadMoving"},
-		"W28: a mark without a hand-over is taken back too":             {in(Succeeded, markedByUs, wellNow), TakeBack, Succeeded, "MachineHealthy"},
+		"W28: a mark without a hand-over is taken back too":             {in(Succeeded, markedByUs, wellNow), Withdraw, Succeeded, "MachineHealthy"},
 		"a pending reboot of the last attempt is taken back first":      {in(Preparing, rebooting), Release, Preparing, "AttemptBegan"},
 		"nor does a machine that is gone, while its node may be there":  {in(Ended, machineVanished, fenced, blind), Wait, Ended, "Releasing"},
 		"N10: a pause lets go of a host that is being powered off":      {in(PoweringOff, paused), Release, Preparing, "Paused"},
@@ -278,13 +278,13 @@ func TestNext(t *testing.T) {
 		"W20: also if there are fewer retries now":                      {in(Booting, stateOver, func(f *Facts) { f.Attempt = 7 }), Advance, HandingOver, "NodeStillUnhealthy"},
 		"a host is let go before its machine is handed over":            {in(HandingOver, heldOff), Release, HandingOver, "HandingOver"},
 		"it is marked before that":                                      {in(HandingOver), MarkHost, HandingOver, "HandingOver"},
-		"W1: then the owner is asked":                                   {in(HandingOver, hostIsMarked), HandOver, HandedOver, "HandedOver"},
+		"W1: then the owner is asked":                                   {in(HandingOver, hostIsMarked), RequestOwner, HandedOver, "HandedOver"},
 		"once":                                                          {in(HandingOver, hostIsMarked, ownerAsked), Advance, HandedOver, "HandedOver"},
-		"a host that is gone cannot be marked":                          {in(HandingOver, hostLostLong), HandOver, HandedOver, "HandedOver"},
+		"a host that is gone cannot be marked":                          {in(HandingOver, hostLostLong), RequestOwner, HandedOver, "HandedOver"},
 		"one that may come back is waited for, to be let go and marked": {in(HandingOver, hostVanished), Wait, HandingOver, "HostGone"},
 		"a well machine is not handed over":                             {in(HandingOver, wellNow), Advance, Succeeded, "MachineHealthy"},
 		"W3: a remediation that was handed over keeps no finalizer":     {in(HandedOver, markedByUs), DropFinalizer, HandedOver, "HandedOver"},
-		"W28: what was said of a machine that is well is taken back":    {in(HandedOver, markedByUs, wellNow), TakeBack, Succeeded, "MachineHealthy"},
+		"W28: what was said of a machine that is well is taken back":    {in(HandedOver, markedByUs, wellNow), Withdraw, Succeeded, "MachineHealthy"},
 		"W4: a host that was switched off is let go":                    {in(Failed, switchedOff, heldOff), Release, Failed, "Failed"},
 		"N2: one that is deleted lets go of the host":                   {in(Ended, deleting, heldOff, fenced), Release, Ended, "Releasing"},
 		"then of the node":                                              {in(Ended, deleting, fenced), Unfence, Ended, "Unfenced"},
@@ -347,8 +347,8 @@ func TestEveryStateEndsAndNoneCanHang(t *testing.T) {
 func boundedBefore(rows []row) bool {
 	for _, r := range rows {
 		switch r.when.name {
-		case overdue.name, overduePending.name, late.name, queuedTooLong.name, foreignTooLong.name, heldByOthersLate.name, hostLost.name, servicedLong.name,
-			deafLong.name:
+		case overdue.name, overduePending.name, late.name, queuedTooLong.name, foreignTooLong.name, keptOffByOthersLate.name, hostLost.name, servicedLong.name,
+			powerUnmanagedLong.name:
 			return true
 		}
 	}

@@ -200,7 +200,7 @@ func (r Queued) beganAt() time.Time {
 func (f Facts) Queues() bool {
 	switch f.State {
 	case "", Pending, Preparing, PoweringOff, Rebooting:
-		return !f.Held && !f.RebootAsked && !f.Deleting && !f.Stop && f.Machine != MachineGone
+		return !f.KeptOff && !f.RebootAsked && !f.Deleting && !f.Stop && f.Machine != MachineGone
 	default:
 		return false
 	}
@@ -223,7 +223,7 @@ func (m Memory) MayQueue() bool {
 // Begins reports whether s begins something that of several remediations in a queue only one may begin at a time.
 func (s Step) Begins() bool {
 	switch {
-	case s.Do == HoldOff || s.Do == Reboot:
+	case s.Do == KeepOff || s.Do == Reboot:
 		return true
 	case s.From == Pending:
 		return s.Do == BeginAttempt

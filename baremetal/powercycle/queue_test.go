@@ -147,7 +147,7 @@ func TestWhichStepsBeginWhatOnlyOneMayBegin(t *testing.T) {
 		"not to give up":              {Step{Do: Advance, From: Pending, Next: Failed}, false},
 		"to power the host off":       {Step{Do: Advance, From: Preparing, Next: PoweringOff}, true},
 		"or to reboot it":             {Step{Do: Advance, From: Preparing, Next: Rebooting}, true},
-		"to ask for it":               {Step{Do: HoldOff, From: PoweringOff, Next: PoweringOff}, true},
+		"to ask for it":               {Step{Do: KeepOff, From: PoweringOff, Next: PoweringOff}, true},
 		"or for the reboot":           {Step{Do: Reboot, From: Rebooting, Next: Rebooting}, true},
 		"not the next attempt, which asks again later": {Step{Do: BeginAttempt, From: PoweringOn, Next: Preparing}, false},
 		"not to go on":                  {Step{Do: Advance, From: PoweringOff, Next: MovingWorkload}, false},

@@ -76,8 +76,8 @@ type Detail string
 
 // The details of steps.
 const (
-	// HeldAlready means that whoever began the remediation keeps the host powered off already.
-	HeldAlready Detail = "HeldAlready"
+	// KeptOffAlready means that whoever began the remediation keeps the host powered off already.
+	KeptOffAlready Detail = "KeptOffAlready"
 	// NoReceipts means that the operator of the host reports nothing by which a receipt could be believed.
 	NoReceipts Detail = "NoReceipts"
 	// ReceiptLate means that the operator has not given its receipt in time.

@@ -24,16 +24,16 @@ type cast struct {
 // happen lets the world go on until now.
 func (c *cast) happen(now time.Time) {
 	f := &c.f
-	c.after("off", c.off, f.Held && f.PoweredOn && f.Acts && !f.NoPowerOff && !f.Serviced, now, func() { f.PoweredOn, f.Well = false, false })
+	c.after("off", c.off, f.KeptOff && f.PoweredOn && f.Acts && !f.NoPowerOff && !f.Serviced, now, func() { f.PoweredOn, f.Healthy = false, false })
 	c.after("receipt", c.receipt, f.ReceiptAsked && !f.ReceiptGiven && f.Acts, now, func() { f.ReceiptGiven = true })
 	c.after("service", c.service, f.Serviced, now, func() { f.Serviced, f.PoweredOn, f.Drained = false, true, false })
-	if fails := f.Held && c.off == 0 || !f.Held && !f.PoweredOn && c.on == 0; c.fails {
+	if fails := f.KeptOff && c.off == 0 || !f.KeptOff && !f.PoweredOn && c.on == 0; c.fails {
 		f.PowerFails = fails
 	}
-	c.after("on", c.on, !f.Held && !f.PoweredOn && f.Acts && f.Wanted, now, func() { f.PoweredOn, f.Drained = true, f.Node == NodeAbsent })
-	c.after("reboot", c.on, f.RebootPending, now, func() { f.RebootPending, f.Well = false, false })
+	c.after("on", c.on, !f.KeptOff && !f.PoweredOn && f.Acts && f.Wanted, now, func() { f.PoweredOn, f.Drained = true, f.Node == NodeAbsent })
+	c.after("reboot", c.on, f.RebootPending, now, func() { f.RebootPending, f.Healthy = false, false })
 	c.after("move", c.move, f.Fenced && !f.PoweredOn && !f.Drained, now, func() { f.Drained = true })
-	c.after("boot", c.boot, f.PoweredOn && !f.Well && f.State == Booting, now, func() { f.Well = true })
+	c.after("boot", c.boot, f.PoweredOn && !f.Healthy && f.State == Booting, now, func() { f.Healthy = true })
 	if c.spoil != nil {
 		c.spoil(now, f)
 	}
@@ -87,7 +87,7 @@ func play(t *testing.T, c *cast) (Facts, string) {
 func TestStories(t *testing.T) {
 	ordinary := func(changes ...func(*cast)) *cast {
 		c := &cast{
-			f:   Facts{Wanted: true, PoweredOn: true, Acts: true, First: true, Bad: true, Looked: true, Provable: true, Sound: true},
+			f:   Facts{Wanted: true, PoweredOn: true, Acts: true, First: true, Unhealthy: true, Looked: true, Provable: true, Sound: true},
 			off: 20 * time.Second, receipt: time.Second, move: 30 * time.Second, on: 40 * time.Second, boot: 90 * time.Second, fails: true,
 			service: 20 * time.Minute,
 		}
@@ -139,7 +139,7 @@ func TestStories(t *testing.T) {
 				}
 			}
 		}),
-		"the machine recovers in time":     ordinary(func(c *cast) { c.f.Acts = false }, from(time.Minute, func(f *Facts) { f.Well = true })),
+		"the machine recovers in time":     ordinary(func(c *cast) { c.f.Acts = false }, from(time.Minute, func(f *Facts) { f.Healthy = true })),
 		"it is cancelled at once":          ordinary(from(0, func(f *Facts) { f.Deleting = true })),
 		"it is cancelled in the middle":    ordinary(from(40*time.Second, func(f *Facts) { f.Deleting = true })),
 		"it is told to stop at once":       ordinary(from(0, func(f *Facts) { f.Stop = true })),
@@ -163,7 +163,7 @@ func TestStories(t *testing.T) {
 		if end.Person != "" && !(end.FencedByUs && end.PoweredOn) {
 			return story
 		}
-		if !end.State.Final() || end.Litter || end.Held || end.FencedByUs && end.Node == NodePresent || end.Finalizer {
+		if !end.State.Final() || end.HasPowerAnnotations || end.KeptOff || end.FencedByUs && end.Node == NodePresent || end.Finalizer {
 			t.Errorf("it ends without having let go: %+v", end)
 		}
 		if end.Attempt > policy.Attempts() {

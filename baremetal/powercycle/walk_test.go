@@ -16,7 +16,7 @@ const tick = time.Minute
 
 var thorough = flag.Bool("thorough", false, "disturb the world three times and not twice: some twenty million situations, minutes")
 
-var walked = Policy{Retries: 1, Timeout: tick, Move: tick, Releasing: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Blind: tick, Queue: 2 * tick}
+var walked = Policy{Retries: 1, Timeout: tick, Move: tick, Releasing: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Unreachable: tick, Queue: 2 * tick}
 
 // scene is the world, and what the remediation remembers; moments are counted back from now.
 type scene struct {
@@ -72,9 +72,9 @@ func (s scene) key() [20]byte {
 		}
 	}
 	for i, b := range []bool{
-		f.Moved != "", f.WasOff, f.StartedBad, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.First, f.Wanted, f.PoweredOn, f.Acts,
-		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Bad, s.rising, s.cured,
-		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.HeldByOthers, f.Stop, f.Leaving, f.Faulted, f.PowerFails, f.HostAnew, f.Serviced,
+		f.Moved != "", f.WasOff, f.StartedUnhealthy, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Healthy, f.OwnerAsked, f.ControlPlane, f.First, f.Wanted, f.PoweredOn, f.Acts,
+		f.NoPowerOff, f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Unhealthy, s.rising, s.cured,
+		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffByOthers, f.Stop, f.Leaving, f.Faulted, f.PowerFails, f.HostAnew, f.Serviced,
 		f.Provable, f.Sound, f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "",
 	} {
 		if b {
@@ -120,15 +120,15 @@ func (s scene) obeyed() []scene {
 	}
 	managed := s.f.Acts && s.f.Host != HostGone && !s.f.PowerFails && !s.f.Serviced
 	if s.f.Serviced {
-		add(func(n *scene) { n.f.Serviced, n.f.PoweredOn, n.rising, n.f.Well = false, true, false, false })
+		add(func(n *scene) { n.f.Serviced, n.f.PoweredOn, n.rising, n.f.Healthy = false, true, false, false })
 	}
 	if managed && s.f.ReceiptAsked && !s.f.ReceiptGiven && !s.f.PoweredOn {
 		add(func(n *scene) { n.f.ReceiptGiven = true })
 	}
-	if managed && s.f.Held && s.f.PoweredOn && !s.f.NoPowerOff {
-		add(func(n *scene) { n.f.PoweredOn, n.f.Well, n.rising = false, false, false })
+	if managed && s.f.KeptOff && s.f.PoweredOn && !s.f.NoPowerOff {
+		add(func(n *scene) { n.f.PoweredOn, n.f.Healthy, n.rising = false, false, false })
 	}
-	if managed && !s.f.Held && !s.f.PoweredOn && s.f.Wanted && !s.f.HeldByOthers && !s.rising {
+	if managed && !s.f.KeptOff && !s.f.PoweredOn && s.f.Wanted && !s.f.KeptOffByOthers && !s.rising {
 		add(func(n *scene) { n.rising = true })
 	}
 	if s.rising {
@@ -140,8 +140,8 @@ func (s scene) obeyed() []scene {
 	if (s.f.Fenced || s.f.Node == NodeAbsent) && !s.f.PoweredOn && !s.f.Drained {
 		add(func(n *scene) { n.f.Drained = true })
 	}
-	if s.cured && s.f.PoweredOn && !s.f.Well && s.f.State == Booting && s.f.Node == NodePresent {
-		add(func(n *scene) { n.f.Well = true })
+	if s.cured && s.f.PoweredOn && !s.f.Healthy && s.f.State == Booting && s.f.Node == NodePresent {
+		add(func(n *scene) { n.f.Healthy = true })
 	}
 	return next
 }
@@ -161,23 +161,23 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Wanted = !n.f.Wanted },
 		func(n *scene) { n.f.Acts = !n.f.Acts },
 		func(n *scene) { n.f.First = !n.f.First },
-		func(n *scene) { n.f.PoweredOn, n.f.Well, n.rising = !n.f.PoweredOn, false, false },
-		func(n *scene) { n.f.Held, n.f.Litter = false, n.f.RebootAsked },
+		func(n *scene) { n.f.PoweredOn, n.f.Healthy, n.rising = !n.f.PoweredOn, false, false },
+		func(n *scene) { n.f.KeptOff, n.f.HasPowerAnnotations = false, n.f.RebootAsked },
 		func(n *scene) { n.f.Node = NodeUnseen },
 		func(n *scene) { n.f.Node = NodePresent },
 		func(n *scene) { n.f.Node, n.f.Fenced, n.f.FencedByUs = NodeAbsent, false, false },
 		func(n *scene) { n.f.Fenced, n.f.FencedByUs = true, false },
-		func(n *scene) { n.f.Well = !n.f.Well },
+		func(n *scene) { n.f.Healthy = !n.f.Healthy },
 		func(n *scene) { n.f.Paused = !n.f.Paused },
 		func(n *scene) { n.f.Leaving, n.disturbances = true, 1 }, // the last one: all there is would else be walked once more
 		func(n *scene) { n.f.NoPowerOff = !n.f.NoPowerOff },
-		func(n *scene) { n.f.HeldByOthers = !n.f.HeldByOthers },
+		func(n *scene) { n.f.KeptOffByOthers = !n.f.KeptOffByOthers },
 		func(n *scene) { n.f.PowerFails = !n.f.PowerFails && (n.f.acts() || n.f.State == PoweringOn) },
 		func(n *scene) { n.f.Serviced = !n.f.Serviced },
 		func(n *scene) { n.f.NewBoot = !n.f.NewBoot && n.f.acts() },
 		func(n *scene) { n.f.OutOfReach = !n.f.OutOfReach && n.f.State == Booting },
 		func(n *scene) { n.f.Sound = !n.f.Sound || !n.f.WasOff },
-		func(n *scene) { n.f.HostAnew = n.f.Litter && n.f.acts() },
+		func(n *scene) { n.f.HostAnew = n.f.HasPowerAnnotations && n.f.acts() },
 		func(n *scene) { n.stubborn = true },
 		func(n *scene) { // a crash before it was remembered that the host was asked
 			if n.f.State == PoweringOff {
@@ -193,7 +193,7 @@ func (s scene) disturbed() []scene {
 	if step := Next(s.f, walked, noon); step.Do.Intended() { // a crash after it was remembered, before it was done
 		n := s
 		n.f.Memory = After(s.f, step, noon)
-		n.f.HostAnew = n.f.HostAnew && step.Do != HoldOff // what is remembered is that it was asked
+		n.f.HostAnew = n.f.HostAnew && step.Do != KeepOff // what is remembered is that it was asked
 		n.disturbances--
 		next = append(next, n.normal())
 	}
@@ -204,7 +204,7 @@ func (s scene) disturbed() []scene {
 func wrong(s scene, step Step) string {
 	f := s.f
 	switch {
-	case step.Do == Fence && (f.PoweredOn || s.rising || !f.Held || f.HostAnew || !f.Acts || f.Serviced || f.Asked.IsZero()):
+	case step.Do == Fence && (f.PoweredOn || s.rising || !f.KeptOff || f.HostAnew || !f.Acts || f.Serviced || f.Asked.IsZero()):
 		return "1: fences the node of a host that is not proven off by us"
 	case step.Do == Fence && f.WasOff && (f.Receipt.IsZero() || !f.ReceiptGiven || !f.Provable):
 		return "1: fences the node of a host that was off when asked, and of which nothing was said since"
@@ -224,37 +224,37 @@ func wrong(s scene, step Step) string {
 		return "2: lets go of a host in the middle"
 	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn && f.Host != HostGone:
 		return "2: leaves the fence on a node whose host is on"
-	case (step.Do == HoldOff || step.Do == Reboot) && !f.First:
+	case (step.Do == KeepOff || step.Do == Reboot) && !f.First:
 		return "4: holds a second control-plane host off"
-	case step.Do == HoldOff && f.NoPowerOff:
+	case step.Do == KeepOff && f.NoPowerOff:
 		return "holds a host off that would be rebooted again and again"
 	case f.stands() && step.Do != Wait && step.Do != Release && step.Do != Unfence:
 		return "does more than to let go, although it is paused"
-	case (step.Do == HoldOff || step.Do == Reboot) && (f.Attempt == 0 || f.Attempt > walked.Attempts() || !f.Finalizer):
+	case (step.Do == KeepOff || step.Do == Reboot) && (f.Attempt == 0 || f.Attempt > walked.Attempts() || !f.Finalizer):
 		return "5: acts on what was not counted"
-	case step.Next == HandingOver && f.State != HandingOver && f.HeldByOthers && f.Host == HostOurs && f.State != MovingWorkload && f.State != Rebooting:
+	case step.Next == HandingOver && f.State != HandingOver && f.KeptOffByOthers && f.Host == HostOurs && f.State != MovingWorkload && f.State != Rebooting:
 		return "condemns a host that somebody keeps off"
 	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
 		return "5: begins an attempt too many"
-	case (step.Do == HoldOff || step.Do == Reboot || step.Do == MarkHost) && f.Host != HostOurs:
+	case (step.Do == KeepOff || step.Do == Reboot || step.Do == MarkHost) && f.Host != HostOurs:
 		return "touches somebody else's host"
-	case (step.Do == HoldOff || step.Do == Reboot || step.Do == HandOver) && (f.Deleting || f.Stop):
+	case (step.Do == KeepOff || step.Do == Reboot || step.Do == RequestOwner) && (f.Deleting || f.Stop):
 		return "begins what is to end"
-	case f.Leaving && slices.Contains([]Action{BeginAttempt, AddFinalizer, HoldOff, Reboot, Fence, MarkHost, HandOver}, step.Do) && !f.moving():
+	case f.Leaving && slices.Contains([]Action{BeginAttempt, AddFinalizer, KeepOff, Reboot, Fence, MarkHost, RequestOwner}, step.Do) && !f.moving():
 		return "begins something while kubemend leaves"
-	case f.State.Final() && step.Next != f.State && step.Do != TakeBack:
+	case f.State.Final() && step.Next != f.State && step.Do != Withdraw:
 		return "goes on after its end"
 	case f.State != Stopped && step.Next == Stopped && !f.Stop:
 		return "stops although nobody has told it to"
-	case step.Do == HandOver && (f.Well || f.Held || f.Host == HostOurs && !f.HostMarked):
+	case step.Do == RequestOwner && (f.Healthy || f.KeptOff || f.Host == HostOurs && !f.HostMarked):
 		return "hands over a machine that is well, or a host that is held or not marked"
 	case !step.Next.Final() && step.Again.IsZero() && !f.Paused && f.Person == "":
 		return "8: waits without an end"
 	case step.Reason == "TurnTimedOut" && (f.First || f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
 		return "8: asks a person although its turn may still come"
-	case step.Next == HandingOver && f.State != HandingOver && !f.First && !f.Held && f.Host == HostOurs && (f.State == Pending || f.State == Preparing):
+	case step.Next == HandingOver && f.State != HandingOver && !f.First && !f.KeptOff && f.Host == HostOurs && (f.State == Pending || f.State == Preparing):
 		return "12: condemns a host for the wait for its turn"
-	case step.Do == DropFinalizer && (f.Litter || f.Node == NodePresent && f.FencedByUs && noon.Before(f.Since.Add(tick))):
+	case step.Do == DropFinalizer && (f.HasPowerAnnotations || f.Node == NodePresent && f.FencedByUs && noon.Before(f.Since.Add(tick))):
 		return "2: ends without having let go"
 	}
 	return ""
@@ -284,7 +284,7 @@ func (s scene) settles(obeys bool) string {
 			return "" // it is tried again and again, where nothing else can be done
 		case f.Person != "" && !f.State.Final() && !f.Paused && !(f.FencedByUs && f.Node == NodePresent && f.PoweredOn):
 			return "" // somebody has to do something, and was told so; a host that is off keeps its fence until it is on
-		case f.Held || f.Litter:
+		case f.KeptOff || f.HasPowerAnnotations:
 			return "the host is not let go"
 		case f.FencedByUs && f.Node == NodePresent && !s.stubborn:
 			return "the node stays fenced"
@@ -313,7 +313,7 @@ func TestEveryOrderOfEventsLeadsToAnEndThatHasLetGo(t *testing.T) {
 	var todo []scene
 	visit := func(s scene) {
 		if s.f.Machine == MachineGone {
-			s.f.Well = false
+			s.f.Healthy = false
 		}
 		if k := s.key(); !seen[k] {
 			seen[k] = true

@@ -59,7 +59,7 @@ func (e *evidence) ofMachine(p *PowerCycle) {
 	e.add(p.Facts.ControlPlane, "Machine %s is of the control plane", p.Machine)
 	e.add(p.Facts.Machine == powercycle.MachineLeaving, "Machine %s is being deleted", p.Machine)
 	e.add(p.MachineUnhealthy != "", "Machine %s is marked unhealthy (condition %s, reason %s)", p.Machine, clusterv1.MachineHealthCheckSucceededCondition, p.MachineUnhealthy)
-	e.add(p.Facts.Well, "Machine %s is healthy", p.Machine)
+	e.add(p.Facts.Healthy, "Machine %s is healthy", p.Machine)
 	e.add(p.Facts.OwnerAsked, "the owner of Machine %s is asked to replace it (condition %s)", p.Machine, clusterv1.MachineOwnerRemediatedCondition)
 }
 
@@ -87,7 +87,7 @@ func (e *evidence) ofPower(p *PowerCycle) {
 	e.add(f.NoPowerOff, "the host can only be rebooted (spec.disablePowerOff)")
 	e.add(h.Unmanaged != "", "its power is not managed now: %s", h.Unmanaged)
 	e.add(h.Trouble != "", "the host has an error: %s", h.Trouble)
-	e.add(f.Held, "the host is kept powered off for this remediation (annotation %s%s)", infrav1.PowerOffAnnotationPrefix, h.KeptOffAs)
+	e.add(f.KeptOff, "the host is kept powered off for this remediation (annotation %s%s)", infrav1.PowerOffAnnotationPrefix, h.KeptOffAs)
 	e.add(f.RebootAsked && f.RebootPending, "the host is asked to reboot for this attempt, and has not done so")
 	e.add(f.RebootAsked && !f.RebootPending, "the host has rebooted for this attempt")
 	e.add(h.KeptOffBy != "", "the host is kept powered off by somebody else (annotation %s)", h.KeptOffBy)

@@ -103,7 +103,7 @@ var wordings = map[powercycle.Reason][]wording{
 		{nil, "An attempt has begun"},
 	},
 	powercycle.PowerOffRequestedReason: {
-		{told(powercycle.HeldAlready), "The host is kept powered off already for this remediation; the attempt goes on from there"},
+		{told(powercycle.KeptOffAlready), "The host is kept powered off already for this remediation; the attempt goes on from there"},
 		{in(powercycle.MovingWorkload), "Somebody removed what keeps the host powered off; it is asked once more"},
 		{nil, "The host is asked to power off"},
 	},
@@ -168,7 +168,7 @@ var wordings = map[powercycle.Reason][]wording{
 		{nil, "The host is marked, so that no machine is put on it"},
 	},
 	powercycle.HandedOverReason: {
-		{does(powercycle.HandOver), "The owner of the machine is asked to replace it"},
+		{does(powercycle.RequestOwner), "The owner of the machine is asked to replace it"},
 		{nil, "The owner of the machine was asked to replace it"},
 	},
 	powercycle.FailedReason:    always("The remediation has failed"),
@@ -203,9 +203,9 @@ func wordingOf(s powercycle.Step) string {
 func afterEnd(s powercycle.Step) string {
 	text := wordingOf(powercycle.Step{Reason: ends[s.From], From: s.From})
 	switch {
-	case s.Do == powercycle.TakeBack && s.From == powercycle.Succeeded:
+	case s.Do == powercycle.Withdraw && s.From == powercycle.Succeeded:
 		return healthyAfter + "its host is no longer marked as unhealthy"
-	case s.Do == powercycle.TakeBack:
+	case s.Do == powercycle.Withdraw:
 		return healthyAfter + "its owner is no longer asked to replace it"
 	case s.Do == powercycle.Release:
 		return text + "; the host is released"

@@ -37,7 +37,7 @@ func (w *observed) about() *explain.PowerCycle {
 func (w *observed) aboutHost() explain.HostDetails {
 	h, power := w.found.Host, w.power
 	is := explain.HostDetails{
-		Known: h != nil, Mismatch: w.found.Why, Unmanaged: power.Deaf, Trouble: power.Trouble, Doubt: power.Doubt, KeptOffBy: power.HeldBy,
+		Known: h != nil, Mismatch: w.found.Why, Unmanaged: power.Unmanaged, Trouble: power.Trouble, Doubt: power.Doubt, KeptOffBy: power.KeptOffBy,
 	}
 	if h == nil {
 		return is
@@ -54,7 +54,7 @@ func (w *observed) aboutHost() explain.HostDetails {
 func (w *observed) keptOffAs() string {
 	by := w.record.by(w.rem)
 	for key := range w.found.Host.Annotations {
-		if uid, hold := host.HeldFor(key); hold && by.Before != "" && uid == by.Before {
+		if uid, hold := host.KeptOffFor(key); hold && by.Before != "" && uid == by.Before {
 			return string(uid)
 		}
 	}
@@ -64,7 +64,7 @@ func (w *observed) keptOffAs() string {
 func (w *observed) aboutNode() explain.NodeDetails {
 	seen := w.seen
 	is := explain.NodeDetails{
-		Name: w.nodeName(), Unseen: w.blindness, Unhealthy: w.unhealthy, Before: w.record.BootID, Looked: seen.Presence == fence.Present,
+		Name: w.nodeName(), Unseen: w.unseenBecause, Unhealthy: w.unhealthy, Before: w.record.BootID, Looked: seen.Presence == fence.Present,
 		Answered: seen.Presence != fence.Unseen, Leaving: seen.Leaving, Fence: string(seen.Mark), Ours: seen.Ours,
 		Left: seen.Left, Count: seen.Count, Drained: seen.Drained,
 	}

@@ -32,7 +32,7 @@ var errChanged = errors.New("the host has changed meanwhile")
 func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	var err error
 	switch step.Do {
-	case powercycle.HoldOff, powercycle.AskReceipt, powercycle.Reboot:
+	case powercycle.KeepOff, powercycle.AskReceipt, powercycle.Reboot:
 		err = r.ask(ctx, w, step.Do)
 	case powercycle.Release:
 		err = r.Hosts.Release(ctx, w.found.Host, w.record.by(w.rem))
@@ -44,9 +44,9 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 		err = r.fence(ctx, w)
 	case powercycle.Unfence:
 		err = r.unfence(ctx, w)
-	case powercycle.HandOver:
-		err = r.handOver(ctx, w.machine, w.now)
-	case powercycle.TakeBack:
+	case powercycle.RequestOwner:
+		err = r.requestOwner(ctx, w.machine, w.now)
+	case powercycle.Withdraw:
 		err = r.takeBack(ctx, w)
 	}
 	if apierrors.IsConflict(err) || errors.Is(err, errChanged) {
@@ -60,8 +60,8 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 func (r *Reconciler) ask(ctx context.Context, w *observed, what powercycle.Action) error {
 	by := w.record.by(w.rem)
 	switch what {
-	case powercycle.HoldOff:
-		return r.Hosts.HoldOff(ctx, w.found.Host, by)
+	case powercycle.KeepOff:
+		return r.Hosts.KeepOff(ctx, w.found.Host, by)
 	case powercycle.AskReceipt:
 		return r.Hosts.AskReceipt(ctx, w.found.Host, by, w.record.Asked)
 	default:
@@ -127,7 +127,7 @@ func (r *Reconciler) unchanged(ctx context.Context, w *observed) error {
 		return err
 	}
 	marks, power := w.marks(), host.PowerOf(w.found.Host)
-	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || marks.Held != w.facts.Held {
+	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || marks.KeptOff != w.facts.KeptOff {
 		return errChanged
 	}
 	return nil
@@ -203,7 +203,7 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 // nameAll makes w remember the names of what step is about.
 func (w *observed) nameAll(step powercycle.Step, filter string) {
 	w.record.name(w, filter)
-	if step.Do == powercycle.HoldOff || step.Do == powercycle.NoteAsked {
+	if step.Do == powercycle.KeepOff || step.Do == powercycle.NoteAsked {
 		w.record.HostUID = w.found.Host.UID
 	}
 	if step.Do != powercycle.Wait || w.record.UID != w.rem.GetUID() {
@@ -260,7 +260,7 @@ func (rec *record) name(w *observed, filter string) {
 
 // claim makes the record that of the remediation as it is called now, once nothing on host and node is known by its former name.
 func (rec *record) claim(w *observed) {
-	if !w.facts.Litter && !rec.Fencing {
+	if !w.facts.HasPowerAnnotations && !rec.Fencing {
 		rec.UID = w.rem.GetUID()
 	}
 }
@@ -268,7 +268,7 @@ func (rec *record) claim(w *observed) {
 // holds reports whether the host is held off after the step, or is to be. In a pause clusterctl may be waiting to move the remediation: it goes on
 // waiting until the host was seen to be released. Else the remediation of a host that is about to be released may be moved, for that is remembered.
 func holds(w *observed, step powercycle.Step) bool {
-	return step.Do == powercycle.HoldOff || w.facts.Held && (step.Do != powercycle.Release || w.facts.Paused)
+	return step.Do == powercycle.KeepOff || w.facts.KeptOff && (step.Do != powercycle.Release || w.facts.Paused)
 }
 
 // store writes the annotations and finalizers of the remediation, if it has not changed since it was read and they differ. That it is gone is an error

@@ -35,7 +35,7 @@ type HostReader interface {
 
 // HostPower asks something of the power of a host.
 type HostPower interface {
-	HoldOff(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
+	KeepOff(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
 	AskReceipt(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, asked time.Time) error
 	Reboot(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, attempt int) error
 	Release(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error

@@ -99,7 +99,7 @@ func (c *crowd) Of(_ context.Context, m *clusterv1.Machine) (host.Found, error) 
 	return host.Found{Host: h, Is: powercycle.HostOurs}, nil
 }
 
-func (c *crowd) HoldOff(_ context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error {
+func (c *crowd) KeepOff(_ context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held[h.Name] = by.UID

@@ -76,12 +76,12 @@ func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition
 // sayConditions brings the conditions of rem up to date. f are the facts after step, if it was done.
 func sayConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Facts, step powercycle.Step, message string, now time.Time) {
 	for i := range milestones {
-		if c, changes := milestone(i, m, f.NoPowerOff, f.Held, step, message); changes {
+		if c, changes := milestone(i, m, f.NoPowerOff, f.KeptOff, step, message); changes {
 			c.LastTransitionTime = metav1.NewTime(now)
 			conditions.Set(rem, c)
 		}
 	}
-	for _, c := range outcome(m.State, f.Litter, step, message) {
+	for _, c := range outcome(m.State, f.HasPowerAnnotations, step, message) {
 		c.LastTransitionTime = metav1.NewTime(now)
 		conditions.Set(rem, c)
 	}

@@ -61,9 +61,9 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 	}{
 		{"nothing was done", in(powercycle.Pending, ""), powercycle.Facts{}, because("WaitingForTurn"), "??????"},
 		{"the host is not ready", in(powercycle.Preparing, ""), powercycle.Facts{}, because("HostNotReady"), "-HostNotReady?????"},
-		{"it is asked", in(powercycle.PoweringOff, ""), powercycle.Facts{Held: true}, because("PoweringOff"), "+-PoweringOff????"},
-		{"it is off", in(powercycle.MovingWorkload, ""), powercycle.Facts{Held: true}, because("WorkloadMoving"), "++-WorkloadMoving???"},
-		{"it is to go on", in(powercycle.PoweringOn, "WorkloadMoved"), powercycle.Facts{Held: true}, because("WorkloadMoved"), "+++-WorkloadMoved-WorkloadMoved?"},
+		{"it is asked", in(powercycle.PoweringOff, ""), powercycle.Facts{KeptOff: true}, because("PoweringOff"), "+-PoweringOff????"},
+		{"it is off", in(powercycle.MovingWorkload, ""), powercycle.Facts{KeptOff: true}, because("WorkloadMoving"), "++-WorkloadMoving???"},
+		{"it is to go on", in(powercycle.PoweringOn, "WorkloadMoved"), powercycle.Facts{KeptOff: true}, because("WorkloadMoved"), "+++-WorkloadMoved-WorkloadMoved?"},
 		{"it was asked to", in(powercycle.PoweringOn, "WorkloadMoved"), powercycle.Facts{}, because("PoweringOn"), "++++-PoweringOn?"},
 		{"it is on", in(powercycle.Booting, "WorkloadMoved"), powercycle.Facts{}, because("Booting"), "+++++-Booting"},
 		{"the next attempt begins anew", in(powercycle.Preparing, ""), powercycle.Facts{}, because("NodeStillUnhealthy"), "-NodeStillUnhealthy?????"},
@@ -87,7 +87,7 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		want  string
 	}{
 		"one that waits for its turn is under way":              {powercycle.Pending, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
-		"and one whose host is held off":                        {powercycle.PoweringOff, powercycle.Facts{Held: true, Litter: true}, powercycle.Wait, "True, Unknown"},
+		"and one whose host is held off":                        {powercycle.PoweringOff, powercycle.Facts{KeptOff: true, HasPowerAnnotations: true}, powercycle.Wait, "True, Unknown"},
 		"and one that boots":                                    {powercycle.Booting, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
 		"and one that is about to be handed over":               {powercycle.HandingOver, powercycle.Facts{}, powercycle.MarkHost, "True, Unknown"},
 		"one that has helped has succeeded":                     {powercycle.Succeeded, powercycle.Facts{}, powercycle.Wait, "False, True"},
@@ -95,7 +95,7 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		"nor one that has failed":                               {powercycle.Failed, powercycle.Facts{}, powercycle.Wait, "False, False"},
 		"nor one that was cancelled":                            {powercycle.Ended, powercycle.Facts{}, powercycle.Wait, "False, False"},
 		"nor one that was told to stop":                         {powercycle.Stopped, powercycle.Facts{}, powercycle.Wait, "False, False"},
-		"nobody tries anything else while it holds the host":    {powercycle.Stopped, powercycle.Facts{Held: true, Litter: true}, powercycle.Advance, "True, Unknown"},
+		"nobody tries anything else while it holds the host":    {powercycle.Stopped, powercycle.Facts{KeptOff: true, HasPowerAnnotations: true}, powercycle.Advance, "True, Unknown"},
 		"which is over when the host is let go":                 {powercycle.Stopped, powercycle.Facts{}, powercycle.Release, "False, False"},
 		"a fence that cannot be taken away keeps nobody":        {powercycle.Failed, powercycle.Facts{FencedByUs: true}, powercycle.Wait, "False, False"},
 		"one that cannot begin is not under way, and never was": {"", powercycle.Facts{}, powercycle.Wait, "False, False"},
@@ -182,7 +182,7 @@ func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 		"before it was cycled its boot does not matter":              {aWorld(powercycle.Preparing, "before", ""), true},
 		"a machine whose health check has passed is, once it booted": {aWorld(powercycle.Booting, "after", metav1.ConditionTrue), true},
 	} {
-		if got := tc.w.booted() && !calledBad(tc.w.machine); got != tc.want {
+		if got := tc.w.booted() && !markedUnhealthy(tc.w.machine); got != tc.want {
 			t.Errorf("%s: well: %t", name, got)
 		}
 	}

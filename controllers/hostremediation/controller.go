@@ -49,8 +49,8 @@ const (
 	// move is the least that an attempt has to move the workload. Kubernetes deletes the pods of a node that is out of service in rounds of 20 s
 	// (kube-controller-manager, podgc), and detaches its volumes after that.
 	move = 2 * time.Minute
-	// lettingGo is the most that a remediation that is over waits for a node that cannot be unfenced.
-	lettingGo = time.Hour
+	// releasing is the most that a remediation that is over waits for a node that cannot be unfenced.
+	releasing = time.Hour
 	// doubt is how long a receipt is looked at before it is believed: BMO writes its conditions after it has given it.
 	doubt = 5 * time.Second
 	// watch is how long a node is watched that may live: four times as long as a kubelet takes to renew its lease, after which the
@@ -60,8 +60,8 @@ const (
 	skew = 5 * time.Second
 	// servicing is how long the firmware of a host may be written until a person is asked. Some take tens of minutes for each component.
 	servicing = 2 * time.Hour
-	// blind is how long a control-plane host is held off while the API of its cluster does not answer: it may be what it runs on.
-	blind = time.Minute
+	// unreachable is how long a control-plane host is held off while the API of its cluster does not answer: it may be what it runs on.
+	unreachable = time.Minute
 	// queue is how long a control-plane host waits for others.
 	queue = 2 * time.Hour
 	// fenceWithin is how old what is known of the host's power may be when its node is fenced. A client that has to wait for its rate limit
@@ -232,7 +232,7 @@ func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step
 // showsFirst reports whether a remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once
 // more then, so that of two that begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
 func (w *observed) showsFirst(step powercycle.Step) bool {
-	return w.facts.ControlPlane && (step.Do == powercycle.HoldOff || step.Do == powercycle.Reboot) && len(w.taken) > 0
+	return w.facts.ControlPlane && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0
 }
 
 // show stores what was taken, and tells of it.

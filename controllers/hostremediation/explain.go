@@ -166,7 +166,7 @@ func (w *observed) possible() []powercycle.Facts {
 	}
 	blind := w.facts.Node == powercycle.NodeUnseen && errors.Is(errors.Join(w.unasked...), ErrUnasked)
 	if blind {
-		vary(func(f *powercycle.Facts) { f.Well, f.Bad = true, false })
+		vary(func(f *powercycle.Facts) { f.Healthy, f.Unhealthy = true, false })
 	}
 	if blind && needsNode(w) {
 		node := func(is powercycle.Node, fenced, drained bool) func(*powercycle.Facts) {

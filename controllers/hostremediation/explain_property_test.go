@@ -46,7 +46,7 @@ func (d draws) record() record {
 	}).Draw(d.T, "state")
 	rec.Attempt = rapid.IntRange(0, 2).Draw(d.T, "attempt")
 	rec.Since, rec.Began, rec.Asked, rec.Unseen = d.moment("since"), d.moment("began"), d.moment("asked"), d.moment("unseen")
-	rec.WasOff, rec.Touched, rec.StartedBad, rec.Fencing = d.rarely("was off"), d.half("touched"), d.half("started bad"), d.half("fencing")
+	rec.WasOff, rec.Touched, rec.StartedUnhealthy, rec.Fencing = d.rarely("was off"), d.half("touched"), d.half("started bad"), d.half("fencing")
 	if d.rarely("paused before") {
 		rec.Paused = noon.Add(-time.Minute)
 	}

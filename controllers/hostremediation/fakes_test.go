@@ -90,7 +90,7 @@ func (f *fakeHosts) done(a act, change func(annotations map[string]string)) erro
 	return err
 }
 
-func (f *fakeHosts) HoldOff(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
+func (f *fakeHosts) KeepOff(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
 	return f.done(powersOff, func(on map[string]string) { on[holdOff+string(fixtureUID)] = infrav1.PowerOffAnnotationValue })
 }
 

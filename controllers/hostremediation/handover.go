@@ -16,13 +16,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
-// handOver asks the owner of m to remediate it, in both flavours of the condition: MachineSets and KubeadmControlPlanes act on the
+// requestOwner asks the owner of m to remediate it, in both flavours of the condition: MachineSets and KubeadmControlPlanes act on the
 // v1beta2 flavour alone, older ones on the other. (CAPM3 writes only the old one, and nothing happens.)
 //
 // They act on no machine that is not called bad as well, and take back what is asked of them of one that is called good. Where a
 // MachineHealthCheck judges m, that is its to say. Where none does, because a NodeHealthCheck or a person has asked for the power cycle,
 // nobody else would say it.
-func (r *Reconciler) handOver(ctx context.Context, m *clusterv1.Machine, now time.Time) error {
+func (r *Reconciler) requestOwner(ctx context.Context, m *clusterv1.Machine, now time.Time) error {
 	judged, err := judged(ctx, r.Client, m)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func withdraw(ctx context.Context, to client.Client, m *clusterv1.Machine) error
 		conditions.Delete(next, clusterv1.MachineOwnerRemediatedCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 	}
-	called := calledBadByUs(m)
+	called := markedUnhealthyByUs(m)
 	if called {
 		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)

@@ -29,13 +29,13 @@ func judged(ctx context.Context, checks client.Reader, m *clusterv1.Machine) (bo
 	return slices.ContainsFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool { return machinestatus.Judges(&check, m) }), nil
 }
 
-// calledBad reports whether a health check calls m bad. What we said of it ourselves, to hand it over, is no check's word.
-func calledBad(m *clusterv1.Machine) bool {
-	return said(m, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionFalse && !calledBadByUs(m)
+// markedUnhealthy reports whether a health check calls m bad. What we said of it ourselves, to hand it over, is no check's word.
+func markedUnhealthy(m *clusterv1.Machine) bool {
+	return said(m, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionFalse && !markedUnhealthyByUs(m)
 }
 
-// calledBadByUs reports whether it was us who called m bad, to hand it over.
-func calledBadByUs(m *clusterv1.Machine) bool {
+// markedUnhealthyByUs reports whether it was us who called m bad, to hand it over.
+func markedUnhealthyByUs(m *clusterv1.Machine) bool {
 	c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition)
 	return c != nil && c.Reason == mendv1.PowerCycleFailedReason
 }

@@ -60,18 +60,18 @@ func (mr *MockHostPowerMockRecorder) AskReceipt(ctx, h, by, asked any) *gomock.C
 	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "AskReceipt", reflect.TypeOf((*MockHostPower)(nil).AskReceipt), ctx, h, by, asked)
 }
 
-// HoldOff mocks base method.
-func (m *MockHostPower) HoldOff(ctx context.Context, h *v1alpha1.BareMetalHost, by host.Remediation) error {
+// KeepOff mocks base method.
+func (m *MockHostPower) KeepOff(ctx context.Context, h *v1alpha1.BareMetalHost, by host.Remediation) error {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "HoldOff", ctx, h, by)
+	ret := m.ctrl.Call(m, "KeepOff", ctx, h, by)
 	ret0, _ := ret[0].(error)
 	return ret0
 }
 
-// HoldOff indicates an expected call of HoldOff.
-func (mr *MockHostPowerMockRecorder) HoldOff(ctx, h, by any) *gomock.Call {
+// KeepOff indicates an expected call of KeepOff.
+func (mr *MockHostPowerMockRecorder) KeepOff(ctx, h, by any) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "HoldOff", reflect.TypeOf((*MockHostPower)(nil).HoldOff), ctx, h, by)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "KeepOff", reflect.TypeOf((*MockHostPower)(nil).KeepOff), ctx, h, by)
 }
 
 // Reboot mocks base method.

@@ -20,8 +20,8 @@ import (
 // drainRecheck is how soon to look again at a node that is being emptied, should the watch on it have told nothing.
 const drainRecheck = 20 * time.Second
 
-// blindRecheck is how soon to ask again a workload cluster that could not be asked.
-const blindRecheck = 10 * time.Second
+// unreachableRecheck is how soon to ask again a workload cluster that could not be asked.
+const unreachableRecheck = 10 * time.Second
 
 // observeNode finds out what there is of the node. Nothing is asked of the workload cluster but where the answer decides: power is
 // switched off and on without it, because a control plane that is dead is the very case in which it is needed.
@@ -33,7 +33,7 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	}
 	w.facts.Node = powercycle.NodeUnseen
 	if w.cluster == nil {
-		w.blindness = "its Cluster does not exist"
+		w.unseenBecause = "its Cluster does not exist"
 		return
 	}
 	ctx, done := w.answering(ctx)
@@ -86,7 +86,7 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 		r.Nodes.Unwatch(cluster, name)
 	case w.seen.Waits():
 		if err := r.Nodes.Watch(ctx, cluster, name, w.seen); err != nil {
-			w.lookAgain(blindRecheck) // until then drainRecheck has to do
+			w.lookAgain(unreachableRecheck) // until then drainRecheck has to do
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	seen, err := r.Nodes.Look(ctx, cluster, name, w.signs())
 	for _, trouble := range []error{seen.Cause, err} {
 		if trouble != nil {
-			w.blindFor(trouble)
+			w.cannotSee(trouble)
 		}
 	}
 	if seen.Presence == fence.Present {
@@ -168,7 +168,7 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	}
 	link, err := r.Clusters.View(ctx, key, w.now, watches...)
 	if err != nil {
-		w.blindFor(err)
+		w.cannotSee(err)
 		if w.record.State == powercycle.Rebooting {
 			w.lookAgain(impatience)
 		}
@@ -177,9 +177,9 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	w.facts.BootUnread = w.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
 	w.facts.OutOfReach = link.Link != workload.Up
 	if w.facts.OutOfReach {
-		w.blindness = "the workload cluster cannot be reached"
+		w.unseenBecause = "the workload cluster cannot be reached"
 		if link.Silent {
-			w.blindness = workload.ErrSilent.Error()
+			w.unseenBecause = workload.ErrSilent.Error()
 		}
 		if link.Recheck > 0 && !w.facts.State.Final() { // else an event will come, or nothing depends on it
 			w.lookAgain(max(link.Recheck, impatience))
@@ -195,8 +195,8 @@ func (r *Reconciler) judge(ctx context.Context, w *observed) {
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
 	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
 	w.unhealthy = r.unhealthyFor(ctx, w)
-	w.facts.Well = w.booted() && w.unhealthy == "" && (!calledBad(w.machine) || !r.stillJudged(ctx, w))
-	w.facts.Bad = !w.facts.Well && w.node != nil
+	w.facts.Healthy = w.booted() && w.unhealthy == "" && (!markedUnhealthy(w.machine) || !r.stillJudged(ctx, w))
+	w.facts.Unhealthy = !w.facts.Healthy && w.node != nil
 }
 
 // stillJudged reports whether the health check that calls the machine bad will take that back when it is not so any more. In doubt it will.
@@ -243,10 +243,10 @@ func readyOf(node *corev1.Node) corev1.ConditionStatus {
 	return cmp.Or(statusOf(node, corev1.NodeReady), corev1.ConditionUnknown)
 }
 
-// blindFor notes why the node cannot be seen.
-func (w *observed) blindFor(err error) {
-	w.blindness = explain.Plain(err)
-	w.lookAgain(blindRecheck)
+// cannotSee notes why the node cannot be seen.
+func (w *observed) cannotSee(err error) {
+	w.unseenBecause = explain.Plain(err)
+	w.lookAgain(unreachableRecheck)
 	if errors.Is(err, ErrUnasked) {
 		w.unasked = append(w.unasked, err)
 	}

@@ -50,7 +50,7 @@ func TestOneThatIsToldToStopBeforePowerOffTouchesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := fixtureOf(t, ofNodeHealthCheck) // it expects no HoldOff
+			k := fixtureOf(t, ofNodeHealthCheck) // it expects no KeepOff
 			before(k)
 			k.edit(toldToStop)
 			k.pass()
@@ -136,7 +136,7 @@ func TestAMachineThatNoCheckJudgesIsCalledBadWhenItIsHandedOver(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := k.r.handOver(t.Context(), m, noon); err != nil {
+			if err := k.r.requestOwner(t.Context(), m, noon); err != nil {
 				t.Fatal(err)
 			}
 			m = k.machine(t.Context())
@@ -156,7 +156,7 @@ func TestAMachineThatNoCheckJudgesIsCalledBadWhenItIsHandedOver(t *testing.T) {
 
 func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *testing.T) {
 	k := fixtureOf(t)
-	if err := k.r.handOver(t.Context(), k.machine(t.Context()), noon); err != nil {
+	if err := k.r.requestOwner(t.Context(), k.machine(t.Context()), noon); err != nil {
 		t.Fatal(err)
 	}
 	m := k.machine(t.Context())

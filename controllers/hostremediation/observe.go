@@ -81,8 +81,8 @@ type sight struct {
 	ahead []powercycle.Ahead
 	// unhealthy is what the NodeHealthCheck that asked finds wrong with the node still; empty if that is nothing.
 	unhealthy string
-	// blindness is why the node cannot be seen.
-	blindness string
+	// unseenBecause is why the node cannot be seen.
+	unseenBecause string
 	// recheck is a moment at which to look again although nothing was seen to change.
 	recheck time.Time
 	// unasked is what could not be asked, of the node and of the queue, and may be known to who acts.
@@ -340,11 +340,11 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Leaving:   r.Leaving,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
-		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "",
+		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == "",
 		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == "",
 		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
-		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, HeldByOthers: w.power.HeldBy != "",
-		Held: marks.Held, Litter: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
+		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, KeptOffByOthers: w.power.KeptOffBy != "",
+		KeptOff: marks.KeptOff, HasPowerAnnotations: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
 	}
 	if w.machine == nil {
 		return f
@@ -364,8 +364,8 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 // policyOf is what is tried for a remediation that asks for s, and how long it waits for what.
 func policyOf(s *Strategy) powercycle.Policy {
 	p := powercycle.Policy{
-		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, Releasing: lettingGo,
-		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew, Servicing: servicing, Blind: blind, Queue: queue,
+		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, Releasing: releasing,
+		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew, Servicing: servicing, Unreachable: unreachable, Queue: queue,
 	}
 	if s != nil {
 		p.Retries, p.Timeout = s.Retries, s.Timeout

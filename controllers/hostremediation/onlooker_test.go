@@ -60,7 +60,7 @@ func (s shown) wrote() error {
 	return nil
 }
 
-func (s shown) HoldOff(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
+func (s shown) KeepOff(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
 	return s.wrote()
 }
 func (s shown) Reboot(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation, int) error {

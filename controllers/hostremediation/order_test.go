@@ -46,7 +46,7 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 	var order []any
 	for range 2 { // attempts
 		order = append(order,
-			power.EXPECT().HoldOff(some, k.host, some).DoAndReturn(k.hosts.HoldOff),
+			power.EXPECT().KeepOff(some, k.host, some).DoAndReturn(k.hosts.KeepOff),
 			fencer.EXPECT().Fence(some, some, some, some, fence.Taint, some).DoAndReturn(k.nodes.Fence),
 			power.EXPECT().Release(some, k.host, some).DoAndReturn(k.hosts.Release),
 			fencer.EXPECT().Unfence(some, some, some, some, some).DoAndReturn(k.nodes.Unfence))

@@ -65,7 +65,7 @@ func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 func (w *observed) lookAgainAt(a powercycle.Ahead) {
 	switch {
 	case a.Reason == powercycle.QueueUnknown:
-		w.lookAgain(blindRecheck)
+		w.lookAgain(unreachableRecheck)
 	case a.Reason == powercycle.ManagerOnHost:
 		w.lookAgain(replicaRecheck)
 	case a.Reason == powercycle.ClaimedByAnother:
@@ -243,11 +243,11 @@ func keptOffFor(h *bmov1alpha1.BareMetalHost, by host.Remediation) string {
 	if h == nil {
 		return ""
 	}
-	return string(host.HeldByOthers(h, by))
+	return string(host.KeptOffByOthers(h, by))
 }
 
 // obeys reports whether a host would power off if it was asked to.
-func obeys(p host.Power) bool { return p.Wanted && p.HeldBy == "" && p.Deaf == "" }
+func obeys(p host.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
 
 // replacedSince reports whether m is being deleted, or its owner was asked to replace it, and since when.
 func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
@@ -325,7 +325,7 @@ func (w *observed) begins(step powercycle.Step) bool {
 // asked what came of that: until the cache shows it, nothing can be said.
 func (r *Reconciler) unclaim(ctx context.Context, w *observed) error {
 	key := client.ObjectKeyFromObject(w.rem)
-	if w.facts.Held || w.record.UnderWay() {
+	if w.facts.KeptOff || w.record.UnderWay() {
 		return nil
 	}
 	if r.Claims.Lost(w.rem) {

@@ -162,7 +162,7 @@ func (s *Sweeper) recovered(ctx context.Context, m *clusterv1.Machine) (bool, er
 	if !mayHaveRecovered(m) {
 		return false, nil
 	}
-	if !calledBad(m) {
+	if !markedUnhealthy(m) {
 		return true, nil
 	}
 	still, err := judged(ctx, s.Client, m)
@@ -184,7 +184,7 @@ func (s *Sweeper) sweep(ctx context.Context, h *bmov1alpha1.BareMetalHost, marks
 	away := map[string]any{}
 	for key := range orphans(marks, known) {
 		away[key] = nil
-		if _, hold := host.HeldFor(key); !hold && host.RebootAsked(h) {
+		if _, hold := host.KeptOffFor(key); !hold && host.RebootAsked(h) {
 			away[infrav1.RebootAnnotation] = nil // it is what that remediation asked for
 		}
 	}
@@ -315,7 +315,7 @@ func recoveries() predicate.Predicate {
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
-			return mayHaveRecovered(is) && (!mayHaveRecovered(was) || calledBad(was) && !calledBad(is))
+			return mayHaveRecovered(is) && (!mayHaveRecovered(was) || markedUnhealthy(was) && !markedUnhealthy(is))
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}

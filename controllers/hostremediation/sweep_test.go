@@ -168,7 +168,7 @@ func TestAHandOverIsTakenBackWhenTheMachineIsWellAfterAll(t *testing.T) {
 			if asked := conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition); asked == tc.back {
 				t.Errorf("its owner is asked: %t", asked)
 			}
-			if tc.back && calledBadByUs(m) {
+			if tc.back && markedUnhealthyByUs(m) {
 				t.Error("we call it bad still")
 			}
 		})

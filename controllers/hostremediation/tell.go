@@ -103,7 +103,7 @@ func warns(w *observed, step powercycle.Step) bool {
 		return true
 	}
 	switch step.Do {
-	case powercycle.AskPerson, powercycle.HandOver:
+	case powercycle.AskPerson, powercycle.RequestOwner:
 		return true
 	case powercycle.BeginAttempt:
 		return w.record.Attempt > 1

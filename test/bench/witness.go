@@ -149,7 +149,7 @@ func (w *witness) see(e watch.Event, at time.Time) {
 }
 
 func (c cycle) seeHost(is *bmov1alpha1.BareMetalHost, at time.Time) {
-	held := host.HeldByOthers(is, host.Remediation{}) != ""
+	held := host.KeptOffByOthers(is, host.Remediation{}) != ""
 	c.note(askedOff, at, held)
 	c.note(off, at, !is.Status.PoweredOn)
 	c.note(askedOn, at, !held, askedOff)

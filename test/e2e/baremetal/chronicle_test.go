@@ -55,7 +55,7 @@ func (c *chronicle) note(e watch.Event) {
 	switch is := e.Object.(type) {
 	case *bmov1alpha1.BareMetalHost:
 		delete(c.held, is.Name)
-		if host.HeldByOthers(is, host.Remediation{}) != "" && e.Type != watch.Deleted {
+		if host.KeptOffByOthers(is, host.Remediation{}) != "" && e.Type != watch.Deleted {
 			c.held[is.Name] = true
 		}
 		if len(c.held) > max(len(c.together), 1) {

@@ -147,7 +147,7 @@ var tales = []tale{
 	{
 		name: "a machine that recovers before its host is asked", settings: standstills[0].settings, ends: "Succeeded", stays: true,
 		script: []cue{{
-			func(e *environment) bool { return memoryOf(e.remediation()).StartedBad },
+			func(e *environment) bool { return memoryOf(e.remediation()).StartedUnhealthy },
 			func(e *environment) { e.box.recover() },
 		}},
 	},
