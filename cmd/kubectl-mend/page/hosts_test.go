@@ -80,7 +80,7 @@ func aRemediation(worker string, state powercycle.State) *mendv1.HostRemediation
 		Labels:          map[string]string{mendv1.MadeByUIDLabel: "check"},
 	}}
 	rem.Spec.Strategy = &mendv1.HostRemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: 600}
-	is := powercycle.Memory{State: state, Since: noon.Add(-time.Minute), StartedBad: true}
+	is := powercycle.Memory{State: state, Since: noon.Add(-time.Minute), StartedUnhealthy: true}
 	if state != powercycle.Pending {
 		is.Attempt, is.Began, is.Asked, is.Touched = 1, noon.Add(-2*time.Minute), noon.Add(-time.Minute), true
 	}

@@ -49,7 +49,7 @@ func moreHosts() map[string]story {
 	handedOver := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Finalizers = nil
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
-		remembers(r, powercycle.Memory{State: powercycle.HandedOver, Since: noon.Add(-time.Minute), Attempt: 2, Began: noon.Add(-20 * time.Minute), Touched: true, StartedBad: true,
+		remembers(r, powercycle.Memory{State: powercycle.HandedOver, Since: noon.Add(-time.Minute), Attempt: 2, Began: noon.Add(-20 * time.Minute), Touched: true, StartedUnhealthy: true,
 			Marked: true, Cause: powercycle.Cause{Reason: powercycle.NodeStillUnhealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.HandingOver}})
 	}
 	moving := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
