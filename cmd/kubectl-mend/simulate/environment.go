@@ -89,7 +89,7 @@ func newEnvironment(ctx context.Context, s *engine, q Question) (*environment, e
 	if err != nil {
 		return nil, err
 	}
-	o.in(o.FailAt, func(ctx context.Context) error { return o.fail(ctx, failing) })
+	o.in(o.FailAt, func(context.Context) error { return o.fail(failing) })
 	if o.For > 0 {
 		o.in(o.FailAt+o.For, func(ctx context.Context) error { return o.recover(ctx, failing) })
 	}
@@ -176,7 +176,7 @@ func (o *environment) react(ctx context.Context) error {
 }
 
 // fail makes nodes silent.
-func (o *environment) fail(ctx context.Context, failing []nodeKey) error {
+func (o *environment) fail(failing []nodeKey) error {
 	for _, p := range failing {
 		node, err := o.node(p)
 		if err != nil {

@@ -264,7 +264,7 @@ func (w *Snapshot) OwnedBy(uid types.UID) []client.Object {
 	records := slices.SortedFunc(maps.Keys(w.owned[uid]), func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.kind.Group, b.kind.Group), cmp.Compare(a.kind.Kind, b.kind.Kind), compareKeys(a.key, b.key))
 	})
-	var all []client.Object
+	all := make([]client.Object, 0, len(records))
 	for _, r := range records {
 		all = append(all, r.is)
 	}

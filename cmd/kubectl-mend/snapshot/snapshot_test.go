@@ -53,8 +53,6 @@ func aMachine(name string, changes ...func(*clusterv1.Machine)) *clusterv1.Machi
 	return m
 }
 
-func finalized(m *clusterv1.Machine) { m.Finalizers = []string{"a/b"} }
-
 func key(name string) client.ObjectKey { return client.ObjectKey{Namespace: "ns", Name: name} }
 
 func bare(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {

@@ -52,7 +52,8 @@ func of(t *testing.T, objs ...client.Object) (*State, client.Client) {
 		t.Fatal(err)
 	}
 	s := New(w, clocktesting.NewFakePassiveClock(noon))
-	return s, s.Client()
+	c := s.Client()
+	return s, c
 }
 
 func must(t *testing.T, errs ...error) {
@@ -93,7 +94,8 @@ func TestAFinalizerKeepsWhatIsDeleted(t *testing.T) {
 		t.Errorf("it is being deleted since %v", m.DeletionTimestamp)
 	}
 	m.Finalizers = nil
-	if must(t, s.Put(m)); !gone(c, m) {
+	must(t, s.Put(m))
+	if !gone(c, m) {
 		t.Error("it is there although nothing holds it")
 	}
 }
@@ -156,7 +158,8 @@ func TestAKindWithoutATypeIsKeptAsATree(t *testing.T) {
 	if size, _, err := unstructured.NestedInt64(is.Object, "spec", "size"); err != nil || size != 3 {
 		t.Errorf("its spec is %v (%v)", is.Object["spec"], err)
 	}
-	if must(t, s.Delete(requestKind, key("r"))); !gone(c, aRequest("r")) {
+	must(t, s.Delete(requestKind, key("r")))
+	if !gone(c, aRequest("r")) {
 		t.Error("it was deleted and is there")
 	}
 }
@@ -173,7 +176,8 @@ func TestALeaseIsTakenAndGivenBack(t *testing.T) {
 	if *is.Spec.HolderIdentity != "other" {
 		t.Errorf("its holder is %s", *is.Spec.HolderIdentity)
 	}
-	if must(t, c.Delete(t.Context(), lease)); !gone(c, is) {
+	must(t, c.Delete(t.Context(), lease))
+	if !gone(c, is) {
 		t.Error("it was given back and is there")
 	}
 }
