@@ -245,7 +245,8 @@ func RemediationAllowed(f *machines.Facts, p *machines.Plan) (reason, message st
 	case mendv1.CoolingDownReason:
 		message = CoolingDown(f, p)
 	case mendv1.NoneAtOnceReason:
-		message = fmt.Sprintf("Remediation is not allowed, metadata.annotations[%s] is %q: none may be in flight", mendv1.MaxInFlightAnnotation, *f.About.Spelled.InFlight)
+		message = fmt.Sprintf("Remediation is not allowed, metadata.annotations[%s] is %q: none may be in flight",
+			mendv1.MaxInFlightAnnotation, *f.About.Spelled.InFlight)
 	default:
 		if p.Grant.Reason == budget.AtWork {
 			message = queue(f, p)

@@ -88,7 +88,8 @@ type target struct {
 	unusable error
 }
 
-// observe reads what is observed of check, on which before notes what is remembered. It returns nil if there is no such check. Of one that it has nothing to do about, it reads no more than that.
+// observe reads a check and all that is decided on, and has before hand over what is remembered. It returns nil if there is no such check. Of one that
+// there is nothing to do about, it reads no more than that.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, before func(*observed)) (*observed, error) {
 	w, err := r.find(ctx, key, now)
 	if err != nil || w == nil || w.mode <= paused {

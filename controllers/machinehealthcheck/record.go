@@ -58,7 +58,10 @@ func statusEvery(targets int) time.Duration {
 // putOff is when the status is written, if the last time was a moment ago and nothing but numbers differs; zero if it is written now.
 func putOff(w *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	due := w.statusAt.Add(statusEvery(len(w.targets)))
-	if w.statusAt.IsZero() || !w.now.Before(due) || sameStatus(w.check.Status, next.Status) || !equality.Semantic.DeepEqual(turns(&w.check.Status), turns(&next.Status)) {
+	if w.statusAt.IsZero() || !w.now.Before(due) || sameStatus(w.check.Status, next.Status) {
+		return time.Time{}
+	}
+	if !equality.Semantic.DeepEqual(turns(&w.check.Status), turns(&next.Status)) {
 		return time.Time{}
 	}
 	return due
