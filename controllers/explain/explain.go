@@ -1,8 +1,5 @@
-// Package explain is what one comes to who looks at a check, a machine, a node or a remediation as its controller does, and does nothing: what is
-// held against it, what would be done about it, and what holds that back.
-//
-// The controllers fill these types in from the very values that their passes decide on, with the sentences that they put into conditions and
-// events; the command line prints them, and decides nothing. They are also its JSON.
+// Package explain describes decisions: the verdict on a machine, a node or a host with its findings, the action, what blocks it, and the next step.
+// It renders sentences from reasons and arguments, for conditions, events and the command line, whose JSON its types are.
 package explain
 
 import (
@@ -128,7 +125,7 @@ type Step struct {
 	Person bool `json:"person,omitempty"`
 }
 
-// Check is what a look at a check comes to.
+// Check describes a check and its targets.
 type Check struct {
 	Ref
 	Cluster string `json:"cluster,omitempty"`
@@ -199,7 +196,7 @@ type Target struct {
 	Next Step `json:"next,omitzero"`
 }
 
-// Remediation is what a look at the remediation of a host comes to.
+// Remediation describes the remediation of a host.
 type Remediation struct {
 	Ref
 	Machine Ref    `json:"machine,omitzero"`

@@ -1,4 +1,5 @@
-// Package inspect asks the controllers' own functions what they think of a world in memory. It decides nothing.
+// Package inspect explains what a management cluster as it was read comes to, by the controllers' own functions and as the manager there would. It decides
+// nothing.
 package inspect
 
 import (

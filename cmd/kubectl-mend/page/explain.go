@@ -1,5 +1,5 @@
-// Package page puts what the controllers think into an explanation: the verdict, what it rests on, what would be done, what holds that back,
-// and the next thing that happens. It is made of looks alone, and decides nothing.
+// Package page lays out explanations for a terminal: columns, headings, colours and wrapping. Its sentences are those of package explain, and it decides
+// nothing.
 package page
 
 import (
