@@ -179,7 +179,7 @@ func NodeBlocker(f *nodes.Facts, p *nodes.Plan, name string, b nodes.Blocker) Bl
 }
 
 func wordsOf(check, node string, args []string) *strings.Replacer {
-	pairs := []string{"{check}", check, "{node}", node, "{all}", strings.Join(args, ", ")}
+	pairs := append(make([]string, 0, 6+2*len(args)), "{check}", check, "{node}", node, "{all}", strings.Join(args, ", "))
 	for i, arg := range args {
 		pairs = append(pairs, "{"+strconv.Itoa(i)+"}", arg)
 	}

@@ -16,8 +16,8 @@ import (
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
-// confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to be made again, in which
-// the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
+// confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to be made
+// again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
 func (r *Reconciler) confirm(ctx context.Context, w *observed, o *outcome) (doubt string, err error) {
 	node := &corev1.Node{}
 	err = r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)

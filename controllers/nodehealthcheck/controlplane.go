@@ -171,14 +171,8 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 		if !member && !controlPlane(node) || name == "" { // a remediator may have taken the label off
 			return
 		}
-		is := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && nodeReady(node), Gone: gone}
-		if at := obj.GetDeletionTimestamp(); at != nil {
-			is.Deleting = at.Time
-		}
-		if !is.There && !is.Deleting.IsZero() {
-			is.MachineThere, err = r.ownerThere(ctx, obj)
-			errs = append(errs, err)
-		}
+		is, err := r.memberRequest(ctx, obj, name, node)
+		is.Gone, errs = gone, append(errs, err)
 		c.Requests = append(c.Requests, is)
 	}
 	for _, obj := range w.requests.other {
@@ -194,6 +188,19 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// memberRequest is what is known of a request for the node called name, which is nil if it is gone.
+func (r *Reconciler) memberRequest(ctx context.Context, obj *unstructured.Unstructured, name string, node *corev1.Node) (nodes.MemberRequest, error) {
+	is := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && nodeReady(node)}
+	if at := obj.GetDeletionTimestamp(); at != nil {
+		is.Deleting = at.Time
+	}
+	var err error
+	if !is.There && !is.Deleting.IsZero() {
+		is.MachineThere, err = r.ownerThere(ctx, obj)
+	}
+	return is, err
 }
 
 // nodeMeantBy is the node that obj is about, as far as its name or annotation says so and counts; templates are the namespaces of the checks'.

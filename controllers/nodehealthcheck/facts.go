@@ -106,7 +106,7 @@ func (w *observed) stepOfListed(was *nhcv1.Remediation) int {
 }
 
 // describeNames states which requests have the names that those of the check for n would have.
-func (w *observed) describeNames(n *nodes.Node, is *objects) {
+func (w *observed) describeNames(n *nodes.Node) {
 	n.Named = make([]nodes.Named, len(w.templates))
 	for j := range w.templates {
 		m := &w.templates[j]

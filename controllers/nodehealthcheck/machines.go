@@ -37,7 +37,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *observed) {
 			w.trouble = append(w.trouble, err)
 			n.Machine.Unread = true
 		}
-		w.describeNames(n, is)
+		w.describeNames(n)
 	}
 }
 
@@ -83,11 +83,11 @@ func (r *Reconciler) machineOf(
 	_, m.Paused = obj.Annotations[clusterv1.PausedAnnotation]
 	m.Updating = machinestatus.UpdatedInPlace(obj)
 	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
-	if err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
 		return obj, fmt.Errorf("read cluster %s: %w", clusterKey, err)
 	}
 	m.ClusterPaused, m.RollingOut = ptr.Deref(cluster.Spec.Paused, false), rollingOut(cluster)
-	var err error
 	m.WatchedBy, err = r.watcherOf(ctx, obj, watchers)
 	return obj, err
 }

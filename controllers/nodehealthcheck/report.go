@@ -172,15 +172,15 @@ func (r *Reconciler) logTurned(w *observed, next *nhcv1.NodeHealthCheck) {
 	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
-	log := r.Log.WithName("controllers").WithName("NodeHealthCheck").WithValues("NodeHealthCheck", "/"+w.check.Name)
+	quoted := r.Log.WithName("controllers").WithName("NodeHealthCheck").WithValues("NodeHealthCheck", "/"+w.check.Name)
 	conflict := was != nil && was.Status == metav1.ConditionTrue && was.Reason == nhcv1.ConflictReason
 	switch {
 	case is.Status == metav1.ConditionFalse && conflict:
-		log.Info("re-enabling NHC, no conflicting MHC configured in the cluster")
+		quoted.Info("re-enabling NHC, no conflicting MHC configured in the cluster")
 	case is.Status == metav1.ConditionFalse:
-		log.Info("enabling NHC, valid config, no conflicting MHC configured in the cluster")
+		quoted.Info("enabling NHC, valid config, no conflicting MHC configured in the cluster")
 	case is.Reason == nhcv1.ConflictReason:
-		log.Info("disabling NHC in order to avoid conflict with custom MHCs configured in the cluster")
+		quoted.Info("disabling NHC in order to avoid conflict with custom MHCs configured in the cluster")
 	}
 }
 

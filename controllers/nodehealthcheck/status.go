@@ -57,24 +57,24 @@ func statusAfter(w *observed, p *nodes.Plan, outcomes []outcome) *nhcv1.NodeHeal
 const mostListed = 1000
 
 // bounded leaves out what is too much: first nodes that nothing is done about, then others. Their requests speak for themselves.
-func bounded(nodes []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
-	if len(nodes) <= mostListed {
-		return nodes
+func bounded(list []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
+	if len(list) <= mostListed {
+		return list
 	}
 	room := mostListed
-	for i := range nodes {
-		if len(nodes[i].Remediations) > 0 {
+	for i := range list {
+		if len(list[i].Remediations) > 0 {
 			room--
 		}
 	}
-	nodes = slices.DeleteFunc(nodes, func(n nhcv1.UnhealthyNode) bool {
+	list = slices.DeleteFunc(list, func(n nhcv1.UnhealthyNode) bool {
 		if len(n.Remediations) > 0 {
 			return false
 		}
 		room--
 		return room < 0
 	})
-	return nodes[:min(len(nodes), mostListed)]
+	return list[:min(len(list), mostListed)]
 }
 
 // entryOf is what the status says of a node; nil if it says nothing.

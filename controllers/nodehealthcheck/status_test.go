@@ -17,7 +17,7 @@ import (
 func outcomeOf(r nodes.Request) *outcome {
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	return &outcome{
-		Decision: &nodes.Decision{Requests: []nodes.RequestState{{Counted: r.Started}}}, n: &nodes.Node{Name: "n", Requests: []nodes.Request{r}},
+		Decision: &nodes.Decision{Work: &nodes.Work{}, Requests: []nodes.RequestState{{Counted: r.Started}}}, n: &nodes.Node{Name: "n", Requests: []nodes.Request{r}},
 		is: &objects{requests: []*found{{obj: obj}}},
 	}
 }

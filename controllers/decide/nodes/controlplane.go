@@ -1,8 +1,8 @@
 package nodes
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
@@ -76,7 +76,7 @@ func (e Etcd) against(node string) *Blocker {
 	case !e.There:
 		return nil
 	case e.Budgets != 1:
-		return &Blocker{Reason: EtcdBudgets, Args: []string{fmt.Sprint(e.Budgets)}}
+		return &Blocker{Reason: EtcdBudgets, Args: []string{strconv.Itoa(e.Budgets)}}
 	case !e.Allows && ready:
 		return &Blocker{Reason: EtcdAtRisk, Args: []string{e.Budget, guard}}
 	}
@@ -89,27 +89,7 @@ func (c *ControlPlane) Members(now time.Time) int { return len(c.plane(now).Memb
 // plane is the control plane as the rule sees it. The node of a request may be gone, and the request not over: it is busy all the same. Whoever asks is
 // answered by an API server of this very cluster.
 func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
-	busy, away := map[string]string{}, map[string]controlplane.Member{}
-	replaced := map[string]controlplane.Member{}
-	var joining []string
-	for i := range c.Machines {
-		switch m := &c.Machines[i]; {
-		case m.Node == "":
-			joining = append(joining, m.Name)
-		case !m.Replaced.IsZero():
-			replaced[m.Node] = controlplane.Member{ReplacedBy: m.Ref.String(), ReplacedSince: m.Replaced}
-		case m.Remediated:
-			busy[m.Node] = m.Ref.String()
-		}
-	}
-	for i := range c.Requests {
-		switch r := &c.Requests[i]; {
-		case r.There && !(r.Ready && idleFor(r.Deleting, controlplane.ReplacementPatience, now)):
-			busy[r.Node] = r.Ref.String()
-		case !r.There && (r.MachineThere || !idleFor(r.Deleting, ClingingFor, now)): // else it is about nothing that there is
-			away[r.Node] = controlplane.Member{ReplacedBy: r.Ref.String(), ReplacedSince: r.Gone}
-		}
-	}
+	busy, replaced, away, joining := c.disrupted(now)
 	plane := controlplane.Plane{API: controlplane.Answers}
 	add := func(m controlplane.Member) {
 		if !slices.ContainsFunc(plane.Members, func(o controlplane.Member) bool { return o.Name == m.Name }) {
@@ -140,6 +120,30 @@ func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 	return plane
 }
 
+// disrupted are the members that are being remediated, and by what; those that are replaced; those whose node is gone; and those that join.
+func (c *ControlPlane) disrupted(now time.Time) (busy map[string]string, replaced, away map[string]controlplane.Member, joining []string) {
+	busy, replaced, away = map[string]string{}, map[string]controlplane.Member{}, map[string]controlplane.Member{}
+	for i := range c.Machines {
+		switch m := &c.Machines[i]; {
+		case m.Node == "":
+			joining = append(joining, m.Name)
+		case !m.Replaced.IsZero():
+			replaced[m.Node] = controlplane.Member{ReplacedBy: m.Ref.String(), ReplacedSince: m.Replaced}
+		case m.Remediated:
+			busy[m.Node] = m.Ref.String()
+		}
+	}
+	for i := range c.Requests {
+		switch r := &c.Requests[i]; {
+		case r.There && !(r.Ready && idleFor(r.Deleting, controlplane.ReplacementPatience, now)):
+			busy[r.Node] = r.Ref.String()
+		case !r.There && (r.MachineThere || !idleFor(r.Deleting, ClingingFor, now)): // else it is about nothing that there is
+			away[r.Node] = controlplane.Member{ReplacedBy: r.Ref.String(), ReplacedSince: r.Gone}
+		}
+	}
+	return busy, replaced, away, joining
+}
+
 func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 	return !deleting.IsZero() && !now.Before(deleting.Add(d))
 }
@@ -168,7 +172,7 @@ func blockerOf(o controlplane.Objection) Blocker {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
 		return Blocker{Reason: MemberRemediated, Args: []string{o.Member, o.By}}
 	case controlplane.MajorityAtRisk:
-		return Blocker{Reason: MajorityAtRisk, Args: []string{fmt.Sprint(o.Votes), fmt.Sprint(o.Total), fmt.Sprint(o.Needed)}}
+		return Blocker{Reason: MajorityAtRisk, Args: []string{strconv.Itoa(o.Votes), strconv.Itoa(o.Total), strconv.Itoa(o.Needed)}}
 	case controlplane.NotFirst:
 		return Blocker{Reason: NotFirst, Args: []string{o.Member}}
 	case controlplane.NotSeen:

@@ -108,17 +108,24 @@ func (s *stepping) expires(answer escalation.Decision) Moment {
 	return m
 }
 
+// whenHealthy is the step that starts at the next failure of a node that is healthy: the first one; -1 if none does, and why.
+func (d *decider) whenHealthy(i int) (int, Reason) {
+	switch {
+	case len(d.f.Templates) == 0:
+		return -1, NoTemplate
+	case !d.f.Nodes[i].Selected && !d.f.Nodes[i].remediated():
+		return -1, NotSelected
+	}
+	return 0, ""
+}
+
 // would is the step that starts once nothing blocks it and nothing is waited for; -1 if none does, and why.
 func (s *stepping) would() (int, Reason) {
 	switch {
 	case !s.n.Exists:
 		return -1, NodeGone
-	case len(s.f.Templates) == 0:
-		return -1, NoTemplate
-	case !s.n.Selected && !s.n.remediated():
-		return -1, NotSelected
-	case s.Verdict.State == health.Healthy, len(s.End) > 0: // its next failure begins at the first step
-		return 0, ""
+	case len(s.f.Templates) == 0, !s.n.Selected && !s.n.remediated(), s.Verdict.State == health.Healthy, len(s.End) > 0:
+		return s.whenHealthy(s.i)
 	}
 	_, next := s.escalate()
 	step := next.Step

@@ -26,8 +26,7 @@ func Release(f Facts, uninstalling bool) Plan {
 	d := &decider{f: &f, p: &p}
 	d.recall()
 	for i := range f.Nodes {
-		s := &stepping{decider: d, Decision: &p.Decisions[i], i: i, n: &f.Nodes[i]}
-		s.Start, s.Would = -1, -1
+		s := d.stepping(i)
 		clings := true
 		for j := range s.n.Requests {
 			if s.n.Requests[j].Deleting.IsZero() {

@@ -55,12 +55,26 @@ type Decision struct {
 
 	// Blockers is everything that keeps a remediation from starting, in the order in which it is asked. It starts exactly if there are none.
 	Blockers []Blocker
-	// Start is the step of the escalation that starts; -1 if none does. PassedOver are the steps right before it that cannot be about the node.
-	Start      int
-	PassedOver []int
+	// Start is the step of the escalation that starts; -1 if none does.
+	Start int
 	// Would is the step that starts when nothing blocks it any more; -1 if none does, and then Nothing says why.
 	Would   int
 	Nothing Reason
+
+	Requests []RequestState // of Node.Requests
+	// Recheck is the first moment at which time alone changes the decision.
+	Recheck time.Time
+	// Work is what is done about the node. Nodes about which nothing is done share one that is empty.
+	*Work
+
+	// streaks are those that the verdict counts with.
+	streaks Streaks
+}
+
+// Work is what is done about one node.
+type Work struct {
+	// PassedOver are the steps right before the one that starts which cannot be about the node.
+	PassedOver []int
 	// GaveUp is what the escalation gives up first, Answer what it says then; zero if it was not asked.
 	GaveUp, Answer escalation.Decision
 
@@ -71,7 +85,7 @@ type Decision struct {
 	Delayed       bool
 	// Stop are those whose node is gone and whose remediators are told to stop, Adopt those of the last failure with which the present one begins.
 	Stop, Adopt []int
-	// GiveUp are those that have had their chance; Notify says that their remediator has to be told.
+	// GiveUp are those that have had their chance; Notify says that their remediator has to be notified.
 	GiveUp []int
 	Notify bool
 	// Unconfirm says that the confirmation of a person that the node is healthy has served its purpose.
@@ -80,15 +94,12 @@ type Decision struct {
 	Term      Term // of the lease that is taken or renewed
 	// Remember are the requests that are gone and say something of the escalation still, by their places in Node.Gone.
 	Remember []int
-	Requests []RequestState // of Node.Requests
-
-	// Recheck is the first moment at which time alone changes the decision. Next is the first of them that users want to know of.
-	Recheck time.Time
-	Next    Moment
-
-	// streaks are those that the verdict counts with.
-	streaks Streaks
+	// Next is the first moment at which time alone changes the decision that users want to know of.
+	Next Moment
 }
+
+// idle is the work of all nodes about which nothing is done. Nobody writes to it.
+var idle = &Work{}
 
 // Starts reports whether a remediation starts.
 func (d *Decision) Starts() bool { return d.Start >= 0 }

@@ -16,10 +16,25 @@ type stepping struct {
 	n *Node
 }
 
+func (d *decider) stepping(i int) *stepping {
+	s := &stepping{decider: d, Decision: &d.p.Decisions[i], i: i, n: &d.f.Nodes[i]}
+	s.Start, s.Would, s.Work = -1, -1, &Work{}
+	return s
+}
+
+// idle reports whether there is nothing about n that something may have to be done about, if it is healthy.
+func (n *Node) idle() bool {
+	return n.Exists && !n.remediated() && !n.Confirmed && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
+}
+
 // decide decides what is done about the node, and what blocks its remediation.
 func (d *decider) decide(i int) {
-	s := &stepping{decider: d, Decision: &d.p.Decisions[i], i: i, n: &d.f.Nodes[i]}
-	s.Start, s.Would = -1, -1
+	if is := &d.p.Decisions[i]; is.Verdict.State == health.Healthy && d.f.Nodes[i].idle() {
+		is.Work, is.Blockers, is.Start, is.Recheck = idle, notUnhealthy, -1, is.Verdict.Recheck
+		is.Would, is.Nothing = d.whenHealthy(i)
+		return
+	}
+	s := d.stepping(i)
 	s.flag()
 	switch state := s.Verdict.State; {
 	case len(s.n.Unseen) > 0:

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -44,7 +44,7 @@ func TestWhatIsReadOfEtcd(t *testing.T) {
 		"two budgets": {[]client.Object{budget("b", 0), budget("c", 1)}, nodes.Etcd{There: true, Budgets: 2}},
 	} {
 		c := Cluster{
-			Live:      fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(tc.objects...).Build(),
+			Live:      fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(tc.objects...).Build(),
 			Installed: func(context.Context, string) (bool, error) { return true, nil },
 		}
 		got, err := c.Etcd(t.Context())
