@@ -171,7 +171,9 @@ var (
 		name: "host was off when asked, not settled", until: situation.settledAt,
 		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
 	}
-	unprovable      = is("host was off when asked, receipts not to be believed", func(s situation) bool { return s.needsReceipt() && !s.Provable }).tells(NoReceipts)
+	unprovable = is("host was off when asked, receipts not to be believed", func(s situation) bool {
+		return s.needsReceipt() && !s.Provable
+	}).tells(NoReceipts)
 	receiptNotAsked = is("no receipt asked for", func(s situation) bool { return s.needsReceipt() && !s.ReceiptAsked })
 	receiptLate     = timed("receipt overdue", situation.receiptDue, situation.awaitsReceipt).tells(ReceiptLate)
 	receiptPending  = is("no receipt", situation.awaitsReceipt)

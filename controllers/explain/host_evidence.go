@@ -58,7 +58,8 @@ func (e *evidence) ofMachine(p *PowerCycle) {
 	}
 	e.add(p.Facts.ControlPlane, "Machine %s is of the control plane", p.Machine)
 	e.add(p.Facts.Machine == powercycle.MachineLeaving, "Machine %s is being deleted", p.Machine)
-	e.add(p.MachineUnhealthy != "", "Machine %s is marked unhealthy (condition %s, reason %s)", p.Machine, clusterv1.MachineHealthCheckSucceededCondition, p.MachineUnhealthy)
+	e.add(p.MachineUnhealthy != "", "Machine %s is marked unhealthy (condition %s, reason %s)",
+		p.Machine, clusterv1.MachineHealthCheckSucceededCondition, p.MachineUnhealthy)
 	e.add(p.Facts.Healthy, "Machine %s is healthy", p.Machine)
 	e.add(p.Facts.OwnerAsked, "the owner of Machine %s is asked to replace it (condition %s)", p.Machine, clusterv1.MachineOwnerRemediatedCondition)
 }

@@ -30,8 +30,8 @@ var persons = map[powercycle.Reason]string{
 	powercycle.HostGoneReason:        "register the host again, or delete the Machine",
 	powercycle.HostServicedReason:    "wait for its end; if it hangs, see the BareMetalHost's error and its HostFirmwareSettings and HostFirmwareComponents",
 	powercycle.OperatorSilentReason:  "see that the Bare Metal Operator and Ironic run, and why they do nothing about this host",
-	powercycle.FencingImpossibleReason: "see that the Bare Metal Operator and Ironic run and read this host's BMC; if you know that the host is off, put the taint " +
-		"node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on its node by hand, and remove it afterwards",
+	powercycle.FencingImpossibleReason: "see that the Bare Metal Operator and Ironic run and read this host's BMC; if you know that the host is off, put " +
+		"the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on its node by hand, and remove it afterwards",
 	powercycle.PowerOffFailedReason: seeToTheBMC, powercycle.PowerOffTimedOutReason: seeToTheBMC,
 	powercycle.PowerOnFailedReason: seeToTheBMC, powercycle.PowerOnTimedOutReason: seeToTheBMC, powercycle.RebootTimedOutReason: seeToTheBMC,
 	powercycle.PoweredOnAgainReason:     "find out who powers it on",

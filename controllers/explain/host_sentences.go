@@ -40,9 +40,12 @@ const (
 
 // wordings are the sentences of the steps of a power cycle, by their reason. Of several the first that fits is said.
 var wordings = map[powercycle.Reason][]wording{
-	powercycle.NoOwnerReason:          always("Nothing is done: metadata.ownerReferences names no Machine of " + clusterv1.GroupVersion.Group),
-	powercycle.StateUnknownReason:     always("The stored state is not known; beginning anew"),
-	powercycle.MachineHealthyReason:   {{in(powercycle.HandingOver), "The machine is healthy after all, and its owner is not asked to replace it"}, {nil, "The machine is healthy"}},
+	powercycle.NoOwnerReason:      always("Nothing is done: metadata.ownerReferences names no Machine of " + clusterv1.GroupVersion.Group),
+	powercycle.StateUnknownReason: always("The stored state is not known; beginning anew"),
+	powercycle.MachineHealthyReason: {
+		{in(powercycle.HandingOver), "The machine is healthy after all, and its owner is not asked to replace it"},
+		{nil, "The machine is healthy"},
+	},
 	powercycle.NoLongerNeededReason:   always("The remediation is being deleted after its host was power-cycled"),
 	powercycle.CancelledReason:        always("The remediation is being deleted"),
 	powercycle.MachineGoneReason:      always("The machine does not exist any more"),
@@ -74,11 +77,15 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.RebootAcceptedReason:   always("The operator of the host has taken the reboot on; whether it was carried out shows when the node has booted"),
 	powercycle.ServicedReason:         always("The firmware of the host was written, and the host boots"),
 	powercycle.BootingReason:          always("Waiting for the machine to be healthy"),
-	powercycle.UnfenceTimedOutReason:  always("The fence could not be removed from the node in time; nothing waits for that any longer, and it may have to be done by hand"),
-	powercycle.PowerOffTimedOutReason: {{does(powercycle.BeginAttempt), "The host was not seen off in time" + onceMore}, {nil, "The host was not seen off in time"}},
-	powercycle.PowerOnTimedOutReason:  {{does(powercycle.BeginAttempt), "The host was not seen on in time" + onceMore}, {nil, "The host was not seen on in time"}},
-	powercycle.RebootTimedOutReason:   {{does(powercycle.BeginAttempt), "The host did not reboot in time" + onceMore}, {nil, "The host did not reboot in time"}},
-	powercycle.PoweredOnReason:        {{told(powercycle.NodeBooted), "The node has booted: the host is on"}, {nil, "The host is on"}},
+	powercycle.UnfenceTimedOutReason: always("The fence could not be removed from the node in time; " +
+		"nothing waits for that any longer, and it may have to be done by hand"),
+	powercycle.PowerOffTimedOutReason: {
+		{does(powercycle.BeginAttempt), "The host was not seen off in time" + onceMore},
+		{nil, "The host was not seen off in time"},
+	},
+	powercycle.PowerOnTimedOutReason: {{does(powercycle.BeginAttempt), "The host was not seen on in time" + onceMore}, {nil, "The host was not seen on in time"}},
+	powercycle.RebootTimedOutReason:  {{does(powercycle.BeginAttempt), "The host did not reboot in time" + onceMore}, {nil, "The host did not reboot in time"}},
+	powercycle.PoweredOnReason:       {{told(powercycle.NodeBooted), "The node has booted: the host is on"}, {nil, "The host is on"}},
 	powercycle.PausedReason: {
 		{does(powercycle.Release), "The remediation is paused; the host is released"},
 		{does(powercycle.Unfence), "The remediation is paused; the fence is removed from the node"},
