@@ -15,6 +15,13 @@ import (
 // Lag is how long to wait before a cache is read again that did not show yet what was written.
 const Lag = 20 * time.Millisecond
 
+// doublings bounds how often the wait is doubled: a cache that stands still for long is read again every 1.28 s.
+const doublings = 6
+
+// Wait is how long to wait before a cache is read again that was found to be stale that many times in a row: twice as long each time. An event that shows
+// the write comes first nearly always; a cache that stands still must not be polled.
+func Wait(times int) time.Duration { return Lag << min(max(times, 1)-1, doublings) }
+
 // ErrStale says that a cache does not show yet what this process has written.
 var ErrStale = errors.New("the cache lags behind")
 

@@ -2,6 +2,7 @@ package consistency
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,5 +57,13 @@ func TestWhatNoCacheShowsIsPending(t *testing.T) {
 	w.Forget(client.ObjectKey{Name: "b"})
 	if got := w.Pending(); len(got) != 0 {
 		t.Errorf("%v are pending", got)
+	}
+}
+
+func TestACacheThatStandsStillIsReadLessAndLessOften(t *testing.T) {
+	for times, want := range map[int]time.Duration{0: Lag, 1: Lag, 2: 2 * Lag, 4: 8 * Lag, 7: 64 * Lag, 8: 64 * Lag, 1000: 64 * Lag} {
+		if got := Wait(times); got != want {
+			t.Errorf("found stale %d times in a row: again after %v, want %v", times, got, want)
+		}
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -96,7 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.leaveAlone(ctx, req.NamespacedName, w)
 	}
 	if r.stale(w) {
-		return ctrl.Result{RequeueAfter: consistency.Lag}, nil
+		return ctrl.Result{RequeueAfter: r.memory.lag(req.NamespacedName)}, nil
 	}
 	p := r.decide(ctx, w, func(d *machines.Decision) bool { return d.Tried })
 	done := r.apply(ctx, w, p)

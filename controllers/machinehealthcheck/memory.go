@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
@@ -33,6 +34,7 @@ type remembered struct {
 	reach    metav1.Condition
 	inFlight map[types.UID]string // machine to the kind of its remediation; nil if that was never seen
 	failed   int                  // reconciles in a row that failed
+	stale    int                  // reconciles since then that found the cache to be stale
 	decided  machines.Memory
 	sighting *sighting
 	warned   *string // see observed.warned
@@ -142,6 +144,18 @@ func (m *memory) saved(w *observed, p plan, next *clusterv1.MachineHealthCheck) 
 	if !sameStatus(w.check.Status, next.Status) {
 		is.statusAt = w.now
 	}
+}
+
+// lag is how long the cache is waited for that a reconcile of the check has found to be stale.
+func (m *memory) lag(key types.NamespacedName) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, found := m.checks[key]
+	if !found {
+		return consistency.Lag
+	}
+	last.stale++
+	return consistency.Wait(last.stale)
 }
 
 // tries counts the reconciles in a row that failed, with this one.

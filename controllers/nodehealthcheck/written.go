@@ -62,12 +62,9 @@ func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind,
 	return nil
 }
 
-// mostLag is how long a cache that does not show what was written is waited for at most before it is read again.
-const mostLag = time.Second
-
 // lag is how long the cache is waited for that a reconcile of the check has found to be stale, in a row.
 func (m *memory) lag(check string) time.Duration {
 	is := m.of(check)
 	is.stale++
-	return min(consistency.Lag<<min(is.stale-1, 16), mostLag)
+	return consistency.Wait(is.stale)
 }

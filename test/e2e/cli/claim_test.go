@@ -79,7 +79,7 @@ var _ = Describe("To somebody who may read no more than Machines and MachineHeal
 		Expect(e.Checks).To(HaveLen(1))
 		Expect(e.Checks[0].Name).To(Equal(check.Name))
 		Expect(e.Notes).To(ContainElements(
-			And(ContainSubstring("BareMetalHosts in namespace "+fixture.Namespace), ContainSubstring("forbidden")),
+			And(ContainSubstring("Metal3Machines in namespace "+fixture.Namespace), ContainSubstring("forbidden")), // so that its host is not known
 			And(ContainSubstring("Clusters in namespace "+fixture.Namespace), ContainSubstring("forbidden")),
 			ContainSubstring("Whether a manager of kubemend runs is not known"),
 		))
