@@ -62,7 +62,7 @@ func TestAReconcileWaitsForACacheThatDoesNotShowWhatWasWritten(t *testing.T) {
 		t.Errorf("%d writes, and %v were made", k.writes-writes, k.made)
 	}
 	catchUp()
-	if result := reconcile(); result.RequeueAfter <= mostLag {
+	if result := reconcile(); result.RequeueAfter <= consistency.Wait(1000) {
 		t.Errorf("looked at again after %s although the cache has caught up", result.RequeueAfter)
 	}
 }
