@@ -51,7 +51,8 @@ func idle(f *machines.Facts) *Check {
 		is.Next = Step{Text: "nothing, until the check is gone"}
 	case c.WatchFilter != "":
 	case c.Mode == machines.NoCluster:
-		is.Next = Step{Person: true, Text: fmt.Sprintf("make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", c.Cluster)}
+		is.Next = Step{Person: true, Text: fmt.Sprintf(
+			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", c.Cluster)}
 	default:
 		if person := Enable(c); person != "" {
 			is.Next = Step{Text: person, Person: true}

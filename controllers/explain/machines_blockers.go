@@ -85,7 +85,8 @@ func machineDeleting(*machines.Facts, *machines.Plan, *machines.Decision, machin
 
 func olderCheckActs(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
-		Reason: mendv1.OverlapReason, Text: fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", d.Target.OlderCheck),
+		Reason: mendv1.OverlapReason,
+		Text:   fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", d.Target.OlderCheck),
 		Person: "If this check is to act on it, change the selector of the other one",
 	}
 }
@@ -167,7 +168,7 @@ func powerCycled(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, b ma
 	return is
 }
 
-func cyclesUnread(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
+func cyclesUnread(_ *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
 	return Blocker{
 		Reason: NotRead, Text: "It cannot be told which power cycles are under way", Until: b.Until,
 		Ends: "they can be read, or " + machines.CyclesUnreadFor.String() + " after that first failed",

@@ -47,7 +47,7 @@ func StatusChanged(check *clusterv1.MachineHealthCheck) time.Time {
 // WritesStatus reports whether an entry of a check's managed fields is of the writer of the numbers in its status. The API server moves the time of
 // an entry when its writer changes a value.
 func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
-	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:currentHealthy"`))
+	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:currentHealthy"`))
 }
 
 // total is how many targets there are.

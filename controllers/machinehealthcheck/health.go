@@ -185,13 +185,9 @@ func since(c *metav1.Condition) time.Time {
 	return c.LastTransitionTime.Time
 }
 
-// frozen reports whether what Cluster API says of m is as old as a pause: nobody writes it as long as the Cluster is paused, and after that core
-// sets the machine's own condition Paused to False before it looks at anything else. (Cluster API, util/paused.) A Cluster's condition
+// clusterPaused reports whether what Cluster API says of the machines of c is as old as a pause: nobody writes it as long as the Cluster is paused, and
+// after that core sets the machine's own condition Paused to False before it looks at anything else. (Cluster API, util/paused.) A Cluster's condition
 // Paused tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
-func frozen(w *observed, m *clusterv1.Machine) bool {
-	return clusterPaused(w.cluster) || conditionTrue(m, clusterv1.PausedCondition) != nil
-}
-
 func clusterPaused(c *clusterv1.Cluster) bool { return ptr.Deref(c.Spec.Paused, false) }
 
 // resumed is when Cluster API took m up again after a pause; zero if it never was paused. Core writes Paused=False on every machine when it first

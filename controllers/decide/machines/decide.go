@@ -49,7 +49,7 @@ func Decide(f Facts) Plan {
 	}
 	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p, sudden)), observable(&f, &p, open))
 	p.Releases = releases(&f)
-	p.VerdictsUntil = verdictsUntil(&f, &p)
+	p.VerdictsUntil = verdictsUntil(&p)
 	p.Memory = f.Memory.after(&f, &p, open)
 	return p
 }
@@ -233,7 +233,7 @@ func settles(p *Plan, sudden map[int]time.Time) time.Time {
 }
 
 // verdictsUntil is the first moment at which time alone changes what is known of a machine: its verdict, or that its host is power-cycled.
-func verdictsUntil(f *Facts, p *Plan) time.Time {
+func verdictsUntil(p *Plan) time.Time {
 	var next time.Time
 	for _, d := range p.Decisions {
 		next = health.Earliest(next, d.Verdict.Recheck)

@@ -106,22 +106,30 @@ func unhealthyStep(f *Facts, p *Plan, d *Decision) {
 	if len(due) > 0 {
 		d.set(HealthCheckSucceeded, conditionFalse, reasons[due[0].Reason], "") // the rules are in order of precedence
 	}
-	starts := d.Starts()
-	created := d.Tried && f.Template.External && !t.Unusable
-	if !d.InFlight && (t.AskedWhileHealthy && (f.Template.External || !starts) || created && t.Owner != NotAsked) {
+	if outdated(f, d) {
 		d.remove(OwnerRemediated)
 	}
 	if f.Template.External {
 		externalStep(f, d)
 		return
 	}
-	if starts {
+	if d.Starts() {
 		d.Step = RequestOwnerRemediation
 	}
-	if starts || d.InFlight && !p.Grant.ShortCircuited() {
+	if d.Starts() || d.InFlight && !p.Grant.ShortCircuited() {
 		d.set(OwnerRemediated, conditionFalse, waitingForRemediation, "")
 	}
 	d.remove(ExternallyRemediated) // of a template that the check does not name any more
+}
+
+// outdated reports whether it is outdated that the owner of the machine was asked.
+func outdated(f *Facts, d *Decision) bool {
+	t, external := d.Target, f.Template.External
+	if d.InFlight {
+		return false
+	}
+	created := d.Tried && external && !t.Unusable
+	return t.AskedWhileHealthy && (external || !d.Starts()) || created && t.Owner != NotAsked
 }
 
 // externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to update
@@ -132,12 +140,7 @@ func externalStep(f *Facts, d *Decision) {
 	case t.Request == ForeignRequest:
 		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, RequestInTheWay)
 	case t.Request != NoRequest:
-		if t.Request == AdoptableRequest && !t.RequestDeleting {
-			d.Step = AdoptRequest
-		}
-		if t.RequestFailed || !t.ProviderReports && (d.Step == AdoptRequest || !t.Failed) { // created by a reconcile that ended before it set the condition
-			d.set(ExternallyRemediated, conditionFalse, waitingForRemediation, "")
-		}
+		existingStep(d)
 	case f.Template.Refused:
 		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, TemplateRefused)
 	case f.Template.Missing: // a request that exists needs its template no more
@@ -153,6 +156,17 @@ func externalStep(f *Facts, d *Decision) {
 		}
 	case f.Template.Known && !d.Blocked(JustSeen) && t.TemplateNotFound: // it is not its turn yet, and what blocked it is over
 		d.remove(ExternallyRemediated)
+	}
+}
+
+// existingStep is about a machine whose request exists and is this check's, or will be.
+func existingStep(d *Decision) {
+	t := d.Target
+	if t.Request == AdoptableRequest && !t.RequestDeleting {
+		d.Step = AdoptRequest
+	}
+	if t.RequestFailed || !t.ProviderReports && (d.Step == AdoptRequest || !t.Failed) { // created by a reconcile that ended before it set the condition
+		d.set(ExternallyRemediated, conditionFalse, waitingForRemediation, "")
 	}
 }
 
