@@ -133,7 +133,7 @@ func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *worklo
 		services.Services = append(services.Services, added)
 	}
 	if o.endpoints.WebhookCertDir != "" {
-		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while nobody converts them.
+		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.
 		if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
 			return nil, fmt.Errorf("set up health checks: %w", err)
 		}
@@ -167,7 +167,7 @@ func addChecks(mgr ctrl.Manager, tearsDown bool) error {
 	return nil
 }
 
-// RBAC for replicas that elect a leader in their own namespace, tell who it is, and announce it; and for those who ask for metrics to be known.
+// RBAC for replicas that elect a leader in their own namespace, and write the manager lease; and for those who ask for metrics to be known.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=get;create;update;patch
 // +kubebuilder:rbac:groups=core,resources=events,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=create
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -202,7 +202,7 @@ func newManager(o *options, lock *teardown.Lock) (ctrl.Manager, error) {
 			EnableWarmup:     ptr.To(o.gates.Enabled(warmStandby)),
 		},
 		Cache: cacheOptions(o.namespace),
-		// Requests and templates are read live when they are read whole; Secrets are nobody's business but ClusterCache's.
+		// Requests and templates are read live when they are read whole; Secrets are read by ClusterCache alone.
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                *diagnostics,
 		WebhookServer:          o.endpoints.Webhooks(),

@@ -80,8 +80,8 @@ func othersMetrics(t *testing.T) []metric {
 	return others
 }
 
-// medik8s are metrics that are known by the names that they have in medik8s' operator, with what Prometheus says against these: whoever
-// has dashboards and alerts for that operator keeps them.
+// medik8s are metrics that are known by the names that they have in medik8s' operator, with what Prometheus says against these: users
+// with dashboards and alerts for that operator keep them.
 var medik8s = map[string]string{
 	"nodehealthcheck_old_remediation_cr":              `counter metrics should have "_total" suffix`,
 	"nodehealthcheck_ongoing_remediation":             "",

@@ -84,7 +84,7 @@ func (o *options) groups() []interface{ AddFlags(*pflag.FlagSet) } {
 }
 
 // validate returns everything that is wrong with the values of flags and that their types let pass. It is asked before anything else is done: what the
-// libraries make of such a value is a default that nobody wanted, or an error a long time later that does not name the flag.
+// libraries make of such a value is an unwanted default, or an error a long time later that does not name the flag.
 func (o *options) validate() error {
 	var errs []error
 	for _, group := range o.groups() {

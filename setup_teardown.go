@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// lockOf is the lock of a manager that tears down; nil for one that acts, or that agrees with nobody.
+// lockOf is the lock of a manager that tears down; nil for one that acts, or that elects no leader.
 func lockOf(self replica.Replica, o *options) (*teardown.Lock, error) {
 	if !o.teardown.Enabled || !o.election.LeaderElect {
 		return nil, nil
@@ -34,7 +34,7 @@ func lockOf(self replica.Replica, o *options) (*teardown.Lock, error) {
 	return teardown.NewLock(cfg, &o.election, self.Namespace, identity)
 }
 
-// tearDown runs a manager that removes what kubemend wrote. Its webhooks answer, and of its controllers there are those alone that let go.
+// tearDown runs a manager that removes what kubemend wrote. Its webhooks answer, and of its controllers there are those alone that release hosts.
 func tearDown(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clustercache.ClusterCache, clusters *workload.Clusters,
 	self replica.Replica, o *options,
 ) error {

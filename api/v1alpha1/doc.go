@@ -101,7 +101,7 @@ const (
 	ReachableAgainReason    = "ReachableAgain"              // back after an outage; start-up timeouts begin anew
 	UnreachableReason       = "Unreachable"                 // the connection was tried and is down
 	KubeconfigRefusedReason = "KubeconfigRefused"           // the kubeconfig names a file, a program or a proxy
-	NotInitializedReason    = "NotInitialized"              // the control plane never was up, there is nobody to ask
+	NotInitializedReason    = "NotInitialized"              // the control plane never was up
 	ExclusiveReason         = "Exclusive"                   // no machine is selected twice
 	OverlapReason           = "Overlap"                     // at least one machine is selected twice
 	TemplateFoundReason     = "TemplateFound"               // the remediation template exists
@@ -115,7 +115,7 @@ const (
 )
 
 // PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was
-// handed over to its owner, which acts on no machine without that condition.
+// given to its owner, which acts on no machine without that condition.
 const PowerCycleFailedReason = "PowerCycleFailed"
 
 // Reasons of events. MachineMarkedUnhealthy and RemediationRestricted are Cluster API's.
@@ -129,12 +129,12 @@ const (
 	EventRemediationAllowed     = "RemediationAllowed"     // on the check: no longer short-circuited
 	EventOverlap                = "OverlappingChecks"      // on the check
 	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the host, or the Cluster of a node: the remediation that held it off, or fenced it, is gone
-	EventMarkTakenBack          = "UnhealthyMarkRemoved"   // on the BareMetalHost: the machine that was handed over is well after all
+	EventMarkRemoved            = "UnhealthyMarkRemoved"   // on the BareMetalHost: its machine recovered before its owner replaced it
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"
 	EventKubeconfigRefused      = "KubeconfigRefused"          // on the Cluster: its kubeconfig names a file, a program or a proxy
 	EventCheckReleased          = "CheckReleased"              // on the check: kubemend leaves, Cluster API core acts on it again
 	EventMarksRemoved           = "MarksRemoved"               // on what bore them: kubemend leaves
-	EventLeftBehind             = "LeftBehind"                 // on the Cluster: kubemend leaves, and could not look at its nodes
-	EventRequestReleased        = "RemediationRequestReleased" // on the Machine or the check: a request that nobody needs any more was deleted
+	EventNotRemoved             = "NotRemoved"                 // on the Cluster: teardown could not read its nodes
+	EventRequestReleased        = "RemediationRequestReleased" // on the Machine or the check: an orphaned request was deleted
 )

@@ -112,7 +112,7 @@ func init() { metrics.Registry.MustRegister(served) }
 // Metrics returns what this package exports, for those who document or test it.
 func Metrics() []prometheus.Collector { return []prometheus.Collector{served} }
 
-// Reconciler starts services. A CustomResourceDefinition is what it looks at.
+// Reconciler starts services. It reconciles CustomResourceDefinitions.
 type Reconciler struct {
 	Client   client.Client
 	Services []*Service
@@ -123,7 +123,7 @@ type Reconciler struct {
 	May May
 	// Fixed are kinds whose state no CRD changes: those that are served whenever the manager runs, and those that a feature gate switched off.
 	Fixed []managerlease.Kind
-	// Changed is told that Kinds has changed. It must not call back. It may be nil.
+	// Changed is called when Kinds has changed. It must not call back. It may be nil.
 	Changed func()
 
 	mu      sync.Mutex

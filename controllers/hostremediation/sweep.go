@@ -131,7 +131,7 @@ func (s *Sweeper) takeBack(ctx context.Context, h *bmov1alpha1.BareMetalHost) (w
 	if err := s.Hosts.MarkHealthy(ctx, h, m.UID); err != nil {
 		return true, err
 	}
-	s.tell(h, mendv1.EventMarkTakenBack, fmt.Sprintf("Machine %s is well after all: the host is not marked as unhealthy any more", m.Name))
+	s.tell(h, mendv1.EventMarkRemoved, fmt.Sprintf("Machine %s is well after all: the host is not marked as unhealthy any more", m.Name))
 	return false, nil
 }
 

@@ -200,7 +200,7 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 		Hears: handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
 			return r.ofNode(ctx, cluster, node.Name)
 		}),
-		Passes: nodeChanges(),
+		Predicate: nodeChanges(),
 	}
 }
 

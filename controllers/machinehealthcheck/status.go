@@ -165,7 +165,7 @@ func reachCondition(was *metav1.Condition, w *observed) metav1.Condition {
 	switch {
 	case !w.initialized:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, mendv1.NotInitializedReason, "The control plane of the Cluster is not initialized"
-	case w.link.Told && was != nil && was.Status == metav1.ConditionFalse && was.Message != "":
+	case w.link.Reported && was != nil && was.Status == metav1.ConditionFalse && was.Message != "":
 		return *was
 	case w.link.Link == workload.Up:
 		c.Status, c.Reason = metav1.ConditionTrue, reachableReason(was)

@@ -108,7 +108,7 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 		Hears: enqueue.FirstAtOnce[*corev1.Node](&r.merging, func(ctx context.Context, node client.Object) []reconcile.Request {
 			return r.checksOfNode(ctx, cluster, node.GetName())
 		}),
-		Passes: workload.NodeChanges(),
+		Predicate: workload.NodeChanges(),
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func TestWhatAProviderWritesIntoTheStatusWakesNobody(t *testing.T) {
+func TestTheProvidersStatusEnqueuesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*Metadata)
-		wakes  bool
+		change   func(*Metadata)
+		enqueues bool
 	}{
 		"only its version and its field owners": {func(m *Metadata) {
 			m.ResourceVersion, m.ManagedFields = "2", []metav1.ManagedFieldsEntry{{Manager: "provider", Subresource: "status"}}
@@ -29,17 +29,17 @@ func TestWhatAProviderWritesIntoTheStatusWakesNobody(t *testing.T) {
 		"its specification":   {func(m *Metadata) { m.Generation = 2 }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			woken := false
+			enqueued := false
 			h := Changed(handler.TypedFuncs[*Metadata, reconcile.Request]{
 				UpdateFunc: func(context.Context, event.TypedUpdateEvent[*Metadata], workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-					woken = true
+					enqueued = true
 				},
 			})
 			is := &Metadata{ObjectMeta: metav1.ObjectMeta{Name: "m", ResourceVersion: "1"}}
 			tc.change(is)
 			h.Update(t.Context(), event.TypedUpdateEvent[*Metadata]{ObjectOld: &Metadata{ObjectMeta: metav1.ObjectMeta{Name: "m", ResourceVersion: "1"}}, ObjectNew: is}, nil)
-			if woken != tc.wakes {
-				t.Errorf("woken: %t, want %t", woken, tc.wakes)
+			if enqueued != tc.enqueues {
+				t.Errorf("enqueued: %t, want %t", enqueued, tc.enqueues)
 			}
 		})
 	}

@@ -33,7 +33,7 @@ type Watcher interface {
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations;metal3remediationtemplates,verbs=list;watch
 
 // Kinds knows which kinds of templates and requests are in use and watches them, as objects of type T: their metadata, or as much of
-// them as the cache is told to keep. Which there are is not known at compile time, and a kind may be installed after the manager started.
+// them as the cache is configured to keep. Which there are is not known at compile time, and a kind may be installed after the manager started.
 type Kinds[T client.Object] struct {
 	cache     cache.Cache
 	live      client.Reader
@@ -94,7 +94,7 @@ func (k *Kinds[T]) Notify(w Watcher, h handler.TypedEventHandler[T, reconcile.Re
 }
 
 // Ready reports whether kind can be read from the cache, and begins to watch it if it is not watched yet. It does not wait
-// for the first list: until that was read it returns false, and the events of the objects in it wake the watchers. The error
+// for the first list: until that was read it returns false, and the events of the objects in it reach the watchers. The error
 // satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
 func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	if informer, busy := k.informer(kind); informer != nil || busy { // others ask for it, thousands perhaps, while a controller starts
@@ -128,7 +128,7 @@ func (k *Kinds[T]) listable(ctx context.Context, kind schema.GroupVersionKind) e
 	return err
 }
 
-// begin makes the watchers watch kind. Whoever asks for a kind of which another one is just doing that is told that it is not ready yet.
+// begin makes the watchers watch kind. While one caller does that, the kind is not ready for the others.
 //
 // No lock is held meanwhile. A controller that starts takes no watch before its handlers have seen all objects there are, and those handlers
 // ask which kinds are in use: with a lock, each would wait for the other until the manager gives up. (controller-runtime v0.24,
@@ -256,7 +256,7 @@ func (k *Kinds[T]) Unread() []schema.GroupVersionKind {
 }
 
 // Discover finds, of the kinds in lists, those of requests of which there are some with one of the marks, and watches them. It is for the
-// start of the manager: a check that was deleted while nobody ran can no longer say of what kind its requests were.
+// start of the manager: a check that was deleted while no manager ran can no longer say of what kind its requests were.
 //
 // Kinds that may not be listed are passed over: no request of ours can be there. What cannot be looked at holds up nothing else, and is in
 // the error.

@@ -54,9 +54,9 @@ func (n names) set(check types.NamespacedName, kinds []schema.GroupVersionKind) 
 }
 
 // Named notes that a MachineHealthCheck names kinds of templates and requests, and no others any more, and ends the watches of those that no check
-// names, and of whose objects none is a request of a check. It must be called before Ready is asked of them, so that nobody ends that watch meanwhile;
+// names, and of whose objects none is a request of a check. It must be called before Ready is asked of them, so that no other check ends that watch meanwhile;
 // and again, without kinds, when the check is gone. What it could not find out is tried again with the next call for any check: the deletion of the
-// last request wakes the check that made it.
+// last request enqueues the check that made it.
 //
 // Kinds that kubemend serves itself stay: others read them from the same cache.
 func (k *Kinds[T]) Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error {
@@ -76,7 +76,7 @@ func (k *Kinds[T]) Named(ctx context.Context, check types.NamespacedName, kinds 
 	return errors.Join(errs...)
 }
 
-// KeepWhileAny makes k watch the kinds of requests that no check names any more as long as there is a request of one, whoever made it: where the
+// KeepWhileAny makes k watch the kinds of requests that no check names any more as long as there is a request of one, of any check: where the
 // requests of others keep a check from acting. It must be called before the first Named.
 func (k *Kinds[T]) KeepWhileAny() { k.anybodys = true }
 
@@ -150,7 +150,7 @@ func (k *Kinds[T]) seen(ctx context.Context, kind schema.GroupVersionKind) bool 
 	return found
 }
 
-// drop ends the watch of a kind, unless keep, which is asked under the lock, says no. Whoever asks for it meanwhile is told that it is not ready.
+// drop ends the watch of a kind, unless keep, which is asked under the lock, says no. For callers meanwhile it is not ready.
 func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind, keep func() bool) {
 	k.mu.Lock()
 	if k.beginning[kind] || keep() {
@@ -176,7 +176,7 @@ func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind, keep 
 	k.ended++
 }
 
-// Ended is how many watches were ended. What happened to the last objects of such a kind may have been told to nobody: whoever waits for one to be gone
+// Ended is how many watches were ended. What happened to the last objects of such a kind may have reached no check: a check that waits for one to be gone
 // has to look again.
 func (k *Kinds[T]) Ended() int {
 	k.mu.Lock()

@@ -97,7 +97,7 @@ func marked(name string) *Metadata {
 	return req
 }
 
-func TestAKindThatNobodyNamesAnyMoreIsNotWatchedAnyMore(t *testing.T) {
+func TestTheWatchOfAKindEndsWithTheLastCheckThatNamesIt(t *testing.T) {
 	asked := 0
 	k, _ := listed(t, &asked, things, templates)
 	w := &watcher{}
@@ -110,7 +110,7 @@ func TestAKindThatNobodyNamesAnyMoreIsNotWatchedAnyMore(t *testing.T) {
 	}
 	k.nameAndWatch(t, aCheck)
 	if diff := cmp.Diff(map[string]bool{}, k.watched(t)); diff != "" {
-		t.Errorf("when nobody names them (-want +got):\n%s", diff)
+		t.Errorf("when no check names them (-want +got):\n%s", diff)
 	}
 	k.nameAndWatch(t, aCheck, templates, things)
 	if diff := cmp.Diff(map[string]bool{"Thing": true, "ThingTemplate": true}, k.watched(t)); diff != "" || w.watches != 4 {
@@ -168,7 +168,7 @@ func TestARequestOfOthersKeepsTheWatchWhereItCounts(t *testing.T) {
 	}
 }
 
-// The cache may be behind: what a pass made a moment ago is to be deleted by the next one, which has to see it.
+// The cache may be behind: what a reconcile made a moment ago is to be deleted by the next one, which has to see it.
 func TestARequestThatTheCacheHasNotSeenKeepsTheWatch(t *testing.T) {
 	asked := 0
 	k, _ := listed(t, &asked, things, templates)
@@ -185,7 +185,7 @@ func TestARequestThatTheCacheHasNotSeenKeepsTheWatch(t *testing.T) {
 	}
 }
 
-func TestNobodyIsAskedWhileTheSameKindsAreNamed(t *testing.T) {
+func TestNothingIsReadWhileTheSameKindsAreNamed(t *testing.T) {
 	asked := 0
 	k, _ := listed(t, &asked, things, templates)
 	k.nameAndWatch(t, aCheck, templates, things)

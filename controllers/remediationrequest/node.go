@@ -16,7 +16,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Ask is whom a request for a node is about, and who makes it.
+// Ask is the node that a request is about, and the check that makes it.
 type Ask struct {
 	// Name is that of the request.
 	Name         string

@@ -19,8 +19,8 @@ type MayWatch func(ctx context.Context, kind schema.GroupVersionKind) (bool, err
 // list requests (Poison Pill, Self Node Remediation up to v0.5). It must be called before the first Ready.
 func (k *Kinds[T]) AskFirst(may MayWatch) { k.mayWatch = may }
 
-// Polled reports whether kind may be listed and not watched: it is ready, and in use, but in no cache. Whoever reads it has to read it live, and
-// to come back, since nothing wakes them. It is asked anew in each Ready whether it still is so.
+// Polled reports whether kind may be listed and not watched: it is ready, and in use, but in no cache. Its readers have to read it live, and
+// to come back, since nothing enqueues them. It is asked anew in each Ready whether it still is so.
 func (k *Kinds[T]) Polled(kind schema.GroupVersionKind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -2,8 +2,8 @@
 // that an external remediation provider acts on, one for a machine.
 //
 // Creating a request starts a remediation and deleting it stops it; there is no
-// other signal. So every request carries who made it, and whoever deletes one has
-// to look at that first. The package decides nothing.
+// other signal. So every request names the check that made it, and a controller reads
+// that before it deletes one. The package decides nothing.
 package remediationrequest
 
 import (
@@ -47,7 +47,7 @@ func KindOf(template schema.GroupVersionKind) schema.GroupVersionKind {
 }
 
 // Refusal is why no requests can be made from objects of a kind: it is no kind of templates by its name, which is how the contract of external
-// remediation tells them, or it is one of Kubernetes itself, or of Cluster API's own that is no remediation; empty if it may be one. Whoever writes a
+// remediation tells them, or it is one of Kubernetes itself, or of Cluster API's own that is no remediation; empty if it may be one. An author of a
 // check chooses the kind, and the manager would watch all objects of it.
 func Refusal(template schema.GroupVersionKind) string {
 	name, suffixed := strings.CutSuffix(template.Kind, TemplateSuffix)
@@ -97,7 +97,7 @@ func ownsAsMachine(o metav1.OwnerReference) bool {
 }
 
 // For returns the request for machine from template, as Cluster API makes it: the embedded
-// spec.template with the machine's name and namespace, owned by the machine and by nobody else
+// spec.template with the machine's name and namespace, owned by the machine and by no other object
 // (no controller, no blockOwnerDeletion), annotated with where it was cloned from. The mark of its
 // maker is ours.
 func For(machine *clusterv1.Machine, template *unstructured.Unstructured, by Maker) (*unstructured.Unstructured, error) {
@@ -153,5 +153,5 @@ func with(m, more map[string]string) map[string]string {
 	return m
 }
 
-// ErrAppeared is returned when a request that was to be made turns out to exist. The next look finds it.
+// ErrAppeared is returned when a request that was to be made turns out to exist. The next reconcile finds it.
 var ErrAppeared = errors.New("a request for the machine appeared meanwhile")

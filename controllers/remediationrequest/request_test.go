@@ -74,7 +74,7 @@ func TestAVersionOfItsOwnInTheTemplateIsKept(t *testing.T) {
 	}
 }
 
-// A request of a kind that nobody looks for would be made again and again.
+// A request of a kind that no controller lists would be made again and again.
 func TestAnotherKindInTheTemplateIsRefused(t *testing.T) {
 	_, err := For(machine(), template(map[string]any{"apiVersion": "other.io/v1", "kind": "Reboot"}), Maker{Name: "check"})
 	if err == nil || !strings.Contains(err.Error(), "Reboot.other.io") || !strings.Contains(err.Error(), "Metal3Remediation.infrastructure") {

@@ -20,12 +20,12 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// ClingingFor is how long a request that is being deleted is waited for when kubemend is being removed. A remediator that has not let go of it by
+// ClingingFor is how long a request that is being deleted is waited for when kubemend is being removed. A remediator that has not released it by
 // then may have been removed as well. (docs/adr/0023-leaving-is-a-mode.md)
 const ClingingFor = 10 * time.Minute
 
 // RBAC for requests of the two kinds that kubemend serves itself, and for their templates. For those of others it comes by aggregation, from
-// whoever brings them: see config/rbac/ext-remediation.yaml.
+// the remediators that bring them: see config/rbac/ext-remediation.yaml.
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediationtemplates,verbs=get
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=get
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=get;create;patch;delete

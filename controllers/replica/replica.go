@@ -107,7 +107,7 @@ type StandDown chan struct{}
 
 var errStoodDown = errors.New("another replica is to power-cycle the host that this one runs on")
 
-// NewStandDown returns one that nobody has asked yet. Add it to the manager.
+// NewStandDown returns one that was not requested yet. Add it to the manager.
 func NewStandDown() StandDown { return make(StandDown, 1) }
 
 // Ask ends the manager.

@@ -35,7 +35,7 @@ func TestReadyElsewhere(t *testing.T) {
 		}
 	}
 	if readyElsewhere([]corev1.Pod{pod("other", "n2", corev1.ConditionTrue)}, "own") {
-		t.Error("another one counts although nobody knows where this one runs")
+		t.Error("another one counts although the node of this one is unknown")
 	}
 }
 

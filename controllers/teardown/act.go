@@ -27,7 +27,7 @@ type step struct {
 
 func (s step) String() string { return fmt.Sprintf("%s: %s (%s)", s.owned, s.why, s.do) }
 
-// act carries a step out. That somebody else was faster, or that the object is gone, is no error: the next look sees it.
+// act carries a step out. That another writer was faster, or that the object is gone, is no error: the next reconcile sees it.
 func (u *Uninstaller) act(ctx context.Context, s step) error {
 	var err error
 	switch s.do {
@@ -80,7 +80,7 @@ func unmarked(t *owned) map[string]any {
 	return changes
 }
 
-// patch changes metadata of that very object, if nobody changed it since it was looked at.
+// patch changes metadata of that very object, if it did not change since it was read.
 func (u *Uninstaller) patch(ctx context.Context, o *metadata, changes map[string]any) error {
 	changes["uid"], changes["resourceVersion"] = o.UID, o.ResourceVersion
 	content, err := json.Marshal(map[string]any{"metadata": changes})
@@ -111,7 +111,7 @@ func named(o *metadata) *metadata {
 	return own
 }
 
-// own makes the lease by which replicas agree go with this pod: with whatever the manager is deleted, nobody is left to delete it. Another
+// own makes the leader lease go with this pod: once the manager is deleted, no controller is left to delete it. Another
 // replica that takes it over does the same.
 func (u *Uninstaller) own(ctx context.Context) error {
 	if u.Pod == nil || u.Lease == nil {

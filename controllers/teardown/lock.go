@@ -27,10 +27,10 @@ func Identity(of string) string { return prefix + of }
 func IsTeardown(identity string) bool { return strings.HasPrefix(identity, prefix) }
 
 // Lock takes the lease from a replica that acts. Those are about to be replaced, and none may hold up the others: while a Deployment is
-// being rolled out the old replicas stay until the new ones are ready, and the new ones are when nothing is left behind.
+// being rolled out the old replicas stay until the new ones are ready, and the new ones are when nothing of kubemend's is left.
 //
 // The replica that it was taken from notices at its next try to renew, gives up after its renew deadline, and ends: that is what leader
-// election promises. So whoever has taken a lease must do nothing until Quiet.
+// election promises. So a replica that has taken a lease must do nothing until Quiet.
 type Lock struct {
 	resourcelock.Interface
 	Clock clock.PassiveClock
@@ -78,14 +78,14 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, nil
 }
 
-// Holder is whoever held the lease when it was read last.
+// Holder held the lease when it was read last.
 func (l *Lock) Holder() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.holder
 }
 
-// Quiet is from when on nobody acts that the lease was taken from.
+// Quiet is the moment after which the replica that the lease was taken from does not act any more.
 func (l *Lock) Quiet() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

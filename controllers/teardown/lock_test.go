@@ -27,7 +27,7 @@ func TestATeardownTakesTheLeaseFromAManagerThatActs(t *testing.T) {
 	}{
 		"a replica that acts loses it, and is given the time to stop": {"host_1", "", noon.Add(15 * time.Second)},
 		"one that tears down as well keeps it":                        {Identity("host_1"), Identity("host_1"), time.Time{}},
-		"one that nobody holds is free at once":                       {"", "", time.Time{}},
+		"one without a holder is free at once":                        {"", "", time.Time{}},
 	} {
 		l := &Lock{Interface: heldLease{by: tc.by}, Clock: clocktesting.NewFakePassiveClock(noon), LeaseDuration: 15 * time.Second}
 		record, raw, err := l.Get(t.Context())

@@ -55,13 +55,13 @@ func (t *owned) String() string {
 	return name
 }
 
-// look is one look at everything.
+// observed is everything that one reconcile reads.
 type look struct {
 	owned []*owned
-	// checks are the MachineHealthChecks that there are, whoever acts on them, clusters the Clusters.
+	// checks are the MachineHealthChecks that there are, whichever controller acts on them, clusters the Clusters.
 	checks   map[client.ObjectKey]*clusterv1.MachineHealthCheck
 	clusters map[client.ObjectKey]*clusterv1.Cluster
-	// atWork are the remediations that a controller of ours lets go, by all their UIDs; others are those that are none of ours.
+	// atWork are the remediations that a controller of ours ends, by all their UIDs; others are those that are none of ours.
 	atWork, others map[types.UID]bool
 	// nodeChecks says that NodeHealthChecks are ours.
 	nodeChecks bool
@@ -268,7 +268,7 @@ func (u *Uninstaller) observeHosts(ctx context.Context, s *look) error {
 }
 
 // neverHeldHosts reports whether kubemend was installed without the kind of remediations by which it holds hosts, where it may not look at hosts. If
-// the kind is there, hosts may be off for it, and the rights have to be bound until they have been let go.
+// the kind is there, hosts may be off for it, and the rights have to be bound until they have been released.
 func (u *Uninstaller) neverHeldHosts(ctx context.Context) bool {
 	_, err := u.list(ctx, u.Live, mendv1.GroupVersion.WithKind("HostRemediation"), u.Namespace)
 	return remediationrequest.Missing(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// patience is how long that is waited for which others hold up: a workload cluster that does not answer, a remediator that does not let go
+// patience is how long that is waited for which others hold up: a workload cluster that does not answer, a remediator that does not finish
 // of its request. Power cycles have deadlines of their own.
 const patience = remediationrequest.ClingingFor
 
@@ -25,7 +25,7 @@ const (
 	nodeCheckRequest what = "node-check-request" // a request that a NodeHealthCheck made
 	remediation      what = "remediation"        // a remediation of a host with our finalizer, memory or backup
 	hostPower        what = "host-power"         // an annotation that acts on the power of a host
-	hostMark         what = "host-mark"          // an annotation that says for whom we marked a host as unhealthy
+	hostMark         what = "host-mark"          // an annotation that names the remediation for which we marked a host as unhealthy
 	nodeFence        what = "node-fence"         // a node that we fenced
 	nodeLease        what = "node-lease"         // a lease on a node that a NodeHealthCheck holds
 	unseen           what = "unseen"             // a workload cluster whose nodes could not be looked at
@@ -66,11 +66,11 @@ func decide(f facts, now time.Time) (action, string) {
 		return decideRequest(f, now)
 	case remediation:
 		if f.served {
-			return wait, "its power cycle is let go; its status says how far that is"
+			return wait, "its power cycle is being released; its status says how far that is"
 		}
-		return unmark, "nobody of ours acts on its kind"
+		return unmark, "no controller of kubemend acts on its kind"
 	case hostPower:
-		return wait, "its remediation, or the sweep of orphaned marks, lets go of it"
+		return wait, "its remediation, or the sweep of orphaned marks, releases it"
 	case hostMark:
 		return unmark, "the host stays marked as unhealthy"
 	case nodeFence:
@@ -93,11 +93,11 @@ func decideRequest(f facts, now time.Time) (action, string) {
 	case !ofNode && !f.orphaned:
 		return unmark, "Cluster API core goes on with it"
 	case !f.deleted.IsZero():
-		return waitOr(unmark, f.deleted, now, "its remediator has not let go of it")
+		return waitOr(unmark, f.deleted, now, "its remediator has not released it")
 	case ofNode:
 		return wait, "it is about to be deleted"
 	}
-	return erase, "nobody would ever end it: the MachineHealthCheck that made it is gone"
+	return erase, "no check would ever end it: the MachineHealthCheck that made it is gone"
 }
 
 // waitOr waits until patience is over, and then does that.

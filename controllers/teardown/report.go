@@ -13,16 +13,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-var leftBehind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+var remainingGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "kubemend_left_behind",
 	Help: "With --teardown: how many objects still carry what kubemend wrote, by kind: claim, request, node-check-request, remediation, host-power, " +
 		"host-mark, node-fence, node-lease, unseen (a workload cluster that does not answer). Of nodes the leader knows alone.",
 }, []string{"kind"})
 
-func init() { metrics.Registry.MustRegister(leftBehind) }
+func init() { metrics.Registry.MustRegister(remainingGauge) }
 
 // Metrics returns what this package exports, for those who document or test it.
-func Metrics() []prometheus.Collector { return []prometheus.Collector{leftBehind} }
+func Metrics() []prometheus.Collector { return []prometheus.Collector{remainingGauge} }
 
 // tell says what was done, in an event and in the log; what is passed over again and again, once.
 func (u *Uninstaller) report(ctx context.Context, s step) {
@@ -49,10 +49,10 @@ func noteOf(s step) recorder.Event {
 		n.Text = "kubemend is being removed: Cluster API core acts on this MachineHealthCheck from now on (docs/uninstall.md)"
 		if s.template.Group == mendv1.GroupVersion.Group {
 			n.Kind = corev1.EventTypeWarning
-			n.Text += ". Nobody acts on what is made from a " + s.template.Kind + " any more: have it name another template, or none"
+			n.Text += ". No controller acts on what is made from a " + s.template.Kind + " any more: have it name another template, or none"
 		}
 	case pass:
-		n.Kind, n.Reason = corev1.EventTypeWarning, mendv1.EventLeftBehind
+		n.Kind, n.Reason = corev1.EventTypeWarning, mendv1.EventNotRemoved
 		n.Text = fmt.Sprintf("Could not be looked at: %v. A node that is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", s.cause)
 	case unfence:
 		n.Reason, n.Text = mendv1.EventOrphanSwept, fmt.Sprintf("Unfenced %s: %s", s.owned, s.why)

@@ -32,7 +32,7 @@ const (
 	// soon is when to look again while something is left, seldom when nothing is.
 	soon   = 2 * time.Second
 	seldom = 30 * time.Second
-	// answerWithin is how long a workload cluster is waited for in one look.
+	// answerWithin is how long a workload cluster is waited for in one reconcile.
 	answerWithin = 10 * time.Second
 	// nodeCheckCRD is the kind whose requests and leases are ours if we serve it.
 	nodeCheckCRD = "nodehealthchecks.remediation.medik8s.io"
@@ -75,7 +75,7 @@ type Uninstaller struct {
 	// Lease is the one that Lock is about, Pod the one that we run in; nil outside of a cluster.
 	Lease *client.ObjectKey
 	Pod   *metav1.OwnerReference
-	// Elected is closed when this replica leads, and Begun is called then, once nobody else acts any more: it starts the controllers that let go.
+	// Elected is closed when this replica leads, and Begun is called then, once no other replica acts any more: it starts the controllers that release hosts.
 	Elected <-chan struct{}
 	Begin   func() error
 
@@ -85,7 +85,7 @@ type Uninstaller struct {
 
 	mu     sync.Mutex
 	looked bool  // once at least
-	left   error // as of the last look
+	left   error // as of the last reconcile
 }
 
 // NeedLeaderElection makes the manager start it in every replica.
@@ -192,7 +192,7 @@ func (u *Uninstaller) Ready(*http.Request) error {
 	defer u.mu.Unlock()
 	switch {
 	case !u.looked: // the manager answers before it starts us
-		return errors.New("left behind: it was not looked yet")
+		return errors.New("not removed yet: nothing was read yet")
 	case u.left == nil:
 		return nil
 	}
@@ -200,7 +200,7 @@ func (u *Uninstaller) Ready(*http.Request) error {
 	if more := len(lines) - mostNamed; more > 0 {
 		lines = append(lines[:mostNamed], fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Errorf("left behind: %s", strings.Join(lines, "; "))
+	return fmt.Errorf("not removed yet: %s", strings.Join(lines, "; "))
 }
 
 // measure exports how much is left, and logs what is waited for when that changes.
@@ -213,7 +213,7 @@ func (u *Uninstaller) measure(ctx context.Context, steps []step) {
 		}
 	}
 	for _, w := range whats {
-		leftBehind.WithLabelValues(string(w)).Set(float64(count[w]))
+		remainingGauge.WithLabelValues(string(w)).Set(float64(count[w]))
 	}
 	for s := range waits {
 		if !u.waits[s] {
@@ -221,7 +221,7 @@ func (u *Uninstaller) measure(ctx context.Context, steps []step) {
 		}
 	}
 	if len(steps) == 0 && (u.waits == nil || len(u.waits) > 0) {
-		log.FromContext(ctx).Info("Nothing is left behind")
+		log.FromContext(ctx).Info("Removed everything")
 	}
 	u.waits = maps.Clone(waits)
 }

@@ -154,7 +154,7 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 			map[string]any{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload"}`, mendv1.HostRemediationFinalizer: true, "keep.me/too": true}},
 		"one whose check is gone is deleted": {[]string{"hostremediations"},
 			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByAnnotation: "gone"})}, nil},
-		"a remediation that nobody acts on is forgotten": {nil,
+		"a remediation without a controller is forgotten": {nil,
 			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.PowerCycleAnnotation: "{", clusterctlv1.BlockMoveAnnotation: "kubemend"}, kept)},
 			map[string]any{"keep.me/too": true}},
 		"one of CAPM3's keeps CAPM3's finalizer, and somebody else's block": {nil,
@@ -206,7 +206,7 @@ func TestWhatIsLeft(t *testing.T) {
 		"not one of CAPM3's":                                           {given: []client.Object{hold, capm3s}},
 		"a cluster whose nodes cannot be looked at":                    {given: []client.Object{cluster}, left: "Cluster ns/c"},
 		"for a while":                                                  {given: []client.Object{cluster}, after: patience},
-		"a claim, until a look no longer finds it":                     {given: []client.Object{filtered}, left: "MachineHealthCheck ns/m"},
+		"a claim, until a reconcile finds none":                        {given: []client.Object{filtered}, left: "MachineHealthCheck ns/m"},
 		"not one of another manager's":                                 {given: []client.Object{filtered}, edit: func(u *Uninstaller) { u.WatchFilterValue = "ours" }},
 		"nor one of another namespace":                                 {given: []client.Object{filtered}, edit: func(u *Uninstaller) { u.Namespace = "elsewhere" }},
 		"unknown to who follows, if the leader does not tear down":     {follows: true, edit: heldBy("host_1"), left: "no replica that tears down is the leader"},
@@ -237,7 +237,7 @@ func TestWhatIsLeft(t *testing.T) {
 	}
 }
 
-// A manager answers for its readiness before it starts what it runs. Whoever deletes what is installed as soon as it is ready would leave claims behind.
+// A manager answers for its readiness before it starts what it runs. A user who deletes the manager as soon as it is ready would orphan claims.
 func TestAManagerThatHasNotLookedYetIsNotReady(t *testing.T) {
 	u, _, _ := uninstallerOf(t, nil)
 	if err := u.Ready(nil); err == nil {
@@ -271,7 +271,7 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 		&mendv1.HostRemediation{ObjectMeta: called("east", remembers("east"))}, &mendv1.HostRemediation{ObjectMeta: called("west", remembers("west"))})
 	u.WatchFilterValue = "east"
 	there := fake.NewClientBuilder()
-	for _, by := range []string{"east", "west", "nobody"} {
+	for _, by := range []string{"east", "west", "no-check"} {
 		there.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: by, Annotations: map[string]string{fence.FencedByAnnotation: "uid-of-" + by}}})
 	}
 	u.Clusters = reachable{there.Build()}
@@ -285,7 +285,7 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 			orphaned[o.on.Name] = o.orphaned
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"east": false, "nobody": true}, orphaned); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"east": false, "no-check": true}, orphaned); diff != "" {
 		t.Errorf("fences that are ours, and whether they are orphaned (-want +got):\n%s", diff)
 	}
 }

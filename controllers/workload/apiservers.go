@@ -16,7 +16,7 @@ const (
 	// (Kubernetes, pkg/controlplane/apiserver: IdentityLeaseComponentLabelKey, KubeAPIServer.)
 	identityLabel = "apiserver.kubernetes.io/identity"
 	apiServer     = "kube-apiserver"
-	// askWithin bounds the question for them: whoever does not answer it is not waited for.
+	// askWithin bounds the question for them: a cluster that does not answer is not waited for.
 	askWithin = 3 * time.Second
 )
 

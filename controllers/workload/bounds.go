@@ -15,7 +15,7 @@ const (
 	// streamed is by how much longer than an answer a watch may be until it is begun again, for it is not held as a whole.
 	streamed = 16
 	// flood is how soon after its begin a watch that has told as much as one may is one that never ends. Later it ends as if the connection broke:
-	// client-go goes on from the last event that was told.
+	// client-go goes on from the last event that it got.
 	flood = time.Minute
 	// longestError is how long the answer may be that says why there is none, in bytes.
 	longestError = 64 << 10
@@ -31,7 +31,7 @@ var (
 )
 
 // Bounded bounds the answers of a workload cluster that is asked past Transports, as theirs are: how long they may be, in bytes, and what may be in them.
-// A redirection is an error: whoever controls the cluster would decide whom the program asks.
+// A redirection is an error: the cluster's administrators would decide which server the program asks.
 func Bounded(limit int64, now func() time.Time) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return binding{next: next, limit: limit, now: now} }
 }
@@ -73,7 +73,7 @@ func bind(answer *http.Response, limit int64, now func() time.Time) error {
 		return tooLong(longest)
 	}
 	if _, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type")); err != nil && answer.StatusCode/100 != 2 {
-		answer.Header.Set("Content-Type", "text/plain") // of a proxy: what it says is told, and not decoded
+		answer.Header.Set("Content-Type", "text/plain") // of a proxy: its text is shown, and not decoded
 	}
 	in, err := contentsOf(answer.Header.Get("Content-Type"), limit, watch)
 	if err != nil {
@@ -87,7 +87,7 @@ func bind(answer *http.Response, limit int64, now func() time.Time) error {
 	return nil
 }
 
-// spins reports whether an answer makes a reflector ask again at once, for ever: that what it wants to be told from the beginning is too old, or not there
+// spins reports whether an answer makes a reflector ask again at once, for ever: that the version it wants to begin with is too old, or not there
 // yet. (client-go, Reflector.watchList.)
 func spins(answer *http.Response) bool {
 	query := answer.Request.URL.Query()

@@ -71,7 +71,7 @@ func (c circuit) open() bool { return !c.until.IsZero() }
 // rests reports whether nothing goes at now, not even a trial.
 func (c circuit) rests(now time.Time) bool { return c.open() && (c.trial || now.Before(c.until)) }
 
-// begin is the circuit once a request was sent at now, which admit let go.
+// begin is the circuit once a request was sent at now, which admit allowed.
 func (c circuit) begin(now time.Time) circuit {
 	c.begun = append(slices.Clone(c.begun), now)
 	c.trial = c.open()

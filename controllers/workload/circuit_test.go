@@ -43,13 +43,13 @@ func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 	opened := []string{"go", "go", "10s", "silence", "silence"}
 	for name, happens := range map[string][]string{
 		"five at a time, and the next one queues":            append(five, "queue", "answer", "go", "queue"),
-		"behind one that takes long nobody queues":           append(five, "1s", "refuse", "refuse"),
+		"behind a slow one no request queues":                append(five, "1s", "refuse", "refuse"),
 		"one without an answer is nothing":                   {"go", "10s", "silence", "go"},
-		"after two nobody asks":                              append(opened, "refuse", "9s", "refuse"),
+		"after two none is sent":                             append(opened, "refuse", "9s", "refuse"),
 		"an answer in between is no excuse":                  {"go", "10s", "silence", "go", "answer", "go", "10s", "silence", "refuse"},
 		"but one an hour is":                                 {"go", "10s", "silence", "1h", "go", "10s", "silence", "go"},
 		"then one tries, and it alone":                       append(opened, "10s", "go", "refuse", "1h", "refuse"),
-		"if it is answered all is well":                      append(opened, "10s", "go", "answer", "go", "go"),
+		"an answer closes it":                                append(opened, "10s", "go", "answer", "go", "go"),
 		"else the next tries after twice the time":           append(opened, "10s", "go", "10s", "silence", "19s", "refuse", "1s", "go"),
 		"after a minute at the latest":                       append(opened, "10s", "go", "silence", "20s", "go", "silence", "40s", "go", "silence", "59s", "refuse", "1s", "go"),
 		"one that answers trials alone is left alone longer": append(opened, "10s", "go", "answer", "go", "go", "silence", "silence", "19s", "refuse", "1s", "go"),

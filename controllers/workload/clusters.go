@@ -24,10 +24,10 @@ import (
 )
 
 // ProbeInterval is how often ClusterCache asks a connected cluster whether it is there. A probe that
-// succeeds again after failures raises no event, so whoever waits for one looks again after this time.
+// succeeds again after failures raises no event, so its users read again after this time.
 const ProbeInterval = 10 * time.Second
 
-// patience is how long to stay Unsure. A cluster that lets itself be probed but not be read, or that nobody tries to connect to,
+// patience is how long to stay Unsure. A cluster that lets itself be probed but not be read, or that ClusterCache does not try to connect to,
 // is as much out of reach as one that is silent.
 const patience = time.Minute
 
@@ -77,17 +77,17 @@ func NewClusters(cc clustercache.ClusterCache) *Clusters {
 	}
 }
 
-// View is one look at a workload cluster.
+// View is a workload cluster as it was read once.
 type View struct {
 	Link Link
 	// Recheck is how long to wait before looking again if no event comes; zero if one will.
 	Recheck time.Duration
-	// Refused is why nobody connects to the cluster, if that is because of its kubeconfig.
+	// Refused is why ClusterCache does not connect to the cluster, if that is because of its kubeconfig.
 	Refused *RefusedError
 	// Silent says that the cluster answers probes, and leaves other requests unanswered, or answers them without end: it is Down for that.
 	Silent bool
-	// Told says that nobody has looked: it is Down because the manager says so, who knows why.
-	Told bool
+	// Reported says that the cluster was not read: it is Down because the manager reports it.
+	Reported bool
 
 	nodes Store
 }
@@ -98,7 +98,7 @@ type Store interface {
 }
 
 // Seen is a view of nodes that are kept elsewhere than in a cache, such as by somebody who has read them once. nodes holds *corev1.Node, which
-// nobody changes; it is not asked unless link is Up.
+// is not changed; it is not asked unless link is Up.
 func Seen(link Link, nodes Store) View { return View{Link: link, nodes: nodes} }
 
 // Node returns the node of that name, or nil if the cache has none. The node is
@@ -168,8 +168,8 @@ func (c *Clusters) silent(cluster client.ObjectKey, now time.Time) (open, rests 
 	return c.Gates.silent(cluster, now)
 }
 
-// refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30 seconds, and tells
-// nobody.
+// refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30 seconds, and
+// sends no event.
 const refusedInterval = 30 * time.Second
 
 // singly is the number of nodes up to which each is asked for; beyond it, one list is less work for the API server.
@@ -269,7 +269,7 @@ func (s nodeStore) Watch(nodes cache.Cache) error {
 		return fmt.Errorf("cache nodes of cluster %s: the informer is a %T and cannot be read", s.cluster, informer)
 	}
 	s.clusters.keep(s.cluster, shared)
-	_, err = shared.AddEventHandler(s.tellFenced())
+	_, err = shared.AddEventHandler(s.reportFenced())
 	if most := s.clusters.MostNodes; err == nil && most > 0 {
 		_, err = shared.AddEventHandler(s.countedIn(nodes, most))
 	}
@@ -279,7 +279,7 @@ func (s nodeStore) Watch(nodes cache.Cache) error {
 	return nil
 }
 
-// countedIn lets go of a cache of nodes that has more of them than a cluster may have: a server can invent some with every watch. Without it the cluster
+// countedIn drops a cache of nodes that has more of them than a cluster may have: a server can invent some with every watch. Without it the cluster
 // is out of reach, until ClusterCache connects to it anew.
 func (s nodeStore) countedIn(nodes cache.Cache, most int64) toolscache.ResourceEventHandler {
 	var count atomic.Int64

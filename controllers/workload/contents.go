@@ -19,7 +19,7 @@ const (
 	// bytesPerValue is how long a field, or an element of an array, is at least on average, and valuesAtLeast how many there may be in any answer. A
 	// Node has 50 bytes for each, the densest that is asked for is discovery, with 17.
 	bytesPerValue, valuesAtLeast = 12, 1000
-	// longestOther is how long an answer in protobuf may be that is of a kind which nobody asks for. Errors are.
+	// longestOther is how long an answer in protobuf may be that is of a kind that is not asked for. Errors are.
 	longestOther = 16 << 10
 )
 
@@ -29,7 +29,7 @@ var errDense = fmt.Errorf("%w: it has more objects or fields than its length all
 // errMany is the error of a watch that has told as many events as one may.
 var errMany = fmt.Errorf("%w: it tells of more events than a watch may", errNoAnswer)
 
-// errEncoding is the error of an answer in an encoding that nobody asks for.
+// errEncoding is the error of an answer in an encoding that is not asked for.
 var errEncoding = fmt.Errorf("%w: it is neither JSON nor protobuf", errNoAnswer)
 
 // counted are the kinds that are asked for in protobuf. All have their metadata, spec and status as fields 1 to 3, and lists their items as field 2.

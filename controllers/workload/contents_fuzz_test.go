@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// What is counted was written by whoever controls a workload cluster, and is read before anything else looks at it. It must not matter how it comes, and
+// What is counted was written by the administrators of a workload cluster, and is counted before anything else reads it. It must not matter how it comes, and
 // client-go must not find more in it than was counted.
 func FuzzContents(f *testing.F) {
 	const limit = 8 * bytesPerItem
@@ -47,7 +47,7 @@ func FuzzContents(f *testing.F) {
 		}
 		most, values := limit/bytesPerItem, 0
 		if len(sent) <= longestOther && most < len(list.Items) && bytes.Index(sent, []byte("NodeList")) > len(sent)/2 {
-			return // the kind stands behind the list, which is as short as an answer may be of which nobody knows the kind
+			return // the kind stands behind the list, which is as short as an answer may be whose kind is unknown
 		}
 		for i := range list.Items {
 			values += len(list.Items[i].Spec.Taints) + len(list.Items[i].Status.Conditions) + len(list.Items[i].Status.Images) + len(list.Items[i].Finalizers)

@@ -102,7 +102,7 @@ func TestAnAnswerHasNoMoreInItThanOneOfItsLength(t *testing.T) {
 		"an error in protobuf":               {inProtobuf, inEnvelope(t, "Status", []byte(sub(1, "")+sub(2, "Failure")+sub(3, `nodes "n" not found`)+sub(4, "NotFound"))), false},
 		"nodes of two bytes":                 {inProtobuf, inEnvelope(t, "NodeList", []byte(strings.Repeat("\x12\x00", ofMiB/2))), true},
 		"without a kind":                     {inProtobuf, inEnvelope(t, "", []byte(strings.Repeat("\x12\x00", ofMiB/2))), true},
-		"of a kind that nobody asks for":     {inProtobuf, inEnvelope(t, "Deployment", []byte(sub(2, sub(6, sub(2, strings.Repeat("\x12\x00", ofMiB/2)))))), true},
+		"of a kind that is not asked for":    {inProtobuf, inEnvelope(t, "Deployment", []byte(sub(2, sub(6, sub(2, strings.Repeat("\x12\x00", ofMiB/2)))))), true},
 		"with the kind behind":               {inProtobuf, []byte("k8s\x00" + sub(2, strings.Repeat("\x12\x00", ofMiB/2)) + sub(1, sub(2, "NodeList"))), true},
 		"with another kind behind":           {inProtobuf, []byte("k8s\x00" + sub(1, sub(2, "Node")) + sub(1, sub(2, "NodeList")) + sub(2, conditions)), true},
 		"conditions of two bytes, in a list": {inProtobuf, inEnvelope(t, "NodeList", []byte(sub(2, sub(3, conditions)))), true},
@@ -186,7 +186,7 @@ func TestALineThatEndsWithinAnEventEndsNothing(t *testing.T) {
 	}
 }
 
-// Nobody waits for an answer because of what is in it, and it ends the same however it comes.
+// No caller waits longer for an answer because of what is in it, and it ends the same however it comes.
 func TestAnyAnswerIsReadToItsEndOrNotAtAll(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sent := append([]byte("k8s\x00"), rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 2, 4, 8, 0x0a, 0x12, 0x1a, 0x22, 0x78, 0x7b, 0x80, 0xff}), 0, 500).Draw(rt, "sent")...)

@@ -17,7 +17,7 @@ const catchUpInterval = time.Second / 2
 // doubt is what is kept of a cluster from the moment at which it does not answer until its cache can be trusted again.
 //
 // An answered probe is not enough for that. A watch that broke is made again with growing pauses, so for up to half a minute the cache
-// shows the nodes as they were before the outage: one that was silent then and is well now would be called unhealthy.
+// shows the nodes as they were before the outage: one that was silent then and is healthy now would be marked unhealthy.
 type doubt struct {
 	since    time.Time
 	answered bool
@@ -57,7 +57,7 @@ func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (
 }
 
 // Doubt makes the next view of cluster prove that the cache shows its nodes as they are, which takes one list of them. It is for who has not looked
-// for a while: what happened meanwhile nobody has seen.
+// for a while: what happened meanwhile was not seen.
 func (c *Clusters) Doubt(cluster client.ObjectKey, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *do
 	for name, version := range d.versions {
 		obj, exists, err := cache.GetByKey(name)
 		if err != nil || !exists {
-			continue // whoever misses a node asks for it
+			continue // a missing node is asked for
 		}
 		cached, err := resourceversion.CompareResourceVersion(obj.(client.Object).GetResourceVersion(), version)
 		if err != nil || cached < 0 {
@@ -108,7 +108,7 @@ func (d *doubt) view(now time.Time, connected bool, health clustercache.HealthCh
 	switch {
 	case d.answered:
 		v.Recheck = catchUpInterval
-	case v.Link == Down && !connected: // that the connection is made again is told by an event
+	case v.Link == Down && !connected: // that the connection is made again raises an event
 	default:
 		// There is an event of every node, but none that says that these were all, and none of a probe that succeeds again. The
 		// first list is a matter of a second, all else of a probe.

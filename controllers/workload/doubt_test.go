@@ -26,7 +26,7 @@ func TestADoubtBecomesCertaintyThatTheClusterIsDown(t *testing.T) {
 		"also when it can be probed and not be read":            {time.Minute, 0, false, true, Down, ProbeInterval},
 		"just before that nothing is lost":                      {time.Minute - 1, 0, false, true, Unsure, ProbeInterval},
 		"that it is connected again is an event":                {time.Second, 2, false, false, Down, 0},
-		"while a cache catches up nobody tells when it has":     {time.Second, 0, true, true, Unsure, catchUpInterval},
+		"no event says that a cache has caught up":              {time.Second, 0, true, true, Unsure, catchUpInterval},
 		"not even if that takes so long that it counts as down": {time.Minute, 0, true, true, Down, catchUpInterval},
 	}
 	for name, tc := range cases {

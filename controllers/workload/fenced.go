@@ -8,19 +8,19 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// OnFenced has wake called for every event of a node that a remediation has signed, in clusters whose nodes are cached for others anyway, and at once
-// for those clusters that are. wake must not block.
-func (c *Clusters) OnFenced(wake func(cluster client.ObjectKey)) {
+// OnFenced has enqueue called for every event of a node that a remediation has signed, in clusters whose nodes are cached for others anyway, and at once
+// for those clusters that are. enqueue must not block.
+func (c *Clusters) OnFenced(enqueue func(cluster client.ObjectKey)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.fenced = wake
+	c.fenced = enqueue
 	for cluster := range c.nodes {
-		wake(cluster)
+		enqueue(cluster)
 	}
 }
 
-// tellFenced tells who listens of a cluster with a node that is signed.
-func (c *Clusters) tellFenced(cluster client.ObjectKey) {
+// reportFenced calls the function of OnFenced for a cluster with a node that is signed.
+func (c *Clusters) reportFenced(cluster client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fenced != nil {
@@ -48,11 +48,11 @@ func (c *Clusters) Fenced(cluster client.ObjectKey) []*corev1.Node {
 
 func signed(node *corev1.Node) bool { return node.Annotations[mendv1.FencedByAnnotation] != "" }
 
-// tellFenced tells of nodes that are signed.
-func (s nodeStore) tellFenced() toolscache.ResourceEventHandler {
+// reportFenced handles events of nodes that are signed.
+func (s nodeStore) reportFenced() toolscache.ResourceEventHandler {
 	hear := func(obj any) {
 		if node, ok := obj.(*corev1.Node); ok && signed(node) {
-			s.clusters.tellFenced(s.cluster)
+			s.clusters.reportFenced(s.cluster)
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{AddFunc: hear, UpdateFunc: func(_, obj any) { hear(obj) }}

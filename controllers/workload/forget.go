@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ForgetDeleted makes c forget Clusters that are deleted, as clusters, the cache of the management cluster, tells it. Nobody looks at those again, and
+// ForgetDeleted makes c forget Clusters that are deleted, as clusters, the cache of the management cluster, shows. They are not read again, and
 // thousands may come and go. A Cluster that is made again under the same name inherits nothing either.
 func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) error {
 	informer, err := clusters.GetInformer(ctx, &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
@@ -55,7 +55,7 @@ func (c *Clusters) forget(obj any) {
 	c.dropStopped()
 }
 
-// dropStopped lets go of the caches of connections that are no more, which hold all nodes of a cluster. Their doubts stay: that a cluster does not
+// dropStopped drops the caches of connections that are no more, which hold all nodes of a cluster. Their doubts stay: that a cluster does not
 // answer is not over with its connection.
 func (c *Clusters) dropStopped() {
 	for cluster, nodes := range c.nodes {

@@ -28,7 +28,7 @@ var ErrSilent = errors.New("the workload cluster leaves requests unanswered, and
 // waits for, does not pass: its probes and the lists and watches of its caches. Gates is safe for concurrent use.
 type Gates struct {
 	clustercache.ClusterCache
-	// Kubeconfigs are those that the ClusterCache connects by: who cannot ask because of one is told so. It may be nil.
+	// Kubeconfigs are those that the ClusterCache connects by: a request that is refused because of one says so. It may be nil.
 	Kubeconfigs *Kubeconfigs
 	Clock       clock.WithDelayedExecution
 	// MostWaiting is how many requests, to all clusters together, may be without an answer for longer than a second: about half as many as there are
@@ -117,14 +117,14 @@ func (g *Gates) gate(cluster client.ObjectKey) *gate {
 	return g.gates[cluster]
 }
 
-// drop lets go of the way to a cluster. Whether it answers is not over with its connection.
+// drop forgets the transport to a cluster. Whether it answers is not over with its connection.
 func (g *Gates) drop(cluster client.ObjectKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.ways, cluster)
 }
 
-// forget lets go of all that is kept of a cluster.
+// forget drops all that is kept of a cluster.
 func (g *Gates) forget(cluster client.ObjectKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -211,7 +211,7 @@ func (g *gate) leave(began time.Time, trial bool, err error) {
 }
 
 // answered reports whether a request that took so long and ended with err had an answer in time, and one that can be read. A connection that is refused
-// holds nobody up.
+// holds no worker up.
 func answered(took time.Duration, err error) bool {
 	var timeout net.Error
 	return took < late && !errors.Is(err, errNoAnswer) && !errors.Is(err, errCrowded) && (!errors.As(err, &timeout) || !timeout.Timeout())
@@ -221,7 +221,7 @@ func answered(took time.Duration, err error) bool {
 var errLost = errors.New("the API server ended the connection instead of an answer")
 
 // once is an error after which client-go does not try again by itself. It would wait between ten trials, for a second or for as long as the server says in
-// Retry-After, with the worker, while nothing is under way that could be counted. Whoever asks tries again, with the pauses of any failure.
+// Retry-After, with the worker, while nothing is under way that could be counted. The caller tries again, with the pauses of any failure.
 // (client-go, rest.Request and withRetry.)
 func once(err error) error {
 	if utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) {
@@ -236,7 +236,7 @@ type passing struct {
 	next http.RoundTripper
 }
 
-// RoundTrip sends a request when it may be sent. It counts as under way until its answer was read to the end or let go; a watch until it has begun.
+// RoundTrip sends a request when it may be sent. It counts as under way until its answer was read to the end or closed; a watch until it has begun.
 func (p passing) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cut := context.WithCancelCause(r.Context())
 	leave, err := p.gate.enter(ctx, cut)

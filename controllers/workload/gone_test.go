@@ -55,7 +55,7 @@ func TestOnlyTheAPIServersWordAboutTheNodeIsThatItIsGone(t *testing.T) {
 	}
 }
 
-// Whoever may write a Machine chooses the name of its node. With one that is none, nobody would hear that another one is gone.
+// A user with write access to a Machine chooses the name of its node. With an impossible name, kubemend would not hear that another one is gone.
 func TestANameThatNoNodeCanHaveHidesNoOther(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -132,7 +132,7 @@ func refusal(config *clientcmdapi.Config) *RefusedError {
 	return nil
 }
 
-// Kubeconfigs reads Secrets as ClusterCache does, but for kubeconfigs that RESTConfig refuses: of these it returns the RefusedError, so that nobody
+// Kubeconfigs reads Secrets as ClusterCache does, but for kubeconfigs that RESTConfig refuses: of these it returns the RefusedError, so that no client
 // connects by them. It is safe for concurrent use.
 type Kubeconfigs struct {
 	client.Reader
@@ -215,11 +215,11 @@ func TellCluster(clusters client.Reader, recorder events.EventRecorder) func(con
 			return
 		}
 		recorder.Eventf(cluster, nil, corev1.EventTypeWarning, mendv1.EventKubeconfigRefused, "Connect",
-			"Secret %s-%s: %s: nobody connects to the workload cluster, and nodes cannot be judged", key.Name, secret.Kubeconfig, refused)
+			"Secret %s-%s: %s: kubemend does not connect to the workload cluster, and nodes cannot be judged", key.Name, secret.Kubeconfig, refused)
 	}
 }
 
-// Refused is why the kubeconfig of a cluster was refused when it was last read; nil if it was not, or if nobody knows because k is nil.
+// Refused is why the kubeconfig of a cluster was refused when it was last read; nil if it was not, or if that is unknown because k is nil.
 func (k *Kubeconfigs) Refused(cluster client.ObjectKey) *RefusedError {
 	if k == nil {
 		return nil

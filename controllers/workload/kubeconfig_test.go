@@ -27,7 +27,7 @@ import (
 // managersToken stands for what is at /var/run/secrets/kubernetes.io/serviceaccount/token of the manager's pod.
 const managersToken = "the-managers-own-token"
 
-// listener is an API server of somebody else's, who writes down all that it is told.
+// listener is an API server of an attacker, that records all requests.
 func listener(t *testing.T) (server *httptest.Server, heard func() string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -249,7 +249,7 @@ func (unconnected) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Confi
 }
 
 // A remediation asks the cluster itself, and looks at no check.
-func TestWhoCannotAskIsToldThatTheKubeconfigIsRefused(t *testing.T) {
+func TestARefusedKubeconfigIsReported(t *testing.T) {
 	server, _ := listener(t)
 	k := &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf(kubeconfigOf(server, "tokenFile: /token", ""))).Build()}
 	gates := &Gates{ClusterCache: unconnected{}, Kubeconfigs: k}

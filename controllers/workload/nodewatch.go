@@ -22,7 +22,7 @@ type NodeWatch struct {
 	ID         string
 	Controller clustercache.SourceWatcher[reconcile.Request]
 	Hears      handler.TypedEventHandler[*corev1.Node, reconcile.Request]
-	Passes     predicate.TypedPredicate[*corev1.Node]
+	Predicate  predicate.TypedPredicate[*corev1.Node]
 }
 
 var _ clustercache.Watcher = NodeWatch{}
@@ -39,5 +39,5 @@ func (w NodeWatch) Watch(nodes cache.Cache) error {
 	if err != nil {
 		return fmt.Errorf("cache nodes for %s: %w", w.ID, err)
 	}
-	return w.Controller.Watch(enqueue.Informed(informer, w.Hears, w.Passes))
+	return w.Controller.Watch(enqueue.Informed(informer, w.Hears, w.Predicate))
 }

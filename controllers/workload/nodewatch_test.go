@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// A machine can be judged by a node as soon as the cache shows it. If the node is deleted then, and nobody hears of it, the machine counts as
+// A machine can be judged by a node as soon as the cache shows it. If the node is deleted then, and the controller does not hear of it, the machine counts as
 // healthy until something else happens in its cluster.
 func TestAControllerHearsOfANodeThatIsDeletedAsSoonAsItIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAControllerHearsOfANodeThatIsDeletedAsSoonAsItIsShown(t *testing.T) {
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
 		watch := NodeWatch{
-			ID: "nodes", Controller: running(func(src source.TypedSource[reconcile.Request]) error { return src.Start(t.Context(), queue) }), Passes: NodeChanges(),
+			ID: "nodes", Controller: running(func(src source.TypedSource[reconcile.Request]) error { return src.Start(t.Context(), queue) }), Predicate: NodeChanges(),
 			Hears: handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *corev1.Node) []reconcile.Request { return []reconcile.Request{{}} }),
 		}
 
@@ -50,7 +50,7 @@ func TestAControllerHearsOfANodeThatIsDeletedAsSoonAsItIsShown(t *testing.T) {
 
 		synctest.Wait()
 		if _, shown, _ := informer.GetIndexer().GetByKey("n"); shown || queue.Len() != 1 {
-			t.Errorf("shown: %t, %d requests; the deletion wakes the controller", shown, queue.Len())
+			t.Errorf("shown: %t, %d requests; the deletion enqueues", shown, queue.Len())
 		}
 	})
 }
@@ -61,7 +61,7 @@ type running func(source.TypedSource[reconcile.Request]) error
 // Watch starts src.
 func (start running) Watch(src source.TypedSource[reconcile.Request]) error { return start(src) }
 
-// filled is a cache of which everything was listed. Whoever wants to be told that waits for it a tenth of a second, as for controller-runtime's.
+// filled is a cache of which everything was listed. A caller waits for it a tenth of a second, as for controller-runtime's.
 type filled struct {
 	cache.Cache
 	informer toolscache.SharedIndexInformer

@@ -36,7 +36,7 @@ type pages struct {
 // counted is the body of an answer to r. If it is a page of a list, it counts with those before it, and ends with an error once they are too long.
 func (p *pages) counted(r *http.Request, body io.ReadCloser, limit int64) io.ReadCloser {
 	query := r.URL.Query()
-	if r.Method != http.MethodGet || !query.Has("limit") || query.Has("fieldSelector") { // nobody keeps the pages of a list by a field
+	if r.Method != http.MethodGet || !query.Has("limit") || query.Has("fieldSelector") { // the pages of a list by a field are not kept
 		return body
 	}
 	list := r.Header.Get("Accept") + " " + r.URL.Path // one reflector of a kind is there, and lists of metadata besides

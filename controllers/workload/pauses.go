@@ -12,7 +12,7 @@ const (
 	mostPauses = 100
 )
 
-// pauses are what is not asked of one cluster for a while, by path, because the last answer was cut off. Whoever has sent the one sends the next, and
+// pauses are what is not asked of one cluster for a while, by path, because the last answer was cut off. The server that has sent the one sends the next, and
 // reflectors ask again within half a minute at the latest, for ever.
 type pauses struct {
 	mu sync.Mutex

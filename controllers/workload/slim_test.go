@@ -21,7 +21,7 @@ func node(changes ...func(*corev1.Node)) *corev1.Node {
 		Status: corev1.NodeStatus{
 			Images: []corev1.ContainerImage{{Names: []string{"image"}}},
 			Conditions: []corev1.NodeCondition{{
-				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "all is well",
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
 				LastTransitionTime: noon, LastHeartbeatTime: noon,
 			}},
 		},

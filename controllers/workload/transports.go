@@ -85,7 +85,7 @@ func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte,
 	})
 }
 
-// forget lets go of the kubeconfig of a cluster.
+// forget drops the kubeconfig of a cluster.
 func (t *Transports) forget(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +141,7 @@ func unsent(r *http.Request, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// send sends a request to a server, and bounds its answer. An API server sends nobody elsewhere, and it would be without these bounds.
+// send sends a request to a server, and bounds its answer. An API server redirects no client, and it would be without these bounds.
 func (t *Transports) send(r *http.Request, server *url.URL, transport http.RoundTripper) (*http.Response, error) {
 	there, address := r.WithContext(r.Context()), *r.URL
 	address.Scheme, address.Host = server.Scheme, server.Host

@@ -126,7 +126,7 @@ func TestWhatAProxySaysWithoutATypeIsAnErrorThatSaysIt(t *testing.T) {
 	c := through(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = nil
 		w.WriteHeader(http.StatusBadGateway)
-		_, _ = io.WriteString(w, "nobody is behind me")
+		_, _ = io.WriteString(w, "no server is behind me")
 	}), "")
 	err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{})
 	var status apierrors.APIStatus
@@ -298,7 +298,7 @@ func TestWhatWasCutOffIsNotAskedForAgainForAWhile(t *testing.T) {
 	}
 }
 
-func TestNobodyIsSentElsewhere(t *testing.T) {
+func TestRedirectionsAreNotFollowed(t *testing.T) {
 	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("another server is asked") })
 	c := through(t, serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }), "")
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}); err == nil || !strings.Contains(err.Error(), "redirects") {

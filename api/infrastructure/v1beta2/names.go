@@ -59,7 +59,7 @@ const (
 	// off it is never True, and says so.
 	PoweredOffCondition = "PoweredOff"
 
-	// WorkloadMovedCondition is True when no pod and no volume is left that the node would have to let go.
+	// WorkloadMovedCondition is True when no pod and no volume is left that the node would have to release.
 	WorkloadMovedCondition = "WorkloadMoved"
 
 	// PowerOnRequestedCondition is True once our power-off annotation is gone again.

@@ -47,7 +47,7 @@ const (
 
 // Leases on nodes, by which checks, and the node maintenance of medik8s, keep out of each other's way.
 const (
-	// DefaultLeaseNamespace is where they are unless the manager is told otherwise.
+	// DefaultLeaseNamespace is where they are unless a flag of the manager names another one.
 	DefaultLeaseNamespace = "medik8s-leases"
 	// LeasePrefix begins the name of each; the node's name in lower case follows.
 	LeasePrefix = "node-"

@@ -151,7 +151,7 @@ func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now ti
 	for i := range list.Items {
 		if check := &list.Items[i]; check.Spec.ClusterName == cluster.Name && c.managers.sayUnseen(check) {
 			view := workload.Seen(workload.Down, nil)
-			view.Told = true
+			view.Reported = true
 			return view, nil
 		}
 	}

@@ -1,6 +1,6 @@
-// Command archive packs files for whoever installs them by hand, or by krew: as .tar.gz, or as .zip, by the name of the archive.
+// Command archive packs files for users who install them by hand, or by krew: as .tar.gz, or as .zip, by the name of the archive.
 //
-// The same files and time make the same bytes: entries are sorted by name, belong to nobody, and may be executed or only read.
+// The same files and time make the same bytes: entries are sorted by name, have no owner, and may be executed or only read.
 package main
 
 import (

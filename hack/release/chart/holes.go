@@ -22,7 +22,7 @@ const (
 // clusterWide is the role of what a manager of one namespace needs of kinds without one.
 const clusterWide = "kubemend-cluster-wide"
 
-// inOneNamespace are the bindings of a manager that looks at one namespace, made of those for the whole cluster: the same as those of
+// inOneNamespace are the bindings of a manager for one namespace, made of those for the whole cluster: the same as those of
 // config/rbac/one-namespace.
 func inOneNamespace(objects []tree) ([]tree, error) {
 	var bindings []tree

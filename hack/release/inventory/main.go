@@ -51,7 +51,7 @@ func run(ctx context.Context, name, version string, created time.Time, out strin
 		return err
 	}
 	for file, content := range map[string][]byte{name + ".spdx.json": listed, "THIRD-PARTY-LICENSES.txt": notices(name, modules)} {
-		if err := os.WriteFile(filepath.Join(out, file), content, 0o644); err != nil { //nolint:gosec // whoever gets the release reads them
+		if err := os.WriteFile(filepath.Join(out, file), content, 0o644); err != nil { //nolint:gosec // users of the release read them
 			return fmt.Errorf("write the inventory: %w", err)
 		}
 	}

@@ -72,7 +72,7 @@ func run(version, url, out string, archives []string) error {
 	if err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
 	}
-	if err := os.WriteFile(out, content, 0o644); err != nil { //nolint:gosec // whoever gets the release reads it
+	if err := os.WriteFile(out, content, 0o644); err != nil { //nolint:gosec // users of the release read it
 		return fmt.Errorf("write the manifest: %w", err)
 	}
 	fmt.Println(out)
