@@ -83,7 +83,10 @@ var wordings = map[powercycle.Reason][]wording{
 		{does(powercycle.BeginAttempt), "The host was not seen off in time" + onceMore},
 		{nil, "The host was not seen off in time"},
 	},
-	powercycle.PowerOnTimedOutReason: {{does(powercycle.BeginAttempt), "The host was not seen on in time" + onceMore}, {nil, "The host was not seen on in time"}},
+	powercycle.PowerOnTimedOutReason: {
+		{does(powercycle.BeginAttempt), "The host was not seen on in time" + onceMore},
+		{nil, "The host was not seen on in time"},
+	},
 	powercycle.RebootTimedOutReason:  {{does(powercycle.BeginAttempt), "The host did not reboot in time" + onceMore}, {nil, "The host did not reboot in time"}},
 	powercycle.PoweredOnReason:       {{told(powercycle.NodeBooted), "The node has booted: the host is on"}, {nil, "The host is on"}},
 	powercycle.PausedReason: {

@@ -124,7 +124,9 @@ func (t *taken) notes(before, after string) []recorder.Event {
 	}
 	var notes []recorder.Event
 	add := func(about client.Object) {
-		notes = append(notes, recorder.Event{About: about, Related: t.rem.Unwrapped(), Kind: kind, Reason: string(step.Reason), Action: "Remediate", Text: text})
+		notes = append(notes, recorder.Event{
+			About: about, Related: t.rem.Unwrapped(), Kind: kind, Reason: string(step.Reason), Action: "Remediate", Text: text,
+		})
 	}
 	add(t.rem.Unwrapped())
 	if t.found.Host != nil && onHost[step.Reason] {

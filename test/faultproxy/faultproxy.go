@@ -1,5 +1,5 @@
-// Package proxy is an HTTPS proxy before an API server, for tests of what becomes of programs whose requests fail. Whoever goes
-// through it is an administrator there. It counts writes, and lets chosen requests fail.
+// Package faultproxy is an HTTPS proxy before an API server, for tests of programs whose requests fail. Its clients are
+// administrators there. It counts writes, and lets chosen requests fail.
 package faultproxy
 
 import (

@@ -45,8 +45,8 @@ const (
 // Entry is one thing that has happened.
 type Entry struct {
 	// At is when; of what has happened several times, when it did first.
-	At     time.Time `json:"at"`
-	Object explain.Ref  `json:"object"`
+	At     time.Time   `json:"at"`
+	Object explain.Ref `json:"object"`
 	// Reason is a word, that of the event or condition.
 	Reason string `json:"reason"`
 	Text   string `json:"text,omitempty"`

@@ -81,7 +81,8 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 		check, err := a.machineCheck(ctx, &list.Items[i])
 		switch {
 		case err != nil:
-			checks = append(checks, explain.Unexplained(explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, err))
+			ref := explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}
+			checks = append(checks, explain.Unexplained(ref, err))
 		case check != nil:
 			checks = append(checks, *check)
 		}

@@ -101,6 +101,17 @@ func (p *page) check(c *Check) {
 	if c.CountedByStatus {
 		p.line("  ", explain.CountedByStatus(p.changed(c.StatusChanged))+".")
 	}
+	p.restrictions(c)
+	for _, trouble := range c.Trouble {
+		p.line("  ", "Could not be read: "+trouble+".")
+	}
+	for i := range c.Targets {
+		p.target(c, &c.Targets[i])
+	}
+}
+
+// restrictions are what keeps c from judging or remediating its targets, unless its one target is blocked by that and says so.
+func (p *page) restrictions(c *Check) {
 	if c.Unseen != "" && !c.blockedFor(explain.OfNodes) {
 		p.line("  "+p.paint.Waits("Out of sight")+": ", c.Unseen+".")
 	}
@@ -110,12 +121,6 @@ func (p *page) check(c *Check) {
 	}
 	if !c.Check.NodesUnread() && (c.Text != "" && !limit || c.Text == "" && len(c.Targets) == 0) {
 		p.groups("  ", c.NotHealthy)
-	}
-	for _, trouble := range c.Trouble {
-		p.line("  ", "Could not be read: "+trouble+".")
-	}
-	for i := range c.Targets {
-		p.target(c, &c.Targets[i])
 	}
 }
 

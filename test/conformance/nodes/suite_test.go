@@ -51,11 +51,11 @@ func TestNodeConformance(t *testing.T) {
 	SetDefaultConsistentlyDuration(700 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
 	suite.InRules(t)
-	suite, reporter := GinkgoConfiguration()
+	config, reporter := GinkgoConfiguration()
 	if testing.Short() {
-		suite.LabelFilter = "!" + needsServer[0]
+		config.LabelFilter = "!" + needsServer[0]
 	}
-	RunSpecs(t, "Node conformance", suite, reporter)
+	RunSpecs(t, "Node conformance", config, reporter)
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
