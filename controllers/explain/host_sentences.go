@@ -87,8 +87,8 @@ var wordings = map[powercycle.Reason][]wording{
 		{does(powercycle.BeginAttempt), "The host was not seen on in time" + onceMore},
 		{nil, "The host was not seen on in time"},
 	},
-	powercycle.RebootTimedOutReason:  {{does(powercycle.BeginAttempt), "The host did not reboot in time" + onceMore}, {nil, "The host did not reboot in time"}},
-	powercycle.PoweredOnReason:       {{told(powercycle.NodeBooted), "The node has booted: the host is on"}, {nil, "The host is on"}},
+	powercycle.RebootTimedOutReason: {{does(powercycle.BeginAttempt), "The host did not reboot in time" + onceMore}, {nil, "The host did not reboot in time"}},
+	powercycle.PoweredOnReason:      {{told(powercycle.NodeBooted), "The node has booted: the host is on"}, {nil, "The host is on"}},
 	powercycle.PausedReason: {
 		{does(powercycle.Release), "The remediation is paused; the host is released"},
 		{does(powercycle.Unfence), "The remediation is paused; the fence is removed from the node"},
