@@ -116,7 +116,7 @@ func (r *Reconciler) enter(ctx context.Context, w *observed, o *outcome) (leave 
 			o.retryAt = again
 			return leave, false
 		}
-		leave = func() { r.memory.slot.leave(r.Clock.Now(), o.mayHaveMade()) }
+		leave = func() { r.memory.slot.leave(r.Clock.Now(), o.mayHaveMade(), o.refused == nil) }
 	}
 	doubt, err := r.confirm(ctx, w, o)
 	switch {

@@ -160,29 +160,42 @@ func remembers(w *observed, p *nodes.Plan, outcomes []outcome) nodes.Memory {
 type slot struct {
 	mu   sync.Mutex
 	node string
-	// held says that a request is being made, until is when the last one was.
+	// held says that a request is being made, until is when the last one was, or when it will have been if nobody knows what has become of it.
 	held  bool
 	until time.Time
 }
 
-// take takes the slot for node, for a reconcile that observed at the given moment, and returns zero. It is refused to a reconcile that
-// has begun to read before the last one that took it was done: from then on none reads less than that has written. Then it returns when to try again.
+// unsure is how long a request may still appear whose creation was answered by nothing, or by an error that does not say that it was refused.
+const unsure = 30 * time.Second
+
+// take takes the slot for node, for a reconcile that observed at the given moment, and returns zero. It is refused while it is held, even for the
+// same node, and to a reconcile that has begun to read before the last one that took it was done: from then on none reads less than that has
+// written. Then it returns when to try again.
 func (s *slot) take(node string, observed, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.node != "" && s.node != node && (s.held || observed.Before(s.until)) {
-		return now.Add(consistency.Lag)
+	if s.held || s.node != "" && s.node != node && observed.Before(s.until) {
+		if next := now.Add(consistency.Lag); next.After(s.until) {
+			return next
+		}
+		return s.until
 	}
 	s.node, s.held = node, true
 	return time.Time{}
 }
 
-// leave gives the slot up. made says that the request was made, or may have been; if nothing came of it the slot is free at once.
-func (s *slot) leave(now time.Time, made bool) {
+// leave gives the slot up. made says that the request was made, or may have been, and sure that it is known; if nothing came of it the slot is free
+// at once.
+func (s *slot) leave(now time.Time, made, sure bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held, s.until = false, now
-	if !made {
-		s.node = ""
+	s.held = false
+	switch {
+	case made && !sure:
+		s.until = now.Add(unsure)
+	case made:
+		s.until = now
+	case !now.Before(s.until): // else one that was asked for before may appear
+		s.node, s.until = "", now
 	}
 }
