@@ -142,6 +142,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		released, err := r.release(ctx, req.Name, now)
 		if err != nil {
 			released, err = r.wait(req.Name, err)
+		} else {
+			r.memory.caughtUp(req.Name)
 		}
 		return released, errors.Join(err, unnamed)
 	}
@@ -182,7 +184,8 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, p *nodes.Plan) appl
 
 // report exports metrics, remembers what was decided and done, and sends events about what was saved; it says when to reconcile again.
 func (r *Reconciler) report(ctx context.Context, w *observed, p *nodes.Plan, done applied) (ctrl.Result, error) {
-	r.memory.of(w.check.Name).unread, r.memory.of(w.check.Name).stale = time.Time{}, 0
+	r.memory.of(w.check.Name).unread = time.Time{}
+	r.memory.caughtUp(w.check.Name)
 	r.memory.decide(w.check.Name, remembers(w, p, done.outcomes))
 	r.measure(w, p, done.outcomes)
 	if done.status != nil {

@@ -20,11 +20,12 @@ type memory struct {
 	checks map[string]*remembered
 	// left are the requests of checks that are not looked after any more, by check.
 	left map[string]map[types.UID]ongoing
+	// stale are the reconciles in a row that have read what was older than what was written, by check, also of those that are gone.
+	stale map[string]int
 }
 
 type remembered struct {
 	decided  nodes.Memory
-	stale    int                 // reconciles in a row that have read what was older than what was written
 	failed   int                 // reconciles in a row that did not get through
 	reported map[string]reported // what goes on, to what was reported of it last
 	blocker  reported            // the reason that blocks all nodes, as reported last

@@ -64,7 +64,18 @@ func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind,
 
 // lag is how long the cache is waited for that a reconcile of the check has found to be stale, in a row.
 func (m *memory) lag(check string) time.Duration {
-	is := m.of(check)
-	is.stale++
-	return consistency.Wait(is.stale)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stale == nil {
+		m.stale = map[string]int{}
+	}
+	m.stale[check]++
+	return consistency.Wait(m.stale[check])
+}
+
+// caughtUp notes that a reconcile of the check has read no less than what was written.
+func (m *memory) caughtUp(check string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.stale, check)
 }

@@ -83,3 +83,26 @@ func TestARequestThatIsGoneBeforeTheCacheHasShownItIsNotWaitedFor(t *testing.T) 
 		t.Errorf("%d nodes are listed", n)
 	}
 }
+
+func TestACheckThatIsGoneReadsACacheThatStandsStillLessAndLessOften(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.lagging()
+	k.bad("b")
+	reconcile := func() ctrl.Result {
+		t.Helper()
+		result, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	reconcile()
+	if err := k.client.Delete(t.Context(), k.check("nhc")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []time.Duration{consistency.Lag, 2 * consistency.Lag, 4 * consistency.Lag} {
+		if result := reconcile(); result.RequeueAfter != want {
+			t.Errorf("looked at again after %s, want %s", result.RequeueAfter, want)
+		}
+	}
+}
