@@ -30,6 +30,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -134,7 +135,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	w, err := r.observe(ctx, req.Name, now)
 	if err != nil {
 		r.memory.miss(req.Name)
-		return r.wait(req.Name, err)
+		result, err := r.wait(req.Name, err)
+		if err == nil && r.unread(w) { // it was stale for long
+			return r.reportUnread(ctx, w, consistency.ErrStale)
+		}
+		return result, err
 	}
 	if w == nil {
 		r.forget(req.Name)
@@ -159,7 +164,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // wait waits for a cache that does not show yet what was written. It returns any other error.
 func (r *Reconciler) wait(check string, err error) (ctrl.Result, error) {
 	if errors.Is(err, consistency.ErrStale) {
-		return ctrl.Result{RequeueAfter: r.memory.lag(check)}, nil
+		now := r.Clock.Now()
+		return enqueue.At(now.Add(r.memory.lag(check)), now), nil
 	}
 	return ctrl.Result{}, err
 }

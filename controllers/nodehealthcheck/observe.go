@@ -71,7 +71,7 @@ func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*
 	return &w.facts, nil
 }
 
-// observe reads what is observed of the check called name. It returns nil if there is none.
+// observe reads what is observed of the check called name. It returns nil if there is none. With an error not all of it was read.
 func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*observed, error) {
 	check := &nhcv1.NodeHealthCheck{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, check); apierrors.IsNotFound(err) {
@@ -85,16 +85,14 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*
 	w := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: factsOf(check, now)}
 	w.facts.Resync, w.facts.Grace, w.facts.Outages = r.Resync, r.Grace, r.Contact.past()
 	w.facts.Memory, w.facts.Since = r.memory.recall(name, now)
-	if err := r.observeAll(ctx, w); err != nil {
-		return nil, err
-	}
+	err := r.observeAll(ctx, w)
 	for _, kind := range w.pending {
 		w.facts.Awaited = append(w.facts.Awaited, kind.GroupKind().String())
 	}
 	for _, trouble := range w.trouble {
 		w.facts.Trouble = append(w.facts.Trouble, trouble.Error())
 	}
-	return w, nil
+	return w, err
 }
 
 func (r *Reconciler) observeAll(ctx context.Context, w *observed) error {

@@ -216,15 +216,25 @@ const slowRead = 30 * time.Second
 
 // await waits for kinds that were not read yet: their objects would be taken for none. When it takes too long the check says so.
 func (r *Reconciler) await(ctx context.Context, w *observed) (ctrl.Result, error) {
+	if r.unread(w) {
+		return r.reportUnread(ctx, w, nil)
+	}
+	return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
+}
+
+// unread notes that kinds could not be read, and reports whether that is so for long.
+func (r *Reconciler) unread(w *observed) bool {
 	is := r.memory.of(w.check.Name)
 	if is.unread.IsZero() {
 		is.unread = w.facts.Now
 	}
-	if w.facts.Now.Sub(is.unread) <= slowRead {
-		return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
-	}
+	return w.facts.Now.Sub(is.unread) > slowRead
+}
+
+// reportUnread has the check say which kinds could not be read.
+func (r *Reconciler) reportUnread(ctx context.Context, w *observed, why error) (ctrl.Result, error) {
 	next := w.check.DeepCopy()
 	next.Status.Conditions = explain.NodeConditions(&w.facts, &nodes.Plan{})
 	return ctrl.Result{}, errors.Join(
-		fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, explain.KindsAwaited(&w.facts)), r.record(ctx, w, next))
+		fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, explain.KindsAwaited(&w.facts)), why, r.record(ctx, w, next))
 }

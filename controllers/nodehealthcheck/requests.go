@@ -3,6 +3,7 @@ package nodehealthcheck
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -72,6 +74,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 			w.recheck(w.facts.Now.Add(readRetry))
 		}
 		if err := r.upToDate(ctx, kind, list); err != nil {
+			w.awaits(kind, !errors.Is(err, consistency.ErrStale))
 			return err
 		}
 		for i := range list {

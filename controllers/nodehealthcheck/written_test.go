@@ -2,15 +2,19 @@ package nodehealthcheck
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
 )
 
@@ -81,6 +85,32 @@ func TestARequestThatIsGoneBeforeTheCacheHasShownItIsNotWaitedFor(t *testing.T) 
 	k.pass("nhc")
 	if n := len(k.check("nhc").Status.UnhealthyNodes); n != 0 {
 		t.Errorf("%d nodes are listed", n)
+	}
+}
+
+func TestACheckSaysThatACacheDoesNotShowWhatWasWritten(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	catchUp := k.lagging()
+	k.bad("b")
+	reconcile := func() error {
+		_, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})
+		return err
+	}
+	if err := errors.Join(reconcile(), reconcile()); err != nil {
+		t.Fatal(err)
+	}
+	k.after(slowRead + time.Second)
+	if err := reconcile(); !errors.Is(err, consistency.ErrStale) {
+		t.Errorf("failed with: %v", err)
+	}
+	allowed := conditionOf(k.check("nhc"), nhcv1.RemediationAllowedCondition)
+	if allowed == nil || allowed.Reason != nhcv1.KindUnreadReason || !strings.Contains(allowed.Message, "Reboot.remedy.example.org") {
+		t.Errorf("the check says %v", allowed)
+	}
+	catchUp()
+	k.pass("nhc")
+	if allowed := conditionOf(k.check("nhc"), nhcv1.RemediationAllowedCondition); allowed.Status != metav1.ConditionTrue {
+		t.Errorf("then the check says %v", allowed)
 	}
 }
 
