@@ -133,13 +133,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.memory.begin(now)
 	w, err := r.observe(ctx, req.Name, now)
+	if errors.Is(err, consistency.ErrStale) {
+		return r.lags(ctx, w)
+	}
 	if err != nil {
 		r.memory.miss(req.Name)
-		result, err := r.wait(req.Name, err)
-		if err == nil && r.unread(w) { // it was stale for long
-			return r.reportUnread(ctx, w, consistency.ErrStale)
-		}
-		return result, err
+		return ctrl.Result{}, err
 	}
 	if w == nil {
 		r.forget(req.Name)
@@ -159,6 +158,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	plan := nodes.Decide(w.facts)
 	done := r.apply(ctx, w, &plan)
 	return r.report(ctx, w, &plan, done)
+}
+
+// missed is how long nodes may not be judged without anybody having missed that one was healthy: events are merged for a part of that as it is.
+const missed = time.Second
+
+// lags waits for a cache that does not show yet what was written. When it takes too long the check says so.
+func (r *Reconciler) lags(ctx context.Context, w *observed) (ctrl.Result, error) {
+	unread := r.unread(w)
+	if unread > missed {
+		r.memory.miss(w.check.Name)
+	}
+	if unread > slowRead {
+		return r.reportUnread(ctx, w, consistency.ErrStale)
+	}
+	return r.wait(w.check.Name, consistency.ErrStale)
 }
 
 // wait waits for a cache that does not show yet what was written. It returns any other error.

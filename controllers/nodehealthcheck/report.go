@@ -216,19 +216,19 @@ const slowRead = 30 * time.Second
 
 // await waits for kinds that were not read yet: their objects would be taken for none. When it takes too long the check says so.
 func (r *Reconciler) await(ctx context.Context, w *observed) (ctrl.Result, error) {
-	if r.unread(w) {
+	if r.unread(w) > slowRead {
 		return r.reportUnread(ctx, w, nil)
 	}
 	return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
 }
 
-// unread notes that kinds could not be read, and reports whether that is so for long.
-func (r *Reconciler) unread(w *observed) bool {
+// unread notes that kinds could not be read, and returns for how long that is so.
+func (r *Reconciler) unread(w *observed) time.Duration {
 	is := r.memory.of(w.check.Name)
 	if is.unread.IsZero() {
 		is.unread = w.facts.Now
 	}
-	return w.facts.Now.Sub(is.unread) > slowRead
+	return w.facts.Now.Sub(is.unread)
 }
 
 // reportUnread has the check say which kinds could not be read.

@@ -136,3 +136,43 @@ func TestACheckThatIsGoneReadsACacheThatStandsStillLessAndLessOften(t *testing.T
 		}
 	}
 }
+
+func TestANodeThatTurnsWhileACacheCatchesUpWasNotHealthyInBetween(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lags time.Duration
+		want bool
+	}{
+		"a cache that catches up at once":   {100 * time.Millisecond, true},
+		"one that does not for ten seconds": {10 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
+			k.turn("c", corev1.ConditionUnknown)
+			k.pass("nhc")
+			k.after(100 * time.Second)
+			k.turn("b", corev1.ConditionUnknown)
+			k.pass("nhc")
+			k.after(200 * time.Second)
+			reconcile := func() {
+				t.Helper()
+				if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			catchUp := k.lagging()
+			reconcile()
+			k.wants("c is due", "Reboot/c")
+			reconcile()
+			k.after(tc.lags)
+			k.turn("b", corev1.ConditionFalse)
+			reconcile()
+			catchUp()
+			k.pass("nhc")
+			k.after(100 * time.Second)
+			k.pass("nhc")
+			if got := len(k.requests()) == 2; got != tc.want {
+				t.Errorf("b, which has been bad for 300 s, is remediated: %t", got)
+			}
+		})
+	}
+}
