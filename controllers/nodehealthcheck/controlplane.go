@@ -34,6 +34,11 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, w *observed) {
 	if c.Unread, c.Searching = r.searching(); c.Unread != "" {
 		return // the end of the search enqueues the check
 	}
+	if w.lagging { // nothing may enqueue the check when it is shown
+		c.Unread, c.Searching = "requests that were made a moment ago are not shown yet", true
+		w.recheck(w.facts.Now.Add(time.Second))
+		return
+	}
 	list := &corev1.NodeList{}
 	err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
 	if err == nil {

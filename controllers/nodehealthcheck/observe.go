@@ -41,6 +41,8 @@ type observed struct {
 	unreadable map[schema.GroupKind]bool
 	leases     map[string]*coordinationv1.Lease // by name
 	objects    []objects                        // of facts.Nodes, in the same order
+	// lagging says that what was written of a kind that is not the check's own is not shown yet.
+	lagging bool
 	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
 }

@@ -73,8 +73,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(w.check), kind) { // nothing enqueues the check when one changes
 			w.recheck(w.facts.Now.Add(readRetry))
 		}
-		if err := r.upToDate(ctx, kind, list); err != nil {
-			w.awaits(kind, !errors.Is(err, consistency.ErrStale))
+		if err := w.shown(kind, r.upToDate(ctx, kind, list)); err != nil {
 			return err
 		}
 		for i := range list {
@@ -97,6 +96,21 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 			}
 		}
 	}
+	return nil
+}
+
+// shown notes whether all that was written of a kind is shown, as err says. Of a kind that is not the check's own it does not matter but to the control
+// plane, of which one node is disrupted at a time, by whatever check.
+func (w *observed) shown(kind schema.GroupVersionKind, err error) error {
+	own := func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }
+	switch {
+	case !errors.Is(err, consistency.ErrStale):
+		return err
+	case slices.ContainsFunc(kindsOf(w.check), own):
+		w.awaits(kind, false)
+		return err
+	}
+	w.lagging = true
 	return nil
 }
 

@@ -3,6 +3,7 @@ package nodehealthcheck
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -18,14 +20,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/consistency"
 )
 
-// lagging makes the cache show the requests as they are now, until the returned function is called.
-func (k *fixture) lagging() (catchUp func()) {
+// lagging makes the cache show the requests, of those kinds or all, as they are now, until the returned function is called.
+func (k *fixture) lagging(kinds ...string) (catchUp func()) {
 	shown := map[string]*unstructured.UnstructuredList{}
 	lags := true
 	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			all, is := list.(*unstructured.UnstructuredList)
-			if !is || !lags {
+			if !is || !lags || len(kinds) > 0 && !slices.Contains(kinds, strings.TrimSuffix(all.GetKind(), "List")) {
 				return c.List(ctx, list, opts...)
 			}
 			kind := all.GetKind()
@@ -175,4 +177,29 @@ func TestANodeThatTurnsWhileACacheCatchesUpWasNotHealthyInBetween(t *testing.T) 
 			}
 		})
 	}
+}
+
+func TestACacheThatIsStaleBlocksNoCheckOfOtherKinds(t *testing.T) {
+	one, two := check("one"), check("two")
+	one.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "a"}
+	two.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{
+		{Key: "kubernetes.io/hostname", Operator: metav1.LabelSelectorOpIn, Values: []string{"b", "m0"}},
+	}
+	none := intstr.FromInt32(0)
+	one.Spec.MinHealthy, two.Spec.MinHealthy = &none, &none
+	pray := refTo("Pray", "pray")
+	two.Spec.RemediationTemplate = &pray
+	k := newFixture(t, append(workers("a", "b", "c"), member("m0"), member("m1"), member("m2"),
+		template("Reboot", "reboot", false), template("Pray", "pray", false), one, two)...)
+	catchUp := k.lagging("Reboot")
+	k.turn("a", corev1.ConditionUnknown)
+	k.turn("b", corev1.ConditionUnknown)
+	k.bad("m0")
+	k.passes("one")
+	k.wants("what nobody is shown is made", "Reboot/a")
+	k.passes("two")
+	k.wants("another check goes on, but for the control plane", "Pray/b", "Reboot/a")
+	catchUp()
+	k.passes("two")
+	k.wants("which it can see now", "Pray/b", "Pray/m0", "Reboot/a")
 }
