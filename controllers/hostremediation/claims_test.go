@@ -1,6 +1,7 @@
 package hostremediation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,8 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
@@ -196,5 +201,39 @@ func TestARemediationThatCannotBeginKeepsNoOtherWaiting(t *testing.T) {
 		if got := remembered(rem).UnderWay(); got != begins {
 			t.Errorf("host %d: it is under way: %t", is, got)
 		}
+	}
+}
+
+// The API server has answered nothing to the write with which a remediation was to begin, and it was not made.
+func TestARemediationThatAsksForNothingAnyMoreKeepsNoOtherWaiting(t *testing.T) {
+	for name, change := range map[string]func(*mendv1.HostRemediation){
+		"it has no strategy any more":  func(rem *mendv1.HostRemediation) { rem.Spec.Strategy = nil },
+		"it names no machine any more": func(rem *mendv1.HostRemediation) { rem.OwnerReferences = nil },
+		"it is another manager's":      func(rem *mendv1.HostRemediation) { rem.Labels = map[string]string{clusterv1.WatchLabel: "other"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t, func(rem *mendv1.HostRemediation) { rem.Labels = map[string]string{clusterv1.WatchLabel: "ours"} })
+			k.r.WatchFilterValue = "ours"
+			here := k.r.Client
+			k.r.Client = interceptor.NewClient(here.(client.WithWatch), interceptor.Funcs{
+				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+					return errors.New("EOF")
+				},
+			})
+			if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err == nil {
+				t.Fatal("want the error of the write")
+			}
+			seen := []someRemediation{{own{k.remediation()}, Own.Kind}}
+			if ahead := k.r.Claims.Begin("machine machine-uid", inVersion("other", "1"), seen); ahead != "m" {
+				t.Fatalf("%q is ahead while nobody knows what came of the write, want m", ahead)
+			}
+			k.r.Client = here
+			k.edit(change)
+			k.pass()
+			seen = []someRemediation{{own{k.remediation()}, Own.Kind}}
+			if ahead := k.r.Claims.Begin("machine machine-uid", inVersion("other", "1"), seen); ahead != "" {
+				t.Errorf("%q keeps another one waiting for ever", ahead)
+			}
+		})
 	}
 }

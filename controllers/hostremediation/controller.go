@@ -193,13 +193,13 @@ func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, 
 
 // apply carries step out, stores all that was taken in one write, and tells of it. It reports whether it was done.
 func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
-	if w.ownerless {
-		return false, r.say(ctx, w, step, nil)
-	}
 	if !w.begins(step) {
 		if err := r.unclaim(ctx, w); err != nil {
 			return false, err
 		}
+	}
+	if w.ownerless {
+		return false, r.say(ctx, w, step, nil)
 	}
 	done, err := r.take(ctx, w, step)
 	r.followNode(ctx, w)

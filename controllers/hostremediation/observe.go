@@ -108,8 +108,12 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if r.written.Stale(w.rem) {
 		return nil, consistency.ErrStale
 	}
-	if ours, err := r.survey(ctx, w); err != nil || !ours {
+	ours, err := r.survey(ctx, w)
+	switch {
+	case err != nil:
 		return nil, err
+	case !ours:
+		return nil, r.unclaim(ctx, w)
 	}
 	return w, nil
 }
