@@ -61,3 +61,28 @@ func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
 		t.Errorf("it was read %d times at most", most)
 	}
 }
+
+func (d *deadlines) Watch(ctx context.Context, _ client.ObjectKey, _ string, _ fence.Seen) error {
+	d.note(ctx)
+	return nil
+}
+
+func TestWhatLeavesANodeIsWatchedWithTheDeadlineOfWhatIsRead(t *testing.T) {
+	k := fixtureOf(t)
+	there := &deadlines{Nodes: k.r.Nodes}
+	k.r.Nodes, k.r.Clusters = there, there
+	k.expects(powersOff, fences)
+	k.pass()
+	k.power(false)
+	k.pass()
+	there.all = nil
+	k.pass()
+	if len(there.all) < 3 {
+		t.Fatalf("the cluster is asked %d times, want its nodes, the node and the watch", len(there.all))
+	}
+	for _, at := range there.all {
+		if !at.Equal(there.all[0]) {
+			t.Errorf("the deadlines are %v", there.all)
+		}
+	}
+}

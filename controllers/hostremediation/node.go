@@ -85,6 +85,8 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 	case w.facts.State != powercycle.MovingWorkload:
 		r.Nodes.Unwatch(cluster, name)
 	case w.seen.Waits():
+		ctx, done := w.answering(ctx)
+		defer done()
 		if err := r.Nodes.Watch(ctx, cluster, name, w.seen); err != nil {
 			w.lookAgain(unreachableRecheck) // until then drainRecheck has to do
 		}
