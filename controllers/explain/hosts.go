@@ -99,11 +99,15 @@ const maxMessage = 4096
 
 // Message is what a condition or event says of a step, after what led to it: the sentence, with the attempt and what is known of its cause.
 func (p *PowerCycle) Message(before string, step powercycle.Step) string {
-	text := p.attempt(p.After.State) + JoinedSteps(before, p.Sentence(step))
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
+	return cut(p.attempt(p.After.State) + JoinedSteps(before, p.Sentence(step)))
+}
+
+// cut is text as far as a message may be long.
+func cut(text string) string {
+	if len(text) <= maxMessage {
+		return text
 	}
-	return text
+	return strings.ToValidUTF8(text[:maxMessage], "") + "..."
 }
 
 func (p *PowerCycle) attempt(in powercycle.State) string {
@@ -135,7 +139,7 @@ func (p *PowerCycle) Sentence(step powercycle.Step) string {
 
 // CauseSaid is what is known of a cause besides the sentence of its step, to be remembered with it.
 func (p *PowerCycle) CauseSaid(step powercycle.Step) string {
-	return strings.Join(written(append(p.details(step.Reason), p.Host.Trouble)), "; ")
+	return cut(strings.Join(written(append(p.details(step.Reason), p.Host.Trouble)), "; "))
 }
 
 // cause is the sentence of what led to the end; empty if that is said already.
