@@ -194,10 +194,10 @@ var ends = map[powercycle.State]powercycle.Reason{
 
 // HostStep is the sentence of a step of a power cycle.
 func HostStep(s powercycle.Step) string {
-	if s.From.Final() && s.Reason != powercycle.UnfenceTimedOutReason {
-		return afterEnd(s)
+	if !s.From.Final() || s.Reason == powercycle.UnfenceTimedOutReason || s.Reason == powercycle.PausedReason {
+		return wordingOf(s)
 	}
-	return wordingOf(s)
+	return afterEnd(s)
 }
 
 func wordingOf(s powercycle.Step) string {

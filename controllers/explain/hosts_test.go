@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
@@ -144,5 +145,29 @@ func TestNoSentenceOfAPowerCycleIsForNothing(t *testing.T) {
 				t.Errorf("%s: no step says %q", reason, w.text)
 			}
 		}
+	}
+}
+
+func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
+	ended := powercycle.Memory{State: powercycle.HandedOver, Attempt: 1}
+	for do, want := range map[powercycle.Action]string{
+		powercycle.Release: "The remediation is paused; the host is released (with Cluster c)",
+		powercycle.Unfence: "The remediation is paused; the fence is removed from the node (with Cluster c)",
+		powercycle.Wait:    "The remediation is paused (with Cluster c)",
+	} {
+		p := &PowerCycle{After: ended, Pause: PausedWithCluster, Cluster: "c"}
+		step := powercycle.Step{Do: do, From: powercycle.HandedOver, Next: powercycle.HandedOver, Reason: powercycle.PausedReason}
+		if got := p.Message("", step); got != want {
+			t.Errorf("%s: %q, want %q", do, got, want)
+		}
+	}
+}
+
+// What is remembered has to fit into an annotation, and the error of a host is as long as its operator likes.
+func TestWhatIsRememberedOfACauseHasAnEnd(t *testing.T) {
+	p := &PowerCycle{Host: HostDetails{Trouble: strings.Repeat("ü", maxMessage)}}
+	got := p.CauseSaid(powercycle.Step{Reason: powercycle.PowerOffTimedOutReason})
+	if len(got) > maxMessage+len("...") || !utf8.ValidString(got) {
+		t.Errorf("%d bytes are remembered, valid: %t; want %d at most", len(got), utf8.ValidString(got), maxMessage)
 	}
 }
