@@ -67,13 +67,21 @@ func putOff(w *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	return due
 }
 
-// turns is s without numbers, names and messages: what events are about, and what other controllers act on.
+// turns is s without numbers, names and messages: what events are about, and what other controllers act on. A condition of the older flavour that has
+// another message has another time too.
 func turns(s *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
 	is := *s
 	is.ExpectedMachines, is.CurrentHealthy, is.RemediationsAllowed, is.Targets, is.Deprecated = nil, nil, nil, nil, nil
 	is.Conditions = slices.Clone(s.Conditions)
 	for i := range is.Conditions {
 		is.Conditions[i].Message = ""
+	}
+	if s.Deprecated != nil && s.Deprecated.V1Beta1 != nil {
+		older := slices.Clone(s.Deprecated.V1Beta1.Conditions)
+		for i := range older {
+			older[i].Message, older[i].LastTransitionTime = "", metav1.Time{}
+		}
+		is.Deprecated = &clusterv1.MachineHealthCheckDeprecatedStatus{V1Beta1: &clusterv1.MachineHealthCheckV1Beta1DeprecatedStatus{Conditions: older}}
 	}
 	return is
 }

@@ -1,12 +1,14 @@
 package machinehealthcheck
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -63,5 +65,27 @@ func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 	r.Client = r.Client.(outdated).Client
 	if next, _ := r.pass(3 * time.Second); next < time.Minute {
 		t.Errorf("when the cache shows it, the next reconcile is in %s", next)
+	}
+}
+
+// That requests cannot be made, or can again, only a condition of the older flavour says, and only the reconcile that tried it knows. Put off, it would be
+// lost.
+func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
+	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Unhealthy)).external()
+	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	for len(w.targets) < 5000 {
+		w.having(append(w.targets, a(fmt.Sprintf("n%04d", len(w.targets)), health.Healthy, markedBefore))...)
+	}
+	before := statusAfter(w, decide(w), result{})
+	refused := statusAfter(w, decide(w), result{refused: errors.New("no rights"), failed: true})
+	for name, tc := range map[string]struct {
+		was *clusterv1.MachineHealthCheck
+		is  result
+	}{"they cannot": {before, result{refused: errors.New("no rights")}}, "they can again": {refused, result{started: true}}} {
+		w.check.Status, w.statusAt = tc.was.Status, w.now.Add(-time.Millisecond)
+		w.check.Status.ObservedGeneration = w.check.Generation
+		if due := putOff(w, statusAfter(w, decide(w), tc.is)); !due.IsZero() {
+			t.Errorf("%s: written at %s, want at once", name, due)
+		}
 	}
 }
