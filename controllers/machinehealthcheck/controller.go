@@ -107,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) stale(w *observed) bool {
 	return slices.ContainsFunc(w.wrote, func(name string) bool {
 		place, known := w.sighting.places[name]
-		return known && r.written.saved.Stale(w.sighting.machines[place].machine)
+		return known && r.written.stale(w.sighting.machines[place].machine)
 	})
 }
 

@@ -82,6 +82,17 @@ func (o *ownWrites) is(m client.Object) bool {
 	return true
 }
 
+// stale reports whether m is older than it was written. Then a reconcile waits for the cache to show the write, and the event of it wakes the check.
+func (o *ownWrites) stale(m client.Object) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.saved.Stale(m) {
+		return false
+	}
+	delete(o.written, m.GetUID())
+	return true
+}
+
 func (o *ownWrites) forget(m client.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -84,3 +84,19 @@ func TestEventsThatComeBeforeTheAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A reconcile that found the cache to be stale waits for nothing but the write. Its event must not be dropped then.
+func TestTheEventOfAWriteWakesWhoWaitsForIt(t *testing.T) {
+	var own ownWrites
+	own.begin(version("m1", "7"))
+	own.end(version("m1", "8"), true)
+	if !own.stale(version("m1", "7")) {
+		t.Error("a machine as it was before the write is not stale")
+	}
+	if !own.passes(version("m1", "8")) {
+		t.Error("the event of the write is dropped while a reconcile waits for it")
+	}
+	if own.stale(version("m1", "8")) {
+		t.Error("a machine as it was written is stale")
+	}
+}
