@@ -10,10 +10,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -21,8 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -39,7 +43,9 @@ import (
 // Reconciler makes reconciles of MachineHealthChecks.
 type Reconciler struct {
 	// Client reads from caches and writes to the management cluster.
-	Client   client.Client
+	Client client.Client
+	// Live reads past the caches; nil for a reader that writes nothing.
+	Live     client.Reader
 	Clusters Clusters
 	Requests *remediationrequest.Requests
 	Kinds    Kinds
@@ -94,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if w == nil || w.mode <= paused {
 		return r.leaveAlone(ctx, req.NamespacedName, w)
 	}
-	if r.stale(w) {
+	if r.stale(ctx, w) {
 		return ctrl.Result{RequeueAfter: r.memory.lag(req.NamespacedName)}, nil
 	}
 	p := r.decide(ctx, w, func(d *machines.Decision) bool { return d.Tried })
@@ -104,11 +110,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was requested of an
 // owner would not count. It is no failure, and the check is reconciled again in a moment. (docs/adr/0058-read-your-own-writes.md)
-func (r *Reconciler) stale(w *observed) bool {
+func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
 	return slices.ContainsFunc(w.wrote, func(name string) bool {
 		place, known := w.sighting.places[name]
-		return known && r.written.stale(w.sighting.machines[place].machine)
+		if !known {
+			return false
+		}
+		m := w.sighting.machines[place].machine
+		return r.written.stale(m) && !r.undone(ctx, w, m)
 	})
+}
+
+// standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their waits in between that is
+// two and a half seconds.
+const standsStill = 7
+
+// undone reports whether the API server has m in no newer version than the cache, which waits for a write that is gone: the API server was restored
+// from a backup. It is asked when the wait is long. No other wait ends here, and the log says that the check waits.
+func (r *Reconciler) undone(ctx context.Context, w *observed, m *clusterv1.Machine) bool {
+	if w.stale < standsStill || r.Live == nil {
+		return false
+	}
+	is := &metav1.PartialObjectMetadata{}
+	is.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), is)
+	if err != nil || is.UID != m.UID || consistency.Older(m.ResourceVersion, is.ResourceVersion) {
+		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written", "Machine", klog.KObj(m), "stale", w.stale, "error", err)
+		return false
+	}
+	log.FromContext(ctx).Info("What was written of a machine is gone: the API server has an older version", "Machine", klog.KObj(m))
+	r.written.saved.Forget(client.ObjectKeyFromObject(m))
+	return true
 }
 
 // decide decides what w comes to. What matters only now and then is read if the decision so far depends on it: power cycles, if a machine on a host is

@@ -73,7 +73,7 @@ func (m *memory) recall(w *observed) {
 	w.remembers, w.wasUnread = true, maps.Clone(m.unread)
 	if last, found := m.checks[client.ObjectKeyFromObject(w.check)]; found {
 		w.warned, w.memory, w.before, w.reached = last.warned, last.decided, last.sighting, &last.reach
-		w.wrote, w.statusAt = last.wrote, last.statusAt
+		w.wrote, w.stale, w.statusAt = last.wrote, last.stale, last.statusAt
 	}
 }
 

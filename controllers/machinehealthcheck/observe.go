@@ -56,8 +56,10 @@ type observed struct {
 	remembers bool
 	// reached is the condition WorkloadClusterReachable as of the reconcile before; nil if there was none.
 	reached *metav1.Condition
-	// wrote are the machines that the reconcile before has written; statusAt is when this process last wrote the status of the check.
+	// wrote are the machines that the reconcile before has written, stale is how many have found the cache to be stale since; statusAt is when this
+	// process last wrote the status of the check.
 	wrote    []string
+	stale    int
 	statusAt time.Time
 	// wasUnread are the kinds of power cycles that could not be read before.
 	wasUnread map[schema.GroupKind]*unread

@@ -163,3 +163,11 @@ func (o outdated) List(ctx context.Context, list client.ObjectList, opts ...clie
 	}
 	return err
 }
+
+func (o outdated) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	err := o.Client.Get(ctx, key, obj, opts...)
+	if _, is := obj.(*metav1.PartialObjectMetadata); is && key.Name == o.was.Name {
+		obj.SetResourceVersion(o.was.ResourceVersion)
+	}
+	return err
+}

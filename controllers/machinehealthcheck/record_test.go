@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -87,5 +88,31 @@ func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 		if due := putOff(w, statusAfter(w, decide(w), tc.is)); !due.IsZero() {
 			t.Errorf("%s: written at %s, want at once", name, due)
 		}
+	}
+}
+
+// An API server that was restored from a backup has older versions than were written, and never shows the write.
+func TestNoReconcileWaitsForAWriteThatIsGone(t *testing.T) {
+	for name, restored := range map[string]bool{"the API server was restored from a backup": true, "the cache stands still": false} {
+		t.Run(name, func(t *testing.T) {
+			r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+			r.pass(0)
+			before := r.machine()
+			if _, begun := r.pass(time.Second); !begun {
+				t.Fatal("no remediation was requested")
+			}
+			r.Client, r.Live = outdated{r.Client, before}, r.api
+			if restored {
+				r.Live = outdated{r.api, before}
+			}
+			waits := true
+			for i := range 20 {
+				next, _ := r.pass(time.Duration(2+i) * time.Second)
+				waits = next == consistency.Wait(i+1)
+			}
+			if waits == restored {
+				t.Errorf("after 20 reconciles it waits for the cache: %t", waits)
+			}
+		})
 	}
 }
