@@ -43,8 +43,9 @@ type remembered struct {
 	statusAt time.Time
 }
 
-// remember notes the remediations that a reconcile began, and those that it could not begin.
-func (m *memory) remember(w *observed, outcomes []outcome) {
+// remember notes the remediations that a reconcile, which ended at now, began, and those that it could not begin. It may have taken longer than a cache lags:
+// what it began counts from its end.
+func (m *memory) remember(w *observed, outcomes []outcome, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.checks[client.ObjectKeyFromObject(w.check)]
@@ -57,7 +58,7 @@ func (m *memory) remember(w *observed, outcomes []outcome) {
 		}
 		if o.requested {
 			if o.Step == machines.CreateRequest {
-				last.decided.Began(string(o.target.machine.UID), remediationKind(w), w.now)
+				last.decided.Began(string(o.target.machine.UID), remediationKind(w), now)
 			}
 			if last.inFlight != nil {
 				last.inFlight[o.target.machine.UID] = remediationKind(w)

@@ -4,8 +4,10 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -117,7 +119,7 @@ func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 		w.remediation.known = known
 		var m memory
 		m.pass(w, decide(w))
-		m.remember(w, []outcome{{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true}})
+		m.remember(w, []outcome{{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true}}, noon)
 		w = aCheck(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
 		if n := begunUncounted(w, decide(w), m.pass(w, decide(w))); n != 0 {
 			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
@@ -158,5 +160,24 @@ func TestAfterARestartARestrictionIsNotToldAgain(t *testing.T) {
 		if !slices.Equal(told, want) {
 			t.Errorf("%s: told %v, want %v", name, told, want)
 		}
+	}
+}
+
+// Many slow writes make a reconcile longer than a cache lags. What it created at its end the caches may not show yet.
+func TestWhatALongReconcileBeganCountsFromItsEnd(t *testing.T) {
+	two := func() *observed {
+		w := aCheck(a("m1", health.Unhealthy), a("m2", health.Unhealthy)).external()
+		w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+		return w
+	}
+	r, w := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon.Add(time.Minute))}, two()
+	r.measure(w, decide(w), []outcome{
+		{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true},
+	})
+	w = two()
+	w.now = noon.Add(time.Minute + time.Second)
+	r.memory.recall(w)
+	if p := decide(w); p.Population.InFlight != 1 || p.starts() > 0 {
+		t.Errorf("%d are in flight and %d start, want one and none", p.Population.InFlight, p.starts())
 	}
 }

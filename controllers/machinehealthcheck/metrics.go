@@ -79,7 +79,7 @@ func Metrics() []prometheus.Collector {
 func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
 	before := r.memory.pass(w, s)
 	results, unheard := ended(w, s, before), begunUncounted(w, s, before)
-	r.memory.remember(w, outcomes)
+	r.memory.remember(w, outcomes, r.Clock.Now())
 	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}
 	if w.settled() {
 		measureState(w, s, labels)

@@ -206,7 +206,7 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	if !first.Starts() || first.target.machine.Name != "a" {
 		t.Fatalf("first comes %s", first.target.machine.Name)
 	}
-	m.remember(w, []outcome{{step: first, err: errors.New("refused")}})
+	m.remember(w, []outcome{{step: first, err: errors.New("refused")}}, w.now)
 	w = pass()
 	for _, s := range stepsOf(w, decide(w)) {
 		if s.Starts() && s.target.machine.Name != "b" {
@@ -214,7 +214,7 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 		}
 	}
 	first.Step = machines.CreateRequest
-	m.remember(w, []outcome{{step: first, requested: true}})
+	m.remember(w, []outcome{{step: first, requested: true}}, w.now)
 	if w = pass(); len(w.memory.Refused) > 0 {
 		t.Error("that it was refused is remembered although it was begun since")
 	}

@@ -281,7 +281,7 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 	}
 	w := pass()
 	m.pass(w, decide(w))
-	m.remember(w, []outcome{{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true}})
+	m.remember(w, []outcome{{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true}}, w.now)
 
 	decided := func(changes ...func(*target)) plan {
 		w := pass(changes...)
