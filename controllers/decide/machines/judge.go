@@ -31,7 +31,7 @@ func judge(f *Facts) []*Decision {
 		var d *Decision
 		switch {
 		case len(before) == 0 || !before[0].holds(t, f.Now):
-			d = &Decision{Target: t, Verdict: health.Judge(f.health(t), f.Policy, f.Now), At: f.Now}
+			d = &Decision{Target: t, Verdict: health.Judge(f.health(t), f.Policy, f.Now), At: f.Now.Round(0)}
 		case f.plain(before[0]):
 			d = before[0]
 		default:
@@ -44,7 +44,8 @@ func judge(f *Facts) []*Decision {
 	return decisions
 }
 
-// holds reports whether the verdict of d is still the one that t would get.
+// holds reports whether the verdict of d is still the one that t would get. It was given at a moment of the same clock as those that findings are due at, which
+// may be set back; a time that was measured since the process started never is.
 func (d *Decision) holds(t *Target, now time.Time) bool {
 	return d.Target == t && !now.Before(d.At) && (d.Verdict.Recheck.IsZero() || now.Before(d.Verdict.Recheck))
 }
