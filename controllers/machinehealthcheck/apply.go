@@ -30,6 +30,8 @@ type outcome struct {
 	at    time.Time
 	// requested says that a remediation was begun: a request was created, or the owner was asked.
 	requested bool
+	// unsure says that the owner was asked in a write that failed, or whose answer was lost.
+	unsure bool
 	// released is the request that was deleted because no target needs it any more; the step has no target then.
 	released *remediationrequest.Metadata
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
@@ -123,7 +125,8 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 	case machines.NoStep, machines.RequestOwnerRemediation:
 	}
 	o, saved := r.set(ctx, w, s, s.target.machine, set, o)
-	o.requested = saved && o.saved != nil && s.Step == machines.RequestOwnerRemediation
+	asks := s.Step == machines.RequestOwnerRemediation
+	o.requested, o.unsure = asks && saved && o.saved != nil, asks && !saved
 	return o
 }
 

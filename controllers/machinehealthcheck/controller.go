@@ -112,12 +112,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // owner would not count. It is no failure, and the check is reconciled again in a moment. (docs/adr/0058-read-your-own-writes.md)
 func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
 	return slices.ContainsFunc(w.wrote, func(name string) bool {
-		place, known := w.sighting.places[name]
-		if !known {
-			return false
-		}
-		m := w.sighting.machines[place].machine
-		return r.written.stale(m) && !r.undone(ctx, w, m)
+		m := w.sighting.machine(name)
+		return m != nil && r.written.stale(m) && !r.undone(ctx, w, m)
+	}) || r.Live != nil && slices.ContainsFunc(w.unsure, func(name string) bool {
+		m := w.sighting.machine(name)
+		return m != nil && r.behind(ctx, w, m)
 	})
 }
 
@@ -131,9 +130,7 @@ func (r *Reconciler) undone(ctx context.Context, w *observed, m *clusterv1.Machi
 	if w.stale < standsStill || r.Live == nil {
 		return false
 	}
-	is := &metav1.PartialObjectMetadata{}
-	is.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), is)
+	is, err := r.live(ctx, m)
 	if err != nil || is.UID != m.UID || consistency.Older(m.ResourceVersion, is.ResourceVersion) {
 		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written", "Machine", klog.KObj(m), "stale", w.stale, "error", err)
 		return false
@@ -141,6 +138,23 @@ func (r *Reconciler) undone(ctx context.Context, w *observed, m *clusterv1.Machi
 	log.FromContext(ctx).Info("What was written of a machine is gone: the API server has an older version", "Machine", klog.KObj(m))
 	r.written.saved.Forget(client.ObjectKeyFromObject(m))
 	return true
+}
+
+// behind reports whether the API server has m in a newer version than the cache: the owner of m may have been asked to remediate it, and the answer to
+// that write was lost. If the API server cannot be asked, it may be so for some seconds.
+func (r *Reconciler) behind(ctx context.Context, w *observed, m *clusterv1.Machine) bool {
+	is, err := r.live(ctx, m)
+	if err != nil {
+		return client.IgnoreNotFound(err) != nil && w.stale < standsStill
+	}
+	return is.UID == m.UID && consistency.Older(m.ResourceVersion, is.ResourceVersion)
+}
+
+// live reads the identity and the version of m past the cache.
+func (r *Reconciler) live(ctx context.Context, m *clusterv1.Machine) (*metav1.PartialObjectMetadata, error) {
+	is := &metav1.PartialObjectMetadata{}
+	is.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	return is, r.Live.Get(ctx, client.ObjectKeyFromObject(m), is)
 }
 
 // decide decides what w comes to. What matters only now and then is read if the decision so far depends on it: power cycles, if a machine on a host is

@@ -40,6 +40,7 @@ type remembered struct {
 	warned   *string // see observed.warned
 	// wrote are the machines that the last reconcile has written, and statusAt is when the status of the check was written last.
 	wrote    []string
+	unsure   []string // see observed.unsure
 	statusAt time.Time
 }
 
@@ -52,6 +53,9 @@ func (m *memory) remember(w *observed, outcomes []outcome, now time.Time) {
 	for _, o := range outcomes {
 		if o.attempted() && o.err != nil {
 			last.decided.Failed(string(o.target.machine.UID), w.now)
+		}
+		if o.unsure {
+			last.unsure = append(last.unsure, o.target.machine.Name)
 		}
 		if o.saved != nil {
 			last.wrote = append(last.wrote, o.saved.Name)
@@ -74,7 +78,7 @@ func (m *memory) recall(w *observed) {
 	w.remembers, w.wasUnread = true, maps.Clone(m.unread)
 	if last, found := m.checks[client.ObjectKeyFromObject(w.check)]; found {
 		w.warned, w.memory, w.before, w.reached = last.warned, last.decided, last.sighting, &last.reach
-		w.wrote, w.stale, w.statusAt = last.wrote, last.stale, last.statusAt
+		w.wrote, w.unsure, w.stale, w.statusAt = last.wrote, last.unsure, last.stale, last.statusAt
 	}
 }
 

@@ -58,8 +58,10 @@ type observed struct {
 	reached *metav1.Condition
 	// wrote are the machines that the reconcile before has written, stale is how many have found the cache to be stale since; statusAt is when this
 	// process last wrote the status of the check.
-	wrote    []string
-	stale    int
+	wrote []string
+	stale int
+	// unsure are the machines whose owners it may have asked to remediate them: the write was not answered, or with an error.
+	unsure   []string
 	statusAt time.Time
 	// wasUnread are the kinds of power cycles that could not be read before.
 	wasUnread map[schema.GroupKind]*unread

@@ -1,12 +1,15 @@
 package machinehealthcheck
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
@@ -114,5 +117,28 @@ func TestNoReconcileWaitsForAWriteThatIsGone(t *testing.T) {
 				t.Errorf("after 20 reconciles it waits for the cache: %t", waits)
 			}
 		})
+	}
+}
+
+// A remediation that was requested in a write whose answer was lost counts as well.
+func TestAReconcileWaitsForTheCacheToShowAWriteWhoseAnswerWasLost(t *testing.T) {
+	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+	r.pass(0)
+	before := r.machine()
+	r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return errors.Join(c.SubResource(sub).Patch(ctx, obj, p, opts...), errors.New("the answer was lost"))
+		},
+	})
+	if _, begun := r.pass(time.Second); !begun {
+		t.Fatal("no remediation was requested")
+	}
+	r.Client, r.Live = outdated{r.api, before}, r.api
+	if next, _ := r.pass(2 * time.Second); next != consistency.Lag {
+		t.Errorf("the next reconcile is in %s; it does not wait for the cache", next)
+	}
+	r.Client = r.api
+	if next, _ := r.pass(3 * time.Second); next < time.Minute {
+		t.Errorf("when the cache shows it, the next reconcile is in %s", next)
 	}
 }

@@ -35,6 +35,14 @@ type sighted struct {
 	facts *machines.Target
 }
 
+// machine is the machine of that name; nil if there is none.
+func (s *sighting) machine(name string) *clusterv1.Machine {
+	if place, known := s.places[name]; known {
+		return s.machines[place].machine
+	}
+	return nil
+}
+
 // next is the sighting of all machines of the cluster, without their nodes. What has not changed since s is taken from there.
 func (s *sighting) next(check *clusterv1.MachineHealthCheck, all []*clusterv1.Machine, selector labels.Selector) *sighting {
 	is := &sighting{check: check.UID, generation: check.Generation, machines: make([]*sighted, len(all))}
