@@ -181,6 +181,9 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 		return scope, err
 	}
 	scope.Cluster, scope.Machine = belongings(ctx, reader, k, key)
+	if k == hostKind {
+		scope.Host = key.Name
+	}
 	return scope, nil
 }
 

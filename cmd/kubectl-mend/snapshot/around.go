@@ -130,11 +130,14 @@ func (r *reading) metal3Machines() []task {
 	return tasks
 }
 
-// namedHosts are the hosts that the Metal3Machines name which were read.
+// namedHosts are the hosts that the Metal3Machines name which were read, and the one in question.
 func (r *reading) namedHosts() []task {
 	r.snapshot.mu.RLock()
 	defer r.snapshot.mu.RUnlock()
 	var tasks []task
+	if r.Host != "" {
+		tasks = append(tasks, task{gvk: hostGVK, namespace: r.Namespace, options: named(r.Host)})
+	}
 	for _, rec := range r.all(metal3MachineGVK) {
 		if namespace, name, whole := strings.Cut(rec.is.GetAnnotations()[infrav1.HostAnnotation], "/"); whole && namespace == r.Namespace {
 			tasks = append(tasks, task{gvk: hostGVK, namespace: namespace, options: named(name)})

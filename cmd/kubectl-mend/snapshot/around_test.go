@@ -160,6 +160,17 @@ func TestOfOneMachineItsHostIsRead(t *testing.T) {
 	}
 }
 
+// TestTheHostInQuestionIsReadWhateverItsMachineSays has a host that says that it belongs to a machine which names another one.
+func TestTheHostInQuestionIsReadWhateverItsMachineSays(t *testing.T) {
+	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
+	w := readAll(t, aLargeCluster(t, func(w *Snapshot) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m", Host: "other"})
+	for _, name := range []string{"host", "other"} {
+		if err := w.ReadOnly().Get(t.Context(), key(name), &bmov1alpha1.BareMetalHost{}); err != nil {
+			t.Errorf("host %s: %v", name, err)
+		}
+	}
+}
+
 func TestOfAStatusItIsKeptWhenItChanged(t *testing.T) {
 	w := readAll(t, aLargeCluster(t), Scope{Namespace: "ns", Cluster: "c1"})
 	for name, w := range map[string]*Snapshot{"as it was read": w, "as it was recorded": again(t, w)} {

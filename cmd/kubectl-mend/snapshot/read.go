@@ -42,6 +42,8 @@ type Scope struct {
 	// Machine is the one that is explained, of Cluster. The other machines are left out, and counted by the status of its check; where that does not
 	// do, all of the cluster are read.
 	Machine string
+	// Host is the one that is explained, if it says that it belongs to Machine. That may name another one.
+	Host string
 	// Restless leaves out the machines and nodes of clusters whose checks say that all are healthy: a manager that runs has written that.
 	Restless bool
 	// AllMachines says that the machines of the cluster are read whatever is in the status of their checks.
