@@ -254,3 +254,32 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 		})
 	}
 }
+
+// TestMachinesAreNotReadWithoutTheirNodes has a restless cluster of the name of one where all is well, and so many of them that machines are read of all.
+func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
+	for name, restless := range map[string][]client.ObjectKey{
+		"another one has the name": {{Namespace: "ns2", Name: "c1"}},
+		"there are many others": func() (many []client.ObjectKey) {
+			for i := range mostNamed + 1 {
+				many = append(many, key(fmt.Sprintf("restless-%d", i)))
+			}
+			return many
+		}(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := aLargeCluster(t, calm(t), func(w *Snapshot) {
+				for _, is := range restless {
+					c, check := aCluster(is.Name), &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: is.Namespace, Name: is.Name}}
+					c.Namespace, c.Status.Conditions, check.Spec.ClusterName = is.Namespace, nil, is.Name
+					if err := w.Add(c, check); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+			w := readAll(t, from, Scope{Nodes: true, Restless: true})
+			if machines, nodes := machinesOf(t, w); !w.Counted(key("c1")) || len(nodes) > 0 || slices.Contains(machines, "w1") {
+				t.Errorf("of a cluster where all is well machines %v and nodes %v were read", machines, nodes)
+			}
+		})
+	}
+}

@@ -60,9 +60,19 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 	return wanted
 }
 
-// machinesIn are the machines of some clusters in scope.
+// machinesIn are the machines of some clusters in scope. Of the others none is kept: without their nodes they would look as if these were gone.
 func (r *reading) machinesIn(clusters []client.ObjectKey) []task {
 	tasks := r.machines()
+	r.snapshot.mu.RLock()
+	all := len(clusters) == len(r.all(clusterGVK))
+	r.snapshot.mu.RUnlock()
+	if all {
+		return tasks
+	}
+	tasks[0].keep = func(obj client.Object) bool {
+		m, whole := obj.(*clusterv1.Machine)
+		return !whole || !r.snapshot.Counted(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
+	}
 	if r.Cluster != "" || len(clusters) > mostNamed {
 		return tasks
 	}
