@@ -18,6 +18,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -185,7 +186,7 @@ func TestOfAStatusItIsKeptWhenItChanged(t *testing.T) {
 }
 
 // calm makes the check say that all is well, as a manager does that runs.
-func calm(t *testing.T) func(*Snapshot) {
+func calm(t *testing.T, says ...func(*managerlease.Announcement)) func(*Snapshot) {
 	return func(w *Snapshot) {
 		changed(t, func(c *clusterv1.MachineHealthCheck) {
 			c.Status.ExpectedMachines, c.Status.CurrentHealthy = ptr.To[int32](4), ptr.To[int32](4)
@@ -195,7 +196,10 @@ func calm(t *testing.T) func(*Snapshot) {
 			}
 		})(w)
 		w.Remove(machineCheckGVK, key("check"))
-		said := managerlease.Announcement{Version: "v1", Unclaimed: "observe"}
+		said := managerlease.Announcement{Version: "v1", Unclaimed: "observe", Started: metav1.NewTime(noon.Add(-time.Hour))}
+		for _, say := range says {
+			say(&said)
+		}
 		content, err := json.Marshal(said)
 		if err != nil {
 			t.Fatal(err)
@@ -237,6 +241,29 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 		})}, true},
 		"no manager runs": {false, []func(*Snapshot){func(w *Snapshot) {
 			w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
+		}}, true},
+		"the check is not claimed any more, and what was said of it then still stands": {false, []func(*Snapshot){
+			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil }),
+		}, true},
+		"it is one of those that the manager acts on without a claim": {false, []func(*Snapshot){
+			calm(t, func(said *managerlease.Announcement) { said.Unclaimed = "act" }),
+			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil }),
+		}, false},
+		"the manager has only just started": {false, []func(*Snapshot){
+			calm(t, func(said *managerlease.Announcement) { said.Started = metav1.NewTime(noon.Add(-time.Minute)) }),
+		}, true},
+		"the manager does not serve the kind": {false, []func(*Snapshot){calm(t, func(said *managerlease.Announcement) {
+			said.Kinds = []managerlease.Kind{{CRD: crdgate.MachineCheckCRD, Reason: crdgate.ForbiddenReason, Because: "it cannot be read"}}
+		})}, true},
+		"a machine that is healthy is still remediated": {false, []func(*Snapshot){func(w *Snapshot) {
+			owner := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "w1", UID: "uid-of-w1"}
+			request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "w1", OwnerReferences: []metav1.OwnerReference{owner},
+				Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
+			}}
+			if err := w.Add(request); err != nil {
+				t.Fatal(err)
+			}
 		}}, true},
 		"there is a check of nodes": {false, []func(*Snapshot){func(w *Snapshot) {
 			if err := w.Add(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}); err != nil {

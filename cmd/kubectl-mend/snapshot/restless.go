@@ -3,28 +3,37 @@ package snapshot
 import (
 	"context"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // mostNamed is how many clusters a list of machines names; more of them are read with all others.
 const mostNamed = 100
 
+// firstLook is how long a manager that was started may take to connect to all clusters and to judge all checks. Until then a status stands as it was.
+const firstLook = 2 * time.Minute
+
 // restless reads all that is in scope, but for the machines and nodes of clusters of which nothing is to be said but that all are healthy. In a fleet
 // these are nearly all, and their machines and nodes nearly all of what there is to read.
 func (r *reading) restless(ctx context.Context) {
 	r.each(ctx, append(r.clusters(), r.first()...))
+	r.each(ctx, r.second(ctx)) // with the requests
 	wanted := r.restlessClusters(ctx)
 	if len(wanted) > 0 {
 		r.each(ctx, append(r.machinesIn(wanted), r.hosts()...))
 	}
-	r.each(ctx, r.second(ctx))
 	r.beyond(ctx)
 	if r.Nodes {
 		r.workloads(ctx, func(c *clusterv1.Cluster) bool { return slices.Contains(wanted, client.ObjectKeyFromObject(c)) })
@@ -36,9 +45,10 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 	managers, err := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken)
 	acted := func(check *clusterv1.MachineHealthCheck) bool {
 		return err == nil && slices.ContainsFunc(managers, func(m managerlease.Manager) bool {
-			return m.Announcement != nil && !m.Announcement.Teardown && m.StandsOff(check).Because == ""
+			return m.Announcement != nil && m.StandsOff(check).Because == "" && r.actsOn(check, m)
 		})
 	}
+	remediated := r.remediated()
 	r.snapshot.mu.RLock()
 	all, checks := slices.Clone(r.all(clusterGVK)), slices.Clone(r.all(machineCheckGVK))
 	everywhere := len(r.all(nodeCheckGVK)) > 0 || r.AllMachines // a NodeHealthCheck looks at the machines of all nodes
@@ -50,7 +60,7 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 			check := other.is.(*clusterv1.MachineHealthCheck)
 			return check.Namespace == cluster.Namespace && check.Spec.ClusterName == cluster.Name && !(acted(check) && machinehealthcheck.Calm(check, cluster))
 		}
-		if everywhere || slices.ContainsFunc(checks, judged) {
+		if everywhere || remediated(rec.key) || slices.ContainsFunc(checks, judged) {
 			wanted = append(wanted, rec.key)
 			continue
 		}
@@ -58,6 +68,42 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 		r.snapshot.SetNodes(rec.key, nil)
 	}
 	return wanted
+}
+
+// actsOn reports whether a manager that looks at a check which is not paused keeps its status up to date. It writes none of a check that nobody has
+// claimed, unless it was told to act on those, and has seen nothing yet when it has just started: what stands in the status then was written by Cluster
+// API core, or long before.
+func (r *reading) actsOn(check *clusterv1.MachineHealthCheck, m managerlease.Manager) bool {
+	claimed := check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
+	return !m.Announcement.Teardown && m.Unserved(crdgate.MachineCheckCRD) == nil && r.snapshot.Taken.Sub(m.Announcement.Started.Time) >= firstLook &&
+		(claimed || machinehealthcheck.Unclaimed(m.Announcement.Unclaimed) == machinehealthcheck.Act)
+}
+
+// remediated tells the clusters with a remediation: that of a machine which is healthy again has an end of its own, and may wait for a person. One that does
+// not say of which cluster it is may be of any in its namespace.
+func (r *reading) remediated() func(cluster client.ObjectKey) bool {
+	of := map[client.ObjectKey]bool{}
+	r.snapshot.mu.RLock()
+	defer r.snapshot.mu.RUnlock()
+	for gk, k := range r.snapshot.kinds {
+		if !r.requested(gk) {
+			continue
+		}
+		for _, rec := range k.all {
+			of[client.ObjectKey{Namespace: rec.key.Namespace, Name: rec.is.GetLabels()[clusterv1.ClusterNameLabel]}] = true
+		}
+	}
+	return func(cluster client.ObjectKey) bool {
+		return of[cluster] || of[client.ObjectKey{Namespace: cluster.Namespace}]
+	}
+}
+
+// requested reports whether objects of a kind are made from templates and ask for a remediation. Of the others that are made from templates, only
+// Metal3Machines are read.
+func (r *reading) requested(gk schema.GroupKind) bool {
+	_, templated := r.served[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}]
+	own := gk.Group == infrav1.GroupVersion.Group && gk.Kind == "Metal3Remediation" || gk.Group == mendv1.GroupVersion.Group && gk.Kind == "HostRemediation"
+	return own || templated && gk != metal3MachineGVK.GroupKind()
 }
 
 // machinesIn are the machines of some clusters in scope. Of the others none is kept: without their nodes they would look as if these were gone.
