@@ -10,7 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // around reads what there is to know about one machine, or about the machine of one node.
@@ -23,7 +25,7 @@ func (r *reading) around(ctx context.Context) {
 	if r.Machine != "" {
 		r.each(ctx, r.oneMachine())
 	}
-	if r.Machine != "" && r.sufficient() {
+	if r.Machine != "" && r.sufficient(ctx) {
 		r.snapshot.SetCounted(client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster})
 		r.each(ctx, r.metal3Machines())
 		r.each(ctx, r.namedHosts())
@@ -74,8 +76,15 @@ func named(name string) []client.ListOption {
 }
 
 // sufficient reports whether what was read of the machines does: the machine is there, it is that of the node, and its checks count the others. A
-// NodeHealthCheck looks at the machines of all nodes.
-func (r *reading) sufficient() bool {
+// NodeHealthCheck looks at the machines of all nodes. Nobody writes the status of a check that is claimed while no manager runs.
+func (r *reading) sufficient(ctx context.Context) bool {
+	managers, err := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken)
+	lookedAt := func(check *clusterv1.MachineHealthCheck) bool {
+		return err != nil || slices.ContainsFunc(managers, func(m managerlease.Manager) bool {
+			off := m.StandsOff(check)
+			return off.Because == "" || off.Unknown
+		})
+	}
 	r.snapshot.mu.RLock()
 	defer r.snapshot.mu.RUnlock()
 	if len(r.all(nodeCheckGVK)) > 0 || r.NodeChecks || r.AllMachines {
@@ -89,9 +98,13 @@ func (r *reading) sufficient() bool {
 	for _, rec := range r.all(clusterGVK) {
 		cluster = rec.is.(*clusterv1.Cluster)
 	}
+	claimed := func(check *clusterv1.MachineHealthCheck) bool {
+		return check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
+	}
 	return !slices.ContainsFunc(r.all(machineCheckGVK), func(rec *record) bool {
 		check := rec.is.(*clusterv1.MachineHealthCheck)
-		return machinehealthcheck.Unselected(check, m) == "" && machinehealthcheck.Counted(check, cluster) == nil
+		return machinehealthcheck.Unselected(check, m) == "" &&
+			(machinehealthcheck.Counted(check, cluster) == nil || claimed(check) && !lookedAt(check))
 	})
 }
 

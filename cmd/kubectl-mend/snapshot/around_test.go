@@ -56,6 +56,7 @@ func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 		t.Fatal(err)
 	}
 	from.keepManaged(check)
+	runs(t, from)
 	for _, edit := range edits {
 		edit(from)
 	}
@@ -117,6 +118,15 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 		"all are where the check is paused": {Scope{Machine: "w1"}, []func(*Snapshot){
 			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = "" }),
 		}, all},
+		"all are where no manager runs that writes the status": {Scope{Machine: "w1"}, []func(*Snapshot){func(w *Snapshot) {
+			w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
+		}}, all},
+		"but not where it is Cluster API core that writes it": {Scope{Machine: "w1"}, []func(*Snapshot){
+			func(w *Snapshot) {
+				w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
+			},
+			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil }),
+		}, one},
 		"but not for a check of other machines": {Scope{Machine: "w1"}, []func(*Snapshot){func(w *Snapshot) {
 			other := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
 			other.Spec.ClusterName, other.Spec.Selector.MatchLabels = "c1", map[string]string{"pool": "b"}
@@ -185,6 +195,27 @@ func TestOfAStatusItIsKeptWhenItChanged(t *testing.T) {
 	}
 }
 
+// runs has a manager that says this.
+func runs(t testing.TB, w *Snapshot, says ...func(*managerlease.Announcement)) {
+	t.Helper()
+	said := managerlease.Announcement{Version: "v1", Unclaimed: "observe", Started: metav1.NewTime(noon.Add(-time.Hour))}
+	for _, say := range says {
+		say(&said)
+	}
+	content, err := json.Marshal(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "kubemend-system", Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: string(content)},
+	}}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("kubemend-0"), ptr.To[int32](60)
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-time.Second)}
+	if err := w.Add(lease); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // calm makes the check say that all is well, as a manager does that runs.
 func calm(t *testing.T, says ...func(*managerlease.Announcement)) func(*Snapshot) {
 	return func(w *Snapshot) {
@@ -196,22 +227,7 @@ func calm(t *testing.T, says ...func(*managerlease.Announcement)) func(*Snapshot
 			}
 		})(w)
 		w.Remove(machineCheckGVK, key("check"))
-		said := managerlease.Announcement{Version: "v1", Unclaimed: "observe", Started: metav1.NewTime(noon.Add(-time.Hour))}
-		for _, say := range says {
-			say(&said)
-		}
-		content, err := json.Marshal(said)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "kubemend-system", Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: string(content)},
-		}}
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("kubemend-0"), ptr.To[int32](60)
-		lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-time.Second)}
-		if err := w.Add(lease); err != nil {
-			t.Fatal(err)
-		}
+		runs(t, w, says...)
 	}
 }
 
