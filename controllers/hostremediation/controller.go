@@ -27,9 +27,9 @@ import (
 )
 
 // RBAC of this controller in the management cluster, besides that of package host.
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations/status,verbs=patch
-// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations/status,verbs=patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch
