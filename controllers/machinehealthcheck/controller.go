@@ -132,7 +132,8 @@ func (r *Reconciler) undone(ctx context.Context, w *observed, m *clusterv1.Machi
 	}
 	is, err := r.live(ctx, m)
 	if err != nil || is.UID != m.UID || consistency.Older(m.ResourceVersion, is.ResourceVersion) {
-		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written", "Machine", klog.KObj(m), "stale", w.stale, "error", err)
+		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
+			"Machine", klog.KObj(m), "stale", w.stale, "error", err)
 		return false
 	}
 	log.FromContext(ctx).Info("What was written of a machine is gone: the API server has an older version", "Machine", klog.KObj(m))
