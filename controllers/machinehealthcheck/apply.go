@@ -269,10 +269,9 @@ func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() 
 // stepsOf are the steps of p. What changes nothing is left out.
 func stepsOf(w *observed, p plan) []step {
 	var steps []step
-	for i := range w.targets {
-		t := &w.targets[i]
-		if d := p.of(t); !d.Idle() {
-			steps = append(steps, stepOf(w, &p, d, t))
+	for _, i := range p.Open {
+		if d := p.Decisions[i]; !d.Idle() {
+			steps = append(steps, stepOf(w, &p, d, &w.targets[i]))
 		}
 	}
 	skipped := map[string]*target{}

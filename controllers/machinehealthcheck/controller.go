@@ -162,11 +162,11 @@ func (r *Reconciler) live(ctx context.Context, m *clusterv1.Machine) (*metav1.Pa
 // not healthy, and the template, if a request may be made from it, which wanted says.
 func (r *Reconciler) decide(ctx context.Context, w *observed, wanted func(*machines.Decision) bool) plan {
 	p := w.decide()
-	if slices.ContainsFunc(p.Decisions, mayWaitForCycle) {
+	if p.any(mayWaitForCycle) {
 		r.observeCycles(ctx, w)
 		p = w.decide()
 	}
-	if w.remediation.external && w.remediation.known && w.remediation.missing == "" && slices.ContainsFunc(p.Decisions, wanted) {
+	if w.remediation.external && w.remediation.known && w.remediation.missing == "" && p.any(wanted) {
 		_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
 		w.tryTemplate(p)
 		p = w.decide()

@@ -46,9 +46,6 @@ func aCheck(targets ...target) *observed {
 // having gives the check these targets.
 func (w *observed) having(targets ...target) *observed {
 	w.targets = targets
-	for i := range w.targets {
-		w.targets[i].place = i
-	}
 	return w
 }
 
@@ -84,12 +81,14 @@ func decide(w *observed) plan {
 		}
 	}
 	f := w.facts()
-	m := &f.Memory
-	m.Basis = machines.Basis{Check: f.Check, Generation: f.Generation, Cluster: f.Cluster}
-	begun, refused := m.Begun, m.Refused
-	m.Decisions, m.Begun, m.Refused = nil, map[string]machines.Begun{}, map[string]time.Time{}
-	maps.Copy(m.Begun, begun)
-	maps.Copy(m.Refused, refused)
+	was, m := f.Memory, &f.Memory
+	*m = machines.Memory{
+		Known: was.Known, NotHealthy: was.NotHealthy, ShortCircuited: was.ShortCircuited, Calm: was.Calm,
+		Begun: map[string]machines.Begun{}, Refused: map[string]time.Time{},
+		Basis: machines.Basis{Check: f.Check, Generation: f.Generation, Cluster: f.Cluster},
+	}
+	maps.Copy(m.Begun, was.Begun)
+	maps.Copy(m.Refused, was.Refused)
 	for i, t := range f.Targets {
 		is := of(&w.targets[i])
 		if m.Decisions = append(m.Decisions, &machines.Decision{Target: t, Verdict: is.verdict, At: w.now}); is.begun {

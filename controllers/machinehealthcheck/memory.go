@@ -29,10 +29,13 @@ type memory struct {
 // unread is that a kind could not be read since then, and at last.
 type unread struct{ since, last time.Time }
 
+// flight is a remediation that is in flight.
+type flight struct{ machine, kind string }
+
 type remembered struct {
 	cluster  string
 	reach    metav1.Condition
-	inFlight map[types.UID]string // machine to the kind of its remediation; nil if that was never seen
+	inFlight map[types.UID]flight // nil if that was never seen
 	failed   int                  // reconciles in a row that failed
 	stale    int                  // reconciles since then that found the cache to be stale
 	decided  machines.Memory
@@ -65,7 +68,7 @@ func (m *memory) remember(w *observed, outcomes []outcome, now time.Time) {
 				last.decided.Began(string(o.target.machine.UID), remediationKind(w), now)
 			}
 			if last.inFlight != nil {
-				last.inFlight[o.target.machine.UID] = remediationKind(w)
+				last.inFlight[o.target.machine.UID] = flight{o.target.machine.Name, remediationKind(w)}
 			}
 		}
 	}
@@ -98,7 +101,7 @@ func (is *unread) after(failed bool, now time.Time) *unread {
 func (is *unread) until() time.Time { return is.since.Add(taken) }
 
 // pass remembers w, and what it comes to, and returns what was in flight in the reconcile before; nil if that is not known, or if it is not known what is now.
-func (m *memory) pass(w *observed, s plan) map[types.UID]string {
+func (m *memory) pass(w *observed, s plan) map[types.UID]flight {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.checks == nil {
@@ -118,10 +121,10 @@ func (m *memory) pass(w *observed, s plan) map[types.UID]string {
 		return nil
 	}
 	before := is.inFlight
-	is.inFlight = map[types.UID]string{}
-	for i := range w.targets {
-		if t := &w.targets[i]; s.of(t).InFlight {
-			is.inFlight[t.machine.UID] = remediationKind(w)
+	is.inFlight = map[types.UID]flight{}
+	for _, i := range s.Open {
+		if m := w.targets[i].machine; s.Decisions[i].InFlight {
+			is.inFlight[m.UID] = flight{m.Name, remediationKind(w)}
 		}
 	}
 	return before
@@ -206,14 +209,13 @@ func remediationKind(w *observed) string {
 
 // begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
-func begunUncounted(w *observed, p plan, before map[types.UID]string) int {
-	if w.mode != acting {
+func begunUncounted(w *observed, p plan, before map[types.UID]flight) int {
+	if w.mode != acting || before == nil {
 		return 0
 	}
 	n := 0
-	for i := range w.targets {
-		t := &w.targets[i]
-		if _, known := before[t.machine.UID]; before != nil && !known && p.of(t).InFlight {
+	for _, i := range p.Open {
+		if _, known := before[w.targets[i].machine.UID]; !known && p.Decisions[i].InFlight {
 			n++
 		}
 	}
@@ -221,35 +223,31 @@ func begunUncounted(w *observed, p plan, before map[types.UID]string) int {
 }
 
 // ended says how the remediations ended that were in flight before this reconcile and are not any more.
-func ended(w *observed, p plan, before map[types.UID]string) map[ending]int {
-	if len(before) == 0 {
-		return nil
-	}
+func ended(w *observed, p plan, before map[types.UID]flight) map[ending]int {
 	results := map[ending]int{}
-	left := maps.Clone(before)
-	end := func(m *clusterv1.Machine, result string) {
-		if kind, flew := left[m.UID]; flew && result != "" {
-			results[ending{kind, result}]++
+	for id, was := range before {
+		if result := w.resultOf(p, id, was.machine); result != "" {
+			results[ending{was.kind, result}]++
 		}
-		delete(left, m.UID)
-	}
-	for i := range w.targets {
-		switch t := &w.targets[i]; {
-		case p.of(t).InFlight:
-			end(t.machine, "")
-		case p.of(t).Verdict.State == health.Healthy:
-			end(t.machine, recoveredResult)
-		default:
-			end(t.machine, cancelledResult)
-		}
-	}
-	for i := range w.skipped {
-		end(w.skipped[i].machine, cancelledResult)
-	}
-	for _, kind := range left {
-		results[ending{kind, replacedResult}]++
 	}
 	return results
+}
+
+// resultOf is how a remediation has ended of the machine of that name and UID; empty if it goes on.
+func (w *observed) resultOf(p plan, id types.UID, name string) string {
+	if i, found := placeOf(w.targets, name); found && w.targets[i].machine.UID == id {
+		switch d := p.Decisions[i]; {
+		case d.InFlight:
+			return ""
+		case d.Verdict.State == health.Healthy:
+			return recoveredResult
+		}
+		return cancelledResult
+	}
+	if i, found := placeOf(w.skipped, name); found && w.skipped[i].machine.UID == id {
+		return cancelledResult
+	}
+	return replacedResult
 }
 
 // ending is how a remediation of one kind can be over.

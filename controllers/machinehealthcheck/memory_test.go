@@ -98,13 +98,13 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 	uid := w.targets[0].machine.UID
 	for name, tc := range map[string]struct {
 		mode   mode
-		before map[types.UID]string
+		before map[types.UID]flight
 		want   int
 	}{
-		"one that was not in flight before":     {acting, map[types.UID]string{}, 1},
-		"one that was in flight before":         {acting, map[types.UID]string{uid: "Owner"}, 0},
+		"one that was not in flight before":     {acting, map[types.UID]flight{}, 1},
+		"one that was in flight before":         {acting, map[types.UID]flight{uid: {"m1", "Owner"}}, 0},
 		"nothing is known of before":            {acting, nil, 0},
-		"one that another controller has begun": {observing, map[types.UID]string{}, 0},
+		"one that another controller has begun": {observing, map[types.UID]flight{}, 0},
 	} {
 		w.mode = tc.mode
 		if got := begunUncounted(w, decide(w), tc.before); got != tc.want {
@@ -138,7 +138,7 @@ func TestHowARemediationEnded(t *testing.T) {
 		"one that is still in flight has not ended":    {[]target{a("m1", health.Unhealthy, askedOwner)}, map[ending]int{}},
 		"a machine without a remediation ends nothing": {[]target{a("m1", health.Unhealthy, askedOwner), a("m2", health.Healthy)}, map[ending]int{}},
 	} {
-		if got := ended(aCheck(tc.targets...), decide(aCheck(tc.targets...)), map[types.UID]string{"uid-of-m1": "Owner"}); !maps.Equal(got, tc.want) {
+		if got := ended(aCheck(tc.targets...), decide(aCheck(tc.targets...)), map[types.UID]flight{"uid-of-m1": {"m1", "Owner"}}); !maps.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}

@@ -103,7 +103,7 @@ func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
 	}
 	if w.remediation.seen() {
 		inFlight.WithLabelValues(labels...).Set(float64(s.Population.InFlight + begun))
-		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets)))
+		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets, s.Open)))
 	}
 	for over, n := range results {
 		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))
@@ -126,10 +126,10 @@ func measureState(w *observed, s plan, labels []string) {
 	}
 }
 
-// madeFirst is when the oldest of the targets' requests was made; zero if there is none.
-func madeFirst(targets []target) time.Time {
+// madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.
+func madeFirst(targets []target, open []int) time.Time {
 	var first time.Time
-	for i := range targets {
+	for _, i := range open {
 		if req := targets[i].request; req != nil {
 			first = health.Earliest(first, req.GetCreationTimestamp().Time)
 		}

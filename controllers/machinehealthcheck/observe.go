@@ -80,7 +80,6 @@ type target struct {
 	machine *clusterv1.Machine // shared with the cache: read only
 	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
 	known   health.Node        // what is known of it
-	place   int                // among the targets
 	sighted *sighted           // as it was read before
 	// request is the one that the provider would act on, of any maker.
 	request *remediationrequest.Metadata
@@ -90,6 +89,11 @@ type target struct {
 	older string
 	// unusable is why no request can be made for it from the template, as far as that was looked at.
 	unusable error
+}
+
+// placeOf is where the machine of that name is among targets, which are sorted by name; false if it is not there.
+func placeOf(targets []target, name string) (place int, found bool) {
+	return slices.BinarySearchFunc(targets, name, func(t target, name string) int { return cmp.Compare(t.machine.Name, name) })
 }
 
 // observe reads a check and all that is decided on, and has before hand over what is remembered. It returns nil if there is no such check. Of one that
@@ -196,7 +200,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
 		case is.selected && is.skipped:
 			w.skipped = append(w.skipped, target{machine: is.machine, sighted: is})
 		case is.selected:
-			w.targets = append(w.targets, target{machine: is.machine, sighted: is, place: len(w.targets)})
+			w.targets = append(w.targets, target{machine: is.machine, sighted: is})
 		}
 	}
 	if len(w.others) == 0 {

@@ -187,8 +187,8 @@ func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
 
 // tryTemplate finds out for which machines that are not healthy no request can be made from the template.
 func (w *observed) tryTemplate(p plan) {
-	for i := range w.targets {
-		if t := &w.targets[i]; p.of(t).Verdict.State != health.Healthy && t.request == nil {
+	for _, i := range p.Open {
+		if t := &w.targets[i]; p.Decisions[i].Verdict.State != health.Healthy && t.request == nil {
 			_, t.unusable = w.requestFor(t.machine)
 		}
 	}

@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,12 +32,9 @@ type plan struct {
 	facts machines.Facts
 }
 
-// of is the decision about t.
-func (s plan) of(t *target) *machines.Decision {
-	if t.place < len(s.Decisions) {
-		return s.Decisions[t.place]
-	}
-	return &machines.Decision{}
+// any reports whether is says so of a decision about a machine about which there is something to decide.
+func (s plan) any(is func(*machines.Decision) bool) bool {
+	return slices.ContainsFunc(s.Open, func(i int) bool { return is(s.Decisions[i]) })
 }
 
 // settled reports whether what is seen can be said. While an answer is awaited the numbers stand as they were: all machines are

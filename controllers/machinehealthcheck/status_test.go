@@ -262,17 +262,17 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 }
 
 func TestEnded(t *testing.T) {
-	w := aCheck(a("recovered", health.Healthy), a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Pending))
+	w := aCheck(a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Pending), a("recovered", health.Healthy))
 	w.skipped = []target{a("skipped", health.Healthy)}
-	flights := map[types.UID]string{}
-	for _, name := range []types.UID{"recovered", "atWork", "dropped", "skipped", "gone"} {
-		flights["uid-of-"+name] = "Owner"
+	flights := map[types.UID]flight{}
+	for _, name := range []string{"recovered", "atWork", "dropped", "skipped", "gone"} {
+		flights[types.UID("uid-of-"+name)] = flight{name, "Owner"}
 	}
 	want := map[ending]int{{"Owner", recoveredResult}: 1, {"Owner", cancelledResult}: 2, {"Owner", replacedResult}: 1}
 	if diff := cmp.Diff(want, ended(w, decide(w), flights), cmp.AllowUnexported(ending{})); diff != "" {
 		t.Errorf("ended() (-want +got):\n%s", diff)
 	}
-	if got := ended(w, decide(w), nil); got != nil {
+	if got := ended(w, decide(w), nil); len(got) > 0 {
 		t.Errorf("without a pass before, %v ended", got)
 	}
 }

@@ -18,15 +18,14 @@ const CachesLag = 30 * time.Second
 
 // Decide returns the plan for f: the verdict on each machine, what blocks its remediation, how many remediations may start, and which do.
 func Decide(f Facts) Plan {
-	p := Plan{Decisions: judge(&f)}
-	open, sudden := make([]int, 0, 16), map[int]time.Time{}
-	for i, d := range p.Decisions {
+	decisions, is := judge(&f)
+	p, sudden := Plan{Decisions: decisions, Open: make([]int, 0, len(is.watched))}, map[int]time.Time{}
+	for _, i := range is.watched {
+		d := decisions[i]
 		if f.plain(d) {
-			d.Blockers = notUnhealthy
-			p.Population.Healthy++
 			continue
 		}
-		open = append(open, i)
+		p.Open = append(p.Open, i)
 		d.Begun = f.begun(d)
 		d.InFlight = d.Begun || inFlight(&f, d)
 		d.Blockers = own(&f, d)
@@ -36,21 +35,22 @@ func Decide(f Facts) Plan {
 		}
 		count(&p.Population, d)
 	}
+	p.Population.Healthy += len(decisions) - len(p.Open)
 	if f.Counted != nil {
 		p.Population = p.Population.Complete(f.Counted.Total, f.Counted.Healthy)
 	}
 	grant(&f, &p)
-	queue(&f, &p, open)
+	queue(&f, &p)
 	p.Allowed = allowed(&f, &p)
 	p.Restriction = restriction(&f, &p)
-	for _, i := range open {
+	for _, i := range p.Open {
 		block(&f, &p, p.Decisions[i], sudden[i])
 		step(&f, &p, p.Decisions[i])
 	}
-	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p, sudden)), observable(&f, &p, open))
+	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p, sudden)), observable(&f, &p))
 	p.Releases = releases(&f)
-	p.VerdictsUntil = verdictsUntil(&p)
-	p.Memory = f.Memory.after(&f, &p, open)
+	p.VerdictsUntil = verdictsUntil(&p, is.watched)
+	p.Memory = f.Memory.after(&f, &p, is)
 	return p
 }
 
@@ -157,9 +157,9 @@ func storm(f *Facts, p *Plan) budget.StormStep {
 // Those come last whose remediation could not be begun when it was tried, the longest ago first, and those that nobody owns: else one machine
 // that nobody can remediate would keep all others waiting. Before them, those marked by hand are first, then those that have been due for
 // longest, and by name where that is the same.
-func queue(f *Facts, p *Plan, open []int) {
-	waiting := make([]*Decision, 0, len(open))
-	for _, i := range open {
+func queue(f *Facts, p *Plan) {
+	waiting := make([]*Decision, 0, len(p.Open))
+	for _, i := range p.Open {
 		if d := p.Decisions[i]; d.Waits {
 			waiting = append(waiting, d)
 		}
@@ -233,9 +233,10 @@ func settles(p *Plan, sudden map[int]time.Time) time.Time {
 }
 
 // verdictsUntil is the first moment at which time alone changes what is known of a machine: its verdict, or that its host is power-cycled.
-func verdictsUntil(p *Plan) time.Time {
+func verdictsUntil(p *Plan, watched []int) time.Time {
 	var next time.Time
-	for _, d := range p.Decisions {
+	for _, i := range watched {
+		d := p.Decisions[i]
 		next = health.Earliest(next, d.Verdict.Recheck)
 		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting && !d.InFlight {
 			next = health.Earliest(next, t.Cycle.Until)
@@ -246,9 +247,9 @@ func verdictsUntil(p *Plan) time.Time {
 
 // observable is when a remediation that was begun, and that nobody has observed yet, is not waited for any more; zero if there is none. Nothing tells
 // that a request was never observed because it was deleted at once.
-func observable(f *Facts, p *Plan, open []int) time.Time {
+func observable(f *Facts, p *Plan) time.Time {
 	var next time.Time
-	for _, i := range open {
+	for _, i := range p.Open {
 		if d := p.Decisions[i]; d.Begun {
 			next = health.Earliest(next, f.Memory.Begun[d.Target.ID].At.Add(CachesLag))
 		}

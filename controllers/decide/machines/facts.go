@@ -38,7 +38,7 @@ type Facts struct {
 	// it is known.
 	CyclesUnread time.Time
 
-	// Targets are the machines that the check selects and judges, in the order of their names. They never change: a target that is the same pointer as in
+	// Targets are the machines that the check selects and judges, in the order of their names. Neither they nor the list ever change: a target that is the same pointer as in
 	// the decision before is the same machine with the same facts. (docs/adr/0051-decide-judges.md)
 	Targets []*Target
 	// Skipped are those that their users want left alone.
@@ -190,6 +190,7 @@ type Memory struct {
 	// the machines.
 	Decisions []*Decision
 	Basis     Basis
+	seen      seen
 }
 
 // Begun is a remediation that this process began.

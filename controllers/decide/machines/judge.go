@@ -17,37 +17,75 @@ func (f *Facts) basis() Basis {
 	return Basis{Check: f.Check, Generation: f.Generation, Cluster: f.Cluster}
 }
 
-// judge gives each target its verdict: the one that it had, if nothing about the machine has changed since and no time has passed that matters.
-// Both lists are in the order of the names, so this compares pointers and little else for a machine that has not changed.
-func judge(f *Facts) []*Decision {
-	decisions, before := make([]*Decision, len(f.Targets)), f.Memory.Decisions
-	if f.Memory.Basis != f.basis() {
-		before = nil
-	}
-	for i, t := range f.Targets {
-		for len(before) > 0 && before[0].Target != t && before[0].Target.Name < t.Name {
-			before = before[1:]
-		}
-		var d *Decision
-		switch {
-		case len(before) == 0 || !before[0].holds(t, f.Now):
-			d = &Decision{Target: t, Verdict: health.Judge(f.health(t), f.Policy, f.Now), At: f.Now.Round(0)}
-		case f.plain(before[0]):
-			d = before[0]
-		default:
-			d = &Decision{Target: t, Verdict: before[0].Verdict, At: before[0].At}
-		}
-		if decisions[i] = d; len(before) > 0 && before[0].Target == t {
-			before = before[1:]
-		}
-	}
-	return decisions
+// seen is what a decision saw and the next one compares: in linear memory, so that a machine about which nothing has changed costs two pointers.
+type seen struct {
+	targets []*Target // of the decisions, in the same order
+	// watched are the places of those about which there is something to decide, or whose verdict time alone changes. The others are plain, and stay it.
+	watched []int
+	at      time.Time // no verdict was given later
 }
 
-// holds reports whether the verdict of d is still the one that t would get. It was given at a moment of the same clock as those that findings are due at, which
+// seenBefore is what the decision before saw. A memory that does not say so, and a clock that was set back, make the next decision look at all machines.
+func (f *Facts) seenBefore() seen {
+	m := &f.Memory
+	switch {
+	case m.Basis != f.basis():
+		return seen{}
+	case m.seen.targets != nil && !f.Now.Before(m.seen.at) && !f.Template.Unread:
+		return m.seen
+	}
+	all := seen{targets: make([]*Target, len(m.Decisions)), watched: make([]int, len(m.Decisions))}
+	for i, d := range m.Decisions {
+		all.targets[i], all.watched[i] = d.Target, i
+	}
+	return all
+}
+
+// judge gives each target its verdict: the one that it had, if nothing about the machine has changed since and no time has passed that matters. All lists
+// are in the order of the names. A decision that is plain, and that was so before, is the very same one, and is not even looked at.
+func judge(f *Facts) (decisions []*Decision, is seen) {
+	before := f.seenBefore()
+	was, watched, place := before.targets, before.watched, 0
+	decisions, is = make([]*Decision, len(f.Targets)), seen{targets: f.Targets, at: f.Now.Round(0)}
+	for i, t := range f.Targets {
+		for place < len(was) && was[place] != t && was[place].Name < t.Name {
+			place++
+		}
+		for len(watched) > 0 && watched[0] < place {
+			watched = watched[1:]
+		}
+		if place < len(was) && was[place] == t {
+			decisions[i] = f.Memory.Decisions[place]
+			if place++; len(watched) == 0 || watched[0] != place-1 {
+				continue
+			}
+		}
+		decisions[i] = f.judged(t, decisions[i])
+		if d := decisions[i]; !f.plain(d) || !d.Verdict.Recheck.IsZero() {
+			is.watched = append(is.watched, i)
+		}
+	}
+	return decisions, is
+}
+
+// judged is the decision about t to begin with. was is the one before, about the very same facts; nil if there is none.
+func (f *Facts) judged(t *Target, was *Decision) *Decision {
+	d := &Decision{Target: t}
+	if was != nil && was.holds(f.Now) {
+		d.Verdict, d.At = was.Verdict, was.At
+	} else {
+		d.Verdict, d.At = health.Judge(f.health(t), f.Policy, f.Now), f.Now.Round(0)
+	}
+	if f.plain(d) {
+		d.Blockers = notUnhealthy
+	}
+	return d
+}
+
+// holds reports whether the verdict of d is still the one that its target would get. It was given at a moment of the same clock as those that findings are due at, which
 // may be set back; a time that was measured since the process started never is.
-func (d *Decision) holds(t *Target, now time.Time) bool {
-	return d.Target == t && !now.Before(d.At) && (d.Verdict.Recheck.IsZero() || now.Before(d.Verdict.Recheck))
+func (d *Decision) holds(now time.Time) bool {
+	return !now.Before(d.At) && (d.Verdict.Recheck.IsZero() || now.Before(d.Verdict.Recheck))
 }
 
 // plain reports whether there is nothing to decide about the machine of d: it is healthy, and nothing was begun for it. Nearly all machines are.

@@ -19,15 +19,15 @@ func (m Memory) settledAt(machine string, now time.Time) time.Time {
 }
 
 // after is the memory that goes with the plan for f.
-func (m Memory) after(f *Facts, p *Plan, open []int) Memory {
+func (m Memory) after(f *Facts, p *Plan, saw seen) Memory {
 	is := Memory{
 		Known: true, NotHealthy: map[string]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(),
-		Begun: map[string]Begun{}, Refused: map[string]time.Time{}, Decisions: p.Decisions, Basis: f.basis(),
+		Begun: map[string]Begun{}, Refused: map[string]time.Time{}, Decisions: p.Decisions, Basis: f.basis(), seen: saw,
 	}
 	if m.ShortCircuited && !is.ShortCircuited {
 		is.Calm = f.Now
 	}
-	for _, i := range open {
+	for _, i := range p.Open {
 		d, id := p.Decisions[i], p.Decisions[i].Target.ID
 		if d.Verdict.State != health.Healthy {
 			is.NotHealthy[id] = f.Now
