@@ -59,7 +59,7 @@ func tearDown(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clu
 	if lease := o.election.LeaderLease(self.Namespace); lock != nil {
 		uninstaller.Lease, uninstaller.Pod = &lease, self.Owner(lease.Namespace)
 	}
-	if err := errors.Join(mgr.Add(uninstaller), mgr.AddReadyzCheck("left-behind", uninstaller.Ready)); err != nil {
+	if err := errors.Join(mgr.Add(uninstaller), mgr.AddReadyzCheck("teardown", uninstaller.Ready)); err != nil {
 		return fmt.Errorf("set up the teardown: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {

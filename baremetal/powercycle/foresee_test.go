@@ -16,15 +16,15 @@ func TestForesee(t *testing.T) {
 		reason Reason
 	}{
 		"a host that does not go off fails its attempt, and the next begins": {in(PoweringOff, hasFailed), 9 * time.Minute, BeginAttempt, Preparing, "PowerOffTimedOut"},
-		"after the last attempt the machine is handed over":                  {in(PoweringOff, second, hasFailed), 9 * time.Minute, Advance, HandingOver, "PowerOffTimedOut"},
+		"after the last attempt the machine is handed over":                  {in(PoweringOff, second, hasFailed), 9 * time.Minute, Advance, RequestingOwner, "PowerOffTimedOut"},
 		"unless nothing says that its host fails":                            {in(PoweringOff, second), 9 * time.Minute, AskPerson, PoweringOff, "OperatorSilent"},
 		"of a host that was off a receipt is asked for":                      {in(PoweringOff, off, wasOff), 30 * time.Second, AskReceipt, PoweringOff, "ReceiptRequested"},
 		"a workload that does not move is not waited for":                    {in(MovingWorkload, fenced), 9 * time.Minute, Unfence, MovingWorkload, "WorkloadStuck"},
 		"a cluster that does not answer neither":                             {in(MovingWorkload, blind), 9 * time.Minute, Advance, PoweringOn, "WorkloadStuck"},
 		"and less if this host may be what it runs on":                       {in(MovingWorkload, blind, controlPlane), time.Minute, Advance, PoweringOn, "ClusterUnreachable"},
 		"a machine has all of its time to become well":                       {in(Booting), 9 * time.Minute, BeginAttempt, Preparing, "NodeStillUnhealthy"},
-		"of who waits for its turn a person is told in the end":              {in(Preparing, anothersTurn, attemptOver), 119 * time.Minute, AskPerson, Preparing, "TurnTimedOut"},
-		"also one that nobody has looked at yet":                             {Facts{ControlPlane: true, Wanted: true}, 2 * time.Hour, AskPerson, Pending, "TurnTimedOut"},
+		"of who waits for its turn a person is told in the end":              {in(Preparing, anothersTurn, attemptOver), 119 * time.Minute, AskPerson, Preparing, "QueueTimedOut"},
+		"also one that nobody has looked at yet":                             {Facts{ControlPlane: true, Wanted: true}, 2 * time.Hour, AskPerson, Pending, "QueueTimedOut"},
 		"after a pause the clocks go on from where they stood":               {in(Booting, resumed, longAgo), 5 * time.Minute, BeginAttempt, Preparing, "NodeStillUnhealthy"},
 		"in a pause nothing happens":                                         {given: in(Booting, paused)},
 		"nor after an end":                                                   {given: in(Failed, free)},

@@ -70,7 +70,7 @@ func (f Facts) changed(step Step) Facts {
 // causeOf is why a remediation ends, or is handed over, as far as it is known after step. The first cause counts: of a machine that is
 // handed over it is what the last attempt failed for.
 func causeOf(f Facts, step Step) Cause {
-	switch over := step.Next.Final() || step.Next == HandingOver; {
+	switch over := step.Next.Final() || step.Next == RequestingOwner; {
 	case !over:
 		return Cause{}
 	case f.Cause == Cause{} && f.State != step.Next || step.Next == Succeeded && f.State != Succeeded:

@@ -31,7 +31,7 @@ func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
 		}
 	}
 	for state, may := range map[State]bool{PoweringOff: true, PoweringOn: true, Rebooting: true, Preparing: false, MovingWorkload: false, Booting: false} {
-		for _, next := range []State{state, HandingOver} {
+		for _, next := range []State{state, RequestingOwner} {
 			f := Facts{PowerFails: true, Memory: Memory{State: state}}
 			if m := After(f, Step{Do: Wait, Next: next}, noon); m.Faulted != (may && next == state) {
 				t.Errorf("from %s to %s its power fails, and it remembers that as a fault: %t", state, next, m.Faulted)
@@ -162,10 +162,10 @@ func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
 	}{
 		"before the end there is none":             {in(Booting, caused), PoweringOn, ""},
 		"the step that ends it is the cause":       {in(Booting), Failed, "Now"},
-		"so is the step that hands it over":        {in(Booting), HandingOver, "Now"},
-		"that a hand-over failed is not the cause": {in(HandingOver, caused), Failed, "First"},
-		"while it is handed over the cause stays":  {in(HandingOver, caused), HandingOver, "First"},
-		"success needs no older cause":             {in(HandingOver, caused), Succeeded, "Now"},
+		"so is the step that hands it over":        {in(Booting), RequestingOwner, "Now"},
+		"that a hand-over failed is not the cause": {in(RequestingOwner, caused), Failed, "First"},
+		"while it is handed over the cause stays":  {in(RequestingOwner, caused), RequestingOwner, "First"},
+		"success needs no older cause":             {in(RequestingOwner, caused), Succeeded, "Now"},
 		"after the end the cause stays":            {in(Succeeded, caused), Succeeded, "First"},
 		"an end without a cause gets none later":   {in(Failed), Failed, ""},
 	} {
@@ -176,14 +176,14 @@ func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
 }
 
 func TestACauseIsReadAsItWasStored(t *testing.T) {
-	is := Cause{Reason: PowerOffTimedOutReason, Do: Advance, From: PoweringOff, Next: HandingOver, Said: "no route"}
-	stored, err := json.Marshal(Memory{State: HandedOver, Cause: is})
+	is := Cause{Reason: PowerOffTimedOutReason, Do: Advance, From: PoweringOff, Next: RequestingOwner, Said: "no route"}
+	stored, err := json.Marshal(Memory{State: OwnerRequested, Cause: is})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for content, want := range map[string]Cause{
 		string(stored): is,
-		`{"state":"HandedOver","cause":"The host was not seen off in time"}`: {Said: "The host was not seen off in time"},
+		`{"state":"OwnerRequested","cause":"The host was not seen off in time"}`: {Said: "The host was not seen off in time"},
 		`{"state":"Pending"}`: {},
 	} {
 		var m Memory

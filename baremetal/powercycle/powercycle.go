@@ -28,13 +28,13 @@ const (
 	Servicing State = "Servicing"
 	// Booting waits for the machine to be well. It has a clock of its own.
 	Booting State = "Booting"
-	// HandingOver lets go of the host, marks it, and asks the owner of the machine to replace it.
-	HandingOver State = "HandingOver"
+	// RequestingOwner lets go of the host, marks it, and asks the owner of the machine to replace it.
+	RequestingOwner State = "RequestingOwner"
 
 	// Succeeded is the end of a remediation after which the machine was well.
 	Succeeded State = "Succeeded"
-	// HandedOver is the end of a remediation that the owner of the machine was asked to continue.
-	HandedOver State = "HandedOver"
+	// OwnerRequested is the end of a remediation that the owner of the machine was asked to continue.
+	OwnerRequested State = "OwnerRequested"
 	// Failed is the end of a remediation that somebody else made impossible, or that must not touch what it finds.
 	Failed State = "Failed"
 	// Ended is the end of a remediation that is being deleted, or whose machine is.
@@ -45,7 +45,7 @@ const (
 
 // Final reports whether s is an end: nothing follows but letting go.
 func (s State) Final() bool {
-	return s == Succeeded || s == HandedOver || s == Failed || s == Ended || s == Stopped
+	return s == Succeeded || s == OwnerRequested || s == Failed || s == Ended || s == Stopped
 }
 
 // Action is one thing to do to the world. All are safe to repeat.
@@ -190,7 +190,7 @@ type Memory struct {
 	Touched bool `json:"touched,omitempty"`
 	// StartedUnhealthy says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody
 	// wants it, and does not become well by itself.
-	StartedUnhealthy bool `json:"startedBad,omitempty"`
+	StartedUnhealthy bool `json:"startedUnhealthy,omitempty"`
 	// Fencing says that we may have fenced the node and have not taken it back.
 	Fencing bool `json:"fencing,omitempty"`
 	// Unseen is since when the workload cluster cannot be asked, while the workload is to move.

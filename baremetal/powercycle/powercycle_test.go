@@ -38,30 +38,30 @@ func in(s State, changes ...func(*Facts)) Facts {
 	return f
 }
 
-func deleting(f *Facts)        { f.Deleting = true }
-func toStop(f *Facts)          { f.Stop = true }
-func machineGoing(f *Facts)    { f.Machine = MachineLeaving }
-func machineVanished(f *Facts) { f.Machine = MachineGone }
-func wellNow(f *Facts)         { f.Healthy = true }
-func startedBad(f *Facts)      { f.StartedUnhealthy = true }
-func ownerAsked(f *Facts)      { f.OwnerAsked = true }
-func controlPlane(f *Facts)    { f.ControlPlane = true }
-func anothersTurn(f *Facts)    { f.ControlPlane, f.First = true, false }
-func managerOnIt(f *Facts)     { f.ManagerHere = true }
-func hostVanished(f *Facts)    { f.Host = HostGone }
-func hostLostLong(f *Facts)    { f.Host, f.Missing = HostGone, ago(10*time.Minute) }
-func hostMadeAnew(f *Facts)    { f.HostAnew = true }
-func anothersHost(f *Facts)    { f.Host = HostForeign }
-func switchedOff(f *Facts)     { f.Wanted = false }
-func off(f *Facts)             { f.PoweredOn = false }
-func on(f *Facts)              { f.PoweredOn = true }
-func hostPaused(f *Facts)      { f.Acts = false }
-func paused(f *Facts)          { f.Paused = true }
-func leavingNow(f *Facts)      { f.Leaving = true }
-func resumed(f *Facts)         { f.Memory.Paused = ago(time.Hour) }
-func heldElsewhere(f *Facts)   { f.KeptOffByOthers = true }
-func failing(f *Facts)         { f.PowerFails = true }
-func hasFailed(f *Facts)       { f.Faulted = true }
+func deleting(f *Facts)         { f.Deleting = true }
+func toStop(f *Facts)           { f.Stop = true }
+func machineGoing(f *Facts)     { f.Machine = MachineLeaving }
+func machineVanished(f *Facts)  { f.Machine = MachineGone }
+func wellNow(f *Facts)          { f.Healthy = true }
+func startedUnhealthy(f *Facts) { f.StartedUnhealthy = true }
+func ownerAsked(f *Facts)       { f.OwnerAsked = true }
+func controlPlane(f *Facts)     { f.ControlPlane = true }
+func anothersTurn(f *Facts)     { f.ControlPlane, f.First = true, false }
+func managerOnIt(f *Facts)      { f.ManagerHere = true }
+func hostVanished(f *Facts)     { f.Host = HostGone }
+func hostLostLong(f *Facts)     { f.Host, f.Missing = HostGone, ago(10*time.Minute) }
+func hostMadeAnew(f *Facts)     { f.HostAnew = true }
+func anothersHost(f *Facts)     { f.Host = HostForeign }
+func switchedOff(f *Facts)      { f.Wanted = false }
+func off(f *Facts)              { f.PoweredOn = false }
+func on(f *Facts)               { f.PoweredOn = true }
+func hostPaused(f *Facts)       { f.Acts = false }
+func paused(f *Facts)           { f.Paused = true }
+func leavingNow(f *Facts)       { f.Leaving = true }
+func resumed(f *Facts)          { f.Memory.Paused = ago(time.Hour) }
+func heldElsewhere(f *Facts)    { f.KeptOffByOthers = true }
+func failing(f *Facts)          { f.PowerFails = true }
+func hasFailed(f *Facts)        { f.Faulted = true }
 func toldPerson(reason Reason) func(*Facts) {
 	return func(f *Facts) { f.Person = reason }
 }
@@ -144,22 +144,22 @@ func TestNext(t *testing.T) {
 		"and without the API of the workload cluster":                    {in(Pending, blind), BeginAttempt, Preparing, "AttemptBegan"},
 		"a well machine that somebody wants rebooted is":                 {in(Pending, wellNow), BeginAttempt, Preparing, "AttemptBegan"},
 		"C7: a host that its owner switched off is left alone":           {in(Pending, switchedOff), Advance, Failed, "HostSwitchedOff"},
-		"nor is one touched that somebody holds off":                     {in(Pending, heldElsewhere), Advance, Failed, "HostHeldOff"},
-		"C12: who holds it off in the middle is waited for":              {in(PoweringOn, heldElsewhere), Wait, PoweringOn, "HostHeldOff"},
-		"and the host not condemned for it":                              {in(PoweringOn, heldElsewhere, stateOver, second), Advance, Failed, "HostHeldOff"},
-		"nor if it went off while it booted":                             {in(Booting, heldElsewhere, stateOver, second), Advance, Failed, "HostHeldOff"},
+		"nor is one touched that somebody holds off":                     {in(Pending, heldElsewhere), Advance, Failed, "HostKeptOff"},
+		"C12: who holds it off in the middle is waited for":              {in(PoweringOn, heldElsewhere), Wait, PoweringOn, "HostKeptOff"},
+		"and the host not condemned for it":                              {in(PoweringOn, heldElsewhere, stateOver, second), Advance, Failed, "HostKeptOff"},
+		"nor if it went off while it booted":                             {in(Booting, heldElsewhere, stateOver, second), Advance, Failed, "HostKeptOff"},
 		"the workload moves on meanwhile":                                {in(MovingWorkload, heldElsewhere, fenced), Wait, MovingWorkload, "WorkloadMoving"},
-		"a machine without a host is handed over":                        {in(Pending, hostLostLong), Advance, HandingOver, "HostGone"},
+		"a machine without a host is handed over":                        {in(Pending, hostLostLong), Advance, RequestingOwner, "HostGone"},
 		"H-B7: but not for a moment without one":                         {in(Pending, hostVanished), Wait, Pending, "HostGone"},
 		"in no state":                                                    {in(Booting, hostVanished, stateOver, second), Wait, Booting, "HostGone"},
 		"nor while its workload moves":                                   {in(MovingWorkload, hostVanished), Wait, MovingWorkload, "HostGone"},
-		"W27: a control-plane host waits for its turn":                   {in(Pending, anothersTurn), Wait, Pending, "WaitingForTurn"},
-		"also one whose attempt has begun, which takes none of its time": {in(Preparing, anothersTurn, attemptOver), Wait, Preparing, "WaitingForTurn"},
-		"in the end a person is asked, and nobody condemned":             {in(Pending, anothersTurn, long), AskPerson, Pending, "TurnTimedOut"},
-		"nor is one whose attempt has begun":                             {in(Preparing, anothersTurn, long, second), AskPerson, Preparing, "TurnTimedOut"},
+		"W27: a control-plane host waits for its turn":                   {in(Pending, anothersTurn), Wait, Pending, "WaitingInQueue"},
+		"also one whose attempt has begun, which takes none of its time": {in(Preparing, anothersTurn, attemptOver), Wait, Preparing, "WaitingInQueue"},
+		"in the end a person is asked, and nobody condemned":             {in(Pending, anothersTurn, long), AskPerson, Pending, "QueueTimedOut"},
+		"nor is one whose attempt has begun":                             {in(Preparing, anothersTurn, long, second), AskPerson, Preparing, "QueueTimedOut"},
 		"one on whose host kubemend runs waits as well":                  {in(Pending, anothersTurn, managerOnIt), Wait, Pending, "ManagerRunsHere"},
-		"and tells a person in the end":                                  {in(Preparing, anothersTurn, managerOnIt, long), AskPerson, Preparing, "TurnTimedOut"},
-		"a machine that recovers while it waits is not touched":          {in(Preparing, anothersTurn, long, wellNow, startedBad), Advance, Succeeded, "Recovered"},
+		"and tells a person in the end":                                  {in(Preparing, anothersTurn, managerOnIt, long), AskPerson, Preparing, "QueueTimedOut"},
+		"a machine that recovers while it waits is not touched":          {in(Preparing, anothersTurn, long, wellNow, startedUnhealthy), Advance, Succeeded, "Recovered"},
 		"W6: one that is deleted before it began touches nothing":        {in(Pending, deleting), Advance, Ended, "Cancelled"},
 		"F4: what CAPM3 holds off is not let go to begin":                {in(Preparing, takenOver, heldOff, off), Advance, PoweringOff, "PowerOffRequested"},
 		"nor is its node unfenced meanwhile":                             {in(Preparing, takenOver, heldOff, off, fenced), Advance, PoweringOff, "PowerOffRequested"},
@@ -170,7 +170,7 @@ func TestNext(t *testing.T) {
 		"a finalizer comes before power-off":                             {in(Preparing, free), AddFinalizer, Preparing, "AttemptBegan"},
 		"W23: somebody else's host is not touched":                       {in(Preparing, anothersHost), Wait, Preparing, "HostMismatch"},
 		"and the remediation fails in the end":                           {in(Preparing, anothersHost, attemptOver), Advance, Failed, "HostMismatch"},
-		"N15: a machine that recovered is not touched":                   {in(Preparing, wellNow, startedBad), Advance, Succeeded, "Recovered"},
+		"N15: a machine that recovered is not touched":                   {in(Preparing, wellNow, startedUnhealthy), Advance, Succeeded, "Recovered"},
 		"unless it was not seen to be bad in the beginning":              {in(Preparing, wellNow), Advance, PoweringOff, "PowerOffRequested"},
 		"W25: a paused host is waited for":                               {in(Preparing, hostPaused), Wait, Preparing, "HostNotReady"},
 		"H-B10: and nobody condemned for it, but a person asked":         {in(Preparing, hostPaused, stateOver, second), AskPerson, Preparing, "HostNotReady"},
@@ -187,11 +187,11 @@ func TestNext(t *testing.T) {
 		"a retry lets go of the host first, which wakes its operator":    {in(Preparing, heldOff), Release, Preparing, "AttemptBegan"},
 		"a host that cannot be off is rebooted":                          {in(Preparing, cannotBeOff), Advance, Rebooting, "PowerOffDisabled"},
 		"a host is held off":                                             {in(PoweringOff, letGo, notAsked), KeepOff, PoweringOff, "PowerOffRequested"},
-		"but not one whose turn it is not":                               {in(PoweringOff, letGo, notAsked, anothersTurn), Advance, Preparing, "WaitingForTurn"},
+		"but not one whose turn it is not":                               {in(PoweringOff, letGo, notAsked, anothersTurn), Advance, Preparing, "WaitingInQueue"},
 		"a crash after that is noticed":                                  {in(PoweringOff, notAsked), NoteAsked, PoweringOff, "PowerOffRequested"},
 		"a host that is on is waited for":                                {in(PoweringOff), Wait, PoweringOff, "PoweringOff"},
 		"N6: a dead BMC is retried":                                      {in(PoweringOff, attemptOver, hasFailed), BeginAttempt, Preparing, "PowerOffTimedOut"},
-		"and handed over at last":                                        {in(PoweringOff, attemptOver, second, failing), Advance, HandingOver, "PowerOffTimedOut"},
+		"and handed over at last":                                        {in(PoweringOff, attemptOver, second, failing), Advance, RequestingOwner, "PowerOffTimedOut"},
 		"H-B10: an operator that says nothing condemns no host":          {in(PoweringOff, attemptOver, second), AskPerson, PoweringOff, "OperatorSilent"},
 		"the power of a paused host proves nothing":                      {in(PoweringOff, off, hostPaused), Wait, PoweringOff, "HostNotReady"},
 		"a host that was off may have been about to power on":            {in(PoweringOff, off, wasOff), Wait, PoweringOff, "PowerSettling"},
@@ -245,14 +245,14 @@ func TestNext(t *testing.T) {
 		"and of one that is off, as long as nothing moves":              {in(MovingWorkload, paused), Release, Preparing, "Paused"},
 		"but a workload that moves is waited for":                       {in(MovingWorkload, paused, fenced), Wait, MovingWorkload, "WorkloadMoving"},
 		"with a deadline":                                               {in(MovingWorkload, paused, fenced, attemptOver), Unfence, MovingWorkload, "WorkloadStuck"},
-		"who leaves begins nothing":                                     {in(Pending, leavingNow), Advance, Ended, "Leaving"},
-		"and goes on with nothing that would need an end":               {in(PoweringOff, leavingNow), Advance, Ended, "Leaving"},
-		"does not fence the node of a host that is off":                 {in(MovingWorkload, leavingNow), Advance, Ended, "Leaving"},
+		"who leaves begins nothing":                                     {in(Pending, leavingNow), Advance, Ended, "Teardown"},
+		"and goes on with nothing that would need an end":               {in(PoweringOff, leavingNow), Advance, Ended, "Teardown"},
+		"does not fence the node of a host that is off":                 {in(MovingWorkload, leavingNow), Advance, Ended, "Teardown"},
 		"but waits for a workload that moves":                           {in(MovingWorkload, leavingNow, fenced), Wait, MovingWorkload, "WorkloadMoving"},
 		"no longer than ever":                                           {in(MovingWorkload, leavingNow, fenced, attemptOver), Unfence, MovingWorkload, "WorkloadStuck"},
-		"and lets the host on when it has moved":                        {in(PoweringOn, leavingNow, heldOff), Advance, Ended, "Leaving"},
-		"a machine is not handed over by who leaves":                    {in(HandingOver, leavingNow), Advance, Ended, "Leaving"},
-		"nor waited for until it is well":                               {in(Booting, leavingNow, fenced), Advance, Ended, "Leaving"},
+		"and lets the host on when it has moved":                        {in(PoweringOn, leavingNow, heldOff), Advance, Ended, "Teardown"},
+		"a machine is not handed over by who leaves":                    {in(RequestingOwner, leavingNow), Advance, Ended, "Teardown"},
+		"nor waited for until it is well":                               {in(Booting, leavingNow, fenced), Advance, Ended, "Teardown"},
 		"then the host is let go":                                       {in(PoweringOn, paused, heldOff), Release, PoweringOn, "Paused"},
 		"and the fence taken away":                                      {in(PoweringOn, paused, fenced), Unfence, PoweringOn, "Paused"},
 		"a pause stops the clocks":                                      {in(Booting, paused, resumed, stateOver), Wait, Booting, "Paused"},
@@ -263,7 +263,7 @@ func TestNext(t *testing.T) {
 		"but a control-plane host may be what it takes":                 {in(MovingWorkload, blindLong, controlPlane), Advance, PoweringOn, "ClusterUnreachable"},
 		"power is released":                                             {in(PoweringOn, heldOff), Release, PoweringOn, "PowerOnRequested"},
 		"W7: a host that never comes on is retried":                     {in(PoweringOn, stateOver, hasFailed), BeginAttempt, Preparing, "PowerOnTimedOut"},
-		"and handed over in the end":                                    {in(PoweringOn, stateOver, second, failing), Advance, HandingOver, "PowerOnTimedOut"},
+		"and handed over in the end":                                    {in(PoweringOn, stateOver, second, failing), Advance, RequestingOwner, "PowerOnTimedOut"},
 		"unless nobody says that it fails":                              {in(PoweringOn, stateOver, second), AskPerson, PoweringOn, "OperatorSilent"},
 		"a node that has booted proves that its host is on":             {in(PoweringOn, upAgain), Advance, Booting, "PoweredOn"},
 		"W9: booting has a clock of its own":                            {in(Booting, attemptOver), Wait, Booting, "Booting"},
@@ -274,17 +274,17 @@ func TestNext(t *testing.T) {
 		"W26: a well machine is the end":                                {in(Booting, wellNow), Advance, Succeeded, "MachineHealthy"},
 		"a bad one is retried":                                          {in(Booting, stateOver), BeginAttempt, Preparing, "NodeStillUnhealthy"},
 		"but not one whose cluster cannot be asked":                     {in(Booting, stateOver, second, outOfReach), AskPerson, Booting, "ClusterUnreachable"},
-		"unless that may be for its host":                               {in(Booting, stateOver, second, outOfReach, controlPlane), Advance, HandingOver, "NodeStillUnhealthy"},
-		"W20: also if there are fewer retries now":                      {in(Booting, stateOver, func(f *Facts) { f.Attempt = 7 }), Advance, HandingOver, "NodeStillUnhealthy"},
-		"a host is let go before its machine is handed over":            {in(HandingOver, heldOff), Release, HandingOver, "HandingOver"},
-		"it is marked before that":                                      {in(HandingOver), MarkHost, HandingOver, "HandingOver"},
-		"W1: then the owner is asked":                                   {in(HandingOver, hostIsMarked), RequestOwner, HandedOver, "HandedOver"},
-		"once":                                                          {in(HandingOver, hostIsMarked, ownerAsked), Advance, HandedOver, "HandedOver"},
-		"a host that is gone cannot be marked":                          {in(HandingOver, hostLostLong), RequestOwner, HandedOver, "HandedOver"},
-		"one that may come back is waited for, to be let go and marked": {in(HandingOver, hostVanished), Wait, HandingOver, "HostGone"},
-		"a well machine is not handed over":                             {in(HandingOver, wellNow), Advance, Succeeded, "MachineHealthy"},
-		"W3: a remediation that was handed over keeps no finalizer":     {in(HandedOver, markedByUs), DropFinalizer, HandedOver, "HandedOver"},
-		"W28: what was said of a machine that is well is taken back":    {in(HandedOver, markedByUs, wellNow), Withdraw, Succeeded, "MachineHealthy"},
+		"unless that may be for its host":                               {in(Booting, stateOver, second, outOfReach, controlPlane), Advance, RequestingOwner, "NodeStillUnhealthy"},
+		"W20: also if there are fewer retries now":                      {in(Booting, stateOver, func(f *Facts) { f.Attempt = 7 }), Advance, RequestingOwner, "NodeStillUnhealthy"},
+		"a host is let go before its machine is handed over":            {in(RequestingOwner, heldOff), Release, RequestingOwner, "RequestingOwner"},
+		"it is marked before that":                                      {in(RequestingOwner), MarkHost, RequestingOwner, "RequestingOwner"},
+		"W1: then the owner is asked":                                   {in(RequestingOwner, hostIsMarked), RequestOwner, OwnerRequested, "OwnerRequested"},
+		"once":                                                          {in(RequestingOwner, hostIsMarked, ownerAsked), Advance, OwnerRequested, "OwnerRequested"},
+		"a host that is gone cannot be marked":                          {in(RequestingOwner, hostLostLong), RequestOwner, OwnerRequested, "OwnerRequested"},
+		"one that may come back is waited for, to be let go and marked": {in(RequestingOwner, hostVanished), Wait, RequestingOwner, "HostGone"},
+		"a well machine is not handed over":                             {in(RequestingOwner, wellNow), Advance, Succeeded, "MachineHealthy"},
+		"W3: a remediation that was handed over keeps no finalizer":     {in(OwnerRequested, markedByUs), DropFinalizer, OwnerRequested, "OwnerRequested"},
+		"W28: what was said of a machine that is well is taken back":    {in(OwnerRequested, markedByUs, wellNow), Withdraw, Succeeded, "MachineHealthy"},
 		"W4: a host that was switched off is let go":                    {in(Failed, switchedOff, heldOff), Release, Failed, "Failed"},
 		"N2: one that is deleted lets go of the host":                   {in(Ended, deleting, heldOff, fenced), Release, Ended, "Releasing"},
 		"then of the node":                                              {in(Ended, deleting, fenced), Unfence, Ended, "Unfenced"},
@@ -305,10 +305,10 @@ func TestNext(t *testing.T) {
 		"and of the node":                                               {in(Stopped, toStop, fenced), Unfence, Stopped, "Unfenced"},
 		"then it keeps no finalizer":                                    {in(Stopped, toStop), DropFinalizer, Stopped, "TimedOutByCheck"},
 		"and does not begin anew if it is not told any more":            {in(Stopped, free), Wait, Stopped, "TimedOutByCheck"},
-		"what was about to be handed over is not":                       {in(HandingOver, toStop, hostIsMarked), Advance, Stopped, "TimedOutByCheck"},
+		"what was about to be handed over is not":                       {in(RequestingOwner, toStop, hostIsMarked), Advance, Stopped, "TimedOutByCheck"},
 		"a machine that is well already was not remediated in vain":     {in(Booting, toStop, wellNow), Advance, Succeeded, "MachineHealthy"},
 		"one that is over has nothing to stop":                          {in(Succeeded, toStop, free), Wait, Succeeded, "MachineHealthy"},
-		"nor has one that was handed over":                              {in(HandedOver, toStop, free), Wait, HandedOver, "HandedOver"},
+		"nor has one that was handed over":                              {in(OwnerRequested, toStop, free), Wait, OwnerRequested, "OwnerRequested"},
 		"a pause comes before a stop, and lets go as well":              {in(PoweringOff, toStop, paused), Release, Preparing, "Paused"},
 		"a machine that is being deleted is left to those who do that":  {in(PoweringOff, machineGoing), Advance, Ended, "MachineDeleting"},
 	}

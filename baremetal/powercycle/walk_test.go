@@ -210,11 +210,11 @@ func wrong(s scene, step Step) string {
 		return "1: fences the node of a host that was off when asked, and of which nothing was said since"
 	case step.Do == Fence && f.NewBoot && f.Looked:
 		return "1: fences a node that shows life"
-	case step.Next == HandingOver && f.State != HandingOver && f.State != Booting && f.Host == HostOurs && !f.faulted() && step.Reason != "TurnTimedOut":
+	case step.Next == RequestingOwner && f.State != RequestingOwner && f.State != Booting && f.Host == HostOurs && !f.faulted() && step.Reason != "QueueTimedOut":
 		return "12: condemns a host for which nothing says that it is at fault"
-	case step.Next == HandingOver && f.State != HandingOver && f.Host == HostGone && (f.Missing.IsZero() || noon.Before(f.Missing.Add(tick))):
+	case step.Next == RequestingOwner && f.State != RequestingOwner && f.Host == HostGone && (f.Missing.IsZero() || noon.Before(f.Missing.Add(tick))):
 		return "12: condemns a machine whose host is not to be found for a moment"
-	case step.Next == HandingOver && f.State != HandingOver && f.Serviced && f.Host != HostGone:
+	case step.Next == RequestingOwner && f.State != RequestingOwner && f.Serviced && f.Host != HostGone:
 		return "12: condemns a host that is being serviced"
 	case step.Do == Fence && f.NoPowerOff:
 		return "1: fences the node of a host that cannot be off"
@@ -232,7 +232,7 @@ func wrong(s scene, step Step) string {
 		return "does more than to let go, although it is paused"
 	case (step.Do == KeepOff || step.Do == Reboot) && (f.Attempt == 0 || f.Attempt > walked.Attempts() || !f.Finalizer):
 		return "5: acts on what was not counted"
-	case step.Next == HandingOver && f.State != HandingOver && f.KeptOffByOthers && f.Host == HostOurs && f.State != MovingWorkload && f.State != Rebooting:
+	case step.Next == RequestingOwner && f.State != RequestingOwner && f.KeptOffByOthers && f.Host == HostOurs && f.State != MovingWorkload && f.State != Rebooting:
 		return "condemns a host that somebody keeps off"
 	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
 		return "5: begins an attempt too many"
@@ -250,9 +250,9 @@ func wrong(s scene, step Step) string {
 		return "hands over a machine that is well, or a host that is held or not marked"
 	case !step.Next.Final() && step.Again.IsZero() && !f.Paused && f.Person == "":
 		return "8: waits without an end"
-	case step.Reason == "TurnTimedOut" && (f.First || f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
+	case step.Reason == "QueueTimedOut" && (f.First || f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
 		return "8: asks a person although its turn may still come"
-	case step.Next == HandingOver && f.State != HandingOver && !f.First && !f.KeptOff && f.Host == HostOurs && (f.State == Pending || f.State == Preparing):
+	case step.Next == RequestingOwner && f.State != RequestingOwner && !f.First && !f.KeptOff && f.Host == HostOurs && (f.State == Pending || f.State == Preparing):
 		return "12: condemns a host for the wait for its turn"
 	case step.Do == DropFinalizer && (f.HasPowerAnnotations || f.Node == NodePresent && f.FencedByUs && noon.Before(f.Since.Add(tick))):
 		return "2: ends without having let go"

@@ -19,11 +19,11 @@ const (
 // same.
 var persons = map[powercycle.Reason]string{
 	powercycle.NoOwnerReason: "add the owner reference",
-	powercycle.TurnTimedOutReason: "see to the members of the control plane that it waits for; to power-cycle the host all the same, do it by hand, " +
+	powercycle.QueueTimedOutReason: "see to the members of the control plane that it waits for; to power-cycle the host all the same, do it by hand, " +
 		"or delete what goes first",
 	powercycle.ManagerRunsHereReason: "run two replicas, on two nodes, with --leader-elect",
 	powercycle.HostMismatchReason:    "see spec.consumerRef of the host, and the annotation metal3.io/BareMetalHost of the Metal3Machine",
-	powercycle.HostHeldOffReason: "when it is to be on again, remove the annotation, and delete the remediation if it has failed; " +
+	powercycle.HostKeptOffReason: "when it is to be on again, remove the annotation, and delete the remediation if it has failed; " +
 		"the check makes another if the machine is still unhealthy",
 	powercycle.HostSwitchedOffReason: "when it is to be on again, delete the remediation; the check makes another if the machine is still unhealthy",
 	powercycle.HostNotReadyReason:    "end that",
@@ -39,8 +39,8 @@ var persons = map[powercycle.Reason]string{
 	powercycle.WorkloadStuckReason:      "see their finalizers, and the CSI driver's detach",
 	powercycle.ClusterUnreachableReason: "see to its API server, unless this host is what it needs",
 	powercycle.NodeStillUnhealthyReason: "look at the host's console",
-	powercycle.HandedOverReason:         repairTheHost,
-	powercycle.HandingOverReason:        repairTheHost,
+	powercycle.OwnerRequestedReason:     repairTheHost,
+	powercycle.RequestingOwnerReason:    repairTheHost,
 	powercycle.TimedOutByCheckReason: "if it should have had longer, give that step of the check a longer timeout: " +
 		"all attempts together may take 3 x timeoutSeconds x (retryLimit + 1)",
 	powercycle.PausedReason: "end the pause when it may go on",
@@ -52,11 +52,11 @@ var persons = map[powercycle.Reason]string{
 // what would be otherwise if the wait was over. Behind one of them there may be another. If nil, it cannot be known what comes then.
 var reliefs = map[powercycle.Reason]func(*powercycle.Facts){
 	powercycle.PausedReason:             func(f *powercycle.Facts) { f.Paused = false },
-	powercycle.WaitingForTurnReason:     func(f *powercycle.Facts) { f.First = true },
-	powercycle.TurnTimedOutReason:       func(f *powercycle.Facts) { f.First = true },
+	powercycle.WaitingInQueueReason:     func(f *powercycle.Facts) { f.First = true },
+	powercycle.QueueTimedOutReason:      func(f *powercycle.Facts) { f.First = true },
 	powercycle.ManagerRunsHereReason:    func(f *powercycle.Facts) { f.First, f.ManagerHere = true, false },
 	powercycle.HostMismatchReason:       func(f *powercycle.Facts) { f.Host = powercycle.HostOurs },
-	powercycle.HostHeldOffReason:        func(f *powercycle.Facts) { f.KeptOffByOthers = false },
+	powercycle.HostKeptOffReason:        func(f *powercycle.Facts) { f.KeptOffByOthers = false },
 	powercycle.HostNotReadyReason:       func(f *powercycle.Facts) { f.Acts = true },
 	powercycle.PowerOffFailedReason:     func(f *powercycle.Facts) { f.PowerFails = false },
 	powercycle.PowerOnFailedReason:      func(f *powercycle.Facts) { f.PowerFails = false },
@@ -148,10 +148,10 @@ func (p *PowerCycle) afterwards() string {
 		return ""
 	case f.Fencing && f.Node == powercycle.NodeUnseen && f.Machine == powercycle.MachinePresent:
 		return persons[powercycle.UnfenceTimedOutReason]
-	case f.State == powercycle.HandedOver && !p.Host.Known:
+	case f.State == powercycle.OwnerRequested && !p.Host.Known:
 		return ""
-	case f.State == powercycle.HandedOver:
-		return persons[powercycle.HandedOverReason]
+	case f.State == powercycle.OwnerRequested:
+		return persons[powercycle.OwnerRequestedReason]
 	case f.State == powercycle.Failed:
 		return persons[f.Cause.Reason]
 	}
@@ -169,7 +169,7 @@ func (p *PowerCycle) follows(step powercycle.Step) string {
 		return fmt.Sprintf("the attempt has failed, and the next one begins (%d of %d)", began+1, all)
 	case step.Do == powercycle.AskPerson:
 		return why + "; a person is asked"
-	case step.Do == powercycle.Advance && step.Next == powercycle.HandingOver:
+	case step.Do == powercycle.Advance && step.Next == powercycle.RequestingOwner:
 		return why + ", and the owner of the machine is asked to replace it"
 	case step.Do == powercycle.Advance && step.Next == powercycle.Failed:
 		return why + ", and the remediation has failed"

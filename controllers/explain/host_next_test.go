@@ -77,8 +77,8 @@ func TestAPersonLearnsWhatIsLeftToDoAfterTheEnd(t *testing.T) {
 		"not one that can be seen":                {with(func(f *powercycle.Facts) { f.Node = powercycle.NodePresent }), h, ""},
 		"not that of a machine that is gone":      {with(func(f *powercycle.Facts) { f.Machine = powercycle.MachineGone }), h, ""},
 		"a host of a machine to be replaced": {
-			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.HandedOver}}, h, persons[powercycle.HandedOverReason]},
-		"nothing if that has no host": {powercycle.Facts{Memory: powercycle.Memory{State: powercycle.HandedOver}}, none, ""},
+			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.OwnerRequested}}, h, persons[powercycle.OwnerRequestedReason]},
+		"nothing if that has no host": {powercycle.Facts{Memory: powercycle.Memory{State: powercycle.OwnerRequested}}, none, ""},
 		"the cause of a failure, with a host or without": {
 			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.Failed, Cause: switchedOff}}, none,
 			persons[powercycle.HostSwitchedOffReason]},

@@ -43,7 +43,7 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.NoOwnerReason:      always("Nothing is done: metadata.ownerReferences names no Machine of " + clusterv1.GroupVersion.Group),
 	powercycle.StateUnknownReason: always("The stored state is not known; beginning anew"),
 	powercycle.MachineHealthyReason: {
-		{in(powercycle.HandingOver), "The machine is healthy after all, and its owner is not asked to replace it"},
+		{in(powercycle.RequestingOwner), "The machine is healthy after all, and its owner is not asked to replace it"},
 		{nil, "The machine is healthy"},
 	},
 	powercycle.NoLongerNeededReason:   always("The remediation is being deleted after its host was power-cycled"),
@@ -51,11 +51,11 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.MachineGoneReason:      always("The machine does not exist any more"),
 	powercycle.MachineDeletingReason:  always("The machine is being deleted"),
 	powercycle.TimedOutByCheckReason:  always(toldToStop),
-	powercycle.LeavingReason:          always("kubemend is being removed, or power cycles are switched off"),
+	powercycle.TeardownReason:         always("kubemend is being removed, or power cycles are switched off"),
 	powercycle.HostSwitchedOffReason:  always("The host is switched off by its owner"),
-	powercycle.TurnTimedOutReason:     always("It has waited for its turn for too long, and goes on waiting"),
+	powercycle.QueueTimedOutReason:    always("It has waited in its queue for too long, and goes on waiting"),
 	powercycle.ManagerRunsHereReason:  always("kubemend itself runs on this host, and would be switched off with it"),
-	powercycle.WaitingForTurnReason:   always("Waiting for its turn"),
+	powercycle.WaitingInQueueReason:   always("Waiting in its queue"),
 	powercycle.RecoveredReason:        always("The machine became healthy; its host is not touched"),
 	powercycle.PowerOffFailedReason:   always("The host could not be powered off so far"),
 	powercycle.PoweringOffReason:      always("Waiting for the host to be off"),
@@ -99,7 +99,7 @@ var wordings = map[powercycle.Reason][]wording{
 		{in(powercycle.Pending, powercycle.Preparing), "The machine has no host that could be power-cycled"},
 		{nil, "The host does not exist any more"},
 	},
-	powercycle.HostHeldOffReason: {
+	powercycle.HostKeptOffReason: {
 		{does(powercycle.Wait), "Somebody else keeps the host powered off"},
 		{in(powercycle.PoweringOn, powercycle.Booting), "Somebody else has kept the host powered off for too long"},
 		{nil, "Somebody else keeps the host powered off"},
@@ -120,7 +120,7 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.UnfencedReason: {
 		{in(powercycle.Preparing), "The fence of the last attempt is removed from the node"},
 		{in(powercycle.PoweringOff), "The host is on while its node is fenced; the fence is removed until it is off again"},
-		{in(powercycle.HandingOver), "The fence is removed from the node before the owner of the machine is asked to replace it"},
+		{in(powercycle.RequestingOwner), "The fence is removed from the node before the owner of the machine is asked to replace it"},
 		{nil, "The fence is removed from the node"},
 	},
 	powercycle.HostServicedReason: {
@@ -173,11 +173,11 @@ var wordings = map[powercycle.Reason][]wording{
 		{does(powercycle.BeginAttempt), "The machine did not become healthy in time" + onceMore},
 		{nil, "The machine did not become healthy after the last attempt"},
 	},
-	powercycle.HandingOverReason: {
+	powercycle.RequestingOwnerReason: {
 		{does(powercycle.Release), "The host is released before the owner of the machine is asked to replace it"},
 		{nil, "The host is marked, so that no machine is put on it"},
 	},
-	powercycle.HandedOverReason: {
+	powercycle.OwnerRequestedReason: {
 		{does(powercycle.RequestOwner), "The owner of the machine is asked to replace it"},
 		{nil, "The owner of the machine was asked to replace it"},
 	},
@@ -188,7 +188,7 @@ var wordings = map[powercycle.Reason][]wording{
 
 // ends are what is said of a remediation that has ended, before what is left to do.
 var ends = map[powercycle.State]powercycle.Reason{
-	powercycle.Succeeded: powercycle.MachineHealthyReason, powercycle.HandedOver: powercycle.HandedOverReason, powercycle.Failed: powercycle.FailedReason,
+	powercycle.Succeeded: powercycle.MachineHealthyReason, powercycle.OwnerRequested: powercycle.OwnerRequestedReason, powercycle.Failed: powercycle.FailedReason,
 	powercycle.Ended: powercycle.EndedReason, powercycle.Stopped: powercycle.TimedOutByCheckReason,
 }
 

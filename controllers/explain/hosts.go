@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
 // PowerCycle is what a remediation of a host is decided on, with the names and texts that a person needs besides. All are plain values.
@@ -169,11 +170,11 @@ func written(texts []string) []string {
 // details are what belongs to a reason; some may be empty.
 func (p *PowerCycle) details(reason powercycle.Reason) []string {
 	switch reason {
-	case powercycle.WaitingForTurnReason, powercycle.ManagerRunsHereReason:
+	case powercycle.WaitingInQueueReason, powercycle.ManagerRunsHereReason:
 		return []string{Queue(p.Ahead)}
-	case powercycle.TurnTimedOutReason:
-		return []string{Queue(p.Ahead), persons[powercycle.TurnTimedOutReason]}
-	case powercycle.HostHeldOffReason:
+	case powercycle.QueueTimedOutReason:
+		return []string{Queue(p.Ahead), persons[powercycle.QueueTimedOutReason]}
+	case powercycle.HostKeptOffReason:
 		return []string{"annotation " + p.Host.KeptOffBy}
 	case powercycle.HostMismatchReason, powercycle.HostGoneReason:
 		return []string{p.Host.Mismatch}
@@ -251,7 +252,7 @@ func inQueue(a powercycle.Ahead) string {
 	case powercycle.AnotherOfMachine:
 		return a.Name + " is under way"
 	case powercycle.PlaneForbids:
-		return a.Objection.String()
+		return objection(a.Objection)
 	case powercycle.ManagerOnHost:
 		return "no other replica is ready elsewhere, or it is about to take over"
 	case powercycle.ClaimedByAnother:
@@ -260,4 +261,18 @@ func inQueue(a powercycle.Ahead) string {
 		return a.Name
 	}
 	return ""
+}
+
+// objection says why a member of a control plane, "it", has to wait.
+func objection(o controlplane.Objection) string {
+	switch o.Reason {
+	case controlplane.BeingRemediated, controlplane.BeingReplaced:
+		return fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
+	case controlplane.MajorityAtRisk:
+		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
+	case controlplane.NotFirst:
+		return o.Member + " goes first"
+	default:
+		return "it is not known yet which members of the control plane are alive"
+	}
 }

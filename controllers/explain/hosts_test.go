@@ -72,7 +72,7 @@ func TestTheMessageNamesTheCause(t *testing.T) {
 	}
 	for reason, want := range map[powercycle.Reason]string{
 		powercycle.PoweringOffReason:        "(power management error: timeout)",
-		powercycle.WaitingForTurnReason:     "(HostRemediation b is under way; power management error: timeout)",
+		powercycle.WaitingInQueueReason:     "(HostRemediation b is under way; power management error: timeout)",
 		powercycle.HostMismatchReason:       "(the host is another's; power management error: timeout)",
 		powercycle.HostNotReadyReason:       "(the host is paused; power management error: timeout)",
 		powercycle.ClusterUnreachableReason: "(no route; power management error: timeout)",
@@ -86,10 +86,10 @@ func TestTheMessageNamesTheCause(t *testing.T) {
 }
 
 func TestTheEndNamesWhatLedToIt(t *testing.T) {
-	p := &PowerCycle{Policy: powercycle.Policy{Retries: 1}, After: powercycle.Memory{State: powercycle.HandedOver, Attempt: 2, Cause: powercycle.Cause{
-		Reason: powercycle.PowerOffTimedOutReason, Do: powercycle.Advance, From: powercycle.PoweringOff, Next: powercycle.HandingOver, Said: "no route to host",
+	p := &PowerCycle{Policy: powercycle.Policy{Retries: 1}, After: powercycle.Memory{State: powercycle.OwnerRequested, Attempt: 2, Cause: powercycle.Cause{
+		Reason: powercycle.PowerOffTimedOutReason, Do: powercycle.Advance, From: powercycle.PoweringOff, Next: powercycle.RequestingOwner, Said: "no route to host",
 	}}}
-	step := powercycle.Step{Do: powercycle.Wait, From: powercycle.HandedOver, Next: powercycle.HandedOver, Reason: powercycle.HandedOverReason}
+	step := powercycle.Step{Do: powercycle.Wait, From: powercycle.OwnerRequested, Next: powercycle.OwnerRequested, Reason: powercycle.OwnerRequestedReason}
 	const want = "The owner of the machine was asked to replace it (Attempt 2 of 2: The host was not seen off in time (no route to host))"
 	if got := p.Message("", step); got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -105,14 +105,23 @@ func TestTheEndNamesWhatLedToIt(t *testing.T) {
 }
 
 func TestWhatGoesFirstIsNamed(t *testing.T) {
-	objection := controlplane.Objection{Reason: controlplane.NotFirst, Member: "m1"}
+	forbids := func(o controlplane.Objection) powercycle.Ahead {
+		return powercycle.Ahead{Reason: powercycle.PlaneForbids, Objection: o}
+	}
 	for _, tc := range []struct {
 		ahead powercycle.Ahead
 		want  string
 	}{
 		{powercycle.Ahead{Reason: powercycle.KeptOffForAnother, Name: "u"}, "the host is kept powered off for remediation u"},
 		{powercycle.Ahead{Reason: powercycle.AnotherOfMachine, Name: "HostRemediation b"}, "HostRemediation b is under way"},
-		{powercycle.Ahead{Reason: powercycle.PlaneForbids, Objection: objection}, "m1 goes first"},
+		{forbids(controlplane.Objection{Reason: controlplane.NotFirst, Member: "m1"}), "m1 goes first"},
+		{forbids(controlplane.Objection{Reason: controlplane.BeingRemediated, Member: "b", By: "Reboot ns/b"}), "b is being remediated (Reboot ns/b)"},
+		{forbids(controlplane.Objection{Reason: controlplane.BeingReplaced, Member: "b", By: "Machine ns/b"}), "b is being remediated (Machine ns/b)"},
+		{
+			forbids(controlplane.Objection{Reason: controlplane.MajorityAtRisk, Votes: 1, Total: 3, Needed: 2}),
+			"without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
+		},
+		{forbids(controlplane.Objection{Reason: controlplane.NotSeen}), "it is not known yet which members of the control plane are alive"},
 		{powercycle.Ahead{Reason: powercycle.ClaimedByAnother, Name: "b"}, "b goes first"},
 		{powercycle.Ahead{Reason: powercycle.ManagerOnHost}, "no other replica is ready elsewhere, or it is about to take over"},
 		{powercycle.Ahead{Reason: powercycle.QueueUnknown, Name: "no answer in time"}, "no answer in time"},
@@ -149,14 +158,14 @@ func TestNoSentenceOfAPowerCycleIsForNothing(t *testing.T) {
 }
 
 func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
-	ended := powercycle.Memory{State: powercycle.HandedOver, Attempt: 1}
+	ended := powercycle.Memory{State: powercycle.OwnerRequested, Attempt: 1}
 	for do, want := range map[powercycle.Action]string{
 		powercycle.Release: "The remediation is paused; the host is released (with Cluster c)",
 		powercycle.Unfence: "The remediation is paused; the fence is removed from the node (with Cluster c)",
 		powercycle.Wait:    "The remediation is paused (with Cluster c)",
 	} {
 		p := &PowerCycle{After: ended, Pause: PausedWithCluster, Cluster: "c"}
-		step := powercycle.Step{Do: do, From: powercycle.HandedOver, Next: powercycle.HandedOver, Reason: powercycle.PausedReason}
+		step := powercycle.Step{Do: do, From: powercycle.OwnerRequested, Next: powercycle.OwnerRequested, Reason: powercycle.PausedReason}
 		if got := p.Message("", step); got != want {
 			t.Errorf("%s: %q, want %q", do, got, want)
 		}

@@ -108,9 +108,9 @@ func outcome(state powercycle.State, marked bool, step powercycle.Step, message 
 var phases = map[powercycle.State]infrav1.RemediationPhase{
 	powercycle.Preparing: infrav1.PhaseRunning, powercycle.PoweringOff: infrav1.PhaseRunning, powercycle.MovingWorkload: infrav1.PhaseRunning,
 	powercycle.Rebooting: infrav1.PhaseRunning, powercycle.PoweringOn: infrav1.PhaseWaiting, powercycle.Booting: infrav1.PhaseWaiting,
-	powercycle.Servicing: infrav1.PhaseWaiting, powercycle.HandingOver: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting,
-	powercycle.HandedOver: infrav1.PhaseDeleting,
-	powercycle.Failed:     infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting, powercycle.Stopped: infrav1.PhaseFailed,
+	powercycle.Servicing: infrav1.PhaseWaiting, powercycle.RequestingOwner: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting,
+	powercycle.OwnerRequested: infrav1.PhaseDeleting,
+	powercycle.Failed:         infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting, powercycle.Stopped: infrav1.PhaseFailed,
 }
 
 // reportOf states how far the remediation is.

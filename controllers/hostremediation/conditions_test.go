@@ -59,7 +59,7 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 		step   powercycle.Step
 		want   string
 	}{
-		{"nothing was done", in(powercycle.Pending, ""), powercycle.Facts{}, because("WaitingForTurn"), "??????"},
+		{"nothing was done", in(powercycle.Pending, ""), powercycle.Facts{}, because("WaitingInQueue"), "??????"},
 		{"the host is not ready", in(powercycle.Preparing, ""), powercycle.Facts{}, because("HostNotReady"), "-HostNotReady?????"},
 		{"it is asked", in(powercycle.PoweringOff, ""), powercycle.Facts{KeptOff: true}, because("PoweringOff"), "+-PoweringOff????"},
 		{"it is off", in(powercycle.MovingWorkload, ""), powercycle.Facts{KeptOff: true}, because("WorkloadMoving"), "++-WorkloadMoving???"},
@@ -68,7 +68,7 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 		{"it is on", in(powercycle.Booting, "WorkloadMoved"), powercycle.Facts{}, because("Booting"), "+++++-Booting"},
 		{"the next attempt begins anew", in(powercycle.Preparing, ""), powercycle.Facts{}, because("NodeStillUnhealthy"), "-NodeStillUnhealthy?????"},
 		{"the workload is stuck", in(powercycle.Booting, "WorkloadStuck"), powercycle.Facts{}, because("Booting"), "++-WorkloadStuck++-Booting"},
-		{"what was reached stays when it is handed over", in(powercycle.HandedOver, "WorkloadStuck"), powercycle.Facts{}, because("HandedOver"), "++-WorkloadStuck++-HandedOver"},
+		{"what was reached stays when it is handed over", in(powercycle.OwnerRequested, "WorkloadStuck"), powercycle.Facts{}, because("OwnerRequested"), "++-WorkloadStuck++-OwnerRequested"},
 		{"a machine that is well says so, and nothing that was not so", in(powercycle.Succeeded, "NodeGone"), powercycle.Facts{}, because("MachineHealthy"), "++-WorkloadStuck+++"},
 		{"a host that cannot be off proves nothing", in(powercycle.Booting, ""), powercycle.Facts{NoPowerOff: true}, because("Booting"), "+-CannotBeProven-CannotBeProven++-Booting"},
 	} {
@@ -89,9 +89,9 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		"one that waits for its turn is under way":              {powercycle.Pending, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
 		"and one whose host is held off":                        {powercycle.PoweringOff, powercycle.Facts{KeptOff: true, HasPowerAnnotations: true}, powercycle.Wait, "True, Unknown"},
 		"and one that boots":                                    {powercycle.Booting, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
-		"and one that is about to be handed over":               {powercycle.HandingOver, powercycle.Facts{}, powercycle.MarkHost, "True, Unknown"},
+		"and one that is about to be handed over":               {powercycle.RequestingOwner, powercycle.Facts{}, powercycle.MarkHost, "True, Unknown"},
 		"one that has helped has succeeded":                     {powercycle.Succeeded, powercycle.Facts{}, powercycle.Wait, "False, True"},
-		"one that was handed over has not":                      {powercycle.HandedOver, powercycle.Facts{}, powercycle.Wait, "False, False"},
+		"one that was handed over has not":                      {powercycle.OwnerRequested, powercycle.Facts{}, powercycle.Wait, "False, False"},
 		"nor one that has failed":                               {powercycle.Failed, powercycle.Facts{}, powercycle.Wait, "False, False"},
 		"nor one that was cancelled":                            {powercycle.Ended, powercycle.Facts{}, powercycle.Wait, "False, False"},
 		"nor one that was told to stop":                         {powercycle.Stopped, powercycle.Facts{}, powercycle.Wait, "False, False"},
@@ -119,18 +119,18 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 		phase    infrav1.RemediationPhase
 		deadline time.Time
 	}{
-		powercycle.Pending:        {infrav1.PhaseRunning, noon.Add(time.Hour)},
-		powercycle.Preparing:      {infrav1.PhaseRunning, noon.Add(-time.Minute)},
-		powercycle.PoweringOff:    {infrav1.PhaseRunning, noon.Add(-time.Minute)},
-		powercycle.MovingWorkload: {infrav1.PhaseRunning, noon.Add(policy.Move)},
-		powercycle.Rebooting:      {infrav1.PhaseRunning, noon.Add(-time.Minute)},
-		powercycle.PoweringOn:     {infrav1.PhaseWaiting, noon.Add(time.Minute)},
-		powercycle.Booting:        {infrav1.PhaseWaiting, noon.Add(time.Minute)},
-		powercycle.HandingOver:    {infrav1.PhaseWaiting, time.Time{}},
-		powercycle.Succeeded:      {infrav1.PhaseWaiting, time.Time{}},
-		powercycle.HandedOver:     {infrav1.PhaseDeleting, time.Time{}},
-		powercycle.Failed:         {infrav1.PhaseFailed, time.Time{}},
-		powercycle.Stopped:        {infrav1.PhaseFailed, time.Time{}},
+		powercycle.Pending:         {infrav1.PhaseRunning, noon.Add(time.Hour)},
+		powercycle.Preparing:       {infrav1.PhaseRunning, noon.Add(-time.Minute)},
+		powercycle.PoweringOff:     {infrav1.PhaseRunning, noon.Add(-time.Minute)},
+		powercycle.MovingWorkload:  {infrav1.PhaseRunning, noon.Add(policy.Move)},
+		powercycle.Rebooting:       {infrav1.PhaseRunning, noon.Add(-time.Minute)},
+		powercycle.PoweringOn:      {infrav1.PhaseWaiting, noon.Add(time.Minute)},
+		powercycle.Booting:         {infrav1.PhaseWaiting, noon.Add(time.Minute)},
+		powercycle.RequestingOwner: {infrav1.PhaseWaiting, time.Time{}},
+		powercycle.Succeeded:       {infrav1.PhaseWaiting, time.Time{}},
+		powercycle.OwnerRequested:  {infrav1.PhaseDeleting, time.Time{}},
+		powercycle.Failed:          {infrav1.PhaseFailed, time.Time{}},
+		powercycle.Stopped:         {infrav1.PhaseFailed, time.Time{}},
 	} {
 		w := &observed{policy: policy, record: record{Memory: powercycle.Memory{State: state, Since: noon, Began: noon.Add(-2 * time.Minute), Attempt: 2}}}
 		got := reportOf(w, powercycle.Step{Do: powercycle.Wait}, "")

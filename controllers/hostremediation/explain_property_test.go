@@ -42,7 +42,7 @@ func (d draws) record() record {
 	rec := record{UID: fixtureUID, Host: "h", Node: "node", Cluster: "c"}
 	rec.State = rapid.SampledFrom([]powercycle.State{
 		powercycle.Pending, powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.PoweringOn, powercycle.Rebooting,
-		powercycle.Booting, powercycle.HandingOver, powercycle.Succeeded, powercycle.HandedOver, powercycle.Failed, powercycle.Ended, powercycle.Stopped, "Sideways",
+		powercycle.Booting, powercycle.RequestingOwner, powercycle.Succeeded, powercycle.OwnerRequested, powercycle.Failed, powercycle.Ended, powercycle.Stopped, "Sideways",
 	}).Draw(d.T, "state")
 	rec.Attempt = rapid.IntRange(0, 2).Draw(d.T, "attempt")
 	rec.Since, rec.Began, rec.Asked, rec.Unseen = d.moment("since"), d.moment("began"), d.moment("asked"), d.moment("unseen")

@@ -208,7 +208,7 @@ func TestLooks(t *testing.T) {
 		},
 		"the machine is about to be handed over": func(k *fixture) *Reconciler {
 			k.edit(func(rem *mendv1.HostRemediation) {
-				metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"HandingOver","since":"2026-01-01T12:00:00Z","attempt":2}`)
+				metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"RequestingOwner","since":"2026-01-01T12:00:00Z","attempt":2}`)
 			})
 			return k.onlooker()
 		},

@@ -24,7 +24,7 @@ var (
 
 	ends = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_host_remediations_finished_total",
-		Help: "Number of remediations of hosts that are over, by result (succeeded, handedover, failed, ended, stopped) and by the reason for it.",
+		Help: "Number of remediations of hosts that are over, by result (succeeded, ownerrequested, failed, ended, stopped) and by the reason for it.",
 	}, []string{"namespace", "kind", "result", "reason"})
 
 	stateDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -203,17 +203,17 @@ func (u *UnderWay) forgetAll(kind string) {
 var (
 	underWayDesc = prometheus.NewDesc("kubemend_host_remediations",
 		"Number of remediations of hosts that are not over, by their state in the power cycle.", []string{"namespace", "kind", "state"}, nil)
-	heldDesc = prometheus.NewDesc("kubemend_hosts_held_off",
-		"Number of hosts that are held off now.", []string{"namespace", "kind"}, nil)
-	oldestDesc = prometheus.NewDesc("kubemend_hosts_held_off_oldest_timestamp_seconds",
-		"Unix time at which the host that has been held off for longest was asked to power off; there is none while no host is held off.",
+	heldDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off",
+		"Number of hosts that remediations keep powered off now.", []string{"namespace", "kind"}, nil)
+	oldestDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off_oldest_timestamp_seconds",
+		"Unix time at which the host that has been kept powered off for longest was asked to power off; there is none while no host is kept powered off.",
 		[]string{"namespace", "kind"}, nil)
 	stuckDesc = prometheus.NewDesc("kubemend_host_remediations_stuck",
 		"Number of remediations of hosts that have been in their state for a minute longer than their timeout allows; something refuses what they ask for.",
 		[]string{"namespace", "kind"}, nil)
 	personDesc = prometheus.NewDesc("kubemend_host_remediations_waiting_for_person",
 		"Number of remediations of hosts that go on only when a person has done something, by the reason: FencingImpossible, HostNotReady, "+
-			"HostServiced, OperatorSilent, TurnTimedOut, ClusterUnreachable.", []string{"namespace", "kind", "reason"}, nil)
+			"HostServiced, OperatorSilent, QueueTimedOut, ClusterUnreachable.", []string{"namespace", "kind", "reason"}, nil)
 )
 
 // Describe implements prometheus.Collector.

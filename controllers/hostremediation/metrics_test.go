@@ -60,8 +60,8 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	u.forget("Metal3", client.ObjectKey{Namespace: "ns", Name: "a"}) // another kind's
 	want := map[string]float64{
 		"kubemend_host_remediations Own ns MovingWorkload": 2, "kubemend_host_remediations Own ns Pending": 1,
-		"kubemend_hosts_held_off Own ns": 2, "kubemend_host_remediations_stuck Own ns": 0,
-		"kubemend_hosts_held_off_oldest_timestamp_seconds Own ns": float64(noon.Add(-time.Hour).Unix()),
+		"kubemend_hosts_kept_powered_off Own ns": 2, "kubemend_host_remediations_stuck Own ns": 0,
+		"kubemend_hosts_kept_powered_off_oldest_timestamp_seconds Own ns": float64(noon.Add(-time.Hour).Unix()),
 	}
 	if got := gathered(t, u); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -74,7 +74,7 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	u.forget("Own", client.ObjectKey{Namespace: "ns", Name: "a"})
 	u.forget("Own", client.ObjectKey{Namespace: "ns", Name: "b"})
 	want = map[string]float64{
-		"kubemend_host_remediations Own ns Pending": 1, "kubemend_hosts_held_off Own ns": 0, "kubemend_host_remediations_stuck Own ns": 0,
+		"kubemend_host_remediations Own ns Pending": 1, "kubemend_hosts_kept_powered_off Own ns": 0, "kubemend_host_remediations_stuck Own ns": 0,
 	}
 	if got := gathered(t, u); !maps.Equal(got, want) {
 		t.Errorf("when no host is held off any more %v, want %v", got, want)
@@ -92,7 +92,7 @@ func TestWhyANodeWasNotFencedIsToldOnceItsAttemptIsPastThat(t *testing.T) {
 		fenced bool
 		want   string
 	}{
-		"the BMC did not answer in time":           {was: powercycle.PoweringOff, step: past(powercycle.HandingOver, "PowerOffTimedOut"), want: "PowerOffTimedOut"},
+		"the BMC did not answer in time":           {was: powercycle.PoweringOff, step: past(powercycle.RequestingOwner, "PowerOffTimedOut"), want: "PowerOffTimedOut"},
 		"one that may answer yet is waited for":    {was: powercycle.PoweringOff, step: powercycle.Step{Do: powercycle.Wait, Next: powercycle.PoweringOff, Reason: "PowerOffFailed"}},
 		"the host could not be proven off":         {was: powercycle.PoweringOff, step: past(powercycle.PoweringOn, "FencingImpossible"), want: "FencingImpossible"},
 		"the host was serviced instead":            {was: powercycle.PoweringOff, step: past(powercycle.Servicing, "HostServiced"), want: "HostServiced"},
@@ -225,7 +225,7 @@ func TestAPowerCycleIsCounted(t *testing.T) {
 	k.pass()
 	k.power(false)
 	k.pass()
-	const heldNow = "kubemend_hosts_held_off HostRemediation ns"
+	const heldNow = "kubemend_hosts_kept_powered_off HostRemediation ns"
 	if got := gathered(t, k.r.UnderWay)[heldNow]; got != 1 {
 		t.Errorf("%g hosts are held off, want 1", got)
 	}

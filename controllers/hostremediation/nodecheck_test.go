@@ -191,7 +191,7 @@ func TestTheNodeOfAMachineThatIsGoneIsUnfencedAlsoIfNobodyNamesTheMachineAnyMore
 // The owner was asked in vain if nobody calls the machine bad: that is asked once more.
 func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
 	k := fixtureOf(t, ofNodeHealthCheck, func(rem *mendv1.HostRemediation) {
-		metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"HandingOver","attempt":2}`)
+		metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"RequestingOwner","attempt":2}`)
 	})
 	m := k.machine(t.Context())
 	conditions.Set(m, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "WaitingForRemediation"})
@@ -200,7 +200,7 @@ func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
 	}
 	k.expects(marks)
 	k.pass()
-	if got, want := stands(k.remediation()), [3]string{"False", "False", "HandedOver"}; got != want {
+	if got, want := stands(k.remediation()), [3]string{"False", "False", "OwnerRequested"}; got != want {
 		t.Errorf("it stands at %v, want %v", got, want)
 	}
 	if m := k.machine(t.Context()); !collections.IsUnhealthyAndOwnerRemediated(m) {

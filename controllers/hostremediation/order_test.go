@@ -69,7 +69,7 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 		k.wait(10 * time.Minute)
 	}
 	rem, m := k.remediation(), k.machine(t.Context())
-	if rem.Status.Step != string(powercycle.HandedOver) || rem.Status.Phase != infrav1.PhaseDeleting || len(rem.Finalizers) != 0 {
+	if rem.Status.Step != string(powercycle.OwnerRequested) || rem.Status.Phase != infrav1.PhaseDeleting || len(rem.Finalizers) != 0 {
 		t.Errorf("in %s, phase %q, finalizers %v; want it to be handed over", rem.Status.Step, rem.Status.Phase, rem.Finalizers)
 	}
 	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status != metav1.ConditionFalse {

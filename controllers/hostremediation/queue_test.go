@@ -262,7 +262,7 @@ func TestWhoWaitsForItsTurnIsNotCondemnedForIt(t *testing.T) {
 	}
 	warnings := 0
 	for range len(told.Events) {
-		if e := <-told.Events; strings.HasPrefix(e, "Warning TurnTimedOut") {
+		if e := <-told.Events; strings.HasPrefix(e, "Warning QueueTimedOut") {
 			warnings++
 			if !strings.Contains(e, "b is being remediated (HostRemediation rival-b)") {
 				t.Errorf("it does not say for whom it waits: %s", e)

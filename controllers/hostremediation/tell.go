@@ -81,20 +81,20 @@ var quiet = map[powercycle.Action]bool{
 // onHost and onMachine are the reasons that are told on the host and on the machine as well.
 var (
 	onHost = map[powercycle.Reason]bool{
-		powercycle.PowerOffRequestedReason: true, powercycle.RebootRequestedReason: true, powercycle.HandedOverReason: true,
+		powercycle.PowerOffRequestedReason: true, powercycle.RebootRequestedReason: true, powercycle.OwnerRequestedReason: true,
 		powercycle.CancelledReason: true, powercycle.PausedReason: true, powercycle.TimedOutByCheckReason: true, powercycle.SignOfLifeReason: true,
 		powercycle.FencingImpossibleReason: true, powercycle.OperatorSilentReason: true, powercycle.HostNotReadyReason: true,
 	}
 	onMachine = map[powercycle.Reason]bool{
-		powercycle.HandedOverReason: true, powercycle.HostMismatchReason: true, powercycle.HostSwitchedOffReason: true,
-		powercycle.HostHeldOffReason: true, powercycle.UnfenceTimedOutReason: true, powercycle.SignOfLifeReason: true,
+		powercycle.OwnerRequestedReason: true, powercycle.HostMismatchReason: true, powercycle.HostSwitchedOffReason: true,
+		powercycle.HostKeptOffReason: true, powercycle.UnfenceTimedOutReason: true, powercycle.SignOfLifeReason: true,
 		powercycle.FencingImpossibleReason: true, powercycle.OperatorSilentReason: true, powercycle.HostNotReadyReason: true,
-		powercycle.HostServicedReason: true, powercycle.TurnTimedOutReason: true,
+		powercycle.HostServicedReason: true, powercycle.QueueTimedOutReason: true,
 	}
 )
 
 // inVain are the states that a remediation comes to which has not helped.
-var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopped: true, powercycle.HandingOver: true}
+var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopped: true, powercycle.RequestingOwner: true}
 
 // warns reports whether somebody may have to do something about a step, or will.
 func warns(w *observed, step powercycle.Step) bool {

@@ -34,7 +34,7 @@ func fleet() dashboard {
 				none(`count(max by (name) (kubemend_nodehealthcheck_short_circuited) == 1)`), true),
 			number("Remediations of machines in flight", "",
 				none(`sum(max by (namespace, name, cluster) (kubemend_remediations_in_flight{`+inCluster+`}))`), false),
-			number("Hosts held off", "", none(`sum(max by (namespace, kind) (kubemend_hosts_held_off{namespace=~"$namespace"}))`), false),
+			number("Hosts kept powered off", "", none(`sum(max by (namespace, kind) (kubemend_hosts_kept_powered_off{namespace=~"$namespace"}))`), false),
 			number("Hosts out of service", "Marked as unhealthy: somebody has to repair them.",
 				none(`count(max by (namespace, name) (kubemend_host_exhausted{namespace=~"$namespace"}) == 1)`), true),
 			list("Alerts that fire", "", columns, `ALERTS{alertname=~"Kubemend.*", alertstate="firing"}`),
@@ -137,7 +137,7 @@ func ofHost(metric string) string {
 }
 
 func host() dashboard {
-	const held = `kubemend_hosts_held_off_oldest_timestamp_seconds{namespace=~"$namespace"}`
+	const held = `kubemend_hosts_kept_powered_off_oldest_timestamp_seconds{namespace=~"$namespace"}`
 	return board("host", "Host", "One BareMetalHost and its HostRemediations, by kube-state-metrics; and what goes on in its namespace.",
 		[]variable{
 			anyOf("namespace", "Namespace", `label_values(kubemend_host_remediation_attempts_total, namespace)`),
@@ -159,9 +159,9 @@ func host() dashboard {
 				query{`max by (name, type) (` + ofHost(`capi_hostremediation_status_condition{status="True"}`) + `)`, "{{name}}: {{type}}"}),
 		}},
 		row{"All hosts of the namespace", []panel{
-			course("Hosts held off", "", "none", third,
-				query{`sum by (namespace) (max by (namespace, kind) (kubemend_hosts_held_off{namespace=~"$namespace"}))`, "{{namespace}}"}),
-			course("The longest that one is held off", "", "s", third, query{`time() - min by (namespace, kind) (` + held + `)`, "{{namespace}}: {{kind}}"}),
+			course("Hosts kept powered off", "", "none", third,
+				query{`sum by (namespace) (max by (namespace, kind) (kubemend_hosts_kept_powered_off{namespace=~"$namespace"}))`, "{{namespace}}"}),
+			course("The longest that one is kept powered off", "", "s", third, query{`time() - min by (namespace, kind) (` + held + `)`, "{{namespace}}: {{kind}}"}),
 			course("Stuck", "Past their deadline, and refused what they ask for.", "none", third,
 				query{`max by (namespace, kind) (kubemend_host_remediations_stuck{namespace=~"$namespace"})`, "{{namespace}}: {{kind}}"}),
 			course("Attempts, per hour", "", "none", third,

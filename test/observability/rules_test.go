@@ -115,15 +115,15 @@ var stories = map[string][]story{
 		},
 		quiet("what goes on by itself", `kubemend_host_remediations_waiting_for_person{namespace="ns", kind="HostRemediation", reason="OperatorSilent"} 1x2 stale`),
 	},
-	"KubemendHostHeldOffTooLong": {
+	"KubemendHostKeptOffTooLong": {
 		{
 			name: "one that was asked to power off ten minutes after midnight",
 			recorded: []string{
-				`kubemend_hosts_held_off_oldest_timestamp_seconds{namespace="ns", kind="HostRemediation"} _x10 600x89 stale`,
+				`kubemend_hosts_kept_powered_off_oldest_timestamp_seconds{namespace="ns", kind="HostRemediation"} _x10 600x89 stale`,
 			},
-			turns: []time.Duration{76 * time.Minute, 100 * time.Minute}, says: "A host in ns has been held off by a HostRemediation",
+			turns: []time.Duration{76 * time.Minute, 100 * time.Minute}, says: "A host in ns has been kept powered off by a HostRemediation",
 		},
-		quiet("one after another", `kubemend_hosts_held_off_oldest_timestamp_seconds{namespace="ns", kind="HostRemediation"} 0x40 2400x40 4800x40`),
+		quiet("one after another", `kubemend_hosts_kept_powered_off_oldest_timestamp_seconds{namespace="ns", kind="HostRemediation"} 0x40 2400x40 4800x40`),
 	},
 	"KubemendHostExhausted": {
 		{

@@ -183,7 +183,7 @@ func (e *Explanation) next() explain.Step {
 func (e *Explanation) ofRemediations(owners bool) explain.Step {
 	for i := range e.Remediations {
 		r := &e.Remediations[i]
-		if over := r.State == string(powercycle.HandedOver); r.Next != (explain.Step{}) && (!over || !owners) {
+		if over := r.State == string(powercycle.OwnerRequested); r.Next != (explain.Step{}) && (!over || !owners) {
 			return r.Next
 		}
 	}

@@ -46,7 +46,7 @@ func followTarget(ctx context.Context, a *inspect.Asker, t *explain.Target) erro
 			return fmt.Errorf("look at %s: %w", request, err)
 		}
 		for j := range is {
-			if handedOver := is[j].State == string(powercycle.HandedOver); is[j].Next != (explain.Step{}) && !handedOver {
+			if handedOver := is[j].State == string(powercycle.OwnerRequested); is[j].Next != (explain.Step{}) && !handedOver {
 				t.Next = is[j].Next
 				return nil
 			}

@@ -49,8 +49,8 @@ func moreHosts() map[string]story {
 	handedOver := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Finalizers = nil
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
-		remembers(r, powercycle.Memory{State: powercycle.HandedOver, Since: noon.Add(-time.Minute), Attempt: 2, Began: noon.Add(-20 * time.Minute), Touched: true, StartedUnhealthy: true,
-			Marked: true, Cause: powercycle.Cause{Reason: powercycle.NodeStillUnhealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.HandingOver}})
+		remembers(r, powercycle.Memory{State: powercycle.OwnerRequested, Since: noon.Add(-time.Minute), Attempt: 2, Began: noon.Add(-20 * time.Minute), Touched: true, StartedUnhealthy: true,
+			Marked: true, Cause: powercycle.Cause{Reason: powercycle.NodeStillUnhealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.RequestingOwner}})
 	}
 	moving := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Status.Conditions = []metav1.Condition{{Type: nhcv1.ProcessingCondition, Status: metav1.ConditionTrue, Reason: "WorkloadMoving",
@@ -60,8 +60,8 @@ func moreHosts() map[string]story {
 	deferred := "Waiting for remediation: power-cycling the host did not help"
 	return map[string]story{
 		"a host whose workload moves":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.MovingWorkload, moving), fenced("w1")), machine("w1")},
-		"a host that was handed over":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.HandedOver, handedOver), askedOwner("w1", "WaitingForRemediation", deferred)), machine("w1")},
-		"a host that was handed over to who puts it off": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.HandedOver, handedOver), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting")), machine("w1")},
+		"a host that was handed over":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, handedOver), askedOwner("w1", "WaitingForRemediation", deferred)), machine("w1")},
+		"a host that was handed over to who puts it off": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, handedOver), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting")), machine("w1")},
 		"a host that is held off for nobody, and by somebody": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
 		})), host("rack-w1")},
@@ -71,7 +71,7 @@ func moreHosts() map[string]story {
 		"a host of no machine":                             {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
 		"a check of which a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
 		"the status while a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
-		"a check of which a host was handed over":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.HandedOver, handedOver), askedOwner("w1", "WaitingForRemediation", deferred)), check("workers")},
+		"a check of which a host was handed over":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, handedOver), askedOwner("w1", "WaitingForRemediation", deferred)), check("workers")},
 		"a check whose remediations the user may not read": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.barred = append(s.barred, mendv1.GroupVersion.WithKind("HostRemediation")) }), check("workers")},
 	}
 }

@@ -6,7 +6,6 @@ package controlplane
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -93,7 +92,7 @@ const (
 	NotFirst Reason = "AnotherGoesFirst"
 )
 
-// Objection is one reason why a member has to wait, with what there is to say of it.
+// Objection is one reason why a member has to wait, with its arguments. Package explain has a sentence for each.
 type Objection struct {
 	Reason Reason
 	// Member is the other one, By what remediates or replaces it.
@@ -102,20 +101,6 @@ type Objection struct {
 	Votes, Total, Needed int
 	// Until is when time alone ends it; zero if it does not.
 	Until time.Time
-}
-
-// String is what there is to say of it to whom it concerns: the member that asks is "it".
-func (o Objection) String() string {
-	switch o.Reason {
-	case BeingRemediated, BeingReplaced:
-		return fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
-	case MajorityAtRisk:
-		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
-	case NotFirst:
-		return o.Member + " goes first"
-	default:
-		return "it is not known yet which members of the control plane are alive"
-	}
 }
 
 // ReplacementPatience is how long the replacement of a member keeps the others waiting. It takes tens of minutes on bare metal; one that

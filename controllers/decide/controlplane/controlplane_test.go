@@ -142,20 +142,6 @@ func atRisk(votes, total, needed int) []Objection {
 
 func first(name string) []Objection { return []Objection{{Reason: NotFirst, Member: name}} }
 
-func TestWhatIsSaid(t *testing.T) {
-	for want, o := range map[string]Objection{
-		"b is being remediated (Reboot ns/b)":                                 {Reason: BeingRemediated, Member: "b", By: "Reboot ns/b"},
-		"b is being remediated (Machine ns/b)":                                {Reason: BeingReplaced, Member: "b", By: "Machine ns/b"},
-		"without it 1 of 3 control-plane nodes are healthy, and 2 are needed": {Reason: MajorityAtRisk, Votes: 1, Total: 3, Needed: 2},
-		"b goes first": {Reason: NotFirst, Member: "b"},
-		"it is not known yet which members of the control plane are alive": {Reason: NotSeen},
-	} {
-		if got := o.String(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
 func TestWhoIsNoMemberDoesNotGo(t *testing.T) {
 	if got := (Plane{Answers, members(3)}).Against("z", noon); len(got) != 1 || got[0].Reason != NotSeen {
 		t.Errorf("got %+v", got)

@@ -135,9 +135,9 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		m.inVain(ctx, 1)
 		m.inVain(ctx, 2)
 
-		m.ends(ctx, "HandedOver")
-		Expect(m.stands(ctx)).To(Equal(over(metav1.ConditionFalse, "HandedOver")))
-		m.isHandedOver(ctx)
+		m.ends(ctx, "OwnerRequested")
+		Expect(m.stands(ctx)).To(Equal(over(metav1.ConditionFalse, "OwnerRequested")))
+		m.isUpToItsOwner(ctx)
 		Expect(collections.IsUnhealthyAndOwnerRemediated(m.machine(ctx))).To(BeTrue(), "by this Cluster API chooses what it replaces")
 		Expect(m.power()).To(Equal(cycled(2)))
 		Expect(m.traces(ctx)).To(BeEmpty())

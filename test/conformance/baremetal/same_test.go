@@ -38,8 +38,8 @@ func (m *member) inVain(ctx context.Context, attempt int) {
 	m.environment.clock.Step(timeout)
 }
 
-// isHandedOver checks that no machine will be put on the host, by any generation of CAPM3, and that the owner of the machine was asked.
-func (m *member) isHandedOver(ctx context.Context) {
+// isUpToItsOwner checks that no machine will be put on the host, by any generation of CAPM3, and that the owner of the machine was asked.
+func (m *member) isUpToItsOwner(ctx context.Context) {
 	GinkgoHelper()
 	Expect(m.bmh(ctx).Annotations).To(And(
 		HaveKeyWithValue("capm3.metal3.io/unhealthy", "capm3/UnhealthyNode"), HaveKeyWithValue("capi.metal3.io/unhealthy", "capm3/UnhealthyNode")))
@@ -169,10 +169,10 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		m.inVain(ctx, 1)
 		m.inVain(ctx, 2)
 
-		m.ends(ctx, "HandedOver")
+		m.ends(ctx, "OwnerRequested")
 		Expect(m.says(ctx).Phase).To(Equal(infrav1.RemediationPhase("Deleting machine")))
 		Expect(m.says(ctx).Retries).To(Equal(1))
-		m.isHandedOver(ctx)
+		m.isUpToItsOwner(ctx)
 		Expect(collections.IsUnhealthyAndOwnerRemediated(m.machine(ctx))).To(BeTrue(), "by this Cluster API chooses what it replaces")
 		Expect(m.power()).To(Equal(cycled(2)))
 		Expect(m.host.Powered()).To(BeTrue())
@@ -247,7 +247,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		m.remediate(ctx)
 		m.inVain(ctx, 1)
 		m.inVain(ctx, 2)
-		m.ends(ctx, "HandedOver")
+		m.ends(ctx, "OwnerRequested")
 		vanishes(ctx, builders.Metal3Machine(m.machine(ctx))) // its owner replaces it
 		vanishes(ctx, m.machine(ctx))
 		provider, err := simulator.NewInfrastructure(suite.Unhurried(plane.Config()), simulator.InfrastructureOptions{Namespace: s.namespace, Hosts: hosts})

@@ -42,7 +42,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 
 			ended := "Ended" // there is nobody who could be asked to replace it
 			if what != "machine" {
-				ended = "HandedOver"
+				ended = "OwnerRequested"
 				Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring("cannot be found; waiting for it to come back"))
 				m.environment.clock.Step(timeout) // it may be registered anew until then
 			}
@@ -110,9 +110,9 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		m.inVain(ctx, 1)
 		m.inVain(ctx, 2)
 
-		m.ends(ctx, "HandedOver")
+		m.ends(ctx, "OwnerRequested")
 		Expect(m.power()).To(Equal(cycled(2)))
-		m.isHandedOver(ctx)
+		m.isUpToItsOwner(ctx)
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
@@ -143,8 +143,8 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 			s.clock.Step(timeout)
 		}
 
-		m.ends(ctx, "HandedOver")
-		m.isHandedOver(ctx)
+		m.ends(ctx, "OwnerRequested")
+		m.isUpToItsOwner(ctx)
 		Expect(m.power()).To(BeEmpty())
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
@@ -298,7 +298,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		m.comesTo(ctx, "Preparing")
 		// One that nobody has seen to be bad is rebooted because somebody wants it.
 		Eventually(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations",
-			HaveKeyWithValue(mendv1.PowerCycleAnnotation, ContainSubstring(`"startedBad":true`))))
+			HaveKeyWithValue(mendv1.PowerCycleAnnotation, ContainSubstring(`"startedUnhealthy":true`))))
 		m.kubelet.Start()
 
 		m.ends(ctx, "Succeeded")

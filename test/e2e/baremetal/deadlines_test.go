@@ -88,7 +88,7 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 		fixture.replaced(ctx, lame)
 		marked(ctx, lame.host)
 		Expect(lame.host.History().Since(lame.began).Cycles()).To(Equal(2), "two attempts")
-		Eventually(fixture.told(ctx, ours.name, lame.name, lame.began)).Should(And(HaveKey("NodeStillUnhealthy"), HaveKey("HandedOver"), Not(HaveKey("Fenced"))))
+		Eventually(fixture.told(ctx, ours.name, lame.name, lame.began)).Should(And(HaveKey("NodeStillUnhealthy"), HaveKey("OwnerRequested"), Not(HaveKey("Fenced"))))
 	}, SpecTimeout(twoDeadlines))
 
 	It("leaves no machine on a host that it has marked", func(ctx SpecContext) {

@@ -88,7 +88,7 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		manager.Kill()
 		startManager(ctx, electing...) // as its Deployment would
 		Eventually(func() map[string]string { return checkOf(ctx, check).Annotations }).WithTimeout(time.Minute).ShouldNot(HaveKey(clusterv1.PausedAnnotation))
-		Eventually(answer(ctx, first, "/readyz/left-behind")).WithTimeout(time.Minute).Should(And(
+		Eventually(answer(ctx, first, "/readyz/teardown")).WithTimeout(time.Minute).Should(And(
 			ContainSubstring("HostRemediation "+fixture.Namespace+"/"+name), ContainSubstring("RebootRemediation default/drilled")))
 		Expect(powered(host)()).To(BeFalse(), "its workload is on its way")
 		Eventually(fixture.told(ctx, "MachineHealthCheck", check.Name, began)).Should(HaveKey(mendv1.EventCheckReleased))
@@ -98,7 +98,7 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		second, third := leavingReplica(ctx, "second", account), leavingReplica(ctx, "third", account)
 		Eventually(func(g Gomega) {
 			for _, m := range []*rig.Kubemend{second, third} {
-				g.Expect(answer(ctx, m, "/readyz/left-behind")()).To(ContainSubstring("HostRemediation " + fixture.Namespace + "/" + name))
+				g.Expect(answer(ctx, m, "/readyz/teardown")()).To(ContainSubstring("HostRemediation " + fixture.Namespace + "/" + name))
 			}
 		}).WithTimeout(time.Minute).Should(Succeed())
 
@@ -106,7 +106,7 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		attacher.Stick(false)
 		release(ctx, request)
 		for _, m := range []*rig.Kubemend{second, third} {
-			Eventually(func() error { return m.Ready(ctx) }).WithTimeout(3*time.Minute).Should(Succeed(), answer(ctx, m, "/readyz/left-behind"))
+			Eventually(func() error { return m.Ready(ctx) }).WithTimeout(3*time.Minute).Should(Succeed(), answer(ctx, m, "/readyz/teardown"))
 		}
 
 		Expect(traces(ctx, management.Config())).To(BeEmpty())

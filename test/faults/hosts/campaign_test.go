@@ -124,7 +124,7 @@ func (tl tale) check(t *testing.T, plain performance) {
 		t.Errorf("%d pods and volumes are left", plain.Pods)
 	}
 	_, asked := plain.Conditions[clusterv1.MachineOwnerRemediatedCondition]
-	if _, before := plain.Conditions["v1beta1 "+string(clusterv1.MachineOwnerRemediatedV1Beta1Condition)]; asked != (plain.State == "HandedOver") || asked != before {
+	if _, before := plain.Conditions["v1beta1 "+string(clusterv1.MachineOwnerRemediatedV1Beta1Condition)]; asked != (plain.State == "OwnerRequested") || asked != before {
 		if plain.State != "" {
 			t.Errorf("the owner of the machine was asked: %t", asked)
 		}

@@ -39,22 +39,22 @@ var interruptions = []interruption{
 	{name: "the remediation is another object, as after a move", do: moved, resumes: true, ends: asItWas},
 	{name: "the remediation is deleted", do: deleted, ends: atEnd("gone")},
 	{name: stopsIt, do: stopped, ends: func(s standstill) string {
-		if s.state == "HandedOver" { // that was the end
+		if s.state == "OwnerRequested" { // that was the end
 			return s.state
 		}
 		return "Stopped"
 	}},
 	{name: "the Machine vanishes", do: func(e *environment) { e.vanish(e.management, e.machine()) }, ends: func(s standstill) string {
-		if s.state == "HandedOver" {
+		if s.state == "OwnerRequested" {
 			return s.state
 		}
 		return "Ended"
 	}},
 	{
-		name: "the Metal3Machine vanishes", ends: atEnd("HandedOver"),
+		name: "the Metal3Machine vanishes", ends: atEnd("OwnerRequested"),
 		do: func(e *environment) { e.vanish(e.management, e.management.is[place{betweenKind, e.at}]) },
 	},
-	{name: "the host vanishes", do: func(e *environment) { e.vanish(e.management, e.host()) }, ends: atEnd("HandedOver"), hostless: true},
+	{name: "the host vanishes", do: func(e *environment) { e.vanish(e.management, e.host()) }, ends: atEnd("OwnerRequested"), hostless: true},
 }
 
 // everyStandstill lets everything happen at every standstill.
@@ -114,7 +114,7 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 			}
 		}
 	}
-	if _, asked := p.Conditions[clusterv1.MachineOwnerRemediatedCondition]; asked != (tl.ends == "HandedOver") && p.machine() != nil && tl.ends != "" {
+	if _, asked := p.Conditions[clusterv1.MachineOwnerRemediatedCondition]; asked != (tl.ends == "OwnerRequested") && p.machine() != nil && tl.ends != "" {
 		t.Errorf("the owner of the machine was asked: %t", asked)
 	}
 }

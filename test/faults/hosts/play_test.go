@@ -212,7 +212,7 @@ func playWithPartners(rt *rapid.T, k kind) {
 	e.until(time.Duration(rapid.IntRange(0, 3000).Draw(rt, "seconds until all is healed")) * time.Second)
 	story = append(story, fmt.Sprintf("after %s, %s: all is healed", e.clock.Now().Sub(noon), e.memory()))
 	e.label = fmt.Sprintf("%q", story)
-	condemned := e.memory() == string(powercycle.HandedOver) || e.memory() == string(powercycle.HandingOver)
+	condemned := e.memory() == string(powercycle.OwnerRequested) || e.memory() == string(powercycle.RequestingOwner)
 	healed(e)
 	e.until(longEnough)
 	is := e.outcome()

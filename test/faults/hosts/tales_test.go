@@ -74,7 +74,7 @@ var standstills = []standstill{
 		},
 		ends: "Succeeded", cycles: 1,
 	},
-	{state: "HandedOver", attempt: 2, settings: settings{box: mute(-1)}, resume: func(*environment) {}, ends: "HandedOver", cycles: 2},
+	{state: "OwnerRequested", attempt: 2, settings: settings{box: mute(-1)}, resume: func(*environment) {}, ends: "OwnerRequested", cycles: 2},
 }
 
 func revived(e *environment) { e.box.revive() }
@@ -117,17 +117,17 @@ var (
 var tales = []tale{
 	{name: "a power cycle that helps", ends: "Succeeded", cycles: 1},
 	{name: "a second power cycle that helps", again: true, settings: settings{box: mute(1)}, ends: "Succeeded", cycles: 2},
-	{name: "two power cycles in vain, after which the owner is asked", again: true, settings: settings{box: mute(-1)}, ends: "HandedOver", cycles: 2},
+	{name: "two power cycles in vain, after which the owner is asked", again: true, settings: settings{box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
 	{name: "a power cycle with the node deleted", settings: settings{fencing: fence.Delete}, ends: "Succeeded", cycles: 1},
 	{name: "a second power cycle with the node deleted", again: true, settings: settings{fencing: fence.Delete, box: mute(1)}, ends: "Succeeded", cycles: 2},
 	{name: "two resets of a host that must not be powered off", settings: settings{host: builders.NeverOff, box: mute(1)}, ends: "Succeeded", cycles: 2, stays: true},
 	{
 		name: "two resets in vain, after which the owner is asked", again: true, settings: settings{host: builders.NeverOff, box: mute(-1)},
-		ends: "HandedOver", cycles: 2, stays: true,
+		ends: "OwnerRequested", cycles: 2, stays: true,
 	},
 	{
 		name: "a BMC that fails, after which the owner is asked", settings: settings{box: func(b *box) { b.model.Faults.Refuses = "no route to the BMC" }},
-		ends: "HandedOver", stays: true,
+		ends: "OwnerRequested", stays: true,
 	},
 	{
 		name: "a workload that never leaves", settings: settings{box: func(b *box) { b.e.pods.stuck = true }},
@@ -142,7 +142,7 @@ var tales = []tale{
 		name: "a control-plane host on which the API server of its cluster runs", ends: "Succeeded", cycles: 1, stays: true,
 		settings: settings{apiServer: true, machine: func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }},
 	},
-	{name: "a machine that never had a node", again: true, settings: settings{noNode: true, box: mute(-1)}, ends: "HandedOver", cycles: 2, stays: true},
+	{name: "a machine that never had a node", again: true, settings: settings{noNode: true, box: mute(-1)}, ends: "OwnerRequested", cycles: 2, stays: true},
 	{name: "a machine that is healthy", settings: settings{healthy: true}, ends: "Succeeded", cycles: 1},
 	{
 		name: "a machine that recovers before its host is asked", settings: standstills[0].settings, ends: "Succeeded", stays: true,
@@ -164,7 +164,7 @@ var tales = []tale{
 			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
 		})},
 	},
-	{name: "a request of a NodeHealthCheck, after which the owner is asked", again: true, settings: settings{nodeCheck: true, box: mute(-1)}, ends: "HandedOver", cycles: 2},
+	{name: "a request of a NodeHealthCheck, after which the owner is asked", again: true, settings: settings{nodeCheck: true, box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
 	{
 		name: "a request of a NodeHealthCheck that it tells to stop", settings: settings{nodeCheck: true, box: func(b *box) { b.e.pods.stuck = true }},
 		ends: "Stopped", cycles: 1, stays: true, script: []cue{standstills[2].there(stopped)},
@@ -190,7 +190,7 @@ func interrupted() []tale {
 			s.resume(e)
 			e.pause(false)
 		})...)
-		if s.state != "HandedOver" { // after which nothing is written for these
+		if s.state != "OwnerRequested" { // after which nothing is written for these
 			all = append(all, goesOn, cancelled)
 		}
 		all = append(all, paused)
