@@ -1,4 +1,4 @@
-// Package test checks the shape of the code itself: who imports whom, and that the build knows every folder.
+// Package test checks the shape of the code itself: which package imports which, and that the build knows every folder.
 //
 // It looks at the code as `go list` sees it and runs none of it.
 package test
@@ -225,16 +225,16 @@ func TestABrokenArrowIsSeen(t *testing.T) {
 		"a controller imports a folder without a layer": imports("controllers/machinehealthcheck", "controllers/helper"),
 		"a decision imports what is for its tests":      imports("controllers/decide/health", "test/golden"),
 		"what is for all tests imports ours":            imports("test/golden", "test/rig"),
-		"a folder nobody has placed":                    imports("baremetal/helper", "fmt"),
+		"a folder without a layer":                      imports("baremetal/helper", "fmt"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			world := []pkg{p, {ImportPath: "context", Standard: true}, {ImportPath: "fmt", Standard: true}}
-			found := slices.Concat(withoutLayer(world), foreignDependencies(world), impureImports(world))
+			all := []pkg{p, {ImportPath: "context", Standard: true}, {ImportPath: "fmt", Standard: true}}
+			found := slices.Concat(withoutLayer(all), foreignDependencies(all), impureImports(all))
 			for _, l := range layers {
-				found = append(found, forbiddenImports(world, l)...)
+				found = append(found, forbiddenImports(all, l)...)
 			}
 			if len(found) == 0 {
-				t.Error("nobody noticed")
+				t.Error("the checks do not notice")
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func TestKubeconfigsOfClustersAreObeyedByOnePackage(t *testing.T) {
 	report(t, obeyingKubeconfigs(listPackages(t)))
 	for _, folder := range []string{".", "baremetal/fence", "controllers/nodehealthcheck", "cmd/kubectl-mend/snapshot"} {
 		if len(obeyingKubeconfigs([]pkg{imports(folder, ofKubeconfigs[0])})) == 0 {
-			t.Errorf("nobody would notice one in %s", folder)
+			t.Errorf("the check does not notice one in %s", folder)
 		}
 	}
 }

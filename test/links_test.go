@@ -32,7 +32,7 @@ func TestEveryLinkInThePagesLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// The index says all there is: a page that nobody finds is not read.
+// The index lists every page: a page that cannot be found is not read.
 func TestThePagesAreInTheIndex(t *testing.T) {
 	const index = "docs/README.md"
 	listed := linksIn(content(t, index))

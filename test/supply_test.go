@@ -62,7 +62,7 @@ func loose(name, workflow, makefile string) []string {
 	return found
 }
 
-// A module that nobody looks after keeps the versions of its dependencies for ever, and one without a toolchain is built by whichever is there.
+// A module without a maintainer keeps the versions of its dependencies for ever, and one without a toolchain is built by whichever is installed.
 func TestEveryModuleIsLookedAfterAndBuiltByTheSameToolchain(t *testing.T) {
 	var bot struct {
 		Updates []struct {

@@ -21,7 +21,7 @@ const KubernetesVersion = "v1.36.3"
 
 var infrastructure = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
 
-// dataSecret is the name of a bootstrap Secret that nobody reads: with a name given, a Machine needs no bootstrap
+// dataSecret is the name of a bootstrap Secret that is never read: with a name given, a Machine needs no bootstrap
 // provider.
 const dataSecret = "bootstrap"
 
@@ -49,7 +49,7 @@ func Metal3Cluster(cluster *clusterv1.Cluster) *unstructured.Unstructured {
 	return metal3(cluster, "Metal3Cluster", cluster.Name)
 }
 
-// ControlPlaneMachine is a Machine of the control plane that nobody would replace: it has no owner but its Cluster.
+// ControlPlaneMachine is a Machine of the control plane that no controller would replace: it has no owner but its Cluster.
 func ControlPlaneMachine(cluster *clusterv1.Cluster, name string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
 	return edited(&clusterv1.Machine{
 		TypeMeta: typed("Machine"),

@@ -7,7 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// ClaimedBy is the value of the paused annotation by which Cluster API's own controller stands back from a
+// ClaimedBy is the value of the paused annotation with which Cluster API's own controller skips a
 // MachineHealthCheck and kubemend acts.
 const ClaimedBy = "kubemend"
 

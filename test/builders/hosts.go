@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// BareMetalHost is a host that nobody uses: off, and available as soon as it was inspected.
+// BareMetalHost is a host without a consumer: off, and available as soon as it was inspected.
 func BareMetalHost(namespace, name string, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
 	return edited(&bmov1alpha1.BareMetalHost{
 		TypeMeta:   metav1.TypeMeta{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost"},
@@ -20,7 +20,7 @@ func BareMetalHost(namespace, name string, edits ...func(*bmov1alpha1.BareMetalH
 	}, edits)
 }
 
-// BareMetalHosts are a number of hosts that nobody uses, named <prefix>-0 and so on.
+// BareMetalHosts are a number of hosts without consumers, named <prefix>-0 and so on.
 func BareMetalHosts(namespace, prefix string, number int, edits ...func(*bmov1alpha1.BareMetalHost)) []client.Object {
 	hosts := make([]client.Object, 0, number)
 	for n := range number {

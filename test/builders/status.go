@@ -16,8 +16,8 @@ func LongTrue(kind string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: since}
 }
 
-// Standing is the status of a Cluster whose infrastructure and control plane have been there for an hour, where nobody runs who would find that
-// out.
+// Standing is the status of a Cluster whose infrastructure and control plane have been ready for an hour, for tests without the controllers
+// that would write it.
 func Standing() clusterv1.ClusterStatus {
 	return clusterv1.ClusterStatus{
 		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},

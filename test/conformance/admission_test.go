@@ -36,13 +36,13 @@ var _ = Describe("Kinds of kubemend", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx SpecContext) { kinds = newCatalog(ctx) })
 
 	Context("with their conversion", func() {
-		It("are answered for like in process", func(ctx SpecContext) {
+		It("get the same answers as in process", func(ctx SpecContext) {
 			inProcess, err := schemas.Serve(crdManifests)
 			Expect(err).NotTo(HaveOccurred())
 			kinds.answersLike(ctx, inProcess, someOf(slices.Concat(schemas.Remediations(), schemas.NodeHealthChecks(), schemas.DocumentedChecks()), 20))
 		})
 
-		It("leave alone what was stored before it was refused, and refuse a change like a new object (seed 2.4)", func(ctx SpecContext) {
+		It("keep what was stored before a rule refused it, and have a change refused like a new object (seed 2.4)", func(ctx SpecContext) {
 			const older = `{"minHealthy":1,"maxUnhealthy":1,"unhealthyConditions":[]}`
 			kinds.unruled(ctx, func() {
 				Eventually(func() error { return kinds.Create(ctx, check("old", older)) }).Should(Succeed())
@@ -63,7 +63,7 @@ var _ = Describe("Kinds of kubemend", Ordered, ContinueOnFailure, func() {
 			kinds.validate(ctx)
 		})
 
-		It("are answered for like in process", func(ctx SpecContext) {
+		It("get the same answers as in process", func(ctx SpecContext) {
 			inProcess, err := schemas.ServeCompleted(crdManifests)
 			Expect(err).NotTo(HaveOccurred())
 			kinds.answersLike(ctx, inProcess, slices.Concat(someOf(schemas.CompletedTemplates(), 4), schemas.DocumentedTemplates()))
@@ -111,7 +111,7 @@ var _ = Describe("Kinds of kubemend", Ordered, ContinueOnFailure, func() {
 			))
 		})
 
-		It("C20, W8, seed 2.4: stay as they are while a request is at work, and no longer", func(ctx SpecContext) {
+		It("C20, W8, seed 2.4: cannot be changed while a request exists, and can afterwards", func(ctx SpecContext) {
 			Expect(kinds.Create(ctx, check("busy", withOwnTemplate))).To(Succeed())
 			request := schemas.Host.Object("node-1", `{}`)
 			Expect(kinds.Create(ctx, request)).To(Succeed())
@@ -132,7 +132,7 @@ var _ = Describe("Kinds of kubemend", Ordered, ContinueOnFailure, func() {
 			Expect(kinds.Delete(ctx, check("busy", ""))).To(Succeed(), "the kind of the request has gone")
 		})
 
-		It("stay as they are while nobody knows whether a request is there", func(ctx SpecContext) {
+		It("cannot be changed while the webhook cannot find out whether a request exists", func(ctx SpecContext) {
 			Expect(kinds.Create(ctx, check("unknown", withOwnTemplate))).To(Succeed())
 			kinds.remediate(ctx, "unknown", provider{"v1", ""}.object("ConfigMap", "default", "node-1")) // of which the program may see none
 			cannot := func(webhook string) types.GomegaMatcher {

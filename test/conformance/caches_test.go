@@ -10,8 +10,8 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-var _ = Describe("What caches do not show", func() {
-	It("W8: a request that cannot be looked for is not taken for missing", func(ctx SpecContext) {
+var _ = Describe("Stale caches", func() {
+	It("W8: a request that cannot be read does not count as absent", func(ctx SpecContext) {
 		g := newPassage(management)
 		startManager(ctx, "w8", g.kubeconfig(), "--watch-filter=w8", "--unclaimed-machine-health-checks=act")
 		s := newEnvironment(ctx, seenBy("w8"))
@@ -34,7 +34,7 @@ var _ = Describe("What caches do not show", func() {
 		s.isRequested(ctx, "a")
 	})
 
-	It("W8: a request that the cache does not show yet is found before a second one is made", func(ctx SpecContext) {
+	It("W8: a request that the cache lacks is found before a second one is made", func(ctx SpecContext) {
 		g := newPassage(management)
 		startManager(ctx, "w8-stale", g.kubeconfig(), "--watch-filter=w8-stale", "--unclaimed-machine-health-checks=act")
 		s := newEnvironment(ctx, seenBy("w8-stale"))
@@ -60,7 +60,7 @@ var _ = Describe("What caches do not show", func() {
 		Expect(done).To(ContainElement("PATCH metal3remediations/a"))
 	})
 
-	It("W8: a node that the cache does not show yet is not called deleted", func(ctx SpecContext) {
+	It("W8: a node that the cache lacks does not count as deleted", func(ctx SpecContext) {
 		g := newPassage(workload)
 		s := &environment{cluster: builders.Cluster(newNamespace(ctx), "stale")}
 		s.kubeconfig(ctx, g.kubeconfig())

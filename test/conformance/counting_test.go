@@ -27,7 +27,7 @@ func between(limits string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TriggerIf.UnhealthyInRange = limits }
 }
 
-// lenient makes a check only pending what fell silent, strict makes it call all of that unhealthy: in one pass, when all of it was seen.
+// lenient makes silent machines of a check pending, strict makes all of them unhealthy: in one reconcile, when all of them are in the cache.
 func lenient(c *clusterv1.MachineHealthCheck) { silentFor(c, 2*long) }
 
 func strict(c *clusterv1.MachineHealthCheck) { silentFor(c, long/2) }
@@ -44,7 +44,7 @@ const (
 )
 
 var _ = Describe("Counting", func() {
-	It("takes everything that is not plainly well for bad: pending, starting and deleted machines too", func(ctx SpecContext) {
+	It("counts pending, starting and deleted machines as not healthy", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "well", "pending", "going")
 		s.machine(ctx, "starting")
@@ -60,7 +60,7 @@ var _ = Describe("Counting", func() {
 				"3 of 4 targets are not healthy: 0 unhealthy, 1 pending, 1 starting, 1 being deleted, 0 unknown; 2 of 4 allows 2"))
 	})
 
-	It("rounds a percentage down, marks machines while it is restricted, and goes on when it is not", func(ctx SpecContext) {
+	It("rounds a percentage down, marks machines while short-circuited, and resumes afterwards", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c", "d", "e", "f")
 		s.check(ctx, "check", atMost("40%"))
@@ -121,7 +121,7 @@ var _ = Describe("Counting", func() {
 		Expect(s.owner(ctx, "d")()).To(Equal(nothing))
 	})
 
-	It("allows remediation of no machines at all, unless a range asks for some", func(ctx SpecContext) {
+	It("allows remediation when no machine is selected, unless a range demands unhealthy ones", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		elsewhere := func(c *clusterv1.MachineHealthCheck) {
@@ -148,7 +148,7 @@ var _ = Describe("Counting", func() {
 		Expect(s.getCheck(ctx, "check").Status.Targets).To(BeEmpty())
 	})
 
-	It("leaves machines that the user wants left alone out of everything, the denominator too", func(ctx SpecContext) {
+	It("excludes machines with a skip or pause annotation, from the total too", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c", "d")
 		s.check(ctx, "check", atMost("50%"), lenient)
@@ -161,7 +161,7 @@ var _ = Describe("Counting", func() {
 
 		s.change(ctx, "c", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
 		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(HaveSuffix("50% of 3 allows 1"))
-		Eventually(s.health(ctx, "c")).Should(Equal(nothing), "what had been said of it is taken back")
+		Eventually(s.health(ctx, "c")).Should(Equal(nothing), "its conditions are removed")
 
 		s.change(ctx, "d", annotated(clusterv1.PausedAnnotation, "anything"))
 		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn), "1 of 2, and 1 is allowed")
@@ -174,7 +174,7 @@ var _ = Describe("Counting", func() {
 		Eventually(s.health(ctx, "d")).Should(Equal(silent))
 	})
 
-	It("looks at machines of its own cluster and namespace alone", func(ctx SpecContext) {
+	It("selects only machines of its own cluster and namespace", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		s := newEnvironmentIn(ctx, namespace, "c1")
 		s.worker(ctx, "a")

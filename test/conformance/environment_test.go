@@ -21,8 +21,8 @@ import (
 // long is how long ago something must have happened for every patience to be over.
 const long = 30 * time.Minute
 
-// quick is how soon must happen what is told by a watch. Nothing but a watch is that fast: connections are probed after
-// 10 s, kinds looked for after 30 s, everything looked at again after 10 m.
+// quick is how soon a reaction to a watch event must come. Nothing else is that fast: connections are probed after
+// 10 s, kinds looked up after 30 s, everything is reconciled again after 10 m.
 const quick = 9 * time.Second
 
 // environment is one Cluster in a namespace of its own. What its machines and nodes report, the spec writes.
@@ -36,10 +36,10 @@ func newEnvironment(ctx context.Context, edits ...func(*clusterv1.Cluster)) *env
 	return newEnvironmentIn(ctx, newNamespace(ctx), "c1", edits...)
 }
 
-// prepared are namespaces that nobody uses yet, with kubeconfigs for clusters c1 and c2.
+// prepared are namespaces that no spec uses yet, with kubeconfigs for clusters c1 and c2.
 //
-// Whoever connects to a workload cluster and does not find the Secret in its cache tries again only after 30 s. So the
-// Secrets are there long before the Clusters.
+// A ClusterCache that does not find the Secret in its cache retries only after 30 s. So the Secrets exist long before the
+// Clusters.
 var prepared []string
 
 func prepareNamespaces(ctx context.Context, n int) {
@@ -230,8 +230,8 @@ func (s *environment) isDeleted(ctx context.Context, machine string) {
 func (s *environment) isGone(ctx context.Context, machine string) {
 	GinkgoHelper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.cluster.Namespace, Name: machine}}
-	letGo := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	Expect(client.IgnoreNotFound(here.Patch(ctx, m, letGo))).To(Succeed())
+	withoutFinalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	Expect(client.IgnoreNotFound(here.Patch(ctx, m, withoutFinalizers))).To(Succeed())
 }
 
 func annotated(key, value string) func(*clusterv1.Machine) {

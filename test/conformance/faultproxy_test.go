@@ -19,7 +19,7 @@ func newPassage(to *rig.ControlPlane) passage {
 	return passage{g}
 }
 
-// counts reports whether c is a write that has an effect on the world. Events and leases have none.
+// counts reports whether c is a write that changes the state of a cluster. Events and leases do not.
 func counts(c faultproxy.Call) bool {
 	return c.Resource == "machines" || c.Resource == "machinehealthchecks" || c.Resource == "metal3remediations"
 }

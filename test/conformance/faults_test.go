@@ -125,7 +125,7 @@ var _ = Describe("When writes fail", Ordered, func() {
 	// The writes that are refused, carried out without an answer, and the last before a crash.
 	const refused, lost, last = 2, 4, 3
 
-	It("makes as many writes as there is to say, and no more", func(ctx SpecContext) {
+	It("are as many as there is to record, and no more", func(ctx SpecContext) {
 		u := calm(ctx, name)
 		u.isCalm(ctx)
 		u.strike(ctx, g, 0, "")
@@ -137,7 +137,7 @@ var _ = Describe("When writes fail", Ordered, func() {
 		u.happenedOnce(c, done, "undisturbed")
 		Expect(done).To(ContainElements("PATCH machines/recovers/status", "PATCH machines/breaks/status", "PATCH machines/owned/status",
 			"PATCH machinehealthchecks/check/status", "PATCH machinehealthchecks/owned", "PATCH machinehealthchecks/owned/status"))
-		Expect(len(done)).To(BeNumerically("<=", needed+2), "each of three things may have a pass of its own, in %q", done)
+		Expect(len(done)).To(BeNumerically("<=", needed+2), "each of three changes may have a reconcile of its own, in %q", done)
 	})
 
 	It("ends in the same state, having done nothing twice, when a write is refused, and when its answer is lost", func(ctx SpecContext) {

@@ -47,10 +47,10 @@ func ofControlPlane(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPla
 const neverStarted = "False/NodeStartupTimeout False/NodeStartupTimeout"
 
 var _ = Describe("Gates", func() {
-	It("judges only the control plane before it is initialized, and only by its start", func(ctx SpecContext) {
+	It("let only control-plane machines be judged, by their start-up, before the control plane is initialized", func(ctx SpecContext) {
 		s := newEnvironment(ctx, notInitialized)
 		s.machine(ctx, "control", ofControlPlane)
-		s.machine(ctx, "control-with-node", ofControlPlane, s.hasNode("nobody-asks"))
+		s.machine(ctx, "control-with-node", ofControlPlane, s.hasNode("unread"))
 		s.machine(ctx, "worker")
 		s.check(ctx, "check", startsWithin(1))
 
@@ -60,10 +60,10 @@ var _ = Describe("Gates", func() {
 		Expect(s.of(ctx, "check", "WorkloadClusterReachable")()).To(Equal("Unknown/NotInitialized"))
 		Eventually(number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="unknown"`)...)).Should(BeEquivalentTo(2))
 		Consistently(s.health(ctx, "worker")).Should(Equal(nothing))
-		Expect(s.health(ctx, "control-with-node")()).To(Equal(nothing), "nobody can be asked for its node")
+		Expect(s.health(ctx, "control-with-node")()).To(Equal(nothing), "its node cannot be read")
 	})
 
-	It("heeds a mark by hand whatever the gates, but not against the limit", func(ctx SpecContext) {
+	It("do not keep a machine that a user marked from being remediated, but the limit does", func(ctx SpecContext) {
 		s := newEnvironment(ctx, notInitialized)
 		s.machine(ctx, "a", annotated(clusterv1.RemediateMachineAnnotation, ""))
 		s.machine(ctx, "b")
@@ -81,7 +81,7 @@ var _ = Describe("Gates", func() {
 		Expect(s.health(ctx, "b")()).To(Equal(nothing))
 	})
 
-	It("waits ten minutes for a first node if nothing is said", func(ctx SpecContext) {
+	It("give a first node ten minutes by default", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		m := s.machine(ctx, "a")
 		s.check(ctx, "check")
@@ -90,7 +90,7 @@ var _ = Describe("Gates", func() {
 		Eventually(deadline).Should(BeEquivalentTo(m.CreationTimestamp.Add(10 * time.Minute).Unix()))
 	})
 
-	It("W6: a Cluster that becomes initialized, or whose infrastructure becomes ready, wakes its checks", func(ctx SpecContext) {
+	It("W6: a Cluster that becomes initialized, or whose infrastructure becomes ready, enqueues its checks", func(ctx SpecContext) {
 		planes := newEnvironment(ctx, notInitialized)
 		infrastructure := newEnvironment(ctx, clusterSaid(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionFalse, time.Hour))
 		for _, s := range []*environment{planes, infrastructure} {
@@ -135,8 +135,8 @@ var _ = Describe("Gates", func() {
 	})
 })
 
-var _ = Describe("What is missing", func() {
-	It("holds up nobody else: no Cluster, no kubeconfig, one that nobody can read", func(ctx SpecContext) {
+var _ = Describe("Missing input", func() {
+	It("delays no other check: no Cluster, no kubeconfig, an unreadable kubeconfig", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		orphan := &environment{cluster: builders.Cluster(namespace, "c2")}
 		orphan.cluster.Labels = map[string]string{clusterv1.WatchLabel: acting}
@@ -160,7 +160,7 @@ var _ = Describe("What is missing", func() {
 		Expect(garbled.health(ctx, "garbled")()).To(Equal(nothing), "what cannot be asked is not called deleted")
 		Eventually(orphan.allowed(ctx, "orphan")).Should(Equal("False/ClusterNotFound"))
 
-		// The Cluster that was missing comes, and wakes its check.
+		// The Cluster that was missing is created, and enqueues its check.
 		late := newEnvironmentIn(ctx, namespace, "c2")
 		late.worker(ctx, "late")
 		Eventually(late.health(ctx, "late")).Should(Equal(well))
@@ -169,7 +169,7 @@ var _ = Describe("What is missing", func() {
 })
 
 var _ = Describe("A kubeconfig that names a file of the manager", func() {
-	It("is refused, nothing is sent to its server, and it heals when it is put right", func(ctx SpecContext) {
+	It("is refused, its server receives no request, and it works once it is corrected", func(ctx SpecContext) {
 		var mu sync.Mutex
 		var heard []http.Header
 		server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -56,14 +56,14 @@ type catalog struct {
 // HandleWarningHeader implements rest.WarningHandler.
 func (c *catalog) HandleWarningHeader(_ int, _, text string) { c.warnings = append(c.warnings, text) }
 
-// validator is the user as whom the webhooks read.
+// validator is the user with whose rights the webhooks read.
 const validator = "validator"
 
 func newCatalog(ctx context.Context) *catalog {
 	GinkgoHelper()
 	plane, err := control.Management(ctx, rig.ManagementOptions{Name: "kinds", CRDs: []string{crdManifests}})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(plane.StopAPIServer) // nobody else needs it, and others need the memory
+	DeferCleanup(plane.StopAPIServer) // no other suite needs it, and others need the memory
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1beta1.AddToScheme, v1beta2.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,

@@ -43,7 +43,7 @@ var _ = Describe("Impossible limits", Ordered, func() {
 	var m *rig.Kubemend
 	BeforeAll(func(ctx SpecContext) { m = ownManager(ctx, "w14") })
 
-	It("W14: a limit that makes no sense allows nothing and breaks nothing", func(ctx SpecContext) {
+	It("W14: an invalid limit allows no remediation, and the status stays valid", func(ctx SpecContext) {
 		environments := make([]*environment, len(impossible))
 		for i, tc := range impossible {
 			environments[i] = newEnvironment(ctx, seenBy("w14"))
@@ -56,14 +56,14 @@ var _ = Describe("Impossible limits", Ordered, func() {
 			Eventually(s.allowed(ctx, "check")).Should(Equal("False/InvalidLimit"), tc.what)
 			Expect(s.message(ctx, "check", "RemediationAllowed")()).To(And(ContainSubstring(tc.field), ContainSubstring(tc.why)), tc.what)
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 0}), tc.what)
-			Eventually(s.health(ctx, "bad")).Should(Equal(silent), "%s: the verdict is told all the same", tc.what)
+			Eventually(s.health(ctx, "bad")).Should(Equal(silent), "%s: the verdict is reported all the same", tc.what)
 			Eventually(s.health(ctx, "good")).Should(Equal(well), tc.what)
 			Expect(s.owner(ctx, "bad")()).To(Equal(nothing), tc.what)
 			Eventually(s.events(ctx, "check", "RemediationRestricted")).Should(Equal(1), tc.what)
 		}
 
 		before := environments[0].settles(ctx, m)
-		Consistently(passes(ctx, m)).Should(Equal(before), "nothing is tried again and again")
+		Consistently(reconciles(ctx, m)).Should(Equal(before), "nothing is tried again and again")
 		for i, tc := range impossible {
 			c := environments[i].getCheck(ctx, "check")
 			Expect(c.Status.ObservedGeneration).To(Equal(c.Generation), "%s: it was read, and understood to be wrong", tc.what)
@@ -81,7 +81,7 @@ var _ = Describe("Impossible limits", Ordered, func() {
 		}
 	})
 
-	DescribeTable("W14: a limit beyond all bounds allows all, and the status is valid",
+	DescribeTable("W14: a limit above any cluster size allows every remediation, and the status stays valid",
 		func(ctx SpecContext, limit func(*clusterv1.MachineHealthCheck), remaining int) {
 			s := newEnvironment(ctx, seenBy("w14"))
 			s.workers(ctx, "good", "bad")
@@ -99,7 +99,7 @@ var _ = Describe("Impossible limits", Ordered, func() {
 	)
 })
 
-var _ = Describe("How many at once", func() {
+var _ = Describe("Remediations in flight", func() {
 	// overdue makes machines bad, each a minute longer than the next.
 	overdue := func(ctx SpecContext, s *environment, machines ...string) {
 		GinkgoHelper()
@@ -108,7 +108,7 @@ var _ = Describe("How many at once", func() {
 		}
 	}
 
-	It("W18: starts no more than the annotation says: by hand first, then the longest overdue, and the next when one is over", func(ctx SpecContext) {
+	It("W18: are at most as many as the annotation says: marked machines first, then the longest overdue, the next when one ends", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b", "c", "d", "e")
@@ -138,7 +138,7 @@ var _ = Describe("How many at once", func() {
 		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(BeEmpty())
 	})
 
-	It("W18: counts what owners were asked for, until the machine is gone", func(ctx SpecContext) {
+	It("W18: include what owners were asked for, until the machine is gone", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		for _, name := range []string{"a", "b", "c"} {
 			s.worker(ctx, name, ofMachineSet)
@@ -160,7 +160,7 @@ var _ = Describe("How many at once", func() {
 		Expect(s.owner(ctx, "c")()).To(Equal(nothing))
 	})
 
-	It("W18: takes a percentage of the targets, and never less than one", func(ctx SpecContext) {
+	It("W18: may be limited to a percentage of the targets, at least one", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		for _, name := range []string{"a", "b", "c", "d"} {
 			s.worker(ctx, name, ofMachineSet)
@@ -181,7 +181,7 @@ var _ = Describe("How many at once", func() {
 		Eventually(s.owner(ctx, "d")).Should(Equal(handedOn))
 	})
 
-	It("W18: does not begin anything over the short circuit", func(ctx SpecContext) {
+	It("W18: do not start while the check is short-circuited", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c")
 		overdue(ctx, s, "a", "b")
@@ -195,7 +195,7 @@ var _ = Describe("How many at once", func() {
 	})
 })
 
-// ofMachineSet gives a machine an owner that could replace it: what nobody owns takes no place among those that are remediated at once.
+// ofMachineSet gives a machine an owner that could replace it: a machine without one does not count as in flight.
 func ofMachineSet(m *clusterv1.Machine) {
 	m.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "1", Controller: new(true),

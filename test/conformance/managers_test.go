@@ -80,8 +80,8 @@ next:
 	return sum, series
 }
 
-// passes counts how often a manager looked at any check.
-func passes(ctx context.Context, m *rig.Kubemend) func() float64 {
+// reconciles counts how often a manager has reconciled any check.
+func reconciles(ctx context.Context, m *rig.Kubemend) func() float64 {
 	return number(ctx, m, "controller_runtime_reconcile_total", `controller="machinehealthcheck"`)
 }
 

@@ -25,8 +25,8 @@ func clonedFrom(template string) map[string]string {
 	}
 }
 
-var _ = Describe("Whose a request is", func() {
-	It("W9: of two checks that select a machine the older one acts, both say so, and neither undoes what the other did", func(ctx SpecContext) {
+var _ = Describe("Ownership of requests", func() {
+	It("W9: of two overlapping checks the older one acts, both report the overlap, and neither undoes the other's work", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
@@ -70,7 +70,7 @@ var _ = Describe("Whose a request is", func() {
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
 	})
 
-	It("W9: a request that somebody else made is left alone, and that is said", func(ctx SpecContext) {
+	It("W9: a request of another client is left alone and reported", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
@@ -92,12 +92,12 @@ var _ = Describe("Whose a request is", func() {
 		Expect(now.GetResourceVersion()).To(Equal(foreign.GetResourceVersion()))
 	})
 
-	It("W9: a request that Cluster API made before, from the same template, is taken over", func(ctx SpecContext) {
+	It("W9: a request that Cluster API made from the same template is adopted", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
 		before := s.byHand(ctx, "a", clonedFrom("reboot"))
-		s.byHand(ctx, "b", clonedFrom("reboot")) // and this machine is well
+		s.byHand(ctx, "b", clonedFrom("reboot")) // and this machine is healthy
 		s.fallsSilent(ctx, "a")
 		check := s.check(ctx, "check", by("reboot"))
 
@@ -110,10 +110,10 @@ var _ = Describe("Whose a request is", func() {
 
 		s.comesBack(ctx, "a")
 		Eventually(s.requested(ctx)).ShouldNot(ContainElement("a"))
-		Eventually(s.requested(ctx)).Should(BeEmpty(), "nobody else would ever end the one of the healthy machine")
+		Eventually(s.requested(ctx)).Should(BeEmpty(), "no other client would ever delete the request of the healthy machine")
 	})
 
-	It("W9: a check that is made anew under the same name inherits its requests", func(ctx SpecContext) {
+	It("W9: a check that is recreated under the same name adopts its requests", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.worker(ctx, "a")
@@ -131,7 +131,7 @@ var _ = Describe("Whose a request is", func() {
 	})
 })
 
-var _ = Describe("Letting go", func() {
+var _ = Describe("Releasing machines", func() {
 	// asking is an environment with two machines under way.
 	asking := func(ctx SpecContext, edits ...func(*clusterv1.Cluster)) *environment {
 		s := newEnvironment(ctx, edits...)
@@ -144,7 +144,7 @@ var _ = Describe("Letting go", func() {
 		return s
 	}
 
-	It("W16: deleting the check ends its requests and takes back what it said, without a finalizer", func(ctx SpecContext) {
+	It("W16: deleting a check deletes its requests and removes its conditions, without a finalizer", func(ctx SpecContext) {
 		s := asking(ctx)
 		check := s.getCheck(ctx, "check")
 		Expect(check.Finalizers).To(BeEmpty())
@@ -159,7 +159,7 @@ var _ = Describe("Letting go", func() {
 		Eventually(exported(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check")...)).Should(BeZero())
 	})
 
-	It("W16: deleting the check takes back a question that the owner has not taken up, and no other", func(ctx SpecContext) {
+	It("W16: deleting a check removes an owner remediation request that the owner has not acted on, and no other", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.worker(ctx, "at-work", ownerSaid(metav1.ConditionFalse, metav1.ConditionFalse))
@@ -176,7 +176,7 @@ var _ = Describe("Letting go", func() {
 		Expect(s.owner(ctx, "at-work")()).To(Equal("False/Test False/Test"))
 	})
 
-	It("W16: another kind of template ends the requests of the kind before", func(ctx SpecContext) {
+	It("W16: a template of another kind deletes the requests of the former kind", func(ctx SpecContext) {
 		another.install(ctx)
 		s := asking(ctx)
 		s.templateOf(ctx, another, "replace")
@@ -188,7 +188,7 @@ var _ = Describe("Letting go", func() {
 		Eventually(s.external(ctx, "a")).Should(Equal(asked))
 	})
 
-	It("W16: without a template its requests end and the owner is asked", func(ctx SpecContext) {
+	It("W16: a check that loses its template deletes its requests and requests owner remediation", func(ctx SpecContext) {
 		s := asking(ctx)
 
 		s.changeCheck(ctx, "check", byOwner)
@@ -201,7 +201,7 @@ var _ = Describe("Letting go", func() {
 		Eventually(s.of(ctx, "check", "RemediationTemplateAvailable")).Should(Equal("-"))
 	})
 
-	It("W16: a machine that is relabelled out of reach of all checks is let go", func(ctx SpecContext) {
+	It("W16: a machine that no check selects any longer is released", func(ctx SpecContext) {
 		s := asking(ctx)
 
 		s.change(ctx, "a", func(m *clusterv1.Machine) { m.Labels["pool"] = "elsewhere" })
@@ -213,7 +213,7 @@ var _ = Describe("Letting go", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
 	})
 
-	It("W16: a check that selects other machines now lets go of those it had", func(ctx SpecContext) {
+	It("W16: a changed selector releases the machines that it leaves out", func(ctx SpecContext) {
 		s := asking(ctx)
 		s.worker(ctx, "c", func(m *clusterv1.Machine) { m.Labels["pool"] = "elsewhere" })
 
@@ -224,7 +224,7 @@ var _ = Describe("Letting go", func() {
 		Eventually(s.health(ctx, "c")).Should(Equal(well))
 	})
 
-	It("W16: skipping or pausing a machine ends its request and takes back what was said", func(ctx SpecContext) {
+	It("W16: skipping or pausing a machine deletes its request and removes its conditions", func(ctx SpecContext) {
 		s := asking(ctx)
 
 		s.change(ctx, "a", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
@@ -252,7 +252,7 @@ var _ = Describe("Letting go", func() {
 		Eventually(s.health(ctx, "a")).Should(Equal(nothing))
 	})
 
-	It("leaves alone what somebody else said of a machine that nobody judges", func(ctx SpecContext) {
+	It("leaves conditions of other writers alone on a machine that no check selects", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a", everFailed)
 		s.worker(ctx, "b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
@@ -264,7 +264,7 @@ var _ = Describe("Letting go", func() {
 		Consistently(s.health(ctx, "a")).Should(Equal("False/Test False/Test"))
 	})
 
-	It("W16: what was left behind while no manager ran is found at the start", func(ctx SpecContext) {
+	It("W16: what became orphaned while no manager ran is released at the start", func(ctx SpecContext) {
 		m := ownManager(ctx, "w16")
 		s := newEnvironment(ctx, seenBy("w16"))
 		another.install(ctx)
@@ -290,7 +290,7 @@ var _ = Describe("Letting go", func() {
 		m.Kill()
 		Expect(here.Delete(ctx, s.getCheck(ctx, "check"))).To(Succeed())
 		Expect(here.Delete(ctx, s.getCheck(ctx, "check-b"))).To(Succeed())
-		Consistently(s.requested(ctx)).Should(ConsistOf("a", "c"), "nobody runs that could end them")
+		Consistently(s.requested(ctx)).Should(ConsistOf("a", "c"), "no manager runs that could delete them")
 		ownManager(ctx, "w16")
 
 		Eventually(s.requested(ctx)).Should(ConsistOf("c"))

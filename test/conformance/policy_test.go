@@ -20,9 +20,9 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// docs/security.md recommends it to whoever lets tenants write checks of their own.
+// docs/security.md recommends it where tenants may write checks of their own.
 var _ = Describe("The policy of docs/examples/limits-policy.yaml", Serial, func() {
-	It("refuses checks of tenants that could take away most of their machines, or do so at once", func(ctx SpecContext) {
+	It("refuses checks of tenants that could remediate most of their machines, or do so at once", func(ctx SpecContext) {
 		tenant := builders.Namespace("policy-tenant")
 		tenant.Labels = map[string]string{"kubemend.io/tenant": ""}
 		free := builders.Namespace("policy-free")
@@ -109,7 +109,7 @@ var _ = Describe("The policy of docs/examples/limits-policy.yaml", Serial, func(
 		Expect(asked(free.Name, none)()).To(Succeed(), "in other namespaces nothing is asked for")
 	})
 
-	It("lets those alone mark a machine of a tenant who have the right to remediate it", func(ctx SpecContext) {
+	It("allows only users with the verb remediate to mark a machine of a tenant", func(ctx SpecContext) {
 		tenant := builders.Namespace("policy-marks")
 		tenant.Labels = map[string]string{"kubemend.io/tenant": ""}
 		Expect(here.Create(ctx, tenant)).To(Succeed())

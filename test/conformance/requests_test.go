@@ -20,7 +20,7 @@ func everFailed(m *clusterv1.Machine) {
 }
 
 var _ = Describe("Requests", func() {
-	It("are the template's spec under the machine's name, and say where they come from", func(ctx SpecContext) {
+	It("have the template's spec and the machine's name, and name their origin", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot", func(embedded map[string]any) {
 			meta := embedded["metadata"].(map[string]any)
@@ -64,7 +64,7 @@ var _ = Describe("Requests", func() {
 		Expect(s.request(ctx, "a").GetLabels()).To(HaveKeyWithValue("cluster.x-k8s.io/cluster-name", "c1"))
 	})
 
-	It("end when the machine is healthy, and stay the same while it is not", func(ctx SpecContext) {
+	It("are deleted when the machine is healthy, and are not changed until then", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.template(ctx, "reboot-harder")
@@ -84,7 +84,7 @@ var _ = Describe("Requests", func() {
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
 	})
 
-	It("leave ExternallyRemediated to the provider while they are there", func(ctx SpecContext) {
+	It("leave ExternallyRemediated to the provider while they exist", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b", "c")
@@ -104,7 +104,7 @@ var _ = Describe("Requests", func() {
 		Expect(s.external(ctx, "b")()).To(Equal("-"))
 	})
 
-	It("W1: a request that exists does not end the pass for the others", func(ctx SpecContext) {
+	It("W1: an existing request does not end the reconcile for other machines", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b", "c", "d", "e", "f")
@@ -139,7 +139,7 @@ var _ = Describe("Requests", func() {
 		Expect(s.health(ctx, "going")()).To(Equal(well), "it is no news that its node goes")
 	})
 
-	It("W3: a healthy machine without a request is kept up to date all the same", func(ctx SpecContext) {
+	It("W3: conditions of a healthy machine without a request are kept up to date", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.worker(ctx, "never-failed")
@@ -151,7 +151,7 @@ var _ = Describe("Requests", func() {
 		Expect(s.external(ctx, "once-failed")()).To(Equal("-"))
 	})
 
-	It("W4: a template that is missing stands on every machine and on the check, and W5: no longer than it is missing", func(ctx SpecContext) {
+	It("W4, W5: a missing template is reported on every machine and on the check, as long as it is missing", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "good")
 		s.check(ctx, "check", by("reboot"))
@@ -181,7 +181,7 @@ var _ = Describe("Requests", func() {
 		Expect(s.requested(ctx)()).To(ConsistOf("a", "b"))
 	})
 
-	It("W4: a request that cannot be made is said with its cause, and W5: cleared when it can", func(ctx SpecContext) {
+	It("W4, W5: a request that cannot be made is reported with its cause, until it can be made", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot", func(embedded map[string]any) {
 			embedded["metadata"] = map[string]any{"labels": map[string]any{"bad": "no value has spaces"}}
@@ -204,7 +204,7 @@ var _ = Describe("Requests", func() {
 		Expect(s.events(ctx, "a", "RemediationFailed")()).To(Equal(1), "however often it was tried")
 	})
 
-	It("W5: what was said of a remediation goes with the recovery", func(ctx SpecContext) {
+	It("W5: ExternallyRemediated is removed when the machine recovers", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check", by("missing"))
@@ -217,7 +217,7 @@ var _ = Describe("Requests", func() {
 		Expect(s.external(ctx, "a")()).To(Equal("-"))
 	})
 
-	It("W8: a request that is being deleted is waited for, and followed by another at once", func(ctx SpecContext) {
+	It("W8: the next request is made as soon as a terminating one is gone", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.worker(ctx, "a")
@@ -235,7 +235,7 @@ var _ = Describe("Requests", func() {
 		Eventually(s.uid(ctx, "a")).WithTimeout(quick).Should(And(Not(BeEmpty()), Not(Equal(uid))))
 	})
 
-	It("W8: a healthy machine's request that is being deleted is not deleted again, nor another one after it", func(ctx SpecContext) {
+	It("W8: a healthy machine's terminating request is not deleted again, nor is a later one", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.worker(ctx, "a")

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("Judging", func() {
-	It("says in both flavours that a machine is well, and nothing else", func(ctx SpecContext) {
+	It("writes only that a machine is healthy, in v1beta1 and v1beta2", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
@@ -25,7 +25,7 @@ var _ = Describe("Judging", func() {
 		Expect(s.allowed(ctx, "check")()).To(Equal("True/RemediationAllowed"))
 	})
 
-	It("hands a machine whose node fell silent to its owner, in words that owners understand", func(ctx SpecContext) {
+	It("requests owner remediation of a machine whose node is silent, in the words that owners expect", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
@@ -46,7 +46,7 @@ var _ = Describe("Judging", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
 	})
 
-	It("calls a machine whose node was deleted unhealthy at once", func(ctx SpecContext) {
+	It("marks a machine whose node was deleted unhealthy at once", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
@@ -60,7 +60,7 @@ var _ = Describe("Judging", func() {
 		Expect(v1beta1conditions.GetMessage(m, "HealthCheckSucceeded")).To(BeEmpty())
 	})
 
-	It("calls a machine whose node never came unhealthy after the start-up timeout", func(ctx SpecContext) {
+	It("marks a machine whose node never joined unhealthy after the start-up timeout", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.machine(ctx, "a")
 		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](2) })
@@ -69,7 +69,7 @@ var _ = Describe("Judging", func() {
 		Expect(conditions.GetMessage(s.get(ctx, "a"), "HealthCheckSucceeded")).To(Equal("Health check failed:\n  * Node failed to report startup in 2s"))
 	})
 
-	It("waits for a node for ever if the start-up timeout is 0", func(ctx SpecContext) {
+	It("waits for a node without limit if the start-up timeout is 0", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.machine(ctx, "a")
 		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) })
@@ -78,7 +78,7 @@ var _ = Describe("Judging", func() {
 		Consistently(s.health(ctx, "a")).Should(Equal(nothing))
 	})
 
-	It("judges by conditions of the machine, which go before those of the node", func(ctx SpecContext) {
+	It("judges by conditions of the Machine, and names them before those of the node", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a", func(m *clusterv1.Machine) {
 			m.Status.Conditions = append(m.Status.Conditions, condition("GPUHealthy", metav1.ConditionFalse, long))
@@ -97,7 +97,7 @@ var _ = Describe("Judging", func() {
 			"  * Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
 	})
 
-	It("remediates a machine that was marked by hand, and speaks of the mark alone", func(ctx SpecContext) {
+	It("remediates a machine that a user marked, and names the mark alone", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
@@ -113,7 +113,7 @@ var _ = Describe("Judging", func() {
 		Expect(v1beta1conditions.GetMessage(m, "HealthCheckSucceeded")).To(Equal("Marked for remediation via remediate-machine annotation"))
 	})
 
-	It("names a condition of the machine before a deleted node, and then both in both flavours", func(ctx SpecContext) {
+	It("names a condition of the Machine before a deleted node, and later both, in v1beta1 and v1beta2", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a", func(m *clusterv1.Machine) {
 			m.Status.Conditions = append(m.Status.Conditions, condition("GPUHealthy", metav1.ConditionFalse, long))
@@ -133,7 +133,7 @@ var _ = Describe("Judging", func() {
 		Expect(v1beta1conditions.GetMessage(s.get(ctx, "a"), "HealthCheckSucceeded")).To(Equal(ofMachine + "; " + ofNode))
 	})
 
-	It("is content with any one of several conditions, and a condition that is missing matches nothing", func(ctx SpecContext) {
+	It("needs any one of several conditions, and a missing condition matches nothing", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c")
 		s.nodeReports(ctx, "a", corev1.NodeDiskPressure, corev1.ConditionTrue, long)

@@ -20,7 +20,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// What all specs share: one management cluster without Cluster API's controllers, one workload cluster whose nodes nobody looks after, and
+// What all specs share: one management cluster without Cluster API's controllers, one workload cluster without controllers for its nodes, and
 // one manager that acts on every check of a Cluster that is labelled for it, which an environment's is unless the spec brings a manager of its own.
 var (
 	control    *rig.Rig
@@ -36,7 +36,7 @@ const acting = "act"
 
 func TestConformance(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(50 * time.Second) // whoever connects, or finds a kind, too late tries again after 30 s
+	SetDefaultEventuallyTimeout(50 * time.Second) // a connection, or the lookup of a kind, that fails is retried after 30 s
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)

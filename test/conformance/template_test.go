@@ -19,7 +19,7 @@ import (
 type provider struct{ apiVersion, kind string }
 
 var (
-	// metal3 is served by the rig. Nobody acts on its requests.
+	// metal3 is served by the rig. No controller acts on its requests.
 	metal3 = provider{"infrastructure.cluster.x-k8s.io/v1beta1", "Metal3Remediation"}
 	// another is served once a spec has called install.
 	another = provider{"test.kubemend.io/v1alpha1", "TestRemediation"}
@@ -75,7 +75,7 @@ func (s *environment) templateOf(ctx context.Context, p provider, name string, e
 	}
 	t := p.object(p.kind+"Template", s.cluster.Namespace, name)
 	t.Object["spec"] = map[string]any{"template": embedded}
-	// For two seconds after a kind was installed whoever creates one has to wait, but not who applies one.
+	// For two seconds after a kind was installed the API server refuses to create one, but not to apply one.
 	Expect(builders.Apply(ctx, here, t)).To(Succeed())
 }
 
@@ -129,7 +129,7 @@ func (s *environment) isRequested(ctx context.Context, machine string) {
 	s.made(ctx, machine)
 }
 
-// requested returns the names of the machines for which there is a Metal3Remediation that nobody has deleted.
+// requested returns the names of the machines for which there is a Metal3Remediation that is not being deleted.
 func (s *environment) requested(ctx context.Context) func() []string {
 	return s.requestedOf(ctx, metal3)
 }

@@ -73,7 +73,7 @@ func raise(ctx context.Context, n *narrator, selfHosted bool) (*stage, error) {
 	n.heading(fmt.Sprintf("The stage: %s, a cluster of 3 + 5 machines on bare-metal hosts, kubemend", s.watched.stage), "")
 	for _, step := range []func(context.Context) error{
 		begin,
-		func(context.Context) error { return s.startWorld(background) },
+		func(context.Context) error { return s.startSimulation(background) },
 		s.startManager,
 		s.buildCluster,
 		func(context.Context) error { return s.watch(background) },

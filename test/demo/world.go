@@ -30,7 +30,7 @@ var ownKinds = filepath.Join("config", "crd", "bases")
 
 // startWorld starts everybody who plays what this computer cannot have: hosts, and what needs a container runtime. They go on
 // until the stage is struck. If one ends early, what it should do is not seen, and a scene says so.
-func (s *stage) startWorld(background context.Context) error {
+func (s *stage) startSimulation(background context.Context) error {
 	var err error
 	if s.hosts, err = simulator.NewHosts(s.management.Config(), simulator.HostsOptions{}); err != nil {
 		return err

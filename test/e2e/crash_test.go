@@ -12,10 +12,10 @@ import (
 )
 
 var _ = Describe("A manager that is killed and started again", func() {
-	BeforeEach(func(ctx SpecContext) { shared.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
-	It("ends a replacement that was under way, and does nothing twice", func(ctx SpecContext) {
+	It("finishes a replacement that was under way, and does nothing twice", func(ctx SpecContext) {
 		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": "15s"})
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		before, lost := shared.identities(ctx), shared.workerNames(ctx)[0]
@@ -35,13 +35,13 @@ var _ = Describe("A manager that is killed and started again", func() {
 
 		shared.replaced(ctx, before, lost)
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
-		shared.allWell(ctx)
+		shared.allHealthy(ctx)
 		shared.replaced(ctx, before, lost)
 		Expect(shared.events(ctx, check, lost, mendv1.EventMachineMarkedUnhealthy)()).To(Equal(1))
 		Eventually(shared.said(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)).Should(Equal("True/RemediationAllowed"))
 	}, SpecTimeout(specPatience))
 
-	It("holds a short-circuit up, and does not announce it again", func(ctx SpecContext) {
+	It("keeps a short-circuit, and does not report it again", func(ctx SpecContext) {
 		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": together})
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		before, lost := shared.identities(ctx), shared.workerNames(ctx)[:3]
@@ -60,7 +60,7 @@ var _ = Describe("A manager that is killed and started again", func() {
 		Eventually(suite.Metric(ctx, manager, targets, `name="`+check.Name+`"`, `state="unhealthy"`)).Should(Equal("3"))
 		Consistently(func(g Gomega) {
 			shared.untouched(ctx, before)(g)
-			g.Expect(shared.getCheck(ctx, check.Name).ResourceVersion).To(Equal(stored), "a steady world causes no writes, not even after a start")
+			g.Expect(shared.getCheck(ctx, check.Name).ResourceVersion).To(Equal(stored), "a steady state causes no writes, not even after a start")
 		}).Should(Succeed())
 		for _, name := range lost {
 			shared.kubelet(name).Start()

@@ -29,7 +29,7 @@ import (
 var _ = Describe("A manager as it is installed", func() {
 	const namespace = metav1.NamespaceDefault
 
-	It("elects a leader, announces itself, guards its diagnostics and logs as JSON", func(ctx SpecContext) {
+	It("elects a leader, writes its manager lease, protects its diagnostics and logs JSON", func(ctx SpecContext) {
 		began := time.Now().Truncate(time.Second)
 		installed, err := management.Kubemend(ctx, "installed", account,
 			"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--insecure-diagnostics=false", "--logging-format=json")

@@ -28,41 +28,41 @@ const startup = 45 * time.Second
 var _ = Describe("A workload cluster whose API server is down", func() {
 	// The cluster is one of its own, and none of its controllers runs: kube-controller-manager would be blind for a
 	// minute after the outage, and then call nodes Unknown that are not.
-	w := &world{namespace: "outage", controlPlanes: 1, workers: 3}
+	env := &environment{namespace: "outage", controlPlanes: 1, workers: 3}
 	BeforeEach(func(ctx SpecContext) {
 		var err error
-		w.plane, err = control.Workload(ctx, "outage", rig.WorkloadOptions{Bare: true, Audit: true})
+		env.plane, err = control.Workload(ctx, "outage", rig.WorkloadOptions{Bare: true, Audit: true})
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{w.plane}) })
-		w.build(ctx, "outage")
-		w.allWell(ctx)
+		DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{env.plane}) })
+		env.build(ctx, "outage")
+		env.allHealthy(ctx)
 	})
 	AfterEach(func(ctx SpecContext) {
 		provider.RefuseToStart(nil)
-		Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(w.namespace))).To(Succeed())
+		Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(env.namespace))).To(Succeed())
 	})
 
-	It("has nothing begun or ended because of it, obeys marks by hand, and is judged again when it is back", func(ctx SpecContext) {
-		check := w.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{
+	It("starts and ends no remediation because of it, respects marks by users, and is judged again afterwards", func(ctx SpecContext) {
+		check := env.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{
 			"NODE_STARTUP_TIMEOUT": startup.String(), "MAX_UNHEALTHY": "100%",
 		})
-		Eventually(w.counts(ctx, check.Name)).Should(Equal("3 of 3"))
-		starting, startedAt := w.startsSlowly(ctx)
-		Eventually(w.counts(ctx, check.Name)).Should(Equal("3 of 4"))
-		before, saidBefore := w.identities(ctx), w.healthOfAll(ctx)
+		Eventually(env.counts(ctx, check.Name)).Should(Equal("3 of 3"))
+		starting, startedAt := env.startsSlowly(ctx)
+		Eventually(env.counts(ctx, check.Name)).Should(Equal("3 of 4"))
+		before, saidBefore := env.identities(ctx), env.healthOfAll(ctx)
 
 		By("taking the API server away")
-		Expect(w.plane.StopAPIServer(ctx)).To(Succeed())
+		Expect(env.plane.StopAPIServer(ctx)).To(Succeed())
 		lostAt := time.Now()
-		Eventually(w.said(ctx, check.Name, mendv1.WorkloadClusterReachable)).WithTimeout(outagePatience).Should(Equal("False/Unreachable"))
-		reach := conditions.Get(w.getCheck(ctx, check.Name), mendv1.WorkloadClusterReachable)
+		Eventually(env.said(ctx, check.Name, mendv1.WorkloadClusterReachable)).WithTimeout(outagePatience).Should(Equal("False/Unreachable"))
+		reach := conditions.Get(env.getCheck(ctx, check.Name), mendv1.WorkloadClusterReachable)
 		Expect(reach.LastTransitionTime.Time).To(BeTemporally("~", lostAt, outagePatience))
 		Expect(reach.Message).To(ContainSubstring(reach.LastTransitionTime.UTC().Format(time.RFC3339)))
 
 		By("waiting until the connection is given up, and the start-up timeout is over")
 		nothingChanges := func(g Gomega) {
-			w.untouched(ctx, before)(g)
-			g.Expect(w.healthOfAll(ctx)).To(Equal(saidBefore))
+			env.untouched(ctx, before)(g)
+			g.Expect(env.healthOfAll(ctx)).To(Equal(saidBefore))
 		}
 		Consistently(nothingChanges).WithTimeout(time.Until(startedAt.Add(startup + 3*time.Second))).Should(Succeed())
 		Eventually(func(g Gomega) {
@@ -71,70 +71,70 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 		}).WithTimeout(outagePatience).Should(Succeed())
 
 		By("marking a machine")
-		marked := w.workerNames(ctx)[0]
+		marked := env.workerNames(ctx)[0]
 		if marked == starting {
-			marked = w.workerNames(ctx)[1]
+			marked = env.workerNames(ctx)[1]
 		}
-		w.annotate(ctx, marked, clusterv1.RemediateMachineAnnotation)
-		Eventually(w.saidOf(ctx, marked, clusterv1.MachineHealthCheckSucceededCondition)).Should(Equal("False/HasRemediateAnnotation"))
+		env.annotate(ctx, marked, clusterv1.RemediateMachineAnnotation)
+		Eventually(env.saidOf(ctx, marked, clusterv1.MachineHealthCheckSucceededCondition)).Should(Equal("False/HasRemediateAnnotation"))
 		Eventually(func() bool {
-			m := w.machines(ctx)[marked]
+			m := env.machines(ctx)[marked]
 			return m == nil || m.DeletionTimestamp != nil
 		}).Should(BeTrue(), "its MachineSet has deleted it")
 
 		By("giving the API server back")
-		Expect(w.plane.StartAPIServer(ctx)).To(Succeed())
+		Expect(env.plane.StartAPIServer(ctx)).To(Succeed())
 		provider.RefuseToStart(nil)
-		w.kubelet(starting).Start()
-		Eventually(w.said(ctx, check.Name, mendv1.WorkloadClusterReachable)).WithTimeout(outagePatience).Should(Equal("True/ReachableAgain"))
-		Eventually(w.counts(ctx, check.Name)).WithTimeout(outagePatience).Should(Equal("4 of 4"))
-		w.replaced(ctx, before, marked)
-		Eventually(w.counts(ctx, check.Name)).Should(Equal("4 of 4"))
-		Expect(w.events(ctx, check, starting, mendv1.EventMachineMarkedUnhealthy)()).To(BeZero())
+		env.kubelet(starting).Start()
+		Eventually(env.said(ctx, check.Name, mendv1.WorkloadClusterReachable)).WithTimeout(outagePatience).Should(Equal("True/ReachableAgain"))
+		Eventually(env.counts(ctx, check.Name)).WithTimeout(outagePatience).Should(Equal("4 of 4"))
+		env.replaced(ctx, before, marked)
+		Eventually(env.counts(ctx, check.Name)).Should(Equal("4 of 4"))
+		Expect(env.events(ctx, check, starting, mendv1.EventMachineMarkedUnhealthy)()).To(BeZero())
 
 		By("deleting a node, of which only a watch on the new connection can tell")
-		before, lost := w.identities(ctx), starting
-		Expect(w.there.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lost}})).To(Succeed())
-		w.replaced(ctx, before, lost)
-		Expect(w.events(ctx, check, check.Name, mendv1.EventUnreachable)()).To(Equal(1))
-		Expect(w.events(ctx, check, check.Name, mendv1.EventReachable)()).To(Equal(1))
+		before, lost := env.identities(ctx), starting
+		Expect(env.there.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lost}})).To(Succeed())
+		env.replaced(ctx, before, lost)
+		Expect(env.events(ctx, check, check.Name, mendv1.EventUnreachable)()).To(Equal(1))
+		Expect(env.events(ctx, check, check.Name, mendv1.EventReachable)()).To(Equal(1))
 	}, SpecTimeout(12*time.Minute))
 })
 
 // startsSlowly adds a worker whose kubelet does not come up, and returns its name and from when its node is awaited.
-func (w *world) startsSlowly(ctx context.Context) (name string, awaited time.Time) {
+func (env *environment) startsSlowly(ctx context.Context) (name string, awaited time.Time) {
 	GinkgoHelper()
-	old := w.identities(ctx)
+	old := env.identities(ctx)
 	provider.RefuseToStart(func(machine client.ObjectKey) bool { _, known := old[machine.Name]; return !known })
-	w.scale(ctx, w.workers+1)
+	env.scale(ctx, env.workers+1)
 	Eventually(func(g Gomega) {
-		for candidate, m := range w.machines(ctx) {
+		for candidate, m := range env.machines(ctx) {
 			ready := conditions.Get(m, clusterv1.MachineInfrastructureReadyCondition)
 			if _, known := old[candidate]; !known && m.Labels["nodepool"] != "" && ready != nil && ready.Status == metav1.ConditionTrue {
 				name, awaited = candidate, ready.LastTransitionTime.Time
 			}
 		}
 		g.Expect(name).NotTo(BeEmpty())
-		g.Expect(w.kubelet(name)).NotTo(BeNil())
+		g.Expect(env.kubelet(name)).NotTo(BeNil())
 	}).Should(Succeed())
 	return name, awaited
 }
 
 // scale sets how many workers there are to be.
-func (w *world) scale(ctx context.Context, number int32) {
+func (env *environment) scale(ctx context.Context, number int32) {
 	GinkgoHelper()
 	deployment := &clusterv1.MachineDeployment{}
-	Expect(here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.pool()}, deployment)).To(Succeed())
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: env.namespace, Name: env.pool()}, deployment)).To(Succeed())
 	before := deployment.DeepCopy()
 	deployment.Spec.Replicas = ptr.To(number)
 	Expect(here.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
 }
 
 // healthOfAll is what is said of the health of all machines, with the time since when.
-func (w *world) healthOfAll(ctx context.Context) map[string]*metav1.Condition {
+func (env *environment) healthOfAll(ctx context.Context) map[string]*metav1.Condition {
 	GinkgoHelper()
 	health := map[string]*metav1.Condition{}
-	for name, m := range w.machines(ctx) {
+	for name, m := range env.machines(ctx) {
 		health[name] = conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition)
 	}
 	return health

@@ -22,14 +22,14 @@ import (
 const patience = 30 * time.Second
 
 var _ = Describe("A worker whose node recovers while its Cluster is paused", func() {
-	BeforeEach(func(ctx SpecContext) { shared.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) {
 		shared.pause(ctx, false)
 		shared.leaveAsFound(ctx)
 	})
 
 	// Core leaves the Machine's conditions as they were before the pause, and refreshes them only after it has written Paused=False.
-	It("is not remediated when the pause ends, by a copy of the node's condition that is older", func(ctx SpecContext) {
+	It("is not remediated when the pause ends, because of an older copy of its node's condition", func(ctx SpecContext) {
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{
 			Namespace: shared.namespace, Name: "node-ready", Annotations: map[string]string{clusterv1.PausedAnnotation: mendv1.Claim},
 		}}
@@ -60,19 +60,19 @@ var _ = Describe("A worker whose node recovers while its Cluster is paused", fun
 })
 
 // pause sets or clears spec.paused of the Cluster.
-func (w *world) pause(ctx context.Context, paused bool) {
+func (env *environment) pause(ctx context.Context, paused bool) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
-	Expect(here.Get(ctx, client.ObjectKeyFromObject(w.cluster), cluster)).To(Succeed())
+	Expect(here.Get(ctx, client.ObjectKeyFromObject(env.cluster), cluster)).To(Succeed())
 	before := cluster.DeepCopy()
 	cluster.Spec.Paused = ptr.To(paused)
 	Expect(here.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
 }
 
 // overdue says whether what Cluster API says of a machine's node has been so for longer than the check of the spec waits.
-func (w *world) overdue(ctx context.Context, machine string) func() bool {
+func (env *environment) overdue(ctx context.Context, machine string) func() bool {
 	return func() bool {
-		c := conditions.Get(w.machines(ctx)[machine], clusterv1.MachineNodeReadyCondition)
+		c := conditions.Get(env.machines(ctx)[machine], clusterv1.MachineNodeReadyCondition)
 		return c != nil && time.Since(c.LastTransitionTime.Time) > patience
 	}
 }

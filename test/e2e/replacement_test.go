@@ -13,10 +13,10 @@ const onlyPaused = `{"f:status": {"f:conditions": {"k:{\"type\":\"Paused\"}": {
 	"f:type": {}, "f:status": {}, "f:reason": {}, "f:message": {}, "f:lastTransitionTime": {}, "f:observedGeneration": {}}}}}`
 
 var _ = Describe("A worker whose kubelet falls silent", func() {
-	BeforeEach(func(ctx SpecContext) { shared.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
-	It("is replaced by its MachineSet, while Cluster API's own controller stands back", func(ctx SpecContext) {
+	It("is replaced by its MachineSet, while Cluster API's own controller skips the check", func(ctx SpecContext) {
 		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": "4s"})
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		Eventually(shared.said(ctx, check.Name, clusterv1.PausedCondition)).Should(Equal("True/Paused"))
@@ -28,7 +28,7 @@ var _ = Describe("A worker whose kubelet falls silent", func() {
 		Eventually(shared.events(ctx, check, lost, mendv1.EventMachineMarkedUnhealthy)).Should(Equal(1))
 		shared.replaced(ctx, before, lost)
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
-		shared.allWell(ctx)
+		shared.allHealthy(ctx)
 		Expect(shared.events(ctx, check, lost, mendv1.EventMachineMarkedUnhealthy)()).To(Equal(1))
 		Eventually(shared.events(ctx, check, check.Name, mendv1.EventRemediationStarted)).Should(Equal(1))
 		Eventually(func() string { return writers(shared.getCheck(ctx, check.Name))["capi-core"] }).Should(MatchJSON(onlyPaused))
@@ -36,7 +36,7 @@ var _ = Describe("A worker whose kubelet falls silent", func() {
 })
 
 var _ = Describe("Three workers of five whose kubelets fall silent", func() {
-	BeforeEach(func(ctx SpecContext) { shared.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
 	It("are not replaced, since that is more than 40%, and are judged again when they are back", func(ctx SpecContext) {
@@ -58,7 +58,7 @@ var _ = Describe("Three workers of five whose kubelets fall silent", func() {
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("2 of 5"))
 		Eventually(shared.events(ctx, check, check.Name, mendv1.EventRemediationRestricted)).Should(Equal(1))
 		Consistently(shared.untouched(ctx, before)).Should(Succeed())
-		Expect(shared.events(ctx, check, check.Name, mendv1.EventRemediationRestricted)()).To(Equal(1), "once, not at every pass")
+		Expect(shared.events(ctx, check, check.Name, mendv1.EventRemediationRestricted)()).To(Equal(1), "once, not at every reconcile")
 
 		for _, name := range lost {
 			shared.kubelet(name).Start()

@@ -26,7 +26,7 @@ const targets = "kubemend_machinehealthcheck_targets"
 
 // The manifests are those of the documentation of Cluster API, as printed, in the version that it prints and in the newer one.
 var _ = Describe("The checks of the documentation", func() {
-	BeforeEach(func(ctx SpecContext) { shared.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
 	DescribeTable("are accepted, observed and left alone, and acted on once they are claimed",
@@ -66,18 +66,18 @@ var _ = Describe("The checks of the documentation", func() {
 })
 
 // claim hands a check to kubemend.
-func (w *world) claim(ctx context.Context, check string) {
+func (env *environment) claim(ctx context.Context, check string) {
 	GinkgoHelper()
-	c := w.getCheck(ctx, check)
+	c := env.getCheck(ctx, check)
 	before := c.DeepCopy()
 	builders.Claimed(c)
 	Expect(here.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
 }
 
 // annotate sets an annotation of a machine.
-func (w *world) annotate(ctx context.Context, machine, key string) {
+func (env *environment) annotate(ctx context.Context, machine, key string) {
 	GinkgoHelper()
-	m := w.machines(ctx)[machine]
+	m := env.machines(ctx)[machine]
 	before := m.DeepCopy()
 	if m.Annotations == nil {
 		m.Annotations = map[string]string{}

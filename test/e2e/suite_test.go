@@ -4,7 +4,7 @@
 // The manager has no rights but those that it ships with, in either cluster; whatever else it tried to do fails the suite.
 //
 // The specs share one cluster, named as in the seed's manifests. Each leaves it as it found it: three control-plane
-// machines and five workers, all well, and no check.
+// machines and five workers, all healthy, and no check.
 package e2e
 
 import (
@@ -49,7 +49,7 @@ var (
 	provider   *simulator.Infrastructure
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
-	shared     *world
+	shared     *environment
 )
 
 func TestEndToEnd(t *testing.T) {
@@ -72,7 +72,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		management, err = control.Management(booting, rig.ManagementOptions{Core: true, ControllerManager: true, Audit: true})
 		return err
 	})
-	shared = &world{namespace: defaultNamespace, controlPlanes: 3, workers: 5}
+	shared = &environment{namespace: defaultNamespace, controlPlanes: 3, workers: 5}
 	group.Go(func() (err error) {
 		shared.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Audit: true})
 		return err

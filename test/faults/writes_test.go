@@ -92,7 +92,7 @@ func TestWhatTheServerRefusesIsNoWrite(t *testing.T) {
 		t.Errorf("%v, want that it exists already", err)
 	}
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}); err != nil {
-		t.Errorf("a write of a kind that nobody minds: %v", err)
+		t.Errorf("a write of a kind without a fault: %v", err)
 	}
 	if err := c.Delete(t.Context(), node("n")); !lost(err) {
 		t.Errorf("%v, want that the answer is lost", err)

@@ -1,5 +1,5 @@
-// Package golden compares what a test has made with the file that says what it was when somebody last looked at it. It imports nothing of
-// ours, so that the tests of decisions may import it.
+// Package golden compares the output of a test with a reviewed file. It imports no package of the project, so that the tests of
+// decisions may import it.
 package golden
 
 import (
@@ -50,7 +50,7 @@ func StoriesIn[S any](t *testing.T, folder string, stories map[string]S, play fu
 	}
 	for _, file := range kept {
 		if !files[file] {
-			t.Errorf("%s: no story is told by this file any more, delete it", file)
+			t.Errorf("%s: no story has this name any more, delete the file", file)
 		}
 	}
 }

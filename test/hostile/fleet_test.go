@@ -81,7 +81,7 @@ func (*connections) GetHealthCheckingState(context.Context, client.ObjectKey) cl
 	return clustercache.HealthCheckingState{}
 }
 
-// Watch implements clustercache.ClusterCache. The fleet wakes the checks itself.
+// Watch implements clustercache.ClusterCache. The fleet enqueues the checks itself.
 func (c *connections) Watch(_ context.Context, cluster client.ObjectKey, w clustercache.Watcher) error {
 	if w.Name() != "kubemend-nodes" {
 		return nil
@@ -105,7 +105,7 @@ func (noKinds) Named(context.Context, types.NamespacedName, ...schema.GroupVersi
 	return nil
 }
 
-// fleet is a management cluster with checks of many clusters, and the workers that look at them.
+// fleet is a management cluster with checks of many clusters, and the workers that reconcile them.
 type fleet struct {
 	testing.TB
 	ctx     context.Context

@@ -161,7 +161,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Hostilities are what hostile servers do. They let themselves be connected to, or nobody would ask them anything: their first list of nodes is honest.
+// Hostilities are what hostile servers do. They accept connections, or they would get no requests: their first list of nodes is honest.
 var Hostilities = map[string]Hostility{
 	"hangs on every verb": func(s *Server) func(http.ResponseWriter, *http.Request) bool {
 		return afterTheFirstList(s, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

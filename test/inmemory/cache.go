@@ -206,7 +206,7 @@ func (i *informer) AddEventHandlerWithOptions(
 // RemoveEventHandler does nothing: handlers end with their cache.
 func (i *informer) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error { return nil }
 
-// AddIndexers does nothing: nobody uses one.
+// AddIndexers does nothing: no test uses one.
 func (i *informer) AddIndexers(toolscache.Indexers) error { return nil }
 
 // HasSynced reports that there is nothing to wait for.

@@ -26,7 +26,7 @@ import (
 // horizon is for how long Settle waits for what is due by time alone, such as a retry. Less than what a test lets pass by itself.
 const horizon = time.Second
 
-// most is how many passes a program may need until it waits for something.
+// most is how many reconciles a program may need until it waits for something.
 const most = 500
 
 // Instance is one life of a program: from its start to a crash, or to its end.
@@ -58,14 +58,14 @@ type Program struct {
 	Writes faults.Writes
 	// Restarts makes it start anew after a crash, at once.
 	Restarts bool
-	// AfterPass is called after each pass; nil for nothing.
-	AfterPass func() error
-	// Expected says that the controller wakes itself when it starts.
+	// AfterReconcile is called after each reconcile; nil for nothing.
+	AfterReconcile func() error
+	// Expected says that the controller enqueues an item when it starts.
 	Expected func() bool
 
 	Instance *Instance // nil while it does not run
-	// Passes is how many passes there were, of all instances, and Starts is how many instances.
-	Passes, Starts int
+	// Reconciles counts the reconciles of all instances, and Starts the instances.
+	Reconciles, Starts int
 }
 
 // Start starts an instance, which works on nothing until Settle.
@@ -119,7 +119,7 @@ func (p *Program) startOthers(ctx context.Context, others []manager.Runnable) er
 	case <-p.Instance.queue.added:
 		return nil
 	case <-time.After(patience):
-		return errors.New("start the program: it does not wake itself")
+		return errors.New("start the program: it enqueues nothing")
 	}
 }
 
@@ -151,8 +151,8 @@ func (p *Program) Restart() error {
 
 // Settle lets the program work until it waits for something that does not come within a moment.
 func (p *Program) Settle() error {
-	for passes := 0; p.Instance != nil; passes++ {
-		if passes > most {
+	for reconciles := 0; p.Instance != nil; reconciles++ {
+		if reconciles > most {
 			return errors.New("the program does not come to rest")
 		}
 		i := p.Instance
@@ -165,19 +165,19 @@ func (p *Program) Settle() error {
 		if at.After(now) {
 			p.Server.Clock.SetTime(at)
 		}
-		if err := p.Pass(item); err != nil {
+		if err := p.Reconcile(item); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Pass makes one pass, whether it is due or not.
-func (p *Program) Pass(item reconcile.Request) error {
+// Reconcile makes the controller reconcile one item, whether it is due or not.
+func (p *Program) Reconcile(item reconcile.Request) error {
 	p.Instance.queue.give(item)
-	p.Passes++
-	if p.AfterPass != nil {
-		if err := p.AfterPass(); err != nil {
+	p.Reconciles++
+	if p.AfterReconcile != nil {
+		if err := p.AfterReconcile(); err != nil {
 			return err
 		}
 	}
@@ -227,7 +227,7 @@ func (p *Program) Lag() {
 // CatchUp makes the cache show what there is.
 func (p *Program) CatchUp() { p.Instance.Cache.catchUp() }
 
-// Counts are how many passes this instance has made over each item.
+// Counts are how often this instance has reconciled each item.
 func (p *Program) Counts() map[reconcile.Request]int {
 	p.Instance.queue.mu.Lock()
 	defer p.Instance.queue.mu.Unlock()

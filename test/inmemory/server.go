@@ -87,7 +87,7 @@ func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...
 		obj.SetGroupVersionKind(kind.GroupVersionKind)
 		builder.WithStatusSubresource(obj)
 	}
-	// The tracker that the builder makes keeps managed fields, which nobody reads here and which cost most of the time.
+	// The tracker that the builder makes keeps managed fields, which no test reads and which cost most of the time.
 	s.raw = withoutEmptyStatus(
 		builder.WithObjectTracker(testing.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).Build())
 	s.store = &store{scheme: scheme, mapper: s.mapper, otherwise: s.raw, objects: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{}}

@@ -273,7 +273,7 @@ func TestAMetricThatReadsNothingIsSeen(t *testing.T) {
 		"a source of another type":  missing,
 	} {
 		if len(g.faults(kind)) == 0 {
-			t.Errorf("%s: nobody noticed", what)
+			t.Errorf("%s: the check does not notice", what)
 		}
 	}
 	if faults := gauge("status", "attempt").faults(kind); len(faults) > 0 {

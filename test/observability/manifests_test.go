@@ -130,7 +130,7 @@ func TestTheServiceMonitorFindsTheService(t *testing.T) {
 	}
 }
 
-func TestKubeStateMetricsMayReadJustWhatItIsToldToRead(t *testing.T) {
+func TestKubeStateMetricsMayReadExactlyWhatItExports(t *testing.T) {
 	crds := installed(t)
 	var want, got []string
 	for _, r := range customResources(t) {

@@ -131,7 +131,7 @@ var stories = map[string][]story{
 			recorded: []string{`kubemend_host_exhausted{namespace="ns", name="host-1"} _x5 1x39 stale`},
 			turns:    []time.Duration{20 * time.Minute, 45 * time.Minute}, says: "BareMetalHost ns/host-1",
 		},
-		quiet("one whose mark is taken back", `kubemend_host_exhausted{namespace="ns", name="host-1"} 1x10 stale`),
+		quiet("one whose mark is removed", `kubemend_host_exhausted{namespace="ns", name="host-1"} 1x10 stale`),
 	},
 	"KubemendFencingImpossible": {
 		{
@@ -227,7 +227,7 @@ var stories = map[string][]story{
 	},
 	"KubemendNoLeader": {
 		{
-			name: "both replicas wait for a lease that nobody has",
+			name: "both replicas wait for a lease without a holder",
 			recorded: []string{
 				`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"} 1x9 0x50`,
 				`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="b"} 0x29 1x30`,

@@ -26,7 +26,7 @@ func rendered(t *testing.T, values string, args ...string) []object {
 	return objects(t, run(t, "render", append([]string{"-values", path}, args...)...))
 }
 
-// Whoever changes from kustomize to Helm, or back, changes nothing in the cluster.
+// A change from kustomize to Helm, or back, changes nothing in the cluster.
 func TestTheChartGivesWhatKustomizeGives(t *testing.T) {
 	for name, row := range map[string]struct {
 		values string
@@ -227,7 +227,7 @@ func TestTheChartRefusesWhatItDoesNotKnow(t *testing.T) {
 		"a value that is none":            {"replica: 3", "replica"},
 		"a flag that the manager has not": {"flags: {leader-election: true}", "leader-election"},
 		"a number of another kind":        {"replicas: many", "replicas"},
-		"kinds that nobody would convert": {everyKind + "webhooks: {enabled: false}", "not"},
+		"kinds without a conversion":      {everyKind + "webhooks: {enabled: false}", "not"},
 		"a digest that is none":           {"image: {digest: latest}", "digest"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -69,8 +69,8 @@ func unanswered(t *testing.T, all []object, o *object, serviceNamespace, service
 	return append(found, fmt.Sprintf("%s: the Service has no certificate that it trusts", id(o)))
 }
 
-// undisturbedRemediations: kubemend itself may be what is down, and a host be off. Whoever then deletes the remediation is not held up by a
-// webhook that nobody answers.
+// undisturbedRemediations: while kubemend is down a host may be off. The remediation can be deleted then: no webhook without an answer
+// blocks it.
 func undisturbedRemediations(t *testing.T, all []object) []string {
 	var found []string
 	for _, hooks := range webhooks(t, all) {
@@ -174,7 +174,7 @@ func discoveredKinds(t *testing.T, all []object) []string {
 	return found
 }
 
-// protectedMemory: what kubemend remembers in annotations, nobody else may write; and a policy that nothing binds refuses nothing.
+// protectedMemory: only kubemend may write what it remembers in annotations; and a policy without a binding refuses nothing.
 func protectedMemory(t *testing.T, all []object) []string {
 	t.Helper()
 	var found []string

@@ -47,46 +47,46 @@ func TestABrokenPackageIsSeen(t *testing.T) {
 		path       []string
 		value      any
 	}{
-		"an object without its label":          {rule: "every object says whose it is", kind: "Service", path: []string{"metadata", "labels"}},
+		"an object without its label":          {rule: "every object has kubemend's labels", kind: "Service", path: []string{"metadata", "labels"}},
 		"an object in another namespace":       {rule: "clusterctl finds one namespace, and all that has one in it", kind: "Service", path: []string{"metadata", "namespace"}, value: "default"},
 		"another name of the namespace":        {rule: "clusterctl finds one namespace, and all that has one in it", kind: "Namespace", path: []string{"metadata", "name"}, value: "default"},
-		"a kind that nobody knows":             {rule: "clusterctl finds one namespace, and all that has one in it", kind: "Service", path: []string{"kind"}, value: "Secret"},
+		"an unknown kind":                      {rule: "clusterctl finds one namespace, and all that has one in it", kind: "Service", path: []string{"kind"}, value: "Secret"},
 		"another Deployment":                   {rule: "the manager is a Deployment that clusterctl and Tilt know", kind: "Deployment", path: []string{"metadata", "name"}, value: "manager"},
 		"another image":                        {rule: "the manager is a Deployment that clusterctl and Tilt know", kind: "Deployment", change: inManager("image", "controller:latest")},
 		"a container of another name":          {rule: "the manager is a Deployment that clusterctl and Tilt know", kind: "Deployment", change: inManager("name", "controller")},
 		"a file system that can be written":    {rule: "the manager has no more power over its node than it needs", kind: "Deployment", change: inManager("securityContext", map[string]any{})},
 		"a folder of the node":                 {rule: "the manager has no more power over its node than it needs", kind: "Deployment", path: podPath("volumes"), value: []any{map[string]any{"name": "a", "hostPath": map[string]any{"path": "/"}}}},
-		"one replica":                          {rule: "a replica that is lost is not missed", kind: "Deployment", path: []string{"spec", "replicas"}, value: int64(1)},
-		"replicas on one node":                 {rule: "a replica that is lost is not missed", kind: "Deployment", path: podPath("topologySpreadConstraints")},
+		"one replica":                          {rule: "the loss of a replica is harmless", kind: "Deployment", path: []string{"spec", "replicas"}, value: int64(1)},
+		"replicas on one node":                 {rule: "the loss of a replica is harmless", kind: "Deployment", path: podPath("topologySpreadConstraints")},
 		"a flag that the program has not":      {rule: "the manager knows every flag that it is given", kind: "Deployment", change: inManager("args", []any{"--leader-election"})},
-		"a port where nobody listens":          {rule: "the manager knows every flag that it is given", kind: "Deployment", change: inManager("args", []any{"--diagnostics-address=:8080", "--webhook-cert-dir=/etc/kubemend/webhook"})},
-		"an account that is not there":         {rule: "who is allowed something is there", kind: "Deployment", path: podPath("serviceAccountName"), value: "default"},
-		"a binding of another account":         {rule: "who is allowed something is there", kind: "ClusterRoleBinding", path: []string{"subjects"}, value: []any{map[string]any{"kind": "ServiceAccount", "name": "default"}}},
-		"a binding of a role that is none":     {rule: "who is allowed something is there", kind: "ClusterRoleBinding", path: []string{"roleRef", "name"}, value: "cluster-admin"},
-		"a role for everything":                {rule: "nobody may do everything, or delete what he need not", kind: "ClusterRole", change: inRules("resources", "*")},
-		"a role for every verb":                {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("verbs", "*")},
-		"a role for half of everything":        {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("resources", "*/status")},
-		"a role that deletes events":           {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("verbs", "delete")},
+		"a port without a listener":            {rule: "the manager knows every flag that it is given", kind: "Deployment", change: inManager("args", []any{"--diagnostics-address=:8080", "--webhook-cert-dir=/etc/kubemend/webhook"})},
+		"an account that is not there":         {rule: "every subject of a binding exists", kind: "Deployment", path: podPath("serviceAccountName"), value: "default"},
+		"a binding of another account":         {rule: "every subject of a binding exists", kind: "ClusterRoleBinding", path: []string{"subjects"}, value: []any{map[string]any{"kind": "ServiceAccount", "name": "default"}}},
+		"a binding of a role that is none":     {rule: "every subject of a binding exists", kind: "ClusterRoleBinding", path: []string{"roleRef", "name"}, value: "cluster-admin"},
+		"a role for everything":                {rule: "roles have no wildcards and delete only what they need to", kind: "ClusterRole", change: inRules("resources", "*")},
+		"a role for every verb":                {rule: "roles have no wildcards and delete only what they need to", kind: "Role", change: inRules("verbs", "*")},
+		"a role for half of everything":        {rule: "roles have no wildcards and delete only what they need to", kind: "Role", change: inRules("resources", "*/status")},
+		"a role that deletes events":           {rule: "roles have no wildcards and delete only what they need to", kind: "Role", change: inRules("verbs", "delete")},
 		"a right to all leases":                {rule: "leases are written in the namespaces that are the manager's", kind: "ClusterRole", change: inRules("resources", "leases")},
 		"a right to make namespaces":           {rule: "leases are written in the namespaces that are the manager's", kind: "ClusterRole", change: inRules("resources", "namespaces")},
-		"rights to hosts that nobody has":      {rule: "rights come with their feature, and not without", kind: "CustomResourceDefinition", path: []string{"metadata", "name"}, value: "other"},
+		"rights to hosts without a subject":    {rule: "rights come with their feature, and not without", kind: "CustomResourceDefinition", path: []string{"metadata", "name"}, value: "other"},
 		"a feature without its rights":         {rule: "rights come with their feature, and not without", kind: "ClusterRoleBinding", path: []string{"roleRef", "name"}, value: "other"},
 		"leases in a namespace that is none":   {rule: "rights come with their feature, and not without", kind: "Namespace", path: []string{"metadata", "name"}, value: "other"},
-		"a role that deletes all at once":      {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("verbs", "deletecollection")},
-		"a Role that is bound and not there":   {rule: "who is allowed something is there", kind: "RoleBinding", path: []string{"roleRef", "name"}, value: "admin"},
+		"a role that deletes all at once":      {rule: "roles have no wildcards and delete only what they need to", kind: "Role", change: inRules("verbs", "deletecollection")},
+		"a Role that is bound and not there":   {rule: "every subject of a binding exists", kind: "RoleBinding", path: []string{"roleRef", "name"}, value: "admin"},
 		"a budget for other pods":              {rule: "selectors select the manager", kind: "PodDisruptionBudget", path: []string{"spec", "selector", "matchLabels"}, value: map[string]any{"app": "a"}},
 		"a Service for other pods":             {rule: "selectors select the manager", kind: "Service", path: []string{"spec", "selector"}, value: map[string]any{"app": "a"}},
-		"a certificate for other names":        {rule: "webhooks are answered, and by whom they can trust", kind: "Certificate", path: []string{"spec", "dnsNames"}, value: []any{"localhost"}},
-		"a secret that is not mounted":         {rule: "webhooks are answered, and by whom they can trust", kind: "Certificate", path: []string{"spec", "secretName"}, value: "other"},
-		"no CA for the webhooks":               {rule: "webhooks are answered, and by whom they can trust", kind: "MutatingWebhookConfiguration", path: []string{"metadata", "annotations"}},
-		"a webhook for a kind of others":       {rule: "webhooks are answered, and by whom they can trust", kind: "ValidatingWebhookConfiguration", change: ofWebhook("machinehealthchecks", "CREATE")},
-		"a webhook for remediations":           {rule: "no webhook stands between a remediation and its end", kind: "ValidatingWebhookConfiguration", change: ofWebhook("hostremediations", "UPDATE")},
-		"a deletion that has to be answered":   {rule: "what nobody answers for can be deleted", kind: "ValidatingWebhookConfiguration", change: failing},
-		"a finalizer that stays for an answer": {rule: "what nobody answers for can be deleted", kind: "MutatingWebhookConfiguration", change: unconditional},
-		"versions that nobody converts":        {rule: "kinds of several versions are converted", kind: "CustomResourceDefinition", path: []string{"spec", "conversion"}},
+		"a certificate for other names":        {rule: "webhooks are answered, and their certificates can be verified", kind: "Certificate", path: []string{"spec", "dnsNames"}, value: []any{"localhost"}},
+		"a secret that is not mounted":         {rule: "webhooks are answered, and their certificates can be verified", kind: "Certificate", path: []string{"spec", "secretName"}, value: "other"},
+		"no CA for the webhooks":               {rule: "webhooks are answered, and their certificates can be verified", kind: "MutatingWebhookConfiguration", path: []string{"metadata", "annotations"}},
+		"a webhook for a kind of others":       {rule: "webhooks are answered, and their certificates can be verified", kind: "ValidatingWebhookConfiguration", change: ofWebhook("machinehealthchecks", "CREATE")},
+		"a webhook for remediations":           {rule: "no webhook blocks the end of a remediation", kind: "ValidatingWebhookConfiguration", change: ofWebhook("hostremediations", "UPDATE")},
+		"a deletion that has to be answered":   {rule: "objects can be deleted without a webhook's answer", kind: "ValidatingWebhookConfiguration", change: failing},
+		"a finalizer that stays for an answer": {rule: "objects can be deleted without a webhook's answer", kind: "MutatingWebhookConfiguration", change: unconditional},
+		"versions without a conversion":        {rule: "kinds of several versions are converted", kind: "CustomResourceDefinition", path: []string{"spec", "conversion"}},
 		"a contract without a version":         {rule: "Cluster API finds the versions of its contract", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
-		"a memory that anybody may write":      {rule: "what is remembered is protected", kind: "ValidatingAdmissionPolicy", path: []string{"spec", "variables"}},
-		"a policy that is not bound":           {rule: "what is remembered is protected", kind: "ValidatingAdmissionPolicyBinding", path: []string{"spec", "policyName"}, value: "other"},
+		"a memory that anybody may write":      {rule: "what kubemend remembers is protected", kind: "ValidatingAdmissionPolicy", path: []string{"spec", "variables"}},
+		"a policy that is not bound":           {rule: "what kubemend remembers is protected", kind: "ValidatingAdmissionPolicyBinding", path: []string{"spec", "policyName"}, value: "other"},
 		"kinds that clusterctl does not see":   {rule: "clusterctl discovers the kinds that move", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
 		"templates that stay when all moves":   {rule: "templates move with their cluster", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
 	} {
@@ -105,7 +105,7 @@ func TestABrokenPackageIsSeen(t *testing.T) {
 				}
 			}
 			if check := rules[row.rule]; len(check(t, all)) == 0 {
-				t.Error("nobody noticed")
+				t.Error("the rule does not notice")
 			}
 		})
 	}
@@ -214,7 +214,7 @@ func ids(all []object) []string {
 	return found
 }
 
-// All else is the same, so whoever goes from one to the other changes nothing but kinds.
+// All else is the same, so a change from one to the other changes nothing but kinds.
 func TestStandaloneIsTheDefaultAndTheKindsOfOthers(t *testing.T) {
 	alone := standalone(t)
 	for _, o := range beside(t) {

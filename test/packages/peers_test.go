@@ -24,12 +24,12 @@ func TestMetricsAreForNamedPeersAlone(t *testing.T) {
 			}
 		}
 		if !named {
-			t.Errorf("%s: nobody may ask for metrics", name)
+			t.Errorf("%s: no client may read metrics", name)
 		}
 	}
 }
 
-// The token of Prometheus goes to whoever has the certificate that it verifies.
+// Prometheus sends its token to the server that has the certificate that it verifies.
 func TestPrometheusVerifiesTheCertificateOfTheManager(t *testing.T) {
 	issued := map[string][]string{}
 	for _, o := range ofKind(standalone(t), "Certificate") {

@@ -32,7 +32,7 @@ type packed struct {
 	Executable bool
 }
 
-// unpacked are the files of an archive, with what is in each. All of it is nobody's, and of the time that the tool was told.
+// unpacked are the files of an archive, with what is in each. All of it has no owner, and the time that the tool was given.
 func unpacked(t *testing.T, archive string, created time.Time) ([]packed, map[string][]byte) {
 	t.Helper()
 	raw, err := os.ReadFile(archive)
@@ -240,7 +240,7 @@ func krewOf(t *testing.T, version string, archives []string) (string, krewManife
 
 var hash = regexp.MustCompile(`[a-f0-9]{64}`)
 
-// The rules are those of krew (internal/index/validation, and its developer guide), and of whoever looks at its index.
+// The rules are those of krew (internal/index/validation, and its developer guide), and of the reviewers of its index.
 func TestKrewTakesTheManifest(t *testing.T) {
 	archives := tiny(t, 0o755)
 	text, m := krewOf(t, "v1.2.3", archives)

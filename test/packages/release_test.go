@@ -110,7 +110,7 @@ func image(t *testing.T) []byte {
 	return content
 }
 
-// An engine starts what the manifests say: /manager, as nobody, with certificates and with nothing to write to.
+// A container engine starts what the manifests say: /manager, as an unprivileged user, with certificates and with nothing to write to.
 func TestTheImageHasTheProgramOfEachPlatform(t *testing.T) {
 	layout := files(t, image(t))
 	var top manifest
@@ -144,7 +144,7 @@ func TestTheImageHasTheProgramOfEachPlatform(t *testing.T) {
 			t.Errorf("its licence is %q", got)
 		}
 		if !x509.NewCertPool().AppendCertsFromPEM(root["etc/ssl/certs/ca-certificates.crt"]) {
-			t.Error("it trusts nobody")
+			t.Error("it has no root certificates")
 		}
 		want := map[string]string{
 			"title": "kubemend", "description": config.Config.Labels["org.opencontainers.image.description"], "licenses": "Apache-2.0",
@@ -158,7 +158,7 @@ func TestTheImageHasTheProgramOfEachPlatform(t *testing.T) {
 	}
 }
 
-// What is in the image goes wherever the image goes, in the form in which BuildKit attaches it: whoever has the image can ask it, and no engine takes
+// What is in the image goes wherever the image goes, in the form in which BuildKit attaches it: every user of the image can read it, and no engine takes
 // it for a platform.
 func TestTheImageSaysOfEachPlatformWhatIsInIt(t *testing.T) {
 	layout := files(t, image(t))
@@ -224,7 +224,7 @@ func TestTheSameProgramsMakeTheSameImage(t *testing.T) {
 	}
 }
 
-// The Dockerfile is for whoever has an engine, and says the same.
+// The Dockerfile is for users of a container engine, and says the same.
 func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 	dockerfile := string(read(t, "Dockerfile"))
 	for _, line := range []string{"COPY LICENSE /licenses/LICENSE", "USER 65532:65532", `ENTRYPOINT ["/manager"]`, "CGO_ENABLED=0", "-X main.version=${VERSION}"} {
@@ -264,7 +264,7 @@ func TestTheDockerfileNamesItsBaseImagesByDigest(t *testing.T) {
 	}
 }
 
-// Whoever has a registry of their own says so in clusterctl's configuration, and clusterctl takes no name apart that engines have to complete.
+// Users of a registry of their own name it in clusterctl's configuration, and clusterctl cannot parse names that engines have to complete.
 func TestClusterctlUnderstandsTheNameOfTheImage(t *testing.T) {
 	name := regexp.MustCompile(`(?m)^IMAGE \?= (\S+)$`).FindSubmatch(read(t, "Makefile"))
 	if name == nil {
@@ -277,7 +277,7 @@ func TestClusterctlUnderstandsTheNameOfTheImage(t *testing.T) {
 
 var required = regexp.MustCompile(`(?m)^\t(sigs\.k8s\.io/(?:controller-runtime|cluster-api)|k8s\.io/client-go) (v\S+)$`)
 
-// Whoever has to know what runs in a cluster asks the inventory: all modules of the program, with their versions and licences.
+// The inventory says what runs in a cluster: all modules of the program, with their versions and licences.
 func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 	folder := t.TempDir()
 	manager, err := filepath.Abs(filepath.Join(root, "bin", "manager"))

@@ -12,13 +12,13 @@ import (
 
 // deleted is all that may be deleted, with why.
 var deleted = map[string]string{
-	"coordination.k8s.io/leases":                         "those on nodes: whoever holds one remediates, and gives it back",
-	"kubemend.io/hostremediations":                       "requests: the check that made one ends it when the machine is well",
+	"coordination.k8s.io/leases":                         "those on nodes: the holder of one remediates the node, and deletes it afterwards",
+	"kubemend.io/hostremediations":                       "requests: the check that made one deletes it when the machine is healthy",
 	"infrastructure.cluster.x-k8s.io/metal3remediations": "the same",
 	"/nodes": "in workload clusters: to fence, where the taint for that is not known or not wanted",
 }
 
-// narrowRoles: a wildcard grants what nobody has thought of, and what is deleted is lost.
+// narrowRoles: a wildcard grants more than was intended, and what is deleted is lost.
 func narrowRoles(t *testing.T, all []object) []string {
 	var found []string
 	for _, o := range slices.Concat(ofKind(all, "ClusterRole"), ofKind(all, "Role")) {

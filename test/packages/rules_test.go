@@ -33,27 +33,27 @@ var namespaced = map[string]bool{
 	"ServiceAccount":                   true, "Service": true, "Deployment": true, "PodDisruptionBudget": true, "NetworkPolicy": true, "Certificate": true, "Issuer": true,
 }
 
-// rules are what holds of every package, whoever renders it. A rule returns what it has found wrong.
+// rules hold for every package, whichever tool renders it. A rule returns what it has found wrong.
 var rules = map[string]func(*testing.T, []object) []string{
-	"clusterctl finds one namespace, and all that has one in it":  oneNamespace,
-	"every object says whose it is":                               labelled,
-	"the manager is a Deployment that clusterctl and Tilt know":   oneManager,
-	"the manager has no more power over its node than it needs":   secured,
-	"a replica that is lost is not missed":                        redundant,
-	"the manager knows every flag that it is given":               knownFlags,
-	"who is allowed something is there":                           boundAccounts,
-	"nobody may do everything, or delete what he need not":        narrowRoles,
-	"leases are written in the namespaces that are the manager's": ownLeases,
-	"rights come with their feature, and not without":             featureRights,
-	"selectors select the manager":                                selectedManager,
-	"webhooks are answered, and by whom they can trust":           answeredWebhooks,
-	"no webhook stands between a remediation and its end":         undisturbedRemediations,
-	"what nobody answers for can be deleted":                      deletableObjects,
-	"kinds of several versions are converted":                     convertedKinds,
-	"Cluster API finds the versions of its contract":              contractLabels,
-	"templates move with their cluster":                           movedTemplates,
-	"clusterctl discovers the kinds that move":                    discoveredKinds,
-	"what is remembered is protected":                             protectedMemory,
+	"clusterctl finds one namespace, and all that has one in it":    oneNamespace,
+	"every object has kubemend's labels":                            labelled,
+	"the manager is a Deployment that clusterctl and Tilt know":     oneManager,
+	"the manager has no more power over its node than it needs":     secured,
+	"the loss of a replica is harmless":                             redundant,
+	"the manager knows every flag that it is given":                 knownFlags,
+	"every subject of a binding exists":                             boundAccounts,
+	"roles have no wildcards and delete only what they need to":     narrowRoles,
+	"leases are written in the namespaces that are the manager's":   ownLeases,
+	"rights come with their feature, and not without":               featureRights,
+	"selectors select the manager":                                  selectedManager,
+	"webhooks are answered, and their certificates can be verified": answeredWebhooks,
+	"no webhook blocks the end of a remediation":                    undisturbedRemediations,
+	"objects can be deleted without a webhook's answer":             deletableObjects,
+	"kinds of several versions are converted":                       convertedKinds,
+	"Cluster API finds the versions of its contract":                contractLabels,
+	"templates move with their cluster":                             movedTemplates,
+	"clusterctl discovers the kinds that move":                      discoveredKinds,
+	"what kubemend remembers is protected":                          protectedMemory,
 }
 
 func oneNamespace(_ *testing.T, all []object) []string {
@@ -168,7 +168,7 @@ func redundant(t *testing.T, all []object) []string {
 		"replicas are not spread":          len(pod.TopologySpreadConstraints) == 0,
 		"control-plane nodes are shunned":  !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool { return t.Key == "node-role.kubernetes.io/control-plane" }),
 		"drains may evict all at once":     len(ofKind(all, "PodDisruptionBudget")) != 1,
-		"nobody notices that it hangs":     c.LivenessProbe == nil || c.ReadinessProbe == nil,
+		"it has no probes":                 c.LivenessProbe == nil || c.ReadinessProbe == nil,
 		"it yields to everything else":     pod.PriorityClassName == "",
 		"it is killed before it has ended": ptr.Deref(pod.TerminationGracePeriodSeconds, 30) <= 30,
 	})

@@ -150,7 +150,7 @@ func oneNamespaceOnly(t *testing.T) []object {
 	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "one-namespace")))
 }
 
-func TestAManagerOfOneNamespaceIsToldWhich(t *testing.T) {
+func TestAManagerOfOneNamespaceGetsItsName(t *testing.T) {
 	all := oneNamespaceOnly(t)
 	_, c := manager(t, all)
 	want := map[string]string{
@@ -168,9 +168,9 @@ func TestAManagerOfOneNamespaceIsToldWhich(t *testing.T) {
 		t.Errorf("its part (-want +got):\n%s", diff)
 	}
 	for _, rule := range []string{
-		"the manager has no more power over its node than it needs", "a replica that is lost is not missed", "selectors select the manager",
-		"the manager knows every flag that it is given", "webhooks are answered, and by whom they can trust", "what is remembered is protected",
-		"nobody may do everything, or delete what he need not", "leases are written in the namespaces that are the manager's",
+		"the manager has no more power over its node than it needs", "the loss of a replica is harmless", "selectors select the manager",
+		"the manager knows every flag that it is given", "webhooks are answered, and their certificates can be verified", "what kubemend remembers is protected",
+		"roles have no wildcards and delete only what they need to", "leases are written in the namespaces that are the manager's",
 	} {
 		for _, fault := range rules[rule](t, all) {
 			t.Error(rule + ": " + fault)
@@ -178,7 +178,7 @@ func TestAManagerOfOneNamespaceIsToldWhich(t *testing.T) {
 	}
 }
 
-func TestAShardIsToldItsPartAndLeavesTheNodesToOthers(t *testing.T) {
+func TestAShardHasItsFilterAndNoNodeHealthChecks(t *testing.T) {
 	all := shard(t)
 	d, c := manager(t, all)
 	if c.Image != "docker.io/kubemend/kubemend:v0.1.0" {
@@ -199,10 +199,10 @@ func TestAShardIsToldItsPartAndLeavesTheNodesToOthers(t *testing.T) {
 		t.Errorf("its part (-want +got):\n%s", diff)
 	}
 	if len(d.Spec.Template.Spec.Volumes)+len(c.VolumeMounts) > 0 {
-		t.Error("it waits for a certificate that nobody makes")
+		t.Error("it waits for a certificate that is never made")
 	}
 	for _, rule := range []string{
-		"the manager has no more power over its node than it needs", "a replica that is lost is not missed", "selectors select the manager",
+		"the manager has no more power over its node than it needs", "the loss of a replica is harmless", "selectors select the manager",
 	} {
 		for _, fault := range rules[rule](t, all) {
 			t.Error(rule + ": " + fault)

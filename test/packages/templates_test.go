@@ -7,13 +7,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
-
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // templates are the objects of templates/, by their file, for a user who names the cluster and nothing else.
@@ -59,23 +53,9 @@ func TestTheNameOfTheClusterIsAllThatATemplateNeeds(t *testing.T) {
 	}
 }
 
-// A field that the kind does not have would be dropped by the API server without a word.
 func TestEveryFieldOfATemplateIsOneOfItsKind(t *testing.T) {
 	for name, o := range templates(t) {
-		switch o.GetAPIVersion() + " " + o.GetKind() {
-		case "cluster.x-k8s.io/v1beta1 MachineHealthCheck":
-			as[clusterv1beta1.MachineHealthCheck](t, &o)
-		case "cluster.x-k8s.io/v1beta2 MachineHealthCheck":
-			as[clusterv1.MachineHealthCheck](t, &o)
-		case "infrastructure.cluster.x-k8s.io/v1beta2 Metal3RemediationTemplate":
-			as[infrav1.Metal3RemediationTemplate](t, &o)
-		case "kubemend.io/v1alpha1 HostRemediationTemplate":
-			as[mendv1.HostRemediationTemplate](t, &o)
-		case "remediation.medik8s.io/v1alpha1 NodeHealthCheck":
-			as[nhcv1.NodeHealthCheck](t, &o)
-		default:
-			t.Errorf("%s: what is a %s %s?", name, o.GetAPIVersion(), o.GetKind())
-		}
+		hasOnlyKnownFields(t, name, &o)
 	}
 }
 

@@ -31,7 +31,7 @@ func tiltProvider(t *testing.T) tilt {
 func TestTiltFindsTheProvider(t *testing.T) {
 	folder := tiltProvider(t).Config.KustomizeFolder
 	if folder != "config/default" {
-		t.Errorf("Tilt builds %s, which nobody checks", folder)
+		t.Errorf("Tilt builds %s, which no test checks", folder)
 	}
 	labels := ofKind(beside(t), "Namespace")[0].GetLabels()
 	if labels["cluster.x-k8s.io/provider"] == "" || labels["pod-security.kubernetes.io/enforce"] != "restricted" {
@@ -61,7 +61,7 @@ func TestTiltKnowsEveryKey(t *testing.T) {
 	}
 	for key := range provider.Config {
 		if key != "kustomize_folder" && !strings.Contains(string(tiltfile), `p.get("`+key+`"`) {
-			t.Errorf("nobody reads %s", key)
+			t.Errorf("Tilt does not read %s", key)
 		}
 	}
 }

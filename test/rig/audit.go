@@ -11,8 +11,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// auditPolicy says what is noted: every request of kubemend, without its content, and nobody else's. Watches are noted when they begin, since
-// they may outlast all who look.
+// auditPolicy says what is noted: every request of kubemend, without its content, and no other. Watches are noted when they begin, since
+// they may outlast the test.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]

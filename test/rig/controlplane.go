@@ -188,7 +188,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 		"--tls-private-key-file="+c.path("tls.key"),
 		"--client-ca-file="+c.path("ca.crt"),
 		"--authorization-mode=RBAC",
-		// Nobody makes the ServiceAccount that it would ask every Pod for.
+		// No controller makes the ServiceAccount that it would require of every Pod.
 		"--disable-admission-plugins=ServiceAccount",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+c.path("tokens.key"),

@@ -42,7 +42,7 @@ func TestManagement(t *testing.T) {
 	t.Run("everything listens on loopback alone", func(t *testing.T) { listensOnLoopback(t, r) })
 	t.Run("what has lost its owner goes", func(t *testing.T) { collectsGarbage(t, clientOf(t, c)) })
 	t.Run("a user may do what RBAC says", func(t *testing.T) { obeysRBAC(t, c) })
-	t.Run("core ends with whom it works for", func(t *testing.T) { endsWhenLeft(t, r, c) })
+	t.Run("core ends with the process that started it", func(t *testing.T) { endsWhenLeft(t, r, c) })
 	t.Run("the kubeconfig works from a file and from a Secret", func(t *testing.T) { kubeconfigs(t, c) })
 }
 

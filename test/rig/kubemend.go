@@ -63,7 +63,7 @@ func (c *ControlPlane) hasNamespace(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// WebhookFlags are what the one manager is started with that the API server asks; none if it asks nobody. See ManagementOptions.Webhooks
+// WebhookFlags are the flags of the one manager that answers the API server's webhooks; none without webhooks. See ManagementOptions.Webhooks
 // and Trust.
 func (c *ControlPlane) WebhookFlags() []string {
 	if c.ours == nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ManagementOptions are what a management control plane may be told.
+// ManagementOptions are the options of a management control plane.
 type ManagementOptions struct {
 	// Name tells several management control planes apart; "management" if empty.
 	Name string
@@ -29,7 +29,7 @@ type ManagementOptions struct {
 	// CRDs are more files or folders of CRDs. One of a name that the rig has as well replaces the rig's.
 	CRDs []string
 	// Webhooks has the API server ask kubemend's manager for the defaults of its kinds and for their conversion, that is of those among
-	// Own and CRDs that have several versions. Nobody answers before a manager is started with WebhookFlags.
+	// Own and CRDs that have several versions. They have no answer before a manager is started with WebhookFlags.
 	Webhooks bool
 	// Audit has the API server note what kubemend asks of it; see Audited.
 	Audit bool

@@ -12,7 +12,7 @@ import (
 // A port that is merely known to be free is lost sooner or later, and not only to a stranger: clients that dial an API
 // server which is down for a while are given random local ports, and one day that very one. So a socket stays bound
 // to it. On Linux that does not keep another socket that allows sharing, as every Go listener does, from listening
-// there. Elsewhere it would, so there the port is let go and a start that fails because of it is repeated.
+// there. Elsewhere it would, so there the port is released, and a start that fails because of it is repeated.
 type port struct {
 	number int
 	socket int
@@ -44,7 +44,7 @@ func bindLoopback() (*port, error) {
 		p.release()
 		return nil, fmt.Errorf("bind: %w", err)
 	}
-	// Only now, so that the kernel chose a port that nobody shares.
+	// Only now, so that the kernel chose a port that no other socket shares.
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		p.release()
 		return nil, fmt.Errorf("allow sharing: %w", err)

@@ -114,7 +114,7 @@ func (p *process) await(ctx context.Context, ask func(context.Context) error) er
 	}
 }
 
-// endedError says that a program ended although nobody had told it to.
+// endedError says that a program ended although it was not asked to.
 type endedError struct{ *process }
 
 func (e *endedError) Error() string {

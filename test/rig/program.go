@@ -25,7 +25,7 @@ type ManagerOptions struct {
 	Kubeconfig []byte
 	// Args are more flags.
 	Args []string
-	// Unready makes nobody wait until it is ready: it may not be for long.
+	// Unready does not wait until the program is ready: it may never be.
 	Unready bool
 }
 
@@ -121,7 +121,7 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", url, err)
 	}
-	// Packing a page of metrics takes whoever is asked longer than making it.
+	// Compressing a page of metrics takes the server longer than making it.
 	request.Header.Set("Accept-Encoding", "identity")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

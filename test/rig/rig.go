@@ -15,7 +15,7 @@ import (
 // LogsEnv names a folder that keeps the logs of all programs. Without it they go when the rig goes.
 const LogsEnv = "KUBEMEND_RIG_LOGS"
 
-// Options are what a rig may be told; the zero value is a good one.
+// Options are the options of a rig; the zero value is a good one.
 type Options struct {
 	// Log receives one line for every step of the start. Nothing is written if it is nil.
 	Log io.Writer
@@ -57,7 +57,7 @@ func Start(_ context.Context, o Options) (*Rig, error) {
 		planes:   map[string]*ControlPlane{},
 		folder:   filepath.Join(os.TempDir(), "kubemend-rig-"+rand.Text()),
 	}
-	// The guard comes first: a folder that is made while nobody guards it might be left behind.
+	// The guard comes first: a folder without a guard might be left on the disk.
 	r.guard, err = launch("the guard of "+r.folder, nil, guard, []string{"--remove", r.folder})
 	if err != nil {
 		return nil, err

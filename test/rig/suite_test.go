@@ -51,7 +51,7 @@ func playPart(part string) {
 	}
 	fmt.Println(r.folder, c.apiPort.address(), c.etcdPort.address())
 	if part == "panic" {
-		panic("as it was told")
+		panic("as requested")
 	}
 	// A program that a shell starts in its background ignores Ctrl-C, and so do those that it starts. Ending without a word is the same.
 	if signal.Ignored(syscall.SIGINT) {

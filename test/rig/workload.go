@@ -13,7 +13,7 @@ import (
 // for dead on a busy machine.
 const defaultNodeGrace = 6 * time.Second
 
-// WorkloadOptions are what a workload control plane may be told; the zero value is a good one.
+// WorkloadOptions are the options of a workload control plane; the zero value is a good one.
 type WorkloadOptions struct {
 	// NodeGrace is how long a node may be silent before it is Unknown; 6 s if zero.
 	NodeGrace time.Duration

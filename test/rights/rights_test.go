@@ -172,7 +172,7 @@ func TestWhatIsGrantedAndNotUsedIsFound(t *testing.T) {
 		"the narrower one, if it is used elsewhere":    {granted: []Right{get, inNamespace}, done: []Right{with(func(r *Right) { r.Namespace = "t" })}, unused: []Right{inNamespace}},
 		"nothing, if each is used where it counts":     {granted: []Right{get, inNamespace}, done: []Right{done, with(func(r *Right) { r.Namespace = "t" })}},
 		"a wildcard, which no request is":              {granted: []Right{with(func(r *Right) { r.Resource = "*" })}, done: []Right{done}, unused: []Right{with(func(r *Right) { r.Resource = "*" })}},
-		"a path where nobody was":                      {granted: []Right{{URL: "/", Verb: "get"}, {URL: "/metrics", Verb: "get"}}, done: []Right{{URL: "/", Verb: "get"}}, unused: []Right{{URL: "/metrics", Verb: "get"}}},
+		"a path that was never read":                   {granted: []Right{{URL: "/", Verb: "get"}, {URL: "/metrics", Verb: "get"}}, done: []Right{{URL: "/", Verb: "get"}}, unused: []Right{{URL: "/metrics", Verb: "get"}}},
 		"no path, if one below it was asked for":       {granted: []Right{{URL: "/healthz/*", Verb: "get"}}, done: []Right{{URL: "/healthz/etcd", Verb: "get"}}},
 		"a path that begins like one that was asked":   {granted: []Right{{URL: "/health", Verb: "get"}}, done: []Right{{URL: "/healthz", Verb: "get"}}, unused: []Right{{URL: "/health", Verb: "get"}}},
 		"everything, if nothing was done":              {granted: []Right{get, {URL: "/", Verb: "get"}}, unused: []Right{get, {URL: "/", Verb: "get"}}},

@@ -21,7 +21,7 @@ import (
 //go:embed */*.yaml
 var files embed.FS
 
-// Manifest is a file with the answer of an API server to whom unknown fields are errors, and which serves all kinds of Cluster API and kubemend.
+// Manifest is a file with the answer of an API server that refuses unknown fields and serves all kinds of Cluster API and kubemend.
 type Manifest struct {
 	File string
 

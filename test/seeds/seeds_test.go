@@ -23,7 +23,7 @@ func TestEveryManifestHasAnAnswer(t *testing.T) {
 	}
 }
 
-// Whoever applies one of them gets no further than this.
+// kubectl apply stops at this error.
 func TestAManifestThatLeavesSomethingOutIsNoYAML(t *testing.T) {
 	for _, m := range All {
 		objects, err := Objects(m.File)

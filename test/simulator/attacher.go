@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// stuckAgain is how often a volume is looked at that nobody may detach; that it may be now is not an event.
+// stuckAgain is the interval of reading a volume that must not be detached yet; there is no event when that changes.
 const stuckAgain = 100 * time.Millisecond
 
 // Attacher plays the external attacher of every CSI driver in a workload cluster: what kube-controller-manager asks to

@@ -29,7 +29,7 @@ const (
 	clusterFinalizer = "metal3cluster.infrastructure.cluster.x-k8s.io"
 	machineFinalizer = "metal3machine.infrastructure.cluster.x-k8s.io"
 
-	// siteMissing is how often a cluster is looked at whose site nobody has named yet; naming it is not an event.
+	// siteMissing is the interval of reading a cluster without a site; there is no event when it gets one.
 	siteMissing = 500 * time.Millisecond
 )
 

@@ -18,7 +18,7 @@ const (
 	Reset = bmo.Reset
 )
 
-// PowerChange is one change that really happened to the power of a host, whoever knows of it.
+// PowerChange is one change that really happened to the power of a host, whether BMO knows of it or not.
 type PowerChange = bmo.Change
 
 // History is all that has happened to the power of a host, oldest first.

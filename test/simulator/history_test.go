@@ -20,7 +20,7 @@ func TestWhatAHistoryTells(t *testing.T) {
 		mostOff   int
 	}{
 		"nothing happened": {[]simulator.History{nil}, 0, 0},
-		"the first power on is no cycle, and before it nobody had switched the host off": {
+		"the first power on is no cycle, and before it the host was never powered off": {
 			[]simulator.History{{at(0, simulator.On)}}, 0, 0,
 		},
 		"off and on is a cycle": {

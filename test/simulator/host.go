@@ -20,7 +20,7 @@ type Host struct {
 	hosts *Hosts
 	key   client.ObjectKey
 
-	// mu guards all below. Nobody who holds it waits for a kubelet or an API server.
+	// mu guards all below. No holder of it waits for a kubelet or an API server.
 	mu     sync.Mutex
 	model  bmo.Host
 	timer  *time.Timer
@@ -69,7 +69,7 @@ func (h *Host) ClearAllReboots(all bool) { h.set(func(m *bmo.Host) { m.ClearsAll
 // Mute makes the next few boots bring up no kubelet; all of them if the number is negative, none if it is zero.
 func (h *Host) Mute(boots int) { h.set(func(*bmo.Host) { h.mute = boots }) }
 
-// Unplug takes the power away, and tells nobody.
+// Unplug takes the power away, without an event.
 func (h *Host) Unplug() {
 	h.silence()
 	h.set(func(m *bmo.Host) { m.Press(Off, time.Now()) })
@@ -80,7 +80,7 @@ func (h *Host) set(change func(*bmo.Host)) {
 	change(&h.model)
 	h.follow()
 	h.mu.Unlock()
-	h.hosts.wake(h.key)
+	h.hosts.enqueue(h.key)
 }
 
 // silence stops the kubelet, and waits for its last request: it is silent before anybody can see that the host is off.
@@ -107,7 +107,7 @@ func (h *Host) tick(now time.Time) {
 	h.follow()
 }
 
-// reconcile makes a pass of the Bare Metal Operator over bmh.
+// reconcile is one reconcile of bmh by the Bare Metal Operator.
 func (h *Host) reconcile(bmh *bmov1alpha1.BareMetalHost) bmo.Pass {
 	now := time.Now()
 	h.tick(now)

@@ -70,7 +70,7 @@ type Hosts struct {
 	*hall
 }
 
-// hall is where the hosts stand, whoever looks after them.
+// hall is where the hosts are, whichever management cluster they belong to.
 type hall struct {
 	mu      sync.Mutex
 	known   map[client.ObjectKey]*Host
@@ -146,8 +146,8 @@ func (h *Hosts) Host(key client.ObjectKey) *Host {
 	return h.known[key]
 }
 
-// wake has a host looked at now, by whoever looks after it.
-func (h *Hosts) wake(key client.ObjectKey) {
+// enqueue enqueues a host in all management clusters.
+func (h *Hosts) enqueue(key client.ObjectKey) {
 	h.mu.Lock()
 	lookers := slices.Clone(h.lookers)
 	h.mu.Unlock()

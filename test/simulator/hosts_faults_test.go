@@ -29,7 +29,7 @@ func TestADeadBMCFollowsNoOrder(t *testing.T) {
 	s.told(false)
 }
 
-func TestAFailureIsToldAndCountedAndClearedBySuccess(t *testing.T) {
+func TestAFailureIsReportedAndCountedAndClearedBySuccess(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, "failing", quick).add("host", builders.Deployed)
 	s.FailPower("no power for you")
@@ -71,15 +71,15 @@ func TestABackOffEndsWhenAnnotationsChange(t *testing.T) {
 	counted(2)
 }
 
-func TestStalePowerIsToldAsItWas(t *testing.T) {
+func TestStalePowerIsReportedAsItWas(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, "stale", quick)
 	s := r.add("host", builders.Deployed)
 	s.HidePower(true)
 	s.annotate(suffixed, hard)
 	s.Eventually(s.Powered).Should(BeFalse())
-	s.passes(r.add("witness", builders.Deployed))
-	s.Expect(s.bmh(s).Status.PoweredOn).To(BeTrue(), "nobody has told otherwise")
+	s.isReconciled(r.add("witness", builders.Deployed))
+	s.Expect(s.bmh(s).Status.PoweredOn).To(BeTrue(), "BMO has read nothing else")
 	s.HidePower(false)
 	s.told(false)
 }
@@ -99,7 +99,7 @@ func TestAHostThatMayNotBeSwitchedOffIsRebooted(t *testing.T) {
 	s := r.add("host", builders.Deployed, builders.NeverOff)
 	s.annotate(bare, hard)
 	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) { g.Expect(bmh.Annotations).NotTo(HaveKey(bare)) })
-	s.passes(r.add("witness", builders.Deployed))
+	s.isReconciled(r.add("witness", builders.Deployed))
 	s.Eventually(s.History).Should(HaveLen(2), "on at first, and one reset")
 	s.Expect(s.History()[1].To).To(Equal(simulator.Reset))
 
@@ -143,7 +143,7 @@ func TestWhichAnnotationsOutliveAChangeOfTheProvisioningState(t *testing.T) {
 				return
 			}
 			s.annotate("example.com/any", "")
-			s.passes(s.add("witness", builders.Deployed))
+			s.isReconciled(s.add("witness", builders.Deployed))
 			s.Expect(s.Powered()).To(BeFalse(), "an annotation that was forgotten keeps the next machine off")
 			s.strip(suffixed)
 			s.told(true)

@@ -147,8 +147,8 @@ func (s *slot) in(state bmov1alpha1.ProvisioningState) {
 	})
 }
 
-// passes waits until BMO has looked at the host again: a second one, which is asked later, has gone off and on.
-func (s *slot) passes(witness *slot) {
+// isReconciled waits until BMO has reconciled the host again: a second host, whose reconcile is requested later, has gone off and on.
+func (s *slot) isReconciled(witness *slot) {
 	s.t.Helper()
 	cycles := witness.History().Cycles()
 	witness.annotate(bare, hard)
@@ -174,7 +174,7 @@ func TestAHostIsHeldOffWhileItIsAsked(t *testing.T) {
 			s.Expect(s.bmh(s).Annotations).To(HaveKeyWithValue(suffixed, hard), "only who set it takes it away")
 			s.annotate(suffixed+"-too", "")
 			s.strip(suffixed)
-			s.passes(r.add(name+"-witness", builders.Deployed))
+			s.isReconciled(r.add(name+"-witness", builders.Deployed))
 			s.Expect(s.Powered()).To(BeFalse(), "somebody else still asks")
 			began = time.Now()
 			s.strip(suffixed + "-too")
@@ -217,7 +217,7 @@ func TestPowerTakesItsTime(t *testing.T) {
 	s.Expect(time.Since(began)).To(BeNumerically(">=", takes))
 }
 
-func TestWhatNobodyTellsIsFoundOutByLooking(t *testing.T) {
+func TestAPowerChangeWithoutAnEventIsFoundByPolling(t *testing.T) {
 	t.Parallel()
 	o := quick
 	o.Waits.Poll = 50 * time.Millisecond
@@ -258,7 +258,7 @@ func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
 			})
 			orders := s.Orders()
 			s.annotate(suffixed, hard)
-			s.passes(witness)
+			s.isReconciled(witness)
 			s.Expect(s.Orders()).To(Equal(orders))
 			s.Expect(s.bmh(s).Status.PoweredOn).To(BeTrue())
 			s.strip(tc.annotation)
@@ -299,7 +299,7 @@ func TestWhatAnAnnotationDoesDependsOnTheProvisioningState(t *testing.T) {
 			if tc.acts {
 				s.told(false)
 			} else {
-				s.passes(witness)
+				s.isReconciled(witness)
 				s.Expect(s.Powered()).To(BeTrue())
 				s.Expect(s.bmh(s).Status.PoweredOn).To(BeTrue())
 			}

@@ -21,8 +21,8 @@ const KubernetesVersion = "v1.36.3"
 
 // InfrastructureOptions are the knobs of an infrastructure provider; the zero value provisions at once.
 type InfrastructureOptions struct {
-	// Namespace is the only one whose objects are provisioned; all are if it is empty. Two who look after the same
-	// object would fight: each lets go what is deleted.
+	// Namespace is the only one whose objects are provisioned; all are if it is empty. Two simulators of the same
+	// object would fight: each removes the finalizer of what is deleted.
 	Namespace string
 	// Hosts are a pool: every Metal3Machine is put on a free BareMetalHost of its namespace, and waits for one. Without
 	// it a machine has a host of its own, of which nothing can be seen.

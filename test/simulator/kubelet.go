@@ -70,7 +70,7 @@ func NewKubelet(c client.Client, o KubeletOptions) *Kubelet {
 		client:   c,
 		options:  o,
 		every:    o.Every,
-		reports:  wellReports(),
+		reports:  healthyReports(),
 		dropped:  map[corev1.NodeConditionType]bool{},
 		knobUsed: make(chan struct{}, 1),
 	}
@@ -93,7 +93,7 @@ func (k *Kubelet) Start() {
 	go k.run(ctx, boot, k.stopped)
 }
 
-// Stop is a power cut: nothing is said any more, and nobody is told. It returns when the last request has ended.
+// Stop is a power cut: the kubelet posts nothing more, not even that it stops. It returns when the last request has ended.
 func (k *Kubelet) Stop() { k.end(false) }
 
 // Retire stops the kubelet for good: its host was wiped, and a later Start has no effect.
@@ -131,7 +131,7 @@ func (k *Kubelet) Slow(every time.Duration) {
 	})
 }
 
-// Report makes the kubelet say this about any condition, its own or another's, until it is told otherwise. The kubelet
+// Report makes the kubelet post this condition, one of its own or another one, until the next call changes it. The kubelet
 // posts it at once if it runs, and otherwise as soon as it does.
 func (k *Kubelet) Report(condition corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
 	k.turn(func() {
@@ -148,13 +148,13 @@ func (k *Kubelet) Forget(condition corev1.NodeConditionType) {
 	})
 }
 
-// Recover takes back every Report, Forget and Slow.
+// Recover reverts every Report, Forget and Slow.
 func (k *Kubelet) Recover() {
 	k.turn(func() {
 		for condition := range k.reports {
 			k.dropped[condition] = true
 		}
-		k.reports = wellReports()
+		k.reports = healthyReports()
 		for condition := range k.reports {
 			delete(k.dropped, condition)
 		}
@@ -162,7 +162,7 @@ func (k *Kubelet) Recover() {
 	})
 }
 
-// turn changes a knob and wakes the loop.
+// turn changes a setting and starts the loop's next turn.
 func (k *Kubelet) turn(change func()) {
 	k.mu.Lock()
 	change()

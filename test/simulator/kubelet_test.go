@@ -80,7 +80,7 @@ func (h *host) renews(times int) {
 	}
 }
 
-func TestAKubeletReportsWhatItIsTold(t *testing.T) {
+func TestAKubeletReportsTheGivenConditions(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, workload, "told")
 	before := h.condition(h, corev1.NodeReady)

@@ -88,13 +88,13 @@ func (p *machineProvisioner) Reconcile(ctx context.Context, request ctrl.Request
 	}
 	switch {
 	case paused:
-		return ctrl.Result{}, nil // a change of either wakes us
+		return ctrl.Result{}, nil // a change of either enqueues the machine
 	case !infra.GetDeletionTimestamp().IsZero():
 		return ctrl.Result{}, p.leave(ctx, infra)
 	case machine == nil || cluster == nil,
 		!ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false),
 		machine.Spec.Bootstrap.DataSecretName == nil:
-		return ctrl.Result{}, nil // what is missing wakes us
+		return ctrl.Result{}, nil // the creation of what is missing enqueues the machine
 	}
 	site := p.site(client.ObjectKeyFromObject(cluster))
 	if site == nil {
@@ -119,7 +119,7 @@ func (p *machineProvisioner) owners(ctx context.Context, infra *unstructured.Uns
 func (p *machineProvisioner) leave(ctx context.Context, infra *unstructured.Unstructured) error {
 	if p.pool != nil {
 		if vacated, err := p.pool.vacate(ctx, infra); err != nil || !vacated {
-			return err // the next change of the host wakes us
+			return err // the next change of the host enqueues the machine
 		}
 	}
 	p.wipe(client.ObjectKeyFromObject(infra))
@@ -206,7 +206,7 @@ func (i *Infrastructure) begin(machine client.ObjectKey, uid types.UID, now time
 	return i.tenants[machine].begun.Add(i.delay)
 }
 
-// switchOn boots the host for the first time. Later boots are the business of whoever switches its power.
+// switchOn boots the host for the first time. Later boots follow the power.
 func (i *Infrastructure) switchOn(machine client.ObjectKey, on *Host, o KubeletOptions, site *site) {
 	if on != nil {
 		i.moveIn(machine, on, o, site)

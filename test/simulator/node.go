@@ -26,8 +26,8 @@ const leaseSeconds = 40
 // else does not.
 const attachedByController = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// wellReports are the conditions that a kubelet reports when all is well, in its own words.
-func wellReports() map[corev1.NodeConditionType]report {
+// healthyReports are the conditions of a healthy node, in a kubelet's own words.
+func healthyReports() map[corev1.NodeConditionType]report {
 	return map[corev1.NodeConditionType]report{
 		corev1.NodeReady:          {corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"},
 		corev1.NodeMemoryPressure: {corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"},

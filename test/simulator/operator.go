@@ -81,7 +81,7 @@ func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 		o.events.Eventf(bmh, nil, corev1.EventTypeWarning, eventOf(pass.Event), "Manage", "%s", bmh.Status.ErrorMessage)
 	}
 	if pass.Again {
-		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil // the next pass, and not a back-off
+		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil // the next reconcile, without a back-off
 	}
 	return ctrl.Result{RequeueAfter: pass.After}, nil
 }
@@ -96,7 +96,7 @@ func movedAway(object client.Object) bool {
 	return moved && (len(object.GetFinalizers()) == 0 || !object.GetDeletionTimestamp().IsZero())
 }
 
-// save writes what a pass has changed: the metadata first, and each by a whole update.
+// save writes what a reconcile has changed: the metadata first, and each by a whole update.
 func (o *operator) save(ctx context.Context, pass bmo.Pass, bmh, before *bmov1alpha1.BareMetalHost) error {
 	status := bmh.Status
 	if pass.Object {

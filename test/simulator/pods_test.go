@@ -114,7 +114,7 @@ func (c *cell) untaint(node, key string) {
 	})
 }
 
-// editTaints tries until nobody else has changed them at the same time.
+// editTaints retries until no other client has changed them at the same time.
 func (c *cell) editTaints(name string, edit func([]corev1.Taint) []corev1.Taint) {
 	c.Eventually(func(g Gomega) {
 		node := c.node(g, name)
@@ -186,7 +186,7 @@ func TestAKubeletThatDoesNotRunLeavesItsPods(t *testing.T) {
 	c.silence(pod.Spec.NodeName)
 	c.Expect(c.c.Delete(c.ctx, &pod)).To(Succeed())
 	c.run("app", 3, pod.Spec.NodeName)
-	c.Expect(c.c.Get(c.ctx, client.ObjectKeyFromObject(&pod), &pod)).To(Succeed(), "nobody has ended it")
+	c.Expect(c.c.Get(c.ctx, client.ObjectKeyFromObject(&pod), &pod)).To(Succeed(), "it is still there")
 	c.Expect(pod.DeletionTimestamp).NotTo(BeNil())
 	c.kubelets[pod.Spec.NodeName].Start()
 	c.Eventually(func() error { return c.c.Get(c.ctx, client.ObjectKeyFromObject(&pod), &corev1.Pod{}) }).

@@ -20,7 +20,7 @@ import (
 // hostAnnotation is where CAPM3 writes on a Metal3Machine which host it is on, as namespace/name.
 const hostAnnotation = "metal3.io/BareMetalHost"
 
-// image is what is put on every host; nobody reads it.
+// image is what is put on every host; it is never read.
 var image = bmov1alpha1.Image{URL: "http://simulated/image.qcow2", Checksum: "http://simulated/image.qcow2.sha256sum", ChecksumType: "sha256"}
 
 // unhealthyAnnotations each keep a host from being taken: CAPM3 has used the first since 1.13, and honours both.
@@ -48,7 +48,7 @@ func (p *pool) place(ctx context.Context, infra *unstructured.Unstructured) (*bm
 	if host == nil {
 		return nil, nil
 	}
-	// The host is told first: one that is taken by a machine that does not know of it is found again above.
+	// The host is written first: one that is taken for a machine without a reference to it is found again above.
 	if err := p.take(ctx, host, infra); err != nil {
 		return nil, err
 	}

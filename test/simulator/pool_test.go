@@ -17,14 +17,14 @@ import (
 
 // datacentre is a cluster on a pool of hosts.
 type datacentre struct {
-	*world
+	*environment
 	fixture *fixture
 }
 
 func newDatacentre(t *testing.T, name string, o simulator.HostsOptions, hosts ...client.Object) *datacentre {
 	t.Helper()
 	d := &datacentre{fixture: newFixture(t, name, o)}
-	d.world = newWorld(t, name, simulator.InfrastructureOptions{Hosts: d.fixture.hosts, Every: 200 * time.Millisecond})
+	d.environment = newEnvironment(t, name, simulator.InfrastructureOptions{Hosts: d.fixture.hosts, Every: 200 * time.Millisecond})
 	d.Expect(builders.Apply(d.ctx, d.mgmt, hosts...)).To(Succeed())
 	return d
 }
@@ -91,7 +91,7 @@ func TestMachinesArePutOnFreeHostsAndGiveThemBack(t *testing.T) {
 		d.Expect(d.host(name).History()).To(BeEmpty(), "host %s is not touched", name)
 	}
 
-	// With nobody waiting for it, a host ends off and free.
+	// When no machine waits for it, a host ends off and free.
 	machine = d.machines(d)["pool-cp-1"]
 	d.Expect(d.mgmt.Delete(d.ctx, &machine)).To(Succeed())
 	first.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
@@ -149,7 +149,7 @@ func TestAHostMayNeedMoreThanOneBoot(t *testing.T) {
 	s.Mute(-1)
 	reboot()
 	reboot()
-	s.passes(d.fixture.add("witness", builders.Deployed))
+	s.isReconciled(d.fixture.add("witness", builders.Deployed))
 	s.Expect(kubelet.Running()).To(BeFalse())
 	s.Mute(0)
 	const boot = 500 * time.Millisecond

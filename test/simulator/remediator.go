@@ -27,8 +27,8 @@ type RemediatorOptions struct {
 	Kind schema.GroupVersionKind
 	// Takes is how long it works on a request.
 	Takes time.Duration
-	// Remedy is what it does about a node when that time is over. It reports whether it believes that it helped; without it nothing helps.
-	Remedy func(node string) bool
+	// Remediate is what it does about a node when that time is over. It reports whether it succeeded; without it every request fails.
+	Remediate func(node string) bool
 	// Logger receives the log; nothing is logged if it is not set.
 	Logger logr.Logger
 }
@@ -72,7 +72,7 @@ func (r *Remediator) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	report := step.Report
 	if step.Acts {
 		report = &remediator.Failed
-		if r.options.Remedy != nil && r.options.Remedy(request.GetAnnotations()[nhcv1.NodeNameAnnotation]) {
+		if r.options.Remediate != nil && r.options.Remediate(request.GetAnnotations()[nhcv1.NodeNameAnnotation]) {
 			report = &remediator.Finished
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // LookedFor are requests that are forbidden, and shall be: at its start the manager looks for requests of its own among all kinds that have a
-// sibling named Template, and passes over what it may not list.
+// sibling named Template, and skips what it may not list.
 var LookedFor = []string{"list controlplane.cluster.x-k8s.io/kubeadmcontrolplanes"}
 
 // NothingForbidden expects that control planes with Audit have forbidden kubemend nothing but LookedFor: that a right is missing shall not

@@ -28,7 +28,7 @@ func AtOnce(places, n int, do func(i int)) {
 	all.Wait()
 }
 
-// InOrder yields the entries of a table by name: specs have to be told in the same order each time.
+// InOrder yields the entries of a table by name: specs have to be declared in the same order each time.
 func InOrder[V any](table map[string]V) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		for _, name := range slices.Sorted(maps.Keys(table)) {

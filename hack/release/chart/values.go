@@ -43,8 +43,8 @@ func valuesOf(objects []tree) ([]value, error) {
 		{"kinds.metal3Remediation", "Install those of Metal3Remediation and its template, and their webhooks. They are CAPM3's: never beside it.", false, yes},
 		{"kinds.nodeHealthCheck", "Install the CRD of NodeHealthCheck, and its webhook. They are those of medik8s' operator: never beside it.", false, yes},
 		{"kinds.keep", "Leave the CRDs, and with them all that was made of them, when the release is uninstalled.", true, yes},
-		{"rights.hosts", "Let the manager power-cycle hosts also if their kinds are not installed by this release: they are there, or " +
-			"it is to let go.", false, yes},
+		{"rights.hosts", "Let the manager power-cycle hosts also if this release does not install their kinds: because they exist " +
+			"already, or for a teardown.", false, yes},
 		{"rights.nodes", "Let the manager act on NodeHealthChecks also if their kind is not installed by this release: it is there already.", false, yes},
 		{
 			"rights.allNamespaces", "Give the manager its rights in all namespaces also if flags.namespace names one, in which it has them otherwise: " +

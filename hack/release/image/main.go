@@ -174,7 +174,7 @@ func (r release) config(architecture string, image v1.Image) *v1.ConfigFile {
 func (r release) labels() map[string]string {
 	labels := map[string]string{
 		"org.opencontainers.image.title":       "kubemend",
-		"org.opencontainers.image.description": "Finds Kubernetes machines and nodes that are no longer well and brings them back",
+		"org.opencontainers.image.description": "Detects unhealthy Cluster API Machines and Kubernetes Nodes and remediates them",
 		"org.opencontainers.image.licenses":    "Apache-2.0",
 		"org.opencontainers.image.source":      "https://github.com/kubemend/kubemend",
 		"org.opencontainers.image.version":     r.version,

@@ -45,7 +45,7 @@ func newSigner(t *testing.T) *signer {
 	}
 	s := &signer{t: t, folder: t.TempDir()}
 	// Neither a log nor a clock of Sigstore is asked to sign, and none is trusted.
-	for _, args := range [][]string{{"generate-key-pair"}, {"signing-config", "create", "--out=none.json"}, {"trusted-root", "create", "--out=nobody.json"}} {
+	for _, args := range [][]string{{"generate-key-pair"}, {"signing-config", "create", "--out=none.json"}, {"trusted-root", "create", "--out=absent.json"}} {
 		s.must(args...)
 	}
 	return s
@@ -77,7 +77,7 @@ func (s *signer) refuses(why string, args ...string) {
 
 var (
 	sign   = []string{"--yes", "--key=cosign.key", "--signing-config=none.json"}
-	verify = []string{"--key=cosign.pub", "--trusted-root=nobody.json", "--insecure-ignore-tlog"}
+	verify = []string{"--key=cosign.pub", "--trusted-root=absent.json", "--insecure-ignore-tlog"}
 )
 
 func with(command string, common []string, args ...string) []string {
@@ -158,7 +158,7 @@ func TestTheImageIsSignedByItsDigestAndAnotherIsRefused(t *testing.T) {
 
 	// A key of somebody else is not ours.
 	s.must("generate-key-pair", "--output-key-prefix=other")
-	s.refuses("could not verify envelope", with("verify", []string{"--key=other.pub", "--trusted-root=nobody.json", "--insecure-ignore-tlog"}, shipped)...)
+	s.refuses("could not verify envelope", with("verify", []string{"--key=other.pub", "--trusted-root=absent.json", "--insecure-ignore-tlog"}, shipped)...)
 }
 
 // Who has no registry has the layout: its top is signed as a file, by its digest all else is named.

@@ -36,43 +36,43 @@ var annotations = []annotation{
 func TestAnAnnotationIsSaidWhateverItsValueUntilItIsTakenOff(t *testing.T) {
 	for _, row := range annotations {
 		t.Run(row.kind+" "+row.key+" "+written(row.value), func(t *testing.T) {
-			w := newWorld(t)
-			w.annotate("Machine", clusterv1.RemediateMachineAnnotation, nil)
+			f := newFixture(t)
+			f.annotate("Machine", clusterv1.RemediateMachineAnnotation, nil)
 			if !row.remediated {
-				w.annotate("Machine", clusterv1.RemediateMachineAnnotation, new(string))
+				f.annotate("Machine", clusterv1.RemediateMachineAnnotation, new(string))
 			}
-			w.annotate(row.kind, row.key, &row.value)
+			f.annotate(row.kind, row.key, &row.value)
 			for range 2 {
-				w.reconcile("bad")
-				w.reconcile("good")
+				f.reconcile("bad")
+				f.reconcile("good")
 			}
-			if w.asked("bad") != row.remediated || !w.asked("good") {
-				t.Errorf("remediated: the machine %t, that of another check %t; want %t and true", w.asked("bad"), w.asked("good"), row.remediated)
+			if f.asked("bad") != row.remediated || !f.asked("good") {
+				t.Errorf("remediated: the machine %t, that of another check %t; want %t and true", f.asked("bad"), f.asked("good"), row.remediated)
 			}
-			if said := w.said("bad"); !strings.Contains(said, row.says) {
+			if said := f.said("bad"); !strings.Contains(said, row.says) {
 				t.Errorf("it is said:\n%s\nwant %s", said, row.says)
 			}
 			if row.remediated {
-				return // what was asked of the owner of a machine is not taken back
+				return // an owner remediation request of a machine is not removed
 			}
-			w.annotate(row.kind, row.key, nil)
-			w.reconcile("bad")
-			if !w.asked("bad") {
-				t.Errorf("without the annotation the machine is not remediated: %s", w.said("bad"))
+			f.annotate(row.kind, row.key, nil)
+			f.reconcile("bad")
+			if !f.asked("bad") {
+				t.Errorf("without the annotation the machine is not remediated: %s", f.said("bad"))
 			}
 		})
 	}
 }
 
-// annotate sets an annotation of the object of that kind that is called bad, or takes it off.
-func (w *world) annotate(kind, key string, value *string) {
-	w.t.Helper()
+// annotate sets an annotation of the object of that kind with the name bad, or removes it if the value is nil.
+func (f *fixture) annotate(kind, key string, value *string) {
+	f.t.Helper()
 	var obj client.Object = &clusterv1.Machine{}
 	if kind == "MachineHealthCheck" {
 		obj = &clusterv1.MachineHealthCheck{}
 	}
-	if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: "bad"}, obj); err != nil {
-		w.t.Fatal(err)
+	if err := f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: "bad"}, obj); err != nil {
+		f.t.Fatal(err)
 	}
 	all := map[string]string{}
 	for k, v := range obj.GetAnnotations() {
@@ -83,17 +83,17 @@ func (w *world) annotate(kind, key string, value *string) {
 		all[key] = *value
 	}
 	obj.SetAnnotations(all)
-	if err := w.api.Update(w.t.Context(), obj); err != nil {
-		w.t.Fatal(err)
+	if err := f.api.Update(f.t.Context(), obj); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
 // said is all that a check says of itself and of its machine, as `kubectl mend explain` asks it.
-func (w *world) said(check string) string {
-	w.t.Helper()
-	is, err := w.Explain(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: check}, w.clock.Now())
+func (f *fixture) said(check string) string {
+	f.t.Helper()
+	is, err := f.Explain(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: check}, f.clock.Now())
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	said := []string{is.Because, is.Text}
 	for _, target := range is.Targets {

@@ -108,32 +108,32 @@ func naming() []saidOf {
 func TestACheckSaysWhichFieldCannotBeUntilItIsPutRight(t *testing.T) {
 	for _, row := range checks {
 		t.Run(row.field+" "+written(row.value), func(t *testing.T) {
-			w := newWorld(t)
-			bad, good := w.check("bad"), w.check("good")
+			f := newFixture(t)
+			bad, good := f.check("bad"), f.check("good")
 			row.set(bad)
-			w.update(bad)
+			f.update(bad)
 			for range 2 {
-				w.reconcile("bad")
-				w.reconcile("good")
+				f.reconcile("bad")
+				f.reconcile("good")
 			}
 			field := strings.TrimSuffix(row.field, ".clusterName") // of which the message has the name
-			c := conditions.Get(w.check("bad"), row.condition)
+			c := conditions.Get(f.check("bad"), row.condition)
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != row.reason || !strings.Contains(c.Message, row.says) ||
 				row.reason == mendv1.InvalidLimitReason && !strings.Contains(c.Message, field) {
 				t.Errorf("the check says %+v, want %s with %s: %s", c, row.reason, field, row.says)
 			}
-			if w.asked("bad") || !w.asked("good") {
-				t.Errorf("remediated: the machine of the check %t, that of another one %t; want the latter alone", w.asked("bad"), w.asked("good"))
+			if f.asked("bad") || !f.asked("good") {
+				t.Errorf("remediated: the machine of the check %t, that of another one %t; want the latter alone", f.asked("bad"), f.asked("good"))
 			}
-			right := w.check("bad")
+			right := f.check("bad")
 			right.Annotations, right.Spec = good.Annotations, *good.Spec.DeepCopy()
 			right.Spec.Selector.MatchLabels["pool"] = "bad"
-			w.update(right)
+			f.update(right)
 			for range 2 {
-				w.reconcile("bad")
+				f.reconcile("bad")
 			}
-			if c := conditions.Get(w.check("bad"), row.condition); !w.asked("bad") || c != nil && c.Status != metav1.ConditionTrue {
-				t.Errorf("put right, its machine is remediated: %t, and it says %+v", w.asked("bad"), c)
+			if c := conditions.Get(f.check("bad"), row.condition); !f.asked("bad") || c != nil && c.Status != metav1.ConditionTrue {
+				t.Errorf("put right, its machine is remediated: %t, and it says %+v", f.asked("bad"), c)
 			}
 		})
 	}
@@ -141,15 +141,15 @@ func TestACheckSaysWhichFieldCannotBeUntilItIsPutRight(t *testing.T) {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// world is the controller of MachineHealthChecks over two checks of one cluster, each with a machine that a person has marked.
-type world struct {
+// fixture is the controller of MachineHealthChecks over two checks of one cluster, each with a machine that a person has marked.
+type fixture struct {
 	t     *testing.T
 	api   client.Client
 	clock *clocktesting.FakePassiveClock
 	*machinehealthcheck.Reconciler
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	ready := func(kind string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}
@@ -180,12 +180,12 @@ func newWorld(t *testing.T) *world {
 	if err := machinehealthcheck.AddIndexes(t.Context(), indexer{b}); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, api: b.Build(), clock: clocktesting.NewFakePassiveClock(noon)}
-	w.Reconciler = &machinehealthcheck.Reconciler{
-		Client: w.api, Clusters: reachable{}, Kinds: own{}, Requests: &remediationrequest.Requests{Client: w.api, Live: w.api}, Recorder: events.NewFakeRecorder(1000),
-		Clock: w.clock, Unclaimed: machinehealthcheck.Act,
+	f := &fixture{t: t, api: b.Build(), clock: clocktesting.NewFakePassiveClock(noon)}
+	f.Reconciler = &machinehealthcheck.Reconciler{
+		Client: f.api, Clusters: reachable{}, Kinds: own{}, Requests: &remediationrequest.Requests{Client: f.api, Live: f.api}, Recorder: events.NewFakeRecorder(1000),
+		Clock: f.clock, Unclaimed: machinehealthcheck.Act,
 	}
-	return w
+	return f
 }
 
 // indexer adds the indexes of the manager's cache to a client.
@@ -225,38 +225,38 @@ func (own) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*remedia
 }
 
 // reconcile reconciles a check, a second later.
-func (w *world) reconcile(check string) {
-	w.t.Helper()
-	w.clock.SetTime(w.clock.Now().Add(time.Second))
-	ctx := log.IntoContext(w.t.Context(), logr.Discard())
-	if _, err := w.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: check}}); err != nil {
-		w.t.Fatalf("reconcile %s: %v", check, err)
+func (f *fixture) reconcile(check string) {
+	f.t.Helper()
+	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	ctx := log.IntoContext(f.t.Context(), logr.Discard())
+	if _, err := f.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: check}}); err != nil {
+		f.t.Fatalf("reconcile %s: %v", check, err)
 	}
 }
 
-func (w *world) check(name string) *clusterv1.MachineHealthCheck {
-	w.t.Helper()
+func (f *fixture) check(name string) *clusterv1.MachineHealthCheck {
+	f.t.Helper()
 	check := &clusterv1.MachineHealthCheck{}
-	if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, check); err != nil {
-		w.t.Fatal(err)
+	if err := f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, check); err != nil {
+		f.t.Fatal(err)
 	}
 	return check
 }
 
-func (w *world) update(check *clusterv1.MachineHealthCheck) {
-	w.t.Helper()
+func (f *fixture) update(check *clusterv1.MachineHealthCheck) {
+	f.t.Helper()
 	check.Generation++
-	if err := w.api.Update(w.t.Context(), check); err != nil {
-		w.t.Fatal(err)
+	if err := f.api.Update(f.t.Context(), check); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
 // asked reports whether the owner of a machine is asked to remediate it.
-func (w *world) asked(machine string) bool {
-	w.t.Helper()
+func (f *fixture) asked(machine string) bool {
+	f.t.Helper()
 	m := &clusterv1.Machine{}
-	if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: machine}, m); err != nil {
-		w.t.Fatal(err)
+	if err := f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: machine}, m); err != nil {
+		f.t.Fatal(err)
 	}
 	return machinehealthcheck.OwnerAsked(m)
 }

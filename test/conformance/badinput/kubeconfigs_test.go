@@ -67,7 +67,7 @@ func TestAKubeconfigIsRefusedWithItsEntryUntilItIsPutRight(t *testing.T) {
 			}
 			var why *workload.RefusedError
 			if err := read("bad"); !errors.As(err, &why) || why.Error() != row.says || told[client.ObjectKey{Namespace: "ns", Name: "bad"}] != row.says {
-				t.Errorf("got %v, and the Cluster is told %v; want %s", err, told, row.says)
+				t.Errorf("got %v, and the Cluster's condition reports %v; want %s", err, told, row.says)
 			}
 			if err := read("good"); err != nil || len(told) != 1 {
 				t.Errorf("that of another cluster: %v, told %v", err, told)

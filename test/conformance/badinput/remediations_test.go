@@ -88,7 +88,7 @@ func said(rem *mendv1.HostRemediation) string {
 	return strings.Join(lines, "\n")
 }
 
-// environment is the controller of HostRemediations over two machines with hosts, called bad and good, each with a remediation.
+// environment is the controller of HostRemediations over two machines with hosts, named bad and good, each with a remediation.
 type environment struct {
 	t   *testing.T
 	api client.Client

@@ -88,7 +88,7 @@ func (c *chronicle) write(events <-chan watch.Event) (last string) {
 		if !is || err != nil {
 			c.broken = append(c.broken, fmt.Sprintf("%v %+v", err, e.Object))
 		} else {
-			o.SetManagedFields(nil) // nobody asks, and there are many versions
+			o.SetManagedFields(nil) // no test reads them, and there are many versions
 			at := placeOf(o)
 			c.moments[at] = append(c.moments[at], moment{revision, o, e.Type == watch.Deleted})
 		}
@@ -125,7 +125,7 @@ func (c *chronicle) knows(o client.Object) bool {
 	})
 }
 
-// forget lets go of a namespace.
+// forget drops what was recorded of a namespace.
 func (c *chronicle) forget(namespace string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

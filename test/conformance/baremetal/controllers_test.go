@@ -54,7 +54,7 @@ type controllers struct {
 type wanted struct {
 	fencing fence.Mode
 	checks  bool          // the MachineHealthCheck controller, too
-	sweeps  time.Duration // how long a mark of nobody stays; 0 for ever
+	sweeps  time.Duration // for how long an orphaned annotation stays; 0 for ever
 	down    bool          // the workload cluster cannot be connected to
 	mute    bool          // events go nowhere, which saves time
 }

@@ -167,7 +167,7 @@ func (s *environment) tell() string {
 	return text.String()
 }
 
-// bothKinds is a spec that is told of each kind of remediations, of both at the same time.
+// bothKinds is a spec that runs for each kind of remediation, for both at the same time.
 func bothKinds(text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	It(text, func(ctx SpecContext) {
@@ -179,7 +179,7 @@ func bothKinds(text string, tell func(context.Context, *environment)) {
 	})
 }
 
-// oneKind is a spec that is told of one kind alone: that it holds for both is tried in memory, in test/faults/hosts.
+// oneKind is a spec that runs for one kind alone: test/faults/hosts tries both in memory.
 func oneKind(k kind, text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	It(text, func(ctx SpecContext) {

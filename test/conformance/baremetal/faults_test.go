@@ -99,8 +99,8 @@ func play(ctx context.Context, nth int, f faultproxy.Fate, as types.GomegaMatche
 	return is
 }
 
-// All writes of all sorts of remediations are tried in memory, in test/faults/hosts. Here are those of which only a real API server and a
-// broken connection show what the controllers are told.
+// test/faults/hosts tries all writes of all remediations in memory. Here are those for which only a real API server and a
+// broken connection show which error the controllers get.
 var _ = Describe("Whatever write fails", Ordered, func() {
 	var plain performance
 	BeforeAll(func(ctx SpecContext) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Whatever stops a remediation for a while: a pause, a move to another cluster, the death of its controllers.
-var _ = Describe("Better than CAPM3 does, a remediation", func() {
+var _ = Describe("Stricter than with CAPM3, a remediation", func() {
 	bothKinds("N10: does nothing while the cluster is paused", func(ctx context.Context, s *environment) {
 		s.pause(ctx, true)
 		s.start()
@@ -29,7 +29,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.power()).To(Equal(cycled(1)))
 	})
 
-	bothKinds("N10: lets go of its host when the cluster is paused, and begins anew under the name that clusterctl gives it", func(ctx context.Context, s *environment) {
+	bothKinds("N10: releases its host when the cluster is paused, and starts over as clusterctl recreates it", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Die(true)
@@ -49,7 +49,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("N10: lets the workload arrive before it lets go of its host in a pause, and blocks the move as long", func(ctx context.Context, s *environment) {
+	bothKinds("N10: moves the workload before it releases its host in a pause, and blocks clusterctl move until then", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.pod(ctx)
@@ -70,7 +70,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	at("MovingWorkload", kinds[1], "N10: that has got another name while it held on to something ends as it would have, and leaves nothing", func(ctx context.Context, st standstill, m *member) {
+	at("MovingWorkload", kinds[1], "N10: that is renamed while it keeps a host powered off ends the same, and orphans nothing", func(ctx context.Context, st standstill, m *member) {
 		s := m.environment
 		s.kill()
 		m.isMoved(ctx)
@@ -83,7 +83,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	at("MovingWorkload", kinds[0], "N11: goes on where it was when its controllers are killed and started again", func(ctx context.Context, st standstill, m *member) {
+	at("MovingWorkload", kinds[0], "N11: continues where it was after its controllers are killed and restarted", func(ctx context.Context, st standstill, m *member) {
 		s := m.environment
 		s.kill()
 		s.begin(0, "")
@@ -113,9 +113,9 @@ func (m *member) isMoved(ctx context.Context) {
 	is.SetGeneration(0)
 	is.SetCreationTimestamp(metav1.Time{})
 	is.SetManagedFields(nil)
-	letGo := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	withoutFinalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	Expect(here.Delete(ctx, was)).To(Succeed())
-	Expect(client.IgnoreNotFound(here.Patch(ctx, was, letGo))).To(Succeed())
+	Expect(client.IgnoreNotFound(here.Patch(ctx, was, withoutFinalizers))).To(Succeed())
 	Eventually(m.gone).WithArguments(ctx).Should(BeTrue())
 	Expect(here.Create(ctx, is)).To(Succeed())
 }

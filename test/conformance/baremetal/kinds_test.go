@@ -69,7 +69,7 @@ func saidBy(rem client.Object) said {
 	return is
 }
 
-// memory is where a remediation is, to the point: it is remembered before anything is said of it.
+// memory is the exact state of a remediation: it is stored before any condition reports it.
 type memory struct {
 	State   string `json:"state"`
 	Attempt int    `json:"attempt"`

@@ -40,7 +40,7 @@ type origin struct {
 	noNode  bool
 }
 
-// worker adds a machine that is well: its host is on, and its node is ready.
+// worker adds a healthy machine: its host is on, and its node is ready.
 func (s *environment) worker(ctx context.Context, name string, edits ...func(*origin)) *member {
 	GinkgoHelper()
 	o := &origin{
@@ -53,7 +53,7 @@ func (s *environment) worker(ctx context.Context, name string, edits ...func(*or
 	return s.add(ctx, name, o, edits)
 }
 
-// controlPlane adds a control-plane machine that is well.
+// controlPlane adds a healthy control-plane machine.
 func (s *environment) controlPlane(ctx context.Context, name string, edits ...func(*origin)) *member {
 	GinkgoHelper()
 	labelled := func(h *bmov1alpha1.BareMetalHost) { // so that the chronicle knows
@@ -162,7 +162,7 @@ func (m *member) ready(ctx context.Context) corev1.ConditionStatus {
 	return "no node"
 }
 
-// fails lets the kubelet hang. What nobody reports any more, kube-controller-manager calls unknown.
+// fails makes the kubelet hang. kube-controller-manager sets conditions to Unknown that the kubelet no longer reports.
 func (m *member) fails(ctx context.Context) {
 	GinkgoHelper()
 	m.kubelet.Stop()
@@ -302,7 +302,7 @@ func (m *member) isWrittenDown(ctx context.Context) {
 	}
 }
 
-// traces are what a remediation may have left behind on host, node and itself.
+// traces are what a remediation may have orphaned on host, node and itself.
 func (m *member) traces(ctx context.Context) (left []string) {
 	h := &bmov1alpha1.BareMetalHost{}
 	if here.Get(ctx, m.key(), h) == nil {
@@ -350,7 +350,7 @@ func cycled(times int) []simulator.Power {
 	return changes
 }
 
-// pod puts a pod on the node that nobody evicts.
+// pod puts a pod on the node that is never evicted.
 func (m *member) pod(ctx context.Context) *corev1.Pod {
 	GinkgoHelper()
 	pod := m.aPod()
@@ -371,20 +371,20 @@ func (m *member) evict(ctx context.Context) {
 	Expect(client.IgnoreNotFound(here.Delete(ctx, m.aPod(), client.GracePeriodSeconds(0)))).To(Succeed())
 }
 
-// volume attaches a volume to the node that nobody detaches.
+// volume attaches a volume to the node that is never detached.
 func (m *member) volume(ctx context.Context) *storagev1.VolumeAttachment {
 	GinkgoHelper()
 	volume := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: m.node()},
 		Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: "nobody", NodeName: m.node(), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
+			Attacher: "absent", NodeName: m.node(), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
 		},
 	}
 	m.environment.create(ctx, volume)
 	return volume
 }
 
-// vanishes deletes an object for good, whoever would keep it.
+// vanishes deletes an object for good, whatever finalizers it has.
 func vanishes(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

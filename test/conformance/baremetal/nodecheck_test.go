@@ -33,7 +33,7 @@ func (m *member) askedByNodeCheck(ctx context.Context) {
 }
 
 // isToldToStop lets the check wait for the remediation no longer.
-func (m *member) isToldToStop(ctx context.Context) {
+func (m *member) isAskedToStop(ctx context.Context) {
 	GinkgoHelper()
 	annotation := `{"metadata":{"annotations":{"` + nhcv1.TimedOutAnnotation + `":"` + time.Now().UTC().Format(time.RFC3339) + `"}}}`
 	Expect(here.Patch(ctx, m.remediation(ctx), client.RawPatch("application/merge-patch+json", []byte(annotation)))).To(Succeed())
@@ -72,7 +72,7 @@ func (s *environment) saidItFailedWhileItHeld() uint64 {
 }
 
 var _ = Describe("For a NodeHealthCheck, a remediation", func() {
-	bothKinds("power-cycles the host of the machine, says that it is under way, and that it has succeeded; then it is too late to stop it", func(ctx context.Context, s *environment) {
+	bothKinds("power-cycles the machine's host, reports Processing and then Succeeded, and cannot be stopped after that", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.pod(ctx)
@@ -86,7 +86,7 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		Expect(m.stands(ctx)).To(Equal(over(metav1.ConditionTrue, "MachineHealthy")))
 		Expect(m.power()).To(Equal(cycled(1)))
 		Expect(m.traces(ctx)).To(BeEmpty())
-		m.isToldToStop(ctx)
+		m.isAskedToStop(ctx)
 		m.settles(ctx)
 		Expect(m.at(ctx).State).To(Equal("Succeeded"))
 		Expect(m.stands(ctx)).To(Equal(over(metav1.ConditionTrue, "MachineHealthy")))
@@ -94,7 +94,7 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		Expect(m.gone(ctx)).To(BeTrue())
 	})
 
-	bothKinds("that is told to stop before its host was asked to power off does not touch it", func(ctx context.Context, s *environment) {
+	bothKinds("that is stopped before its host was asked to power off does not touch it", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.annotateHost(ctx, bmov1alpha1.PausedAnnotation, "test")
@@ -102,7 +102,7 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		m.askedByNodeCheck(ctx)
 		m.comesTo(ctx, "Preparing")
 		Eventually(m.stands).WithArguments(ctx).Should(Equal(underWay("HostNotReady")))
-		m.isToldToStop(ctx)
+		m.isAskedToStop(ctx)
 
 		m.ends(ctx, "Stopped")
 		m.strip(ctx, bmov1alpha1.PausedAnnotation)
@@ -112,8 +112,8 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	at("PoweringOff", kinds[0], "that is told to stop lets go, whatever it was about, and has failed when it has", func(ctx context.Context, _ standstill, m *member) {
-		m.isToldToStop(ctx)
+	at("PoweringOff", kinds[0], "that is stopped in any phase releases host and node, and then reports that it failed", func(ctx context.Context, _ standstill, m *member) {
+		m.isAskedToStop(ctx)
 
 		m.ends(ctx, "Stopped")
 		Eventually(m.stands).WithArguments(ctx).Should(Equal(over(metav1.ConditionFalse, "TimedOutByCheck")))
@@ -126,7 +126,7 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		Expect(m.gone(ctx)).To(BeTrue())
 	})
 
-	bothKinds("of a node that stays bad tries again, and hands over a machine that no MachineHealthCheck judges so that its owner acts", func(ctx context.Context, s *environment) {
+	bothKinds("of a node that stays unhealthy retries, and requests owner remediation though no MachineHealthCheck judges the machine", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Mute(-1)
@@ -137,12 +137,12 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 
 		m.ends(ctx, "OwnerRequested")
 		Expect(m.stands(ctx)).To(Equal(over(metav1.ConditionFalse, "OwnerRequested")))
-		m.isUpToItsOwner(ctx)
+		m.ownerRemediationIsRequested(ctx)
 		Expect(collections.IsUnhealthyAndOwnerRemediated(m.machine(ctx))).To(BeTrue(), "by this Cluster API chooses what it replaces")
 		Expect(m.power()).To(Equal(cycled(2)))
 		Expect(m.traces(ctx)).To(BeEmpty())
 
-		m.kubelet.Start() // the node is well after all
+		m.kubelet.Start() // the node becomes healthy after all
 		Eventually(m.stands).WithArguments(ctx).Should(Equal(over(metav1.ConditionTrue, "MachineHealthy")))
 		Expect(m.bmh(ctx).Annotations).To(BeEmpty())
 		for _, c := range m.machine(ctx).Status.Conditions {
@@ -150,7 +150,7 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		}
 	})
 
-	bothKinds("of a machine that vanishes lets go of its node, although nothing names the machine any more", func(ctx context.Context, s *environment) {
+	bothKinds("of a machine that is gone releases its node, although nothing names the machine any more", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.pod(ctx)

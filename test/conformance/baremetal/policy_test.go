@@ -18,7 +18,7 @@ import (
 
 // Memory is read, so who may write it may have done what it says. docs/security.md tells of it.
 var _ = Describe("The policy of config/policy/memory.yaml", Serial, func() {
-	It("lets those alone write what kubemend remembers who may write the status of remediations", func(ctx SpecContext) {
+	It("allows only users who may write the status of remediations to change what kubemend remembers", func(ctx SpecContext) {
 		const namespace = "policy-memory"
 		Expect(here.Create(ctx, builders.Namespace(namespace))).To(Succeed())
 		for _, obj := range suite.Manifest("../../../config/policy/memory.yaml") {

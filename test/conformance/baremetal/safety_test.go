@@ -16,7 +16,7 @@ import (
 
 // What is unsafe at any moment of any spec is found by chronicle.faults when its environment ends. Here are the situations that invite it.
 var _ = Describe("Safety", func() {
-	bothKinds("of control-plane hosts that fail together one is switched off at a time, and the others say for whom they wait", func(ctx context.Context, s *environment) {
+	bothKinds("of control-plane hosts that fail together one is powered off at a time, and the others report for which one they wait", func(ctx context.Context, s *environment) {
 		s.start()
 		var all []*member
 		for _, name := range []string{"a", "b", "c"} {
@@ -65,7 +65,7 @@ var _ = Describe("Safety", func() {
 		Expect(simulator.MostOff(histories...)).To(Equal(1))
 	})
 
-	bothKinds("W23: a host of somebody else is not touched, whatever the Metal3Machine says", func(ctx context.Context, s *environment) {
+	bothKinds("W23: a host whose consumer is another machine is not touched", func(ctx context.Context, s *environment) {
 		s.start()
 		m, other := s.worker(ctx, "w"), s.worker(ctx, "other")
 		m.changeHost(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = other.name })
@@ -82,7 +82,7 @@ var _ = Describe("Safety", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("W24: a machine that only has the name of the owner is not touched", func(ctx context.Context, s *environment) {
+	bothKinds("W24: a machine with the owner's name and another UID is not touched", func(ctx context.Context, s *environment) {
 		m := s.worker(ctx, "w")
 		m.fails(ctx)
 		m.remediate(ctx)
@@ -101,7 +101,7 @@ var _ = Describe("Safety", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("a host that comes on by itself before its node is fenced is switched off again first", func(ctx context.Context, s *environment) {
+	bothKinds("a host that powers on by itself before its node is fenced is powered off again first", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.pod(ctx)
@@ -118,7 +118,7 @@ var _ = Describe("Safety", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("W5: what a remediation left on a host that was taken from it by force is swept away after a while", func(ctx context.Context, s *environment) {
+	bothKinds("W5: orphaned annotations of a remediation that was removed by force are removed after a grace period", func(ctx context.Context, s *environment) {
 		const grace = 5 * time.Minute
 		s.wanted.sweeps = grace
 		s.start()

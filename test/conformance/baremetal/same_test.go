@@ -38,8 +38,8 @@ func (m *member) inVain(ctx context.Context, attempt int) {
 	m.environment.clock.Step(timeout)
 }
 
-// isUpToItsOwner checks that no machine will be put on the host, by any generation of CAPM3, and that the owner of the machine was asked.
-func (m *member) isUpToItsOwner(ctx context.Context) {
+// ownerRemediationIsRequested checks that no machine will be put on the host, by any generation of CAPM3, and that the owner of the machine was asked.
+func (m *member) ownerRemediationIsRequested(ctx context.Context) {
 	GinkgoHelper()
 	Expect(m.bmh(ctx).Annotations).To(And(
 		HaveKeyWithValue("capm3.metal3.io/unhealthy", "capm3/UnhealthyNode"), HaveKeyWithValue("capi.metal3.io/unhealthy", "capm3/UnhealthyNode")))
@@ -57,8 +57,8 @@ func (m *member) ownerIsAsked(ctx context.Context) {
 	Expect([]any{now.Status, now.Reason}).To(Equal([]any{metav1.ConditionFalse, "WaitingForRemediation"}))
 }
 
-var _ = Describe("As CAPM3 does, a remediation", func() {
-	bothKinds("C1: switches the host off, fences the node, waits until the workload has moved, and switches it on: each after the other", func(ctx context.Context, s *environment) {
+var _ = Describe("As with CAPM3, a remediation", func() {
+	bothKinds("C1: powers the host off, fences the node, waits until the workload has moved, and powers the host on, in this order", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		pod, volume := m.pod(ctx), m.volume(ctx)
@@ -82,18 +82,18 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		m.ends(ctx, "Succeeded")
 		Expect(m.power()).To(Equal(cycled(1)))
 		Expect(m.traces(ctx)).To(BeEmpty())
-		Expect(m.says(ctx).Phase).To(Equal(infrav1.RemediationPhase("Waiting")), "for whoever made it to delete it")
+		Expect(m.says(ctx).Phase).To(Equal(infrav1.RemediationPhase("Waiting")), "until the check that made it deletes it")
 		Expect(m.says(ctx).Retries).To(BeZero())
 		s.wentInOrder()
 		Expect(history.when(s.namespace, 0, func(o client.Object) bool {
 			_, blocked := o.GetAnnotations()[blockMove]
 			return blocked
-		})).NotTo(BeZero(), "nobody may move it while it holds its host off")
+		})).NotTo(BeZero(), "clusterctl must not move it while it keeps its host powered off")
 		Expect(here.Delete(ctx, m.remediation(ctx))).To(Succeed())
 		Expect(m.gone(ctx)).To(BeTrue())
 	})
 
-	bothKinds("C2: deletes the node, where taints do not help, and gives labels and annotations back to the one that comes", func(ctx context.Context, s *environment) {
+	bothKinds("C2: deletes the node where the taint is not available, and restores labels and annotations on the new one", func(ctx context.Context, s *environment) {
 		s.wanted.fencing = fence.Delete
 		s.start()
 		m := s.worker(ctx, "w")
@@ -143,7 +143,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		})
 	}
 
-	oneKind(kinds[0], "C5: tries again when the node has not come back in time", func(ctx context.Context, s *environment) {
+	oneKind(kinds[0], "C5: retries when the node is not back in time", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Mute(1)
@@ -158,7 +158,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(m.bmh(ctx).Annotations).To(BeEmpty(), "the host is not bad")
 	})
 
-	bothKinds("C6, N1: marks the host and hands the machine over in both conditions when no attempt is left", func(ctx context.Context, s *environment) {
+	bothKinds("C6, N1: marks the host and requests owner remediation in both conditions when no attempt is left", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Mute(-1)
@@ -172,7 +172,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		m.ends(ctx, "OwnerRequested")
 		Expect(m.says(ctx).Phase).To(Equal(infrav1.RemediationPhase("Deleting machine")))
 		Expect(m.says(ctx).Retries).To(Equal(1))
-		m.isUpToItsOwner(ctx)
+		m.ownerRemediationIsRequested(ctx)
 		Expect(collections.IsUnhealthyAndOwnerRemediated(m.machine(ctx))).To(BeTrue(), "by this Cluster API chooses what it replaces")
 		Expect(m.power()).To(Equal(cycled(2)))
 		Expect(m.host.Powered()).To(BeTrue())
@@ -187,7 +187,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(m.gone(ctx)).To(BeTrue())
 	})
 
-	bothKinds("C7: of a host that its owner has switched off fails, and lets go", func(ctx context.Context, s *environment) {
+	bothKinds("C7: of a host that its owner has powered off fails, and releases it", func(ctx context.Context, s *environment) {
 		s.start()
 		before, meanwhile := s.worker(ctx, "a"), s.worker(ctx, "b")
 		meanwhile.pod(ctx)
@@ -213,7 +213,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		}
 	})
 
-	bothKinds("C8: that may not see nodes power-cycles the host without fencing, says so, and can be deleted", func(ctx context.Context, s *environment) {
+	bothKinds("C8: that may not read nodes power-cycles the host without fencing, reports that, and can be deleted", func(ctx context.Context, s *environment) {
 		s.refuse(func(c faultproxy.Call) int {
 			if c.Resource == "nodes" {
 				return http.StatusForbidden
@@ -239,7 +239,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("C11: leaves a host behind that is not taken for another machine until somebody takes the mark away", func(ctx context.Context, s *environment) {
+	bothKinds("C11: ends with a host that no other machine uses until a person removes the mark", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Mute(-1)
@@ -278,7 +278,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Eventually(func() any { return m.bmh(ctx).Spec.ConsumerRef }).ShouldNot(BeNil())
 	})
 
-	bothKinds("C12: leaves what others ask of the host's power as it is", func(ctx context.Context, s *environment) {
+	bothKinds("C12: leaves power annotations of other clients on the host", func(ctx context.Context, s *environment) {
 		const theirs = "reboot.metal3.io/maintenance"
 		s.start()
 		m := s.worker(ctx, "w")
@@ -334,7 +334,7 @@ func (s *environment) wentInOrder() {
 		{"the host is asked", onHost(held)},
 		{"the host is off", onHost(func(h *bmov1alpha1.BareMetalHost) bool { return !h.Status.PoweredOn })},
 		{"the node is fenced", onNode(fenced)},
-		{"the host is let go", onHost(func(h *bmov1alpha1.BareMetalHost) bool { return !held(h) })},
+		{"the host is released", onHost(func(h *bmov1alpha1.BareMetalHost) bool { return !held(h) })},
 		{"the host is on", onHost(func(h *bmov1alpha1.BareMetalHost) bool { return h.Status.PoweredOn })},
 		{"the node is free", onNode(func(n *corev1.Node) bool { return !outOfService(n) })},
 		{"the finalizer goes", func(o client.Object) bool {

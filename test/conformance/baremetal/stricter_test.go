@@ -19,9 +19,9 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// N1, that the machine is handed over in both conditions, is told with C6.
-var _ = Describe("Better than CAPM3 does, a remediation", func() {
-	at("MovingWorkload", kinds[0], "N2: that is deleted lets go, whatever it was about", func(ctx context.Context, _ standstill, m *member) {
+// N1, that owner remediation is requested in both conditions, is in the spec of C6.
+var _ = Describe("Stricter than with CAPM3, a remediation", func() {
+	at("MovingWorkload", kinds[0], "N2: that is deleted in any phase releases host and node", func(ctx context.Context, _ standstill, m *member) {
 		Expect(here.Delete(ctx, m.remediation(ctx))).To(Succeed())
 
 		Eventually(m.gone).WithArguments(ctx).Should(BeTrue())
@@ -36,11 +36,11 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		},
 		"host": func(m *member) client.Object { return builders.BareMetalHost(m.environment.namespace, m.name) },
 	}) {
-		at("MovingWorkload", kinds[1], "N3: whose "+what+" vanishes for good ends and lets go, whatever it was about", func(ctx context.Context, _ standstill, m *member) {
-			m.host.Mute(-1) // a machine that became well meanwhile would be handed over to nobody
+		at("MovingWorkload", kinds[1], "N3: whose "+what+" is gone for good ends in any phase, and releases host and node", func(ctx context.Context, _ standstill, m *member) {
+			m.host.Mute(-1) // no owner remediation would be requested of a machine that recovered meanwhile
 			vanishes(ctx, of(m))
 
-			ended := "Ended" // there is nobody who could be asked to replace it
+			ended := "Ended" // it has no owner that could be asked to replace it
 			if what != "machine" {
 				ended = "OwnerRequested"
 				Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring("cannot be found; waiting for it to come back"))
@@ -59,7 +59,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	oneKind(kinds[0], "N4: power-cycles while the workload cluster cannot be asked at all, and does not hand over a machine that nobody can see", func(ctx context.Context, s *environment) {
+	oneKind(kinds[0], "N4: power-cycles while the workload cluster is unreachable, and does not request owner remediation meanwhile", func(ctx context.Context, s *environment) {
 		s.refuse(down)
 		s.wanted.down = true
 		s.start()
@@ -83,7 +83,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	oneKind(kinds[1], "N4: gives the power back soon to the control-plane host on which that API server may run", func(ctx context.Context, s *environment) {
+	oneKind(kinds[1], "N4: soon powers a control-plane host on again on which the unreachable API server may run", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.controlPlane(ctx, "cp")
 		m.host.Take(simulator.Times{PowerOff: 3 * time.Second}) // when it is off, the workload cluster is out of reach
@@ -103,7 +103,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	oneKind(kinds[0], "N5: of a machine that never had a node power-cycles, tries again and hands over", func(ctx context.Context, s *environment) {
+	oneKind(kinds[0], "N5: of a machine that never had a node power-cycles, retries and requests owner remediation", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w", func(o *origin) { o.noNode = true })
 		m.remediate(ctx)
@@ -112,11 +112,11 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 
 		m.ends(ctx, "OwnerRequested")
 		Expect(m.power()).To(Equal(cycled(2)))
-		m.isUpToItsOwner(ctx)
+		m.ownerRemediationIsRequested(ctx)
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("N5: succeeds if the node comes with the reboot", func(ctx context.Context, s *environment) {
+	bothKinds("N5: succeeds if the node joins after the reboot", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w", func(o *origin) { o.noNode = true })
 		m.remediate(ctx)
@@ -131,7 +131,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.power()).To(Equal(cycled(1)))
 	})
 
-	oneKind(kinds[1], "N6: tells the error of a BMC that fails, tries again, and hands over", func(ctx context.Context, s *environment) {
+	oneKind(kinds[1], "N6: reports the error of a BMC, retries, and requests owner remediation", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.FailPower("no route to the BMC")
@@ -144,7 +144,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		}
 
 		m.ends(ctx, "OwnerRequested")
-		m.isUpToItsOwner(ctx)
+		m.ownerRemediationIsRequested(ctx)
 		Expect(m.power()).To(BeEmpty())
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
@@ -155,7 +155,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		},
 		"volume": func(ctx context.Context, m *member) string { return "VolumeAttachment " + m.volume(ctx).Name },
 	}) {
-		oneKind(kinds[1], "N7: switches the host on in spite of a "+what+" that does not go, when the attempt is out of time, and says so", func(ctx context.Context, s *environment) {
+		oneKind(kinds[1], "N7: powers the host on at the attempt's deadline in spite of a "+what+" that does not go, and names it", func(ctx context.Context, s *environment) {
 			s.start()
 			m := s.worker(ctx, "w")
 			name := stick(ctx, m)
@@ -172,7 +172,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	oneKind(kinds[0], "N8: reboots a host that may not be switched off once in an attempt, and does not fence its node", func(ctx context.Context, s *environment) {
+	oneKind(kinds[0], "N8: reboots a host that must not be powered off once per attempt, and does not fence its node", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w", func(o *origin) { o.host = append(o.host, builders.NeverOff) })
 		m.host.Mute(1)
@@ -196,7 +196,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 	})
 
 	for what, unmanaged := range suite.InOrder(unmanagedHosts) {
-		oneKind(kinds[0], "N9: waits for a host that is "+what+", says why, and goes on when it is not any more", func(ctx context.Context, s *environment) {
+		oneKind(kinds[0], "N9: waits for a host that is "+what+", gives the reason, and resumes afterwards", func(ctx context.Context, s *environment) {
 			s.start()
 			m := s.worker(ctx, "w")
 			unmanaged.begin(ctx, m)
@@ -213,7 +213,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 			Expect(m.traces(ctx)).To(BeEmpty())
 		})
 
-		oneKind(kinds[1], "N9: of a host that stays "+what+" waits for a person without having touched its power, and goes on when it is not so any more", func(ctx context.Context, s *environment) {
+		oneKind(kinds[1], "N9: of a host that stays "+what+" asks a person, does not touch the power, and resumes afterwards", func(ctx context.Context, s *environment) {
 			s.start()
 			m := s.worker(ctx, "w")
 			unmanaged.begin(ctx, m)
@@ -237,7 +237,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 	}
 
 	for version, clearsAll := range suite.InOrder(map[string]bool{"0.13, which takes all annotations away": true, "0.14, which leaves them": false}) {
-		bothKinds("N12: leaves a host that BMO "+version+" deprovisions to its next owner", func(ctx context.Context, s *environment) {
+		bothKinds("N12: leaves no power annotation to the next owner of a host that BMO "+version+" deprovisions", func(ctx context.Context, s *environment) {
 			s.start()
 			m := s.worker(ctx, "w", func(o *origin) { o.host = []func(*bmov1alpha1.BareMetalHost){builders.Deployed} })
 			m.host.ClearAllReboots(clearsAll)
@@ -260,7 +260,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	bothKinds("N13: takes no taint away that it has not put there", func(ctx context.Context, s *environment) {
+	bothKinds("N13: removes no taint that it has not set", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		n := m.theNode(ctx)
@@ -277,7 +277,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("N14: of one host in an undisturbed cluster needs few calls of any API server", func(ctx context.Context, s *environment) {
+	bothKinds("N14: of one host without disturbance makes at most the stated number of API calls", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.fails(ctx)
@@ -289,14 +289,14 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(s.plan.Calls()).To(BeNumerically("<=", budget))
 	})
 
-	oneKind(kinds[1], "N15: of a machine that is well again before its host is asked does not switch it off", func(ctx context.Context, s *environment) {
+	oneKind(kinds[1], "N15: of a machine that recovers before the power-off does not power its host off", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.annotateHost(ctx, bmov1alpha1.PausedAnnotation, "test")
 		m.fails(ctx)
 		m.remediate(ctx)
 		m.comesTo(ctx, "Preparing")
-		// One that nobody has seen to be bad is rebooted because somebody wants it.
+		// A machine that no check has marked unhealthy is rebooted because a user wants it.
 		Eventually(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations",
 			HaveKeyWithValue(mendv1.PowerCycleAnnotation, ContainSubstring(`"startedUnhealthy":true`))))
 		m.kubelet.Start()

@@ -4,10 +4,10 @@
 //
 // The controllers run in this process, so that a test can give them a clock and kill them between two writes. Hosts and kubelets are
 // simulated. One API server plays the management cluster and all workload clusters: its resource versions then put what happens in
-// both into one order. Nobody else acts: what kube-controller-manager would do to nodes and pods, the tests do.
+// both into one order. No other controller runs: the tests do to nodes and pods what kube-controller-manager would do.
 //
 // Not here, because it is shown elsewhere: C9 and C10, conversion and admission, are in the suite above this folder, where their webhooks
-// run. That Cluster API's own MachineSet replaces what was handed over (the second half of N1), and that no machine is put on the bad host,
+// run. That Cluster API's own MachineSet replaces the machine after an owner remediation request (the second half of N1), and that no machine gets the bad host,
 // is in test/e2e/baremetal, where these controllers run. N14 has the calls of one remediation here; a thousand hosts are a matter of
 // test/e2e and test/bench.
 package baremetal
@@ -80,7 +80,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	suite.Beside(hosts.Start)
 }, NodeTimeout(3*time.Minute))
 
-// counts reports whether c is a write that has an effect on the world. Events have none.
+// counts reports whether c is a write that changes the state of a cluster. Events do not.
 func counts(c faultproxy.Call) bool {
 	switch c.Resource {
 	case "metal3remediations", "hostremediations", "baremetalhosts", "machines", "nodes":

@@ -22,7 +22,7 @@ var _ = Describe("Bad input:", func() {
 		"a text as its spec":       map[string]any{"template": map[string]any{"spec": "text"}},
 		"a list as spec, the last": []any{"text"},
 	}) {
-		inModes("seed 2.6: a template with "+text+" disables the check, until it is mended", []mode{{}, {escalating: true}}, func(ctx context.Context, s *environment) {
+		inModes("seed 2.6: a template with "+text+" disables the check, until it is fixed", []mode{{}, {escalating: true}}, func(ctx context.Context, s *environment) {
 			bad := s.template(ctx, reboot, "bad", func(t *unstructured.Unstructured) {
 				delete(t.Object, "spec")
 				if content != nil {
@@ -44,7 +44,7 @@ var _ = Describe("Bad input:", func() {
 		})
 	}
 
-	in(ladders, "one bad template of a ladder disables the check, and what has begun ends", func(ctx context.Context, s *environment) {
+	in(ladders, "one bad template of a ladder disables the check, and remediations under way end", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
@@ -52,17 +52,17 @@ var _ = Describe("Bad input:", func() {
 		s.deleteTemplate(ctx, replace, "hard")
 		Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateNotFound"))
 		s.fails(ctx, "w2")
-		s.looks("check")
+		s.settle("check")
 		s.clock.Step(step)
 		Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty())
-		s.looks("check")
+		s.settle("check")
 		Expect(s.nodesRequested(ctx)()).To(Equal([]string{"w1"}))
 		s.recovers(ctx, "w1")
 		Eventually(s.isGone(ctx, req)).Should(BeTrue())
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 	})
 
-	atServer.once("a template whose kind is installed only later is found", func(ctx context.Context, s *environment) {
+	atServer.once("a template whose CRD is installed later is found then", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		late := named(s.name+".example.org", "LateRemediation")
 		s.check(ctx, "check", s.by(corev1.ObjectReference{
@@ -82,17 +82,17 @@ var _ = Describe("Bad input:", func() {
 		s.request(ctx, "w1")
 	})
 
-	once("a selector that selects nothing leaves the check with nothing to do, and says so", func(ctx context.Context, s *environment) {
+	once("a selector that selects no node leaves the check with nothing to do, and the status says so", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), selecting("no", "such"))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		Expect(s.counts(ctx, "check")()).To(Equal([]int{0, 0}))
 		s.fails(ctx, "w1")
-		s.looks("check")
+		s.settle("check")
 		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 	})
 
-	everywhere.once("a selector that cannot be read disables the check", func(ctx context.Context, s *environment) {
+	everywhere.once("a selector that does not parse disables the check", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), func(c *nhcv1.NodeHealthCheck) {
 			c.Spec.Selector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Resembles"}}}
@@ -107,18 +107,18 @@ var _ = Describe("Bad input:", func() {
 			c.Spec.UnhealthyConditions = []nhcv1.UnhealthyCondition{{Type: "Ready", Status: "Maybe", Duration: metav1.Duration{Duration: time.Second}}}
 		})
 		s.fails(ctx, "w1")
-		s.looks("check")
+		s.settle("check")
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
 		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 	})
 
-	inEveryMode("a remediator that never answers is waited for, and the check says so", func(ctx context.Context, s *environment) {
+	inEveryMode("kubemend waits for a remediator that never answers, and the status says so", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		s.clock.Step(24 * time.Hour)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
 		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
 		if s.escalating {
@@ -131,7 +131,7 @@ var _ = Describe("Bad input:", func() {
 	})
 
 	for _, m := range []mode{{escalating: true}, {escalating: true, several: true}} {
-		in(m, "a remediator that removes the annotations of its request makes no step be skipped or repeated ("+m.String()+")", func(ctx context.Context, s *environment) {
+		in(m, "a remediator that removes the annotations of its request causes no step to be skipped or repeated ("+m.String()+")", func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 			strip := func(req *unstructured.Unstructured) {
@@ -140,7 +140,7 @@ var _ = Describe("Bad input:", func() {
 					u.SetAnnotations(nil)
 					u.SetLabels(nil)
 				})
-				s.looks("check")
+				s.settle("check")
 			}
 			all := func() []string {
 				kinds := []string{}
@@ -160,7 +160,7 @@ var _ = Describe("Bad input:", func() {
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
 			strip(req) // the one that says it has timed out, too
 			strip(s.allRequests(ctx)[1])
-			s.looks("check")
+			s.settle("check")
 			Expect(all()).To(Equal([]string{"RebootRemediation", "ReplaceRemediation"}))
 			Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
 			s.recovers(ctx, "w1")
@@ -168,23 +168,23 @@ var _ = Describe("Bad input:", func() {
 		})
 	}
 
-	inEveryMode("a remediator that keeps its finalizer for ever keeps its node from counting as healthy, and from being remediated anew", func(ctx context.Context, s *environment) {
+	inEveryMode("a request that keeps its finalizer keeps its node from counting as healthy, and from a new remediation", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		s.keeps(ctx, req)
-		s.looks("check")
+		s.settle("check")
 		s.recovers(ctx, "w1")
 		Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
 		s.fails(ctx, "w1")
-		s.looks("check")
+		s.settle("check")
 		s.clock.Step(time.Hour)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
 		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
 		Eventually(s.events(ctx, "check", "RemediationRemoved")).Should(HaveLen(1))
-		s.letsGo(ctx, req)
+		s.removesFinalizers(ctx, req)
 		if s.escalating {
 			return // its time was over
 		}
@@ -202,18 +202,18 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
 		s.keeps(ctx, req)
 		s.isDeleted(ctx, req)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
-		s.letsGo(ctx, req)
+		s.removesFinalizers(ctx, req)
 		Eventually(s.isGone(ctx, req)).Should(BeTrue())
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(BeEmpty(), "one that is deleted at once is not made at once, or that would have no end")
 		s.clock.Step(time.Minute)
 		s.request(ctx, "w1")
 		Expect(s.holder(ctx, "w1")()).To(Equal("check"))
 	})
 
-	in(ladders, "a request that is deleted after its time was over is not made again", func(ctx context.Context, s *environment) {
+	in(ladders, "a request that is deleted after its timeout is not made again", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
@@ -222,17 +222,17 @@ var _ = Describe("Bad input:", func() {
 		s.latest(ctx, "w1", 2)
 		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
 		s.isDeleted(ctx, req)
-		s.looks("check")
+		s.settle("check")
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"ReplaceRemediation/hard"}))
 		Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
 		s.isDeleted(ctx, s.about(ctx, "w1")[0])
-		s.looks("check")
+		s.settle("check")
 		s.clock.Step(time.Minute)
 		Eventually(func() int { return len(s.events(ctx, "check", "RemediationCreated")()) }).Should(Equal(3))
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"ReplaceRemediation/hard"}))
 	})
 
-	once("a template that is exchanged while a node is remediated leaves no request behind", func(ctx context.Context, s *environment) {
+	once("replacing a template during a remediation orphans no request", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -248,7 +248,7 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	everywhere.once("a check that is deleted while a node is remediated takes its requests and its lease with it", func(ctx context.Context, s *environment) {
+	everywhere.once("deleting a check during a remediation deletes its requests and its lease", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		c := s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -260,7 +260,7 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.metric).WithArguments("nodehealthcheck_ongoing_remediation", series).Should(BeEquivalentTo(-1))
 		Eventually(s.isGone(ctx, req)).Should(BeTrue())
 		Eventually(func() string {
-			s.clock.Step(15 * time.Second) // nothing tells of the end of what a deleted check has left behind
+			s.clock.Step(15 * time.Second) // no watch event reports the end of what a deleted check has orphaned
 			return s.holder(ctx, "w1")()
 		}).Should(BeEmpty())
 	})

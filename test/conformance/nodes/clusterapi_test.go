@@ -76,7 +76,7 @@ func (s *environment) skipped(ctx context.Context, check string, words ...string
 }
 
 var _ = Describe("Nodes of Cluster API,", func() {
-	once("seed 2.5: each node alone is left to a MachineHealthCheck that watches its Machine, as long as that acts", func(ctx context.Context, s *environment) {
+	once("seed 2.5: a node is left to an acting MachineHealthCheck that selects its Machine, and no other node is", func(ctx context.Context, s *environment) {
 		c := s.cluster(ctx)
 		s.workers(ctx, 5)
 		watched := func(m *clusterv1.Machine) { m.Labels["watched"] = "yes" }
@@ -94,13 +94,13 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		Eventually(s.of(ctx, "check", "Disabled")).Should(Equal("False/NodeHealthCheckEnabled"))
 
 		s.annotates(ctx, check, clusterv1.PausedAnnotation, "kubemend") // claimed: it is kubemend that acts
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
 		s.annotates(ctx, check, clusterv1.PausedAnnotation, "somebody")
 		s.request(ctx, "w1")
 	})
 
-	once("W29, seed 1.6, 2.7: nothing begins while their Cluster is rolled out, and it begins when that is over", func(ctx context.Context, s *environment) {
+	once("W29, seed 1.6, 2.7: nothing starts while their Cluster is rolled out, and it starts afterwards", func(ctx context.Context, s *environment) {
 		c := s.cluster(ctx)
 		rolls := func(status metav1.ConditionStatus) {
 			GinkgoHelper()
@@ -134,7 +134,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 	})
 
 	for _, r := range []remediator{metal3, hosts} {
-		everywhere.in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step when its time is over", r.kind.Kind),
+		everywhere.in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step at its timeout", r.kind.Kind),
 			func(ctx context.Context, s *environment) {
 				c := s.cluster(ctx)
 				s.workers(ctx, 3)
@@ -158,7 +158,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 				Eventually(s.requested(ctx, "w1")).Should(BeEmpty())
 			})
 
-		once(fmt.Sprintf("C31, W33: no %s is made for a node without Machine, or away from the Machine's namespace", r.kind.Kind),
+		once(fmt.Sprintf("C31, W33: no %s is made for a node without a Machine, or outside the Machine's namespace", r.kind.Kind),
 			func(ctx context.Context, s *environment) {
 				c := s.cluster(ctx)
 				s.workers(ctx, 5)
@@ -181,7 +181,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 			})
 	}
 
-	once("C70: no Machine owns requests that are not about Machines", func(ctx context.Context, s *environment) {
+	once("C70: no Machine owns requests of other kinds", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.machine(ctx, s.cluster(ctx), "w1")
 		s.check(ctx, "check", s.by(s.template(ctx, selfNode, "automatic")))
@@ -191,7 +191,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		Expect(req.GetOwnerReferences()).To(HaveLen(1))
 	})
 
-	once("a Machine that names another node is not believed to be the node's", func(ctx context.Context, s *environment) {
+	once("a Machine that names another node does not count as the node's", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		m := s.machine(ctx, s.cluster(ctx), "w1")
 		m.Status.NodeRef.Name = "other"
@@ -205,7 +205,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 	for text, annotation := range suite.InOrder(map[string]string{
 		"is not to be remediated": clusterv1.MachineSkipRemediationAnnotation, "is paused": clusterv1.PausedAnnotation,
 	}) {
-		in(ladders, "a node whose Machine "+text+" is left alone, before its first remedy and between two of them", func(ctx context.Context, s *environment) {
+		in(ladders, "a node whose Machine "+text+" gets no step, at the start or later", func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			m := s.machine(ctx, s.cluster(ctx), "w1")
 			s.annotates(ctx, m, annotation, "yes")
@@ -216,10 +216,10 @@ var _ = Describe("Nodes of Cluster API,", func() {
 			s.annotates(ctx, m, annotation, "")
 			req := s.request(ctx, "w1")
 			s.annotates(ctx, m, annotation, "yes")
-			s.looks("check")
+			s.settle("check")
 			s.clock.Step(step)
 			Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty(), "what has begun ends in time")
-			s.looks("check")
+			s.settle("check")
 			Expect(s.about(ctx, "w1")).To(HaveLen(1))
 			s.annotates(ctx, m, annotation, "")
 			s.latest(ctx, "w1", 2)
@@ -256,7 +256,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 			s.skipped(ctx, "check", "c1", "c2 is being remediated")
 			Expect(s.about(ctx, "c1")).To(BeEmpty())
 			s.clock.Step(time.Minute)
-			s.looks("check")
+			s.settle("check")
 			Expect(s.about(ctx, "c1")).To(BeEmpty())
 		})
 	}

@@ -65,13 +65,13 @@ var _ = Describe("Nodes of the control plane", func() {
 		s.recovers(ctx, first)
 		Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
 		s.clock.Step(time.Minute)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, second)).To(BeEmpty())
-		s.letsGo(ctx, req)
+		s.removesFinalizers(ctx, req)
 		s.request(ctx, second)
 	})
 
-	once("C65: of an old kind, labelled as masters, are nodes of the control plane too", func(ctx context.Context, s *environment) {
+	once("C65: with the old label for masters are control-plane nodes too", func(ctx context.Context, s *environment) {
 		s.node(ctx, "m1", labelled("node-role.kubernetes.io/master", ""))
 		s.workers(ctx, 1)
 		s.members(ctx, 4)
@@ -87,12 +87,12 @@ var _ = Describe("Nodes of the control plane", func() {
 		"with templates of two kinds": func(ctx context.Context, s *environment) (one, two corev1.ObjectReference) {
 			return s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")
 		},
-		"with one that needs no namespace": func(ctx context.Context, s *environment) (one, two corev1.ObjectReference) {
+		"with a cluster-scoped kind of request": func(ctx context.Context, s *environment) (one, two corev1.ObjectReference) {
 			return s.template(ctx, global, "soft"), s.template(ctx, replace, "hard")
 		},
 	}) {
 		where := inMemory
-		if text == "with one that needs no namespace" {
+		if text == "with a cluster-scoped kind of request" {
 			where = everywhere
 		}
 		where.once("W3, gap: are remediated one at a time also by two checks, "+text, func(ctx context.Context, s *environment) {
@@ -118,15 +118,15 @@ var _ = Describe("Nodes of the control plane", func() {
 			}
 			Eventually(s.listed(ctx, waits)).Should(Equal([]string{second}))
 			s.clock.Step(time.Minute)
-			s.looks("one")
-			s.looks("two")
+			s.settle("one")
+			s.settle("two")
 			Expect(s.nodesRequested(ctx)()).To(Equal([]string{first}))
 			s.recovers(ctx, first)
 			s.request(ctx, second)
 		})
 	}
 
-	once("are remediated one at a time also where no majority is left, once they are lost", func(ctx context.Context, s *environment) {
+	once("that are lost are remediated one at a time, also where no majority is left", func(ctx context.Context, s *environment) {
 		s.members(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers, maxUnhealthy("3"))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -153,7 +153,7 @@ var _ = Describe("Nodes of the control plane", func() {
 		})
 	}
 
-	once("W3: whose API server is alive are not remediated where that would leave no majority, also of those that no check selects",
+	once("W3: whose API server is alive are not remediated where that would leave no majority of all, also of those that no check selects",
 		func(ctx context.Context, s *environment) {
 			s.members(ctx, 3)
 			s.changeNode(ctx, "c1", labelled("half", "one"))
@@ -172,7 +172,7 @@ var _ = Describe("Nodes of the control plane", func() {
 			s.request(ctx, "c1")
 		})
 
-	in(ladders, "go on to their next remedy while they are remediated, and do not wait for workers, or those for them", func(ctx context.Context, s *environment) {
+	in(ladders, "escalate during their remediation, and do not wait for workers, nor do workers wait for them", func(ctx context.Context, s *environment) {
 		s.members(ctx, 3)
 		s.workers(ctx, 4)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")), func(c *nhcv1.NodeHealthCheck) {

@@ -57,7 +57,7 @@ const step = 4 * time.Minute
 // wanted is what a spec may want of the controller.
 type wanted struct {
 	mute   bool          // events go nowhere, which saves time
-	user   string        // whom the controller goes to the API server as; an administrator if empty
+	user   string        // the user with whose rights the controller works; an administrator if empty
 	resync time.Duration // 0 for never
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// outcome is all that is to be seen when a node has gone up its ladder and is well again.
+// outcome is the state after all steps of a node's ladder, when the node is healthy.
 type outcome struct {
 	Phase    string
 	Counts   []int
@@ -59,7 +59,7 @@ func climb(ctx context.Context, m mode, nth int, f faultproxy.Fate, as types.Gom
 				before = done
 				s.begin(0, "")
 				s.start()
-				s.looks("check") // or else the story would go on while no controller runs, and that time does not count
+				s.settle("check") // or else the story would go on while no controller runs, and that time does not count
 			}
 			return is()
 		}).Should(BeTrue(), func() string {
@@ -71,11 +71,11 @@ func climb(ctx context.Context, m mode, nth int, f faultproxy.Fate, as types.Gom
 		return func() bool { return strings.Join(s.listed(ctx, "check")(), "; ") == all }
 	}
 	s.fails(ctx, "w1")
-	await("the first remedy", lists("w1: RebootRemediation/soft"))
+	await("the first step", lists("w1: RebootRemediation/soft"))
 	s.clock.Step(step)
-	await("the second remedy", lists("w1: RebootRemediation/soft*, ReplaceRemediation/hard"))
+	await("the second step", lists("w1: RebootRemediation/soft*, ReplaceRemediation/hard"))
 	first := s.about(ctx, "w1")[0]
-	await("that the first one is told to stop", func() bool { return s.timedOut(ctx, first)() != "" })
+	await("that the first one is timed out", func() bool { return s.timedOut(ctx, first)() != "" })
 	s.says(ctx, s.about(ctx, "w1")[1], nhcv1.SucceededCondition, metav1.ConditionTrue)
 	s.recovers(ctx, "w1")
 	await("the end", func() bool {
@@ -130,7 +130,7 @@ var _ = Describe("Whatever write fails", needsServer, Ordered, ContinueOnFailure
 })
 
 var _ = Describe("Reads that fail", func() {
-	atServer.once("hold up what they are needed for, and nothing is deleted or made for what was not seen", func(ctx context.Context, s *environment) {
+	atServer.once("delay what needs them, and nothing is deleted or made for what was not read", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -141,7 +141,7 @@ var _ = Describe("Reads that fail", func() {
 		s.plan.Refuse(nil)
 		s.clock.Step(time.Minute)
 		s.request(ctx, "w1")
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
 	})
 })

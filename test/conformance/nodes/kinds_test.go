@@ -30,13 +30,13 @@ var _ = Describe("Remediators", func() {
 			Expect(req.GetNamespace()).To(BeEmpty())
 			Expect(req.Object["spec"]).To(Equal(map[string]any{"size": int64(42)}))
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: GlobalRemediation/" + template.Name}))
-			s.looks("check")
+			s.settle("check")
 			before := s.get(ctx, "check").ResourceVersion
 			if s.escalating {
 				s.clock.Step(step)
 				Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty())
 			} else {
-				s.looks("check")
+				s.settle("check")
 				Expect(s.get(ctx, "check").ResourceVersion).To(Equal(before))
 			}
 			s.recovers(ctx, "w1")
@@ -45,7 +45,7 @@ var _ = Describe("Remediators", func() {
 		})
 	}
 
-	inEveryMode("whose template is in another namespace than others get their requests there", func(ctx context.Context, s *environment) {
+	inEveryMode("get their requests in the namespace of their template", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		near := s.template(ctx, reboot, "soft")
 		far := near
@@ -66,7 +66,7 @@ var _ = Describe("Remediators", func() {
 		Eventually(s.isGone(ctx, req)).Should(BeTrue())
 	})
 
-	in(ladders, "that cannot cope with several requests for one node get one, and the check says why no other one follows", func(ctx context.Context, s *environment) {
+	in(ladders, "that support one request per node get one, and the status says why no other one follows", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, reboot, "hard")))
 		s.fails(ctx, "w1")
@@ -74,13 +74,13 @@ var _ = Describe("Remediators", func() {
 		s.clock.Step(step)
 		Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty())
 		s.skipped(ctx, "check", "w1", "using multiple templates of same kind is not supported for this template")
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
 		s.recovers(ctx, "w1")
 		Eventually(s.requested(ctx, "w1")).Should(BeEmpty())
 	})
 
-	in(ladders, "of one kind in two namespaces are told apart", func(ctx context.Context, s *environment) {
+	in(ladders, "of one kind in two namespaces are distinguished", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		near := s.template(ctx, reboot, "soft")
 		far := near
@@ -100,7 +100,7 @@ var _ = Describe("Remediators", func() {
 		Expect(s.about(ctx, "w1")).To(HaveLen(2))
 	})
 
-	once("keep what they have when their template changes, and the next request is made as the template is then", func(ctx context.Context, s *environment) {
+	once("keep the spec of their request when the template changes, and get the new spec in the next request", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -108,15 +108,15 @@ var _ = Describe("Remediators", func() {
 		s.template(ctx, reboot, "soft", func(t *unstructured.Unstructured) {
 			t.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(43)}}}
 		})
-		s.looks("check")
+		s.settle("check")
 		Expect(s.again(ctx, req).Object["spec"]).To(Equal(map[string]any{"size": int64(42)}))
 		s.fails(ctx, "w2")
-		s.looks("check")
+		s.settle("check")
 		s.recovers(ctx, "w1")
 		Expect(s.request(ctx, "w2").Object["spec"]).To(Equal(map[string]any{"size": int64(43)}))
 	})
 
-	inEveryMode("are asked anew when a node fails again that was remediated before", func(ctx context.Context, s *environment) {
+	inEveryMode("get a new request when a node fails again", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		for range 3 {
@@ -130,7 +130,7 @@ var _ = Describe("Remediators", func() {
 		}
 	})
 
-	once("are asked for a node of the same name that has come for another one", func(ctx context.Context, s *environment) {
+	once("get a new request for a new node of the same name", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")

@@ -14,8 +14,8 @@ import (
 
 var ladders = mode{escalating: true}
 
-var _ = Describe("A node that is not well after its remedy", func() {
-	in(ladders, "C50, seed 2.17, 2.18: keeps its request and its step while its condition changes, and both end when it is well",
+var _ = Describe("A node that stays unhealthy", func() {
+	in(ladders, "C50, seed 2.17, 2.18: keeps its request and its step while its condition changes, until it is healthy",
 		func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
@@ -24,9 +24,9 @@ var _ = Describe("A node that is not well after its remedy", func() {
 			Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
 
 			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
-			s.looks("check")
+			s.settle("check")
 			s.clock.Step(step + 30*time.Second) // less than the condition may last, more than the step
-			s.looks("check")
+			s.settle("check")
 			Expect(s.requested(ctx, "w1")()).To(Equal([]string{"RebootRemediation/soft"}))
 			Expect(s.timedOut(ctx, req)()).To(BeEmpty())
 			Expect(s.isLeaving(ctx, req)()).To(BeFalse())
@@ -41,7 +41,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 			Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		})
 
-	inEveryMode("C51: is detected once for each remediation", func(ctx context.Context, s *environment) {
+	inEveryMode("C51: is reported once per remediation", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -49,11 +49,11 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		once := []string{`Normal [remediation] Node matches unhealthy condition. Node "w1", condition type "Ready", condition status "Unknown"`}
 		Eventually(s.events(ctx, "check", "DetectedUnhealthy")).Should(Equal(once))
 		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
-		s.looks("check")
+		s.settle("check")
 		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
-		s.looks("check")
+		s.settle("check")
 		s.clock.Step(patience)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.events(ctx, "check", "DetectedUnhealthy")()).To(Equal(once))
 
 		s.recovers(ctx, "w1")
@@ -66,7 +66,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		Eventually(s.events(ctx, "check", "RemediationCreated")).Should(HaveEach("Normal [remediation] Created remediation object for node w1"))
 	})
 
-	inEveryMode("C52: does not have its remediator told to stop that says it has succeeded", func(ctx context.Context, s *environment) {
+	inEveryMode("C52: does not stop a remediator that reported success", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		hard := s.template(ctx, replace, "hard")
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), func(c *nhcv1.NodeHealthCheck) {
@@ -78,10 +78,10 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionTrue)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
 		s.clock.Step(time.Hour)
-		s.looks("check")
+		s.settle("check")
 		if s.escalating {
 			s.latest(ctx, "w1", 2)
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
@@ -89,7 +89,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		Expect(s.timedOut(ctx, req)()).To(BeEmpty())
 	})
 
-	everywhere.in(ladders, "C53, W1, gap, seed 2.13, 2.15: gets all remedies one after the other, also several of one kind, each for its own time",
+	everywhere.in(ladders, "C53, W1, gap, seed 2.13, 2.15: gets all steps one after the other, also several of one kind, each for its own timeout",
 		func(ctx context.Context, s *environment) {
 			templates := []corev1.ObjectReference{
 				s.template(ctx, reboot, "soft", several), s.template(ctx, replace, "new"),
@@ -111,7 +111,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 					return time.Duration(*s.lease(ctx, "w1").Spec.LeaseDurationSeconds) * time.Second
 				}).Should(Equal(timeout + time.Minute))
 				s.clock.Step(timeout - 30*time.Second)
-				s.looks("check")
+				s.settle("check")
 				Expect(s.timedOut(ctx, req)()).To(BeEmpty())
 				before := s.clock.Now()
 				s.clock.Step(30 * time.Second)
@@ -124,7 +124,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 			}
 			Eventually(s.events(ctx, "check", "NoTemplateLeft")).Should(ConsistOf(
 				"Warning [remediation] Remediation timed out, and no template left to try. didn't find a template to use for NHC check and node w1"))
-			s.looks("check")
+			s.settle("check")
 			Expect(s.requested(ctx, "w1")()).To(Equal(all))
 			s.recovers(ctx, "w1")
 			Eventually(s.requested(ctx, "w1")).Should(BeEmpty())
@@ -132,14 +132,14 @@ var _ = Describe("A node that is not well after its remedy", func() {
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		})
 
-	in(ladders, "C54, seed 2.14: gets the next remedy at once when the first one says that it has failed", func(ctx context.Context, s *environment) {
+	in(ladders, "C54, seed 2.14: gets the next step at once when the first one reports that it failed", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
 		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionUnknown)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
 		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionFalse)
 		s.latest(ctx, "w1", 2)
@@ -147,32 +147,32 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
 	})
 
-	in(ladders, "seed 2.14: gets the next remedy half a minute after one that never spoke of success has stopped", func(ctx context.Context, s *environment) {
+	in(ladders, "seed 2.14: gets the next step 30 s after a remediator stopped that never reported Succeeded", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionFalse)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
 		s.clock.Step(30 * time.Second)
 		s.latest(ctx, "w1", 2)
 	})
 
-	in(ladders, "C52: and NHC#208: is not given up because its remediator does not process while it says that it may yet succeed", func(ctx context.Context, s *environment) {
+	in(ladders, "C52: and NHC#208: keeps a step whose remediator is idle while Succeeded is Unknown", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionUnknown)
 		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionFalse)
-		s.looks("check")
+		s.settle("check")
 		s.clock.Step(time.Minute)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
 	})
 
-	in(ladders, "W20: gets its remedies by their order, whatever their place in the list, and the status is not written again and again", func(ctx context.Context, s *environment) {
+	in(ladders, "W20: gets its steps by their order, whatever their place in the list, and the status is not written again and again", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")), func(c *nhcv1.NodeHealthCheck) {
 			c.Spec.EscalatingRemediations[0].Order, c.Spec.EscalatingRemediations[1].Order = 7, -3
@@ -180,9 +180,9 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		s.fails(ctx, "w1")
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"ReplaceRemediation/hard"}))
 		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
-		s.looks("check")
+		s.settle("check")
 		before := s.get(ctx, "check").ResourceVersion
-		s.looks("check")
+		s.settle("check")
 		Expect(s.get(ctx, "check").ResourceVersion).To(Equal(before))
 		Expect(s.get(ctx, "check").Spec.EscalatingRemediations[0].Order).To(Equal(7))
 	})

@@ -39,7 +39,7 @@ func (s *environment) takes(ctx context.Context, node, holder string, length tim
 }
 
 var _ = Describe("The lease on a node", func() {
-	everywhere.inEveryMode("C40: is there while the node is remediated, and not before or after", func(ctx context.Context, s *environment) {
+	everywhere.inEveryMode("C40: exists while the node is remediated, and not before or after", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -61,12 +61,12 @@ var _ = Describe("The lease on a node", func() {
 		s.recovers(ctx, "w1")
 		Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
 		Expect(s.lease(ctx, "w1")).NotTo(BeNil(), "the remediator is not done")
-		s.letsGo(ctx, req)
+		s.removesFinalizers(ctx, req)
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	inEveryMode("C41: is left alone when it is somebody else's, and the remediation ends all the same", func(ctx context.Context, s *environment) {
+	inEveryMode("C41: of another holder is left alone, and the remediation ends all the same", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -82,7 +82,7 @@ var _ = Describe("The lease on a node", func() {
 		Expect(s.lease(ctx, "w1").ResourceVersion).To(Equal(taken.ResourceVersion))
 	})
 
-	inEveryMode("C42, W13: keeps a node for who holds it until it ends; then it is the check's, and is renewed but not acquired anew", func(ctx context.Context, s *environment) {
+	inEveryMode("C42, W13: blocks the node until it expires; then the check takes it over, and renews it without acquiring it again", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.takes(ctx, "w1", "maintenance", 3*time.Minute)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
@@ -92,7 +92,7 @@ var _ = Describe("The lease on a node", func() {
 		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ConsistOf(HavePrefix(
 			"Warning [remediation] Skipped remediation of node: w1, because node lease is already taken")))
 		s.clock.Step(time.Minute)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
 		Expect(s.holder(ctx, "w1")()).To(Equal("maintenance"))
 
@@ -111,7 +111,7 @@ var _ = Describe("The lease on a node", func() {
 
 		s.clock.Step(2*s.term() + 2*time.Minute) // three times the term since it was acquired
 		if !s.escalating {
-			s.looks("check")
+			s.settle("check")
 			Expect(s.holder(ctx, "w1")()).To(Equal("check"), "W13: what has no timeout does not time out")
 			Expect(s.timedOut(ctx, req)()).To(BeEmpty())
 			return
@@ -121,7 +121,7 @@ var _ = Describe("The lease on a node", func() {
 		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
 	})
 
-	in(mode{escalating: true}, "W2: lasts for the timeout of the step that is in use, also if a former one is of the same kind", func(ctx context.Context, s *environment) {
+	in(mode{escalating: true}, "W2: lasts for the timeout of the current step, also if an earlier step is of the same kind", func(ctx context.Context, s *environment) {
 		soft, hard := s.template(ctx, reboot, "soft", several), s.template(ctx, reboot, "hard", several)
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(time.Minute, soft, hard), func(c *nhcv1.NodeHealthCheck) {
@@ -134,7 +134,7 @@ var _ = Describe("The lease on a node", func() {
 		s.latest(ctx, "w1", 2)
 		Eventually(func() int32 { return *s.lease(ctx, "w1").Spec.LeaseDurationSeconds }).Should(BeEquivalentTo(21 * 60))
 		s.clock.Step(15 * time.Minute)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.holder(ctx, "w1")()).To(Equal("check"), "three times the twenty minutes are not over")
 	})
 })

@@ -97,7 +97,7 @@ func (s *environment) progresses(ctx context.Context, version *unstructured.Unst
 
 var _ = Describe("On OpenShift", Serial, func() {
 	for _, m := range modes {
-		onOpenShift(fmt.Sprintf("C68, W12, seed 0.4, 1.6, 2.7: nothing begins while the cluster is upgraded, and what has begun goes on (%s)", m), m,
+		onOpenShift(fmt.Sprintf("C68, W12, seed 0.4, 1.6, 2.7: nothing starts during an upgrade, and remediations under way continue (%s)", m), m,
 			func(ctx context.Context, s *environment) {
 				version := theirs(clusterVersion, "", "version", map[string]any{})
 				Expect(s.here.Create(ctx, version)).To(Succeed())
@@ -123,7 +123,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			})
 	}
 
-	once("C68: nothing begins while the configuration of a node is being changed", func(ctx context.Context, s *environment) {
+	once("C68: nothing starts while the configuration of a node is being changed", func(ctx context.Context, s *environment) {
 		const desired, current = "machineconfiguration.openshift.io/desiredConfig", "machineconfiguration.openshift.io/currentConfig"
 		s.workers(ctx, 3)
 		s.changeNode(ctx, "w1", annotated(map[string]string{desired: "new", current: "old"}))
@@ -191,7 +191,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			Eventually(s.phase(ctx, "check")).Should(Equal(disabled), "the default one is changed")
 		})
 
-	onOpenShift("C66: a node of the control plane is remediated only if etcd can do without it", mode{}, func(ctx context.Context, s *environment) {
+	onOpenShift("C66: a control-plane node is remediated only if the disruption budget of etcd allows it", mode{}, func(ctx context.Context, s *environment) {
 		const etcd = "openshift-etcd"
 		Expect(client.IgnoreAlreadyExists(s.here.Create(ctx, builders.Namespace(etcd)))).To(Succeed())
 		guards := map[string]string{"app": "guard"}
@@ -224,7 +224,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			guard.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
 			Expect(s.here.Status().Update(ctx, guard)).To(Succeed())
 			s.clock.Step(time.Minute)
-			s.looks("check")
+			s.settle("check")
 		}
 		ready(corev1.ConditionTrue)
 		Expect(s.about(ctx, "c1")).To(BeEmpty())
@@ -236,7 +236,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 		Eventually(s.requested(ctx, "c1")).Should(BeEmpty())
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 
-		s.clock.Step(time.Minute) // for that long nobody takes the place of who went last
+		s.clock.Step(time.Minute) // for that long no other node takes the slot of the last one
 		s.fails(ctx, "c2")        // without a guard
 		s.request(ctx, "c2")
 		s.recovers(ctx, "c2")

@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// places are those at which a spec is told: in memory if nothing else is said. One that is told at both is two specs.
+// places are where a spec runs: in memory by default. One that runs at both places is two specs.
 type places struct{ memory, server bool }
 
 var (
@@ -14,11 +14,11 @@ var (
 	inMemory = places{memory: true}
 	// atServer is for what only an API server knows: schemas, the status subresource, watches, finalizers, rights, kinds that come and go.
 	atServer = places{server: true}
-	// everywhere is for the samples that are told at an API server too. There it is the first mode alone: the others write the same.
+	// everywhere is for the samples that run at an API server too, there in the first mode alone: the others write the same.
 	everywhere = places{memory: true, server: true}
 )
 
-// in is a spec that is told in one mode.
+// in is a spec that runs in one mode.
 func (p places) in(m mode, text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	p.inModes(text, []mode{m}, tell)
@@ -30,7 +30,7 @@ func (p places) once(text string, tell func(context.Context, *environment)) {
 	p.in(mode{}, text, tell)
 }
 
-// inEveryMode is a spec that is told in all modes.
+// inEveryMode is a spec that runs in all modes.
 func (p places) inEveryMode(text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	p.inModes(text, modes, tell)
@@ -53,7 +53,7 @@ func (p places) inModes(text string, modes []mode, tell func(context.Context, *e
 	}
 }
 
-// atAServer ends the names of specs that are told at an API server too.
+// atAServer ends the names of specs that run at an API server too.
 const atAServer = " (at an API server)"
 
 func in(m mode, text string, tell func(context.Context, *environment)) {

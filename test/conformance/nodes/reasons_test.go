@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("As medik8s does, a check", func() {
-	everywhere.inEveryMode("C30, seed 0.20, 2.6, bad input: is disabled while its template is not there", func(ctx context.Context, s *environment) {
+	everywhere.inEveryMode("C30, seed 0.20, 2.6, bad input: is disabled while its template does not exist", func(ctx context.Context, s *environment) {
 		soft := s.template(ctx, reboot, "soft")
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(soft))
@@ -50,7 +50,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.events(ctx, "check", "Enabled")).Should(HaveLen(2))
 	})
 
-	inEveryMode("C60: leaves a node alone that is labelled so, with the value true and no other", func(ctx context.Context, s *environment) {
+	inEveryMode("C60: leaves a node alone that has the exclude label with the value true, and no other", func(ctx context.Context, s *environment) {
 		const label = "remediation.medik8s.io/exclude-from-remediation"
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.node(ctx, "out", labelled(label, "true"))
@@ -90,7 +90,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.isDelayed).WithArguments(ctx, "check", "w1").Should(BeTrue())
 		Expect(s.counts(ctx, "check")()).To(Equal([]int{3, 2}))
 		s.clock.Step(2 * time.Minute)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
 		Expect(s.isGone(ctx, req)()).To(BeFalse())
 		s.clock.Step(time.Minute)
@@ -98,7 +98,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	inEveryMode("C62, W6: keeps the request of a node until a person confirms that it is well", func(ctx context.Context, s *environment) {
+	inEveryMode("C62, W6: keeps the request of a node until a user confirms that the node is healthy", func(ctx context.Context, s *environment) {
 		const confirmed = "remediation.medik8s.io/manually-confirmed-healthy"
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), delay(-time.Second))
@@ -107,7 +107,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		s.recovers(ctx, "w1")
 		Eventually(s.isDelayed).WithArguments(ctx, "check", "w1").Should(BeTrue())
 		s.clock.Step(24 * time.Hour)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
 		Expect(s.isGone(ctx, req)()).To(BeFalse())
 		s.changeNode(ctx, "w1", annotated(map[string]string{confirmed: "by me", "example.org/other": "stays"}))
@@ -116,7 +116,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	inEveryMode("C63, seed 2.16: keeps the request of a node that was deleted if its remediator says that it will be, until it has succeeded",
+	inEveryMode("C63, seed 2.16: keeps the request of a deleted node until it has succeeded, if its remediator expects the deletion",
 		func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			s.check(ctx, "check", s.by(s.template(ctx, deletion, "delete")))
@@ -126,7 +126,7 @@ var _ = Describe("As medik8s does, a check", func() {
 			s.says(ctx, req, "PermanentNodeDeletionExpected", metav1.ConditionTrue)
 			s.loses(ctx, "w1")
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
-			s.looks("check")
+			s.settle("check")
 			Expect(s.isLeaving(ctx, req)()).To(BeFalse())
 			Expect(s.isGone(ctx, req)()).To(BeFalse())
 			Expect(s.phase(ctx, "check")()).To(Equal(remediating))
@@ -141,7 +141,7 @@ var _ = Describe("As medik8s does, a check", func() {
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
 		})
 
-	everywhere.inEveryMode("C64, W31: deletes the request of a node that was deleted, and keeps the lease until it is gone", func(ctx context.Context, s *environment) {
+	everywhere.inEveryMode("C64, W31: deletes the request of a deleted node, and the lease once the request is gone", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -154,17 +154,17 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
 		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*"}))
 		Expect(s.holder(ctx, "w1")()).To(Equal("check"))
-		s.letsGo(ctx, req)
+		s.removesFinalizers(ctx, req)
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 		Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1"}))
 		s.clock.Step(controlplane.ReplacementPatience)
-		s.looks("check")
+		s.settle("check")
 		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
 	})
 
-	inEveryMode("C67, W12, gap, seed 0.4, 1.5, 2.8: begins nothing while it is paused, and cleans up and counts all the same", func(ctx context.Context, s *environment) {
+	inEveryMode("C67, W12, gap, seed 0.4, 1.5, 2.8: starts nothing while it is paused, and still cleans up and counts", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -201,7 +201,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
 	})
 
-	inEveryMode("C71: waits after a storm until its cooldown is over, which begins anew with the next storm", func(ctx context.Context, s *environment) {
+	inEveryMode("C71: waits for its cooldown after a storm, which starts again with the next storm", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 7)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), minHealthy("4"), func(c *nhcv1.NodeHealthCheck) {
 			c.Spec.StormCooldownDuration = &metav1.Duration{Duration: 3 * time.Minute}
@@ -226,18 +226,18 @@ var _ = Describe("As medik8s does, a check", func() {
 			"Warning [remediation] Storm recovery mode will exit after cooldown delay"}))
 		Expect(s.about(ctx, "w4")).To(HaveLen(len(before)))
 		s.clock.Step(2 * time.Minute)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.of(ctx, "check", "StormActive")()).To(HavePrefix("True"))
 
 		s.fails(ctx, "w1")
 		Eventually(s.of(ctx, "check", "StormCooldownActive")).Should(HavePrefix("False"))
 		s.clock.Step(2 * time.Minute)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.allowed(ctx, "check")()).To(Equal("False/TooManyUnhealthy"))
 		s.recovers(ctx, "w1")
 		Eventually(s.of(ctx, "check", "StormCooldownActive")).Should(HavePrefix("True"))
 		s.clock.Step(2 * time.Minute)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 		s.clock.Step(time.Minute)
 		Eventually(s.nodesRequested(ctx)).Should(ConsistOf("w2", "w3", "w4"))
@@ -260,8 +260,8 @@ func (s *environment) isDelayed(ctx context.Context, check, node string) bool {
 	return entry != nil && entry.HealthyDelayed != nil && *entry.HealthyDelayed
 }
 
-// storm makes nodes unhealthy at one moment, when all are well: their conditions will have lasted long enough only when the check has seen
-// all of them.
+// storm makes nodes unhealthy at one moment, when all are healthy: their conditions have lasted long enough only when the check has
+// observed all of them.
 func (s *environment) storm(ctx context.Context, check string, names ...string) {
 	GinkgoHelper()
 	observed := s.counts(ctx, check)()[0]

@@ -17,7 +17,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// remediator is a kind of requests with its kind of templates. Whoever would serve it is played by the specs.
+// remediator is a kind of requests with its kind of templates. The specs play its controller.
 type remediator struct {
 	kind   schema.GroupVersionKind // of the requests
 	global bool                    // both kinds are cluster-scoped
@@ -41,7 +41,7 @@ var (
 	misspelt  = named("medik8s.io", "ProviderXRemdiation") // as the first documentation has it where it prints a template
 	metal3    = remediator{kind: schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "Metal3Remediation"}}
 	hosts     = named("kubemend.io", "HostRemediation")
-	uninvited = named("nobody.example.org", "UninstalledRemediation") // whose kinds are not installed
+	uninvited = named("absent.example.org", "UninstalledRemediation") // whose kinds are not installed
 
 	remediators = []remediator{reboot, replace, global, selfNode, pill, fence, deletion, provider, misspelt}
 )

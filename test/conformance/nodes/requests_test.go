@@ -153,7 +153,7 @@ func (s *environment) annotation(ctx context.Context, req *unstructured.Unstruct
 	}
 }
 
-// timedOut is what the remediator of a request is told when it has to stop.
+// timedOut is the annotation that stops the remediator of a request.
 func (s *environment) timedOut(ctx context.Context, req *unstructured.Unstructured) func() string {
 	return s.annotation(ctx, req, nhcv1.TimedOutAnnotation)
 }
@@ -182,13 +182,14 @@ func (s *environment) rewrite(ctx context.Context, req *unstructured.Unstructure
 
 const keep = "test.kubemend.io/keep"
 
-// keeps lets a remediator keep its request by a finalizer, letsGo lets it go.
+// keeps makes a remediator keep its request by a finalizer.
 func (s *environment) keeps(ctx context.Context, req *unstructured.Unstructured) {
 	GinkgoHelper()
 	s.rewrite(ctx, req, func(u *unstructured.Unstructured) { u.SetFinalizers([]string{keep}) })
 }
 
-func (s *environment) letsGo(ctx context.Context, req *unstructured.Unstructured) {
+// removesFinalizers makes a remediator finish with its request.
+func (s *environment) removesFinalizers(ctx context.Context, req *unstructured.Unstructured) {
 	GinkgoHelper()
 	s.rewrite(ctx, req, func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
 }

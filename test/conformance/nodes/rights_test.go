@@ -95,7 +95,7 @@ func withRights(text string, m mode, tell func(context.Context, *environment)) {
 }
 
 var _ = Describe("With the rights that are shipped", func() {
-	withRights("W4, gap, seed 0.25: and those of the remediators, a node is remediated, confirmed to be well and let go", ladders, func(ctx context.Context, s *environment) {
+	withRights("W4, gap, seed 0.25: and those of the remediators, a node is remediated, confirmed to be healthy and released", ladders, func(ctx context.Context, s *environment) {
 		for name, r := range map[string]remediator{"reboot": reboot, "replace": replace} {
 			aggregates(ctx, "all-of-"+name, r, "create", "delete", "get", "list", "patch", "update", "watch")
 		}
@@ -123,24 +123,24 @@ var _ = Describe("With the rights that are shipped", func() {
 			shipped(ctx, "self-node-remediation-0.4")
 			s.workers(ctx, 3)
 			s.check(ctx, "check", s.by(s.template(ctx, selfNode, "old")))
-			passing := func(look func() []string) func() []string {
+			passing := func(reconcile func() []string) func() []string {
 				return func() []string {
 					s.clock.Step(15 * time.Second)
-					return look()
+					return reconcile()
 				}
 			}
 			Eventually(passing(func() []string { return []string{s.phase(ctx, "check")()} })).Should(Equal([]string{enabled}))
 			s.fails(ctx, "w1")
 			req := s.request(ctx, "w1")
 			Expect(here.Delete(ctx, req)).To(Succeed())
-			Eventually(passing(s.nodesRequested(ctx))).Should(Equal([]string{"w1"}), "nobody has told that it was deleted")
+			Eventually(passing(s.nodesRequested(ctx))).Should(Equal([]string{"w1"}), "no watch event has reported the deletion")
 			s.clock.Step(48*time.Hour + time.Minute)
 			s.recovers(ctx, "w1")
 			Eventually(passing(s.nodesRequested(ctx))).Should(BeEmpty())
 			Eventually(passing(s.listed(ctx, "check"))).Should(BeEmpty())
 		})
 
-	withRights("bad input: and none of the remediator's, the check is disabled until they are there", mode{}, func(ctx context.Context, s *environment) {
+	withRights("bad input: and none of the remediator's, the check is disabled until they are granted", mode{}, func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, fence, "far")))
 		Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateForbidden"))
@@ -155,7 +155,7 @@ var _ = Describe("With the rights that are shipped", func() {
 		}).Should(Equal([]string{"w1"}))
 	})
 
-	withRights("bad input: and the right to read a remediator's requests but not to make any, the node says so and others go on", mode{}, func(ctx context.Context, s *environment) {
+	withRights("bad input: and the right to read a remediator's requests but not to make any, the status reports it and other nodes are handled", mode{}, func(ctx context.Context, s *environment) {
 		aggregates(ctx, "some-of-pill", pill, "get", "list", "watch")
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, pill, "pill")))

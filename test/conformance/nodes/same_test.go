@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("As medik8s does,", func() {
-	everywhere.inEveryMode("C32, seed 0.3, 0.16, 0.17, 0.18, 0.19, 0.21, 0.22, 0.23: a node is remediated from the moment at which its condition has lasted, until its request is gone",
+	everywhere.inEveryMode("C32, seed 0.3, 0.16, 0.17, 0.18, 0.19, 0.21, 0.22, 0.23: a node is remediated from the moment its condition has lasted for its duration, until its request is gone",
 		func(ctx context.Context, s *environment) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
@@ -26,7 +26,7 @@ var _ = Describe("As medik8s does,", func() {
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}), "a node that may be unhealthy soon is not healthy")
 			Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 			s.clock.Step(patience - time.Minute)
-			s.looks("check")
+			s.settle("check")
 			Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 			s.clock.Step(time.Minute)
 
@@ -73,16 +73,16 @@ var _ = Describe("As medik8s does,", func() {
 			Expect(s.phase(ctx, "check")()).To(Equal(remediating))
 			since := s.entry(ctx, "check", "w1").ConditionsHealthyTimestamp
 			s.clock.Step(time.Minute)
-			s.looks("check")
+			s.settle("check")
 			Expect(s.entry(ctx, "check", "w1").ConditionsHealthyTimestamp).To(Equal(since))
 
-			s.letsGo(ctx, req)
+			s.removesFinalizers(ctx, req)
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
 			Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		})
 
-	inEveryMode("C33, seed 2.10: with too few healthy nodes nothing begins, and the unhealthy ones are listed", func(ctx context.Context, s *environment) {
+	inEveryMode("C33, seed 2.10: with too few healthy nodes nothing starts, and the unhealthy ones are listed", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 7)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -102,7 +102,7 @@ var _ = Describe("As medik8s does,", func() {
 			"Warning [remediation] Skipped remediation because the number of healthy nodes selected by the selector is 3 and should equal or exceed 4")))
 	})
 
-	inEveryMode("C34, seed 0.4, 0.5, 2.9: the request of a node that recovers is deleted, the check's own alone; and then another node's turn comes",
+	inEveryMode("C34, seed 0.4, 0.5, 2.9: the request of a node that recovers is deleted, other clients' requests are not, and another node is remediated",
 		func(ctx context.Context, s *environment) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
@@ -119,13 +119,13 @@ var _ = Describe("As medik8s does,", func() {
 			Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 1}))
 			Expect(s.about(ctx, "w2")).To(BeEmpty())
-			s.letsGo(ctx, req)
+			s.removesFinalizers(ctx, req)
 			s.request(ctx, "w2")
 			Expect(s.isGone(ctx, foreign)()).To(BeFalse())
 			Expect(s.isLeaving(ctx, foreign)()).To(BeFalse())
 		})
 
-	inEveryMode("C35, seed 2.12: a request that is older than 48 hours is flagged and counted, once", func(ctx context.Context, s *environment) {
+	inEveryMode("C35, seed 2.12: a request older than 48 hours is flagged and counted once", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -135,17 +135,17 @@ var _ = Describe("As medik8s does,", func() {
 		series := map[string]string{"name": s.called("w1"), "namespace": s.name}
 
 		s.clock.Step(48*time.Hour - time.Minute)
-		s.looks("check")
+		s.settle("check")
 		Expect(flag()).To(BeEmpty())
 		s.clock.Step(2 * time.Minute)
 		Eventually(flag).Should(Equal("flagon"))
 		Eventually(s.metric).WithArguments("nodehealthcheck_old_remediation_cr", series).Should(BeEquivalentTo(1))
 		s.clock.Step(48 * time.Hour)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.metric("nodehealthcheck_old_remediation_cr", series)).To(BeEquivalentTo(1))
 	})
 
-	inModes("C36, W24: a request that somebody else made keeps the node for them, is not touched, and is told of", modes[:1],
+	inModes("C36, W24: a request of another client blocks the node, is not touched, and is reported", modes[:1],
 		func(ctx context.Context, s *environment) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
@@ -168,7 +168,7 @@ var _ = Describe("As medik8s does,", func() {
 
 			s.fails(ctx, "w1")
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1"}))
-			s.looks("check")
+			s.settle("check")
 			s.isDeleted(ctx, foreign)
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft"}))
 		})

@@ -116,13 +116,13 @@ var _ = Describe("The manifests of", func() {
 			s.says(ctx, req, nhcv1.ProcessingCondition, "True")
 			s.says(ctx, req, nhcv1.SucceededCondition, "Unknown")
 			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0) // it restarts
-			s.looks("check")
+			s.settle("check")
 			Expect(s.isLeaving(ctx, req)()).To(BeFalse())
 			s.says(ctx, req, nhcv1.ProcessingCondition, "False")
 			s.says(ctx, req, nhcv1.SucceededCondition, "True")
 			s.recovers(ctx, "w1")
 			Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
-			s.letsGo(ctx, req)
+			s.removesFinalizers(ctx, req)
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		})
 	}

@@ -1,16 +1,16 @@
 // Package nodes tests the NodeHealthCheck controller: the cases of medik8s' own tests (C30 to C71), the rows of the three seeds, and the weaknesses
 // of medik8s that it does not share (W1 to W32). A spec is named after the case that it shows.
 //
-// Most specs are told in memory (package inmemory), and need no control plane: go test -short tells these alone. A sample of each area is told at a
-// real API server too, and what only that knows is told there alone. Every write of every ladder is tried by package test/faults/nodes.
+// Most specs run in memory (package inmemory), and need no control plane: go test -short runs these alone. A sample of each area runs at a
+// real API server too, and what only that knows runs there alone. Package test/faults/nodes tries every write of every ladder.
 //
 // The controller runs in this process, so that a test can give it a clock and kill it between two writes. Nodes are objects whose status
-// the tests write, remediators are played by the tests, and nobody else acts: nothing is garbage-collected here.
+// the tests write, the tests play the remediators, and no other controller runs: nothing is garbage-collected here.
 //
 // Not here, because it is shown elsewhere: C01 to C21 and what else is refused when it is written (admission and the CRD's own rules);
 // C80 to C84 (tables of packages nodehealthcheck and budget), and seed 0.11 to 0.13, 1.10 in numbers; what cannot be stored (both thresholds,
 // no template, a kind that is none of templates, W21, two steps of one order); seed 1.1, the default check (its flag); seed 1.12, which is a
-// slip; seed 2.1, starting. C85 is about MachineHealthChecks of OpenShift, which nobody reconciles here.
+// slip; seed 2.1, starting. C85 is about MachineHealthChecks of OpenShift, which no controller reconciles here.
 package nodes
 
 import (
@@ -84,5 +84,5 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	install(ctx, here, all...)
 }, NodeTimeout(3*time.Minute))
 
-// counts reports whether c is a write that has an effect on the world. Events have none.
+// counts reports whether c is a write that has an effect on the versions. Events have none.
 func counts(c faultproxy.Call) bool { return c.Resource != "events" && c.Resource != "" }

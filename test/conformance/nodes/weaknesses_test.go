@@ -24,7 +24,7 @@ func cooldown(d time.Duration) func(*nhcv1.NodeHealthCheck) {
 // OpenShift, W29 and W33 with Cluster API, W31 is C64. W14, W19 and W30, and W29 where nothing can be asked, are shown by the tests of package
 // nodehealthcheck, W21 and W34 by those of admission, W35 by those of the docs. W22 is not about NodeHealthChecks.
 var _ = Describe("Unlike medik8s', a check", func() {
-	inEveryMode("W5, gap: begins the healthy delay anew when a node flaps", func(ctx context.Context, s *environment) {
+	inEveryMode("W5, gap: restarts the healthy delay when a node flaps", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), delay(3*time.Minute))
 		s.fails(ctx, "w1")
@@ -33,21 +33,21 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		since := s.annotation(ctx, req, nhcv1.HealthyDelayAnnotation)
 		Eventually(since).ShouldNot(BeEmpty())
 		s.clock.Step(2 * time.Minute)
-		s.looks("check")
+		s.settle("check")
 		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
 		Eventually(since).Should(BeEmpty())
 		Eventually(s.isDelayed).WithArguments(ctx, "check", "w1").Should(BeFalse())
 		s.recovers(ctx, "w1")
 		Eventually(since).ShouldNot(BeEmpty())
 		s.clock.Step(2 * time.Minute)
-		s.looks("check")
+		s.settle("check")
 		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
 		Expect(s.isGone(ctx, req)()).To(BeFalse())
 		s.clock.Step(time.Minute)
 		Eventually(s.isGone(ctx, req)).Should(BeTrue())
 	})
 
-	once("W7, gap: forgets a node that was only listed when it is deleted", func(ctx context.Context, s *environment) {
+	once("W7, gap: removes a deleted node from its status that was only listed", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), minHealthy("3"))
 		s.fails(ctx, "w1")
@@ -57,7 +57,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	inEveryMode("W8, seed 0.24: forgets a node that is gone with its request, whoever deleted them, when another has come", func(ctx context.Context, s *environment) {
+	inEveryMode("W8, seed 0.24: forgets a node that is gone together with its request, once a replacement has joined", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, deletion, "delete")))
 		s.fails(ctx, "w1")
@@ -75,7 +75,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
 	})
 
-	in(ladders, "W9, gap: remediates a node to the end that leaves its selection meanwhile", func(ctx context.Context, s *environment) {
+	in(ladders, "W9, gap: remediates a node to the end that leaves the selection meanwhile", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
@@ -92,11 +92,11 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 		s.fails(ctx, "w1")
-		s.looks("check")
-		Expect(s.about(ctx, "w1")).To(BeEmpty(), "it is no node of the check any more")
+		s.settle("check")
+		Expect(s.about(ctx, "w1")).To(BeEmpty(), "the check does not select it any more")
 	})
 
-	in(ladders, "W10: lets go on what has begun when there are too few healthy nodes, in time and with its lease", func(ctx context.Context, s *environment) {
+	in(ladders, "W10: continues remediations under way with too few healthy nodes, with their timeouts and leases", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")), cooldown(time.Hour))
 		s.fails(ctx, "w1")
@@ -118,7 +118,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.requested(ctx, "w1")).Should(BeEmpty())
 	})
 
-	once("W11, gap: ends a storm also when no node is unhealthy any more, and one that it is not to have any more", func(ctx context.Context, s *environment) {
+	once("W11, gap: ends a storm also when no node is unhealthy, and when the field for storms is removed", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), minHealthy("2"), cooldown(3*time.Minute))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -142,7 +142,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.request(ctx, "w2")
 	})
 
-	once("W15, seed 0.6, 0.12: rounds a percentage of unhealthy nodes down, and takes a number above that of the nodes for all of them", func(ctx context.Context, s *environment) {
+	once("W15, seed 0.6, 0.12: rounds a percentage for maxUnhealthy down, and takes a number above that of the nodes for all of them", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 6)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), maxUnhealthy("40%"))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -153,7 +153,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.nodesRequested(ctx)).Should(ConsistOf("w1", "w2", "w3"))
 	})
 
-	once("W16, gap, seed 0.11, 1.4: takes 51% for the threshold where none is set", func(ctx context.Context, s *environment) {
+	once("W16, gap, seed 0.11, 1.4: requires 51% healthy nodes where no threshold is set", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), noThreshold)
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -164,7 +164,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.request(ctx, "w2")
 	})
 
-	once("W17, gap, seed 0.19: takes what is in spec.template for the spec of requests where there is no spec in it", func(ctx context.Context, s *environment) {
+	once("W17, gap, seed 0.19: uses the content of spec.template as the spec of requests where it has no spec", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "flat", func(t *unstructured.Unstructured) {
 			t.Object["spec"] = map[string]any{"template": map[string]any{
@@ -178,7 +178,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 	})
 
 	for text, hinder := range suite.InOrder(map[string]func(context.Context, *environment, *unstructured.Unstructured){
-		"of a node that is well while its request is kept": func(ctx context.Context, s *environment, req *unstructured.Unstructured) {
+		"of a healthy node whose request stays": func(ctx context.Context, s *environment, req *unstructured.Unstructured) {
 			s.keeps(ctx, req)
 			s.recovers(ctx, "w1")
 			Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
@@ -193,20 +193,20 @@ var _ = Describe("Unlike medik8s', a check", func() {
 			s.fails(ctx, "w2", "w3")
 			Eventually(s.allowed(ctx, "check")).Should(Equal("False/TooManyUnhealthy"))
 		},
-		"of a node that is gone while its request is kept": func(ctx context.Context, s *environment, req *unstructured.Unstructured) {
+		"of a node that is gone while its request stays": func(ctx context.Context, s *environment, req *unstructured.Unstructured) {
 			s.keeps(ctx, req)
 			s.loses(ctx, "w1")
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
 		},
 	}) {
-		once("W18, seed 2.12: counts a request that is older than 48 hours in all cases, "+text, func(ctx context.Context, s *environment) {
+		once("W18, seed 2.12: counts a request older than 48 hours in all cases, "+text, func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 			s.fails(ctx, "w1")
 			req := s.request(ctx, "w1")
 			Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
 			hinder(ctx, s, req)
-			s.looks("check")
+			s.settle("check")
 			s.clock.Step(48*time.Hour + time.Minute)
 			Eventually(s.annotation(ctx, req, nhcv1.OldRequestAnnotation)).Should(Equal("flagon"))
 			Eventually(s.metric).WithArguments("nodehealthcheck_old_remediation_cr", map[string]string{
@@ -215,7 +215,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		})
 	}
 
-	once("W23: goes on with other nodes when one cannot be remediated, and does not take the lease of one that somebody's request keeps", func(ctx context.Context, s *environment) {
+	once("W23: handles other nodes when one cannot be remediated, and takes no lease of a node that another client's request blocks", func(ctx context.Context, s *environment) {
 		template := s.template(ctx, reboot, "soft")
 		s.workers(ctx, 7)
 		foreign := reboot.object(s.name, s.called("w1"))
@@ -230,7 +230,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.skipped(ctx, "check", "w1", "exists and was not made by this NodeHealthCheck")
 	})
 
-	once("W26: remediates a node whose condition goes from one bad status to the other and back", func(ctx context.Context, s *environment) {
+	once("W26: remediates a node whose condition changes between its two bad statuses", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -238,15 +238,15 @@ var _ = Describe("Unlike medik8s', a check", func() {
 			status := []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse}[i%2]
 			s.reports(ctx, "w1", corev1.NodeReady, status, 0)
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
-			s.looks("check")
+			s.settle("check")
 			Expect(s.about(ctx, "w1")).To(BeEmpty())
 			s.clock.Step(100 * time.Second)
-			s.looks("check")
+			s.settle("check")
 		}
 		s.request(ctx, "w1")
 	})
 
-	once("W27: remediates a node that never reported whether it is ready", func(ctx context.Context, s *environment) {
+	once("W27: remediates a node that never reported Ready", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		n := s.getNode(ctx, "w1")
 		n.Status.Conditions = nil
@@ -258,7 +258,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.request(ctx, "w1")
 	})
 
-	in(ladders, "W28: knows from the requests alone how far it is when its status is lost", func(ctx context.Context, s *environment) {
+	in(ladders, "W28: rebuilds a lost status from the requests", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard"), s.template(ctx, selfNode, "last")))
 		s.fails(ctx, "w1")
@@ -267,12 +267,12 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.latest(ctx, "w1", 2)
 		now := "w1: RebootRemediation/soft*, ReplaceRemediation/hard"
 		Eventually(s.listed(ctx, "check")).Should(Equal([]string{now}))
-		s.looks("check")
+		s.settle("check")
 		before := s.get(ctx, "check").Status.UnhealthyNodes
 		c := s.get(ctx, "check")
 		c.Status = nhcv1.NodeHealthCheckStatus{}
 		Expect(s.here.Status().Update(ctx, c)).To(Succeed())
-		s.looks("check")
+		s.settle("check")
 		Eventually(s.listed(ctx, "check")).Should(Equal([]string{now}))
 		Expect(s.get(ctx, "check").Status.UnhealthyNodes[0].Remediations[0].TimedOut).NotTo(BeNil())
 		Expect(s.get(ctx, "check").Status.UnhealthyNodes).To(HaveLen(len(before)))
@@ -280,7 +280,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"RebootRemediation/soft", "ReplaceRemediation/hard", "SelfNodeRemediation/last"}))
 	})
 
-	everywhere.once("W32: does not adopt what one of the same name has left behind, but ends it and begins anew", func(ctx context.Context, s *environment) {
+	everywhere.once("W32: does not adopt requests of a deleted check of its name, but deletes them and starts anew", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		template := s.template(ctx, reboot, "soft")
 		c := s.check(ctx, "check", s.by(template))
@@ -292,9 +292,9 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(func() bool {
 			found := s.about(ctx, "w1")
 			return len(found) == 1 && found[0].GetUID() != req.GetUID()
-		}).Should(BeTrue(), "another request is to take the place of the one that was left behind")
+		}).Should(BeTrue(), "another request is to take the place of the orphaned one")
 		Expect(s.request(ctx, "w1").GetOwnerReferences()[0].UID).NotTo(Equal(c.GetUID()))
-		s.looks("check")
+		s.settle("check")
 		s.recovers(ctx, "w1")
 		Eventually(s.requested(ctx, "w1")).Should(BeEmpty())
 		Eventually(s.listed(ctx, "check")).Should(BeEmpty())

@@ -37,8 +37,8 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 		lame = fixture.storyOf(ctx, fixture.joinsNever(ctx))
 	}, NodeTimeout(specPatience))
 
-	It("because the workload cluster does not answer brings a single control plane back, and a worker once that is there", func(ctx SpecContext) {
-		lonely := &world{suite.Site{Namespace: "lonely", Name: "lonely", ControlPlanes: 1, Workers: 1}}
+	It("because the workload cluster is unreachable brings a single control plane back, and then a worker", func(ctx SpecContext) {
+		lonely := &environment{suite.Site{Namespace: "lonely", Name: "lonely", ControlPlanes: 1, Workers: 1}}
 		var err error
 		lonely.Plane, err = control.Workload(ctx, "lonely", rig.WorkloadOptions{Bare: true})
 		Expect(err).NotTo(HaveOccurred())
@@ -74,7 +74,7 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 		}
 	}, SpecTimeout(2*specPatience))
 
-	It("keeps no other cluster from being moved: clusterctl waits until its host is released, and then the power cycle goes on where it was",
+	It("keeps no other cluster from being moved: clusterctl waits until its host is released, and the power cycle continues where it was",
 		clusterIsMoved, SpecTimeout(specPatience+4*time.Minute))
 
 	It("because of a dead BMC is retried, and then the machine is replaced on another host", func(ctx SpecContext) {
@@ -108,43 +108,45 @@ type story struct {
 	began time.Time
 }
 
-func (w *world) storyOf(ctx context.Context, machine string) story {
+func (env *environment) storyOf(ctx context.Context, machine string) story {
 	GinkgoHelper()
-	return story{name: machine, uid: w.Machine(ctx, machine).UID, host: w.Host(machine), began: time.Now()}
+	return story{name: machine, uid: env.Machine(ctx, machine).UID, host: env.Host(machine), began: time.Now()}
 }
 
 // joinsNever adds a worker whose kubelet does not come up, on whatever host, for as long as the spec runs.
-func (w *world) joinsNever(ctx context.Context) (name string) {
+func (env *environment) joinsNever(ctx context.Context) (name string) {
 	GinkgoHelper()
 	before := map[string]bool{}
-	for _, known := range w.WorkerNames(ctx) {
+	for _, known := range env.WorkerNames(ctx) {
 		before[known] = true
 	}
-	lame := func(machine client.ObjectKey) bool { return machine.Namespace == w.Namespace && !before[machine.Name] }
+	lame := func(machine client.ObjectKey) bool {
+		return machine.Namespace == env.Namespace && !before[machine.Name]
+	}
 	provider.RefuseToStart(lame)
 	DeferCleanup(func() { provider.RefuseToStart(nil) })
-	w.scale(ctx, w.Workers+1)
+	env.scale(ctx, env.Workers+1)
 	Eventually(func(g Gomega) {
-		for _, candidate := range w.WorkerNames(ctx) {
+		for _, candidate := range env.WorkerNames(ctx) {
 			if !before[candidate] {
 				name = candidate
 			}
 		}
 		g.Expect(name).NotTo(BeEmpty())
-		g.Expect(w.Machine(ctx, name).Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()))
-		g.Expect(provider.Host(client.ObjectKey{Namespace: w.Namespace, Name: name})).NotTo(BeNil())
-		g.Expect(w.Host(name).Powered()).To(BeTrue())
+		g.Expect(env.Machine(ctx, name).Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()))
+		g.Expect(provider.Host(client.ObjectKey{Namespace: env.Namespace, Name: name})).NotTo(BeNil())
+		g.Expect(env.Host(name).Powered()).To(BeTrue())
 	}).Should(Succeed())
-	provider.RefuseToStart(func(machine client.ObjectKey) bool { return machine.Namespace == w.Namespace && machine.Name == name })
+	provider.RefuseToStart(func(machine client.ObjectKey) bool { return machine.Namespace == env.Namespace && machine.Name == name })
 	return name
 }
 
 // replaced waits until the owner of a machine has begun to replace it.
-func (w *world) replaced(ctx context.Context, lost story) {
+func (env *environment) replaced(ctx context.Context, lost story) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		m := &clusterv1.Machine{}
-		err := here.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: lost.name}, m)
+		err := here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: lost.name}, m)
 		if apierrors.IsNotFound(err) {
 			return
 		}

@@ -16,7 +16,7 @@ import (
 var _ = Describe("A power cycle", func() {
 	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
-	It("that is taken back in the middle lets go of host and node", func(ctx SpecContext) {
+	It("that is cancelled releases host and node", func(ctx SpecContext) {
 		name, host := fixture.aWorker(ctx)
 		attacher.Stick(true) // so that the workload does not move meanwhile
 		DeferCleanup(func() { attacher.Stick(false) })

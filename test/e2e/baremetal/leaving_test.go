@@ -37,15 +37,15 @@ import (
 )
 
 // rebooting is the kind of a remediator's requests; see docs/examples/remediator.yaml.
-var rebooting = schema.GroupVersionKind{Group: "remedies.example.org", Version: "v1alpha1", Kind: "RebootRemediation"}
+var rebooting = schema.GroupVersionKind{Group: "remediation.example.org", Version: "v1alpha1", Kind: "RebootRemediation"}
 
 // working is the finalizer by which the remediator holds on to a request.
-const working = "remedies.example.org/working"
+const working = "remediation.example.org/working"
 
 var electing = []string{"--leader-elect", "--leader-elect-namespace=" + rig.Namespace, "--orphan-grace-period=1s"}
 
-var _ = Describe("A manager that leaves", Ordered, func() {
-	It("takes everything back, while a replica that does not leave is there and others that do are killed", func(ctx SpecContext) {
+var _ = Describe("A manager with --teardown", Ordered, func() {
+	It("releases everything, beside a replica without the flag and after others with it are killed", func(ctx SpecContext) {
 		manager.Kill()
 		startManager(ctx, electing...)
 		DeferCleanup(func(ctx SpecContext) {
@@ -75,7 +75,7 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
 				Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
 			})
-			n.Annotations[fence.FencedByAnnotation] = "of-nobody"
+			n.Annotations[fence.FencedByAnnotation] = "of-none"
 		})
 
 		By("having a node of this cluster remediated, with a lease on it")
@@ -102,7 +102,7 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 			}
 		}).WithTimeout(time.Minute).Should(Succeed())
 
-		By("letting the workload move, and the remediator let go")
+		By("letting the workload move, and the remediator remove its finalizer")
 		attacher.Stick(false)
 		release(ctx, request)
 		for _, m := range []*rig.Kubemend{second, third} {
@@ -153,7 +153,7 @@ func leavingReplica(ctx context.Context, name string, kubeconfig []byte) *rig.Ku
 	return m
 }
 
-// mayRemediate lets the manager ask the remediator, by the rights that the remediator brings along; here nobody adds them up.
+// mayRemediate gives the manager the rights to make requests of the remediator, since no controller aggregates them here.
 func mayRemediate(ctx context.Context) {
 	GinkgoHelper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: rebooting.Group}, Rules: []rbacv1.PolicyRule{{
@@ -169,7 +169,7 @@ func mayRemediate(ctx context.Context) {
 	Expect(here.Create(ctx, binding)).To(Succeed())
 }
 
-// leader is whoever holds the lease by which replicas agree.
+// leader is the replica that holds the lease for leader election.
 func leader(ctx context.Context) func() string {
 	return func() string {
 		lease := &coordinationv1.Lease{}

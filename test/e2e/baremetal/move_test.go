@@ -69,12 +69,12 @@ func clusterIsMoved(ctx SpecContext) {
 		Expect(j.remembers(ctx, target.client)).To(HaveField("Attempt", 1), "the attempt goes on")
 	}
 
-	By("waiting until the machine is well, in its new management cluster")
+	By("waiting until the machine is healthy, in its new management cluster")
 	for _, j := range travels {
 		Eventually(powered(j.carrier)).WithTimeout(2 * time.Minute).Should(BeTrue())
 		j.carrier.Mute(0)
 		j.carrier.Kubelet().Start()
-		Eventually(func() string { return j.says(ctx, target.client) }).WithTimeout(3*time.Minute).Should(BeEmpty(), "a machine that is well is not remediated")
+		Eventually(func() string { return j.says(ctx, target.client) }).WithTimeout(3*time.Minute).Should(BeEmpty(), "a healthy machine is not remediated")
 		Expect(j.Ready(ctx, j.lost)).To(Equal(corev1.ConditionTrue))
 		Expect(changes(j.carrier.History().Since(j.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}), "once, by both together: %v", j.carrier.History().Since(j.began))
 		j.nothingIsLeft(ctx)
@@ -90,7 +90,7 @@ type pivot struct {
 
 // journey is a cluster on its way to another management cluster.
 type journey struct {
-	*world
+	*environment
 	kind    kind
 	target  *pivot
 	lost    string // the machine that is power-cycled, and its node
@@ -104,30 +104,30 @@ type journey struct {
 func (p *pivot) journey(ctx context.Context, k kind) *journey {
 	GinkgoHelper()
 	name := strings.ToLower(k.name)
-	w := &world{suite.Site{Namespace: "moves-" + name, Name: "moves-" + name, ControlPlanes: 1, Workers: 2, Plane: fixture.Plane}}
-	w.Build(ctx, here, provider, inPool)
-	DeferCleanup(w.nodesAreDeleted) // their kubelets stop with the management cluster that they are moved to
-	Expect(p.provider.Serve(client.ObjectKeyFromObject(w.Cluster), w.Plane.Config())).To(Succeed())
-	w.AllWell(ctx)
-	check := builders.MachineHealthCheck(w.Cluster, name,
+	env := &environment{suite.Site{Namespace: "moves-" + name, Name: "moves-" + name, ControlPlanes: 1, Workers: 2, Plane: fixture.Plane}}
+	env.Build(ctx, here, provider, inPool)
+	DeferCleanup(env.nodesAreDeleted) // their kubelets stop with the management cluster that they are moved to
+	Expect(p.provider.Serve(client.ObjectKeyFromObject(env.Cluster), env.Plane.Config())).To(Succeed())
+	env.AllWell(ctx)
+	check := builders.MachineHealthCheck(env.Cluster, name,
 		builders.Claimed, builders.Patience(2*time.Second), builders.RemediatedBy(k.apiVersion, k.name+"Template", name))
 	patient := infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 300}
-	Expect(builders.Apply(ctx, here, k.template(w.Namespace, name, patient), check)).To(Succeed())
-	return &journey{world: w, kind: k, target: p, ended: make(chan error, 1)}
+	Expect(builders.Apply(ctx, here, k.template(env.Namespace, name, patient), check)).To(Succeed())
+	return &journey{environment: env, kind: k, target: p, ended: make(chan error, 1)}
 }
 
 // nodesAreDeleted takes the nodes of a cluster out of the workload cluster that it shares with others.
-func (w *world) nodesAreDeleted(ctx SpecContext) {
+func (env *environment) nodesAreDeleted(ctx SpecContext) {
 	list := &corev1.NodeList{}
-	Expect(w.There.List(ctx, list)).To(Succeed())
+	Expect(env.There.List(ctx, list)).To(Succeed())
 	for i := range list.Items {
-		if node := &list.Items[i]; strings.HasPrefix(node.Name, w.Name+"-") {
-			Expect(client.IgnoreNotFound(w.There.Delete(ctx, node))).To(Succeed())
+		if node := &list.Items[i]; strings.HasPrefix(node.Name, env.Name+"-") {
+			Expect(client.IgnoreNotFound(env.There.Delete(ctx, node))).To(Succeed())
 		}
 	}
 }
 
-// loseNode hangs the kubelet of a worker with a volume that nobody detaches.
+// loseNode hangs the kubelet of a worker with a volume that is never detached.
 func (j *journey) loseNode(ctx context.Context) {
 	GinkgoHelper()
 	j.lost, j.carrier = j.aWorker(ctx)
@@ -135,7 +135,7 @@ func (j *journey) loseNode(ctx context.Context) {
 	j.volume = &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "stays-on-" + j.lost},
 		Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: "nobody", NodeName: j.lost, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
+			Attacher: "absent", NodeName: j.lost, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
 		},
 	}
 	Expect(j.There.Create(ctx, j.volume)).To(Succeed())
@@ -206,7 +206,7 @@ func (j *journey) nothingIsLeft(ctx context.Context) {
 	source := here
 	here = j.target.client
 	defer func() { here = source }()
-	j.world.nothingIsLeft(ctx, j.carrier, j.lost)
+	j.environment.nothingIsLeft(ctx, j.carrier, j.lost)
 	left := &bmov1alpha1.BareMetalHostList{}
 	Expect(source.List(ctx, left, client.InNamespace(j.Namespace))).To(Succeed())
 	Expect(left.Items).To(BeEmpty())
@@ -237,7 +237,7 @@ func (p *pivot) start(ctx context.Context) {
 
 // labelOthers gives the CRDs of others the labels by which clusterctl knows what to move, which they have when their providers are installed as
 // documented: of Cluster API and CAPM3 clusterctl init sets it on all that it installs, and of BareMetalHosts, which are no part of CAPM3's release
-// and which no Cluster owns, whoever installs the Bare Metal Operator does that by hand (Metal3 book, CAPM3 pivoting, prerequisites). Those of ours
+// and which no Cluster owns, an administrator sets it by hand (Metal3 book, CAPM3 pivoting, prerequisites). Those of ours
 // are as they ship.
 func labelOthers(ctx context.Context, c client.Client) {
 	GinkgoHelper()

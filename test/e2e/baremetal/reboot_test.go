@@ -22,7 +22,7 @@ var _ = Describe("A worker whose kubelet hangs", func() {
 			identity := fixture.Machine(ctx, name).UID
 			fixture.watched(ctx, k)
 			host := fixture.Host(name)
-			// A node that were back before its host is seen on would have its request deleted before that is told.
+			// If the node were back before its host is reported on, its request would be deleted before that event.
 			host.Take(simulator.Times{Boot: 5 * time.Second})
 			DeferCleanup(func() { host.Take(simulator.Times{}) })
 			began := time.Now()

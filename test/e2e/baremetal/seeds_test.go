@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// soon is less than what a turn lasts for which nobody says that it is over, and long enough for a machine that is busy.
+// soon is less than a place in the queue lasts that is not given up, and long enough for a busy computer.
 const soon = 20 * time.Second
 
 // The manifests are those of Metal3's documentation, as printed: in v1beta1, for checks and for templates.
@@ -48,7 +48,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		Eventually(seeded.told(ctx, theirs.name, name, began)).Should(And(HaveKeyWithValue("Fenced", 1), freed))
 	}, SpecTimeout(specPatience))
 
-	It("have three control-plane hosts that fail at once power-cycled in turn, and those that wait say for whom", func(ctx SpecContext) {
+	It("have three control-plane hosts that fail at once power-cycled in turn, and those that wait report for which one", func(ctx SpecContext) {
 		applied(ctx, "003/control-plane.yaml")
 		names := seeded.ControlPlaneNames(ctx)
 		identities, began := map[string]types.UID{}, time.Now()
@@ -76,7 +76,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		Expect(simulator.MostOff(histories...)).To(Equal(1), "off at the same time")
 		slices.SortFunc(histories, func(a, b simulator.History) int { return a[0].At.Compare(b[0].At) })
 		for i, next := range histories[1:] {
-			Expect(next[0].At).To(BeTemporally("~", histories[i][1].At, soon), "whoever waits is told that its turn has come")
+			Expect(next[0].At).To(BeTemporally("~", histories[i][1].At, soon), "the next host in the queue is powered off as soon as the one before it is back")
 		}
 		said, waited := map[string][]string{}, 0
 		for _, name := range names {
@@ -90,7 +90,7 @@ var _ = Describe("The manifests of the documentation", func() {
 })
 
 var _ = Describe("Two control-plane hosts that have lost their power", func() {
-	It("do not both wait for the other one", func(ctx SpecContext) {
+	It("do not wait for each other", func(ctx SpecContext) {
 		seeded.AllWell(ctx)
 		DeferCleanup(func(ctx SpecContext) { // when there is no check any more that would ask again
 			Expect(here.DeleteAllOf(ctx, &infrav1.Metal3Remediation{}, client.InNamespace(seeded.Namespace))).To(Succeed())
@@ -118,9 +118,9 @@ var _ = Describe("Two control-plane hosts that have lost their power", func() {
 	}, SpecTimeout(specPatience))
 })
 
-// losesItsPower switches a host off, and lets nobody switch it on until the spec ends. Were it only unplugged, Ironic would go on to say that it is
+// losesItsPower powers a host off, and keeps it off until the spec ends. Were it only unplugged, Ironic would go on to say that it is
 // on: it forces what it knows on hosts that differ from that.
-func (w *world) losesItsPower(ctx context.Context, host *simulator.Host) {
+func (env *environment) losesItsPower(ctx context.Context, host *simulator.Host) {
 	GinkgoHelper()
 	const by = bmov1alpha1.RebootAnnotationPrefix + "/outage"
 	seen := func(g Gomega) *bmov1alpha1.BareMetalHost {
@@ -149,16 +149,16 @@ func waitedForAnother(messages []string, name string, all []string) bool {
 	})
 }
 
-// cycled waits until a machine that was silenced was power-cycled once, is well, and nothing is left of it.
-func (w *world) cycled(ctx context.Context, name string, identity types.UID, began time.Time) {
+// cycled waits until a silenced machine was power-cycled once and is healthy, and nothing of its remediation is left.
+func (env *environment) cycled(ctx context.Context, name string, identity types.UID, began time.Time) {
 	GinkgoHelper()
-	host := w.Host(name)
+	host := env.Host(name)
 	Eventually(func() simulator.History { return host.History().Since(began) }).WithTimeout(3*time.Minute).Should(HaveLen(2), "off and on")
-	Eventually(func() corev1.ConditionStatus { return w.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
-	Eventually(func() bool { return w.gone(ctx, theirs, name) }).Should(BeTrue())
-	w.nothingIsLeft(ctx, host, name)
+	Eventually(func() corev1.ConditionStatus { return env.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
+	Eventually(func() bool { return env.gone(ctx, theirs, name) }).Should(BeTrue())
+	env.nothingIsLeft(ctx, host, name)
 	Expect(host.History().Since(began)).To(HaveLen(2), "off and on")
-	Expect(w.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
+	Expect(env.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
 }
 
 // applied creates the objects of a printed manifest as they are, and then claims the check for kubemend, until the spec ends.

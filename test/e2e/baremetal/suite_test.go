@@ -48,10 +48,10 @@ var (
 
 	// fixture is the cluster of most specs. Each leaves it as it found it. With fewer workers that are healthy, kube-controller-manager
 	// takes an outage for one of the network.
-	fixture = &world{suite.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 4, Spare: 5}}
+	fixture = &environment{suite.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 4, Spare: 5}}
 	// seeded is the cluster that the manifests of the documentation are about. None of its controllers runs: what a node looks like of which
 	// nothing is heard, specs write.
-	seeded = &world{suite.Site{Namespace: "metal3", Name: "test1", ControlPlanes: 3, Workers: 2}}
+	seeded = &environment{suite.Site{Namespace: "metal3", Name: "test1", ControlPlanes: 3, Workers: 2}}
 )
 
 func TestBareMetal(t *testing.T) {
@@ -90,7 +90,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
-	startWorld()
+	startCluster()
 	startManager(ctx)
 	fixture.Build(ctx, here, provider, inPool)
 	seeded.Build(ctx, here, provider, inPool)
@@ -112,8 +112,8 @@ func clientFor(config *rest.Config) client.WithWatch {
 		bmov1alpha1.AddToScheme, infrav1beta1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme)
 }
 
-// startWorld starts everybody who plays what this machine cannot have.
-func startWorld() {
+// startCluster starts everybody who plays what this machine cannot have.
+func startCluster() {
 	GinkgoHelper()
 	hosts, provider = suite.Hardware(management.Config())
 	scheduler, err := simulator.NewScheduler(fixture.Plane.Config(), logr.Discard())

@@ -22,7 +22,7 @@ import (
 var _ = Describe("A remediation that CAPM3 has under way", Ordered, func() {
 	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
-	It("goes on with kubemend: the host stays off until the workload has moved, and neither hold nor taint stays", func(ctx SpecContext) {
+	It("is continued by kubemend: the host stays off until the workload has moved, and no annotation or taint stays", func(ctx SpecContext) {
 		By("saying that the kind is CAPM3's")
 		belongsToCAPM3(ctx, true)
 		DeferCleanup(func(ctx SpecContext) { belongsToCAPM3(ctx, false) })

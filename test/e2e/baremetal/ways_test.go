@@ -37,7 +37,7 @@ var _ = Describe("A host or node that is not like the others", func() {
 		Consistently(func() int { return len(host.History().Since(began)) }).Should(Equal(1), "rebooted once")
 	}, SpecTimeout(specPatience))
 
-	It("keeps the out-of-service taint that somebody else has put on it", func(ctx SpecContext) {
+	It("keeps the out-of-service taint that another client set", func(ctx SpecContext) {
 		name, host := fixture.anIdleWorker(ctx)
 		foreign := corev1.Taint{Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect}
 		fixture.edit(ctx, name, func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, foreign) })
@@ -59,7 +59,7 @@ var _ = Describe("A host or node that is not like the others", func() {
 		Eventually(fixture.told(ctx, ours.name, name, began)).Should(And(HaveKeyWithValue("PowerOnRequested", 1), Not(HaveKey("Fenced")), Not(HaveKey("Unfenced"))))
 	}, SpecTimeout(specPatience))
 
-	It("is deleted and gets its labels and annotations back, if nodes are fenced like that", func(ctx SpecContext) {
+	It("is deleted and gets its labels and annotations back, if fencing deletes nodes", func(ctx SpecContext) {
 		manager.Kill()
 		startManager(ctx, "--fencing=delete")
 		DeferCleanup(func(ctx SpecContext) {
@@ -103,14 +103,14 @@ func mustStayOn(ctx context.Context, host *simulator.Host) {
 	DeferCleanup(func(ctx SpecContext) { set(ctx, false) })
 }
 
-// edit changes a node, whoever else writes to it at the same time.
-func (w *world) edit(ctx context.Context, name string, change func(*corev1.Node)) {
+// edit changes a node, and retries when another client has written to it at the same time.
+func (env *environment) edit(ctx context.Context, name string, change func(*corev1.Node)) {
 	GinkgoHelper()
 	Eventually(func() error {
-		node := w.Node(ctx, name)
+		node := env.Node(ctx, name)
 		before := node.DeepCopy()
 		change(node)
-		return w.There.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		return env.There.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	}).Should(Succeed())
 }
 

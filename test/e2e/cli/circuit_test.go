@@ -14,12 +14,12 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
+var _ = Describe("For three workers of five whose kubelets fall silent", func() {
 	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
-	It("explain counts and names those that are too many, says what ends it, and that does; and says the same of what was recorded", func(ctx SpecContext) {
+	It("explain counts and names the machines above the limit, and says what ends the short-circuit, live and from a recording", func(ctx SpecContext) {
 		check := fixture.checked(ctx, "workers", builders.Claimed, builders.Patience(10*time.Second))
-		fixture.theOwnerRests(ctx) // so that the machines come back
+		fixture.pauseTheOwner(ctx) // so that the machines come back
 		lost := fixture.WorkerNames(ctx)[:3]
 
 		fixture.silence(lost...)
@@ -64,7 +64,7 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 
 		By("one is back")
 		back := lost[2]
-		turned := []<-chan time.Time{fixture.handedOver(ctx, lost[0]), fixture.handedOver(ctx, lost[1])}
+		turned := []<-chan time.Time{fixture.ownerRequested(ctx, lost[0]), fixture.ownerRequested(ctx, lost[1])}
 		fixture.Host(back).Kubelet().Start()
 		for _, t := range turned {
 			Eventually(t).Should(Receive())

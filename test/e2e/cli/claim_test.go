@@ -18,14 +18,14 @@ import (
 	"github.com/kubemend/kubemend/test/rig"
 )
 
-var _ = Describe("Of a check that nobody has claimed", func() {
-	It("claim makes kubemend act within a second, and release gives it back to Cluster API core", func(ctx SpecContext) {
+var _ = Describe("For an unclaimed check", func() {
+	It("claim makes kubemend act within a second, and release returns it to Cluster API", func(ctx SpecContext) {
 		fixture.AllWell(ctx)
 		check := fixture.checked(ctx, "unclaimed")
-		stance := func() explain.Mode { return explained(ctx, "mhc/"+check.Name).Checks[0].Mode }
+		mode := func() explain.Mode { return explained(ctx, "mhc/"+check.Name).Checks[0].Mode }
 		core := func() bool { return conditions.IsFalse(fixture.stored(ctx, check.Name), clusterv1.PausedCondition) }
 		Eventually(core).Should(BeTrue())
-		Eventually(stance).Should(Equal(explain.Observing))
+		Eventually(mode).Should(Equal(explain.Observing))
 		Expect(conditions.Has(fixture.stored(ctx, check.Name), mendv1.TargetsExclusive)).To(BeFalse(), "kubemend says nothing on what it only observes")
 
 		acts := sees(ctx, check, func(c *clusterv1.MachineHealthCheck) bool { return conditions.Has(c, mendv1.TargetsExclusive) })
@@ -34,8 +34,8 @@ var _ = Describe("Of a check that nobody has claimed", func() {
 		var at time.Time
 		Eventually(acts).Should(Receive(&at))
 		Expect(at).To(BeTemporally("<", claimed.ended.Add(time.Second)))
-		Expect(stance()).To(Equal(explain.Acting))
-		Eventually(core).Should(BeFalse(), "Cluster API core says that it stands back")
+		Expect(mode()).To(Equal(explain.Acting))
+		Eventually(core).Should(BeFalse(), "Cluster API core says that it skips the check")
 
 		takes := sees(ctx, check, func(c *clusterv1.MachineHealthCheck) bool { return conditions.IsFalse(c, clusterv1.PausedCondition) })
 		unsure := mend(ctx, "release", "mhc/"+check.Name, "--yes")
@@ -44,7 +44,7 @@ var _ = Describe("Of a check that nobody has claimed", func() {
 		released := mend(ctx, "release", "mhc/"+check.Name, "--yes", "--force")
 		Expect(released.code).To(Equal(done), released.complaint)
 		Eventually(takes).Should(Receive())
-		Eventually(stance).Should(Equal(explain.Observing))
+		Eventually(mode).Should(Equal(explain.Observing))
 	}, SpecTimeout(specPatience))
 })
 
@@ -67,8 +67,8 @@ func sees(ctx context.Context, check *clusterv1.MachineHealthCheck, is func(*clu
 	return at
 }
 
-var _ = Describe("To somebody who may read no more than Machines and MachineHealthChecks of one namespace", func() {
-	It("explain and status say what they may not read, and go on", func(ctx SpecContext) {
+var _ = Describe("For a user who may read only Machines and MachineHealthChecks of one namespace", func() {
+	It("explain and status report missing permissions, and show the rest", func(ctx SpecContext) {
 		fixture.AllWell(ctx)
 		check := fixture.checked(ctx, "workers")
 		kubeconfig := reader(ctx, "narrow")
@@ -116,7 +116,7 @@ func reader(ctx context.Context, name string) string {
 }
 
 var _ = Describe("While no manager runs", Serial, func() {
-	It("status says so, and since when; explain says what a person has to do; and claim is refused", func(ctx SpecContext) {
+	It("status reports it and since when, explain says what a user has to do, and claim is refused", func(ctx SpecContext) {
 		fixture.AllWell(ctx)
 		claimed := fixture.checked(ctx, "claimed", func(c *clusterv1.MachineHealthCheck) {
 			c.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
@@ -134,11 +134,11 @@ var _ = Describe("While no manager runs", Serial, func() {
 		}).WithPolling(time.Second).Should(Succeed())
 		Expect(s.Managers[0].Namespace).To(Equal(rig.Namespace))
 		Expect(s.Managers[0].Gone).To(And(BeTemporally(">", killed), BeTemporally("<", time.Now())), "when what it last said ran out")
-		stances := map[string]explain.Mode{}
+		modes := map[string]explain.Mode{}
 		for _, row := range s.Checks {
-			stances[row.Name] = row.Mode
+			modes[row.Name] = row.Mode
 		}
-		Expect(stances).To(Equal(map[string]explain.Mode{claimed.Name: explain.Nobody, check.Name: explain.Core}))
+		Expect(modes).To(Equal(map[string]explain.Mode{claimed.Name: explain.Nobody, check.Name: explain.Core}))
 		Expect(mend(ctx, "status").out).To(ContainSubstring("does not run since"))
 
 		e := explained(ctx, "mhc/"+claimed.Name)

@@ -21,10 +21,10 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-var _ = Describe("Of a host that is power-cycled", func() {
+var _ = Describe("For a host that is power-cycled", func() {
 	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
-	It("explain says in every phase what the remediation says of itself, whatever it is asked about, and history tells it in order", func(ctx SpecContext) {
+	It("explain shows in every phase what the remediation reports, whatever object is named, and history shows it in order", func(ctx SpecContext) {
 		fixture.cycled(ctx)
 		name := fixture.WorkerNames(ctx)[0]
 		host := fixture.Host(name)
@@ -47,10 +47,10 @@ var _ = Describe("Of a host that is power-cycled", func() {
 	}, SpecTimeout(specPatience))
 })
 
-var _ = Describe("Of a host whose BMC is dead", func() {
+var _ = Describe("For a host whose BMC is dead", func() {
 	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
-	It("explain says when it is not waited for any longer", func(ctx SpecContext) {
+	It("explain says when kubemend stops waiting", func(ctx SpecContext) {
 		fixture.cycled(ctx)
 		name := fixture.WorkerNames(ctx)[0]
 		host := fixture.Host(name)
@@ -105,14 +105,14 @@ func steps(ctx context.Context, name string) <-chan entered {
 	return all
 }
 
-// cycled makes a check whose remedy is a power cycle, until the spec ends.
-func (w *world) cycled(ctx context.Context) {
+// cycled makes a check whose template power-cycles hosts, until the spec ends.
+func (env *environment) cycled(ctx context.Context) {
 	GinkgoHelper()
-	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "cycle"}}
+	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace, Name: "cycle"}}
 	template.Spec.Template.Spec.Strategy = builders.HostStrategy(infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100})
 	Expect(builders.Apply(ctx, here, template)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, template)).To(Succeed()) })
-	w.checked(ctx, "hosts", builders.Claimed, builders.Patience(2*time.Second),
+	env.checked(ctx, "hosts", builders.Claimed, builders.Patience(2*time.Second),
 		builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name))
 }
 

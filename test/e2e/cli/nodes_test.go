@@ -21,23 +21,23 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-// Two remediators that nobody plays: the first one is waited for in vain.
+// Two remediators without a controller: kubemend waits for the first one in vain.
 var (
-	nudge = schema.GroupVersionKind{Group: "remedies.example.org", Version: "v1alpha1", Kind: "NudgeRemediation"}
+	nudge = schema.GroupVersionKind{Group: "remediation.example.org", Version: "v1alpha1", Kind: "NudgeRemediation"}
 	shake = schema.GroupVersionKind{Group: nudge.Group, Version: nudge.Version, Kind: "ShakeRemediation"}
 )
 
 const (
-	// remedies is the namespace of their templates, and so of their requests.
-	remedies = metav1.NamespaceDefault
+	// templates is the namespace of their templates, and so of their requests.
+	templates = metav1.NamespaceDefault
 	// drill is the condition of nodes that the check is about.
 	drill corev1.NodeConditionType = "Drill"
 	// nudgeTakes is how long the first remediator is given; the least that the API server takes is a minute.
 	nudgeTakes = time.Minute
 )
 
-var _ = Describe("Of a node of the management cluster", func() {
-	It("explain says when it is due, and when the next remedy's turn comes, and status has it as well", func(ctx SpecContext) {
+var _ = Describe("For a node of the management cluster", func() {
+	It("explain and status say when the remediation and its next step are due", func(ctx SpecContext) {
 		served(ctx, nudge, shake)
 		const lost = "drill-1"
 		for _, name := range []string{lost, "drill-2", "drill-3"} {
@@ -69,7 +69,7 @@ var _ = Describe("Of a node of the management cluster", func() {
 		Expect(at).To(BeTemporally("~", turn, nearEnough), "the second one is asked when it was said")
 		AddReportEntry("the next one asked after the announced moment", at.Sub(turn).String())
 
-		By("well again")
+		By("healthy again")
 		drills(ctx, lost, corev1.ConditionFalse)
 		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("It is healthy: nothing is held against it"))
 		Eventually(func() int { return rowOf(ctx, "drills").Remediating }).Should(BeZero())
@@ -95,7 +95,7 @@ func served(ctx context.Context, kinds ...schema.GroupVersionKind) {
 		Expect(simulator.InstallRemediator(management.Config(), kind)).To(Succeed())
 		template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
 		template.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "Template"))
-		template.SetNamespace(remedies)
+		template.SetNamespace(templates)
 		template.SetName("drill")
 		Expect(here.Create(ctx, template)).To(Succeed())
 	}
@@ -110,7 +110,7 @@ func climbs(ctx context.Context) {
 	for order, kind := range []schema.GroupVersionKind{nudge, shake} {
 		check.Spec.EscalatingRemediations = append(check.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
 			Order: order, Timeout: metav1.Duration{Duration: nudgeTakes}, RemediationTemplate: corev1.ObjectReference{
-				APIVersion: kind.GroupVersion().String(), Kind: kind.Kind + "Template", Namespace: remedies, Name: "drill",
+				APIVersion: kind.GroupVersion().String(), Kind: kind.Kind + "Template", Namespace: templates, Name: "drill",
 			},
 		})
 	}
@@ -136,7 +136,7 @@ func asked(ctx context.Context, kind schema.GroupVersionKind, node string) <-cha
 	GinkgoHelper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	changes, err := here.Watch(ctx, list, client.InNamespace(remedies), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", node)})
+	changes, err := here.Watch(ctx, list, client.InNamespace(templates), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", node)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(changes.Stop)
 	at := make(chan time.Time, 1)

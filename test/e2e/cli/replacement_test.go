@@ -20,18 +20,18 @@ import (
 // be late; the report entries of the specs say by how much.
 const nearEnough = 5 * time.Second
 
-var _ = Describe("Of a worker whose kubelet falls silent", func() {
+var _ = Describe("For a worker whose kubelet falls silent", func() {
 	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
-	It("explain says at every step what happens next, and when it does", func(ctx SpecContext) {
+	It("explain says at every step what happens next, and that happens", func(ctx SpecContext) {
 		check := fixture.checked(ctx, "workers", builders.Claimed, builders.Patience(12*time.Second))
 		fixture.slow(simulator.Times{Boot: 4 * time.Second})
-		wake := fixture.theOwnerRests(ctx)
+		resume := fixture.pauseTheOwner(ctx)
 		before := fixture.WorkerNames(ctx)
 		lost := before[0]
 		owner := metav1.GetControllerOf(fixture.Machine(ctx, lost))
 		Expect(explained(ctx, "machine/"+lost).Verdict).To(Equal("It is healthy: nothing is held against it"))
-		turned := fixture.handedOver(ctx, lost)
+		turned := fixture.ownerRequested(ctx, lost)
 
 		fixture.silence(lost)
 
@@ -44,8 +44,8 @@ var _ = Describe("Of a worker whose kubelet falls silent", func() {
 			"counts as unhealthy if nothing changes, and kubemend asks its owner, MachineSet " + owner.Name + ", to remediate it"))
 		var at time.Time
 		Eventually(turned).Should(Receive(&at))
-		Expect(at).To(BeTemporally("~", announced[0].At, nearEnough), "it is handed over when it was said")
-		AddReportEntry("handed over after the announced moment", at.Sub(announced[0].At).String())
+		Expect(at).To(BeTemporally("~", announced[0].At, nearEnough), "owner remediation is requested at the announced moment")
+		AddReportEntry("owner remediation requested after the announced moment", at.Sub(announced[0].At).String())
 
 		By("under way")
 		e := explained(ctx, "machine/"+lost)
@@ -57,7 +57,7 @@ var _ = Describe("Of a worker whose kubelet falls silent", func() {
 		Expect(e.Next.Person).To(BeFalse())
 		Expect(e.Next.Text).To(HaveSuffix("owner replaces it, or says in OwnerRemediated why it does not"))
 
-		wake(ctx)
+		resume(ctx)
 
 		By("replaced")
 		fresh := newcomer(ctx, before)

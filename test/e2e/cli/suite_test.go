@@ -2,7 +2,7 @@
 // control planes with simulated hosts and kubelets. While failures run, what the plugin says is compared with what the manager then does, and
 // when.
 //
-// The specs share one cluster. Each leaves it as it found it: one control-plane machine and five workers, all well, and no check.
+// The specs share one cluster. Each leaves it as it found it: one control-plane machine and five workers, all healthy, and no check.
 package cli
 
 import (
@@ -39,7 +39,7 @@ var (
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
 
-	fixture = &world{suite.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 5, Spare: 3}}
+	fixture = &environment{suite.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 5, Spare: 3}}
 )
 
 func TestCommandLine(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 // A Machine owns the request too, so the garbage collector of Kubernetes deletes nothing, but takes away the reference to the check.
 var _ = Describe("A check that is deleted while the host of a node's Machine is power-cycled", func() {
 	BeforeEach(func(ctx SpecContext) {
-		allWell(ctx)
-		climbs(ctx)
+		allHealthy(ctx)
+		escalates(ctx)
 		deletable(ctx)
 	})
 	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })
@@ -28,7 +28,7 @@ var _ = Describe("A check that is deleted while the host of a node's Machine is 
 		}
 	}
 
-	It("takes the request with it, and all that was done for it", func(ctx SpecContext) {
+	It("has its request deleted, and host and node released", func(ctx SpecContext) {
 		name := metal.WorkerNames(ctx)[0]
 		takesItsTime(metal.Host(name))
 		silence(name)
@@ -38,11 +38,11 @@ var _ = Describe("A check that is deleted while the host of a node's Machine is 
 		Expect(here.Delete(ctx, check(ctx, ladder))).To(Succeed())
 
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
-		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue), "its host is let go of")
+		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue), "its host is released")
 		nothingIsLeft(ctx)
 	}, SpecTimeout(specPatience))
 
-	It("does so although no manager ran then, as soon as one does", func(ctx SpecContext) {
+	It("has the same done as soon as a manager runs, if none ran then", func(ctx SpecContext) {
 		name := metal.WorkerNames(ctx)[0]
 		takesItsTime(metal.Host(name))
 		silence(name)
@@ -55,7 +55,7 @@ var _ = Describe("A check that is deleted while the host of a node's Machine is 
 		startManager(ctx)
 
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
-		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue), "its host is let go of")
+		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue), "its host is released")
 		nothingIsLeft(ctx)
 	}, SpecTimeout(specPatience))
 })

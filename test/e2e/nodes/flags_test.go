@@ -26,7 +26,7 @@ var ofChecks = fmt.Sprintf("kind=%q", checkCRD)
 
 var _ = Describe("The flag --node-health-checks", func() {
 	BeforeEach(func(ctx SpecContext) {
-		allWell(ctx)
+		allHealthy(ctx)
 		olm(ctx, true)
 	})
 	AfterEach(func(ctx SpecContext) {
@@ -55,7 +55,7 @@ var _ = Describe("The flag --node-health-checks", func() {
 		leftAlone := func() []metav1.Condition { return check(ctx, "left-alone").Status.Conditions }
 		Consistently(leftAlone).Should(BeEmpty())
 
-		By("acting whoever brought the kind")
+		By("acting whichever project installed the kind")
 		restartManager(ctx, "--node-health-checks=on")
 		Eventually(suite.Metric(ctx, manager, served, ofChecks, `reason=""`)).Should(Equal("1"))
 		Eventually(leftAlone).ShouldNot(BeEmpty())
@@ -96,7 +96,7 @@ var _ = Describe("The flag --default-node-health-check-template", func() {
 	const flag = "--default-node-health-check-template=SelfNodeRemediationTemplate.v1alpha1.self-node-remediation.medik8s.io/" +
 		"default/self-node-remediation-automatic-strategy-template"
 
-	BeforeEach(func(ctx SpecContext) { allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) {
 		restartManager(ctx)
 		leaveAsFound(ctx)

@@ -23,12 +23,12 @@ const ladder = "itself-workers"
 
 var _ = Describe("A ladder", func() {
 	BeforeEach(func(ctx SpecContext) {
-		allWell(ctx)
-		climbs(ctx)
+		allHealthy(ctx)
+		escalates(ctx)
 	})
 	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })
 
-	It("whose first remedy fails goes on with the host of the node's Machine, and takes everything back", func(ctx SpecContext) {
+	It("whose first step fails continues with the host of the node's Machine, and cleans up", func(ctx SpecContext) {
 		name := metal.WorkerNames(ctx)[0]
 		takesItsTime(metal.Host(name))
 		identity, began := metal.Machine(ctx, name).UID, time.Now()
@@ -43,7 +43,7 @@ var _ = Describe("A ladder", func() {
 		Expect(ptr.Deref(lease.Spec.HolderIdentity, "")).To(Equal(nhcv1.LeaseHolderPrefix + ladder))
 		second := requested(ctx, host, namespace, name)
 		Expect(second.GetOwnerReferences()).To(And(ContainElement(HaveField("UID", identity)), ContainElement(HaveField("UID", check(ctx, ladder).UID))))
-		Expect(requested(ctx, agent, agentNamespace, name).GetAnnotations()).To(HaveKey(nhcv1.TimedOutAnnotation), "the first one is told before the next one begins")
+		Expect(requested(ctx, agent, agentNamespace, name).GetAnnotations()).To(HaveKey(nhcv1.TimedOutAnnotation), "the first one is stopped before the next one starts")
 
 		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue))
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
@@ -54,7 +54,7 @@ var _ = Describe("A ladder", func() {
 		nothingIsLeft(ctx)
 	}, SpecTimeout(specPatience))
 
-	It("is not begun while too many nodes are silent, and says the sum", func(ctx SpecContext) {
+	It("does not start while too many nodes are silent, and the status gives the sum", func(ctx SpecContext) {
 		lost := metal.WorkerNames(ctx)[:3]
 		seen := follow(ctx, agent, host)
 		patient := check(ctx, ladder)
@@ -91,14 +91,14 @@ var _ = Describe("A ladder", func() {
 		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionUnknown))
 		restartManager(ctx)
 
-		By("killing it while the first remedy is at work, which fails meanwhile")
+		By("killing it while the first step is under way, which fails meanwhile")
 		requested(ctx, agent, agentNamespace, name)
 		manager.Kill()
 		Eventually(answer(ctx, name)).Should(Equal("False"))
 		Eventually(seen.all).Should(Equal([]string{"SelfNodeRemediation " + name}))
 		startManager(ctx)
 
-		By("killing it as soon as the next remedy is asked for, and while it is at work")
+		By("killing it as soon as the next step is requested, and while it is under way")
 		requested(ctx, host, namespace, name)
 		restartManager(ctx)
 		Eventually(slow.Powered).Should(BeFalse())
@@ -116,19 +116,19 @@ var _ = Describe("A ladder", func() {
 // agentNamespace is where the agent's template is.
 const agentNamespace = "default"
 
-// climbs makes the check of templates/ with the template of its last remedy, and waits until it has seen all workers.
-func climbs(ctx context.Context) {
+// escalates makes the check of templates/ with the template of its last step, and waits until it has observed all workers.
+func escalates(ctx context.Context) {
 	GinkgoHelper()
 	reboots, err := builders.Template("host-remediation-template.yaml", map[string]string{
 		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "TIMEOUT_SECONDS": "100",
 	})
 	Expect(err).NotTo(HaveOccurred())
-	climbs, err := builders.Template("node-health-check-workers-escalating.yaml", map[string]string{
+	escalates, err := builders.Template("node-health-check-workers-escalating.yaml", map[string]string{
 		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "NODE_UNHEALTHY_TIMEOUT": "2s", "SELF_NODE_REMEDIATION_TIMEOUT": "1m",
 		"STORM_COOLDOWN": "6s", // nodes come back one by one
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(builders.Apply(ctx, here, reboots, climbs)).To(Succeed())
+	Expect(builders.Apply(ctx, here, reboots, escalates)).To(Succeed())
 	Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
 	Eventually(said(ctx, ladder, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
 }

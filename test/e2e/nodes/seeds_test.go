@@ -21,7 +21,7 @@ const sample = "nodehealthcheck-sample"
 
 // The manifests are those of medik8s' and OKD's documentation. Their remediators know nothing of kubemend, and bring their own rights.
 var _ = Describe("The manifests of the documentation", func() {
-	BeforeEach(func(ctx SpecContext) { allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })
 
 	It("of the first days have a node remediated by a provider's request with the content of its template (seed 000)", func(ctx SpecContext) {
@@ -70,7 +70,7 @@ func ownedByCheck(ctx context.Context, asked *unstructured.Unstructured) {
 		HaveField("Name", sample), HaveField("UID", check(ctx, sample).UID))))
 }
 
-// comesBack waits until a node is well and the requests for it are gone. None of it needed a right that the manager does not have.
+// comesBack waits until a node is healthy and the requests for it are gone. None of it needed a right that the manager does not have.
 func comesBack(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue))

@@ -4,7 +4,7 @@
 //
 // The manager has no rights but those that it ships with, and those that each remediator brings by the label for aggregation. What it does
 // through the kubeconfig Secret of Cluster API, fencing above all, it does as a user who has the roles for workload clusters. The specs share the cluster, one
-// control-plane node and four workers, and each leaves it as it found it: all well, no check, no request.
+// control-plane node and four workers, and each leaves it as it found it: all healthy, no check, no request.
 package nodes
 
 import (
@@ -79,7 +79,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	account, err = plane.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
-	startWorld()
+	startCluster()
 	startManager(ctx)
 	build(ctx)
 	create(ctx, "testdata/self-node-remediator.yaml")
@@ -95,12 +95,12 @@ func startManager(ctx context.Context, more ...string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// startWorld starts everybody who plays what this machine cannot have.
-func startWorld() {
+// startCluster starts everybody who plays what this machine cannot have.
+func startCluster() {
 	GinkgoHelper()
 	_, provider = suite.Hardware(plane.Config())
 	for _, o := range []simulator.RemediatorOptions{
-		{Kind: providerX, Takes: time.Second, Remedy: restart}, {Kind: pill, Takes: time.Second, Remedy: restart}, {Kind: agent, Takes: agentTakes},
+		{Kind: providerX, Takes: time.Second, Remediate: restart}, {Kind: pill, Takes: time.Second, Remediate: restart}, {Kind: agent, Takes: agentTakes},
 	} {
 		remediator, err := simulator.NewRemediator(plane.Config(), o)
 		Expect(err).NotTo(HaveOccurred())

@@ -34,7 +34,7 @@ var _ = Describe("clusterctl", func() {
 		Expect(described).To(MatchRegexp(`TargetNamespace: +kubemend-system\n`))
 	})
 
-	It("gives a manager to whom nothing is said what the program would do by itself", func(ctx SpecContext) {
+	It("renders the program's own defaults without variables", func(ctx SpecContext) {
 		manager := managerOf(suite.Objects([]byte(clusterctl(ctx, settings(nil), "generate", "provider", provider()))))
 		Expect(manager.args).To(ContainElements("--diagnostics-address=:8443", "--leader-elect=true", "--sync-period=10m",
 			"--unclaimed-machine-health-checks=observe", "--webhook-cert-dir=/etc/kubemend/webhook"))
@@ -42,7 +42,7 @@ var _ = Describe("clusterctl", func() {
 		Expect(manager.env).To(HaveKeyWithValue("KUBEMEND_NAMESPACE", ""))
 	})
 
-	It("hands on what is said", func(ctx SpecContext) {
+	It("passes variables on to the manager", func(ctx SpecContext) {
 		said := settings(map[string]string{
 			"KUBEMEND_UNCLAIMED_MACHINE_HEALTH_CHECKS": "act", "KUBEMEND_NAMESPACE": "fleet", "KUBEMEND_LOG_LEVEL": "4", "KUBEMEND_WARM_STANDBY": "true",
 		})

@@ -20,10 +20,10 @@ import (
 
 const held = "example.org/held"
 
-// stored is the version of Metal3's kinds that needs nobody to convert it.
+// stored is the version of Metal3's kinds that needs no conversion.
 var stored = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
 
-// All webhooks that ship are registered, and nobody answers.
+// All webhooks that ship are registered, and none answers.
 var _ = Describe("While no manager runs", Ordered, func() {
 	var (
 		management *cluster
@@ -43,7 +43,7 @@ var _ = Describe("While no manager runs", Ordered, func() {
 		manager.Kill()
 	}, NodeTimeout(specPatience))
 
-	It("what needs an answer is refused, so the webhooks are there", func(ctx SpecContext) {
+	It("what needs the answer of a webhook is refused", func(ctx SpecContext) {
 		for _, o := range written {
 			old, template := o.GroupVersionKind().Version == "v1beta1", o.GetKind() != "HostRemediation" && o.GetKind() != "Metal3Remediation"
 			if old || template {
@@ -85,7 +85,7 @@ var _ = Describe("While no manager runs", Ordered, func() {
 		Expect(management.Delete(ctx, another)).To(Succeed())
 	}, SpecTimeout(specPatience))
 
-	It("whatever lost its owner is collected", func(ctx SpecContext) {
+	It("objects without an owner are garbage-collected", func(ctx SpecContext) {
 		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "machine"}}
 		Expect(management.Create(ctx, owner)).To(Succeed())
 		owned := again(written[5])

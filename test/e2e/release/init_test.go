@@ -23,7 +23,7 @@ import (
 
 // Nothing runs the Deployments: clusterctl is not told to wait for them. All else is done for real, by an API server that had nothing at all,
 // from repositories on this disk: kubemend's releases, Cluster API's core provider as its module has it, and of cert-manager the kinds.
-var _ = Describe("A management cluster that clusterctl looks after", Ordered, func() {
+var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 	var (
 		management *cluster
 		kubeconfig string
@@ -37,7 +37,7 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 		management, kubeconfig = reach(plane), "--kubeconfig="+plane.KubeconfigFile()
 	}, NodeTimeout(specPatience))
 
-	DescribeTable("is not given a release that breaks the contract", func(ctx SpecContext, file, was, is, said string) {
+	DescribeTable("gets no release that breaks the contract", func(ctx SpecContext, file, was, is, said string) {
 		const broken = "v0.1.98"
 		folder := released(broken, "")
 		Expect(os.CopyFS(folder, os.DirFS(released(this, "")))).To(Succeed())
@@ -66,13 +66,13 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 		management.apply(ctx, kept, author)
 	}, SpecTimeout(specPatience))
 
-	It("is told what kubemend can be upgraded to", func(ctx SpecContext) {
+	It("lists what kubemend can be upgraded to", func(ctx SpecContext) {
 		plan := clusterctl(ctx, settings(nil), "upgrade", "plan", kubeconfig)
 		GinkgoWriter.Println(plan)
 		Expect(plan).To(MatchRegexp(`addon-kubemend +kubemend-system +AddonProvider +` + first + ` +` + this))
 	}, SpecTimeout(specPatience))
 
-	It("has its objects after an upgrade, and kubemend as this release has it", func(ctx SpecContext) {
+	It("keeps its objects in an upgrade, and gets kubemend of this release", func(ctx SpecContext) {
 		management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))
 		clusterctl(ctx, settings(map[string]string{"KUBEMEND_LOG_LEVEL": "2"}), "upgrade", "apply", kubeconfig, "--addon=kubemend:"+this)
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion(), "addon-kubemend": this}))
@@ -88,7 +88,7 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 		unchanged(ctx, management, kept)
 	}, SpecTimeout(specPatience))
 
-	It("has its objects after kubemend was deleted, and nothing that would hold them", func(ctx SpecContext) {
+	It("keeps its objects when kubemend is deleted, and nothing that blocks their deletion", func(ctx SpecContext) {
 		clusterctl(ctx, settings(nil), "delete", kubeconfig, "--addon=kubemend")
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion()}))
 		unchanged(ctx, management, kept)

@@ -22,7 +22,7 @@ const (
 
 // CAPM3 before v1.13 stored v1beta1. A cluster that has come from there has objects of both versions, and a CRD that says so.
 var _ = Describe("Objects that are stored in an old version", func() {
-	It("are left to CAPM3 while the kind is CAPM3's, and are stored anew as soon as it is ours", func(ctx SpecContext) {
+	It("are left to CAPM3 while the kind is CAPM3's, and are migrated as soon as it is kubemend's", func(ctx SpecContext) {
 		management := newCluster(ctx, rig.ManagementOptions{})
 		shipped := read(released(this, "kubemend-standalone.yaml"))
 		all := management.install(ctx, shipped)

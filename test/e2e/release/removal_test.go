@@ -32,7 +32,7 @@ import (
 
 // docs/uninstall.md, step by step. The Deployment has pods that run nowhere; the manager that leaves is a process that believes to be in one of them.
 var _ = Describe("Nothing of kubemend is left", func() {
-	It("after it has let go, and what kubectl applied is deleted", func(ctx SpecContext) {
+	It("after a teardown and the deletion of what kubectl applied", func(ctx SpecContext) {
 		management := newCluster(ctx, rig.ManagementOptions{Controllers: rig.PodControllers()})
 		shipped := management.install(ctx, kustomized(ctx, filepath.Join("config", "standalone")))
 		writing := management.start(ctx, "writing")
@@ -46,7 +46,7 @@ var _ = Describe("Nothing of kubemend is left", func() {
 		management.apply(ctx, check, author)
 		writing.Kill()
 
-		pod, manager := management.letGo(ctx)
+		pod, manager := management.teardown(ctx)
 		is, err := management.current(ctx, check)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(is.GetAnnotations()).NotTo(HaveKey(clusterv1.PausedAnnotation))
@@ -63,7 +63,7 @@ var _ = Describe("Nothing of kubemend is left", func() {
 		unchanged(ctx, management, is)
 	}, SpecTimeout(specPatience))
 
-	It("after it has let go, clusterctl has deleted it, and what clusterctl leaves is deleted by hand", func(ctx SpecContext) {
+	It("after a teardown, its deletion by clusterctl, and the deletion of what clusterctl leaves", func(ctx SpecContext) {
 		writeOtherProviders(ctx)
 		plane, err := suite.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: slices.Concat(rig.OwnerControllers(), rig.PodControllers())})
 		Expect(err).NotTo(HaveOccurred())
@@ -74,7 +74,7 @@ var _ = Describe("Nothing of kubemend is left", func() {
 		request.SetFinalizers([]string{mendv1.HostRemediationFinalizer})
 		management.apply(ctx, request, author)
 
-		pod, manager := management.letGo(ctx)
+		pod, manager := management.teardown(ctx)
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "leader.kubemend.io"}}
 		Expect(management.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
 		Expect(lease.OwnerReferences).To(ConsistOf(HaveField("UID", pod.UID)))
@@ -122,8 +122,8 @@ func claimedCheck() *unstructured.Unstructured {
 
 var leavePatch = regexp.MustCompile(`patch deployment kubemend-controller-manager --type=json \\\n +-p '(.+)'`)
 
-// letGo patches the Deployment as docs/uninstall.md says, runs what one of the new pods would, and returns when it is ready: nothing is held any more.
-func (c *cluster) letGo(ctx context.Context) (*corev1.Pod, *rig.Kubemend) {
+// teardown patches the Deployment as docs/uninstall.md says, runs what one of the new pods would, and returns when it is ready: everything is released.
+func (c *cluster) teardown(ctx context.Context) (*corev1.Pod, *rig.Kubemend) {
 	GinkgoHelper()
 	patch := leavePatch.FindSubmatch(read(filepath.Join(root, "docs", "uninstall.md")))
 	Expect(patch).To(HaveLen(2))

@@ -28,7 +28,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		management = newCluster(ctx, rig.ManagementOptions{Core: true})
 	}, NodeTimeout(specPatience))
 
-	It("takes what clusterctl renders, every field of it", func(ctx SpecContext) {
+	It("accepts every field of what clusterctl renders", func(ctx SpecContext) {
 		all := management.install(ctx, []byte(clusterctl(ctx, settings(nil), "generate", "provider", provider())))
 		kinds := map[string]int{}
 		for _, o := range all {
@@ -42,7 +42,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		Expect(management.try(ctx, wrong, installer)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed")
 	}, SpecTimeout(specPatience))
 
-	It("has no NodeHealthChecks, until the file is applied that has their kind", func(ctx SpecContext) {
+	It("has no NodeHealthChecks until the file with their kind is applied", func(ctx SpecContext) {
 		check := suite.Seed("000/nodehealthcheck.yaml")[0]
 		Expect(management.try(ctx, check, author)).To(MatchError(ContainSubstring("no matches for kind")))
 
@@ -98,7 +98,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		}
 	}, SpecTimeout(specPatience))
 
-	It("takes every template that clusterctl renders for a user who names the cluster", func(ctx SpecContext) {
+	It("accepts every template that clusterctl renders for a named cluster", func(ctx SpecContext) {
 		files, err := filepath.Glob(filepath.Join(root, "templates", "*.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(files).NotTo(BeEmpty())
@@ -119,7 +119,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		}
 	}, SpecTimeout(specPatience))
 
-	It("is not given a template that does not know its cluster", func(ctx SpecContext) {
+	It("gets no template that lacks the cluster's name", func(ctx SpecContext) {
 		entries, err := os.ReadDir(filepath.Join(root, "templates"))
 		Expect(err).NotTo(HaveOccurred())
 		_, err = rig.Clusterctl(ctx, settings(nil), "generate", "yaml", "--from", released(this, entries[0].Name()))

@@ -1,7 +1,7 @@
 // Package release tests what a release ships, in the hands of the tools that it is for: the files that `make release-manifests` writes are read,
 // rendered, installed, upgraded and deleted by clusterctl itself, and applied to API servers that check every field.
 //
-// What no rig has is played: cert-manager by the rig's certificate, and whoever would run the Deployment by nobody. Where a manager has to answer,
+// What the rig lacks is replaced: cert-manager by the rig's certificate, and no pod of the Deployment runs. Where a manager has to answer,
 // it is the built one, with the rights of the ServiceAccount that ships.
 package release
 
@@ -76,7 +76,7 @@ func released(version, file string) string {
 	return filepath.Join(repository, "addon-kubemend", version, file)
 }
 
-// run runs a program and returns what it writes. It is told nothing by a `make` that may have started these tests.
+// run runs a program and returns what it writes. It gets no settings of a `make` that may have started these tests.
 func run(ctx context.Context, folder, program string, args ...string) []byte {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, program, args...)

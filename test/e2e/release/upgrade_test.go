@@ -19,8 +19,8 @@ import (
 // Two upgrades: since the oldest release, as it was, which any copy of the project has and which does not move with what is being changed; and since
 // the commit before, where a change is to be seen that the first release never had.
 //
-// An old manager is not to be had here. Whoever writes objects before the upgrade has this one to complete and convert them: what is old is what is
-// stored, by which schema, and what is installed.
+// There is no old manager here. This one completes and converts objects that are written before the upgrade: old are the stored objects,
+// their schema, and what is installed.
 var _ = Describe("An upgrade", func() {
 	DescribeTable("keeps the objects of all kinds, in each version that is served", func(ctx SpecContext, old func(context.Context) []byte) {
 		from := old(ctx)

@@ -41,7 +41,7 @@ import (
 )
 
 var _ = Describe("A manager with no rights but those that it ships with", Ordered, func() {
-	It("leads, makes the check that it is told to, and asks who wants to see its metrics", func(ctx SpecContext) {
+	It("leads, makes the default check, and authorizes readers of its metrics", func(ctx SpecContext) {
 		startManager(ctx, "--default-node-health-check-template="+agent.Kind+"Template.v1alpha1."+agent.Group+"/default/"+agentTemplate)
 		Expect(builders.Apply(ctx, here, withKind(ours()), withKind(theirs()))).To(Succeed())
 		Eventually(func() error {
@@ -56,7 +56,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	It("has a machine replaced", func(ctx SpecContext) {
 		lost := metal.WorkerNames(ctx)[0]
 		silence(lost)
-		By("saying that it is bad, and taking that back when nobody says it any more; and once more, which is the same event again")
+		By("marking it unhealthy, and healthy when the user removes the mark; and once more, which is the same event again")
 		none := intstr.FromInt32(0)
 		for range 2 {
 			held := checked(ctx, "held", func(check *clusterv1.MachineHealthCheck) {
@@ -104,7 +104,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		metal.AllWell(ctx)
 	}, SpecTimeout(specPatience))
 
-	It("has a control-plane host power-cycled, after it has asked which API servers are alive", func(ctx SpecContext) {
+	It("has a control-plane host power-cycled, after it has read which API servers are alive", func(ctx SpecContext) {
 		machine := metal.Machine(ctx, metal.ControlPlaneNames(ctx)[0])
 		request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
@@ -120,7 +120,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		metal.AllWell(ctx)
 	}, SpecTimeout(specPatience))
 
-	It("looks for itself for what caches do not know", func(ctx SpecContext) {
+	It("reads past its caches", func(ctx SpecContext) {
 		machine := builders.ControlPlaneMachine(metal.Cluster, "nowhere", func(m *clusterv1.Machine) {
 			m.Labels, m.Spec.ClusterName = nil, "nowhere"
 		})
@@ -139,11 +139,11 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Expect(here.Delete(ctx, machine)).To(Succeed())
 	}, SpecTimeout(specPatience))
 
-	It("has nodes remediated, takes a confirmation off, and takes a lease over that has run out", func(ctx SpecContext) {
+	It("has nodes remediated, removes a confirmation, and takes over an expired lease", func(ctx SpecContext) {
 		mine := map[string]string{"story": "lease"}
-		first, second := stray(ctx, "first", mine, map[string]string{"machine.openshift.io/machine": "default/first"}), stray(ctx, "second", mine, nil)
-		stray(ctx, "third", mine, nil)
-		stray(ctx, "fourth", mine, nil)
+		first, second := loneNode(ctx, "first", mine, map[string]string{"machine.openshift.io/machine": "default/first"}), loneNode(ctx, "second", mine, nil)
+		loneNode(ctx, "third", mine, nil)
+		loneNode(ctx, "fourth", mine, nil)
 		check := watched(ctx, "leases", mine)
 		By("remediating the first")
 		first.Stop()
@@ -176,11 +176,11 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Eventually(told(ctx, check, nhcv1.EventRemediationRemoved)).Should(Equal(2))
 	}, SpecTimeout(specPatience))
 
-	It("asks OpenShift's etcd before a node of the control plane is remediated", func(ctx SpecContext) {
+	It("reads OpenShift's disruption budget of etcd before a control-plane node is remediated", func(ctx SpecContext) {
 		const etcd = "openshift-etcd"
 		guards := map[string]string{"app": "guard"}
 		mine := map[string]string{"story": "etcd", "node-role.kubernetes.io/control-plane": ""}
-		member := stray(ctx, "member", mine, nil)
+		member := loneNode(ctx, "member", mine, nil)
 		guard := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "guard", Labels: guards},
 			Spec:       corev1.PodSpec{NodeName: "member", Containers: []corev1.Container{{Name: "guard", Image: "simulated/guard"}}},
@@ -197,10 +197,10 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Eventually(metal.Ready).WithArguments(ctx, "member").Should(Equal(corev1.ConditionTrue))
 	}, SpecTimeout(specPatience))
 
-	It("stores all objects anew when a release stores its kinds in another version", func(ctx SpecContext) {
+	It("migrates all objects when a release stores its kinds in another version", func(ctx SpecContext) {
 		check := watched(ctx, "stored", map[string]string{"story": "stored"})
-		Expect(here.Create(ctx, requestOfNobody(&mendv1.HostRemediation{}))).To(Succeed())
-		Expect(here.Create(ctx, requestOfNobody(&infrav1.Metal3Remediation{}))).To(Succeed())
+		Expect(here.Create(ctx, requestWithoutOwner(&mendv1.HostRemediation{}))).To(Succeed())
+		Expect(here.Create(ctx, requestWithoutOwner(&infrav1.Metal3Remediation{}))).To(Succeed())
 		crds := kindsOfOurs(ctx)
 		Expect(crds).To(HaveLen(5))
 		for i := range crds {
@@ -222,7 +222,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}
 	}, SpecTimeout(specPatience))
 
-	It("leaves, gives back the check that it has claimed, and has its leases go with it", func(ctx SpecContext) {
+	It("tears down, returns the check that it has claimed, and deletes its leases", func(ctx SpecContext) {
 		manager.Kill()
 		// A pod that is known by name alone: if it were there, ClusterCache would take this control plane for its own cluster, whose address
 		// and CA every pod has in its files.
@@ -251,7 +251,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}
 	}, SpecTimeout(specPatience))
 
-	It("has needed every right that it has, and no other", func(ctx SpecContext) {
+	It("has used every right that it has, and no other", func(ctx SpecContext) {
 		manager.Kill() // or it might be asking
 		events := audited()
 		shipped, err := control.Shipped(ctx, "standalone")
@@ -272,7 +272,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Expect(texts(rights.Unused(there, rights.Used(events, rig.WorkloadUser)))).To(BeEmpty(), "granted in the workload cluster, and never used")
 	}, SpecTimeout(specPatience))
 
-	It("can do without those outside of the one namespace that it is started for", func(ctx SpecContext) {
+	It("needs none outside of its namespace with --namespace", func(ctx SpecContext) {
 		before := len(audited())
 		for _, name := range []string{"kubemend-manager", "kubemend-hosts", "kubemend-nodes", "kubemend-ext-remediation"} {
 			Expect(here.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
@@ -281,7 +281,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		grant(ctx, filepath.Join("..", "docs", "examples", "one-namespace"))
 		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeFalse())
 		Eventually(mayListSecrets(ctx, namespace)).Should(BeTrue())
-		for _, crd := range kindsOfOurs(ctx) { // as if nobody had looked at them before
+		for _, crd := range kindsOfOurs(ctx) { // as if powerless had looked at them before
 			Expect(here.Patch(ctx, &crd, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())
 		}
 		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off", "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
@@ -297,7 +297,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			suite.LookedFor[0]+" in "+namespace, "list coordination.k8s.io/leases controller-leader-election-capm3 in capm3-system"))
 	}, SpecTimeout(specPatience))
 
-	It("says which rights it lacks where it was installed without NodeHealthChecks, and takes them up when they are granted", func(ctx SpecContext) {
+	It("names the missing right where it was installed without NodeHealthChecks, and serves them once it is granted", func(ctx SpecContext) {
 		before := len(audited())
 		grant(ctx, "default")
 		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeTrue())
@@ -308,9 +308,9 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		grant(ctx, filepath.Join("rbac", "nodes"))
 		Eventually(unserved(ctx)).Should(BeEmpty())
 		mine := map[string]string{"story": "granted"}
-		lost := stray(ctx, "granted", mine, nil)
-		stray(ctx, "beside", mine, nil)
-		stray(ctx, "besides", mine, nil)
+		lost := loneNode(ctx, "granted", mine, nil)
+		loneNode(ctx, "beside", mine, nil)
+		loneNode(ctx, "besides", mine, nil)
 		watched(ctx, "granted", mine)
 		lost.Stop()
 		request := &unstructured.Unstructured{}
@@ -322,10 +322,10 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	}, SpecTimeout(specPatience))
 })
 
-// requestOfNobody is a remediation that no machine owns, so that nothing is done for it.
-func requestOfNobody[T client.Object](request T) T {
+// requestWithoutOwner is a remediation that no machine owns, so that nothing is done for it.
+func requestWithoutOwner[T client.Object](request T) T {
 	request.SetNamespace(namespace)
-	request.SetName("of-nobody")
+	request.SetName("without-owner")
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, request))).To(Succeed()) })
 	return request
 }
@@ -444,10 +444,10 @@ func withKind(o client.Object) client.Object {
 // asked is how the manager answers somebody it knows, who may not read its metrics.
 func asked(ctx context.Context) func() (int, error) {
 	GinkgoHelper()
-	nobody := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nobody"}}
-	Expect(here.Create(ctx, nobody)).To(Succeed())
+	powerless := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "powerless"}}
+	Expect(here.Create(ctx, powerless)).To(Succeed())
 	token := &authenticationv1.TokenRequest{}
-	Expect(here.SubResource("token").Create(ctx, nobody, token)).To(Succeed())
+	Expect(here.SubResource("token").Create(ctx, powerless, token)).To(Succeed())
 	// Its certificate is one that it has made itself.
 	anybody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	DeferCleanup(anybody.CloseIdleConnections)

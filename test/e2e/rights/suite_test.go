@@ -1,9 +1,9 @@
 // Package rights tests that kubemend needs every right that it ships with, and no other.
 //
-// The manager runs as it is installed: as its ServiceAccount, with a kubeconfig of its own for the workload cluster. The specs tell, in
-// order and as shortly as may be, the stories that together need all there is: whether each of them ends well is shown in the other suites.
+// The manager runs as it is installed: as its ServiceAccount, with a kubeconfig of its own for the workload cluster. The specs run, in
+// order and as briefly as possible, the cases that together need every right: the other suites show whether each of them ends as it should.
 // The last one compares what was granted with what the API server has noted. One control plane is management and workload cluster at the
-// same time; the two are told apart by who asks.
+// same time; the user of a request says which one is meant.
 package rights
 
 import (
@@ -40,8 +40,8 @@ var (
 	others   = filepath.Join("testdata", "openshift.yaml")
 )
 
-// agent is the kind of requests of a remediator that brings its rights along, with the label for aggregation. Nobody serves it: nodes come
-// back by themselves.
+// agent is the kind of requests of a remediator that brings its rights along, with the label for aggregation. No controller serves it: nodes
+// recover by themselves.
 var agent = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
 
 // What all specs share.

@@ -39,8 +39,8 @@ type box struct {
 	upUntil time.Time
 	// cutOff says that the kubelet, which runs, cannot reach its API server.
 	cutOff bool
-	// byHand says that somebody has pressed the button of the host that was off, and nothing runs on it yet: until Ironic looks at the BMC the next
-	// time nobody can know of that.
+	// byHand says that a person has pressed the button of the host that was off, and nothing runs on it yet: that is unknown until Ironic reads
+	// the BMC the next time.
 	byHand bool
 	// writes says that something on the host writes to the volume.
 	writes bool
@@ -151,7 +151,7 @@ func (b *box) recover() {
 // revive ends all faults.
 func (b *box) revive() { b.model.Faults = bmo.Faults{} }
 
-// operate is a pass of the Bare Metal Operator, if it has heard of a change of the host, or wants to look again now.
+// operate is a reconcile of the Bare Metal Operator, if the host has changed or a requeue is due.
 func (b *box) operate(now time.Time) bool {
 	h := b.e.host()
 	if h == nil {

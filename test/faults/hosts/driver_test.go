@@ -56,7 +56,7 @@ func (e *environment) run(over func(*environment) bool) {
 	e.t.Fatalf("it does not end (%d cues left)\n%s", len(e.script), e.story())
 }
 
-// settle lets everybody act until nobody does anything more at this moment.
+// settle lets all actors act until none does anything more at this moment.
 func (e *environment) settle() {
 	e.t.Helper()
 	for range manySteps {
@@ -75,7 +75,7 @@ func (e *environment) step() bool {
 	return e.reconcile(now) || changed
 }
 
-// reconcile makes the controller reconcile if it has heard of a change, or wants to look again now. It reports whether it has written.
+// reconcile makes the controller reconcile if an event has enqueued it or a requeue is due. It reports whether it has written.
 func (e *environment) reconcile(now time.Time) bool {
 	if e.writes.Crashed() {
 		if now.Before(e.down) {
@@ -83,9 +83,9 @@ func (e *environment) reconcile(now time.Time) bool {
 		}
 		e.restart()
 	}
-	heard := e.management.wakes
+	heard := e.management.enqueues
 	if !e.unreachable() {
-		heard += e.work.wakes
+		heard += e.work.enqueues
 	}
 	if heard == e.seen && (e.due.IsZero() || now.Before(e.due)) {
 		return false

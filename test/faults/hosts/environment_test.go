@@ -2,7 +2,7 @@
 //
 // Real are the controllers of package hostremediation, with the state machine of a power cycle and the adapters that ask hosts and fence
 // nodes. Imitated are the API servers, and those who obey: the Bare Metal Operator, by the model of
-// package bmo, with host and kubelet, and the controllers of the workload cluster. All of them live by one clock, which only moves when nobody
+// package bmo, with host and kubelet, and the controllers of the workload cluster. All of them live by one clock, which only moves when none of them
 // has anything left to do. Informers, schemas and connections are not here: what only an API server knows is in test/conformance/baremetal.
 package hosts
 
@@ -203,7 +203,7 @@ func (e *environment) populate() {
 	e.box.writes = true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web"}, Spec: corev1.PodSpec{NodeName: e.nodeName}}
 	volume := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "volume"}, Spec: storagev1.VolumeAttachmentSpec{
-		Attacher: "nobody", NodeName: e.nodeName, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
+		Attacher: "absent", NodeName: e.nodeName, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
 	}}
 	for _, o := range []client.Object{pod, volume} {
 		e.do(e.work.Create(e.t.Context(), e.named(o)))

@@ -32,7 +32,7 @@ func atEnd(state string) func(standstill) string { return func(standstill) strin
 
 func asItWas(s standstill) string { return s.ends }
 
-const stopsIt = "the remediation is told to stop"
+const stopsIt = "the remediation is timed out"
 
 var interruptions = []interruption{
 	{name: "the manager is killed", do: killed, resumes: true, ends: asItWas},
@@ -81,7 +81,7 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 		script = append(script, cue{func(*environment) bool { return true }, s.resume})
 	} else {
 		own := as.box
-		as.box = func(b *box) { // a machine that became healthy meanwhile would be passed to nobody
+		as.box = func(b *box) { // no owner remediation would be requested of a machine that recovered meanwhile
 			b.mute = -1
 			if own != nil {
 				own(b)
@@ -150,7 +150,7 @@ var (
 			deleted(e)
 		}
 	}}
-	stops = event{name: "the remediation is told to stop", do: func(e *environment) {
+	stops = event{name: "the remediation is timed out", do: func(e *environment) {
 		if e.remediation() != nil {
 			stopped(e)
 		}

@@ -328,7 +328,7 @@ func (e *environment) catchUp() {
 	e.management.cache.lag, e.work.cache.lag = false, false
 	e.management.cache.catchUp()
 	e.work.cache.catchUp()
-	e.management.wakes++
+	e.management.enqueues++
 }
 
 // identities is the list of identity leases of API servers, if l is asked for it.

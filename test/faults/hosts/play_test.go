@@ -23,7 +23,7 @@ import (
 type happening struct {
 	name string
 	do   func(*environment)
-	// blames says that it is the fault of the host, or of who asked: the machine may be handed over for it.
+	// blames says that it is the fault of the host, or of the request: owner remediation may be requested because of it.
 	blames bool
 }
 
@@ -41,7 +41,7 @@ var happenings = []happening{
 	}, false},
 	faulty("Ironic does not answer", false, func(f *bmo.Faults) { f.NotReady = true }),
 	faulty("Ironic answers with errors", false, func(f *bmo.Faults) { f.Errors = true }),
-	faulty("Ironic is well", false, func(f *bmo.Faults) { f.NotReady, f.Errors = false, false }),
+	faulty("Ironic is healthy", false, func(f *bmo.Faults) { f.NotReady, f.Errors = false, false }),
 	{"Ironic loses its database", func(e *environment) { e.box.model.LoseDatabase() }, false},
 	faulty("the credentials of the BMC are missing", false, func(f *bmo.Faults) { f.Credentials = bmo.Missing }),
 	faulty("the credentials of the BMC are wrong", false, func(f *bmo.Faults) { f.Credentials = bmo.Wrong }),
@@ -50,7 +50,7 @@ var happenings = []happening{
 	faulty("an image of data cannot be attached", false, func(f *bmo.Faults) { f.DataImageFails = true }),
 	faulty("firmware is to be written at the next reboot", false, func(f *bmo.Faults) { f.Firmware = true }),
 	faulty("firmware is to be written and will not be", false, func(f *bmo.Faults) { f.Firmware, f.ServicingFails = true, true }),
-	faulty("the BMC answers nobody", true, func(f *bmo.Faults) { f.Unreachable = true }),
+	faulty("the BMC does not answer", true, func(f *bmo.Faults) { f.Unreachable = true }),
 	faulty("the BMC does not switch off", true, func(f *bmo.Faults) { f.IgnoresOff = true }),
 	faulty("the BMC does not switch on", true, func(f *bmo.Faults) { f.IgnoresOn = true }),
 	faulty("the BMC refuses", true, func(f *bmo.Faults) { f.Refuses = "no" }),
@@ -170,7 +170,7 @@ func healed(e *environment) {
 
 // TestWhateverPartnersDoToAPowerCycle plays power cycles at random through all that their partners, people and bad luck may do, and looks at the
 // true power of the host: no node is fenced that runs, no volume has two writers, and in the end the host is on, its node bears nothing of ours,
-// and nobody was condemned for what was not its fault.
+// and no host is marked unhealthy for another's fault.
 func TestWhateverPartnersDoToAPowerCycle(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.Kind.Kind, func(t *testing.T) {

@@ -107,7 +107,7 @@ func (e *environment) registers(boot int) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: e.nodeName, Labels: map[string]string{corev1.LabelHostname: e.nodeName}}}
 	err := e.work.Create(e.t.Context(), e.named(node))
 	switch {
-	case err == nil && boot == 1: // whoever set the node up has labelled it
+	case err == nil && boot == 1: // the provider has labelled the new node
 		edit(e, e.work, e.node(), false, func(n *corev1.Node) {
 			n.Labels["example.org/rack"] = "7"
 			n.Annotations["example.org/note"] = "keep"

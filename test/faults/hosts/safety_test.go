@@ -23,7 +23,7 @@ type safety struct {
 	// moving says that the remediation is just being replaced by one of another UID.
 	moving bool
 	fenced bool
-	// gaveUp says that the remediation has ended while nobody could unfence its node. It does that as soon as it can.
+	// gaveUp says that the remediation has ended while its node could not be unfenced. It does that as soon as it can.
 	gaveUp bool
 	// held says that the host is kept off, wasOn that it was on when it was asked to power off.
 	held, wasOn bool
@@ -72,7 +72,7 @@ func (e *environment) check(at place) {
 	}
 }
 
-// lies reports whether the BMC may say "off" of a host that runs, and whose node nobody hears of: that is beyond any proof. What it has said is
+// lies reports whether the BMC may say "off" of a host that runs, and whose node is silent: that is beyond any proof. What it has said is
 // believed until it is asked the next time, which Ironic does not while it waits for the end of an order.
 func (e *environment) lies() bool { return (e.box.model.Faults.Stale || e.safety.lied) && !e.box.runs }
 

@@ -48,12 +48,12 @@ type server struct {
 	// is is what there is. The objects are shared: read only.
 	is      map[place]client.Object
 	version int
-	// wakes counts the changes of what the controllers watch, all counts every change.
-	wakes, all int
-	cache      *informers
+	// enqueues counts the changes that enqueue a reconcile, all counts every change.
+	enqueues, all int
+	cache         *informers
 	// after is called after every change.
 	after func(at place)
-	// now is when objects are created; nil if that is not said of them.
+	// now is the creation time of objects; nil for none.
 	now func() time.Time
 }
 
@@ -275,7 +275,7 @@ func (s *server) store(at place, is client.Object) {
 	s.cache.hear(at, is)
 	s.all++
 	if heard(was, is) {
-		s.wakes++
+		s.enqueues++
 	}
 	s.after(at)
 }
@@ -335,8 +335,8 @@ func list(scheme *runtime.Scheme, all map[place]client.Object, into client.Objec
 	return meta.SetList(into, items)
 }
 
-// heard reports whether a change wakes the controllers. What they write of how a remediation goes does not. Nor do pods and volumes: the
-// watches of package fence are not connected here, so that its second way, to look again after a while, has to do.
+// heard reports whether a change enqueues a reconcile. The controllers' own status writes do not. Nor do pods and volumes: the
+// watches of package fence are not connected here, so that its requeues have to do.
 func heard(was, is client.Object) bool {
 	if was == nil || is == nil {
 		return true
@@ -353,7 +353,7 @@ func heard(was, is client.Object) bool {
 	return true
 }
 
-// others are the annotations of a remediation but for what it remembers, which wakes nobody.
+// others are the annotations of a remediation without the one that it remembers in, which enqueues nothing.
 func others(o client.Object) map[string]string {
 	all := maps.Clone(o.GetAnnotations())
 	delete(all, mendv1.PowerCycleAnnotation)

@@ -134,7 +134,7 @@ var tales = []tale{
 		ends: "Succeeded", cycles: 1, stays: true,
 	},
 	{
-		name: "a workload cluster that cannot be reached, for which nobody is condemned", cycles: 1, stays: true,
+		name: "a workload cluster that cannot be reached, for which no host is marked", cycles: 1, stays: true,
 		settings: settings{box: func(b *box) { b.mute, b.e.pods.unreachable = -1, true }},
 		script:   append([]cue{{in("Booting", 1), func(*environment) {}}}, later(time.Hour, deleted)...),
 	},
@@ -228,14 +228,14 @@ func unmanaged() []tale {
 			name: "a host that is " + u.name + " at first", settings: u.settings, ends: "Succeeded", cycles: 1,
 			script: []cue{{in("Preparing", 1), u.end}},
 		}, tale{
-			name: "a host that stays " + u.name + ", for which nobody is condemned", settings: u.settings, stays: true,
+			name: "a host that stays " + u.name + ", for which no host is marked", settings: u.settings, stays: true,
 			script: append([]cue{{in("Preparing", 1), func(*environment) {}}}, later(time.Hour, deleted)...),
 		})
 	}
 	return all
 }
 
-// performance is one tale as it was told.
+// performance is one run of a tale.
 type performance struct {
 	*environment
 	outcome

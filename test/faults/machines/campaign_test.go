@@ -17,7 +17,7 @@ import (
 	"github.com/kubemend/kubemend/test/faults"
 )
 
-// told is an environment in which a tale was told.
+// told is an environment after a tale was played.
 func (t tale) told(on *testing.T, disturb func(*environment)) *environment {
 	on.Helper()
 	e := newEnvironment(on)
@@ -27,7 +27,7 @@ func (t tale) told(on *testing.T, disturb func(*environment)) *environment {
 	e.settle(wait)
 	for _, event := range t.events {
 		event(e)
-		e.wake()
+		e.enqueueAll()
 		e.settle(wait)
 	}
 	e.afterOutages()
@@ -116,7 +116,7 @@ func TestEveryTaleEndsWellWheneverTheProgramIsKilledBetweenTwoReconciles(t *test
 			t.Parallel()
 			before := tale.told(t, undisturbed)
 			want, kills := before.outcome(), 0
-			for n := 1; n <= before.passes; n++ {
+			for n := 1; n <= before.reconciles; n++ {
 				t.Run(fmt.Sprintf("before reconcile %d", n), func(t *testing.T) {
 					e := tale.told(t, func(e *environment) { e.killBefore = n })
 					if !e.killed {
@@ -126,7 +126,7 @@ func TestEveryTaleEndsWellWheneverTheProgramIsKilledBetweenTwoReconciles(t *test
 					e.endsLike(want, faults.Crash)
 				})
 			}
-			t.Logf("%d kills of %d", kills, before.passes)
+			t.Logf("%d kills of %d", kills, before.reconciles)
 		})
 	}
 }

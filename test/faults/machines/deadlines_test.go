@@ -17,7 +17,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// What a check does at a moment is told here, where time leaps. That it does anything at all when time passes, the conformance suite sees.
+// What a check does at a given moment is tested here, with a clock that leaps. The conformance suite tests that time alone causes reconciles.
 
 const (
 	healthy      = "True/HealthCheckSucceeded"
@@ -113,7 +113,7 @@ func (e *environment) happens(within time.Duration, events ...func()) {
 	for _, event := range events {
 		event()
 	}
-	e.wake()
+	e.enqueueAll()
 	e.settle(within)
 }
 

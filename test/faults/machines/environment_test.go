@@ -32,7 +32,7 @@ const most = 400
 
 // environment is a management cluster with one Cluster, its workload cluster, and the program: the controllers of MachineHealthChecks.
 //
-// The program works only when it is made to, by settle. What others do wakes all of it. Its own writes wake no more than in the manager: those
+// The program works only when settle makes it. What others do enqueues everything. Its own writes enqueue no more than in the manager: those
 // of a machine's conditions the releaser alone, so that what a failed write leaves undone is finished only if the controller asks for a retry.
 type environment struct {
 	t         *testing.T
@@ -50,11 +50,11 @@ type environment struct {
 	late     client.Reader // what caches show while they lag behind; nil if they do not
 	due      map[work]time.Time
 	failed   map[work]int
-	coming   []time.Time // when events come that wake the checks
+	coming   []time.Time // when events come that enqueueAll the checks
 
-	// passes counts the reconciles; the program is restarted before the one of number killBefore.
-	passes, killBefore int
-	killed             bool
+	// reconciles counts the reconciles; the program is restarted before the one of number killBefore.
+	reconciles, killBefore int
+	killed                 bool
 
 	// unknown says that machines are made of which no check has said anything; else they are healthy, as in every day but the first.
 	unknown bool
@@ -141,7 +141,7 @@ func (e *environment) start() {
 		{Name: "metal3remediations", Kind: requestKind.Kind}, {Name: "metal3remediationtemplates", Kind: templateKind.Kind},
 	}}}, client.HasLabels{mendv1.MadeByUIDLabel}))
 	e.due, e.failed = map[work]time.Time{}, map[work]int{}
-	e.wake()
+	e.enqueueAll()
 }
 
 // recorder keeps the events of a process that lives.
@@ -168,9 +168,9 @@ func (e *environment) enqueue(w work, after time.Duration) {
 	}
 }
 
-// wake makes both controllers look at everything, as events of all objects do.
-func (e *environment) wake() {
-	e.wakeChecks()
+// enqueueAll makes both controllers reconcile everything, as events of all objects do.
+func (e *environment) enqueueAll() {
+	e.enqueueChecks()
 	machines := &clusterv1.MachineList{}
 	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
 	for i := range machines.Items {
@@ -178,7 +178,7 @@ func (e *environment) wake() {
 	}
 }
 
-func (e *environment) wakeChecks() {
+func (e *environment) enqueueChecks() {
 	checks := &clusterv1.MachineHealthCheckList{}
 	e.must(e.api.List(e.ctx, checks, client.InNamespace(e.namespace)))
 	for i := range checks.Items {
@@ -203,7 +203,7 @@ func (e *environment) settle(within time.Duration) {
 		}
 		e.deliver()
 		if w != (work{}) {
-			e.pass(w)
+			e.runOne(w)
 		}
 	}
 	if e.clock.Now().Before(until) {
@@ -224,12 +224,12 @@ func (e *environment) next() (first work, at time.Time, found bool) {
 	return e.earliest()
 }
 
-// deliver wakes the checks if an event has come.
+// deliver enqueues the checks if an event has come.
 func (e *environment) deliver() {
 	before := len(e.coming)
 	e.coming = slices.DeleteFunc(e.coming, func(at time.Time) bool { return !at.After(e.clock.Now()) })
 	if len(e.coming) < before {
-		e.wakeChecks()
+		e.enqueueChecks()
 	}
 }
 
@@ -252,11 +252,11 @@ func byName(a, b work) bool {
 	return cmp.Less(a.key.Name, b.key.Name)
 }
 
-// pass makes one reconcile, and starts the program anew if it has crashed meanwhile.
-func (e *environment) pass(w work) {
+// runOne reconciles one item, and starts the program anew if it has crashed meanwhile.
+func (e *environment) runOne(w work) {
 	e.t.Helper()
-	e.passes++
-	if e.passes == e.killBefore {
+	e.reconciles++
+	if e.reconciles == e.killBefore {
 		e.killed = true
 		e.start()
 		return
@@ -304,7 +304,7 @@ func (e *environment) lag() {
 
 func (e *environment) catchUp() {
 	e.late = nil
-	e.wake()
+	e.enqueueAll()
 }
 
 // forget drops what is exported of the checks: the metrics of this process outlive the environment.

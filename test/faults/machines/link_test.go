@@ -57,7 +57,7 @@ type connection struct {
 	watched                   bool
 }
 
-// failures are the probes in a row that nobody answered.
+// failures are the probes in a row without an answer.
 func (c *connection) failures() int {
 	if c.to.cutAt.IsZero() {
 		return 0

@@ -97,7 +97,7 @@ func TestEveryOrderOfEventsIsSafeAndEndsWell(t *testing.T) {
 					e.settle(time.Second)
 					for _, h := range order {
 						h.do(e)
-						e.wake()
+						e.enqueueAll()
 						e.settle(12 * time.Second)
 						e.isRight()
 					}
@@ -148,7 +148,7 @@ func (e *environment) isRight() {
 			continue
 		}
 		if node := e.there.nodes[m.Name]; !byHand && node != nil && !e.ready(m.Name) && e.clock.Now().Before(e.expires(node)) {
-			continue // its timeout has not expired, and what was said of it stays
+			continue // its timeout has not expired, and its conditions stay
 		}
 		want := "True"
 		if byHand || !e.ready(m.Name) {
@@ -174,7 +174,7 @@ func (e *environment) expires(node *corev1.Node) time.Time {
 	return since.Add(timeout)
 }
 
-// afterOutages lets the time pass until what was said before an outage counts again, if there was one.
+// afterOutages lets the time reconcile until what was said before an outage counts again, if there was one.
 func (e *environment) afterOutages() {
 	if e.there.cutAt.IsZero() && e.there.backAt.After(noon) {
 		e.settle(health.Settling + timeout)
@@ -203,7 +203,7 @@ func (e *environment) asManyAsAllowed(check *clusterv1.MachineHealthCheck, bad, 
 	}
 }
 
-// calmsDown makes everything well again, and checks that nothing is left of the trouble.
+// calmsDown makes everything healthy again, and checks that nothing is left of the trouble.
 func (e *environment) calmsDown() {
 	e.t.Helper()
 	e.catchUp()
@@ -221,12 +221,12 @@ func (e *environment) calmsDown() {
 		m.Annotations = nil
 		e.must(e.api.Update(e.ctx, m))
 	}
-	e.wake()
+	e.enqueueAll()
 	e.settle(2 * timeout)
 	for name, said := range e.outcome().Machines {
 		for _, line := range said {
 			if strings.Contains(line, "ExternallyRemediated") || strings.HasPrefix(line, "HealthCheckSucceeded False") {
-				e.t.Errorf("machine %s is well, and is said to be %q: %s", name, line, e.record.history())
+				e.t.Errorf("machine %s is healthy, and its condition is %q: %s", name, line, e.record.history())
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// While a check is paused nobody looks at its workload cluster, and so nobody sees that it goes out of reach and comes back. After that the cache shows
+// While a check is paused kubemend does not read its workload cluster, and misses that it is unreachable and comes back. After that the cache shows
 // the nodes as they were until its watch is made again.
 func TestANodeThatRecoveredDuringAPauseIsNotCalledUnhealthyForWhatTheCacheShowsStill(t *testing.T) {
 	t.Parallel()

@@ -184,14 +184,14 @@ func (e *environment) recover(names ...string) {
 	}
 }
 
-// cut makes the workload cluster silent. ClusterCache wakes the controllers when the first probe has failed, and when it closes the connection.
+// cut makes the workload cluster silent. ClusterCache enqueues the checks when the first probe has failed, and when it closes the connection.
 func (e *environment) cut() {
 	if !e.there.cutAt.IsZero() {
 		return
 	}
 	e.there.cutAt = e.clock.Now()
 	for _, after := range []time.Duration{11 * time.Second, givenUp * 10 * time.Second} {
-		e.wakeIn(after)
+		e.enqueueIn(after)
 	}
 }
 
@@ -202,11 +202,11 @@ func (e *environment) reconnect() {
 		return
 	}
 	e.there.cutAt, e.there.backAt = time.Time{}, e.clock.Now()
-	e.wakeIn(catchUp)
+	e.enqueueIn(catchUp)
 }
 
-// wakeIn makes an event come.
-func (e *environment) wakeIn(d time.Duration) { e.coming = append(e.coming, e.clock.Now().Add(d)) }
+// enqueueIn makes an event come.
+func (e *environment) enqueueIn(d time.Duration) { e.coming = append(e.coming, e.clock.Now().Add(d)) }
 
 // ownerActs replaces every machine that its owner is asked to remediate, as a MachineSet does.
 func (e *environment) ownerActs() (replaced int) {

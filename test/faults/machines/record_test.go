@@ -67,7 +67,7 @@ func (e *environment) recorded() client.WithWatch {
 				e.noteRequest("adopted", obj.GetName())
 			} else if err == nil { // the labels of a check
 				e.record.note("patch " + kindOf(obj) + " " + obj.GetName())
-				e.locked(e.wakeChecks)
+				e.locked(e.enqueueChecks)
 			}
 			return err
 		},
@@ -107,17 +107,17 @@ func (e *environment) locked(do func()) {
 	do()
 }
 
-// noteRequest records what happened to a request. Its event wakes the checks and the releaser.
+// noteRequest records what happened to a request. Its event enqueues the checks and the releaser.
 func (e *environment) noteRequest(what, name string) {
 	e.record.mu.Lock()
 	defer e.record.mu.Unlock()
 	e.record.Requests[what+" "+name]++
 	e.record.log = append(e.record.log, what+" request "+name)
-	e.wakeChecks()
+	e.enqueueChecks()
 	e.enqueue(work{true, client.ObjectKey{Namespace: e.namespace, Name: name}}, 0)
 }
 
-// noteMachine records what was said of a machine. Its event wakes the releaser alone.
+// noteMachine records the conditions of a machine. Its event enqueues the releaser alone.
 func (e *environment) noteMachine(before, after *clusterv1.Machine) {
 	e.record.mu.Lock()
 	defer e.record.mu.Unlock()

@@ -43,7 +43,7 @@ func (e *environment) mayStartLocked(m *clusterv1.Machine, what string, more int
 	case check == nil:
 		unsafe("no check acts on it")
 	case !itself && e.lost():
-		unsafe("nobody knows its node")
+		unsafe("its node is unknown")
 	case !itself && e.ready(m.Name):
 		unsafe("it is healthy")
 	default:

@@ -19,7 +19,7 @@ type tale struct {
 	events []func(*environment)
 }
 
-// tales are told once undisturbed, and then with every write failing and with every crash.
+// tales are played once undisturbed, and then with every write failing and with every crash.
 var tales = []tale{
 	{"three things at once: a machine recovers, another one fails, and a new check asks an owner",
 		func(e *environment) {
@@ -143,7 +143,7 @@ var tales = []tale{
 			func(e *environment) { e.fail("m1") },
 			func(e *environment) {
 				e.there.sets("m3", corev1.ConditionUnknown, timeout-20*time.Second)
-				e.wake()
+				e.enqueueAll()
 				e.settle(time.Second)
 				e.cut()
 				e.settle(25 * time.Second)
@@ -169,7 +169,7 @@ var tales = []tale{
 			func(e *environment) { e.edit("check", paused); e.recover("m1"); e.fail("m2") },
 			func(e *environment) { e.edit("check", unpaused, byTemplate) },
 		}},
-	{"requests that nobody marked are taken over, of an unhealthy machine and of a healthy one",
+	{"requests without a mark are adopted, of an unhealthy machine and of a healthy one",
 		func(e *environment) {
 			e.machines("m1", "m2")
 			e.fail("m1")

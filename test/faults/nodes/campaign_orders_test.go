@@ -20,7 +20,7 @@ var happenings = map[string]func(*environment){
 		e.allSay(nhcv1.ProcessingCondition, metav1.ConditionFalse)
 		e.allSay(nhcv1.SucceededCondition, metav1.ConditionFalse)
 	},
-	"the time of a step passes": func(e *environment) { e.passes(timeout) },
+	"the time of a step passes": func(e *environment) { e.reconciles(timeout) },
 	"the node recovers":         func(e *environment) { e.recovers("w1") },
 	"the node fails again":      func(e *environment) { e.turns("w1", "False", 10*time.Minute) },
 	"the node is deleted":       func(e *environment) { e.loses("w1") },
@@ -120,7 +120,7 @@ func twoSteps(e *environment) {
 // orderCounts is how many orders were tried of each set.
 var orderCounts = map[string]int{}
 
-// everyOrder tries all orders. In whatever order things happen, the rules of safety hold after each pass, and when all is healthy again nothing is left behind.
+// everyOrder tries all orders. In whatever order things happen, the rules of safety hold after each reconcile, and when all is healthy again nothing is orphaned.
 func everyOrder(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(orders)) {
 		of := orders[name]

@@ -22,12 +22,12 @@ type outcome struct {
 	Statuses map[string]string
 }
 
-// run is a tale that was told.
+// run is a tale that was played.
 type run struct {
 	outcome
-	writes []faults.Write
-	struck bool
-	passes int
+	writes     []faults.Write
+	struck     bool
+	reconciles int
 }
 
 // tell tells a tale, in which befall may let something fail.
@@ -51,7 +51,7 @@ func tell(t *testing.T, of tale, befall func(*environment)) run {
 }
 
 func (e *environment) result() run {
-	r := run{passes: e.program.Passes}
+	r := run{reconciles: e.program.Reconciles}
 	r.writes, r.struck = e.program.Writes.Done()
 	r.Leases, r.Statuses = e.leases(), map[string]string{}
 	for _, w := range r.writes {
@@ -132,25 +132,25 @@ func everyWrite(t *testing.T) {
 					})
 				}
 			}
-			for nth := 1; nth <= plain.passes; nth++ {
+			for nth := 1; nth <= plain.reconciles; nth++ {
 				t.Run(fmt.Sprintf("the manager is killed after pass %d", nth), func(t *testing.T) {
 					same(t, tell(t, of, func(e *environment) { e.killsAfter(nth) }))
 				})
 			}
-			// How many passes there are depends on whether the cache of a kind is filled before or after a pass, which no two runs do alike.
+			// The number of reconciles depends on whether the cache of a kind is filled before or after a reconcile, which no two runs do alike.
 			counted(name, count{writes: 2 * len(plain.writes), kills: len(plain.writes)})
 		})
 	}
 }
 
-// killsAfter kills the manager after a pass, and starts another one.
+// killsAfter kills the manager after a reconcile, and starts another one.
 func (e *environment) killsAfter(nth int) {
-	check := e.program.AfterPass
-	e.program.AfterPass = func() error {
+	check := e.program.AfterReconcile
+	e.program.AfterReconcile = func() error {
 		if err := check(); err != nil {
 			return err
 		}
-		if e.program.Passes == nth {
+		if e.program.Reconciles == nth {
 			return e.program.Restart()
 		}
 		return nil

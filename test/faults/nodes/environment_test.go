@@ -57,7 +57,7 @@ type environment struct {
 	late    bool // the cache of the controller is
 }
 
-// silent is a recorder of events that nobody reads.
+// silent is a recorder that drops its events.
 type silent struct{}
 
 // Eventf does nothing.
@@ -79,7 +79,7 @@ func newEnvironment(t *testing.T) *environment {
 	e.program = Program(server, Options{Leases: elsewhere, Recorder: silent{}, Logger: logr.Discard()})
 	e.program.Restarts = true
 	e.safety = &safety{environment: e, seen: map[string]bool{}, told: map[string]string{}, steps: map[string]int{}}
-	e.program.AfterPass = e.safety.check
+	e.program.AfterReconcile = e.safety.check
 	for _, name := range []string{namespace, elsewhere} {
 		e.makes(builders.Namespace(name))
 	}
@@ -326,7 +326,7 @@ func (e *environment) awaits(what string, is func() bool) {
 }
 
 // passes lets time pass.
-func (e *environment) passes(d time.Duration) {
+func (e *environment) reconciles(d time.Duration) {
 	e.Helper()
 	e.must(e.program.Walk(d))
 }
@@ -336,7 +336,7 @@ func (e *environment) state() string {
 	var b strings.Builder
 	done, struck := e.program.Writes.Done()
 	now := e.server.Clock.Now().Format(time.TimeOnly)
-	fmt.Fprintf(&b, "it is %s, after %d passes of %d instances, struck: %v\n", now, e.program.Passes, e.program.Starts, struck)
+	fmt.Fprintf(&b, "it is %s, after %d reconciles of %d instances, struck: %v\n", now, e.program.Reconciles, e.program.Starts, struck)
 	for _, w := range done {
 		fmt.Fprintf(&b, "  %s\n", w)
 	}

@@ -90,15 +90,15 @@ func climbs(steps int) func(*environment) {
 func (e *environment) inTime(req *unstructured.Unstructured, i int) {
 	e.Helper()
 	left := req.GetCreationTimestamp().Add(timeout).Sub(e.server.Clock.Now())
-	e.passes(left - 2*time.Second)
+	e.reconciles(left - 2*time.Second)
 	if n := len(e.requests()); n != i+1 || e.again(req).GetAnnotations()[nhcv1.TimedOutAnnotation] != "" {
 		e.Fatalf("step %d ended before its time was over\n%s", i+1, e.state())
 	}
-	e.passes(2 * time.Second)
+	e.reconciles(2 * time.Second)
 	e.awaits("that the step is given up", func() bool { return e.again(req).GetAnnotations()[nhcv1.TimedOutAnnotation] != "" })
 }
 
-// ends lets remediators let go of what is deleted, until nothing is left.
+// ends makes remediators remove their finalizers from what is deleted, until nothing is left.
 func (e *environment) ends() {
 	e.Helper()
 	e.awaits("that all requests are deleted", func() bool {

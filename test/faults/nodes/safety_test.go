@@ -11,7 +11,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// safety are the rules that hold after each pass, whatever happens.
+// safety are the rules that hold after each reconcile, whatever happens.
 type safety struct {
 	*environment
 	seen map[string]bool   // the UIDs of requests
@@ -38,7 +38,7 @@ func (s *safety) check() error {
 		}
 		at := req.GetAnnotations()[nhcv1.TimedOutAnnotation]
 		if was := s.told[string(req.GetUID())]; was != "" && at != was {
-			return fmt.Errorf("%s was told to stop at %s, and again at %q\n%s", named(req), was, at, s.state())
+			return fmt.Errorf("%s was timed out at %s, and again at %q\n%s", named(req), was, at, s.state())
 		}
 		s.told[string(req.GetUID())] = at
 		if _, member := req.GetLabels()[nhcv1.ControlPlaneLabel]; member {
@@ -49,7 +49,7 @@ func (s *safety) check() error {
 		}
 		live[node] = append(live[node], named(req))
 		if holder := held[node]; holder == "" {
-			return fmt.Errorf("%s for %s is under way and nobody holds the lease\n%s", named(req), node, s.state())
+			return fmt.Errorf("%s for %s is under way and the lease has no holder\n%s", named(req), node, s.state())
 		}
 	}
 	for node, requests := range live {
@@ -63,7 +63,7 @@ func (s *safety) check() error {
 	return nil
 }
 
-// over reports whether a request was told to stop, has succeeded or failed, or is being deleted.
+// over reports whether a request was timed out, has succeeded or failed, or is being deleted.
 func over(req *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(req.Object, "status", "conditions")
 	return req.GetDeletionTimestamp() != nil || req.GetAnnotations()[nhcv1.TimedOutAnnotation] != "" ||

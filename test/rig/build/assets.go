@@ -16,7 +16,7 @@ import (
 const askFor = 20 * time.Second
 
 // asset is the path of a program in the folder of KUBEBUILDER_ASSETS and its version, if the rig can use it. Otherwise why is the reason; it is empty
-// if nobody has set the variable.
+// if the variable is not set.
 func (b *builder) asset(ctx context.Context, p program) (path, version, why string, err error) {
 	if b.assets == "" || p.asset == "" {
 		return "", "", "", nil

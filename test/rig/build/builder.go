@@ -136,8 +136,8 @@ func (b *builder) inputs(p program) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// build makes programs of one module, with one command. They are made elsewhere and moved when all is done, so that what is interrupted leaves nothing
-// that looks finished.
+// build makes programs of one module, with one command. They are made elsewhere and moved when all is done, so that an interrupted build leaves nothing
+// behind that seems to be finished.
 func (b *builder) build(ctx context.Context, stale []program) (err error) {
 	part, err := os.MkdirTemp(b.built(), "part-")
 	if err != nil {

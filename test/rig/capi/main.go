@@ -1,7 +1,7 @@
 // Command capi-core runs Cluster API's own core controllers and webhooks for the rig.
 //
 // The controllers and webhooks are upstream's, unchanged; only their set-up is ours, because upstream's program
-// cannot bind its webhook server to loopback and outlives whoever started it. This one listens on 127.0.0.1 alone
+// cannot bind its webhook server to loopback and outlives the process that started it. This one listens on 127.0.0.1 alone
 // and ends when its standard input does.
 package main
 
@@ -84,8 +84,8 @@ func main() {
 	}
 }
 
-// untilStdinCloses ends the context with the standard input: whoever holds the other end of that pipe is whom we
-// work for, and the pipe closes however they die.
+// untilStdinCloses ends the context with the standard input: the process that started this one holds the other end of that pipe,
+// which closes however that process ends.
 func untilStdinCloses(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -139,7 +139,7 @@ func newManager(cfg *rest.Config, s settings) (ctrl.Manager, error) {
 		WebhookServer: webhook.NewServer(webhook.Options{
 			Host: loopback, Port: s.webhookPort, CertDir: s.webhookCert,
 		}),
-		// Whoever ends us throws the cluster away: nothing is worth waiting for.
+		// The process that ends this one throws the cluster away: nothing is worth waiting for.
 		GracefulShutdownTimeout: ptr.To(time.Second),
 	})
 	if err != nil {

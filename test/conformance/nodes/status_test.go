@@ -96,7 +96,7 @@ func (s *environment) allowed(ctx context.Context, check string) func() string {
 
 const yes = "True/Allowed"
 
-// events are the events of a reason about a check, as "Type note", each as often as it was told.
+// events are the events of a reason about a check, as "Type note", each as often as it was sent.
 func (s *environment) events(ctx context.Context, check, reason string) func() []string {
 	if s.memory != nil {
 		return func() []string {
@@ -139,7 +139,7 @@ func (s *environment) lease(ctx context.Context, node string) *coordinationv1.Le
 	return l
 }
 
-// holder is who holds the lease on a node, "" if nobody does.
+// holder is the holder of the lease on a node, "" if there is none.
 func (s *environment) holder(ctx context.Context, node string) func() string {
 	return func() string {
 		l := s.lease(ctx, node)

@@ -14,8 +14,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// world is all that a check and its remediations have written, by what tells one version from another.
-func (s *environment) world(ctx context.Context) map[string]string {
+// versions are the resource versions of all that a check and its remediations have written.
+func (s *environment) versions(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	is := map[string]string{}
 	for _, c := range s.checks {
@@ -45,8 +45,8 @@ func (s *environment) heartbeat(ctx context.Context, name string) {
 	Expect(s.here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
 }
 
-var _ = Describe("A check tells", func() {
-	everywhere.inEveryMode("nothing new while nothing changes: it writes nothing, sends no events, and no heartbeat wakes it", func(ctx context.Context, s *environment) {
+var _ = Describe("A check reports", func() {
+	everywhere.inEveryMode("nothing while nothing changes: it writes nothing, sends no events, and no heartbeat enqueues it", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.check(ctx, "strict", s.by(s.template(ctx, replace, "hard")), minHealthy("100%"))
@@ -58,29 +58,29 @@ var _ = Describe("A check tells", func() {
 		Eventually(s.counts(ctx, "strict")).Should(Equal([]int{5, 3}))
 		Eventually(s.counts(ctx, "paused")).Should(Equal([]int{5, 3}))
 		for _, c := range s.checks {
-			s.looks(c)
+			s.settle(c)
 		}
 		s.isQuiet()
-		before, told := s.world(ctx), s.tells.told.Load()
-		// A pass for something that was before may come late. One for a heartbeat would come each time.
+		before, told := s.versions(ctx), s.tells.told.Load()
+		// A reconcile for an earlier change may come late. One for a heartbeat would come each time.
 		Eventually(func(g Gomega) {
 			s.isQuiet()
-			looks := s.passes()
+			counts := s.reconciles()
 			for _, n := range s.nodes {
 				s.heartbeat(ctx, n)
 				before["node "+n] = s.getNode(ctx, n).ResourceVersion
 			}
 			s.hears(ctx)
-			g.Consistently(s.passes).Should(Equal(looks))
+			g.Consistently(s.reconciles).Should(Equal(counts))
 		}).Should(Succeed())
 		for _, c := range s.checks {
-			s.look(c)
+			s.reconcile(c)
 		}
-		Expect(s.world(ctx)).To(Equal(before))
+		Expect(s.versions(ctx)).To(Equal(before))
 		Expect(s.tells.told.Load()).To(Equal(told))
 	})
 
-	once("its columns, and once a status that is as medik8s' in all fields", func(ctx context.Context, s *environment) {
+	once("its columns, and a status with medik8s' fields and values", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -94,7 +94,7 @@ var _ = Describe("A check tells", func() {
 		Expect(kinds).To(Equal(map[string]string{"Disabled": "False/NodeHealthCheckEnabled", "RemediationAllowed": yes}))
 	})
 
-	in(ladders, "its remediations by metrics, of medik8s' names and of ours", func(ctx context.Context, s *environment) {
+	in(ladders, "its remediations in metrics, with medik8s' names and with kubemend's", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		first := map[string]string{"name": s.called("w1"), "namespace": s.name, "remediation": "RebootRemediation"}
@@ -136,7 +136,7 @@ var _ = Describe("A check tells", func() {
 		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_short_circuited", ours("reason", "")).Should(BeEquivalentTo(0))
 	})
 
-	everywhere.once("seed 2.2: what changes within a moment: nodes, their conditions and the check itself", func(ctx context.Context, s *environment) {
+	everywhere.once("seed 2.2: changes within a moment: of nodes, their conditions and the check itself", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -147,20 +147,20 @@ var _ = Describe("A check tells", func() {
 		s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.UnhealthyConditions[1].Duration.Duration = time.Hour })
 		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionUnknown, long)
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
-		s.looks("check")
+		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
 		s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.UnhealthyConditions[1].Duration.Duration = time.Minute })
 		Eventually(s.nodesRequested(ctx)).Should(Equal([]string{"w1"}))
 	})
 })
 
-// isQuiet waits until the controller has looked at nothing for a while: what it has heard of last, it may look at a moment later.
+// isQuiet waits until the controller has reconciled nothing for a while: its last event may cause a reconcile a moment later.
 func (s *environment) isQuiet() {
 	GinkgoHelper()
-	last := s.passes()
+	last := s.reconciles()
 	Eventually(func() bool {
 		before := last
-		last = s.passes()
+		last = s.reconciles()
 		return maps.Equal(before, last)
 	}).MustPassRepeatedly(10).Should(BeTrue())
 }

@@ -18,7 +18,7 @@ func pausedAs(value string) func(*clusterv1.MachineHealthCheck) {
 }
 
 var _ = Describe("Paused", func() {
-	It("is False while kubemend acts on a check that nobody claimed, and says why when it is True", func(ctx SpecContext) {
+	It("is False while kubemend acts on an unclaimed check, and has a reason when it is True", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
@@ -43,7 +43,7 @@ var _ = Describe("Paused", func() {
 		Eventually(s.of(ctx, "check", "Paused")).Should(Equal("False/NotPaused"))
 	})
 
-	It("is all that is written of a check that is paused from the start", func(ctx SpecContext) {
+	It("is the only condition of a check that is paused from the start", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.fallsSilent(ctx, "a")
@@ -57,7 +57,7 @@ var _ = Describe("Paused", func() {
 		Consistently(s.health(ctx, "a")).Should(Equal(nothing))
 	})
 
-	It("keeps what was begun", func(ctx SpecContext) {
+	It("keeps requests and conditions", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.worker(ctx, "a")
@@ -75,12 +75,12 @@ var _ = Describe("Paused", func() {
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
 	})
 
-	It("is left to Cluster API on a check that was claimed", func(ctx SpecContext) {
+	It("is written by Cluster API on a claimed check", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check", builders.Claimed)
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
-		Eventually(func() error { // what core says; it is told apart by its reason
+		Eventually(func() error { // the condition of Cluster API core, which its reason identifies
 			c := s.getCheck(ctx, "check")
 			c.Status.Conditions = append(c.Status.Conditions, condition(clusterv1.PausedCondition, metav1.ConditionTrue, long))
 			return here.Status().Update(ctx, c)
@@ -98,8 +98,8 @@ var _ = Describe("Paused", func() {
 	})
 })
 
-var _ = Describe("Checks that nobody claimed", func() {
-	It("are judged and counted by a manager that observes, and nothing is written", func(ctx SpecContext) {
+var _ = Describe("Unclaimed checks", func() {
+	It("are judged and counted in mode observe, without a write", func(ctx SpecContext) {
 		m := ownManager(ctx, "observe", "--unclaimed-machine-health-checks=observe")
 		Eventually(writes(ctx, m)).Should(BeEquivalentTo(1), "it asks whether it may power-cycle hosts, which is a POST")
 		s := newEnvironment(ctx, seenBy("observe"))
@@ -131,16 +131,16 @@ var _ = Describe("Checks that nobody claimed", func() {
 		s.isRequested(ctx, "good")
 		Expect(s.of(ctx, "check", "Paused")()).To(Equal("-"))
 
-		By("letting go of the claim")
+		By("releasing the check")
 		before := s.settles(ctx, m)
 		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, clusterv1.PausedAnnotation) })
-		Eventually(passes(ctx, m)).Should(BeNumerically(">", before))
+		Eventually(reconciles(ctx, m)).Should(BeNumerically(">", before))
 		s.comesBack(ctx, "good")
 		Eventually(state("unhealthy")).Should(BeEquivalentTo(1))
 		Consistently(s.requested(ctx)).Should(ConsistOf("good", "once-failed"), "Cluster API looks after it now")
 	})
 
-	It("are not even looked at by a manager that ignores them, unlike claimed ones", func(ctx SpecContext) {
+	It("are not read in mode ignore, unlike claimed ones", func(ctx SpecContext) {
 		m := ownManager(ctx, "ignore", "--unclaimed-machine-health-checks=ignore")
 		s := newEnvironment(ctx, seenBy("ignore"))
 		s.workers(ctx, "a")
@@ -156,7 +156,7 @@ var _ = Describe("Checks that nobody claimed", func() {
 		Eventually(exported(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("claimed")...)).ShouldNot(BeZero())
 	})
 
-	It("stay paused for a manager that observes if they are paused for everybody", func(ctx SpecContext) {
+	It("are neither judged nor counted in mode observe while they are paused for everybody", func(ctx SpecContext) {
 		m := ownManager(ctx, "observe-paused", "--unclaimed-machine-health-checks=observe")
 		s := newEnvironment(ctx, seenBy("observe-paused"))
 		s.worker(ctx, "a")
@@ -172,8 +172,8 @@ var _ = Describe("Checks that nobody claimed", func() {
 	})
 })
 
-var _ = Describe("A manager for a part of the world", func() {
-	It("works under --namespace, and in that namespace alone", func(ctx SpecContext) {
+var _ = Describe("A manager with a filter", func() {
+	It("works in the namespace of --namespace alone", func(ctx SpecContext) {
 		s, elsewhere := newEnvironment(ctx, seenBy("part")), newEnvironment(ctx, seenBy("part"))
 		start := func() *rig.Kubemend {
 			return startManager(ctx, "part", nil, "--namespace="+s.cluster.Namespace, "--watch-filter=part", "--unclaimed-machine-health-checks=act")
@@ -194,11 +194,11 @@ var _ = Describe("A manager for a part of the world", func() {
 		m.Kill()
 		Expect(here.Delete(ctx, s.getCheck(ctx, "check"))).To(Succeed())
 		start()
-		Eventually(s.requested(ctx)).Should(BeEmpty(), "what is left behind is found there too")
+		Eventually(s.requested(ctx)).Should(BeEmpty(), "what is orphaned is found there too")
 		Eventually(s.health(ctx, "b")).Should(Equal(nothing))
 	})
 
-	It("leaves alone what has not its label, of clusters and of checks, also when it lets go", func(ctx SpecContext) {
+	It("ignores Clusters and checks without the label of --watch-filter, also when it releases machines", func(ctx SpecContext) {
 		m := ownManager(ctx, "one")
 		s := newEnvironment(ctx, seenBy("one"))
 		s.template(ctx, "reboot")

@@ -24,8 +24,8 @@ func ofKernel(c *clusterv1.MachineHealthCheck) {
 	}
 }
 
-var _ = Describe("Waking up", func() {
-	It("W7: a node's change reaches its machine although a machine of another cluster has a node of that name", func(ctx SpecContext) {
+var _ = Describe("Enqueueing", func() {
+	It("W7: a node's change enqueues the check of its own machine, though another cluster has a node of that name", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		twins := []*environment{s}
@@ -47,7 +47,7 @@ var _ = Describe("Waking up", func() {
 		}
 	})
 
-	It("W10: a new check judges at once, and a mark by hand does not wait", func(ctx SpecContext) {
+	It("W10: a new check judges at once, and so it does after a user marks a machine", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b")
 		s.fallsSilent(ctx, "a")
@@ -59,11 +59,11 @@ var _ = Describe("Waking up", func() {
 	})
 })
 
-var _ = Describe("Passes", Ordered, func() {
+var _ = Describe("Reconciles", Ordered, func() {
 	var m *rig.Kubemend
 	BeforeAll(func(ctx SpecContext) { m = ownManager(ctx, "counted") })
 
-	It("W11: a heartbeat makes no pass and writes nothing", func(ctx SpecContext) {
+	It("W11: a heartbeat causes no reconcile and no write", func(ctx SpecContext) {
 		s := newEnvironment(ctx, seenBy("counted"))
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check")
@@ -76,14 +76,14 @@ var _ = Describe("Passes", Ordered, func() {
 		// This one is no heartbeat. When it has been seen, so have those before it.
 		s.nodeReports(ctx, "b", corev1.NodeReady, corev1.ConditionUnknown, 0)
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 1}))
-		Eventually(passes(ctx, m)).Should(BeEquivalentTo(before+1), "one pass for the last one")
-		Consistently(passes(ctx, m)).Should(BeEquivalentTo(before + 1))
+		Eventually(reconciles(ctx, m)).Should(BeEquivalentTo(before+1), "one reconcile for the last one")
+		Consistently(reconciles(ctx, m)).Should(BeEquivalentTo(before + 1))
 
 		versions["MachineHealthCheck/check"] = s.getCheck(ctx, "check").ResourceVersion
 		Expect(s.versions(ctx)()).To(Equal(versions))
 	})
 
-	It("W11: news of a Machine that no verdict depends on makes no pass", func(ctx SpecContext) {
+	It("W11: a change of a Machine that no verdict depends on causes no reconcile", func(ctx SpecContext) {
 		s := newEnvironment(ctx, seenBy("counted"))
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
@@ -92,13 +92,13 @@ var _ = Describe("Passes", Ordered, func() {
 		for _, phase := range []string{"Provisioned", "Running", "Updating", "Running"} {
 			s.change(ctx, "a", func(m *clusterv1.Machine) { m.Status.Phase = phase })
 		}
-		Consistently(passes(ctx, m)).Should(Equal(before))
+		Consistently(reconciles(ctx, m)).Should(Equal(before))
 
 		s.change(ctx, "a", annotated("example.org/news", "")) // may be a mark by hand
-		Eventually(passes(ctx, m)).Should(Equal(before + 1))
+		Eventually(reconciles(ctx, m)).Should(Equal(before + 1))
 	})
 
-	It("W12: a burst is one pass or two, and not one for each machine", func(ctx SpecContext) {
+	It("W12: a burst of changes causes one or two reconciles, not one per machine", func(ctx SpecContext) {
 		s := newEnvironment(ctx, seenBy("counted"))
 		names := make([]string, 30)
 		for i := range names {
@@ -116,7 +116,7 @@ var _ = Describe("Passes", Ordered, func() {
 		Expect(after-before).To(BeNumerically("<=", windows+1), "one for each tenth of a second, and none for our own writes")
 	})
 
-	It("W12: a change is one pass, and what it writes makes no other", func(ctx SpecContext) {
+	It("W12: one change causes one reconcile, and kubemend's own writes cause none", func(ctx SpecContext) {
 		s := newEnvironment(ctx, seenBy("counted"))
 		s.workers(ctx, "a", "b", "c", "d")
 		s.check(ctx, "check")
@@ -129,10 +129,10 @@ var _ = Describe("Passes", Ordered, func() {
 			Expect(s.settles(ctx, m)).To(Equal(before+float64(i+1)), name)
 		}
 		s.change(ctx, "a", annotated("example.org/news", "")) // what others write on top of it does
-		Eventually(passes(ctx, m)).Should(Equal(before + 4))
+		Eventually(reconciles(ctx, m)).Should(Equal(before + 4))
 	})
 
-	It("W12: a steady pass reads caches and writes nothing", func(ctx SpecContext) {
+	It("W12: a reconcile without changes reads only caches and writes nothing", func(ctx SpecContext) {
 		s := newEnvironment(ctx, seenBy("counted"))
 		s.template(ctx, "reboot")
 		s.workers(ctx, "good", "bad", "handed", "gone")
@@ -158,20 +158,20 @@ var _ = Describe("Passes", Ordered, func() {
 				})
 			}
 		}
-		Eventually(passes(ctx, m)).Should(BeNumerically(">", before))
+		Eventually(reconciles(ctx, m)).Should(BeNumerically(">", before))
 		s.settles(ctx, m)
 		Expect(writes(ctx, m)()).To(Equal(written))
 		Expect(number(ctx, m, "rest_client_requests_total", `method="GET"`, host)()).To(BeNumerically("<=", asked+2), "watches may be renewed")
 	})
 })
 
-// settles returns the number of passes when there have been no more for a second.
+// settles returns the number of reconciles when there have been no more for a second.
 func (s *environment) settles(ctx context.Context, m *rig.Kubemend) float64 {
 	GinkgoHelper()
 	Eventually(s.counts(ctx, "check")).ShouldNot(ContainElement(int32(-1)))
-	last, since := passes(ctx, m)(), time.Now()
+	last, since := reconciles(ctx, m)(), time.Now()
 	Eventually(func() time.Duration {
-		if n := passes(ctx, m)(); n != last {
+		if n := reconciles(ctx, m)(); n != last {
 			last, since = n, time.Now()
 		}
 		return time.Since(since)

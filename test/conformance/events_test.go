@@ -44,8 +44,8 @@ func (s *environment) note(ctx context.Context, object, reason string) func() st
 	}
 }
 
-var _ = Describe("Telling", func() {
-	It("W17: an event for each change, for the recovery too, and none for a pass in which nothing changes", func(ctx SpecContext) {
+var _ = Describe("Events and metrics", func() {
+	It("W17: one event per change, recovery included, and none without a change", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b", "c")
@@ -73,14 +73,14 @@ var _ = Describe("Telling", func() {
 		Expect(s.note(ctx, "check", "RemediationEnded")()).To(Equal("Normal: Healthy again: a"))
 
 		before := s.versions(ctx)()
-		for _, value := range []string{"1", "2", "3"} { // passes in which nothing changes
+		for _, value := range []string{"1", "2", "3"} { // reconciles in which nothing changes
 			s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = map[string]string{"irrelevant": value} })
 			before["MachineHealthCheck/check"] = s.getCheck(ctx, "check").ResourceVersion
 			Consistently(s.versions(ctx)).WithTimeout(quick / 10).Should(Equal(before))
 		}
 	})
 
-	It("W17: an event on the check for each remediation, and one on each machine", func(ctx SpecContext) {
+	It("W17: one event on the check per remediation, and one on each machine", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c")
 		s.fallsSilent(ctx, "a", "b", "c")
@@ -101,7 +101,7 @@ var _ = Describe("Telling", func() {
 		}
 	})
 
-	It("W17: warns of the short circuit when it first keeps a machine from being remediated, and only then", func(ctx SpecContext) {
+	It("W17: one warning when a short-circuit first blocks a remediation, and no other", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check", atMost("0"))
@@ -120,7 +120,7 @@ var _ = Describe("Telling", func() {
 		Consistently(s.events(ctx, "check", "RemediationRestricted")).Should(Equal(1))
 	})
 
-	It("W17: tells a second failure of a machine with the cause of the second", func(ctx SpecContext) {
+	It("W17: a second failure of a machine is reported with its own cause", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
@@ -135,7 +135,7 @@ var _ = Describe("Telling", func() {
 		Expect(s.note(ctx, "a", "MachineMarkedUnhealthy")()).To(ContainSubstring("Node " + s.node("a") + " has been deleted"))
 	})
 
-	It("W17: counts what is begun and how it ends, by kind", func(ctx SpecContext) {
+	It("W17: metrics count remediations started and finished, by kind", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "recovers", "is-replaced", "is-skipped")
@@ -168,7 +168,7 @@ var _ = Describe("Telling", func() {
 		Expect(began("owned", "Owner")()).To(BeEquivalentTo(1))
 	})
 
-	It("shows in numbers what it waits for", func(ctx SpecContext) {
+	It("metrics show what kubemend waits for", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "good", "bad", "pending")
 		s.machine(ctx, "starting")

@@ -24,8 +24,8 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// world is one cluster with its hosts, in a namespace of the management cluster.
-type world struct {
+// environment is one cluster with its hosts, in a namespace of the management cluster.
+type environment struct {
 	namespace     string
 	plane         *rig.ControlPlane // of the workload cluster
 	there         client.Client     // to it
@@ -35,49 +35,49 @@ type world struct {
 }
 
 // build makes the cluster. Machines come up by and by.
-func (w *world) build(ctx context.Context, cluster string) {
+func (env *environment) build(ctx context.Context, cluster string) {
 	GinkgoHelper()
-	w.there = clientFor(w.plane.Config())
-	w.cluster = builders.Cluster(w.namespace, cluster)
-	objects := append(suite.Reachable(ctx, w.cluster, w.plane, provider, reader), builders.ControlPlane(w.cluster, w.controlPlanes)...)
-	objects = append(objects, builders.Workers(w.cluster, w.pool(), w.workers, func(md *clusterv1.MachineDeployment) {
+	env.there = clientFor(env.plane.Config())
+	env.cluster = builders.Cluster(env.namespace, cluster)
+	objects := append(suite.Reachable(ctx, env.cluster, env.plane, provider, reader), builders.ControlPlane(env.cluster, env.controlPlanes)...)
+	objects = append(objects, builders.Workers(env.cluster, env.pool(), env.workers, func(md *clusterv1.MachineDeployment) {
 		md.Spec.Template.Labels["nodepool"] = "nodepool-0"
 	})...)
 	Expect(builders.Apply(ctx, here, objects...)).To(Succeed())
 }
 
 // pool is the name of the workers' MachineDeployment.
-func (w *world) pool() string { return w.cluster.Name + "-md-0" }
+func (env *environment) pool() string { return env.cluster.Name + "-md-0" }
 
-// allWell waits until the cluster is as every spec may expect it.
-func (w *world) allWell(ctx context.Context) {
+// allHealthy waits until the cluster is as every spec may expect it.
+func (env *environment) allHealthy(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		g.Expect(w.machines(ctx)).To(HaveLen(w.controlPlanes + int(w.workers)))
-		for name, m := range w.machines(ctx) {
+		g.Expect(env.machines(ctx)).To(HaveLen(env.controlPlanes + int(env.workers)))
+		for name, m := range env.machines(ctx) {
 			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), name)
-			g.Expect(suite.Ready(ctx, w.there, name)).To(Equal(corev1.ConditionTrue), name)
+			g.Expect(suite.Ready(ctx, env.there, name)).To(Equal(corev1.ConditionTrue), name)
 		}
 	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
 }
 
-// leaveAsFound takes back what a spec did to the cluster.
-func (w *world) leaveAsFound(ctx context.Context) {
+// leaveAsFound reverts what a spec did to the cluster.
+func (env *environment) leaveAsFound(ctx context.Context) {
 	GinkgoHelper()
-	Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(w.namespace))).To(Succeed())
-	for name := range w.machines(ctx) {
-		if k := w.kubelet(name); k != nil {
+	Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(env.namespace))).To(Succeed())
+	for name := range env.machines(ctx) {
+		if k := env.kubelet(name); k != nil {
 			k.Start()
 		}
 	}
-	w.allWell(ctx)
+	env.allHealthy(ctx)
 }
 
 // machines are all machines of the shared cluster, by name.
-func (w *world) machines(ctx context.Context) map[string]*clusterv1.Machine {
+func (env *environment) machines(ctx context.Context) map[string]*clusterv1.Machine {
 	GinkgoHelper()
 	list := &clusterv1.MachineList{}
-	Expect(here.List(ctx, list, client.InNamespace(w.namespace))).To(Succeed())
+	Expect(here.List(ctx, list, client.InNamespace(env.namespace))).To(Succeed())
 	byName := map[string]*clusterv1.Machine{}
 	for i := range list.Items {
 		byName[list.Items[i].Name] = &list.Items[i]
@@ -86,10 +86,10 @@ func (w *world) machines(ctx context.Context) map[string]*clusterv1.Machine {
 }
 
 // workerNames are the names of the workers, sorted.
-func (w *world) workerNames(ctx context.Context) []string {
+func (env *environment) workerNames(ctx context.Context) []string {
 	GinkgoHelper()
 	var names []string
-	for name, m := range w.machines(ctx) {
+	for name, m := range env.machines(ctx) {
 		if m.Labels["nodepool"] != "" {
 			names = append(names, name)
 		}
@@ -99,10 +99,10 @@ func (w *world) workerNames(ctx context.Context) []string {
 }
 
 // identities are the UIDs of the workers by name: what changes if one is replaced.
-func (w *world) identities(ctx context.Context) map[string]types.UID {
+func (env *environment) identities(ctx context.Context) map[string]types.UID {
 	GinkgoHelper()
 	uids := map[string]types.UID{}
-	for name, m := range w.machines(ctx) {
+	for name, m := range env.machines(ctx) {
 		if m.Labels["nodepool"] != "" {
 			uids[name] = m.UID
 		}
@@ -111,10 +111,10 @@ func (w *world) identities(ctx context.Context) map[string]types.UID {
 }
 
 // replaced waits until the lost worker was replaced, and the others were not.
-func (w *world) replaced(ctx context.Context, before map[string]types.UID, lost string) {
+func (env *environment) replaced(ctx context.Context, before map[string]types.UID, lost string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		now := w.identities(ctx)
+		now := env.identities(ctx)
 		g.Expect(now).To(HaveLen(len(before)))
 		g.Expect(now).NotTo(HaveKey(lost))
 		for name, uid := range before {
@@ -125,11 +125,11 @@ func (w *world) replaced(ctx context.Context, before map[string]types.UID, lost 
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// untouched says whether nothing was begun: no machine was handed over, deleted or made.
-func (w *world) untouched(ctx context.Context, before map[string]types.UID) func(Gomega) {
+// untouched checks that nothing was started: no owner remediation was requested, and no machine was deleted or made.
+func (env *environment) untouched(ctx context.Context, before map[string]types.UID) func(Gomega) {
 	return func(g Gomega) {
-		g.Expect(w.identities(ctx)).To(Equal(before))
-		machines := w.machines(ctx)
+		g.Expect(env.identities(ctx)).To(Equal(before))
+		machines := env.machines(ctx)
 		for name := range before {
 			m := machines[name]
 			g.Expect(m).NotTo(BeNil(), name)
@@ -139,56 +139,56 @@ func (w *world) untouched(ctx context.Context, before map[string]types.UID) func
 	}
 }
 
-func (w *world) kubelet(machine string) *simulator.Kubelet {
-	return provider.Kubelet(client.ObjectKey{Namespace: w.namespace, Name: machine})
+func (env *environment) kubelet(machine string) *simulator.Kubelet {
+	return provider.Kubelet(client.ObjectKey{Namespace: env.namespace, Name: machine})
 }
 
 // fallSilent stops the kubelets of machines, as a power cut would.
-func (w *world) fallSilent(names ...string) {
+func (env *environment) fallSilent(names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
-		Expect(w.kubelet(name)).NotTo(BeNil(), name)
-		w.kubelet(name).Stop()
+		Expect(env.kubelet(name)).NotTo(BeNil(), name)
+		env.kubelet(name).Stop()
 	}
 }
 
 // applyTemplate makes a check from a file in templates/.
-func (w *world) applyTemplate(ctx context.Context, file string, variables map[string]string) *clusterv1.MachineHealthCheck {
+func (env *environment) applyTemplate(ctx context.Context, file string, variables map[string]string) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
-	all := map[string]string{"CLUSTER_NAME": w.cluster.Name, "NAMESPACE": w.namespace}
+	all := map[string]string{"CLUSTER_NAME": env.cluster.Name, "NAMESPACE": env.namespace}
 	for name, value := range variables {
 		all[name] = value
 	}
 	check, err := builders.Template(file, all)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
-	return w.getCheck(ctx, check.GetName())
+	return env.getCheck(ctx, check.GetName())
 }
 
-func (w *world) getCheck(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
+func (env *environment) getCheck(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	check := &clusterv1.MachineHealthCheck{}
-	Expect(here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, check)).To(Succeed())
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: env.namespace, Name: name}, check)).To(Succeed())
 	return check
 }
 
 // counts are a check's numbers, healthy of expected, as "5 of 5".
-func (w *world) counts(ctx context.Context, name string) func() string {
+func (env *environment) counts(ctx context.Context, name string) func() string {
 	return func() string {
-		status := w.getCheck(ctx, name).Status
+		status := env.getCheck(ctx, name).Status
 		return fmt.Sprintf("%d of %d", ptr.Deref(status.CurrentHealthy, -1), ptr.Deref(status.ExpectedMachines, -1))
 	}
 }
 
 // said is what a condition of a check says, as "Status/Reason".
-func (w *world) said(ctx context.Context, check, kind string) func() string {
-	return func() string { return gist(conditions.Get(w.getCheck(ctx, check), kind)) }
+func (env *environment) said(ctx context.Context, check, kind string) func() string {
+	return func() string { return gist(conditions.Get(env.getCheck(ctx, check), kind)) }
 }
 
 // saidOf is what a condition of a machine says, as "Status/Reason".
-func (w *world) saidOf(ctx context.Context, machine, kind string) func() string {
+func (env *environment) saidOf(ctx context.Context, machine, kind string) func() string {
 	return func() string {
-		m := w.machines(ctx)[machine]
+		m := env.machines(ctx)[machine]
 		if m == nil {
 			return "gone"
 		}
@@ -203,11 +203,11 @@ func gist(c *metav1.Condition) string {
 	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
 }
 
-// events counts how often a reason was told of an object on behalf of a check, repetitions included.
-func (w *world) events(ctx context.Context, check *clusterv1.MachineHealthCheck, object, reason string) func() int {
+// events counts the events of a reason about an object on behalf of a check, repetitions included.
+func (env *environment) events(ctx context.Context, check *clusterv1.MachineHealthCheck, object, reason string) func() int {
 	return func() int {
 		list := &eventsv1.EventList{}
-		Expect(here.List(ctx, list, client.InNamespace(w.namespace))).To(Succeed())
+		Expect(here.List(ctx, list, client.InNamespace(env.namespace))).To(Succeed())
 		number := 0
 		for i := range list.Items {
 			e := &list.Items[i]
@@ -238,6 +238,6 @@ func writers(object client.Object) map[string]string {
 }
 
 // message is the message of a check's condition.
-func (w *world) message(ctx context.Context, check, kind string) func() string {
-	return func() string { return conditions.GetMessage(w.getCheck(ctx, check), kind) }
+func (env *environment) message(ctx context.Context, check, kind string) func() string {
+	return func() string { return conditions.GetMessage(env.getCheck(ctx, check), kind) }
 }

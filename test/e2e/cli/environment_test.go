@@ -20,14 +20,14 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// world is one cluster with its hosts, in a namespace of the management cluster.
-type world struct{ suite.Site }
+// environment is one cluster with its hosts, in a namespace of the management cluster.
+type environment struct{ suite.Site }
 
 // slow makes all hosts take their time, until the spec ends.
-func (w *world) slow(times simulator.Times) {
+func (env *environment) slow(times simulator.Times) {
 	GinkgoHelper()
-	for i := range w.ControlPlanes + int(w.Workers) + w.Spare {
-		host := hosts.Host(client.ObjectKey{Namespace: w.Namespace, Name: fmt.Sprintf("host-%d", i)})
+	for i := range env.ControlPlanes + int(env.Workers) + env.Spare {
+		host := hosts.Host(client.ObjectKey{Namespace: env.Namespace, Name: fmt.Sprintf("host-%d", i)})
 		Expect(host).NotTo(BeNil())
 		host.Take(times)
 		DeferCleanup(func() { host.Take(simulator.Times{}) })
@@ -35,44 +35,44 @@ func (w *world) slow(times simulator.Times) {
 }
 
 // silence hangs the kubelets of machines, until the spec ends: the next one is to find those that are left well.
-func (w *world) silence(machines ...string) {
+func (env *environment) silence(machines ...string) {
 	GinkgoHelper()
 	for _, name := range machines {
-		kubelet := w.Host(name).Kubelet()
+		kubelet := env.Host(name).Kubelet()
 		kubelet.Stop()
 		DeferCleanup(kubelet.Start) // of a machine that was replaced meanwhile, it does nothing
 	}
 }
 
 // checked makes a check of the workers that allows 40% of them to be bad, until the spec ends, and waits until it counts them.
-func (w *world) checked(ctx context.Context, name string, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
+func (env *environment) checked(ctx context.Context, name string, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	most := intstr.FromString("40%")
-	check := builders.MachineHealthCheck(w.Cluster, name, append([]func(*clusterv1.MachineHealthCheck){func(c *clusterv1.MachineHealthCheck) {
+	check := builders.MachineHealthCheck(env.Cluster, name, append([]func(*clusterv1.MachineHealthCheck){func(c *clusterv1.MachineHealthCheck) {
 		c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &most
 	}}, edits...)...)
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, check)).To(Succeed()) })
 	Eventually(func(g Gomega) {
 		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())
-		g.Expect(check.Status.CurrentHealthy).To(HaveValue(Equal(w.Workers)))
+		g.Expect(check.Status.CurrentHealthy).To(HaveValue(Equal(env.Workers)))
 	}).Should(Succeed())
 	return check
 }
 
 // stored is a check as it is now.
-func (w *world) stored(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
+func (env *environment) stored(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	check := &clusterv1.MachineHealthCheck{}
-	Expect(here.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, check)).To(Succeed())
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: name}, check)).To(Succeed())
 	return check
 }
 
-// theOwnerRests keeps the owner of the workers from replacing any, until the function that it returns is called.
-func (w *world) theOwnerRests(ctx context.Context) (wake func(context.Context)) {
+// pauseTheOwner keeps the owner of the workers from replacing any, until the returned function is called.
+func (env *environment) pauseTheOwner(ctx context.Context) (resume func(context.Context)) {
 	GinkgoHelper()
 	list := &clusterv1.MachineSetList{}
-	Expect(here.List(ctx, list, client.InNamespace(w.Namespace))).To(Succeed())
+	Expect(here.List(ctx, list, client.InNamespace(env.Namespace))).To(Succeed())
 	Expect(list.Items).To(HaveLen(1))
 	set := &list.Items[0]
 	annotate := func(ctx context.Context, change func(map[string]string)) {
@@ -88,17 +88,17 @@ func (w *world) theOwnerRests(ctx context.Context) (wake func(context.Context)) 
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(set), set)).To(Succeed())
 		return conditions.IsTrue(set, clusterv1.PausedCondition)
 	}).Should(BeTrue())
-	wake = func(ctx context.Context) {
+	resume = func(ctx context.Context) {
 		annotate(ctx, func(a map[string]string) { delete(a, clusterv1.PausedAnnotation) })
 	}
-	DeferCleanup(func(ctx SpecContext) { wake(ctx) })
-	return wake
+	DeferCleanup(func(ctx SpecContext) { resume(ctx) })
+	return resume
 }
 
-// handedOver tells when a machine is first seen that is said to be unhealthy, and that its owner is to remediate.
-func (w *world) handedOver(ctx context.Context, name string) <-chan time.Time {
+// ownerRequested returns the moment at which a machine is first seen with a request for owner remediation.
+func (env *environment) ownerRequested(ctx context.Context, name string) <-chan time.Time {
 	GinkgoHelper()
-	changes, err := here.Watch(ctx, &clusterv1.MachineList{}, client.InNamespace(w.Namespace),
+	changes, err := here.Watch(ctx, &clusterv1.MachineList{}, client.InNamespace(env.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(changes.Stop)

@@ -25,8 +25,8 @@ func ownerSaid(now, before metav1.ConditionStatus) func(*clusterv1.Machine) {
 	}
 }
 
-var _ = Describe("Handing over", func() {
-	It("asks the owner again after True, never overwrites False, and keeps the flavours apart", func(ctx SpecContext) {
+var _ = Describe("Owner remediation", func() {
+	It("is requested again after True, never overwrites False, and keeps v1beta1 and v1beta2 apart", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "done", ownerSaid(metav1.ConditionTrue, metav1.ConditionTrue))
 		s.worker(ctx, "at-work", ownerSaid(metav1.ConditionFalse, metav1.ConditionFalse))
@@ -48,7 +48,7 @@ var _ = Describe("Handing over", func() {
 		Expect(c.Message).To(BeEmpty())
 	})
 
-	It("leaves it to the owner to clear what it was asked", func(ctx SpecContext) {
+	It("is cleared by the owner alone", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
@@ -61,7 +61,7 @@ var _ = Describe("Handing over", func() {
 		Expect(s.owner(ctx, "a")()).To(Equal(handedOn), "MachineSet and KubeadmControlPlane remove it themselves")
 	})
 
-	It("says nothing of a machine that is being deleted, and asks nobody to remediate it", func(ctx SpecContext) {
+	It("is not requested of a machine that is being deleted, whose conditions stay", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check")
@@ -76,7 +76,7 @@ var _ = Describe("Handing over", func() {
 		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
 	})
 
-	It("hands machines of a KubeadmControlPlane over in the same words", func(ctx SpecContext) {
+	It("is requested of a KubeadmControlPlane in the same words", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a", func(m *clusterv1.Machine) {
 			m.Labels[clusterv1.MachineControlPlaneLabel] = ""
@@ -92,7 +92,7 @@ var _ = Describe("Handing over", func() {
 		Expect(collections.IsUnhealthyAndOwnerRemediated(s.get(ctx, "a"))).To(BeTrue())
 	})
 
-	It("writes conditions of the generation that it judged", func(ctx SpecContext) {
+	It("has the generation of the Machine that was judged", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")

@@ -93,7 +93,7 @@ func (s *environment) counts(ctx context.Context, check string) func() []int32 {
 	}
 }
 
-// events counts how often a reason was told of an object, series included.
+// events counts the events of a reason about an object, series included.
 func (s *environment) events(ctx context.Context, object, reason string) func() int {
 	return func() int {
 		list := &eventsv1.EventList{}

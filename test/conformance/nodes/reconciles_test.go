@@ -12,12 +12,12 @@ import (
 	"github.com/kubemend/kubemend/test/testclock"
 )
 
-// looks has the controller look at a check until it has heard of all that there is and finds nothing more to do.
-func (s *environment) looks(check string) {
+// settle makes the controller reconcile a check until it has seen every change and has nothing more to write.
+func (s *environment) settle(check string) {
 	GinkgoHelper()
 	if s.memory != nil {
 		Expect(s.memory.Settle()).To(Succeed())
-		s.look(check)
+		s.reconcile(check)
 		Expect(s.memory.Settle()).To(Succeed())
 		return
 	}
@@ -28,24 +28,24 @@ func (s *environment) looks(check string) {
 		if unheard := cmp.Diff(before, s.ears.heard(ctx)); unheard != "" {
 			return unheard
 		}
-		s.look(check)
+		s.reconcile(check)
 		return cmp.Diff(before, s.written(ctx))
 	}).Should(BeEmpty(), "the controller is to come to rest")
 }
 
-// look has the controller look at a check.
-func (s *environment) look(check string) {
+// reconcile makes the controller reconcile a check once.
+func (s *environment) reconcile(check string) {
 	GinkgoHelper()
 	item := reconcile.Request{NamespacedName: client.ObjectKey{Name: s.called(check)}}
 	if s.memory != nil {
-		Expect(s.memory.Pass(item)).To(Succeed())
+		Expect(s.memory.Reconcile(item)).To(Succeed())
 		return
 	}
 	Eventually(s.controller().Reconcile(item)).Should(BeTrue())
 }
 
-// passes are how many passes the controller has made over each check.
-func (s *environment) passes() map[reconcile.Request]int {
+// reconciles counts how often the controller has reconciled each check.
+func (s *environment) reconciles() map[reconcile.Request]int {
 	if s.memory != nil {
 		return s.memory.Counts()
 	}

@@ -86,8 +86,8 @@ func gone(ctx context.Context, object client.Object) {
 	}).Should(BeTrue())
 }
 
-// stray starts a node that no machine has, for as long as the spec runs.
-func stray(ctx context.Context, name string, labels, annotations map[string]string) *simulator.Kubelet {
+// loneNode starts a node that no machine has, for as long as the spec runs.
+func loneNode(ctx context.Context, name string, labels, annotations map[string]string) *simulator.Kubelet {
 	GinkgoHelper()
 	kubelet := simulator.NewKubelet(here, simulator.KubeletOptions{Node: name, Labels: labels})
 	kubelet.Start()

@@ -28,64 +28,64 @@ import (
 // longAgo is when a node fell silent that is silent for longer than any check has patience.
 const longAgo = 30 * time.Minute
 
-// world is one cluster with its hosts, in a namespace of the management cluster.
-type world struct{ suite.Site }
+// environment is one cluster with its hosts, in a namespace of the management cluster.
+type environment struct{ suite.Site }
 
 // inPool makes the workers those that the manifest of the documentation selects.
 func inPool(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["nodepool"] = "nodepool-0" }
 
 // scale sets how many workers there are to be.
-func (w *world) scale(ctx context.Context, number int32) {
+func (env *environment) scale(ctx context.Context, number int32) {
 	GinkgoHelper()
 	deployment := &clusterv1.MachineDeployment{}
-	Expect(here.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: w.Pool()}, deployment)).To(Succeed())
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: env.Pool()}, deployment)).To(Succeed())
 	before := deployment.DeepCopy()
 	deployment.Spec.Replicas = &number
 	Expect(here.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
 }
 
 // aWorker is the first worker by name, with its host.
-func (w *world) aWorker(ctx context.Context) (string, *simulator.Host) {
+func (env *environment) aWorker(ctx context.Context) (string, *simulator.Host) {
 	GinkgoHelper()
-	name := w.WorkerNames(ctx)[0]
-	return name, w.Host(name)
+	name := env.WorkerNames(ctx)[0]
+	return name, env.Host(name)
 }
 
 // anIdleWorker is the first worker on which no pod is, so that nothing has to move, with its host.
-func (w *world) anIdleWorker(ctx context.Context) (name string, host *simulator.Host) {
+func (env *environment) anIdleWorker(ctx context.Context) (name string, host *simulator.Host) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		pods := &corev1.PodList{}
-		g.Expect(w.There.List(ctx, pods)).To(Succeed())
-		idle := slices.DeleteFunc(w.WorkerNames(ctx), func(node string) bool {
+		g.Expect(env.There.List(ctx, pods)).To(Succeed())
+		idle := slices.DeleteFunc(env.WorkerNames(ctx), func(node string) bool {
 			return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == node || p.Spec.NodeName == "" })
 		})
 		g.Expect(idle).NotTo(BeEmpty())
 		name = idle[0]
 	}).Should(Succeed())
-	return name, w.Host(name)
+	return name, env.Host(name)
 }
 
 // silence hangs the kubelet of a machine, and makes the node look as if nothing had been heard of it for half an hour: checks of the
 // documentation wait for five minutes.
-func (w *world) silence(ctx context.Context, name string) {
+func (env *environment) silence(ctx context.Context, name string) {
 	GinkgoHelper()
-	w.Host(name).Kubelet().Stop()
-	node := w.Node(ctx, name)
+	env.Host(name).Kubelet().Stop()
+	node := env.Node(ctx, name)
 	before := node.DeepCopy()
 	builders.Reports(node, corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
 		LastTransitionTime: metav1.NewTime(time.Now().Add(-longAgo)),
 	})
-	Expect(w.There.Status().Patch(ctx, node, client.StrategicMergeFrom(before))).To(Succeed())
+	Expect(env.There.Status().Patch(ctx, node, client.StrategicMergeFrom(before))).To(Succeed())
 }
 
 // nodeOf is where the one pod of a Deployment runs; empty while none does.
-func (w *world) nodeOf(ctx context.Context, app string) (node string) {
+func (env *environment) nodeOf(ctx context.Context, app string) (node string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		list := &corev1.PodList{}
-		g.Expect(w.There.List(ctx, list, client.InNamespace("default"), client.MatchingLabels{"app": app})).To(Succeed())
+		g.Expect(env.There.List(ctx, list, client.InNamespace("default"), client.MatchingLabels{"app": app})).To(Succeed())
 		node = ""
 		for _, p := range list.Items {
 			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
@@ -129,13 +129,13 @@ var (
 var twoAttempts = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
 
 // watched makes a check that remediates workers by requests of a kind, for as long as the spec runs.
-func (w *world) watched(ctx context.Context, k kind, edits ...func(*clusterv1.MachineHealthCheck)) {
+func (env *environment) watched(ctx context.Context, k kind, edits ...func(*clusterv1.MachineHealthCheck)) {
 	GinkgoHelper()
 	name := strings.ToLower(k.name)
-	check := builders.MachineHealthCheck(w.Cluster, name, append([]func(*clusterv1.MachineHealthCheck){
+	check := builders.MachineHealthCheck(env.Cluster, name, append([]func(*clusterv1.MachineHealthCheck){
 		builders.Claimed, builders.Patience(2 * time.Second), builders.RemediatedBy(k.apiVersion, k.name+"Template", name),
 	}, edits...)...)
-	template := k.template(w.Namespace, name, twoAttempts)
+	template := k.template(env.Namespace, name, twoAttempts)
 	Expect(builders.Apply(ctx, here, template, check)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(here.Delete(ctx, check)).To(Succeed())
@@ -144,14 +144,14 @@ func (w *world) watched(ctx context.Context, k kind, edits ...func(*clusterv1.Ma
 }
 
 // byHand makes a remediation of a machine as a person would, for one that need not be bad.
-func (w *world) byHand(ctx context.Context, name string, edits ...func(*infrav1.RemediationStrategy)) *mendv1.HostRemediation {
+func (env *environment) byHand(ctx context.Context, name string, edits ...func(*infrav1.RemediationStrategy)) *mendv1.HostRemediation {
 	GinkgoHelper()
-	m, strategy := w.Machine(ctx, name), twoAttempts
+	m, strategy := env.Machine(ctx, name), twoAttempts
 	for _, edit := range edits {
 		edit(&strategy)
 	}
 	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: w.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{{
+		Namespace: env.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID,
 		}},
 	}}
@@ -159,7 +159,7 @@ func (w *world) byHand(ctx context.Context, name string, edits ...func(*infrav1.
 	Expect(here.Create(ctx, rem)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed())
-		Eventually(func() bool { return w.gone(ctx, ours, name) }).Should(BeTrue())
+		Eventually(func() bool { return env.gone(ctx, ours, name) }).Should(BeTrue())
 	})
 	return rem
 }
@@ -205,20 +205,20 @@ func saidOf(ctx context.Context, rem client.Object, condition string) func() str
 func powered(host *simulator.Host) func() bool { return host.Powered }
 
 // gone reports whether there is no remediation of a machine.
-func (w *world) gone(ctx context.Context, k kind, name string) bool {
-	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, k.empty()))
+func (env *environment) gone(ctx context.Context, k kind, name string) bool {
+	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: name}, k.empty()))
 }
 
 // told is events, for Eventually: an event is sent after what it tells of.
-func (w *world) told(ctx context.Context, kind, name string, since time.Time) func() map[string]int {
-	return func() map[string]int { return w.events(ctx, kind, name, since) }
+func (env *environment) told(ctx context.Context, kind, name string, since time.Time) func() map[string]int {
+	return func() map[string]int { return env.events(ctx, kind, name, since) }
 }
 
 // events counts the events about an object since a moment, by reason.
-func (w *world) events(ctx context.Context, kind, name string, since time.Time) map[string]int {
+func (env *environment) events(ctx context.Context, kind, name string, since time.Time) map[string]int {
 	GinkgoHelper()
 	list := &eventsv1.EventList{}
-	Expect(here.List(ctx, list, client.InNamespace(w.Namespace))).To(Succeed())
+	Expect(here.List(ctx, list, client.InNamespace(env.Namespace))).To(Succeed())
 	told := map[string]int{}
 	for _, e := range list.Items {
 		if e.Regarding.Kind == kind && e.Regarding.Name == name && !e.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
@@ -231,16 +231,16 @@ func (w *world) events(ctx context.Context, kind, name string, since time.Time) 
 	return told
 }
 
-// freed is what is told when a fence is taken away: as a rule as soon as the host is on. A machine may be found well before that, and then its request is deleted first.
+// freed matches the event that reports an unfenced node: as a rule as soon as the host is on. If the machine is healthy before that, its request is deleted first.
 var freed = Or(HaveKeyWithValue("PoweredOn", 1), HaveKeyWithValue("Unfenced", 1), HaveKey("Releasing"))
 
 // nothingIsLeft checks that no trace of a remediation is left on host and node.
-func (w *world) nothingIsLeft(ctx context.Context, host *simulator.Host, node string) {
+func (env *environment) nothingIsLeft(ctx context.Context, host *simulator.Host, node string) {
 	GinkgoHelper()
 	hostIsFree(ctx, host)
 	Eventually(func(g Gomega) {
 		n := &corev1.Node{}
-		g.Expect(w.There.Get(ctx, client.ObjectKey{Name: node}, n)).To(Succeed())
+		g.Expect(env.There.Get(ctx, client.ObjectKey{Name: node}, n)).To(Succeed())
 		g.Expect(outOfService(n)).To(BeFalse())
 		g.Expect(n.Annotations).NotTo(HaveKey(fence.FencedByAnnotation))
 	}).Should(Succeed())

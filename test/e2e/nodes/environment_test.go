@@ -44,15 +44,15 @@ func build(ctx context.Context) {
 	GinkgoHelper()
 	metal.Plane = plane
 	metal.Build(ctx, here, provider)
-	allWell(ctx)
+	allHealthy(ctx)
 	for _, name := range metal.WorkerNames(ctx) {
 		label := fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, workerRole)
 		Expect(here.Patch(ctx, metal.Node(ctx, name), client.RawPatch("application/merge-patch+json", []byte(label)))).To(Succeed())
 	}
 }
 
-// allWell waits until every machine runs and every node is ready, and says which machine it is on.
-func allWell(ctx context.Context) {
+// allHealthy waits until every machine runs and every node is ready, and says which machine it is on.
+func allHealthy(ctx context.Context) {
 	GinkgoHelper()
 	metal.AllWell(ctx)
 	Eventually(func(g Gomega) {
@@ -62,13 +62,13 @@ func allWell(ctx context.Context) {
 	}).WithTimeout(2 * time.Minute).Should(Succeed())
 }
 
-// leaveAsFound takes back what a spec did, and looks for what it should not have left.
+// leaveAsFound reverts what a spec did, and checks that it orphaned nothing.
 func leaveAsFound(ctx context.Context) {
 	GinkgoHelper()
 	for _, name := range metal.WorkerNames(ctx) {
 		restart(name)
 	}
-	allWell(ctx)
+	allHealthy(ctx)
 	Eventually(func(g Gomega) { // while a node is being remediated a check cannot be deleted
 		for _, kind := range []schema.GroupVersionKind{providerX, pill, agent, host} {
 			g.Expect(requests(ctx, kind)).To(BeEmpty())
@@ -78,7 +78,7 @@ func leaveAsFound(ctx context.Context) {
 	nothingIsLeft(ctx)
 }
 
-// nothingIsLeft checks that no trace of a remediation is on nodes and hosts, and that nobody holds a lease.
+// nothingIsLeft checks that nothing of a remediation is on nodes and hosts, and that no lease has a holder.
 func nothingIsLeft(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -245,7 +245,7 @@ func told(ctx context.Context, name, reason string) func() int {
 	}
 }
 
-// create creates the objects of a manifest as they are, until the spec or the suite that asks for it ends. Checks go when all is well again.
+// create creates the objects of a manifest as they are, until the spec or the suite that asks for it ends. Checks are deleted when all is healthy again.
 func create(ctx context.Context, file string) {
 	GinkgoHelper()
 	createObjects(ctx, suite.Manifest(file))
