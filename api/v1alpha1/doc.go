@@ -108,6 +108,7 @@ const (
 	TemplateNotFoundReason  = "RemediationTemplateNotFound" // the remediation template, or its kind, does not exist, or may not be listed
 	TemplateRefusedReason   = "TemplateRefused"             // the kind that is named can be none of remediation templates
 	ClusterNotFoundReason   = "ClusterNotFound"             // RemediationAllowed=False: spec.clusterName names nothing
+	InvalidSelectorReason   = "InvalidSelector"             // RemediationAllowed=False: spec.selector cannot be parsed
 	InvalidLimitReason      = "InvalidLimit"                // RemediationAllowed=False: a limit in the spec, or an annotation, is impossible
 	NoneAtOnceReason        = "NoneAtOnce"                  // RemediationAllowed=False: MaxInFlightAnnotation is 0
 	StormReason             = "Storm"                       // StormCooldown=False: too many machines are not healthy

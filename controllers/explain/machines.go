@@ -9,7 +9,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
@@ -17,7 +16,7 @@ import (
 // MachineHealthCheck explains p, the plan for f.
 func MachineHealthCheck(f *machines.Facts, p *machines.Plan) *Check {
 	if f.About.Idle {
-		return idle(f)
+		return idle(f, p)
 	}
 	is := describe(f)
 	is.Population, is.Limits, is.Remaining = p.Population, f.Limits, p.Grant.Remaining
@@ -25,8 +24,8 @@ func MachineHealthCheck(f *machines.Facts, p *machines.Plan) *Check {
 	if reason, text := RemediationAllowed(f, p); text != "" {
 		is.Reason, is.Text = reason, text
 	}
-	if f.About.Reach.Status != "True" {
-		is.Unseen, is.UnseenSince = f.About.Reach.Message, f.About.Reach.Since
+	if p.Reach.Status != "True" {
+		is.Unseen, is.UnseenSince = CheckMessage(f, p, p.Reach), p.Reach.Since
 	}
 	is.Trouble = f.About.Trouble
 	for _, d := range p.Decisions {
@@ -41,20 +40,22 @@ func MachineHealthCheck(f *machines.Facts, p *machines.Plan) *Check {
 }
 
 // idle explains a check whose machines are not read.
-func idle(f *machines.Facts) *Check {
+func idle(f *machines.Facts, p *machines.Plan) *Check {
 	is, c := describe(f), &f.About
-	if c.Mode == machines.NoCluster {
-		is.Reason, is.Text = mendv1.ClusterNotFoundReason, ClusterNotFound(c)
+	if f.Mode == machines.NoCluster || f.Mode == machines.BadSelector {
+		is.Reason, is.Text = RemediationAllowed(f, p)
 	}
 	switch {
 	case c.Deleting:
 		is.Next = Step{Text: "nothing, until the check is gone"}
 	case c.WatchFilter != "":
-	case c.Mode == machines.NoCluster:
+	case f.Mode == machines.NoCluster:
 		is.Next = Step{Person: true, Text: fmt.Sprintf(
 			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", c.Cluster)}
+	case f.Mode == machines.BadSelector:
+		is.Next = Step{Person: true, Text: "correct spec.selector"}
 	default:
-		if person := Enable(c); person != "" {
+		if person := Enable(f); person != "" {
 			is.Next = Step{Text: person, Person: true}
 		}
 	}
@@ -64,12 +65,13 @@ func idle(f *machines.Facts) *Check {
 func describe(f *machines.Facts) *Check {
 	c := &f.About
 	is := &Check{Ref: Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name}, Cluster: c.Cluster, Limit: limitSpelled(&c.Spelled)}
-	is.Mode, is.Because = MachineMode(c)
+	is.Mode, is.Because = MachineMode(f)
 	return is
 }
 
 // MachineMode is who acts on a check, and why it is not kubemend.
-func MachineMode(c *machines.About) (Mode, string) {
+func MachineMode(f *machines.Facts) (Mode, string) {
+	c := &f.About
 	switch {
 	case c.Deleting:
 		return Nobody, "The check is being deleted"
@@ -78,9 +80,11 @@ func MachineMode(c *machines.About) (Mode, string) {
 	case c.ClusterDeleting:
 		return Nobody, fmt.Sprintf("Cluster %s is being deleted", c.Cluster)
 	}
-	switch c.Mode {
+	switch f.Mode {
 	case machines.NoCluster:
 		return Nobody, fmt.Sprintf("There is no Cluster %s in namespace %s", c.Cluster, c.Namespace)
+	case machines.BadSelector:
+		return Nobody, "The spec.selector of the check cannot be read"
 	case machines.Paused:
 		return Paused, pausedBecause(c)
 	case machines.Ignored:
@@ -111,11 +115,6 @@ func pausedBecause(c *machines.About) string {
 	return strings.Join(why, "")
 }
 
-// ClusterNotFound is the message of a check whose Cluster does not exist.
-func ClusterNotFound(c *machines.About) string {
-	return fmt.Sprintf("Remediation is not allowed, spec.clusterName: there is no Cluster %s in namespace %s", c.Cluster, c.Namespace)
-}
-
 // limitSpelled are the limits of a check as people write them: with the words of the version that is served, and not of one that is not.
 func limitSpelled(s *machines.Spelled) string {
 	limit := "unhealthyLessThanOrEqualTo " + s.MaxUnhealthy
@@ -140,7 +139,7 @@ func machine(f *machines.Facts, p *machines.Plan, d *machines.Decision) Target {
 		Would: would(f, t), Begins: d.Starts(), InFlight: d.InFlight,
 	}
 	if v.State == health.Starting {
-		is.Starts = latestOf(startsOf(f, t))
+		is.Starts = latestOf(startsOf(f, p, t))
 	}
 	if r := t.RequestFacts; r != nil {
 		is.Underway = []Ref{{Kind: f.Template.Kind, Namespace: f.About.Namespace, Name: r.Name}}
@@ -205,13 +204,17 @@ func answer(f *machines.Facts, t *machines.Target) string {
 }
 
 // startsOf are the moments of which the latest is from when on the first node of t is waited for.
-func startsOf(f *machines.Facts, t *machines.Target) []Start {
+func startsOf(f *machines.Facts, p *machines.Plan, t *machines.Target) []Start {
+	var reached time.Time
+	if p.Reach.Reason == string(machines.ReachableAgain) {
+		reached = p.Reach.Since
+	}
 	return []Start{
 		{What: "the machine was created", At: t.Created},
 		{What: "the control plane was initialized", At: f.Cluster.InitializedAt},
 		{What: "the infrastructure of the cluster became ready", At: f.Cluster.ReadyAt},
 		{What: "the infrastructure of the machine became ready", At: t.InfrastructureReady},
-		{What: "the workload cluster could be reached again", At: f.Cluster.Reached},
+		{What: "the workload cluster could be reached again", At: reached},
 		{What: "Cluster API took the machine up again after a pause", At: t.Health.Resumed},
 	}
 }
@@ -233,93 +236,4 @@ func latestOf(all []Start) []Start {
 		happened[last].Counts = true
 	}
 	return happened
-}
-
-// RemediationAllowed is the reason and the message of the condition RemediationAllowed.
-func RemediationAllowed(f *machines.Facts, p *machines.Plan) (reason, message string) {
-	reason = p.Allowed.Reason
-	switch reason {
-	case mendv1.InvalidLimitReason:
-		message = "Remediation is not allowed, " + f.About.InvalidField + ": " + f.About.InvalidWhy
-	case clusterv1.MachineHealthCheckTooManyUnhealthyReason:
-		message = machineArithmetic(f, p)
-	case mendv1.CoolingDownReason:
-		message = CoolingDown(f, p)
-	case mendv1.NoneAtOnceReason:
-		message = fmt.Sprintf("Remediation is not allowed, metadata.annotations[%s] is %q: none may be in flight",
-			mendv1.MaxInFlightAnnotation, *f.About.Spelled.InFlight)
-	default:
-		if p.Grant.Reason == budget.AtWork {
-			message = queue(f, p)
-		}
-	}
-	if f.Counted != nil { // the manager has counted what was not read
-		if stored := f.About.Allowed; stored.Status == p.Allowed.Status && stored.Reason == reason {
-			message = stored.Message
-		}
-		return reason, message
-	}
-	if left := leftToCycles(p); p.Allowed.Status == "True" && left != "" {
-		message = strings.TrimPrefix(message+". "+left, ". ")
-	}
-	return reason, message
-}
-
-// maxNames is how many machines a message names; the rest are counted.
-const maxNames = 10
-
-// leftToCycles names the unhealthy machines that are left to a power cycle which the check did not request; empty if there is none.
-func leftToCycles(p *machines.Plan) string {
-	var left []string
-	for _, d := range p.Decisions {
-		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting {
-			left = append(left, fmt.Sprintf("%s to %s %s", t.Name, t.Cycle.Kind, t.Cycle.Name))
-		}
-	}
-	switch n := len(left); {
-	case n == 0:
-		return ""
-	case n > maxNames:
-		return fmt.Sprintf("Left to a power cycle that is under way: %s and %d more", strings.Join(left[:maxNames], ", "), n-maxNames)
-	}
-	return "Left to a power cycle that is under way: " + strings.Join(left, ", ")
-}
-
-// queue says how many wait because of how many are remediated at once.
-func queue(f *machines.Facts, p *machines.Plan) string {
-	waiting, inFlight := p.Population.Waiting-p.Grant.Start, p.Population.InFlight+p.Grant.Start
-	wait := "remediations wait"
-	if waiting == 1 {
-		wait = "remediation waits"
-	}
-	return fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)", waiting, wait, inFlight, f.Limits.InFlight, Are(inFlight), mendv1.MaxInFlightAnnotation)
-}
-
-// machineArithmetic says why nothing is remediated: Cluster API's sentence, with the field's name of today, and the sum that decided.
-func machineArithmetic(f *machines.Facts, plan *machines.Plan) string {
-	p, spelled := plan.Population, &f.About.Spelled
-	sum := fmt.Sprintf("%d of %d targets are not healthy: %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
-		p.NotHealthy(), p.Total(), p.Unhealthy, p.Pending, p.Starting, p.Deleting, p.Unknown)
-	if p.Unread > 0 {
-		sum = fmt.Sprintf("%d of %d targets are not healthy", p.NotHealthy(), p.Total())
-	}
-	if spelled.Range != "" {
-		return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range "+
-			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
-			p.Total(), p.Unhealthy, spelled.Range, sum, f.Limits.AtLeast, f.Limits.AtMost)
-	}
-	limit := spelled.MaxUnhealthy
-	return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
-		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
-		p.Total(), p.Unhealthy, limit, sum, limit, p.Total(), f.Limits.AtMost)
-}
-
-// CoolingDown says until when nothing starts after a storm.
-func CoolingDown(f *machines.Facts, p *machines.Plan) string {
-	cooldown := ""
-	if f.About.Spelled.Cooldown != nil {
-		cooldown = *f.About.Spelled.Cooldown
-	}
-	return fmt.Sprintf("Remediation is not allowed before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
-		p.Storm.Recheck.UTC().Format(time.RFC3339), p.Storm.CoolingSince.UTC().Format(time.RFC3339), cooldown, mendv1.StormCooldownAnnotation)
 }

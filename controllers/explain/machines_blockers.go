@@ -92,8 +92,8 @@ func olderCheckActs(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _
 }
 
 func notActing(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	_, because := MachineMode(&f.About)
-	return Blocker{Reason: NotActing, Text: because, Person: Enable(&f.About)}
+	_, because := MachineMode(f)
+	return Blocker{Reason: NotActing, Text: because, Person: Enable(f)}
 }
 
 func notInitialized(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
@@ -110,9 +110,8 @@ func infrastructureNotReady(f *machines.Facts, _ *machines.Plan, _ *machines.Dec
 	}
 }
 
-func clusterUnreachable(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	reach := &f.About.Reach
-	return Blocker{Reason: reach.Reason, Text: reach.Message, Person: "See to the connection from the management cluster to the workload cluster"}
+func clusterUnreachable(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+	return Blocker{Reason: p.Reach.Reason, Text: CheckMessage(f, p, p.Reach), Person: "See to the connection from the management cluster to the workload cluster"}
 }
 
 // awaitsClusterAPI is what it means that what is known of a machine was written before a pause. There is no deadline: as long as core does not
@@ -120,7 +119,7 @@ func clusterUnreachable(f *machines.Facts, _ *machines.Plan, _ *machines.Decisio
 func awaitsClusterAPI(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	b := Blocker{Reason: AwaitsClusterAPI, Ends: "Cluster API sets the condition Paused of the machine to False",
 		Text: "It waits for Cluster API to look at the machine again after the pause: what is said of it was written before"}
-	if f.About.Mode == machines.Observed || f.About.Mode == machines.Active {
+	if f.Mode >= machines.Observed {
 		b.Text += ". If that takes longer than a minute, see whether Cluster API core runs"
 	}
 	return b
@@ -277,12 +276,13 @@ func ForeignRequest(f *machines.Facts, t *machines.Target) string {
 }
 
 // Enable is what a person can do for a check to be acted on; empty if nothing.
-func Enable(c *machines.About) string {
+func Enable(f *machines.Facts) string {
+	c := &f.About
 	unpause := fmt.Sprintf("set spec.paused of Cluster %s to false", c.Cluster)
 	switch {
-	case actsInCore(c):
+	case actsInCore(f):
 		return fmt.Sprintf("Hand it to kubemend, if it is to act: kubectl mend claim mhc/%s -n %s", c.Name, c.Namespace)
-	case c.Mode != machines.Paused:
+	case f.Mode != machines.Paused:
 		return ""
 	case c.PausedBy != nil && c.ClusterPaused:
 		return fmt.Sprintf("When it is to go on, take the annotation %s off the check, and %s", clusterv1.PausedAnnotation, unpause)
@@ -293,6 +293,6 @@ func Enable(c *machines.About) string {
 }
 
 // actsInCore reports whether it is Cluster API core that acts on the check.
-func actsInCore(c *machines.About) bool {
-	return c.Mode == machines.Observed || c.Mode == machines.Ignored && !c.ClusterDeleting
+func actsInCore(f *machines.Facts) bool {
+	return f.Mode == machines.Observed || f.Mode == machines.Ignored && !f.About.ClusterDeleting
 }

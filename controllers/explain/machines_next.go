@@ -28,7 +28,7 @@ func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 		return Step{Text: actor + " acts on it"}
 	}
 	for i := range is.Blockers {
-		if b := &is.Blockers[i]; b.Person != "" && (b.Reason != NotActing || !actsInCore(&f.About)) {
+		if b := &is.Blockers[i]; b.Person != "" && (b.Reason != NotActing || !actsInCore(f)) {
 			return Step{Text: b.Person, Person: true}
 		}
 	}
@@ -85,7 +85,7 @@ func actsInstead(f *machines.Facts, t *machines.Target) string {
 	switch {
 	case t.OlderCheck != "":
 		return "MachineHealthCheck " + t.OlderCheck
-	case actsInCore(&f.About):
+	case actsInCore(f):
 		return "Cluster API core"
 	}
 	return ""

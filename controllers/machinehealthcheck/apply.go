@@ -62,7 +62,7 @@ type result struct {
 
 // apply writes what p asks for: what differs, and each object once. Of a check that is only observed it writes nothing.
 func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
-	if w.mode != acting {
+	if w.mode != machines.Active {
 		return applied{}
 	}
 	done := applied{outcomes: r.act(ctx, w, stepsOf(w, p))}

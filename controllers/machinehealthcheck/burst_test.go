@@ -87,7 +87,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 					t.Errorf("pass %d: it is looked at again and again while too many are unhealthy", i)
 				}
 				check = statusAfter(w, s, result{})
-				m.pass(w, s)
+				m.leave(w, s)
 			}
 			if c := conditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); c == nil {
 				t.Error("it is not said whether remediation is allowed")
@@ -112,6 +112,6 @@ func TestAStatusThatCannotBeWrittenHoldsUpNoRemediation(t *testing.T) {
 		if now = s.Recheck; passes > 2 || now.IsZero() {
 			t.Fatalf("after %d passes nothing has begun, the next is at %s", passes, now)
 		}
-		m.pass(w, s)
+		m.leave(w, s)
 	}
 }

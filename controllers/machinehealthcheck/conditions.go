@@ -1,9 +1,7 @@
 package machinehealthcheck
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,31 +69,16 @@ func (s step) with(w *observed, m *clusterv1.Machine, all []machines.Condition) 
 		case c.Type == machines.OwnerRemediated && c.Remove:
 			dropOwnerRemediated(next)
 		case c.Type == machines.OwnerRemediated:
-			askOwner(next, w.now)
+			askOwner(next, w.now, explain.MachineMessage(s.facts, s.Decision, c, nil))
 		case c.Remove:
 			conditions.Delete(next, c.Type)
 		default:
 			conditions.Set(next, at(w.now, metav1.Condition{
-				Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: short(s.message(w, c), longestMessage),
+				Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: explain.MachineMessage(s.facts, s.Decision, c, s.refused),
 			}))
 		}
 	}
 	return next
-}
-
-// message is that of c, which is about the request of the machine.
-func (s step) message(w *observed, c machines.Condition) string {
-	switch c.Because {
-	case machines.RequestInTheWay:
-		return explain.ForeignRequest(s.facts, s.Target)
-	case machines.TemplateRefused:
-		return explain.NoTemplate(s.facts)
-	case machines.TemplateMissing:
-		return fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remediation.ref.Kind, w.check.Namespace, w.remediation.ref.Name)
-	case machines.TemplateUnusable:
-		return s.refused.Error()
-	}
-	return ""
 }
 
 func setHealth(m *clusterv1.Machine, c machines.Condition, due []health.Finding, now time.Time) {
@@ -105,22 +88,22 @@ func setHealth(m *clusterv1.Machine, c machines.Condition, due []health.Finding,
 		v1beta1conditions.MarkTrue(m, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 		return
 	}
-	f := failureOf(due)
-	is.Message = f.message
+	var older string
+	is.Message, older = explain.HealthCheckFailed(due)
 	conditions.Set(m, at(now, is))
 	v1beta1conditions.Set(m, &clusterv1.Condition{
 		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
-		Severity: clusterv1.ConditionSeverityWarning, Reason: f.v1beta1Reason, Message: f.v1beta1Message,
+		Severity: clusterv1.ConditionSeverityWarning, Reason: v1beta1Reasons[due[0].Reason], Message: older,
 	})
 }
 
 // askOwner asks the machine's owner to remediate it, in each flavour of the condition where it was not asked yet.
 // Owners act on the v1beta2 flavour alone. (MachineSet, KubeadmControlPlane.)
-func askOwner(m *clusterv1.Machine, now time.Time) {
+func askOwner(m *clusterv1.Machine, now time.Time, message string) {
 	if c := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status == metav1.ConditionTrue {
 		conditions.Set(m, at(now, metav1.Condition{
 			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
-			Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: "Waiting for remediation",
+			Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: message,
 		}))
 	}
 	if c := v1beta1conditions.Get(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition); c == nil || c.Status == corev1.ConditionTrue {
@@ -174,12 +157,6 @@ func at(now time.Time, c metav1.Condition) metav1.Condition {
 	return c
 }
 
-// failure is a failed health check in the words of both flavours of the condition.
-type failure struct {
-	message                       string
-	v1beta1Reason, v1beta1Message string
-}
-
 // v1beta1Reasons are those of the older flavour for what was found.
 var v1beta1Reasons = map[health.Reason]string{
 	health.MarkedByHand:     clusterv1.HasRemediateMachineAnnotationV1Beta1Reason,
@@ -188,55 +165,4 @@ var v1beta1Reasons = map[health.Reason]string{
 	health.NodeDeleted:      clusterv1.NodeNotFoundV1Beta1Reason,
 	health.NodeStartup:      clusterv1.NodeStartupTimeoutV1Beta1Reason,
 	health.NodeCondition:    clusterv1.UnhealthyNodeConditionV1Beta1Reason,
-}
-
-// failureOf puts due findings into words. (Cluster API; the wording, the order and the empty v1beta1 message of a deleted node are its own.)
-func failureOf(due []health.Finding) failure {
-	if len(due) == 0 {
-		return failure{}
-	}
-	// The rules are in order of precedence, so the first finding names the reason.
-	f := failure{v1beta1Reason: v1beta1Reasons[due[0].Reason]}
-	switch due[0].Reason {
-	case health.MarkedByHand:
-		f.message = "Health check failed: " + due[0].Detail
-		f.v1beta1Message = "Marked for remediation via remediate-machine annotation"
-		return f
-	case health.NodeDeleted:
-		f.message = short(bulleted(due), longestMessage)
-		return f
-	}
-	f.message, f.v1beta1Message = short(bulleted(due), longestMessage), short(joined(due), longestV1Beta1Message)
-	return f
-}
-
-// How many bytes the message of a condition may have; with more the API server refuses the whole status. (Cluster API, the CRD of Machine.)
-const (
-	longestMessage        = 32768
-	longestV1Beta1Message = 10240
-)
-
-// short is text, cut where it has more bytes than that.
-func short(text string, most int) string {
-	const more = "..."
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len(more)], "") + more
-}
-
-func bulleted(due []health.Finding) string {
-	lines := append(make([]string, 0, 1+len(due)), "Health check failed:")
-	for _, f := range due {
-		lines = append(lines, "  * "+f.Detail)
-	}
-	return strings.Join(lines, "\n")
-}
-
-func joined(due []health.Finding) string {
-	details := make([]string, 0, len(due))
-	for _, f := range due {
-		details = append(details, f.Detail)
-	}
-	return strings.Join(details, "; ")
 }

@@ -19,43 +19,16 @@ func finding(r health.Reason, detail string) health.Finding {
 	return health.Finding{Reason: r, Detail: detail}
 }
 
-func TestFailureOf(t *testing.T) {
-	cases := map[string]struct {
-		due  []health.Finding
-		want failure
-	}{
-		"a mark by hand is spoken of alone": {
-			[]health.Finding{finding(health.MarkedByHand, "marked for remediation via X annotation"), finding(health.NodeCondition, "bad")},
-			failure{"Health check failed: marked for remediation via X annotation",
-				"HasRemediateMachineAnnotation", "Marked for remediation via remediate-machine annotation"},
-		},
-		"machine conditions name the reason": {
-			[]health.Finding{finding(health.MachineCondition, "m"), finding(health.NodeCondition, "n")},
-			failure{"Health check failed:\n  * m\n  * n", "UnhealthyMachine", "m; n"},
-		},
-		"a deleted node has no message in v1beta1": {
-			[]health.Finding{finding(health.NodeDeleted, "Node a has been deleted")},
-			failure{"Health check failed:\n  * Node a has been deleted", "NodeNotFound", ""},
-		},
-		"unless there is a machine condition too": {
-			[]health.Finding{finding(health.MachineCondition, "m"), finding(health.NodeDeleted, "Node a has been deleted")},
-			failure{"Health check failed:\n  * m\n  * Node a has been deleted", "UnhealthyMachine", "m; Node a has been deleted"},
-		},
-		"a late node": {
-			[]health.Finding{finding(health.NodeStartup, "late")},
-			failure{"Health check failed:\n  * late", "NodeStartupTimeout", "late"},
-		},
-		"a bad node": {
-			[]health.Finding{finding(health.NodeCondition, "n1"), finding(health.NodeCondition, "n2")},
-			failure{"Health check failed:\n  * n1\n  * n2", "UnhealthyNode", "n1; n2"},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, failureOf(tc.due), cmp.AllowUnexported(failure{})); diff != "" {
-				t.Errorf("failureOf() (-want +got):\n%s", diff)
-			}
-		})
+// The older flavour has reasons of its own.
+func TestAFailedHealthCheckHasTheReasonsOfBothFlavours(t *testing.T) {
+	for reason, want := range map[health.Reason]string{
+		health.MarkedByHand: "HasRemediateMachineAnnotation", health.MachineFailed: "MachineHasFailure", health.MachineCondition: "UnhealthyMachine",
+		health.NodeDeleted: "NodeNotFound", health.NodeStartup: "NodeStartupTimeout", health.NodeCondition: "UnhealthyNode",
+	} {
+		m := written(a("m", health.Unhealthy).machine, []health.Finding{finding(reason, "bad")}, noon, setUnhealthy)
+		if c := v1beta1conditions.Get(m, clusterv1.MachineHealthCheckSucceededV1Beta1Condition); c == nil || c.Status != "False" || c.Reason != want {
+			t.Errorf("%s: the older flavour is %v, want False %s", reason, c, want)
+		}
 	}
 }
 
@@ -181,7 +154,7 @@ func TestTheAnswerOfAnOwnerIsNotOverwritten(t *testing.T) {
 		if tc.before != nil {
 			m.SetV1Beta1Conditions(clusterv1.Conditions{*tc.before})
 		}
-		askOwner(m, noon)
+		askOwner(m, noon, "")
 		if c := v1beta1conditions.Get(m, kind); c == nil || c.Status != corev1.ConditionFalse || c.Reason != tc.want {
 			t.Errorf("%s: got %v, want False %s", name, c, tc.want)
 		}

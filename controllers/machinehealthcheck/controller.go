@@ -6,24 +6,19 @@ package machinehealthcheck
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/controllers/consistency"
@@ -67,7 +62,6 @@ type Reconciler struct {
 	memory     memory
 	machines   toolscache.Indexer // nil: they are listed through Client
 	written    ownWrites
-	away       away
 	merging    enqueue.Merging
 	controller controller.Controller
 }
@@ -87,116 +81,58 @@ type Kinds interface {
 	Notify(w remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
 }
 
-// Reconcile makes what there is of the check called req agree with the plan for it. Users are told what was saved, after it was.
+// Reconcile makes the observed state of the check called req agree with the plan for it. Events are sent after what they report was saved.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	w, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), r.memory.recall)
-	if err == nil && w != nil && w.mode > paused && w.initialized && r.away.back(req.NamespacedName) {
-		r.Clusters.Doubt(client.ObjectKeyFromObject(w.cluster), w.now)
-		w, err = r.observe(ctx, req.NamespacedName, w.now, r.memory.recall)
-	}
+	w, err := r.find(ctx, req.NamespacedName, r.Clock.Now())
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if w == nil || w.mode <= paused {
+	if w == nil || w.mode < machines.Observed {
 		return r.leaveAlone(ctx, req.NamespacedName, w)
 	}
+	w.before = r.memory.of(req.NamespacedName)
+	if w.before.away {
+		r.Clusters.Doubt(client.ObjectKeyFromObject(w.cluster), w.now)
+	}
+	if err := r.observe(ctx, w); err != nil {
+		return ctrl.Result{}, err
+	}
 	if r.stale(ctx, w) {
-		return ctrl.Result{RequeueAfter: r.memory.lag(req.NamespacedName)}, nil
+		w.before.stale++
+		r.memory.keep(w.before, w)
+		return ctrl.Result{RequeueAfter: consistency.Wait(w.before.stale)}, nil
 	}
-	p := r.decide(ctx, w, func(d *machines.Decision) bool { return d.Tried })
+	p := r.decide(ctx, w)
 	done := r.apply(ctx, w, p)
-	return r.tell(ctx, w, p, done)
+	return r.tell(ctx, w, p, done), nil
 }
 
-// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was requested of an
-// owner would not count. It is no failure, and the check is reconciled again in a moment. (docs/adr/0058-read-your-own-writes.md)
-func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
-	return slices.ContainsFunc(w.wrote, func(name string) bool {
-		m := w.sighting.machine(name)
-		return m != nil && r.written.stale(m) && !r.undone(ctx, w, m)
-	}) || r.Live != nil && slices.ContainsFunc(w.unsure, func(name string) bool {
-		m := w.sighting.machine(name)
-		return m != nil && r.behind(ctx, w, m)
-	})
-}
-
-// standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their waits in between that is
-// two and a half seconds.
-const standsStill = 7
-
-// undone reports whether the API server has m in no newer version than the cache, which waits for a write that is gone: the API server was restored
-// from a backup. It is asked when the wait is long. No other wait ends here, and the log says that the check waits.
-func (r *Reconciler) undone(ctx context.Context, w *observed, m *clusterv1.Machine) bool {
-	if w.stale < standsStill || r.Live == nil {
-		return false
+// decide decides on w, and reads what a plan needs that was not read.
+func (r *Reconciler) decide(ctx context.Context, w *observed) plan {
+	for {
+		p := w.decide()
+		switch {
+		case p.Needs.Cycles:
+			r.observeCycles(ctx, w)
+		case p.Needs.Template:
+			_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
+			w.tryTemplate(p)
+		default:
+			return p
+		}
 	}
-	is, err := r.live(ctx, m)
-	if err != nil || is.UID != m.UID || consistency.Older(m.ResourceVersion, is.ResourceVersion) {
-		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
-			"Machine", klog.KObj(m), "stale", w.stale, "error", err)
-		return false
-	}
-	log.FromContext(ctx).Info("What was written of a machine is gone: the API server has an older version", "Machine", klog.KObj(m))
-	r.written.saved.Forget(client.ObjectKeyFromObject(m))
-	return true
 }
 
-// behind reports whether the API server has m in a newer version than the cache: the owner of m may have been asked to remediate it, and the answer to
-// that write was lost. If the API server cannot be asked, it may be so for some seconds.
-func (r *Reconciler) behind(ctx context.Context, w *observed, m *clusterv1.Machine) bool {
-	is, err := r.live(ctx, m)
-	if err != nil {
-		return client.IgnoreNotFound(err) != nil && w.stale < standsStill
-	}
-	return is.UID == m.UID && consistency.Older(m.ResourceVersion, is.ResourceVersion)
-}
-
-// live reads the identity and the version of m past the cache.
-func (r *Reconciler) live(ctx context.Context, m *clusterv1.Machine) (*metav1.PartialObjectMetadata, error) {
-	is := &metav1.PartialObjectMetadata{}
-	is.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	return is, r.Live.Get(ctx, client.ObjectKeyFromObject(m), is)
-}
-
-// decide decides what w comes to. What matters only now and then is read if the decision so far depends on it: power cycles, if a machine on a host is
-// not healthy, and the template, if a request may be made from it, which wanted says.
-func (r *Reconciler) decide(ctx context.Context, w *observed, wanted func(*machines.Decision) bool) plan {
-	p := w.decide()
-	if p.any(mayWaitForCycle) {
-		r.observeCycles(ctx, w)
-		p = w.decide()
-	}
-	if w.remediation.external && w.remediation.known && w.remediation.missing == "" && p.any(wanted) {
-		_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
-		w.tryTemplate(p)
-		p = w.decide()
-	}
-	return p
-}
-
-// leaveAlone leaves a check alone that is gone, ignored or paused, or whose Cluster does not exist. The check says why, if it
-// is ours to write. Whatever ends that state is watched.
+// leaveAlone sets the conditions of a check whose machines are not judged, as far as they are kubemend's to set. w is nil if the check is gone. All that
+// ends that state is watched.
 func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, w *observed) (ctrl.Result, error) {
-	r.forget(key)
+	r.forget(key, w != nil)
 	if w == nil {
-		r.away.back(key)
 		return ctrl.Result{}, r.Kinds.Named(ctx, key)
 	}
-	r.away.leave(key)
-	err := r.recordStatus(ctx, w, r.aside(w))
+	err := r.recordStatus(ctx, w, statusAfter(w, w.decide(), result{}))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	return ctrl.Result{}, err
-}
-
-// aside returns the check with what it says while it is left alone: as it is, if it is not ours to write.
-func (r *Reconciler) aside(w *observed) *clusterv1.MachineHealthCheck {
-	switch {
-	case w.mode == orphaned && (claimed(w.check) || r.Unclaimed == Act):
-		return orphanedStatus(w)
-	case w.mode == paused && !claimed(w.check) && r.Unclaimed == Act:
-		return pausedStatus(w)
-	}
-	return w.check
 }

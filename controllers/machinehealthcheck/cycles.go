@@ -47,7 +47,7 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 	for _, versions := range cycleKinds {
 		kind := versions[0].GroupKind()
 		all, err := r.cyclesOf(ctx, w, versions)
-		is := w.wasUnread[kind].after(err != nil, w.now)
+		is := w.before.unread[kind].after(err != nil, w.now)
 		if w.unread[kind] = is; err != nil {
 			w.cyclesUnknown(err, is.until())
 		}
@@ -66,12 +66,6 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 			t.cycle = is
 		}
 	}
-}
-
-// mayWaitForCycle reports whether the machine of d could have a power cycle, which is a matter of hosts, and whether that makes a difference.
-func mayWaitForCycle(d *machines.Decision) bool {
-	state := d.Verdict.State
-	return d.Target.OnHost && !d.Target.Deleting && (state == health.Unhealthy || state == health.Pending)
 }
 
 // onHost reports whether m is on a bare-metal host, by what its infrastructure is. (CAPM3)

@@ -3,7 +3,6 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -69,7 +68,8 @@ func cyclesOfHosts(objects ...*remediationrequest.Metadata) *remediationrequest.
 func (r *Reconciler) readCycles(t *testing.T, w *observed) map[string]bool {
 	t.Helper()
 	w.remediation, w.trouble, w.requests = remediation{known: true}, nil, nil
-	if w.wasUnread = r.memory.unread; slices.ContainsFunc(decide(w).Decisions, mayWaitForCycle) {
+	r.memory.recall(w)
+	if w.unread = nil; decide(w).Needs.Cycles {
 		r.observeCycles(t.Context(), w)
 	}
 	begins := map[string]bool{}
@@ -77,7 +77,7 @@ func (r *Reconciler) readCycles(t *testing.T, w *observed) map[string]bool {
 	for _, s := range stepsOf(w, p) {
 		begins[s.target.machine.Name] = s.Starts()
 	}
-	r.memory.pass(w, p)
+	r.memory.leave(w, p)
 	return begins
 }
 

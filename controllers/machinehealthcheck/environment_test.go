@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -35,7 +36,8 @@ func aCheck(targets ...target) *observed {
 			Spec:       clusterv1.MachineHealthCheckSpec{ClusterName: "c1"},
 		},
 		cluster:             &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1", UID: "cluster-uid"}},
-		mode:                acting,
+		mode:                machines.Active,
+		actsUnclaimed:       true,
 		initialized:         true,
 		infrastructureReady: true,
 		link:                workload.View{Link: workload.Up},
@@ -83,9 +85,8 @@ func decide(w *observed) plan {
 	f := w.facts()
 	was, m := f.Memory, &f.Memory
 	*m = machines.Memory{
-		Known: was.Known, NotHealthy: was.NotHealthy, ShortCircuited: was.ShortCircuited, Calm: was.Calm,
-		Begun: map[string]machines.Begun{}, Refused: map[string]time.Time{},
-		Basis: machines.Basis{Check: f.Check, Generation: f.Generation, Cluster: f.Cluster},
+		Known: was.Known, NotHealthy: was.NotHealthy, ShortCircuited: was.ShortCircuited, Calm: was.Calm, Storm: was.Storm,
+		Begun: map[string]machines.Begun{}, Refused: map[string]time.Time{}, Basis: machines.Decide(f).Memory.Basis,
 	}
 	maps.Copy(m.Begun, was.Begun)
 	maps.Copy(m.Refused, was.Refused)
@@ -98,8 +99,19 @@ func decide(w *observed) plan {
 			m.Failed(t.ID, is.refused)
 		}
 	}
-	return w.planned(f)
+	return plan{Plan: machines.Decide(f), facts: f}
 }
+
+// recall gives w what is remembered of the reconcile before.
+func (m *memory) recall(w *observed) { w.before = m.of(client.ObjectKeyFromObject(w.check)) }
+
+// leave remembers w, its plan, and what became of that.
+func (m *memory) leave(w *observed, p plan, outcomes ...outcome) {
+	m.keep(after(w, p, applied{outcomes: outcomes}, w.now), w)
+}
+
+// allowed is the condition RemediationAllowed.
+func allowed(p plan) metav1.Condition { return p.condition(p.Allowed) }
 
 // limited gives the check an unhealthyLessThanOrEqualTo.
 func (w *observed) limited(limit string) *observed {
@@ -245,7 +257,10 @@ var (
 func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...machines.Condition) *clusterv1.Machine {
 	w := aCheck()
 	w.now = now
-	s := step{Decision: &machines.Decision{Verdict: health.Verdict{Findings: due}}, target: &target{machine: m}, refused: errors.New("no rights")}
+	if due == nil {
+		due = []health.Finding{{Reason: health.NodeCondition, Detail: "it is bad"}}
+	}
+	s := step{facts: &machines.Facts{}, Decision: &machines.Decision{Verdict: health.Verdict{Findings: due}}, target: &target{machine: m}, refused: errors.New("no rights")}
 	next := s.with(w, m, all)
 	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
 		return nil

@@ -1,63 +1,41 @@
 package machinehealthcheck
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Observe returns the facts about the check called key on which a reconcile at now would decide; nil if there is no such check. The machines of a
-// check that is paused, or that others act on, are read too. What reconciles remember of each other it does not know.
-func (r *Reconciler) Observe(ctx context.Context, key client.ObjectKey, now time.Time) (*machines.Facts, error) {
-	w, p, err := r.look(ctx, key, now)
-	if err != nil || w == nil {
-		return nil, err
-	}
-	return &p.facts, nil
-}
-
 // Explain returns what a reconcile of the check called key would find at now and what it would do, and does none of it; nil if there is no such
-// check.
+// check. The machines of a check that is paused, or that others act on, are read too. What reconciles remember of each other it does not know.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Check, error) {
-	w, p, err := r.look(ctx, key, now)
-	if err != nil || w == nil {
-		return nil, err
-	}
-	is := explained(w, p)
-	if is.Conditions == nil {
-		is.Conditions = r.aside(w).Status.Conditions
-	}
-	return is, nil
-}
-
-// look reads a check for a reader that writes nothing, and decides.
-func (r *Reconciler) look(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, plan, error) {
 	w, err := r.find(ctx, key, now)
 	if err != nil || w == nil {
-		return nil, plan{}, err
+		return nil, err
 	}
-	if w.cluster.UID == "" { // gone, or not looked for: there is nothing to judge
-		return w, plan{facts: w.facts()}, nil
+	if w.explains = true; w.cluster.UID != "" && w.selectorErr == nil { // else there is nothing to judge
+		if err := r.observe(ctx, w); err != nil {
+			return nil, err
+		}
 	}
-	if err := r.survey(ctx, w); err != nil {
-		return nil, plan{}, err
-	}
-	return w, r.decide(ctx, w, func(d *machines.Decision) bool { return !d.InFlight && !d.Blocked(machines.NotUnhealthy) }), nil
+	return explained(w, r.decide(ctx, w)), nil
 }
 
 // explained explains p, with the conditions that the check would have.
 func explained(w *observed, p plan) *explain.Check {
 	is := explain.MachineHealthCheck(&p.facts, &p.Plan)
-	switch {
-	case is.CountedByStatus:
-		is.StatusChanged = StatusChanged(w.check)
-	case w.mode == acting && w.cluster.UID != "":
+	if is.CountedByStatus {
+		is.StatusChanged, is.Conditions = StatusChanged(w.check), w.check.Status.Conditions
+	} else {
 		is.Conditions = statusAfter(w, p, result{}).Status.Conditions
 	}
 	return is
@@ -74,4 +52,51 @@ func Unselected(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) strin
 	default:
 		return explain.Unmatched(selector, m.Labels)
 	}
+}
+
+// Counted are the numbers of check's targets in its status, for a reader that does not read them all; nil where the status is not about the check as
+// it is, or not kept up to date: nobody writes it while the check is paused.
+func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *machines.Counted {
+	s := &check.Status
+	if s.ObservedGeneration != check.Generation || s.ExpectedMachines == nil || s.CurrentHealthy == nil || modeFor(check, cluster, Act) != machines.Active {
+		return nil
+	}
+	return &machines.Counted{Total: int(*s.ExpectedMachines), Healthy: int(*s.CurrentHealthy)}
+}
+
+// Calm reports whether the manager says in the status of check that all targets are healthy, and that nothing keeps it from seeing or remediating them.
+func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
+	counted := Counted(check, cluster)
+	if counted == nil || counted.Healthy != counted.Total || !check.DeletionTimestamp.IsZero() {
+		return false
+	}
+	if template := conditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
+		return false
+	}
+	allowed := conditionTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	return allowed != nil && allowed.Message == "" && conditionTrue(check, mendv1.WorkloadClusterReachable) != nil
+}
+
+// StatusChanged is when the numbers in the status of check last changed, by what the API server notes of its writers; zero if it does not say.
+func StatusChanged(check *clusterv1.MachineHealthCheck) time.Time {
+	for _, entry := range check.ManagedFields {
+		if WritesStatus(entry) && entry.Time != nil {
+			return entry.Time.Time
+		}
+	}
+	return time.Time{}
+}
+
+// WritesStatus reports whether an entry of a check's managed fields is of the writer of the numbers in its status. The API server moves the time of
+// an entry when its writer changes a value.
+func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:currentHealthy"`))
+}
+
+// total is how many targets there are.
+func (w *observed) total() int {
+	if w.counted != nil {
+		return max(w.counted.Total, len(w.targets))
+	}
+	return len(w.targets)
 }

@@ -14,13 +14,13 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // looked is the explanation of w.
 func explanationOf(w *observed) *explain.Check {
-	w.reach = reachCondition(w.reachBefore(), w)
 	return explained(w, decide(w))
 }
 
@@ -84,9 +84,9 @@ func TestWhatBlocksAMachine(t *testing.T) {
 			aCheck(a("m", health.Unknown)).limited("100%").with(func(w *observed) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
 		"one whose node could not be asked for is not judged": {aCheck(a("m", health.Unknown)).limited("100%"), []string{explain.NodeNotSeen}},
 		"an unclaimed check is not acted on": {
-			aCheck(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = observing }), []string{explain.NotActing}},
+			aCheck(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = machines.Observed }), []string{explain.NotActing}},
 		"a paused check is not acted on, and would be short-circuited": {
-			aCheck(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.mode = paused }), []string{explain.NotActing, tooMany}},
+			aCheck(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.mode = machines.Paused }), []string{explain.NotActing, tooMany}},
 		"a request of somebody else is in the way": {
 			aCheck(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{explain.RequestInTheWay}},
 		"a request of ours is not": {aCheck(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
@@ -153,9 +153,9 @@ func answered(reason, message string) func(*target) {
 
 func TestWhatComesNextForAMachine(t *testing.T) {
 	owner, cannot, deferred := ownedBy("MachineSet"), clusterv1.MachineSetMachineCannotBeRemediatedReason, clusterv1.MachineSetMachineRemediationDeferredReason
-	unclaimed := func(w *observed) { w.mode = observing }
+	unclaimed := func(w *observed) { w.mode = machines.Observed }
 	claimedAndPaused := func(w *observed) {
-		w.mode, w.cluster.Spec.Paused = paused, ptr.To(true)
+		w.mode, w.cluster.Spec.Paused = machines.Paused, ptr.To(true)
 		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	}
 	for name, tc := range map[string]struct {
@@ -227,7 +227,7 @@ func TestWhoIsPausedIsSaidByWhatPausesIt(t *testing.T) {
 		"both":                         {"", true, `Cluster c1 is paused (spec.paused), and the check has the annotation cluster.x-k8s.io/paused: ""`},
 	} {
 		w := aCheck(a("m", health.Unhealthy))
-		w.mode, w.cluster.Spec.Paused = paused, ptr.To(tc.cluster)
+		w.mode, w.cluster.Spec.Paused = machines.Paused, ptr.To(tc.cluster)
 		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: tc.annotation}
 		if is := explanationOf(w); is.Because != tc.want || is.Targets[0].Blockers[0].Text != tc.want {
 			t.Errorf("%s: because %q, held back by %q, want %q", name, is.Because, is.Targets[0].Blockers[0].Text, tc.want)
@@ -254,17 +254,6 @@ func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 	}
 }
 
-// An outage hides nodes that start; its end counts as a start. Contact that was never lost does not.
-func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
-	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
-		w := aCheck()
-		w.reach = metav1.Condition{Reason: reason, LastTransitionTime: metav1.NewTime(ago(time.Minute))}
-		if got := w.reachedAt(); !got.Equal(want) {
-			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
-		}
-	}
-}
-
 // What a look says begins is what a reconcile begins, and whoever is unhealthy and not remediated is told why.
 func TestExplainStartsWhatAReconcileStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -272,7 +261,7 @@ func TestExplainStartsWhatAReconcileStarts(t *testing.T) {
 		is := explanationOf(w)
 		s := decide(w)
 		begins := map[string]bool{}
-		if w.mode == acting {
+		if w.mode == machines.Active {
 			for _, step := range stepsOf(w, s) {
 				begins[step.target.machine.Name] = step.Starts()
 			}
@@ -311,7 +300,7 @@ func aRandomCheck(t *rapid.T) *observed {
 		targets = append(targets, one)
 	}
 	w := aCheck(targets...)
-	w.mode = rapid.SampledFrom([]mode{paused, observing, acting, acting, acting}).Draw(t, "mode")
+	w.mode = rapid.SampledFrom([]machines.Mode{machines.Paused, machines.Observed, machines.Active, machines.Active, machines.Active}).Draw(t, "mode")
 	w.link.Link = rapid.SampledFrom([]workload.Link{workload.Up, workload.Up, workload.Down}).Draw(t, "link")
 	if rapid.Bool().Draw(t, "external") {
 		w.external()

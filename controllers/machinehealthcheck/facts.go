@@ -1,8 +1,11 @@
 package machinehealthcheck
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -17,10 +20,8 @@ import (
 )
 
 // decide decides what w comes to.
-func (w *observed) decide() plan { return w.planned(w.facts()) }
-
-// planned is the plan for f, the facts of w.
-func (w *observed) planned(f machines.Facts) plan {
+func (w *observed) decide() plan {
+	f := w.facts()
 	return plan{Plan: machines.Decide(f), facts: f}
 }
 
@@ -38,10 +39,13 @@ func (w *observed) facts() machines.Facts {
 	limits, invalid := w.limits()
 	cooldown, _ := CooldownOf(w.check)
 	f := machines.Facts{
-		Now: w.now, About: w.about(invalid), Acts: w.mode == acting, Check: string(w.check.UID), Generation: w.check.Generation,
-		Policy: policyOf(w.check.Spec.Checks), Cluster: w.clusterFacts(), Reachable: w.reach.Status == metav1.ConditionTrue,
-		Limits: limits, Invalid: invalid != nil, Limited: w.remembers && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
-		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.memory, Counted: w.counted,
+		Now: w.now, About: w.about(invalid), Mode: w.mode, Claimed: claimed(w.check), ActsUnclaimed: w.actsUnclaimed,
+		Check: string(w.check.UID), Generation: w.check.Generation, Policy: policyOf(w.check.Spec.Checks),
+		Cluster: w.clusterFacts(), Reach: ptr.Deref(cmp.Or(w.before.reach, reportOf(w.check, mendv1.WorkloadClusterReachable)), machines.Report{}),
+		Outage: w.outage(), Overlaps: w.overlaps(),
+		Limits: limits, Invalid: invalid != nil, Limited: w.before.lasts && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
+		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.read}, Explains: w.explains,
+		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
 		Targets: make([]*machines.Target, len(w.targets)),
 	}
 	for i := range w.targets {
@@ -58,8 +62,31 @@ func (w *observed) clusterFacts() machines.Cluster {
 		Paused: clusterPaused(w.cluster), Initialized: w.initialized, InfrastructureReady: w.infrastructureReady,
 		InitializedAt: since(conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition)),
 		ReadyAt:       since(conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition)),
-		Reached:       w.reachedAt(), Link: links[w.link.Link],
+		Link:          links[w.link.Link],
 	}
+}
+
+func (w *observed) outage() machines.Outage {
+	is := machines.Outage{Silent: w.link.Silent, Reported: w.link.Reported}
+	if w.link.Refused != nil {
+		is.Refused = w.link.Refused.Error()
+	}
+	return is
+}
+
+// overlaps are the other checks of the cluster, with how many targets they share with this one.
+func (w *observed) overlaps() []machines.Overlap {
+	var all []machines.Overlap
+	for _, other := range w.others {
+		is := machines.Overlap{Name: other.name, Older: other.older}
+		for i := range w.targets {
+			if other.selector.Matches(labels.Set(w.targets[i].machine.Labels)) {
+				is.Shared++
+			}
+		}
+		all = append(all, is)
+	}
+	return all
 }
 
 var requests = map[Ownership]machines.Request{Foreign: machines.ForeignRequest, Adoptable: machines.AdoptableRequest, Own: machines.OwnRequest}
@@ -175,18 +202,13 @@ func markedRequested(m *clusterv1.Machine) bool {
 	return external != nil && external.Status == metav1.ConditionFalse && !failureOfOurs(external)
 }
 
-var modes = map[mode]machines.Mode{
-	ignoring: machines.Ignored, orphaned: machines.NoCluster, paused: machines.Paused, observing: machines.Observed, acting: machines.Active,
-}
-
 // about is what sentences about the check name.
 func (w *observed) about(invalid *InvalidField) machines.About {
 	is := machines.About{
-		Namespace: w.check.Namespace, Name: w.check.Name, Cluster: w.check.Spec.ClusterName, Mode: modes[w.mode], Idle: w.cluster.UID == "",
+		Namespace: w.check.Namespace, Name: w.check.Name, Cluster: w.check.Spec.ClusterName, Idle: w.cluster.UID == "" || w.mode == machines.BadSelector,
 		Deleting: !w.check.DeletionTimestamp.IsZero(), ClusterDeleting: !w.cluster.DeletionTimestamp.IsZero(), ClusterPaused: clusterPaused(w.cluster),
 		WatchFilter: w.filtered,
 		Spelled:     machines.Spelled{MaxUnhealthy: mostUnhealthy(w.check), Range: w.check.Spec.Remediation.TriggerIf.UnhealthyInRange},
-		Reach:       report(&w.reach),
 	}
 	if value, annotated := w.check.Annotations[clusterv1.PausedAnnotation]; annotated && !claimed(w.check) {
 		is.PausedBy = &value
@@ -202,6 +224,9 @@ func (w *observed) about(invalid *InvalidField) machines.About {
 	}
 	is.Allowed = ptr.Deref(reportOf(w.check, clusterv1.MachineHealthCheckRemediationAllowedCondition), machines.Report{})
 	is.Template = ptr.Deref(reportOf(w.check, mendv1.RemediationTemplateAvailable), machines.Report{})
+	if w.selectorErr != nil {
+		is.InvalidSelector = w.selectorErr.Error() + "; the operators are In, NotIn, Exists and DoesNotExist"
+	}
 	for _, err := range w.trouble {
 		is.Trouble = append(is.Trouble, err.Error())
 	}
@@ -214,12 +239,7 @@ func reportOf(obj conditions.Getter, kind string) *machines.Report {
 	if c == nil {
 		return nil
 	}
-	is := report(c)
-	return &is
-}
-
-func report(c *metav1.Condition) machines.Report {
-	return machines.Report{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
+	return &machines.Report{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
 }
 
 // leftAloneBy are the annotations by which the user of m wants it left alone. (Cluster API: such a machine is no target, and not counted.)

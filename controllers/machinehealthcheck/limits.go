@@ -6,11 +6,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // limited reports whether more unhealthy machines could forbid to remediate any.
@@ -93,18 +91,10 @@ func stormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
 	return s
 }
 
-// setStorm writes the condition StormCooldown.
-func setStorm(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
-	c := metav1.Condition{Type: mendv1.StormCooldown, Status: metav1.ConditionFalse, Reason: mendv1.StormReason, LastTransitionTime: metav1.NewTime(w.now)}
-	switch {
-	case !s.Storm.Active:
-		conditions.Delete(next, mendv1.StormCooldown)
-		return
-	case s.Storm.CoolingSince.IsZero():
-		c.Message = "Too many machines are not healthy. When few enough are, the cooldown begins: " + next.Annotations[mendv1.StormCooldownAnnotation]
-	default:
-		c.Status, c.Reason = metav1.ConditionTrue, mendv1.CoolingDownReason
-		c.LastTransitionTime, c.Message = metav1.NewTime(s.Storm.CoolingSince), explain.CoolingDown(&s.facts, &s.Plan)
+// mostUnhealthy is the limit of a check without a range, as it is written.
+func mostUnhealthy(check *clusterv1.MachineHealthCheck) string {
+	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
+		return limit.String()
 	}
-	conditions.Set(next, c)
+	return budget.All.String()
 }

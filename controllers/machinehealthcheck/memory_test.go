@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -48,7 +49,7 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 				if tc.limits != nil {
 					w.limited(tc.limits[i])
 				}
-				w.check.Status, w.warned = check.Status, warned
+				w.check.Status, w.before.warned = check.Status, warned
 				p := decide(w)
 				next := statusAfter(w, p, result{})
 				if i+1 == tc.unsaved {
@@ -57,7 +58,7 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 				for _, n := range turnNotes(w, p, next) {
 					told = append(told, n.Reason)
 				}
-				check, warned = next, ptr.To(w.warnedAfter(p, next))
+				check, warned = next, ptr.To(warnedAfter(w, p, next))
 			}
 			if !slices.Equal(told, tc.want) {
 				t.Errorf("told %v, want %v", told, tc.want)
@@ -82,14 +83,15 @@ func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 	}{
 		{"before the first list of requests", unseen}, {"when they are seen", seen}, {"when they cannot be read", unseen}, {"when they are seen again", seen},
 	} {
+		m.recall(step.w)
 		p := decide(step.w)
-		before := m.pass(step.w, p)
-		if n := begunUncounted(step.w, p, before); n != 0 {
+		if n := begunUncounted(step.w, p); n != 0 {
 			t.Errorf("%s: %d remediations count as started", step.name, n)
 		}
-		if over := ended(step.w, p, before); len(over) != 0 {
+		if over := ended(step.w, p); len(over) != 0 {
 			t.Errorf("%s: %v count as over", step.name, over)
 		}
+		m.leave(step.w, p)
 	}
 }
 
@@ -97,17 +99,17 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy, askedOwner))
 	uid := w.targets[0].machine.UID
 	for name, tc := range map[string]struct {
-		mode   mode
+		mode   machines.Mode
 		before map[types.UID]flight
 		want   int
 	}{
-		"one that was not in flight before":     {acting, map[types.UID]flight{}, 1},
-		"one that was in flight before":         {acting, map[types.UID]flight{uid: {"m1", "Owner"}}, 0},
-		"nothing is known of before":            {acting, nil, 0},
-		"one that another controller has begun": {observing, map[types.UID]flight{}, 0},
+		"one that was not in flight before":     {machines.Active, map[types.UID]flight{}, 1},
+		"one that was in flight before":         {machines.Active, map[types.UID]flight{uid: {"m1", "Owner"}}, 0},
+		"nothing is known of before":            {machines.Active, nil, 0},
+		"one that another controller has begun": {machines.Observed, map[types.UID]flight{}, 0},
 	} {
-		w.mode = tc.mode
-		if got := begunUncounted(w, decide(w), tc.before); got != tc.want {
+		w.mode, w.before.inFlight = tc.mode, tc.before
+		if got := begunUncounted(w, decide(w)); got != tc.want {
 			t.Errorf("%s: counted %d, want %d", name, got, tc.want)
 		}
 	}
@@ -118,10 +120,10 @@ func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 		w := aCheck(a("m1", health.Unhealthy)).external()
 		w.remediation.known = known
 		var m memory
-		m.pass(w, decide(w))
-		m.remember(w, []outcome{{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true}}, noon)
+		m.leave(w, decide(w), outcome{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true})
 		w = aCheck(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
-		if n := begunUncounted(w, decide(w), m.pass(w, decide(w))); n != 0 {
+		m.recall(w)
+		if n := begunUncounted(w, decide(w)); n != 0 {
 			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
 		}
 	}
@@ -138,7 +140,9 @@ func TestHowARemediationEnded(t *testing.T) {
 		"one that is still in flight has not ended":    {[]target{a("m1", health.Unhealthy, askedOwner)}, map[ending]int{}},
 		"a machine without a remediation ends nothing": {[]target{a("m1", health.Unhealthy, askedOwner), a("m2", health.Healthy)}, map[ending]int{}},
 	} {
-		if got := ended(aCheck(tc.targets...), decide(aCheck(tc.targets...)), map[types.UID]flight{"uid-of-m1": {"m1", "Owner"}}); !maps.Equal(got, tc.want) {
+		w := aCheck(tc.targets...)
+		w.before.inFlight = map[types.UID]flight{"uid-of-m1": {"m1", "Owner"}}
+		if got := ended(w, decide(w)); !maps.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
@@ -170,10 +174,10 @@ func TestWhatALongReconcileBeganCountsFromItsEnd(t *testing.T) {
 		w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 		return w
 	}
-	r, w := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon.Add(time.Minute))}, two()
-	r.measure(w, decide(w), []outcome{
+	r, w := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon.Add(time.Minute)), Recorder: events.NewFakeRecorder(9)}, two()
+	r.tell(t.Context(), w, decide(w), applied{outcomes: []outcome{
 		{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true},
-	})
+	}})
 	w = two()
 	w.now = noon.Add(time.Minute + time.Second)
 	r.memory.recall(w)

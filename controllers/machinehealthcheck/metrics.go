@@ -75,24 +75,16 @@ func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{targetsByState, shortCircuited, nextDeadline, inFlight, oldestRequest, started, finished, dueToActed, reachable}
 }
 
-// measure exports what a reconcile saw and did, and remembers it for the next one.
-func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
-	before := r.memory.pass(w, s)
-	results, unheard := ended(w, s, before), begunUncounted(w, s, before)
-	r.memory.remember(w, outcomes, r.Clock.Now())
+// measure exports what a reconcile saw and did.
+func measure(w *observed, p plan, outcomes []outcome) {
 	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}
-	if w.settled() {
-		measureState(w, s, labels)
-	}
-	kind := remediationKind(w)
-	if unheard > 0 {
-		started.WithLabelValues(append(labels, kind)...).Add(float64(unheard))
+	if p.facts.Cluster.Settled() {
+		measureState(w, p, labels)
 	}
 	begun := 0
 	for _, o := range outcomes {
 		if o.requested {
 			begun++
-			started.WithLabelValues(append(labels, kind)...).Inc()
 		}
 		if o.target == nil || !o.newlyUnhealthy() {
 			continue
@@ -102,10 +94,13 @@ func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
 		}
 	}
 	if w.remediation.seen() {
-		inFlight.WithLabelValues(labels...).Set(float64(s.Population.InFlight + begun))
-		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets, s.Open)))
+		inFlight.WithLabelValues(labels...).Set(float64(p.Population.InFlight + begun))
+		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets, p.Open)))
 	}
-	for over, n := range results {
+	if n := begun + begunUncounted(w, p); n > 0 {
+		started.WithLabelValues(append(labels, p.facts.Kind)...).Add(float64(n))
+	}
+	for over, n := range ended(w, p) {
 		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))
 	}
 }
@@ -152,8 +147,8 @@ func unix(t time.Time) float64 {
 }
 
 // forget drops what is remembered and exported of a check that is not looked at any more.
-func (r *Reconciler) forget(key types.NamespacedName) {
-	cluster, known, last := r.memory.forget(key)
+func (r *Reconciler) forget(key types.NamespacedName, away bool) {
+	cluster, known, last := r.memory.forget(key, away)
 	if !known {
 		return
 	}

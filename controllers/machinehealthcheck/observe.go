@@ -28,15 +28,19 @@ type observed struct {
 	now     time.Time
 	check   *clusterv1.MachineHealthCheck
 	cluster *clusterv1.Cluster
-	mode    mode
+	mode    machines.Mode
+	// actsUnclaimed says that kubemend acts on checks that are not claimed; explains says that a reader wants to know all blockers.
+	actsUnclaimed, explains bool
 	// filtered is the value of the label that the check would need to be one of this manager's; empty if it is.
 	filtered string
 	others   []otherCheck
+	// selector is the check's, selectorErr why it cannot be parsed.
+	selector    labels.Selector
+	selectorErr error
 
 	initialized         bool // the Cluster's ControlPlaneInitialized
 	infrastructureReady bool // the Cluster's InfrastructureReady
 	link                workload.View
-	reach               metav1.Condition // WorkloadClusterReachable, as it is from now on
 
 	targets []target // sorted by name
 	skipped []target // selected, but the user wants them left alone
@@ -49,24 +53,9 @@ type observed struct {
 	// orphans are requests that this check made and that none of its targets needs:
 	// of a kind that it no longer names, or of a machine that it no longer watches.
 	orphans []*remediationrequest.Metadata
-	// before is what the reconcile before has read of the machines, sighting what this one has.
-	before, sighting *sighting
-	// memory is that of the decision before; remembers says that there can be one, and that this process will see what comes next.
-	memory    machines.Memory
-	remembers bool
-	// reached is the condition WorkloadClusterReachable as of the reconcile before; nil if there was none.
-	reached *metav1.Condition
-	// wrote are the machines that the reconcile before has written, stale is how many have found the cache to be stale since; statusAt is when this
-	// process last wrote the status of the check.
-	wrote []string
-	stale int
-	// unsure are the machines whose owners it may have asked to remediate them: the write was not answered, or with an error.
-	unsure   []string
-	statusAt time.Time
-	// wasUnread are the kinds of power cycles that could not be read before.
-	wasUnread map[schema.GroupKind]*unread
-	// warned is the restriction of which the last event told; nil if that is not remembered.
-	warned *string
+	// before is what is remembered of the reconcile before, sighting is what this one has read of the machines.
+	before   remembered
+	sighting *sighting
 	// unread are the kinds of power cycles that were looked for; nil for one that could be read.
 	unread map[schema.GroupKind]*unread
 	// trouble is what could not be observed, of what a reconcile can do without.
@@ -96,20 +85,9 @@ func placeOf(targets []target, name string) (place int, found bool) {
 	return slices.BinarySearchFunc(targets, name, func(t target, name string) int { return cmp.Compare(t.machine.Name, name) })
 }
 
-// observe reads a check and all that is decided on, and has before hand over what is remembered. It returns nil if there is no such check. Of one that
-// there is nothing to do about, it reads no more than that.
-func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, before func(*observed)) (*observed, error) {
-	w, err := r.find(ctx, key, now)
-	if err != nil || w == nil || w.mode <= paused {
-		return w, err
-	}
-	before(w)
-	return w, r.survey(ctx, w)
-}
-
 // find reads a check and its Cluster, and decides how kubemend stands to it. It returns nil if there is no such check.
 func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
-	w := &observed{now: now, check: &clusterv1.MachineHealthCheck{}, cluster: &clusterv1.Cluster{}}
+	w := &observed{now: now, actsUnclaimed: r.Unclaimed == Act, check: &clusterv1.MachineHealthCheck{}, cluster: &clusterv1.Cluster{}}
 	if err := r.Client.Get(ctx, key, w.check); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
@@ -127,16 +105,55 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 		return nil, fmt.Errorf("read Cluster %s of MachineHealthCheck %s: %w", clusterKey, key, err)
 	}
 	w.mode = modeFor(w.check, w.cluster, r.Unclaimed)
-	if err != nil && w.mode > paused {
-		w.mode = orphaned
+	w.selector, w.selectorErr = selectorOf(w.check)
+	switch {
+	case w.mode < machines.Observed:
+	case err != nil:
+		w.mode = machines.NoCluster
+	case w.selectorErr != nil:
+		w.mode = machines.BadSelector
 	}
+	w.initialized = conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
+	w.infrastructureReady = conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition) != nil
 	return w, nil
 }
 
-// survey reads everything else that is decided on.
+// modeFor decides how kubemend treats check.
+//
+// The annotation cluster.x-k8s.io/paused makes Cluster API core leave a check alone, whatever its value. The value kubemend claims the check; any other
+// one pauses it for kubemend too. A paused Cluster pauses everything. In a Cluster that is being deleted nothing is worth remediating.
+func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, unclaimed Unclaimed) machines.Mode {
+	_, annotated := check.Annotations[clusterv1.PausedAnnotation]
+	switch {
+	case !annotated && unclaimed == Ignore, !cluster.DeletionTimestamp.IsZero():
+		return machines.Ignored
+	case annotated && !claimed(check), clusterPaused(cluster):
+		return machines.Paused
+	case annotated, unclaimed == Act:
+		return machines.Active
+	default:
+		return machines.Observed
+	}
+}
+
+// claimed reports whether check is claimed for kubemend. Its condition Paused is Cluster API core's then.
+func claimed(check *clusterv1.MachineHealthCheck) bool {
+	return check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
+}
+
+// selectorOf is the selector of check. An empty one selects nothing. (Cluster API)
+func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+	if err == nil && selector.Empty() {
+		selector = labels.Nothing()
+	}
+	return selector, err
+}
+
+// observe reads everything else that is decided on.
 //
 // All that is asked of the workload cluster itself has one deadline: a server that does not answer costs a worker that, and no more.
-func (r *Reconciler) survey(ctx context.Context, w *observed) error {
+func (r *Reconciler) observe(ctx context.Context, w *observed) error {
 	asking, done := context.WithTimeout(ctx, workload.AnswerWithin)
 	defer done()
 	if err := r.observeLink(asking, w); err != nil {
@@ -161,39 +178,25 @@ func (r *Reconciler) watched(obj client.Object) bool {
 	return r.WatchFilterValue == "" || obj.GetLabels()[clusterv1.WatchLabel] == r.WatchFilterValue
 }
 
-// observeLink finds out whether the workload cluster can be asked, and since when.
-//
-// Before the control plane is initialized there is no API server to ask.
+// observeLink finds out whether the workload cluster can be read. Before the control plane is initialized there is no API server to ask.
 func (r *Reconciler) observeLink(ctx context.Context, w *observed) error {
-	w.initialized = conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
-	if w.initialized {
-		key := client.ObjectKeyFromObject(w.cluster)
-		link, err := r.Clusters.View(ctx, key, w.now, r.nodeWatch(key))
-		if err != nil {
-			return err
-		}
-		w.link = link
-		w.lookAgainIn(link.Recheck)
+	if !w.initialized {
+		return nil
 	}
-	w.infrastructureReady = conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition) != nil
-	w.reach = reachCondition(w.reachBefore(), w)
-	return nil
+	key := client.ObjectKeyFromObject(w.cluster)
+	link, err := r.Clusters.View(ctx, key, w.now, r.nodeWatch(key))
+	w.link = link
+	w.lookAgainIn(link.Recheck)
+	return err
 }
 
 // observeMachines reads the machines that the check selects.
 func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
-	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
-	if err != nil {
-		return fmt.Errorf("MachineHealthCheck %s: spec.selector: %w", client.ObjectKeyFromObject(w.check), err)
-	}
-	if selector.Empty() {
-		selector = labels.Nothing() // as Cluster API has it: an empty selector selects nothing
-	}
 	all, err := r.machinesOf(ctx, client.ObjectKeyFromObject(w.cluster))
 	if err != nil {
 		return err
 	}
-	w.sighting = w.before.next(w.check, all, selector)
+	w.sighting = w.before.sighting.next(w.check, all, w.selector)
 	w.targets = make([]target, 0, len(all))
 	for _, is := range w.sighting.machines {
 		switch {
@@ -212,14 +215,6 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
 		}
 	}
 	return nil
-}
-
-// reachBefore is the condition WorkloadClusterReachable as of the reconcile before, or as stored; nil if there is none.
-func (w *observed) reachBefore() *metav1.Condition {
-	if w.reached != nil {
-		return w.reached
-	}
-	return conditionOf(w.check, mendv1.WorkloadClusterReachable)
 }
 
 // lookAgainIn makes the reconcile be repeated after d at the latest; zero asks for nothing.
@@ -265,10 +260,10 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, w *observed) error 
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.Name == w.check.Name || !other.DeletionTimestamp.IsZero() || modeFor(other, w.cluster, Act) == paused {
+		if other.Name == w.check.Name || !other.DeletionTimestamp.IsZero() || modeFor(other, w.cluster, Act) == machines.Paused {
 			continue
 		}
-		if selector, err := metav1.LabelSelectorAsSelector(&other.Spec.Selector); err == nil && !selector.Empty() {
+		if selector, err := selectorOf(other); err == nil {
 			is := otherCheck{name: other.Name, selector: selector, older: older(other, w.check)}
 			if is.template = other.Spec.Remediation.TemplateRef.Name; other.Spec.Remediation.TemplateRef.Kind != w.check.Spec.Remediation.TemplateRef.Kind {
 				is.template = ""

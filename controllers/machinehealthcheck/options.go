@@ -6,6 +6,20 @@ import (
 	"github.com/kubemend/kubemend/controllers/flags"
 )
 
+// Unclaimed says what to do with checks that are not claimed for kubemend. It is the
+// value of the flag --unclaimed-machine-health-checks.
+type Unclaimed string
+
+const (
+	// Observe judges, exports metrics and answers questions, and writes nothing.
+	Observe Unclaimed = "observe"
+	// Act treats unclaimed checks like claimed ones. It is for clusters in which Cluster API core
+	// leaves MachineHealthChecks alone; elsewhere two controllers would act on one check.
+	Act Unclaimed = "act"
+	// Ignore does not look at unclaimed checks at all.
+	Ignore Unclaimed = "ignore"
+)
+
 // Options are the settings of the MachineHealthCheck controller.
 type Options struct {
 	Unclaimed   Unclaimed

@@ -201,12 +201,11 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 		return w
 	}
 	w := pass()
-	m.pass(w, decide(w))
 	first := stepsOf(w, decide(w))[0]
 	if !first.Starts() || first.target.machine.Name != "a" {
 		t.Fatalf("first comes %s", first.target.machine.Name)
 	}
-	m.remember(w, []outcome{{step: first, err: errors.New("refused")}}, w.now)
+	m.leave(w, decide(w), outcome{step: first, err: errors.New("refused")})
 	w = pass()
 	for _, s := range stepsOf(w, decide(w)) {
 		if s.Starts() && s.target.machine.Name != "b" {
@@ -214,8 +213,8 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 		}
 	}
 	first.Step = machines.CreateRequest
-	m.remember(w, []outcome{{step: first, requested: true}}, w.now)
-	if w = pass(); len(w.memory.Refused) > 0 {
+	m.leave(w, decide(w), outcome{step: first, requested: true})
+	if w = pass(); len(w.before.decided.Refused) > 0 {
 		t.Error("that it was refused is remembered although it was begun since")
 	}
 }

@@ -41,7 +41,7 @@ func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := fleet(tc.size, 0)
 			w := fleet(tc.size, tc.pending)
-			w.check.Status, w.statusAt = statusAfter(before, decide(before), result{}).Status, w.now.Add(-tc.ago)
+			w.check.Status, w.before.statusAt = statusAfter(before, decide(before), result{}).Status, w.now.Add(-tc.ago)
 			due, want := putOff(w, statusAfter(w, decide(w), result{})), time.Time{}
 			if tc.want > 0 {
 				want = w.now.Add(tc.want)
@@ -86,7 +86,7 @@ func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 		was *clusterv1.MachineHealthCheck
 		is  result
 	}{"they cannot": {before, result{refused: errors.New("no rights")}}, "they can again": {refused, result{started: true}}} {
-		w.check.Status, w.statusAt = tc.was.Status, w.now.Add(-time.Millisecond)
+		w.check.Status, w.before.statusAt = tc.was.Status, w.now.Add(-time.Millisecond)
 		w.check.Status.ObservedGeneration = w.check.Generation
 		if due := putOff(w, statusAfter(w, decide(w), tc.is)); !due.IsZero() {
 			t.Errorf("%s: written at %s, want at once", name, due)

@@ -26,7 +26,7 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 			}
 			st.target.machine.Status = st.with(w, st.target.machine, st.Conditions).Status
 		}
-		m.pass(w, s)
+		m.leave(w, s)
 		if conditionOf(w.targets[0].machine, clusterv1.MachineExternallyRemediatedCondition) == nil {
 			t.Fatalf("look %d takes the refusal back, although nothing was tried", i)
 		}
@@ -37,7 +37,7 @@ func TestACheckTakesNoRefusalBackWhileNothingMayBegin(t *testing.T) {
 	w := aCheck(a("a", health.Unhealthy)).external().limited("60%")
 	s := decide(w)
 	w.check = statusAfter(w, s, result{refused: errors.New("refused by a webhook")})
-	w.remembers = true // and has seen nothing yet
+	w.before.lasts = true // and has seen nothing yet
 	if next := statusAfter(w, decide(w), result{}); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
 		t.Error("the refusal is taken back, although nothing was tried")
 	}

@@ -15,7 +15,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -53,14 +52,6 @@ type remediation struct {
 	read        bool
 	template    *unstructured.Unstructured
 	templateErr error
-}
-
-// lacks is the reason for missing.
-func (r remediation) lacks() string {
-	if r.refused {
-		return mendv1.TemplateRefusedReason
-	}
-	return mendv1.TemplateNotFoundReason
 }
 
 // seen reports whether it is known what is in flight. To be asked, an owner needs no request.

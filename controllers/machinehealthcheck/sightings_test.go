@@ -72,13 +72,14 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 		change(w)
 	}
 	r.Clusters, r.machines = none{}, f.machines
+	w.selector, _ = selectorOf(w.check)
 	r.memory.recall(w)
 	if err := r.observeMachines(ctx, w); err != nil {
 		t.Fatal(err)
 	}
 	r.observeNodes(ctx, w)
 	p := w.decide()
-	r.memory.pass(w, p)
+	r.memory.leave(w, p)
 	verdicts := map[string]health.Verdict{}
 	for i := range w.targets {
 		verdicts[w.targets[i].machine.Name] = p.Decisions[i].Verdict

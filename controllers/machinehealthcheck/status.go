@@ -1,6 +1,8 @@
 package machinehealthcheck
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -8,19 +10,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
-	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
@@ -32,57 +33,50 @@ type plan struct {
 	facts machines.Facts
 }
 
-// any reports whether is says so of a decision about a machine about which there is something to decide.
-func (s plan) any(is func(*machines.Decision) bool) bool {
-	return slices.ContainsFunc(s.Open, func(i int) bool { return is(s.Decisions[i]) })
+// condition is c, one of the check's, as it is written.
+func (p plan) condition(c machines.Condition) metav1.Condition {
+	since := c.Since
+	if since.IsZero() {
+		since = p.facts.Now
+	}
+	return metav1.Condition{
+		Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: explain.CheckMessage(&p.facts, &p.Plan, c),
+		LastTransitionTime: metav1.NewTime(since),
+	}
 }
 
-// settled reports whether what is seen can be said. While an answer is awaited the numbers stand as they were: all machines are
-// unknown then, and to say so at every start of the manager, and at every probe that is lost, would look like an outage.
-func (w *observed) settled() bool { return !w.initialized || w.link.Link != workload.Unsure }
+// reach is the condition WorkloadClusterReachable as it is from now on, for checks too whose status is not written.
+func (p plan) reach() *machines.Report {
+	return &machines.Report{
+		Type: p.Reach.Type, Status: p.Reach.Status, Reason: p.Reach.Reason, Since: p.Reach.Since, Message: explain.CheckMessage(&p.facts, &p.Plan, p.Reach),
+	}
+}
 
-// statusAfter returns the check with the status that follows from s and from what became of it.
-func statusAfter(w *observed, s plan, is result) *clusterv1.MachineHealthCheck {
+// statusAfter returns the check with the status that follows from p and from what became of it.
+func statusAfter(w *observed, p plan, is result) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
-	if w.settled() {
-		next.Status.ExpectedMachines = ptr.To(clamp(s.Population.Total()))
-		next.Status.CurrentHealthy = ptr.To(clamp(s.Population.Healthy))
-		next.Status.RemediationsAllowed = ptr.To(clamp(s.Grant.Remaining))
+	for _, c := range p.Conditions {
+		setCheckCondition(next, p, c)
+	}
+	if w.mode != machines.Active {
+		return next
+	}
+	if p.facts.Cluster.Settled() {
+		next.Status.ExpectedMachines = ptr.To(clamp(p.Population.Total()))
+		next.Status.CurrentHealthy = ptr.To(clamp(p.Population.Healthy))
+		next.Status.RemediationsAllowed = ptr.To(clamp(p.Grant.Remaining))
 		next.Status.Targets = targetNames(w)
 		if !is.failed {
 			next.Status.ObservedGeneration = next.Generation
 		}
-		setAllowed(next, at(w.now, allowed(s)))
-		setStorm(next, w, s)
 	}
-	conditions.Set(next, w.reach)
-	conditions.Set(next, at(w.now, exclusive(w)))
-	setTemplate(next, w, s)
-	setRequests(next, w, s, is)
-	if !claimed(next) {
-		conditions.Set(next, at(w.now, metav1.Condition{
-			Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason,
-		}))
+	switch {
+	case is.refused != nil:
+		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
+			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", is.refused.Error())
+	case is.started || p.AllRequested:
+		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	}
-	return next
-}
-
-// pausedStatus returns the check with the condition Paused, for a check that core does not look after.
-func pausedStatus(w *observed) *clusterv1.MachineHealthCheck {
-	next := w.check.DeepCopy()
-	conditions.Set(next, at(w.now, metav1.Condition{
-		Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.PausedReason, Message: pausedMessage(w.check, w.cluster),
-	}))
-	return next
-}
-
-// orphanedStatus returns the check with the reason why there is nothing to check.
-func orphanedStatus(w *observed) *clusterv1.MachineHealthCheck {
-	next := w.check.DeepCopy()
-	setAllowed(next, at(w.now, metav1.Condition{
-		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: mendv1.ClusterNotFoundReason,
-		Message: explain.ClusterNotFound(ptr.To(w.about(nil))),
-	}))
 	return next
 }
 
@@ -96,140 +90,133 @@ func targetNames(w *observed) []string {
 	return names
 }
 
-// allowed is the condition RemediationAllowed.
-func allowed(p plan) metav1.Condition {
-	reason, message := explain.RemediationAllowed(&p.facts, &p.Plan)
-	return metav1.Condition{Type: p.Allowed.Type, Status: metav1.ConditionStatus(p.Allowed.Status), Reason: reason, Message: message}
-}
-
-// setAllowed writes one condition in both flavours.
-func setAllowed(next *clusterv1.MachineHealthCheck, c metav1.Condition) {
-	conditions.Set(next, c)
-	if c.Status == metav1.ConditionTrue {
+// setCheckCondition sets or removes c, in both flavours if there are two.
+func setCheckCondition(next *clusterv1.MachineHealthCheck, p plan, c machines.Condition) {
+	is := p.condition(c)
+	if c.Remove {
+		conditions.Delete(next, c.Type)
+	} else {
+		conditions.Set(next, is)
+	}
+	switch {
+	case c.Type == machines.RemediationAllowed && is.Status == metav1.ConditionTrue:
 		v1beta1conditions.MarkTrue(next, clusterv1.RemediationAllowedV1Beta1Condition)
-		return
-	}
-	v1beta1conditions.Set(next, &clusterv1.Condition{
-		Type: clusterv1.RemediationAllowedV1Beta1Condition, Status: corev1.ConditionFalse,
-		Severity: clusterv1.ConditionSeverityWarning, Reason: c.Reason, Message: c.Message,
-	})
-}
-
-// mostUnhealthy is the limit of a check without a range, as it is written.
-func mostUnhealthy(check *clusterv1.MachineHealthCheck) string {
-	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
-		return limit.String()
-	}
-	return budget.All.String()
-}
-
-// setTemplate writes what became of the template, and setRequests of the requests made from it.
-func setTemplate(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
-	if !w.remediation.external {
-		conditions.Delete(next, mendv1.RemediationTemplateAvailable)
-	}
-	switch {
-	case w.remediation.missing == "" && w.remediation.seen():
-		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition)
-	case w.remediation.missing != "":
+	case c.Type == machines.RemediationAllowed:
+		v1beta1conditions.Set(next, &clusterv1.Condition{
+			Type: clusterv1.RemediationAllowedV1Beta1Condition, Status: corev1.ConditionFalse,
+			Severity: clusterv1.ConditionSeverityWarning, Reason: is.Reason, Message: is.Message,
+		})
+	case c.Type == machines.RemediationTemplateAvailable && is.Status == metav1.ConditionFalse:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", w.remediation.missing)
-	}
-	if !w.remediation.external || !w.remediation.known && w.remediation.missing == "" {
-		return
-	}
-	c := metav1.Condition{Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionTrue, Reason: mendv1.TemplateFoundReason}
-	if w.remediation.missing != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, w.remediation.lacks(), explain.NoTemplate(&s.facts)
-	}
-	conditions.Set(next, at(w.now, c))
-}
-
-func setRequests(next *clusterv1.MachineHealthCheck, w *observed, s plan, is result) {
-	allMade := is.started || w.remediation.seen() && w.settled() && s.Population.Waiting == 0 && !s.JustSeen
-	switch {
-	case is.refused != nil:
-		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", is.refused.Error())
-	case allMade:
-		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
+			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", p.facts.Template.MissingWhy)
+	case c.Type == machines.RemediationTemplateAvailable:
+		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition)
 	}
 }
 
-// reachCondition says whether nodes can be judged, and since when they cannot. was is the condition
-// until now; while the first connection is being made it stands as it was.
-func reachCondition(was *metav1.Condition, w *observed) metav1.Condition {
-	c := metav1.Condition{Type: mendv1.WorkloadClusterReachable, LastTransitionTime: metav1.NewTime(w.now.Truncate(time.Second))}
-	switch {
-	case !w.initialized:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, mendv1.NotInitializedReason, "The control plane of the Cluster is not initialized"
-	case w.link.Reported && was != nil && was.Status == metav1.ConditionFalse && was.Message != "":
-		return *was
-	case w.link.Link == workload.Up:
-		c.Status, c.Reason = metav1.ConditionTrue, reachableReason(was)
-	case w.link.Link == workload.Unsure && was != nil:
-		return *was
-	case w.link.Link == workload.Unsure:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, mendv1.NotInitializedReason, "The first connection to the workload cluster is being made"
-	default:
-		c.Status, c.Reason = metav1.ConditionFalse, mendv1.UnreachableReason
-		if w.link.Refused != nil {
-			c.Reason = mendv1.KubeconfigRefusedReason
+// record brings the stored check up to date: label, owner and status. It writes only what differs.
+func (r *Reconciler) record(ctx context.Context, w *observed, next *clusterv1.MachineHealthCheck) error {
+	if err := r.recordOwner(ctx, w); err != nil {
+		return err
+	}
+	return r.recordStatus(ctx, w, next)
+}
+
+func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *clusterv1.MachineHealthCheck) error {
+	if sameStatus(w.check.Status, next.Status) {
+		return nil
+	}
+	was, is := *w.check, *next
+	if slices.Equal(was.Status.Targets, is.Status.Targets) { // thousands of names, which need not be encoded to be compared
+		was.Status.Targets, is.Status.Targets = nil, nil
+	}
+	patch, err := client.MergeFromWithOptions(&was, client.MergeFromWithOptimisticLock{}).Data(&is)
+	if err != nil {
+		return fmt.Errorf("encode the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+	}
+	saved := &metav1.PartialObjectMetadata{}
+	saved.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
+	saved.Name, saved.Namespace = w.check.Name, w.check.Namespace
+	if err := r.Client.Status().Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+	}
+	return nil
+}
+
+// statusEvery is how long the numbers in the status of a check with so many targets stand at least: the status names each of them, so what it costs to write
+// and to watch grows with them. (docs/adr/0052-the-numbers-of-a-large-check-wait.md)
+func statusEvery(targets int) time.Duration {
+	if d := time.Duration(targets) * 200 * time.Microsecond; d >= enqueue.MergeWindow {
+		return d
+	}
+	return 0
+}
+
+// putOff is when the status is written, if the last time was a moment ago and nothing but numbers differs; zero if it is written now.
+func putOff(w *observed, next *clusterv1.MachineHealthCheck) time.Time {
+	due := w.before.statusAt.Add(statusEvery(len(w.targets)))
+	if w.before.statusAt.IsZero() || !w.now.Before(due) || sameStatus(w.check.Status, next.Status) {
+		return time.Time{}
+	}
+	if !equality.Semantic.DeepEqual(turns(&w.check.Status), turns(&next.Status)) {
+		return time.Time{}
+	}
+	return due
+}
+
+// turns is s without numbers, names and messages: what events are about, and what other controllers act on. A condition of the older flavour that has
+// another message has another time too.
+func turns(s *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
+	is := *s
+	is.ExpectedMachines, is.CurrentHealthy, is.RemediationsAllowed, is.Targets, is.Deprecated = nil, nil, nil, nil, nil
+	is.Conditions = slices.Clone(s.Conditions)
+	for i := range is.Conditions {
+		is.Conditions[i].Message = ""
+	}
+	if s.Deprecated != nil && s.Deprecated.V1Beta1 != nil {
+		older := slices.Clone(s.Deprecated.V1Beta1.Conditions)
+		for i := range older {
+			older[i].Message, older[i].LastTransitionTime = "", metav1.Time{}
 		}
+		is.Deprecated = &clusterv1.MachineHealthCheckDeprecatedStatus{V1Beta1: &clusterv1.MachineHealthCheckV1Beta1DeprecatedStatus{Conditions: older}}
 	}
-	if was != nil && was.Status == c.Status {
-		c.LastTransitionTime = was.LastTransitionTime
-	}
-	if c.Status == metav1.ConditionFalse {
-		c.Message = unreachable(w, c.LastTransitionTime)
-	}
-	return c
+	return is
 }
 
-// unreachable says that the workload cluster has been out of reach since then, and why.
-func unreachable(w *observed, since metav1.Time) string {
-	message := fmt.Sprintf("The workload cluster has been out of reach since %s; machines cannot be judged as far as their nodes are concerned, "+
-		"and nothing is started or ended because of them", since.UTC().Format(time.RFC3339))
-	if w.link.Silent {
-		message = "The API server answers probes, and leaves other requests unanswered or answers them without end, " +
-			"so it is asked one at a time, after pauses. " + message
-	}
-	if w.link.Refused != nil {
-		message = fmt.Sprintf("Secret %s-%s: %s. %s", w.cluster.Name, secret.Kubeconfig, w.link.Refused, message)
-	}
-	return message
+// sameStatus compares the targets apart: there may be thousands of them, and reflection allocates for each.
+func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
+	same := slices.Equal(a.Targets, b.Targets)
+	a.Targets, b.Targets = nil, nil
+	return same && equality.Semantic.DeepEqual(a, b)
 }
 
-// reachableReason is why a cluster is in reach that was as was says.
-func reachableReason(was *metav1.Condition) string {
-	if was != nil && (was.Status == metav1.ConditionFalse || was.Reason == mendv1.ReachableAgainReason) {
-		return mendv1.ReachableAgainReason
+// recordOwner makes the check belong to its Cluster, by label and owner reference, as Cluster API does. It
+// is what makes `clusterctl move` and the deletion of the cluster take the check along.
+func (r *Reconciler) recordOwner(ctx context.Context, w *observed) error {
+	owner := metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: w.cluster.Name, UID: w.cluster.UID,
 	}
-	return mendv1.ReachableReason
-}
-
-// exclusive says whether other checks select machines of this one. Both say so; the older one acts.
-func exclusive(w *observed) metav1.Condition {
-	c := metav1.Condition{Type: mendv1.TargetsExclusive, Status: metav1.ConditionTrue, Reason: mendv1.ExclusiveReason}
-	var lines []string
-	for _, other := range w.others {
-		shared := 0
-		for i := range w.targets {
-			if other.selector.Matches(labels.Set(w.targets[i].machine.Labels)) {
-				shared++
-			}
-		}
-		if shared == 0 {
-			continue
-		}
-		who := "this check is older and acts on them"
-		if other.older {
-			who = "that check is older and acts on them"
-		}
-		lines = append(lines, fmt.Sprintf("* %d of %d targets are selected by MachineHealthCheck %s too: %s", shared, len(w.targets), other.name, who))
+	owners := slices.DeleteFunc(slices.Clone(w.check.OwnerReferences), func(o metav1.OwnerReference) bool {
+		return o.Kind == owner.Kind && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") && o.Name == owner.Name
+	})
+	owners = append(owners, owner)
+	if w.check.Labels[clusterv1.ClusterNameLabel] == w.check.Spec.ClusterName && slices.Contains(w.check.OwnerReferences, owner) {
+		return nil
 	}
-	if len(lines) > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.OverlapReason, strings.Join(lines, "\n")
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": w.check.ResourceVersion,
+		"labels":          map[string]string{clusterv1.ClusterNameLabel: w.check.Spec.ClusterName},
+		"ownerReferences": owners,
+	}})
+	if err != nil {
+		return fmt.Errorf("encode the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
 	}
-	return c
+	saved := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: w.check.Name, Namespace: w.check.Namespace}}
+	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+	}
+	// The status is written next, on top of this.
+	w.check = w.check.DeepCopy()
+	w.check.ResourceVersion = saved.ResourceVersion
+	return nil
 }

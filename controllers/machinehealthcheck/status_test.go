@@ -3,7 +3,6 @@ package machinehealthcheck
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,10 +16,7 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
@@ -107,11 +103,9 @@ func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
 func TestAStatusIsTheSameAfterASecondPass(t *testing.T) {
 	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
 	w.remediation.missing = "it is gone"
-	w.reach = reachCondition(nil, w)
 	first := statusAfter(w, decide(w), result{})
 	again := *w
 	again.check, again.now = first, noon.Add(time.Hour)
-	again.reach = reachCondition(conditionOf(first, mendv1.WorkloadClusterReachable), &again)
 	if diff := cmp.Diff(first.Status, statusAfter(&again, decide(&again), result{}).Status); diff != "" {
 		t.Errorf("the same world an hour later is said otherwise (-first +second):\n%s", diff)
 	}
@@ -185,7 +179,7 @@ func TestW14NumbersFitTheirFields(t *testing.T) {
 	for i := range many {
 		many[i] = a(fmt.Sprintf("m%05d", i), health.Healthy)
 	}
-	status := statusAfter(aCheck(many...), plan{Plan: machines.Plan{Population: budget.Population{Healthy: len(many)}}}, result{}).Status
+	status := statusAfter(aCheck(many...), decide(aCheck(many...)), result{}).Status
 	if len(status.Targets) != maxTargets || *status.ExpectedMachines != maxTargets+1 {
 		t.Errorf("%d targets are listed and %d counted, want %d and %d", len(status.Targets), *status.ExpectedMachines, maxTargets, maxTargets+1)
 	}
@@ -193,58 +187,22 @@ func TestW14NumbersFitTheirFields(t *testing.T) {
 
 func TestAGenerationIsObservedOnlyByAPassThatGotThrough(t *testing.T) {
 	w := aCheck()
-	if got := statusAfter(w, plan{}, result{failed: true}).Status.ObservedGeneration; got != 0 {
+	if got := statusAfter(w, decide(w), result{failed: true}).Status.ObservedGeneration; got != 0 {
 		t.Errorf("a failed pass observed generation %d", got)
 	}
-	if got := statusAfter(w, plan{}, result{}).Status.ObservedGeneration; got != w.check.Generation {
+	if got := statusAfter(w, decide(w), result{}).Status.ObservedGeneration; got != w.check.Generation {
 		t.Errorf("observedGeneration is %d, want %d", got, w.check.Generation)
 	}
 }
 
 func TestPausedIsLeftToCoreOnAClaimedCheck(t *testing.T) {
 	w := aCheck()
-	if c := conditionOf(statusAfter(w, plan{}, result{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
+	if c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
 		t.Errorf("an unclaimed check that is acted on says Paused %v, want False", c)
 	}
 	w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
-	if c := conditionOf(statusAfter(w, plan{}, result{}), clusterv1.PausedCondition); c != nil {
+	if c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c != nil {
 		t.Errorf("a claimed check says Paused %v; that condition is core's", c)
-	}
-}
-
-func TestReachCondition(t *testing.T) {
-	was := func(status metav1.ConditionStatus, reason string) *metav1.Condition {
-		return &metav1.Condition{Type: mendv1.WorkloadClusterReachable, Status: status, Reason: reason, Message: "as it was", LastTransitionTime: metav1.NewTime(ago(time.Hour))}
-	}
-	cases := map[string]struct {
-		was         *metav1.Condition
-		initialized bool
-		link        workload.Link
-		want        string
-		since       time.Time
-	}{
-		"a cluster that answers is reachable":                   {nil, true, workload.Up, "True/Reachable", noon},
-		"and goes on being so":                                  {was("True", "Reachable"), true, workload.Up, "True/Reachable", ago(time.Hour)},
-		"one that is lost is not, from now on":                  {was("True", "Reachable"), true, workload.Down, "False/Unreachable", noon},
-		"and since then":                                        {was("False", "Unreachable"), true, workload.Down, "False/Unreachable", ago(time.Hour)},
-		"one that is back is reachable again, from now on":      {was("False", "Unreachable"), true, workload.Up, "True/ReachableAgain", noon},
-		"and that is remembered":                                {was("True", "ReachableAgain"), true, workload.Up, "True/ReachableAgain", ago(time.Hour)},
-		"while nobody is sure it stands as it was":              {was("False", "Unreachable"), true, workload.Unsure, "False/Unreachable", ago(time.Hour)},
-		"at first nobody is sure":                               {nil, true, workload.Unsure, "Unknown/NotInitialized", noon},
-		"a control plane that is not up cannot be asked at all": {nil, false, workload.Unsure, "Unknown/NotInitialized", noon},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			w := aCheck()
-			w.initialized, w.link.Link = tc.initialized, tc.link
-			got := reachCondition(tc.was, w)
-			if s := fmt.Sprintf("%s/%s", got.Status, got.Reason); s != tc.want || !got.LastTransitionTime.Time.Equal(tc.since) {
-				t.Errorf("got %s since %s, want %s since %s", s, got.LastTransitionTime, tc.want, tc.since)
-			}
-			if got.Status == metav1.ConditionFalse && tc.link == workload.Down && !strings.Contains(got.Message, tc.since.Format(time.RFC3339)) {
-				t.Errorf("the message does not say since when: %q", got.Message)
-			}
-		})
 	}
 }
 
@@ -253,7 +211,7 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	w.targets[0].machine.Labels = map[string]string{"pool": "x"}
 	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
 	w.others = []otherCheck{{name: "newer", selector: selector}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
-	c := exclusive(w)
+	c := conditionOf(statusAfter(w, decide(w), result{}), mendv1.TargetsExclusive)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: this check is older and acts on them\n" +
 		"* 1 of 2 targets are selected by MachineHealthCheck older too: that check is older and acts on them"
 	if c.Status != metav1.ConditionFalse || c.Message != want {
@@ -268,11 +226,13 @@ func TestEnded(t *testing.T) {
 	for _, name := range []string{"recovered", "atWork", "dropped", "skipped", "gone"} {
 		flights[types.UID("uid-of-"+name)] = flight{name, "Owner"}
 	}
+	w.before.inFlight = flights
 	want := map[ending]int{{"Owner", recoveredResult}: 1, {"Owner", cancelledResult}: 2, {"Owner", replacedResult}: 1}
-	if diff := cmp.Diff(want, ended(w, decide(w), flights), cmp.AllowUnexported(ending{})); diff != "" {
+	if diff := cmp.Diff(want, ended(w, decide(w)), cmp.AllowUnexported(ending{})); diff != "" {
 		t.Errorf("ended() (-want +got):\n%s", diff)
 	}
-	if got := ended(w, decide(w), nil); len(got) > 0 {
+	w.before.inFlight = nil
+	if got := ended(w, decide(w)); len(got) > 0 {
 		t.Errorf("without a pass before, %v ended", got)
 	}
 }
@@ -286,7 +246,7 @@ func TestW12ASteadyPassAllocatesNothingForEachMachine(t *testing.T) {
 		}
 		w := aCheck(targets...)
 		first := decide(w)
-		w.check, w.memory = statusAfter(w, first, result{}), first.Memory
+		w.check, w.before.decided = statusAfter(w, first, result{}), first.Memory
 		return testing.AllocsPerRun(20, func() {
 			s := w.decide()
 			if steps := stepsOf(w, s); len(steps) > 0 {

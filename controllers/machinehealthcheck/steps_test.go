@@ -14,6 +14,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // did puts a step into words.
@@ -128,8 +129,8 @@ func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 	if got := did(steps[0]); got != "says unhealthy, says no template" {
 		t.Errorf("stepsOf() %s", got)
 	}
-	if want := "Error retrieving remediation template Metal3RemediationTemplate ns/reboot"; steps[0].message(w, steps[0].external()) != want {
-		t.Errorf("it says %q, want %q", steps[0].message(w, steps[0].external()), want)
+	if want := "Error retrieving remediation template Metal3RemediationTemplate ns/reboot"; explain.MachineMessage(steps[0].facts, steps[0].Decision, steps[0].external(), steps[0].refused) != want {
+		t.Errorf("it says %q, want %q", explain.MachineMessage(steps[0].facts, steps[0].Decision, steps[0].external(), steps[0].refused), want)
 	}
 }
 
@@ -233,16 +234,16 @@ func TestMode(t *testing.T) {
 		annotation *string
 		paused     bool
 		unclaimed  Unclaimed
-		want       mode
+		want       machines.Mode
 	}{
-		"a claimed check is acted on, whatever the flag":        {ptr.To("kubemend"), false, Ignore, acting},
-		"a claimed check of a paused cluster is paused":         {ptr.To("kubemend"), true, Act, paused},
-		"any other value is a pause":                            {ptr.To("true"), false, Act, paused},
-		"even the empty one":                                    {ptr.To(""), false, Observe, paused},
-		"an unclaimed check is observed":                        {nil, false, Observe, observing},
-		"an unclaimed check of a paused cluster is not":         {nil, true, Observe, paused},
-		"an unclaimed check is acted on where the flag says so": {nil, false, Act, acting},
-		"an unclaimed check is ignored where the flag says so":  {nil, false, Ignore, ignoring},
+		"a claimed check is acted on, whatever the flag":        {ptr.To("kubemend"), false, Ignore, machines.Active},
+		"a claimed check of a paused cluster is paused":         {ptr.To("kubemend"), true, Act, machines.Paused},
+		"any other value is a pause":                            {ptr.To("true"), false, Act, machines.Paused},
+		"even the empty one":                                    {ptr.To(""), false, Observe, machines.Paused},
+		"an unclaimed check is observed":                        {nil, false, Observe, machines.Observed},
+		"an unclaimed check of a paused cluster is not":         {nil, true, Observe, machines.Paused},
+		"an unclaimed check is acted on where the flag says so": {nil, false, Act, machines.Active},
+		"an unclaimed check is ignored where the flag says so":  {nil, false, Ignore, machines.Ignored},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -280,13 +281,12 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 		return w
 	}
 	w := pass()
-	m.pass(w, decide(w))
-	m.remember(w, []outcome{{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true}}, w.now)
+	m.leave(w, decide(w), outcome{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true})
 
 	decided := func(changes ...func(*target)) plan {
 		w := pass(changes...)
 		s := decide(w)
-		m.pass(w, s)
+		m.leave(w, s)
 		return s
 	}
 	if s := decided(); s.Grant.Start != 0 || s.Population.InFlight != 1 {

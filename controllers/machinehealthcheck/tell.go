@@ -3,7 +3,6 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,19 +17,20 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-// tell exports metrics and sends events about what was saved, and says when to look again.
-func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied) (ctrl.Result, error) {
-	r.measure(w, p, done.outcomes)
-	notes := append(machineNotes(w, done.outcomes), remediationNotes(w, done.outcomes)...)
+// tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
+func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied) ctrl.Result {
+	is := after(w, p, done, r.Clock.Now())
+	r.memory.keep(is, w)
+	measure(w, p, done.outcomes)
+	r.send(ctx, append(machineNotes(w, p, done.outcomes), remediationNotes(w, p, done.outcomes)...))
 	if done.status != nil {
-		notes = append(notes, turnNotes(w, p, done.status)...)
-		r.memory.saved(w, p, done.status)
+		r.send(ctx, turnNotes(w, p, done.status))
 	}
-	r.send(ctx, notes)
-	return r.next(ctx, w, p, done)
+	return r.next(ctx, w, p, done, is.failed)
 }
 
 // send sends events, and logs one line for each.
@@ -42,10 +42,9 @@ func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 	}
 }
 
-// machineNotes are the events on machines: one for each change of what is said of it.
-func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
+// machineNotes are the events on machines: one for each change of their conditions.
+func machineNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
-	by := client.ObjectKeyFromObject(w.check)
 	for _, o := range outcomes {
 		if o.target == nil {
 			continue
@@ -54,19 +53,16 @@ func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
 		add := func(kind, reason, action, text string) {
 			notes = append(notes, recorder.Event{About: about, Related: w.check, Kind: kind, Reason: reason, Action: action, Text: text})
 		}
-		where := fmt.Sprintf("Machine %s has been marked as", client.ObjectKeyFromObject(o.target.machine))
 		switch {
 		case o.newlyUnhealthy():
-			add(corev1.EventTypeNormal, mendv1.EventMachineMarkedUnhealthy, "Judge",
-				fmt.Sprintf("%s unhealthy by %s: %s", where, by, joined(o.Verdict.Due(w.now))))
+			add(corev1.EventTypeNormal, mendv1.EventMachineMarkedUnhealthy, "Judge", explain.MarkedUnhealthy(&p.facts, about.Name, o.Verdict.Due(w.now)))
 		case o.recovered():
-			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", fmt.Sprintf("%s healthy again by %s", where, by))
+			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", explain.MarkedHealthy(&p.facts, about.Name))
 		case o.saved != nil && o.Step == machines.Release:
-			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release",
-				fmt.Sprintf("%s not to be judged; %s takes back what it had said", where, by))
+			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release", explain.MarkedSkipped(&p.facts, about.Name))
 		}
 		if o.newlyRefused() {
-			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate", "No remediation request could be made: "+o.refused.Error())
+			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate", explain.NotRequested(o.refused))
 		}
 	}
 	return notes
@@ -85,7 +81,7 @@ func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
 // Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only count how
 // often it came: the second machine would be told under the name of the first. (client-go, tools/events: a series is what has the same
 // regarding, related, reason and action.)
-func remediationNotes(w *observed, outcomes []outcome) []recorder.Event {
+func remediationNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	add := func(related client.Object, reason, action, text string) {
 		notes = append(notes, recorder.Event{
@@ -95,11 +91,11 @@ func remediationNotes(w *observed, outcomes []outcome) []recorder.Event {
 	for _, o := range outcomes {
 		switch {
 		case o.released != nil:
-			add(o.released, mendv1.EventRequestReleased, "Release", fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
+			add(o.released, mendv1.EventRequestReleased, "Release", explain.NotNeeded(o.released.Kind, o.released.Name))
 		case o.requested:
-			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", remediator(w)+" "+o.target.machine.Name)
+			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", explain.Requested(&p.facts, o.target.machine.Name))
 		case o.recovered():
-			add(machineOf(o.target.machine), mendv1.EventRemediationEnded, "Judge", "Healthy again: "+o.target.machine.Name)
+			add(machineOf(o.target.machine), mendv1.EventRemediationEnded, "Judge", explain.Recovered(o.target.machine.Name))
 		}
 	}
 	return notes
@@ -121,11 +117,11 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 	}
 	was, is, allowed := w.restricted(), p.Restriction, conditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	switch {
-	case allowed == nil || !w.settled():
+	case allowed == nil || !p.facts.Cluster.Settled():
 	case is != "" && was != is:
 		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", allowed.Message)
 	case was != "" && allowed.Status == metav1.ConditionTrue:
-		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
+		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", explain.AllowedAgain)
 	}
 	if c, turned := turned(w.check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)
@@ -135,7 +131,7 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 		case metav1.ConditionFalse:
 			add(corev1.EventTypeWarning, mendv1.EventUnreachable, "Observe", c.Message)
 		case metav1.ConditionTrue:
-			add(corev1.EventTypeNormal, mendv1.EventReachable, "Observe", "The workload cluster can be reached again")
+			add(corev1.EventTypeNormal, mendv1.EventReachable, "Observe", explain.ReachableAgain)
 		}
 	}
 	return notes
@@ -144,8 +140,8 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 // restricted is the restriction of which the last event told. After a restart it is what the check's condition says, which tells as well of limits
 // that kept no machine from being remediated.
 func (w *observed) restricted() string {
-	if w.warned != nil {
-		return *w.warned
+	if w.before.warned != nil {
+		return *w.before.warned
 	}
 	c := conditionOf(w.check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -155,22 +151,15 @@ func (w *observed) restricted() string {
 }
 
 // warnedAfter is the restriction of which the last event tells after those of turnNotes.
-func (w *observed) warnedAfter(p plan, next *clusterv1.MachineHealthCheck) string {
+func warnedAfter(w *observed, p plan, next *clusterv1.MachineHealthCheck) string {
 	allowed := conditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	switch is := p.Restriction; {
-	case allowed == nil || !w.settled():
+	case allowed == nil || !p.facts.Cluster.Settled():
 		return w.restricted()
 	case is != "" || allowed.Status == metav1.ConditionTrue:
 		return is
 	}
 	return w.restricted()
-}
-
-func remediator(w *observed) string {
-	if w.remediation.external {
-		return "Requested a " + w.remediation.kind.Kind + " for"
-	}
-	return "Asked the owner to remediate"
 }
 
 // turned returns the condition of that type in next, and whether its status differs from before. A condition that was
@@ -187,13 +176,31 @@ func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Co
 	return is, is.Status != was && is.Status != metav1.ConditionUnknown
 }
 
-// next says when to look again: at the first moment at which time alone changes something, and sooner if something failed.
+// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed, for as often as that.
 //
 // What failed is logged here and not returned. An error that is returned makes the queue drop every other moment, and
 // one machine that cannot be written would hold up the deadlines of all others.
-func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied) (ctrl.Result, error) {
-	errs, retry := append([]error(nil), w.trouble...), false
-	for _, err := range append(errorsOf(done.outcomes), done.err) {
+func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied, failed int) ctrl.Result {
+	at := health.Earliest(health.Earliest(w.recheck, p.VerdictsUntil), done.statusDue)
+	if w.mode == machines.Active {
+		at = health.Earliest(at, p.Recheck)
+	}
+	if r.Resync > 0 {
+		at = health.Earliest(at, w.now.Add(r.Resync))
+	}
+	if failed > 0 {
+		at = health.Earliest(at, w.now.Add(enqueue.Backoff(failed)))
+	}
+	if errs, _ := done.failures(w); len(errs) > 0 {
+		log.FromContext(ctx).Error(errors.Join(errs...), "Reconcile failed, retrying", "tries", failed)
+	}
+	return enqueue.At(at, r.Clock.Now())
+}
+
+// failures are the errors of a reconcile, and whether it is to be repeated for what another writer did meanwhile.
+func (done applied) failures(w *observed) (errs []error, retry bool) {
+	errs = append(errs, w.trouble...)
+	add := func(err error) {
 		if apierrors.IsConflict(err) {
 			retry = true
 		} else if err != nil {
@@ -201,30 +208,9 @@ func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied
 		}
 	}
 	for _, o := range done.outcomes {
+		add(o.err)
 		retry = retry || o.again
 	}
-	at := health.Earliest(w.recheck, p.VerdictsUntil)
-	if w.mode == acting {
-		at = health.Earliest(at, p.Recheck)
-	}
-	at = health.Earliest(at, done.statusDue)
-	if r.Resync > 0 {
-		at = health.Earliest(at, w.now.Add(r.Resync))
-	}
-	tries := r.memory.tries(client.ObjectKeyFromObject(w.check), len(errs) > 0 || retry)
-	if tries > 0 {
-		at = health.Earliest(at, w.now.Add(enqueue.Backoff(tries)))
-	}
-	if err := errors.Join(errs...); err != nil {
-		log.FromContext(ctx).Error(err, "Reconcile failed, retrying", "tries", tries)
-	}
-	return enqueue.At(at, r.Clock.Now()), nil
-}
-
-func errorsOf(outcomes []outcome) []error {
-	errs := make([]error, 0, len(outcomes)+1)
-	for _, o := range outcomes {
-		errs = append(errs, o.err)
-	}
-	return errs
+	add(done.err)
+	return errs, retry
 }

@@ -1,12 +1,17 @@
 package machinehealthcheck
 
 import (
+	"context"
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kubemend/kubemend/controllers/consistency"
@@ -98,4 +103,54 @@ func (o *ownWrites) forget(m client.Object) {
 	defer o.mu.Unlock()
 	delete(o.written, m.GetUID())
 	o.saved.Forget(client.ObjectKeyFromObject(m))
+}
+
+// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was requested of an
+// owner would not count. It is no failure, and the check is reconciled again in a moment. (docs/adr/0058-read-your-own-writes.md)
+func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
+	return slices.ContainsFunc(w.before.wrote, func(name string) bool {
+		m := w.sighting.machine(name)
+		return m != nil && r.written.stale(m) && !r.undone(ctx, w, m)
+	}) || r.Live != nil && slices.ContainsFunc(w.before.unsure, func(name string) bool {
+		m := w.sighting.machine(name)
+		return m != nil && r.behind(ctx, w, m)
+	})
+}
+
+// standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their waits in between that is
+// two and a half seconds.
+const standsStill = 7
+
+// undone reports whether the API server has m in no newer version than the cache, which waits for a write that is gone: the API server was restored
+// from a backup. It is asked when the wait is long. No other wait ends here, and the log says that the check waits.
+func (r *Reconciler) undone(ctx context.Context, w *observed, m *clusterv1.Machine) bool {
+	if w.before.stale < standsStill || r.Live == nil {
+		return false
+	}
+	is, err := r.live(ctx, m)
+	if err != nil || is.UID != m.UID || consistency.Older(m.ResourceVersion, is.ResourceVersion) {
+		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
+			"Machine", klog.KObj(m), "stale", w.before.stale, "error", err)
+		return false
+	}
+	log.FromContext(ctx).Info("What was written of a machine is gone: the API server has an older version", "Machine", klog.KObj(m))
+	r.written.saved.Forget(client.ObjectKeyFromObject(m))
+	return true
+}
+
+// behind reports whether the API server has m in a newer version than the cache: the owner of m may have been asked to remediate it, and the answer to
+// that write was lost. If the API server cannot be asked, it may be so for some seconds.
+func (r *Reconciler) behind(ctx context.Context, w *observed, m *clusterv1.Machine) bool {
+	is, err := r.live(ctx, m)
+	if err != nil {
+		return client.IgnoreNotFound(err) != nil && w.before.stale < standsStill
+	}
+	return is.UID == m.UID && consistency.Older(m.ResourceVersion, is.ResourceVersion)
+}
+
+// live reads the identity and the version of m past the cache.
+func (r *Reconciler) live(ctx context.Context, m *clusterv1.Machine) (*metav1.PartialObjectMetadata, error) {
+	is := &metav1.PartialObjectMetadata{}
+	is.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	return is, r.Live.Get(ctx, client.ObjectKeyFromObject(m), is)
 }

@@ -5,7 +5,6 @@ import "time"
 // About is what sentences about a check name. No decision depends on it.
 type About struct {
 	Namespace, Name, Cluster string
-	Mode                     Mode
 	// Idle says that the machines of the check were not read.
 	Idle bool
 	// Deleting says that the check is being deleted, ClusterDeleting that its Cluster is, and ClusterPaused that this is paused.
@@ -17,23 +16,13 @@ type About struct {
 	Spelled  Spelled
 	// InvalidField is the field that cannot be read, InvalidWhy why.
 	InvalidField, InvalidWhy string
-	// Reach is the condition WorkloadClusterReachable. Allowed and Template are RemediationAllowed and RemediationTemplateAvailable as they are stored.
-	Reach, Allowed, Template Report
+	// InvalidSelector is what is wrong with spec.selector; empty if it can be parsed.
+	InvalidSelector string
+	// Allowed and Template are the conditions RemediationAllowed and RemediationTemplateAvailable as they are stored.
+	Allowed, Template Report
 	// Trouble is what could not be read, and was done without.
 	Trouble []string
 }
-
-// Mode is how kubemend treats a check.
-type Mode string
-
-// The modes.
-const (
-	Ignored   Mode = "ignored"
-	NoCluster Mode = "no cluster"
-	Paused    Mode = "paused"
-	Observed  Mode = "observed"
-	Active    Mode = "acted on"
-)
 
 // Spelled are the limits of a check as they are written.
 type Spelled struct {

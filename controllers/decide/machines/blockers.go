@@ -8,7 +8,7 @@ import (
 )
 
 // own are the blockers of a machine itself, as one reads them. They do not depend on any other machine.
-func own(f *Facts, d *Decision) []Blocker {
+func own(f *Facts, p *Plan, d *Decision) []Blocker {
 	t := d.Target
 	var all []Blocker
 	block := func(reason Reason, until time.Time) { all = append(all, Blocker{Reason: reason, Until: until}) }
@@ -18,10 +18,10 @@ func own(f *Facts, d *Decision) []Blocker {
 	if t.Older {
 		block(OlderCheckActs, time.Time{})
 	}
-	if !f.Acts {
+	if f.Mode != Active {
 		block(NotActing, time.Time{})
 	}
-	all = append(all, notJudged(f, d)...)
+	all = append(all, notJudged(p, d)...)
 	all = append(all, notDue(d)...)
 	if d.InFlight {
 		return all
@@ -40,7 +40,7 @@ func own(f *Facts, d *Decision) []Blocker {
 }
 
 // notJudged is why a machine could not be judged.
-func notJudged(f *Facts, d *Decision) []Blocker {
+func notJudged(p *Plan, d *Decision) []Blocker {
 	if d.Verdict.State != health.Unknown {
 		return nil
 	}
@@ -49,7 +49,7 @@ func notJudged(f *Facts, d *Decision) []Blocker {
 		return []Blocker{{Reason: ControlPlaneNotInitialized}}
 	case d.Verdict.Gate == health.InfrastructureNotReady:
 		return []Blocker{{Reason: InfrastructureNotReady}}
-	case !f.Reachable:
+	case p.Reach.Status != conditionTrue:
 		return []Blocker{{Reason: ClusterUnreachable}}
 	case d.Verdict.Doubted(health.NotSincePause):
 		return []Blocker{{Reason: AwaitsClusterAPI}}

@@ -18,8 +18,16 @@ const CachesLag = 30 * time.Second
 
 // Decide returns the plan for f: the verdict on each machine, what blocks its remediation, how many remediations may start, and which do.
 func Decide(f Facts) Plan {
+	if f.Memory.Known { // the cache may not show the status yet that this process wrote
+		f.Storm = f.Memory.Storm
+	}
+	p := Plan{Reach: reach(&f)}
+	if p.Reach.Reason == string(ReachableAgain) {
+		f.Cluster.Reached = p.Reach.Since
+	}
 	decisions, is := judge(&f)
-	p, sudden := Plan{Decisions: decisions, Open: make([]int, 0, len(is.watched))}, map[int]time.Time{}
+	p.Decisions, p.Open = decisions, make([]int, 0, len(is.watched))
+	sudden := map[int]time.Time{}
 	for _, i := range is.watched {
 		d := decisions[i]
 		if f.plain(d) {
@@ -28,7 +36,7 @@ func Decide(f Facts) Plan {
 		p.Open = append(p.Open, i)
 		d.Begun = f.begun(d)
 		d.InFlight = d.Begun || inFlight(&f, d)
-		d.Blockers = own(&f, d)
+		d.Blockers = own(&f, &p, d)
 		d.Waits = waits(&f, d)
 		if until := f.Memory.settledAt(d.Target.ID, f.Now); d.Waits && f.Limited && f.Now.Before(until) {
 			d.Waits, sudden[i], p.JustSeen = false, until, true
@@ -42,6 +50,8 @@ func Decide(f Facts) Plan {
 	grant(&f, &p)
 	queue(&f, &p)
 	p.Allowed = allowed(&f, &p)
+	p.Conditions = checkConditions(&f, &p)
+	p.AllRequested = f.Template.observed() && f.Cluster.Settled() && p.Population.Waiting == 0 && !p.JustSeen
 	p.Restriction = restriction(&f, &p)
 	for _, i := range p.Open {
 		block(&f, &p, p.Decisions[i], sudden[i])
@@ -51,7 +61,23 @@ func Decide(f Facts) Plan {
 	p.Releases = releases(&f)
 	p.VerdictsUntil = verdictsUntil(&p, is.watched)
 	p.Memory = f.Memory.after(&f, &p, is)
+	p.Needs = needs(&f, &p)
 	return p
+}
+
+// needs are the facts that this decision depends on and that were not read. The template is not read before it is known which machines are left to
+// their power cycles.
+func needs(f *Facts, p *Plan) Needs {
+	var is Needs
+	for _, i := range p.Open {
+		d := p.Decisions[i]
+		t, state := d.Target, d.Verdict.State
+		is.Cycles = is.Cycles || t.OnHost && !t.Deleting && (state == health.Unhealthy || state == health.Pending)
+		is.Template = is.Template || d.Tried || f.Explains && !d.InFlight && !d.Blocked(NotUnhealthy)
+	}
+	is.Cycles = is.Cycles && !f.Read.Cycles
+	is.Template = is.Template && !is.Cycles && !f.Read.Template && f.Template.External && f.Template.Known && !f.Template.Missing
+	return is
 }
 
 var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
@@ -131,14 +157,14 @@ func grant(f *Facts, p *Plan) {
 		return
 	}
 	p.Grant = budget.Decide(p.Population, f.Limits)
-	if p.Storm = storm(f, p); p.Storm.Blocks && !p.Grant.ShortCircuited() {
+	if p.Storm = stormAfter(f, p); p.Storm.Blocks && !p.Grant.ShortCircuited() {
 		p.Grant = budget.Grant{Reason: budget.CoolingDown}
 	}
 }
 
-// storm is what has become of the storm. As with a NodeHealthCheck, machines whose timeout has not expired make none: they would in every rollout. While an
+// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines whose timeout has not expired make none: they would in every rollout. While an
 // answer of the workload cluster is awaited, the storm is neither begun nor ended.
-func storm(f *Facts, p *Plan) budget.StormStep {
+func stormAfter(f *Facts, p *Plan) budget.StormStep {
 	tooMany := p.Grant.Reason == budget.TooMany && (f.Storm.Active || p.Population.Unhealthy > 0)
 	if !f.Cluster.Settled() && f.Storm.CoolingSince.IsZero() {
 		return budget.StormStep{Storm: f.Storm, Blocks: f.Storm.Active && f.Cooldown != nil}
@@ -169,7 +195,7 @@ func queue(f *Facts, p *Plan) {
 			-cmp.Compare(byHand(a), byHand(b)), a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)), cmp.Compare(a.Target.Name, b.Target.Name))
 	})
 	left := p.Grant.Start
-	if !f.Acts || f.queueUnread() {
+	if f.Mode != Active || f.queueUnread() {
 		left = 0
 	}
 	for _, d := range waiting {

@@ -20,7 +20,7 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 // of are the facts of a check that kubemend acts on, without limits, whose owners remediate.
 func of(targets ...given) Facts {
 	f := Facts{
-		Now: noon, Acts: true, Reachable: true, Cluster: Cluster{Initialized: true, InfrastructureReady: true, Link: LinkUp},
+		Now: noon, Mode: Active, Cluster: Cluster{Initialized: true, InfrastructureReady: true, Link: LinkUp},
 		Template: Template{Known: true}, Limits: budget.Limits{AtMost: 100, InFlight: budget.Unlimited},
 	}
 	f.Memory = Memory{Basis: f.basis(), Begun: map[string]Begun{}, Refused: map[string]time.Time{}}
@@ -95,7 +95,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a pending machine is within its timeout":         {of(is(health.Pending)), []Reason{WithinTimeout}},
 		"a starting machine too":                          {of(is(health.Starting)), []Reason{WithinTimeout}},
 		"also if it starts without a timeout":             {of(is(health.Starting, func(t *given) { t.Verdict.Recheck = time.Time{} })), []Reason{WithinTimeout}},
-		"a machine of an unreachable cluster is unjudged": {of(is(health.Unknown)).with(func(f *Facts) { f.Reachable = false }), []Reason{ClusterUnreachable}},
+		"a machine of an unreachable cluster is unjudged": {of(is(health.Unknown)).with(func(f *Facts) { f.Cluster.Link = LinkDown }), []Reason{ClusterUnreachable}},
 		"so is one whose node could not be asked for":     {of(is(health.Unknown)), []Reason{NodeNotSeen}},
 		"so is one that nobody looked at since a pause": {of(is(health.Unknown, func(t *given) {
 			t.Verdict.Void = []health.Void{{Doubt: health.NotSincePause}}
@@ -108,7 +108,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		})), []Reason{InfrastructureNotReady}},
 		"a machine that is being deleted":          {of(bad(func(t *given) { t.Deleting = true })), []Reason{MachineDeleting}},
 		"a machine of an older check":              {of(bad(func(t *given) { t.Older = true })), []Reason{OlderCheckActs}},
-		"a check that is not acted on":             {of(bad()).with(func(f *Facts) { f.Acts = false }), []Reason{NotActing}},
+		"a check that is not acted on":             {of(bad()).with(func(f *Facts) { f.Mode = Observed }), []Reason{NotActing}},
 		"an update in place":                       {of(bad(func(t *given) { t.Updating = true })), []Reason{MachineUpdating}},
 		"a power cycle":                            {of(bad(func(t *given) { t.Cycle = &Cycle{} })), []Reason{PowerCycleInProgress}},
 		"power cycles that cannot be read":         {of(bad(func(t *given) { t.OnHost = true })).with(func(f *Facts) { f.CyclesUnread = noon.Add(minute) }), []Reason{PowerCyclesUnread}},
@@ -198,7 +198,12 @@ var anyTarget = rapid.Custom(func(t *rapid.T) given {
 var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 	seldom := rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 0 })
 	f := of(rapid.SliceOfN(anyTarget, 0, 7).Draw(t, "targets")...)
-	f.Acts, f.Reachable = !seldom.Draw(t, "observed"), !seldom.Draw(t, "unreachable")
+	if seldom.Draw(t, "observed") {
+		f.Mode = Observed
+	}
+	if seldom.Draw(t, "unreachable") {
+		f.Reach, f.Cluster.Link, f.Memory.Basis.Cluster.Link = Report{Status: conditionFalse}, LinkUnsure, LinkUnsure
+	}
 	if seldom.Draw(t, "unsettled") {
 		f.Cluster.Link, f.Memory.Basis.Cluster.Link = LinkUnsure, LinkUnsure
 	}
@@ -264,7 +269,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 				"an older check acts on it":     is.Older,
 				"its remediation is in flight":  d.InFlight,
 				"there is a request for it":     is.Request != NoRequest,
-				"the check is only observed":    !f.Acts,
+				"the check is only observed":    f.Mode != Active,
 				"the limits cannot be read":     f.Invalid,
 				"too many are not healthy":      p.Population.NotHealthy() > f.Limits.AtMost,
 				"too few are not healthy":       p.Population.NotHealthy() < f.Limits.AtLeast,

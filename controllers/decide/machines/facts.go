@@ -15,15 +15,19 @@ import (
 type Facts struct {
 	Now   time.Time
 	About About
-	// Acts says that kubemend acts on the check; otherwise it only judges.
-	Acts bool
+	Mode  Mode
+	// Claimed says that the check is claimed for kubemend, ActsUnclaimed that kubemend acts on checks that are not.
+	Claimed, ActsUnclaimed bool
 	// Check and Generation tell the version of the check's spec.
 	Check      string
 	Generation int64
 	Policy     health.Policy
 	Cluster    Cluster
-	// Reachable says that the nodes can be read, as far as the check says.
-	Reachable bool
+	// Reach is the condition WorkloadClusterReachable as of the reconcile before; zero if there was none. Outage is what is known of an outage.
+	Reach  Report
+	Outage Outage
+	// Overlaps are the other checks of the cluster that are not paused.
+	Overlaps []Overlap
 
 	// Limits are absolute numbers; Invalid says that the check's limits or its cooldown cannot be read.
 	Limits  budget.Limits
@@ -31,7 +35,12 @@ type Facts struct {
 	// Limited says that more unhealthy machines could forbid to remediate any.
 	Limited  bool
 	Cooldown *time.Duration // nil: none
-	Storm    budget.Storm   // as of the reconcile before
+	Storm    budget.Storm   // as the status of the check has it
+
+	// Read says which of the facts were read that are read only if a plan needs them. Explains says that a reader wants to know all blockers, of machines too
+	// that are not tried now.
+	Read     Needs
+	Explains bool
 
 	Template Template
 	// CyclesUnread is until when no remediation starts for machines on hosts, as it is not known which power cycles are in progress; zero if
@@ -50,6 +59,25 @@ type Facts struct {
 	Memory Memory
 }
 
+// Mode is how kubemend treats a check.
+type Mode int
+
+// The modes, by how much kubemend does. The machines of a check are judged from Observed on.
+const (
+	// Ignored is a check that is not this manager's, or whose Cluster is being deleted.
+	Ignored Mode = iota
+	// NoCluster is a check whose Cluster does not exist.
+	NoCluster
+	// BadSelector is a check whose spec.selector cannot be parsed, so that its machines are not known.
+	BadSelector
+	// Paused is a check that its user, or that of its Cluster, has paused.
+	Paused
+	// Observed is a check on which Cluster API core acts: it is judged, and nothing is written.
+	Observed
+	// Active is a check on which kubemend acts.
+	Active
+)
+
 // Cluster is what the machines of a cluster have in common.
 type Cluster struct {
 	Paused bool
@@ -57,8 +85,31 @@ type Cluster struct {
 	Initialized, InfrastructureReady bool
 	InitializedAt, ReadyAt           time.Time
 	Link                             Link
-	// Reached is when the cluster was reached again after an outage; zero if it never was unreachable.
+	// Reached is when the cluster was reached again after an outage; zero if it never was unreachable. Decide takes it from Facts.Reach.
 	Reached time.Time
+}
+
+// Needs are facts that are read only if a decision depends on them.
+type Needs struct {
+	// Cycles are the power cycles in progress: they matter while a machine on a host is not healthy.
+	Cycles bool
+	// Template is the remediation template itself: it matters where a request may be made from it.
+	Template bool
+}
+
+// Outage is what is known of an outage of a workload cluster.
+type Outage struct {
+	// Refused is what is wrong with the kubeconfig; empty if it is not the reason.
+	Refused string
+	// Silent says that the API server answers probes and nothing else, Reported that a reader has this from the manager and has not tried the cluster.
+	Silent, Reported bool
+}
+
+// Overlap is another check of the cluster: Shared is how many targets of this one it selects too, and Older that it acts on them.
+type Overlap struct {
+	Name   string
+	Shared int
+	Older  bool
 }
 
 // Link is what is known of the connection to a workload cluster.
@@ -182,6 +233,8 @@ type Memory struct {
 	// ShortCircuited says that too many machines were not healthy, or too few; Calm is when that ended, as far as this process has seen it.
 	ShortCircuited bool
 	Calm           time.Time
+	// Storm is the one of the decision before. The status of the check has it too, for a process that has no memory.
+	Storm budget.Storm
 	// Begun are the remediations that this process began and that may not be observed yet, Refused is when it last tried to begin one and could not,
 	// both by Target.ID.
 	Begun   map[string]Begun

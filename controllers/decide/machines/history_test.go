@@ -53,7 +53,7 @@ func anyChange(t *rapid.T, f Facts) Facts {
 		f.Now = f.Now.Add(-time.Minute)
 	case change == "others":
 		is := anyFacts.Draw(t, "facts")
-		f.Acts, f.Reachable, f.Template, f.CyclesUnread = is.Acts, is.Reachable, is.Template, is.CyclesUnread
+		f.Mode, f.Template, f.CyclesUnread = is.Mode, is.Template, is.CyclesUnread
 	case change == "cluster":
 		f.Cluster.Paused, f.Cluster.Initialized = rapid.Bool().Draw(t, "paused"), rapid.Bool().Draw(t, "initialized")
 	case change == "policy":

@@ -21,7 +21,7 @@ func (m Memory) settledAt(machine string, now time.Time) time.Time {
 // after is the memory that goes with the plan for f.
 func (m Memory) after(f *Facts, p *Plan, saw seen) Memory {
 	is := Memory{
-		Known: true, NotHealthy: map[string]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(),
+		Known: true, NotHealthy: map[string]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(), Storm: p.Storm.Storm,
 		Begun: map[string]Begun{}, Refused: map[string]time.Time{}, Decisions: p.Decisions, Basis: f.basis(), seen: saw,
 	}
 	if m.ShortCircuited && !is.ShortCircuited {

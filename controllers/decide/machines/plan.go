@@ -9,11 +9,18 @@ import (
 
 // Plan is what follows from the facts.
 type Plan struct {
+	// Needs are facts without which the plan is not final: read them, and decide again.
+	Needs      Needs
 	Population budget.Population
 	Grant      budget.Grant
 	Storm      budget.StormStep
-	// Allowed is the condition RemediationAllowed. Restriction is its reason if the limits keep a machine from being remediated, or cannot be read.
-	Allowed     Condition
+	// Conditions are those of the check to set or to remove; all others stand. Reach is WorkloadClusterReachable, Allowed is RemediationAllowed, whether they
+	// are among them or not.
+	Conditions     []Condition
+	Reach, Allowed Condition
+	// AllRequested says that no remediation request is outstanding that was to be made.
+	AllRequested bool
+	// Restriction is the reason of Allowed if the limits keep a machine from being remediated, or cannot be read.
 	Restriction string
 	// Decisions are about Facts.Targets, in the same order.
 	Decisions []*Decision

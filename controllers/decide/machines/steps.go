@@ -29,7 +29,9 @@ type Condition struct {
 	Type, Status, Reason string
 	// Because is the blocker that the message is about; empty if it is about none.
 	Because Reason
-	Remove  bool
+	// Since is from when it is so; zero if it is from now on, where that is news.
+	Since  time.Time
+	Remove bool
 }
 
 // The conditions of a Machine that a check sets, and their reasons. (Cluster API)
@@ -49,7 +51,7 @@ const (
 	requestCreationFailed       = "RemediationRequestCreationFailed"
 )
 
-const conditionTrue, conditionFalse = "True", "False"
+const conditionTrue, conditionFalse, conditionUnknown = "True", "False", "Unknown"
 
 // reasons are those of HealthCheckSucceeded for what was found.
 var reasons = map[health.Reason]string{

@@ -13,7 +13,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -168,14 +167,6 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, 
 		}
 	}
 	return signals
-}
-
-// reachedAt is when the workload cluster was reached again after an outage; zero if contact never was lost.
-func (w *observed) reachedAt() time.Time {
-	if w.reach.Reason == mendv1.ReachableAgainReason {
-		return w.reach.LastTransitionTime.Time
-	}
-	return time.Time{}
 }
 
 func since(c *metav1.Condition) time.Time {

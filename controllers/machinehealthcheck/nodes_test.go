@@ -17,6 +17,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -62,10 +63,7 @@ func (j *judging) paused(status metav1.ConditionStatus, since time.Duration) *ju
 
 // outage lets the workload cluster be out of reach for an hour until then.
 func (j *judging) outage(ended time.Duration) *judging {
-	was := saidAt(mendv1.WorkloadClusterReachable, "False", mendv1.UnreachableReason, time.Hour)
-	j.w.now = ago(ended)
-	j.w.reach = reachCondition(&was, j.w)
-	j.w.now = noon
+	j.w.before.reach = &machines.Report{Status: "True", Reason: mendv1.ReachableAgainReason, Since: ago(ended)}
 	return j
 }
 
@@ -226,16 +224,5 @@ func TestAFailureThatIsFinalReachesTheCacheAndWakesTheCheck(t *testing.T) {
 	}
 	if !machineChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
 		t.Error("nobody looks when it fails")
-	}
-}
-
-func TestAFailureThatIsFinalIsSaidInTheWordsOfBothVersions(t *testing.T) {
-	f := failureOf([]health.Finding{{Reason: health.MachineFailed, Detail: "FailureReason: CreateError"}})
-	want := failure{
-		message:       "Health check failed:\n  * FailureReason: CreateError",
-		v1beta1Reason: clusterv1.MachineHasFailureV1Beta1Reason, v1beta1Message: "FailureReason: CreateError",
-	}
-	if f != want {
-		t.Errorf("it says %+v, want %+v", f, want)
 	}
 }

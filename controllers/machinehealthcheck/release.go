@@ -27,6 +27,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -124,7 +125,7 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 			errs = append(errs, err)
 			continue
 		}
-		r.tell(ctx, m, fmt.Sprintf("Deleted %s %s: MachineHealthCheck %s, which made it, does not judge the machine any more", kind.Kind, req.Name, maker.Name))
+		r.tell(ctx, m, explain.MakerGone(kind.Kind, req.Name, maker.Name))
 	}
 	return errors.Join(errs...)
 }
@@ -148,7 +149,7 @@ func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine) (
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("take back the conditions of machine %s: %w", m.Name, err)
 	}
-	r.tell(ctx, m, "No MachineHealthCheck judges the machine any more; what had been said of it was taken back")
+	r.tell(ctx, m, explain.ConditionsRemoved)
 	return ctrl.Result{}, nil
 }
 

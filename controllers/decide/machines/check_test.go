@@ -1,0 +1,182 @@
+package machines
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// conditionsOf are the conditions of a check that p sets, as type, status and reason; those that it removes have no status.
+func conditionsOf(p *Plan) map[string]string {
+	all := map[string]string{}
+	for _, c := range p.Conditions {
+		if all[c.Type] = c.Status + "/" + c.Reason; c.Remove {
+			all[c.Type] = ""
+		}
+	}
+	return all
+}
+
+func TestTheConditionsOfACheck(t *testing.T) {
+	cooldown, minute := 10*time.Minute, time.Minute
+	of := func(changes ...func(*Facts)) Facts {
+		f := of(is(health.Healthy), bad())
+		for _, change := range changes {
+			change(&f)
+		}
+		return f
+	}
+	unclaimed := func(f *Facts) { f.ActsUnclaimed = true }
+	claimed := func(f *Facts) { f.Claimed = true }
+	mode := func(m Mode) func(*Facts) { return func(f *Facts) { f.Mode = m } }
+	steady := map[string]string{
+		RemediationAllowed: "True/RemediationAllowed", WorkloadClusterReachable: "True/Reachable", TargetsExclusive: "True/Exclusive",
+		RemediationTemplateAvailable: "", StormCooldown: "", PausedCondition: "False/NotPaused",
+	}
+	for name, tc := range map[string]struct {
+		given Facts
+		alone bool              // want are all that it sets, and not what differs from a check without trouble
+		want  map[string]string // empty for one that is removed, "-" for one that stands
+	}{
+		"a check without trouble":                        {of(unclaimed), false, nil},
+		"Paused of a claimed check is Cluster API's":     {of(claimed), false, map[string]string{PausedCondition: "-"}},
+		"an observed check is not written":               {of(mode(Observed)), true, nil},
+		"nor is an ignored one":                          {of(mode(Ignored), claimed), true, nil},
+		"a paused check says so where nobody else does":  {of(mode(Paused), unclaimed), true, map[string]string{PausedCondition: "True/Paused"}},
+		"but not if Cluster API core does":               {of(mode(Paused), claimed, unclaimed), true, nil},
+		"nor if it is not kubemend's":                    {of(mode(Paused)), true, nil},
+		"a check of no Cluster":                          {of(mode(NoCluster), claimed), true, map[string]string{RemediationAllowed: "False/ClusterNotFound"}},
+		"also one that is not claimed, where it is ours": {of(mode(NoCluster), unclaimed), true, map[string]string{RemediationAllowed: "False/ClusterNotFound"}},
+		"but not of one that is Cluster API core's":      {of(mode(NoCluster)), true, nil},
+		"a check whose selector cannot be parsed":        {of(mode(BadSelector), claimed), true, map[string]string{RemediationAllowed: "False/InvalidSelector"}},
+		"but not of one that is not kubemend's":          {of(mode(BadSelector)), true, nil},
+		"too many":                                       {of(unclaimed, func(f *Facts) { f.Limits.AtMost = 0 }), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
+		"too many, with a cooldown": {of(unclaimed, func(f *Facts) { f.Limits.AtMost, f.Cooldown = 0, &cooldown }), false,
+			map[string]string{RemediationAllowed: "False/TooManyUnhealthy", StormCooldown: "False/Storm"}},
+		"the cooldown": {of(unclaimed, func(f *Facts) { f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(minute)} }), false,
+			map[string]string{RemediationAllowed: "False/CoolingDown", StormCooldown: "True/CoolingDown"}},
+		"a limit that cannot be read": {of(unclaimed, func(f *Facts) { f.Invalid = true }), false, map[string]string{RemediationAllowed: "False/InvalidLimit"}},
+		"no place for any":            {of(unclaimed, atOnce(0)), false, map[string]string{RemediationAllowed: "False/NoneAtOnce"}},
+		"an unreachable cluster": {of(unclaimed, func(f *Facts) { f.Cluster.Link = LinkDown }), false,
+			map[string]string{WorkloadClusterReachable: "False/Unreachable"}},
+		"while an answer is awaited the numbers stand": {of(unclaimed, func(f *Facts) { f.Cluster.Link = LinkUnsure }), false,
+			map[string]string{WorkloadClusterReachable: "Unknown/NotInitialized", RemediationAllowed: "-", StormCooldown: "-"}},
+		"another check selects the same": {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}, {Name: "y", Shared: 1}} }), false,
+			map[string]string{TargetsExclusive: "False/Overlap"}},
+		"another check selects others":      {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}} }), false, nil},
+		"a template that is there":          {of(unclaimed, external), false, map[string]string{RemediationTemplateAvailable: "True/TemplateFound"}},
+		"a template that is not there":      {of(unclaimed, external, func(f *Facts) { f.Template.Missing = true }), false, map[string]string{RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
+		"a kind that can be no template":    {of(unclaimed, external, func(f *Facts) { f.Template.Missing, f.Template.Refused = true, true }), false, map[string]string{RemediationTemplateAvailable: "False/TemplateRefused"}},
+		"a template that could not be read": {of(unclaimed, external, func(f *Facts) { f.Template.Known = false }), false, map[string]string{RemediationTemplateAvailable: "-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]string{}
+			for kind, is := range steady {
+				if !tc.alone {
+					want[kind] = is
+				}
+			}
+			for kind, is := range tc.want {
+				if want[kind] = is; is == "-" {
+					delete(want, kind)
+				}
+			}
+			p := Decide(tc.given)
+			if diff := cmp.Diff(want, conditionsOf(&p)); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
+	was := func(status, reason string) Report {
+		return Report{Status: status, Reason: reason, Message: "as it was", Since: ago(time.Hour)}
+	}
+	for name, tc := range map[string]struct {
+		was         Report
+		initialized bool
+		link        Link
+		outage      Outage
+		want        string
+		since       time.Time
+	}{
+		"a cluster that answers is reachable":                   {Report{}, true, LinkUp, Outage{}, "True/Reachable", noon},
+		"and goes on being so":                                  {was("True", "Reachable"), true, LinkUp, Outage{}, "True/Reachable", ago(time.Hour)},
+		"one that is lost is not, from now on":                  {was("True", "Reachable"), true, LinkDown, Outage{}, "False/Unreachable", noon},
+		"and since then":                                        {was("False", "Unreachable"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"its kubeconfig may be the reason":                      {was("False", "Unreachable"), true, LinkDown, Outage{Refused: "user: no"}, "False/KubeconfigRefused", ago(time.Hour)},
+		"one that is back is reachable again, from now on":      {was("False", "Unreachable"), true, LinkUp, Outage{}, "True/ReachableAgain", noon},
+		"and that is remembered":                                {was("True", "ReachableAgain"), true, LinkUp, Outage{}, "True/ReachableAgain", ago(time.Hour)},
+		"while nobody is sure it stands as it was":              {was("False", "Unreachable"), true, LinkUnsure, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"at first nobody is sure":                               {Report{}, true, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
+		"a control plane that is not up cannot be asked at all": {Report{}, false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
+		"a reader repeats what the manager reports":             {was("False", "KubeconfigRefused"), true, LinkDown, Outage{Reported: true}, "False/KubeconfigRefused", ago(time.Hour)},
+		"or concludes it from another check":                    {was("True", "Reachable"), true, LinkDown, Outage{Reported: true}, "False/Unreachable", noon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := of()
+			f.Reach, f.Cluster.Initialized, f.Cluster.Link, f.Outage = tc.was, tc.initialized, tc.link, tc.outage
+			p := Decide(f)
+			if got := p.Reach.Status + "/" + p.Reach.Reason; got != tc.want || !p.Reach.Since.Equal(tc.since) {
+				t.Errorf("got %s since %s, want %s since %s", got, p.Reach.Since, tc.want, tc.since)
+			}
+		})
+	}
+}
+
+// An outage hides nodes that start; its end counts as a start. Contact that was never lost does not.
+func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
+	for reason, want := range map[Reason]time.Time{ReachableAgain: ago(time.Minute), Reachable: {}} {
+		f := of()
+		f.Reach = Report{Status: conditionTrue, Reason: string(reason), Since: ago(time.Minute)}
+		if got := Decide(f).Memory.Basis.Cluster.Reached; !got.Equal(want) {
+			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
+		}
+	}
+}
+
+func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
+	onHost := func(t *given) { t.OnHost = true }
+	for name, tc := range map[string]struct {
+		given Facts
+		want  Needs
+	}{
+		"nothing while all machines are healthy":           {of(is(health.Healthy, onHost)).with(external), Needs{}},
+		"power cycles if a machine on a host is unhealthy": {of(bad(onHost)), Needs{Cycles: true}},
+		"or is about to be":                                {of(is(health.Pending, onHost)), Needs{Cycles: true}},
+		"not if it is being deleted":                       {of(bad(onHost, func(t *given) { t.Deleting = true })), Needs{}},
+		"not if it is on no host":                          {of(bad()), Needs{}},
+		"the template if a request is to be made":          {of(bad()).with(external), Needs{Template: true}},
+		"but after the power cycles":                       {of(bad(onHost)).with(external), Needs{Cycles: true}},
+		"when these were read":                             {of(bad(onHost)).with(external).with(func(f *Facts) { f.Read.Cycles = true }), Needs{Template: true}},
+		"and once":                                         {of(bad()).with(external).with(func(f *Facts) { f.Read.Template = true }), Needs{}},
+		"not while too many are unhealthy":                 {of(bad()).with(external).with(func(f *Facts) { f.Limits.AtMost = 0 }), Needs{}},
+		"but to explain all that blocks a machine":         {of(bad()).with(external).with(func(f *Facts) { f.Limits.AtMost, f.Explains = 0, true }), Needs{Template: true}},
+		"not if the template is not there":                 {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing, f.Explains = true, true }), Needs{}},
+	} {
+		if got := Decide(tc.given).Needs; got != tc.want {
+			t.Errorf("%s: needs %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+// A storm is remembered by the process as well: one that begins and ends before the cache shows the status that says so has its cooldown.
+func TestAStormThatTheStatusDoesNotShowYetIsRemembered(t *testing.T) {
+	cooldown := 10 * time.Minute
+	f := of(bad(), bad(), is(health.Healthy))
+	f.Limits.AtMost, f.Cooldown = 1, &cooldown
+	storm := Decide(f)
+	if !storm.Storm.Active {
+		t.Fatal("two unhealthy machines make no storm")
+	}
+	f = of(bad(), is(health.Healthy), is(health.Healthy))
+	f.Limits.AtMost, f.Cooldown, f.Memory.Known, f.Memory.Storm = 1, &cooldown, true, storm.Memory.Storm
+	if p := Decide(f); p.Grant.Reason != budget.CoolingDown {
+		t.Errorf("after it the limits say %v, want a cooldown", p.Grant.Reason)
+	}
+}

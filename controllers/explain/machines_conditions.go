@@ -1,0 +1,67 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+// How many bytes the message of a condition of a Machine may have; with more the API server refuses the whole status. (Cluster API, the CRD of Machine.)
+const (
+	longestMessage        = 32768
+	longestV1Beta1Message = 10240
+)
+
+// MachineMessage is the message of c, a condition of the Machine of d. Failure is why no request could be made from the template.
+func MachineMessage(f *machines.Facts, d *machines.Decision, c machines.Condition, failure error) string {
+	if c.Type == machines.OwnerRemediated {
+		return "Waiting for remediation"
+	}
+	message := ""
+	switch c.Because {
+	case machines.RequestInTheWay:
+		message = ForeignRequest(f, d.Target)
+	case machines.TemplateRefused:
+		message = NoTemplate(f)
+	case machines.TemplateMissing:
+		message = fmt.Sprintf("Error retrieving remediation template %s %s/%s", f.Template.TemplateKind, f.About.Namespace, f.Template.Name)
+	case machines.TemplateUnusable:
+		message = failure.Error()
+	}
+	return short(message, longestMessage)
+}
+
+// HealthCheckFailed is the message of a failed health check in both flavours of the condition. Due are its findings in order of precedence. (Cluster API;
+// the wording, the order and the empty v1beta1 message of a deleted node are its own.)
+func HealthCheckFailed(due []health.Finding) (message, v1beta1 string) {
+	if len(due) == 0 {
+		return "", ""
+	}
+	bulleted := short("Health check failed:\n  * "+strings.Join(details(due), "\n  * "), longestMessage)
+	switch due[0].Reason {
+	case health.MarkedByHand:
+		return "Health check failed: " + due[0].Detail, "Marked for remediation via remediate-machine annotation"
+	case health.NodeDeleted:
+		return bulleted, ""
+	}
+	return bulleted, short(strings.Join(details(due), "; "), longestV1Beta1Message)
+}
+
+func details(due []health.Finding) []string {
+	all := make([]string, len(due))
+	for i, f := range due {
+		all[i] = f.Detail
+	}
+	return all
+}
+
+// short is text, cut where it has more bytes than that.
+func short(text string, most int) string {
+	const more = "..."
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
+}

@@ -1,0 +1,59 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+// The texts of events about MachineHealthChecks that name nothing.
+const (
+	AllowedAgain      = "Remediation is allowed again"
+	ReachableAgain    = "The workload cluster can be reached again"
+	ConditionsRemoved = "No MachineHealthCheck judges the machine any more; the conditions that one had set were removed"
+)
+
+// MarkedUnhealthy says that the check marked the Machine unhealthy because of these findings. (Cluster API's sentence, and the findings.)
+func MarkedUnhealthy(f *machines.Facts, machine string, due []health.Finding) string {
+	return marked(f, machine) + "unhealthy by " + f.About.Namespace + "/" + f.About.Name + ": " + strings.Join(details(due), "; ")
+}
+
+// MarkedHealthy says that the check marked the Machine healthy, which was unhealthy.
+func MarkedHealthy(f *machines.Facts, machine string) string {
+	return marked(f, machine) + "healthy again by " + f.About.Namespace + "/" + f.About.Name
+}
+
+// MarkedSkipped says that the check removed its conditions from a Machine that its user wants left alone.
+func MarkedSkipped(f *machines.Facts, machine string) string {
+	return fmt.Sprintf("%snot to be judged; %s/%s removed the conditions that it had set", marked(f, machine), f.About.Namespace, f.About.Name)
+}
+
+func marked(f *machines.Facts, machine string) string {
+	return fmt.Sprintf("Machine %s/%s has been marked as ", f.About.Namespace, machine)
+}
+
+// NotRequested says why no remediation request could be made.
+func NotRequested(why error) string { return "No remediation request could be made: " + why.Error() }
+
+// Requested says which remediation the check started.
+func Requested(f *machines.Facts, machine string) string {
+	if f.Template.External {
+		return fmt.Sprintf("Requested a %s for %s", f.Template.Kind, machine)
+	}
+	return "Asked the owner to remediate " + machine
+}
+
+// Recovered says that a Machine is healthy that the check had marked unhealthy.
+func Recovered(machine string) string { return "Healthy again: " + machine }
+
+// NotNeeded says that a request was deleted which no target of the check needs.
+func NotNeeded(kind, name string) string {
+	return fmt.Sprintf("Deleted %s %s: no target needs it any more", kind, name)
+}
+
+// MakerGone says that a request was deleted whose maker does not judge the machine.
+func MakerGone(kind, name, maker string) string {
+	return fmt.Sprintf("Deleted %s %s: MachineHealthCheck %s, which made it, does not judge the machine any more", kind, name, maker)
+}
