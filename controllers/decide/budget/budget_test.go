@@ -21,6 +21,7 @@ func pending(p *Population)  { p.Pending++ }
 func starting(p *Population) { p.Starting++ }
 func deleting(p *Population) { p.Deleting++ }
 func unknown(p *Population)  { p.Unknown++ }
+func unread(p *Population)   { p.Unread++ }
 
 // begun is one more unhealthy machine whose remediation is under way.
 func begun(p *Population) {
@@ -62,6 +63,7 @@ func TestDecide(t *testing.T) {
 		"a machine that starts counts against the limit":     {of(4, starting), upTo(4), Grant{Reason: TooMany}},
 		"a machine that is deleted counts against the limit": {of(4, deleting), upTo(4), Grant{Reason: TooMany}},
 		"an unknown machine counts against the limit":        {of(4, unknown), upTo(4), Grant{Reason: TooMany}},
+		"a machine that was not read counts too":             {of(4, unread), upTo(4), Grant{Reason: TooMany}},
 		"what was begun counts against the limit":            {of(4, begun), upTo(4), Grant{Reason: TooMany}},
 		"what recovered does not count against the limit":    {of(4, lingering), upTo(4), Grant{Start: 4}},
 		"a node that recovers counts against the limit":      {of(4, recovering), upTo(4), Grant{Reason: TooMany}},
@@ -91,6 +93,40 @@ func TestDecide(t *testing.T) {
 				t.Errorf("Decide(%+v, %+v) = %+v, want %+v", tc.p, tc.l, got, tc.want)
 			}
 		})
+	}
+}
+
+func TestMachinesThatWereNotReadAreCompletedFromTheStatus(t *testing.T) {
+	cases := map[string]struct {
+		read           Population
+		total, healthy int
+		want           Population
+	}{
+		"of none that was read the status counts all":     {Population{}, 10, 8, Population{Healthy: 8, Unread: 2}},
+		"those that are not healthy go before the status": {Population{Unhealthy: 1, Pending: 1}, 10, 10, Population{Unhealthy: 1, Pending: 1, Healthy: 8}},
+		"so do those that are healthy":                    {Population{Healthy: 3}, 10, 2, Population{Healthy: 3, Unread: 7}},
+		"an unhealthy one that the status counts is one":  {Population{Unhealthy: 1}, 10, 9, Population{Unhealthy: 1, Healthy: 9}},
+		"more were read than the status knows":            {Population{Healthy: 3, Unhealthy: 2}, 4, 4, Population{Healthy: 3, Unhealthy: 2}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.read.Complete(tc.total, tc.healthy); got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestEveryClassIsCountedInItsPlace(t *testing.T) {
+	var got Population
+	for n, class := range []Class{Healthy, Unhealthy, Pending, Starting, Recovering, Deleting, Unknown} {
+		for range n + 1 {
+			got.Count(class)
+		}
+	}
+	want := Population{Healthy: 1, Unhealthy: 2, Pending: 3, Starting: 4, Recovering: 5, Deleting: 6, Unknown: 7}
+	if got != want || got.NotHealthy() != 27 || got.Total() != 28 {
+		t.Errorf("got %+v, %d of %d not healthy; want %+v, 27 of 28", got, got.NotHealthy(), got.Total(), want)
 	}
 }
 
