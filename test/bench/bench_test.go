@@ -230,16 +230,17 @@ func TestAWindowShowsTheNodesOfOneCluster(t *testing.T) {
 func TestTheReportSaysWhatIsMetAndWhatIsMissed(t *testing.T) {
 	all := contenders()
 	results := worldResults{world: world{1000, 1}, contenders: []contenderResults{
-		{all[0], figures{firstFullPass: 2, aloneWorst: 0.25, beatPasses: 0}},
-		{all[1], figures{firstFullPass: 25, aloneWorst: 0.05, beatPasses: 2}},
+		{all[0], figures{firstFullPass: 2, firstPassRatio: 1.15, aloneWorst: 0.25, beatPasses: 0}},
+		{all[1], figures{firstFullPass: 25, firstPassRatio: 2.5, aloneWorst: 0.05, beatPasses: 2}},
 	}}
 	table := results.table()
 	for _, line := range []string{
 		"| measured | kubemend | Cluster API | ratio | aim |",
-		"| First full pass after the start | 2.000 s | 25.0 s | 12 | ≤ 3.000 s: met |",
+		"| First full pass after the start | 2.000 s | 25.0 s | 12 |  |",
+		"| First full pass: times what the bare client needs | 1.15 | 2.50 | 2.2 | ≤ 1.15: met |",
 		"| One change alone: marked after, p99 | 0.250 s | 0.050 s | 0.2 | ≤ 0.200 s: **missed** |",
 		"| 1000 heartbeats: passes | 0 | 2 | ∞ | ≤ 0: met |",
-		"| 1000 heartbeats: processor time | – | – |  | ≤ 0.100 s: **missed** |",
+		"| 1000 heartbeats: processor time | – | – |  | ≤ 0.300 s: **missed** |",
 	} {
 		if !strings.Contains(table, line+"\n") {
 			t.Errorf("there is no line\n%s\nin\n%s", line, table)
@@ -307,12 +308,12 @@ func TestTheWorstRunOfACommandIsHeldAgainstItsAim(t *testing.T) {
 	all := questions(world{5000, 1})
 	status, check := all[0], all[len(all)-1]
 	r := report{cli: []cliResults{{world{5000, 1}, []answers{
-		{question: status, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
-		{question: check, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
+		{question: status, cold: 3 * s, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
+		{question: check, cold: 3 * s, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
 	}}}}
 	for _, line := range []string{
-		"| `kubectl mend status` | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 2.000 s: met |",
-		"| `kubectl mend explain mhc/edge-000` | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 1.000 s: **missed** |",
+		"| `kubectl mend status` | 3.000 s | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 2.000 s: met |",
+		"| `kubectl mend explain mhc/edge-000` | 3.000 s | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 1.000 s: **missed** |",
 	} {
 		if table := r.cliMarkdown(); !strings.Contains(table, line+"\n") {
 			t.Errorf("there is no line\n%s\nin\n%s", line, table)

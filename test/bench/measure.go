@@ -41,6 +41,7 @@ func measure(ctx context.Context, w world, c contender, binaries map[string]stri
 	}{
 		{"idle", t.rest}, {"heartbeats", t.heartbeats}, {"steady passes", t.steadyPasses},
 		{"changes one by one", t.alone}, {"changes spread", t.spread}, {"changes at once", t.mass},
+		{"a bare client", t.bareClient},
 	} {
 		since := time.Now()
 		if err := phase.run(ctx); err != nil {
