@@ -83,6 +83,7 @@ func TestWhoMayGo(t *testing.T) {
 		"one that does not renew it counts for nobody, although its node is ready":     {Answers, members(3, to("b", noServer)), atRisk(1, 3, 2)},
 		"but is not taken for dead itself":                                             {Answers, members(3, to("a", noServer), to("b", dead)), atRisk(1, 3, 2)},
 		"without leases the nodes decide":                                              {Answers, members(3, to("a", leaseless), to("b", leaseless), to("c", leaseless, notReady)), atRisk(1, 3, 2)},
+		"and all of them that are ready count":                                         {Answers, members(3, to("a", leaseless), to("b", leaseless), to("c", leaseless)), nil},
 		"while no API server answers there is no majority":                             {NoAnswer, members(3, to("a", unseen), to("b", unseen), to("c", unseen)), nil},
 		"but one goes at a time": {
 			NoAnswer, members(3, to("a", unseen), to("b", cycled(time.Hour))), []Objection{{Reason: BeingRemediated, Member: "b", By: "HostRemediation b"}},
