@@ -35,7 +35,7 @@ func (t *trial) bareClient(ctx context.Context) error {
 	}
 	defer stop()
 	list := &clusterv1.MachineList{}
-	if err := t.here.List(ctx, list); err != nil {
+	if err := t.managementClient.List(ctx, list); err != nil {
 		return fmt.Errorf("list machines: %w", err)
 	}
 	judged := make([]clusterv1.MachineStatus, len(list.Items))
@@ -43,11 +43,11 @@ func (t *trial) bareClient(ctx context.Context) error {
 		judged[i] = *list.Items[i].Status.DeepCopy()
 		removeHealthCheck(&list.Items[i])
 	}
-	unjudged := t.lookout.all(len(list.Items), "")
+	unjudged := t.machineWatch.all(len(list.Items), "")
 	if err := patchConditions(ctx, writer, list.Items); err != nil {
 		return err
 	}
-	if _, err := t.lookout.await(ctx, unjudged); err != nil {
+	if _, err := t.machineWatch.await(ctx, unjudged); err != nil {
 		return err
 	}
 	for i := range list.Items {
@@ -57,11 +57,11 @@ func (t *trial) bareClient(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	done, since := t.lookout.all(len(list.Items), isGood), time.Now()
+	done, since := t.machineWatch.all(len(list.Items), succeeded), time.Now()
 	if err := patchConditions(ctx, writer, list.Items); err != nil {
 		return err
 	}
-	at, err := t.lookout.await(ctx, done)
+	at, err := t.machineWatch.await(ctx, done)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (t *trial) bareWriter(ctx context.Context) (_ client.Client, stop func(), e
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the bare client: %w", err)
 	}
-	writer, err := client.New(config, client.Options{HTTPClient: http, Scheme: t.here.Scheme()})
+	writer, err := client.New(config, client.Options{HTTPClient: http, Scheme: t.managementClient.Scheme()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the bare client: %w", err)
 	}

@@ -22,8 +22,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-func TestWorldsAreReadFromTheCommandLine(t *testing.T) {
-	for list, want := range map[string][]world{
+func TestSizesAreReadFromTheCommandLine(t *testing.T) {
+	for list, want := range map[string][]size{
 		"100":            {{100, 1}},
 		"100/1,1000/50":  {{100, 1}, {1000, 50}},
 		"100/":           {{100, 1}},
@@ -35,7 +35,7 @@ func TestWorldsAreReadFromTheCommandLine(t *testing.T) {
 		"100/1,,1000/50": nil,
 	} {
 		t.Run(list, func(t *testing.T) {
-			got, err := parseWorlds(list)
+			got, err := parseSizes(list)
 			if (err != nil) != (want == nil) {
 				t.Errorf("error: %v", err)
 			}
@@ -46,9 +46,9 @@ func TestWorldsAreReadFromTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestEveryWorldHasEnoughMachinesForItsFlips(t *testing.T) {
+func TestEverySizeHasEnoughMachinesForItsChanges(t *testing.T) {
 	for _, quick := range []bool{false, true} {
-		for _, w := range []world{{100, 1}, {200, 4}, {1000, 1}, {1000, 50}, {5000, 1}} {
+		for _, w := range []size{{100, 1}, {200, 4}, {1000, 1}, {1000, 50}, {5000, 1}} {
 			if s := scaleOf(w, quick); max(s.alone, s.isolate)+s.spread+s.mass > w.machines {
 				t.Errorf("%s, quick %t: %+v", w, quick, s)
 			}
@@ -105,8 +105,8 @@ controller_runtime_reconcile_time_seconds_count{controller="machinehealthcheck"}
 		t.Fatal(err)
 	}
 	want := reading{
-		cpu: 1.5, mallocs: 1000, resident: 2 * mebibyte, passes: 5, took: 0.25, releases: 7,
-		reads: 5, patches: 4, creates: 2, others: 1, distant: 2,
+		cpu: 1.5, mallocs: 1000, resident: 2 * mebibyte, reconciles: 5, took: 0.25, otherReconciles: 7,
+		reads: 5, patches: 4, creates: 2, others: 1, workloadCalls: 2,
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(reading{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -116,7 +116,7 @@ controller_runtime_reconcile_time_seconds_count{controller="machinehealthcheck"}
 	}
 }
 
-func TestTheLookoutTellsWhoeverWaits(t *testing.T) {
+func TestAChangeOfAConditionIsSeen(t *testing.T) {
 	machines := func(status string) string {
 		return `{"type":"MODIFIED","object":{"metadata":{"name":"m"},"status":{"conditions":[{"type":"HealthCheckSucceeded","status":"` + status + `"}]}}}`
 	}
@@ -135,26 +135,26 @@ func TestTheLookoutTellsWhoeverWaits(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	l, err := look(t.Context(), &rest.Config{Host: server.URL})
+	l, err := watchStatuses(t.Context(), &rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	turned, all := l.turn("m", isBad), l.all(1, isBad)
-	for _, status := range []string{isGood, isGood, isBad} {
+	nodeFailed, all := l.becomes("m", failed), l.all(1, failed)
+	for _, status := range []string{succeeded, succeeded, failed} {
 		if _, err := io.WriteString(events, machines(status)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, moment := range []<-chan time.Time{turned, all} {
+	for _, moment := range []<-chan time.Time{nodeFailed, all} {
 		if _, err := l.await(t.Context(), moment); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.await(t.Context(), l.all(1, isBad)); err != nil {
+	if _, err := l.await(t.Context(), l.all(1, failed)); err != nil {
 		t.Errorf("what is so already: %v", err)
 	}
 	_ = events.Close()
-	if _, err := l.await(t.Context(), l.turn("m", isGood)); err == nil {
+	if _, err := l.await(t.Context(), l.becomes("m", succeeded)); err == nil {
 		t.Error("the end of the watch went unnoticed")
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -166,30 +166,30 @@ func TestTheLookoutTellsWhoeverWaits(t *testing.T) {
 
 func TestAWatchThatIsCutOffIsMadeAgain(t *testing.T) {
 	statuses := make(chan string, 2)
-	statuses <- isGood
-	statuses <- isBad
+	statuses <- succeeded
+	statuses <- failed
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"type":"ADDED","object":{"metadata":{"name":"m"},"status":{"conditions":[{"type":"HealthCheckSucceeded","status":"`+<-statuses+`"}]}}}`)
 	}))
 	defer server.Close()
 	defer close(statuses)
-	l, err := look(t.Context(), &rest.Config{Host: server.URL})
+	l, err := watchStatuses(t.Context(), &rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.close()
-	if _, err := l.await(t.Context(), l.all(1, isBad)); err != nil {
+	if _, err := l.await(t.Context(), l.all(1, failed)); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAWindowShowsTheNodesOfOneCluster(t *testing.T) {
+func TestAProxyShowsTheNodesOfOneCluster(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.String())
 	}))
 	defer server.Close()
 	for name, secure := range map[string]bool{"in clear text": false, "over TLS": true} {
-		w, err := openWindow(&rest.Config{Host: server.URL}, "cluster=a", secure)
+		w, err := startNodeProxy(&rest.Config{Host: server.URL}, "cluster=a", secure)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,9 +229,9 @@ func TestAWindowShowsTheNodesOfOneCluster(t *testing.T) {
 
 func TestTheReportSaysWhatIsMetAndWhatIsMissed(t *testing.T) {
 	all := contenders()
-	results := worldResults{world: world{1000, 1}, contenders: []contenderResults{
-		{all[0], figures{firstFullPass: 2, firstPassRatio: 1.15, aloneWorst: 0.25, beatPasses: 0}},
-		{all[1], figures{firstFullPass: 25, firstPassRatio: 2.5, aloneWorst: 0.05, beatPasses: 2}},
+	results := sizeResults{size: size{1000, 1}, contenders: []contenderResults{
+		{all[0], figures{firstFullPass: 2, firstPassRatio: 1.15, aloneWorst: 0.25, beatReconciles: 0}},
+		{all[1], figures{firstFullPass: 25, firstPassRatio: 2.5, aloneWorst: 0.05, beatReconciles: 2}},
 	}}
 	table := results.table()
 	for _, line := range []string{
@@ -239,7 +239,7 @@ func TestTheReportSaysWhatIsMetAndWhatIsMissed(t *testing.T) {
 		"| First full pass after the start | 2.000 s | 25.0 s | 12 |  |",
 		"| First full pass: times what the bare client needs | 1.15 | 2.50 | 2.2 | ≤ 1.15: met |",
 		"| One change alone: marked after, p99 | 0.250 s | 0.050 s | 0.2 | ≤ 0.200 s: **missed** |",
-		"| 1000 heartbeats: passes | 0 | 2 | ∞ | ≤ 0: met |",
+		"| 1000 heartbeats: reconciles | 0 | 2 | ∞ | ≤ 0: met |",
 		"| 1000 heartbeats: processor time | – | – |  | ≤ 0.300 s: **missed** |",
 	} {
 		if !strings.Contains(table, line+"\n") {
@@ -249,54 +249,53 @@ func TestTheReportSaysWhatIsMetAndWhatIsMissed(t *testing.T) {
 }
 
 func TestAPartThatWasNotMeasuredIsLeftAsItIs(t *testing.T) {
-	for name, row := range map[string]struct{ was, checks, cycles, nodes, fleet, want string }{
-		"all of a new document":                    {"", "# Checks\n", "## Cycles\n", "", "", "# Checks\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
-		"checks alone, in a document without more": {"# Old\n", "# Checks\n", "", "", "", "# Checks\n"},
-		"cycles alone, in a document without them": {"# Old\n", "", "## Cycles\n", "", "", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
+	marked := func(name, text string) string {
+		return "\n<!-- " + name + ": begin -->\n" + text + "<!-- " + name + ": end -->\n"
+	}
+	type sections map[string]string
+	for name, row := range map[string]struct {
+		was      string
+		measured sections
+		want     string
+	}{
+		"all of a new document": {
+			"", sections{checksPart: "# Checks\n", cyclesPart: "## Cycles\n"}, "# Checks\n" + marked("power-cycles", "## Cycles\n"),
+		},
+		"checks alone, in a document without more": {"# Old\n", sections{checksPart: "# Checks\n"}, "# Checks\n"},
+		"cycles alone, in a document without them": {
+			"# Old\n", sections{cyclesPart: "## Cycles\n"}, "# Old\n" + marked("power-cycles", "## Cycles\n"),
+		},
 		"checks alone": {
-			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "# Checks\n", "", "", "", "# Checks\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd,
+			"# Old\n" + marked("power-cycles", "## Old cycles\n"), sections{checksPart: "# Checks\n"},
+			"# Checks\n" + marked("power-cycles", "## Old cycles\n"),
 		},
 		"cycles alone": {
-			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "", "## Cycles\n", "", "", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd,
-		},
-		"nodes alone": {
-			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "", "", "## Nodes\n", "",
-			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd + "\n" + nodesBegin + "## Nodes\n" + nodesEnd,
+			"# Old\n" + marked("power-cycles", "## Old cycles\n"), sections{cyclesPart: "## Cycles\n"},
+			"# Old\n" + marked("power-cycles", "## Cycles\n"),
 		},
 		"cycles alone, before nodes": {
-			"# Old\n\n" + nodesBegin + "## Old nodes\n" + nodesEnd, "", "## Cycles\n", "", "",
-			"# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd + "\n" + nodesBegin + "## Old nodes\n" + nodesEnd,
+			"# Old\n" + marked("node-checks", "## Old nodes\n"), sections{cyclesPart: "## Cycles\n"},
+			"# Old\n" + marked("power-cycles", "## Cycles\n") + marked("node-checks", "## Old nodes\n"),
+		},
+		"nodes alone, after cycles": {
+			"# Old\n" + marked("power-cycles", "## Old cycles\n"), sections{nodesPart: "## Nodes\n"},
+			"# Old\n" + marked("power-cycles", "## Old cycles\n") + marked("node-checks", "## Nodes\n"),
 		},
 		"a fleet alone, and again": {
-			"# Old\n\n" + nodesBegin + "## Old nodes\n" + nodesEnd + "\n" + fleetBegin + "## Old fleet\n" + fleetEnd, "", "", "", "## Fleet\n",
-			"# Old\n\n" + nodesBegin + "## Old nodes\n" + nodesEnd + "\n" + fleetBegin + "## Fleet\n" + fleetEnd,
+			"# Old\n" + marked("node-checks", "## Old nodes\n") + marked("fleet", "## Old fleet\n"), sections{fleetPart: "## Fleet\n"},
+			"# Old\n" + marked("node-checks", "## Old nodes\n") + marked("fleet", "## Fleet\n"),
 		},
-		"nodes, in a document that has a fleet": {
-			"# Old\n\n" + fleetBegin + "## Old fleet\n" + fleetEnd, "", "", "## Nodes\n", "",
-			"# Old\n\n" + nodesBegin + "## Nodes\n" + nodesEnd + "\n" + fleetBegin + "## Old fleet\n" + fleetEnd,
+		"the command line comes last": {
+			"# Old\n" + marked("fleet", "## Old fleet\n"), sections{cliPart: "## New\n"},
+			"# Old\n" + marked("fleet", "## Old fleet\n") + marked("cli", "## New\n"),
+		},
+		"nothing": {
+			"# Old\n" + marked("fleet", "## Old fleet\n") + marked("cli", "## Old\n"), nil,
+			"# Old\n" + marked("fleet", "## Old fleet\n") + marked("cli", "## Old\n"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, merged(row.was, row.checks, row.cycles, row.nodes, row.fleet, "", "")); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestTheCommandLineComesLast(t *testing.T) {
-	was := "# Old\n\n" + fleetBegin + "## Old fleet\n" + fleetEnd
-	for name, document := range map[string]string{
-		"into a document without it":     was,
-		"into a document that has it":    was + "\n" + cliBegin + "## Old command line\n" + cliEnd,
-		"and is left if it is not taken": was + "\n" + cliBegin + "## New\n" + cliEnd,
-	} {
-		t.Run(name, func(t *testing.T) {
-			taken := "## New\n"
-			if strings.HasPrefix(name, "and is left") {
-				taken = ""
-			}
-			if diff := cmp.Diff(was+"\n"+cliBegin+"## New\n"+cliEnd, merged(document, "", "", "", "", "", taken)); diff != "" {
+			if diff := cmp.Diff(row.want, merged(row.was, row.measured)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -305,21 +304,21 @@ func TestTheCommandLineComesLast(t *testing.T) {
 
 func TestTheWorstRunOfACommandIsHeldAgainstItsAim(t *testing.T) {
 	const s = time.Second
-	all := questions(world{5000, 1})
+	all := cliCommands(size{5000, 1})
 	status, check := all[0], all[len(all)-1]
-	r := report{cli: []cliResults{{world{5000, 1}, []answers{
-		{question: status, cold: 3 * s, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
-		{question: check, cold: 3 * s, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
+	r := report{cli: []cliResults{{size{5000, 1}, []cliFigures{
+		{cliCommand: status, cold: 3 * s, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
+		{cliCommand: check, cold: 3 * s, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
 	}}}}
 	for _, line := range []string{
 		"| `kubectl mend status` | 3.000 s | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 2.000 s: met |",
 		"| `kubectl mend explain mhc/edge-000` | 3.000 s | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 1.000 s: **missed** |",
 	} {
-		if table := r.cliMarkdown(); !strings.Contains(table, line+"\n") {
+		if table := r.cliSection(); !strings.Contains(table, line+"\n") {
 			t.Errorf("there is no line\n%s\nin\n%s", line, table)
 		}
 	}
-	if (report{}).cliMarkdown() != "" {
+	if (&report{}).cliSection() != "" {
 		t.Error("there is a part although nothing was measured")
 	}
 }
@@ -329,7 +328,7 @@ func TestACycleIsSeenOnceAllOfItIs(t *testing.T) {
 	w := &witness{awaited: map[string]cycle{}, complete: map[string]chan cycle{}}
 	complete := w.await(name)
 	meta := metav1.ObjectMeta{Name: name}
-	lit := bmov1alpha1.BareMetalHostStatus{PoweredOn: true}
+	powered := bmov1alpha1.BareMetalHostStatus{PoweredOn: true}
 	held := metav1.ObjectMeta{Name: name, Annotations: map[string]string{infrav1.PowerOffAnnotationPrefix + "uid": infrav1.PowerOffAnnotationValue}}
 	node := func(boot string, status corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{Taints: taints}}
@@ -341,14 +340,14 @@ func TestACycleIsSeenOnceAllOfItIs(t *testing.T) {
 	var at time.Time
 	for _, e := range []watch.Event{
 		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "another"}}},
-		{Type: watch.Added, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: meta, Status: lit}},
+		{Type: watch.Added, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: meta, Status: powered}},
 		{Type: watch.Added, Object: node(name, corev1.ConditionTrue)}, // as it was before
 		{Type: watch.Added, Object: &mendv1.HostRemediation{ObjectMeta: meta}},
-		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: held, Status: lit}},
+		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: held, Status: powered}},
 		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: held}},
 		{Type: watch.Modified, Object: node(name, corev1.ConditionUnknown, fence)},
 		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: meta}},
-		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: meta, Status: lit}},
+		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: meta, Status: powered}},
 		{Type: watch.Modified, Object: node("next", corev1.ConditionTrue, fence)},
 		{Type: watch.Modified, Object: node("next", corev1.ConditionTrue)},
 		{Type: watch.Deleted, Object: &mendv1.HostRemediation{ObjectMeta: meta}},

@@ -8,52 +8,52 @@ import (
 )
 
 // turn is a node that was turned bad.
-type turn struct {
+type failure struct {
 	// at is when the API server had answered to that, and marked is where the moment is sent at which the machine is
 	// seen to be marked.
 	at     time.Time
 	marked <-chan time.Time
 }
 
-func (t *trial) turn(ctx context.Context, i int) (turn, error) {
-	marked := t.lookout.turn(t.world.machine(i), isBad)
-	err := t.patchNode(ctx, i, turnedBad(time.Now()))
-	return turn{time.Now(), marked}, err
+func (t *trial) failNode(ctx context.Context, i int) (failure, error) {
+	marked := t.machineWatch.becomes(t.size.machine(i), failed)
+	err := t.patchNode(ctx, i, longUnknown(time.Now()))
+	return failure{time.Now(), marked}, err
 }
 
 // delay waits for the mark and returns how long after the turn it came.
-func (t *trial) delay(ctx context.Context, of turn) (time.Duration, error) {
-	at, err := t.lookout.await(ctx, of.marked)
+func (t *trial) delay(ctx context.Context, of failure) (time.Duration, error) {
+	at, err := t.machineWatch.await(ctx, of.marked)
 	return max(at.Sub(of.at), 0), err
 }
 
 // flip turns a node and returns the delay of its mark.
-func (t *trial) flip(ctx context.Context, i int) (time.Duration, error) {
-	turned, err := t.turn(ctx, i)
+func (t *trial) failAndWait(ctx context.Context, i int) (time.Duration, error) {
+	nodeFailed, err := t.failNode(ctx, i)
 	if err != nil {
 		return 0, err
 	}
-	return t.delay(ctx, turned)
+	return t.delay(ctx, nodeFailed)
 }
 
 // restore turns nodes back and waits until their machines are well again.
 func (t *trial) restore(ctx context.Context, machines []int) error {
-	well := t.lookout.all(t.world.machines, isGood)
-	err := t.each(ctx, machines, func(ctx context.Context, i int) error { return t.patchNode(ctx, i, turnedGood(time.Now())) })
+	healthy := t.machineWatch.all(t.size.machines, succeeded)
+	err := t.each(ctx, machines, func(ctx context.Context, i int) error { return t.patchNode(ctx, i, readyAgain(time.Now())) })
 	if err != nil {
 		return err
 	}
-	_, err = t.lookout.await(ctx, well)
+	_, err = t.machineWatch.await(ctx, healthy)
 	return err
 }
 
 // alone turns one node after another, each when nothing is left to do of the one before.
 func (t *trial) alone(ctx context.Context) error {
 	n := t.scale.alone
-	if t.floor > 0 {
+	if t.interval > 0 {
 		n = t.scale.isolate
 	}
-	machines, err := t.unflipped(n)
+	machines, err := t.takeUnused(n)
 	if err != nil {
 		return err
 	}
@@ -63,14 +63,14 @@ func (t *trial) alone(ctx context.Context) error {
 	}
 	var delays []time.Duration
 	for _, i := range machines {
-		delay, err := t.flip(ctx, i)
+		delay, err := t.failAndWait(ctx, i)
 		if err != nil {
 			return err
 		}
 		delays = append(delays, delay)
 		// In many clusters, the next one is of another check.
-		rest := t.floor
-		if t.world.clusters > 1 {
+		rest := t.interval
+		if t.size.clusters > 1 {
 			rest = 0
 		}
 		if _, err := t.quiet(ctx, rest+time.Second); err != nil {
@@ -86,14 +86,14 @@ func (t *trial) alone(ctx context.Context) error {
 	t.figures[aloneSamples] = float64(n)
 	t.figures[alonePatches] = d.patches / float64(n)
 	t.figures[aloneEvents] = d.creates / float64(n)
-	t.figures[aloneReads] = (d.reads + max(d.distant, 0)) / float64(n)
-	t.figures[alonePasses] = d.passes / float64(n)
+	t.figures[aloneReads] = (d.reads + max(d.workloadCalls, 0)) / float64(n)
+	t.figures[aloneReconciles] = d.reconciles / float64(n)
 	return t.restore(ctx, machines)
 }
 
 // spread turns nodes at even intervals, whether the contender has dealt with the one before or not.
 func (t *trial) spread(ctx context.Context) error {
-	machines, err := t.unflipped(t.scale.spread)
+	machines, err := t.takeUnused(t.scale.spread)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (t *trial) spread(ctx context.Context) error {
 	}
 	var seen delays
 	err = t.paced(ctx, machines, t.scale.spreadOver/time.Duration(len(machines)), func(ctx context.Context, i int) error {
-		return seen.add(t.flip(ctx, i))
+		return seen.add(t.failAndWait(ctx, i))
 	})
 	if err != nil {
 		return err
@@ -116,14 +116,14 @@ func (t *trial) spread(ctx context.Context) error {
 	t.record(seen.all, spreadMedian, spreadWorst)
 	t.figures[spreadSamples] = n
 	t.figures[spreadPatches] = d.patches / n
-	t.figures[spreadPasses] = d.passes / n
+	t.figures[spreadReconciles] = d.reconciles / n
 	t.figures[spreadCPU] = d.cpu * 1000 / n
 	return t.restore(ctx, machines)
 }
 
 // mass turns a tenth of the nodes at once.
 func (t *trial) mass(ctx context.Context) error {
-	machines, err := t.unflipped(t.scale.mass)
+	machines, err := t.takeUnused(t.scale.mass)
 	if err != nil {
 		return err
 	}
@@ -132,17 +132,17 @@ func (t *trial) mass(ctx context.Context) error {
 		return err
 	}
 	defer t.watchMemory(ctx)()
-	turns := make([]turn, len(machines))
+	failures := make([]failure, len(machines))
 	err = t.each(ctx, machines, func(ctx context.Context, i int) (err error) {
-		turns[i-machines[0]], err = t.turn(ctx, i)
+		failures[i-machines[0]], err = t.failNode(ctx, i)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	var delays []time.Duration
-	for _, turned := range turns {
-		delay, err := t.delay(ctx, turned)
+	for _, nodeFailed := range failures {
+		delay, err := t.delay(ctx, nodeFailed)
 		if err != nil {
 			return err
 		}

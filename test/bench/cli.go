@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,29 +15,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// pluginSource is the package of kubectl mend.
-const pluginSource = "github.com/kubemend/kubemend/cmd/kubectl-mend"
-
 // cliWorlds are what the command line is measured in, and how often.
-func cliWorlds(quick bool) ([]world, int) {
+func cliSizes(quick bool) ([]size, int) {
 	if quick {
-		return []world{{200, 4}, {100, 1}}, 3
+		return []size{{200, 4}, {100, 1}}, 3
 	}
-	return []world{{5000, 50}, {5000, 1}, {1000, 1}}, 10
+	return []size{{5000, 50}, {5000, 1}, {1000, 1}}, 10
 }
 
 // question is a command that is measured, and how long it may take.
-type question struct {
+type cliCommand struct {
 	args []string
 	aim  time.Duration
 }
 
-func (q question) String() string { return strings.Join(q.args, " ") }
+func (q cliCommand) String() string { return strings.Join(q.args, " ") }
 
 // questions are the commands; the names in them are those of a world.
-func questions(w world) []question {
+func cliCommands(w size) []cliCommand {
 	machine := "machine/" + w.machine(0)
-	return []question{
+	return []cliCommand{
 		{[]string{"status"}, 2 * time.Second},
 		{[]string{"status", unpacked}, 2 * time.Second},
 		{[]string{"status", "--full"}, 2 * time.Second},
@@ -52,8 +48,8 @@ func questions(w world) []question {
 const unpacked = "--disable-compression"
 
 // answers are what was measured of one question.
-type answers struct {
-	question
+type cliFigures struct {
+	cliCommand
 	// cold is how long the first run took.
 	cold     time.Duration
 	took     []time.Duration
@@ -63,47 +59,46 @@ type answers struct {
 
 // cliResults are what was measured of the command line in one world.
 type cliResults struct {
-	world
-	all []answers
+	size
+	all []cliFigures
 }
 
 // measureCommands asks a cluster whose machines were all judged by a manager that still runs, and of which one node has just become Unknown.
-func measureCommands(ctx context.Context, s settings, w world, runs int, binaries map[string]string) (_ cliResults, err error) {
-	results := cliResults{world: w}
-	root, err := command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubemend/kubemend")
+func measureCommands(ctx context.Context, s settings, w size, runs int, binaries map[string]string) (_ cliResults, err error) {
+	results := cliResults{size: w}
+	crds, err := ownCRDs(ctx)
 	if err != nil {
 		return results, err
 	}
-	stage, err := raised(ctx, &stage{world: w, crds: []string{filepath.Join(root, "config", "crd", "bases")}})
+	environment, err := setUp(ctx, &environment{size: w, crds: crds})
 	if err != nil {
 		return results, err
 	}
-	defer func() { err = errors.Join(err, stage.strike()) }()
-	c := contenders()[0]
+	defer func() { err = errors.Join(err, environment.tearDown()) }()
 	// Without a manager lease the command cannot tell that a manager keeps the status of checks up to date, and reads all machines.
-	c.args = slices.Concat(c.args, []string{"--leader-elect-namespace=" + namespace}, s.more)
-	t := &trial{stage: stage, figures: figures{}}
+	c := s.kubemend("--leader-elect-namespace=" + namespace)
+	t := &trial{environment: environment, figures: figures{}}
 	if err := t.firstPass(ctx, c, binaries[c.source]); err != nil {
 		return results, fmt.Errorf("first full pass: %w", err)
 	}
 	defer t.end()
-	if err := stage.patchNode(ctx, 0, silentSince(time.Now())); err != nil {
+	if err := environment.patchNode(ctx, 0, unknownSince(time.Now())); err != nil {
 		return results, err
 	}
 	if _, err := t.settle(ctx); err != nil {
 		return results, err
 	}
-	p := plugin{binary: binaries[pluginSource], kubeconfig: stage.management.KubeconfigFile()}
+	p := plugin{binary: binaries[pluginSource], kubeconfig: environment.management.KubeconfigFile()}
 	if err := p.awaitCounted(ctx, w); err != nil {
 		return results, err
 	}
-	for _, q := range questions(w) {
+	for _, q := range cliCommands(w) {
 		of, err := p.measure(ctx, q, runs)
 		if err != nil {
 			return results, err
 		}
 		results.all = append(results.all, of)
-		say("%s %s: %s, at the worst %s, the first time %s", w, q, percentile(of.took, 50), slices.Max(of.took), of.cold)
+		progress("%s %s: %s, at the worst %s, the first time %s", w, q, percentile(of.took, 50), slices.Max(of.took), of.cold)
 	}
 	return results, nil
 }
@@ -139,9 +134,9 @@ const counted = `"countedByStatus": true`
 
 // awaitCounted waits until the command believes the status of checks: two minutes after the start of the manager (ADR 66). Then it reads no machines
 // of clusters whose machines are all healthy, and explains a machine without the others. If that stayed away, the figures would be of something else.
-func (p plugin) awaitCounted(ctx context.Context, w world) error {
+func (p plugin) awaitCounted(ctx context.Context, w size) error {
 	var status, machine string
-	err := wait.PollUntilContextTimeout(ctx, 5*time.Second, patienceWithContenders, true, func(ctx context.Context) (_ bool, err error) {
+	err := wait.PollUntilContextTimeout(ctx, 5*time.Second, contenderTimeout, true, func(ctx context.Context) (_ bool, err error) {
 		if status, _, _, err = p.run(ctx, "status", "-o", "json"); err != nil {
 			return false, err
 		}
@@ -156,8 +151,8 @@ func (p plugin) awaitCounted(ctx context.Context, w world) error {
 }
 
 // measure runs a command once, and then as often as is asked for.
-func (p plugin) measure(ctx context.Context, q question, runs int) (answers, error) {
-	of := answers{question: q}
+func (p plugin) measure(ctx context.Context, q cliCommand, runs int) (cliFigures, error) {
+	of := cliFigures{cliCommand: q}
 	for i := range runs + 1 {
 		_, state, took, err := p.run(ctx, q.args...)
 		if err != nil {
@@ -180,10 +175,8 @@ func (p plugin) measure(ctx context.Context, q question, runs int) (answers, err
 
 // measureCommandLine measures how long the command line takes.
 func (r *report) measureCommandLine(ctx context.Context, binaries map[string]string) error {
-	began := time.Now()
-	defer func() { r.cliTook = time.Since(began) }()
-	worlds, runs := cliWorlds(r.settings.quick)
-	for _, w := range worlds {
+	sizes, runs := cliSizes(r.settings.quick)
+	for _, w := range sizes {
 		results, err := measureCommands(ctx, r.settings, w, runs, binaries)
 		if err != nil {
 			return fmt.Errorf("measure the command line with %s: %w", w.title(), err)
@@ -193,15 +186,13 @@ func (r *report) measureCommandLine(ctx context.Context, binaries map[string]str
 	return nil
 }
 
-// cliMarkdown is the part of the report about the command line.
-func (r report) cliMarkdown() string {
+// cliSection is the part of the report about the command line.
+func (r *report) cliSection() string {
 	if len(r.cli) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## The command line\n\nThis part was generated on %s, in %s, on %s. %s. "+
-		"`make bench ARGS=\"-only cli\"` takes it anew and leaves the rest as it is.\n\n%s\n",
-		r.settings.date, r.cliTook.Round(time.Second), strings.Join(r.machine, ", "), versions(), cliMethod)
+	b.WriteString(r.heading(cliPart, "The command line", cliMethod))
 	for _, results := range r.cli {
 		fmt.Fprintf(&b, "\n| %s | first run | median | worst of %d | processor time, median | resident memory, highest | aim |\n"+
 			"|---|---:|---:|---:|---:|---:|---|\n", results.title(), len(results.all[0].took))
@@ -210,7 +201,7 @@ func (r report) cliMarkdown() string {
 			if worst > a.aim {
 				verdict = "**missed**"
 			}
-			fmt.Fprintf(&b, "| `kubectl mend %s` | %s | %s | %s | %s | %s | ≤ %s: %s |\n", a.question, seconds(a.cold.Seconds()),
+			fmt.Fprintf(&b, "| `kubectl mend %s` | %s | %s | %s | %s | %s | ≤ %s: %s |\n", a.cliCommand, seconds(a.cold.Seconds()),
 				seconds(percentile(a.took, 50).Seconds()), seconds(worst.Seconds()), seconds(percentile(a.cpu, 50).Seconds()),
 				mebibytes(a.resident/mebibyte), seconds(a.aim.Seconds()), verdict)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 )
 
 // What is measured of power cycles.
@@ -20,7 +19,7 @@ const (
 	cycleHostOn      measured = "→ host on (the host's)"
 	cycleToUnfence   measured = "Host on → fence gone"
 	cycleToReady     measured = "Host on → node Ready (the kubelet's)"
-	cycleToWell      measured = "→ machine well"
+	cycleToHealthy   measured = "→ machine well"
 	cycleToEnd       measured = "→ request gone"
 	cycleSamples     measured = "Samples, one after another"
 
@@ -42,9 +41,8 @@ const (
 
 // cycleRows are the lines of the table of power cycles, in order. An aim holds for any number of hosts.
 func cycleRows() []row {
-	upTo := func(limit float64) func(world) float64 { return func(world) float64 { return limit } }
 	return []row{
-		{cycleMedian, seconds, upTo(1)},
+		{cycleMedian, seconds, always(1)},
 		{cycleWorst, seconds, nil},
 		{cycleAddedMedian, seconds, nil},
 		{cycleAddedWorst, seconds, nil},
@@ -56,7 +54,7 @@ func cycleRows() []row {
 		{cycleHostOn, seconds, nil},
 		{cycleToUnfence, seconds, nil},
 		{cycleToReady, seconds, nil},
-		{cycleToWell, seconds, nil},
+		{cycleToHealthy, seconds, nil},
 		{cycleToEnd, seconds, nil},
 		{cycleSamples, whole, nil},
 		{cyclePatches, count, nil},
@@ -64,13 +62,13 @@ func cycleRows() []row {
 		{cycleReads, count, nil},
 		{cycleOthers, count, nil},
 		{cycleDistant, count, nil},
-		{cycleOwnCalls, count, upTo(20)},
-		{cycleOwnDistant, count, upTo(8)},
+		{cycleOwnCalls, count, always(20)},
+		{cycleOwnDistant, count, always(8)},
 		{cycleCPU, seconds, nil},
 		{cycleMassMedian, seconds, nil},
-		{cycleMassWorst, seconds, upTo(15)},
-		{cycleMassCalls, count, upTo(30)},
-		{cycleMassDistant, count, upTo(8)},
+		{cycleMassWorst, seconds, always(15)},
+		{cycleMassCalls, count, always(30)},
+		{cycleMassDistant, count, always(8)},
 		{cycleMassSamples, whole, nil},
 		{idleCPU, milliseconds1000, nil},
 		{residentSteady, mebibytes, nil},
@@ -78,27 +76,23 @@ func cycleRows() []row {
 	}
 }
 
-// cyclesMarkdown is the part of the report about power cycles.
-func (r report) cyclesMarkdown() string {
+// cyclesSection is the part of the report about power cycles.
+func (r *report) cyclesSection() string {
 	if len(r.cycles) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## Power cycles of hosts\n\nThis part was generated on %s, in %s, on %s. %s. "+
-		"`make bench ARGS=\"-only power-cycles\"` takes it anew and leaves the rest as it is.\n\n%s\n",
-		r.settings.date, r.cyclesTook.Round(time.Second), strings.Join(r.machine, ", "), versions(), cycleMethod)
-	var titles []string
+	b.WriteString(r.heading(cyclesPart, "Power cycles of hosts", cycleMethod) + "| measured ")
 	for _, c := range r.cycles {
-		titles = append(titles, fmt.Sprintf("%d hosts", c.hosts))
+		fmt.Fprintf(&b, "| %d hosts ", c.hosts)
 	}
-	fmt.Fprintf(&b, "| measured | %s | aim |\n|---|%s---|\n", strings.Join(titles, " | "), strings.Repeat("---:|", len(titles)))
+	fmt.Fprintf(&b, "| aim |\n|---|%s---|\n", strings.Repeat("---:|", len(r.cycles)))
 	for _, row := range cycleRows() {
 		fmt.Fprintf(&b, "| %s |", row.measured)
 		aim := ""
 		for _, c := range r.cycles {
-			w := worldResults{world: world{c.hosts, 1}, contenders: []contenderResults{{cycler(nil), c.figures}}}
-			fmt.Fprintf(&b, " %s |", w.contenders[0].cell(row))
-			aim = w.verdict(row) // that of the most hosts
+			fmt.Fprintf(&b, " %s |", row.cell(c.figures))
+			aim = row.verdict(size{c.hosts, 1}, c.figures) // that of the most hosts
 		}
 		fmt.Fprintf(&b, " %s |\n", aim)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // cycleWorlds are the numbers of hosts of which some are power-cycled.
-func cycleWorlds(quick bool) []int {
+func cycleSizes(quick bool) []int {
 	if quick {
 		return []int{20, 50}
 	}
@@ -31,35 +31,44 @@ func cycleScaleOf(hosts int, quick bool) cycleScale {
 	return cycleScale{alone: 20, mass: hosts / 10, idle: 20 * time.Second}
 }
 
-// cycler is the contender of which power cycles are measured. There is nobody to compare with: CAPM3 is no module.
-func cycler(more []string) contender {
-	c := contenders()[0]
-	c.args = append(c.args, more...)
-	return c
-}
-
 // cycleResults are what was measured with a number of hosts.
 type cycleResults struct {
 	hosts   int
 	figures figures
 }
 
+// measureCycles measures power cycles among few hosts and among many.
+func (r *report) measureCycles(ctx context.Context, binaries map[string]string) error {
+	var errs []error
+	for _, hosts := range cycleSizes(r.settings.quick) {
+		results, err := measureCycles(ctx, hosts, r.settings, binaries)
+		r.cycles = append(r.cycles, results)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("measure power cycles among %d hosts: %w", hosts, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // measureCycles raises a rack of hosts, and has some of them power-cycled.
 func measureCycles(ctx context.Context, hosts int, s settings, binaries map[string]string) (_ cycleResults, err error) {
 	results := cycleResults{hosts: hosts, figures: figures{}}
-	r, err := raiseFixture(ctx, hosts)
+	r, err := setUpHosts(ctx, hosts)
 	if err != nil {
 		return results, err
 	}
-	defer func() { err = errors.Join(err, r.strike()) }()
-	c := cycler(s.more)
+	defer func() { err = errors.Join(err, r.tearDown()) }()
+	c := s.kubemend()
 	much := cycleScaleOf(hosts, s.quick)
-	t := &trial{stage: r.stage, figures: results.figures, scale: scale{idle: much.idle}}
+	t := &trial{environment: r.environment, figures: results.figures, scale: scale{idle: much.idle}}
 	if err := t.firstPass(ctx, c, binaries[c.source]); err != nil {
 		return results, fmt.Errorf("first full pass: %w", err)
 	}
 	defer t.end()
-	if err := t.rest(ctx); err != nil {
+	if err := t.measureIdle(ctx); err != nil {
 		return results, fmt.Errorf("idle: %w", err)
 	}
 	if r.witness, err = r.watch(ctx); err != nil {
@@ -79,8 +88,8 @@ func measureCycles(ctx context.Context, hosts int, s settings, binaries map[stri
 }
 
 // alone has one host after another power-cycled, each when nothing is left to do of the one before.
-func (r *fixture) alone(ctx context.Context, t *trial, n int) error {
-	machines, err := r.unflipped(n)
+func (r *hostEnvironment) alone(ctx context.Context, t *trial, n int) error {
+	machines, err := r.takeUnused(n)
 	if err != nil {
 		return err
 	}
@@ -110,14 +119,14 @@ func (r *fixture) alone(ctx context.Context, t *trial, n int) error {
 	t.figures[cycleCreates] = d.creates / each
 	t.figures[cycleReads] = d.reads / each
 	t.figures[cycleOthers] = d.others / each
-	t.figures[cycleDistant] = max(d.distant, 0) / each
+	t.figures[cycleDistant] = max(d.workloadCalls, 0) / each
 	t.figures[cycleCPU] = t.busy(before, after).cpu / each
 	return nil
 }
 
 // readyFor returns that many machines that nothing has happened to, once everybody is at rest, with what was read then.
-func (r *fixture) readyFor(ctx context.Context, t *trial, n int) ([]int, reading, error) {
-	machines, err := r.unflipped(n)
+func (r *hostEnvironment) readyFor(ctx context.Context, t *trial, n int) ([]int, reading, error) {
+	machines, err := r.takeUnused(n)
 	if err != nil {
 		return nil, reading{}, err
 	}
@@ -126,7 +135,7 @@ func (r *fixture) readyFor(ctx context.Context, t *trial, n int) ([]int, reading
 }
 
 // byHand has one host after another power-cycled for a request that no check has made: what that costs is the power cycle alone.
-func (r *fixture) byHand(ctx context.Context, t *trial, n int) error {
+func (r *hostEnvironment) byHand(ctx context.Context, t *trial, n int) error {
 	machines, before, err := r.readyFor(ctx, t, n)
 	if err != nil {
 		return err
@@ -142,12 +151,12 @@ func (r *fixture) byHand(ctx context.Context, t *trial, n int) error {
 	}
 	d, each := after.minus(before), float64(n)
 	t.figures[cycleOwnCalls] = d.calls() / each
-	t.figures[cycleOwnDistant] = max(d.distant, 0) / each
+	t.figures[cycleOwnDistant] = max(d.workloadCalls, 0) / each
 	return nil
 }
 
 // mass has a tenth of the hosts power-cycled at once.
-func (r *fixture) mass(ctx context.Context, t *trial, n int) error {
+func (r *hostEnvironment) mass(ctx context.Context, t *trial, n int) error {
 	machines, before, err := r.readyFor(ctx, t, n)
 	if err != nil {
 		return err
@@ -172,7 +181,7 @@ func (r *fixture) mass(ctx context.Context, t *trial, n int) error {
 	d, each := after.minus(before), float64(n)
 	t.figures[cycleMassSamples] = each
 	t.figures[cycleMassCalls] = d.calls() / each
-	t.figures[cycleMassDistant] = max(d.distant, 0) / each
+	t.figures[cycleMassDistant] = max(d.workloadCalls, 0) / each
 	return nil
 }
 
@@ -184,9 +193,9 @@ func (t *trial) recordCycles(cycles []cycle) {
 		measured
 		from, to milestone
 	}{
-		{cycleToRequest, turned, requested}, {cycleToOff, requested, askedOff}, {cycleHostOff, askedOff, off}, {cycleToFence, off, fenced},
-		{cycleToOn, fenced, askedOn}, {cycleHostOn, askedOn, on}, {cycleToUnfence, on, unfenced}, {cycleToReady, on, nodeReady}, {cycleToWell, nodeReady, well},
-		{cycleToEnd, well, ended},
+		{cycleToRequest, nodeFailed, requested}, {cycleToOff, requested, askedOff}, {cycleHostOff, askedOff, off}, {cycleToFence, off, fenced},
+		{cycleToOn, fenced, askedOn}, {cycleHostOn, askedOn, on}, {cycleToUnfence, on, unfenced}, {cycleToReady, on, nodeReady}, {cycleToHealthy, nodeReady, healthy},
+		{cycleToEnd, healthy, ended},
 	} {
 		took := spans(cycles, func(c cycle) time.Duration { return max(c.between(part.from, part.to), 0) })
 		slices.Sort(took)

@@ -13,62 +13,85 @@ import (
 )
 
 // plot is a small fleet, one of several from which it is learned what a cluster, a machine and a check cost.
-type plot struct {
-	world
+type smallFleet struct {
+	size
 	// parts is how many checks share the machines of each cluster.
 	parts int
 }
 
-func (p plot) String() string {
+func (p smallFleet) String() string {
 	return fmt.Sprintf("%d machines over %d clusters with %d checks", p.machines, p.clusters, p.checks())
 }
 
-func (p plot) checks() int { return p.clusters * p.parts }
+func (p smallFleet) checks() int { return p.clusters * p.parts }
 
 // plots differ in one thing after another, in each at three sizes at least, so that every slope has a residual.
-func plots(quick bool) []plot {
+func smallFleets(quick bool) []smallFleet {
 	if quick {
-		return []plot{{world{20, 2}, 1}, {world{40, 2}, 1}, {world{80, 2}, 1}, {world{40, 8}, 1}, {world{40, 4}, 2}}
+		return []smallFleet{{size{20, 2}, 1}, {size{40, 2}, 1}, {size{80, 2}, 1}, {size{40, 8}, 1}, {size{40, 4}, 2}}
 	}
-	return []plot{
-		{world{400, 10}, 1}, {world{1500, 10}, 1}, {world{4000, 10}, 1}, {world{400, 40}, 1}, {world{400, 80}, 1}, {world{400, 40}, 5},
+	return []smallFleet{
+		{size{400, 10}, 1}, {size{1500, 10}, 1}, {size{4000, 10}, 1}, {size{400, 40}, 1}, {size{400, 80}, 1}, {size{400, 40}, 5},
 	}
 }
 
-func plotScale(p plot, quick bool) scale {
+func smallFleetScale(p smallFleet, quick bool) scale {
 	if quick {
-		return scale{mass: p.machines / 10, beats: 100, passes: 2, idle: 5 * time.Second}
+		return scale{mass: p.machines / 10, beats: 100, reconciles: 2, idle: 5 * time.Second}
 	}
-	return scale{mass: p.machines / 10, beats: 1000, passes: max(2, 100/p.clusters), idle: 30 * time.Second} // a hundred passes, or some more
+	return scale{mass: p.machines / 10, beats: 1000, reconciles: max(2, 100/p.clusters), idle: 30 * time.Second} // a hundred passes, or some more
 }
 
 // plotResults are what was measured of a plot.
-type plotResults struct {
-	plot
+type smallFleetResults struct {
+	smallFleet
 	figures figures
+}
+
+// measureFleet measures what grows with clusters, machines and checks. A small fleet that fails twice is left out if the others are enough.
+func (r *report) measureFleet(ctx context.Context, binaries map[string]string) error {
+	var errs []error
+	for _, p := range smallFleets(r.settings.quick) {
+		of, err := measureSmallFleet(ctx, p, r.settings, binaries)
+		if err != nil && ctx.Err() == nil {
+			progress("%s: once more, since it failed: %v", p, err)
+			of, err = measureSmallFleet(ctx, p, r.settings, binaries)
+		}
+		r.fleet = append(r.fleet, smallFleetResults{p, of})
+		if err != nil {
+			progress("%s: failed: %v", p, err)
+			errs = append(errs, fmt.Errorf("measure what %s cost: %w", p, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if _, err := fitRates(r.fleet); err != nil || ctx.Err() != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	return nil
 }
 
 // measurePlot measures one manager three times on the same objects: at its first start, when every Machine is written to once; started
 // again, when nothing is left to write; and as a shard to which nothing of it belongs.
-func measurePlot(ctx context.Context, p plot, s settings, binaries map[string]string) (_ figures, err error) {
-	stage, err := raised(ctx, &stage{world: p.world, parts: p.parts, secure: true})
+func measureSmallFleet(ctx context.Context, p smallFleet, s settings, binaries map[string]string) (_ figures, err error) {
+	environment, err := setUp(ctx, &environment{size: p.size, parts: p.parts, secure: true})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, stage.strike()) }()
-	c := contenders()[0]
-	c.args = append(c.args, s.more...)
-	t := &trial{stage: stage, scale: plotScale(p, s.quick), figures: figures{}}
+	defer func() { err = errors.Join(err, environment.tearDown()) }()
+	c := s.kubemend()
+	t := &trial{environment: environment, scale: smallFleetScale(p, s.quick), figures: figures{}}
 	var errs []error
 	for _, phase := range []struct {
 		name string
 		run  func(context.Context, contender, string) error
-	}{{"first start", t.settled}, {"started again", t.again}, {"of another shard", t.asStranger}} {
+	}{{"first start", t.settled}, {"started again", t.restarted}, {"of another shard", t.ofOtherShard}} {
 		since := time.Now()
 		if err := phase.run(ctx, c, binaries[c.source]); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", phase.name, err)) // the others measure something else
 		}
-		t.say("%s took %.1fs", phase.name, time.Since(since).Seconds())
+		t.progress("%s took %.1fs", phase.name, time.Since(since).Seconds())
 	}
 	return t.figures, errors.Join(errs...)
 }
@@ -83,7 +106,7 @@ func (t *trial) settled(ctx context.Context, c contender, binary string) error {
 		return err
 	}
 	defer t.end()
-	for _, phase := range []func(context.Context) error{t.idling, t.heartbeats, t.steadyPasses, t.mass} {
+	for _, phase := range []func(context.Context) error{t.idling, t.heartbeats, t.steadyReconciles, t.mass} {
 		if err := phase(ctx); err != nil {
 			return err
 		}
@@ -103,7 +126,7 @@ func (t *trial) idling(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.rest(ctx); err != nil {
+	if err := t.measureIdle(ctx); err != nil {
 		return err
 	}
 	after, err := t.read(ctx)
@@ -116,30 +139,30 @@ func (t *trial) idling(ctx context.Context) error {
 }
 
 // again measures how long a manager takes, and what it costs, until it has judged all machines that were judged before.
-func (t *trial) again(ctx context.Context, c contender, binary string) (err error) {
+func (t *trial) restarted(ctx context.Context, c contender, binary string) (err error) {
 	since := time.Now()
 	if t.runner, err = t.launch(ctx, c, binary); err != nil {
 		return err
 	}
 	defer t.end()
 	var last reading
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patienceWithContenders, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, contenderTimeout, true, func(ctx context.Context) (bool, error) {
 		last, err = t.read(ctx)
-		return last.well >= float64(t.world.machines), err
+		return last.healthy >= float64(t.size.machines), err
 	})
 	if err != nil {
-		return fmt.Errorf("wait until %d machines are judged, of which %.0f are: %w%s", t.world.machines, last.well, err, tail(t.manager.Log))
+		return fmt.Errorf("wait until %d machines are judged, of which %.0f are: %w%s", t.size.machines, last.healthy, err, tail(t.manager.Log))
 	}
-	t.figures[againTime] = last.at.Sub(since).Seconds()
-	t.figures[againCPU] = max(last.cpu-t.look.cpu*float64(last.nth), 0)
+	t.figures[restartTime] = last.at.Sub(since).Seconds()
+	t.figures[restartCPU] = max(last.cpu-t.readingCost.cpu*float64(last.nth), 0)
 	if last.patches > 0 {
-		t.say("started again, it wrote %.0f patches", last.patches)
+		t.progress("started again, it wrote %.0f patches", last.patches)
 	}
 	return nil
 }
 
 // asStranger measures what the objects cost a manager whose --watch-filter leaves all of them to others.
-func (t *trial) asStranger(ctx context.Context, c contender, binary string) error {
+func (t *trial) ofOtherShard(ctx context.Context, c contender, binary string) error {
 	profiler, err := profiled(&c)
 	if err != nil {
 		return err
@@ -153,17 +176,17 @@ func (t *trial) asStranger(ctx context.Context, c contender, binary string) erro
 	if err != nil {
 		return err
 	}
-	if quiet.well > 0 || quiet.distant > 0 {
+	if quiet.healthy > 0 || quiet.workloadCalls > 0 {
 		return fmt.Errorf("what belongs to another shard was looked at: %.0f machines are judged, %.0f requests went to workload clusters",
-			quiet.well, quiet.distant)
+			quiet.healthy, quiet.workloadCalls)
 	}
-	t.figures[strangerCPU] = max(quiet.cpu-t.look.cpu*float64(quiet.nth), 0)
-	t.figures[strangerResident] = quiet.resident / mebibyte
+	t.figures[otherShardCPU] = max(quiet.cpu-t.readingCost.cpu*float64(quiet.nth), 0)
+	t.figures[otherShardResident] = quiet.resident / mebibyte
 	collected, err := t.collected(ctx, profiler)
 	if err != nil {
 		return err
 	}
-	t.figures[strangerHeap] = collected.heap / mebibyte
+	t.figures[otherShardHeap] = collected.heap / mebibyte
 	return nil
 }
 

@@ -16,7 +16,7 @@ var nearly = cmpopts.EquateApprox(1e-6, 1e-6)
 func TestAPlaneIsFoundAgain(t *testing.T) {
 	var rows [][]float64
 	var values []float64
-	for _, p := range plots(false) {
+	for _, p := range smallFleets(false) {
 		c, m, k := float64(p.clusters), float64(p.machines), float64(p.checks())
 		rows, values = append(rows, []float64{c, m, k}), append(values, 50+0.5*c+0.02*m+0.1*k)
 	}
@@ -72,32 +72,32 @@ func TestLessThanNothingIsNotReckonedWith(t *testing.T) {
 
 func TestThePlotsDetermineEverySlope(t *testing.T) {
 	for _, quick := range []bool{false, true} {
-		var all []plotResults
-		for _, p := range plots(quick) {
-			if p.machines%(p.clusters*p.parts) != 0 || plotScale(p, quick).mass < 1 {
+		var all []smallFleetResults
+		for _, p := range smallFleets(quick) {
+			if p.machines%(p.clusters*p.parts) != 0 || smallFleetScale(p, quick).mass < 1 {
 				t.Errorf("%s: machines are not as many for each check, or none turns bad", p)
 			}
 			of := figures{}
 			for _, row := range fleetRows() {
 				of[row.measured] = 1
 			}
-			all = append(all, plotResults{p, of})
+			all = append(all, smallFleetResults{p, of})
 		}
-		if _, err := learn(all); err != nil {
+		if _, err := fitRates(all); err != nil {
 			t.Errorf("quick %t: %v", quick, err)
 		}
 	}
 }
 
 func TestWhatWasNotMeasuredIsNotLearned(t *testing.T) {
-	if _, err := learn([]plotResults{{plots(true)[0], figures{}}}); err == nil {
+	if _, err := fitRates([]smallFleetResults{{smallFleets(true)[0], figures{}}}); err == nil {
 		t.Error("slopes were learned from nothing")
 	}
 }
 
 func TestAFleetHasTheMachinesThatItIsToHave(t *testing.T) {
 	for _, want := range []struct{ clusters, machines int }{{fleetClusters, fleetMachines}, {100, 5000}, {7, 700}} {
-		sizes, sum := imagine(want.clusters, want.machines, fleetSeed), 0
+		sizes, sum := generateFleet(want.clusters, want.machines, fleetSeed), 0
 		for _, machines := range sizes {
 			sum += machines
 		}
@@ -105,10 +105,10 @@ func TestAFleetHasTheMachinesThatItIsToHave(t *testing.T) {
 			t.Errorf("%d clusters with %d machines, the smallest %d; want %+v", len(sizes), sum, slices.Min(sizes), want)
 		}
 	}
-	if !slices.Equal(imagine(100, 5000, 1), imagine(100, 5000, 1)) || slices.Equal(imagine(100, 5000, 1), imagine(100, 5000, 2)) {
+	if !slices.Equal(generateFleet(100, 5000, 1), generateFleet(100, 5000, 1)) || slices.Equal(generateFleet(100, 5000, 1), generateFleet(100, 5000, 2)) {
 		t.Error("a fleet is not what its seed says")
 	}
-	sizes := imagine(fleetClusters, fleetMachines, fleetSeed)
+	sizes := generateFleet(fleetClusters, fleetMachines, fleetSeed)
 	slices.Sort(sizes)
 	if median, largest := sizes[len(sizes)/2], sizes[len(sizes)-1]; median > 30 || largest < 2000 || largest > 5000 {
 		t.Errorf("median %d, largest %d: most are to be small, and none larger than Kubernetes allows", median, largest)
@@ -116,7 +116,7 @@ func TestAFleetHasTheMachinesThatItIsToHave(t *testing.T) {
 }
 
 func TestEveryClusterIsInOneShard(t *testing.T) {
-	sizes := imagine(fleetClusters, fleetMachines, fleetSeed)
+	sizes := generateFleet(fleetClusters, fleetMachines, fleetSeed)
 	for name, spread := range map[string]func([]int, int) []share{"filled": filled, "hashed": hashed} {
 		for _, shards := range shardCounts() {
 			all, sum := spread(sizes, shards), share{}
@@ -136,39 +136,39 @@ func TestEveryClusterIsInOneShard(t *testing.T) {
 
 func TestAShardByLabelHoldsTheObjectsOfOthers(t *testing.T) {
 	r := rates{
-		heap: line{10, []float64{1, 0.1, 0.01}, 0}, strangerHeap: line{10, []float64{0.5, 0.01, 0}, 0},
-		idle: line{0, []float64{0.001, 0, 0}, 0}, beat: line{slopes: []float64{0.0005}}, pass: line{0.001, []float64{0.00001}, 0},
-		bad: line{slopes: []float64{0.01}}, badCalls: line{slopes: []float64{3}},
+		heap: line{10, []float64{1, 0.1, 0.01}, 0}, otherShardHeap: line{10, []float64{0.5, 0.01, 0}, 0},
+		idle: line{0, []float64{0.001, 0, 0}, 0}, beat: line{slopes: []float64{0.0005}}, reconcile: line{0.001, []float64{0.00001}, 0},
+		bad: line{slopes: []float64{0.01}}, failedCalls: line{slopes: []float64{3}},
 	}
-	for _, l := range []*line{&r.resident, &r.highest, &r.calls, &r.files, &r.againTime, &r.againCPU, &r.strangerResident, &r.strangerCPU} {
+	for _, l := range []*line{&r.resident, &r.highest, &r.calls, &r.files, &r.restartTime, &r.restartCPU, &r.otherShardResident, &r.otherShardCPU} {
 		l.slopes = []float64{0, 0, 0}
 	}
 	own, fleet := share{100, 30_000}, share{200, 60_000}
-	got := r.expect(own, fleet, false)
-	want := outlook{
+	got := r.estimateShard(own, fleet, false)
+	want := estimate{
 		share: own, heap: 10 + 100 + 3000 + 1, steady: 0.1 + 100*0.0005 + (0.1+0.3)/600, stormCPU: 3, stormTime: 0.9,
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(outlook{}, share{}), nearly); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(estimate{}, share{}), nearly); diff != "" {
 		t.Errorf("by namespace (-want +got):\n%s", diff)
 	}
-	if more := r.expect(own, fleet, true).heap - got.heap; math.Abs(more-350) > 1e-6 {
+	if more := r.estimateShard(own, fleet, true).heap - got.heap; math.Abs(more-350) > 1e-6 {
 		t.Errorf("by label it needs %g MiB more, want 350", more)
 	}
 }
 
 func TestTheReportOfAFleetHasAllItsParts(t *testing.T) {
 	var r report
-	if r.fleetMarkdown() != "" {
+	if r.fleetSection() != "" {
 		t.Error("a fleet was reported that nobody measured")
 	}
-	for i, p := range plots(false) {
+	for i, p := range smallFleets(false) {
 		of := figures{}
 		for n, row := range fleetRows() {
 			of[row.measured] = float64(p.machines)/10 + float64(p.clusters*(n+1)) + float64(i%2)
 		}
-		r.fleet = append(r.fleet, plotResults{p, of})
+		r.fleet = append(r.fleet, smallFleetResults{p, of})
 	}
-	text := r.fleetMarkdown()
+	text := r.fleetSection()
 	for _, part := range []string{
 		"## A fleet, and its shards\n", "| machines / clusters / checks | 400 / 10 / 10 |", "\n### Slopes\n", "\n### 10000 clusters, 1000000 machines and nodes\n",
 		"\n| 1 | namespace, filled | 10000 | 1000000 | 1.00 |", "\n| 32 | label, hashed |", "| × 250 / × 125 |\n",
@@ -178,18 +178,18 @@ func TestTheReportOfAFleetHasAllItsParts(t *testing.T) {
 		}
 	}
 	delete(r.fleet[0].figures, heapInUse)
-	if text := r.fleetMarkdown(); !strings.Contains(text, "| Heap in use, garbage collected | – |") || !strings.Contains(text, "### Slopes") {
+	if text := r.fleetSection(); !strings.Contains(text, "| Heap in use, garbage collected | – |") || !strings.Contains(text, "### Slopes") {
 		t.Errorf("of one plot less nothing was learned:\n%s", text)
 	}
 	last := len(r.fleet) - 1
 	delete(r.fleet[last].figures, heapInUse) // the one that has more checks than clusters
-	if learned, err := learn(r.fleet); err != nil || learned.heap.slopes[2] != 0 {
+	if learned, err := fitRates(r.fleet); err != nil || learned.heap.slopes[2] != 0 {
 		t.Errorf("checks cost %+v (%v), and could not be told apart from clusters", learned.heap, err)
 	}
 	for i := range 3 {
 		delete(r.fleet[i].figures, heapInUse)
 	}
-	if text := r.fleetMarkdown(); !strings.Contains(text, "Nothing could be learned of that") || strings.Contains(text, "### Slopes") {
+	if text := r.fleetSection(); !strings.Contains(text, "Nothing could be learned of that") || strings.Contains(text, "### Slopes") {
 		t.Errorf("slopes of what was not measured:\n%s", text)
 	}
 }

@@ -13,12 +13,12 @@ const (
 	idleCalls measured = "Idle: calls to the management cluster per second"
 	openFiles measured = "Open files and sockets"
 
-	againTime measured = "Started again: all machines judged after"
-	againCPU  measured = "Started again: processor time until then"
+	restartTime measured = "Started again: all machines judged after"
+	restartCPU  measured = "Started again: processor time until then"
 
-	strangerCPU      measured = "Of another shard: processor time until the caches are filled"
-	strangerResident measured = "Of another shard: resident memory"
-	strangerHeap     measured = "Of another shard: heap in use"
+	otherShardCPU      measured = "Of another shard: processor time until the caches are filled"
+	otherShardResident measured = "Of another shard: resident memory"
+	otherShardHeap     measured = "Of another shard: heap in use"
 )
 
 // fleetRows are the lines of the table of plots, in order.
@@ -31,24 +31,24 @@ func fleetRows() []row {
 		{idleCalls, count, nil},
 		{openFiles, whole, nil},
 		{beatCPU, seconds, nil},
-		{passCPU, milliseconds, nil},
+		{reconcileCPU, milliseconds, nil},
 		{massCPU, milliseconds1000, nil},
 		{massCalls, count, nil},
 		{firstFullPass, seconds, nil},
 		{firstPassCPU, seconds, nil},
-		{againTime, seconds, nil},
-		{againCPU, seconds, nil},
-		{strangerHeap, mebibytes, nil},
-		{strangerResident, mebibytes, nil},
-		{strangerCPU, seconds, nil},
+		{restartTime, seconds, nil},
+		{restartCPU, seconds, nil},
+		{otherShardHeap, mebibytes, nil},
+		{otherShardResident, mebibytes, nil},
+		{otherShardCPU, seconds, nil},
 	}
 }
 
 // learn fits the lines to what was measured of plots. What was not measured of one is learned from the others, if these are enough.
-func learn(all []plotResults) (rates, error) {
+func fitRates(all []smallFleetResults) (rates, error) {
 	var r rates
 	var errs []error
-	over := func(numbers func(plotResults) []float64, of measured) (rows [][]float64, values []float64) {
+	over := func(numbers func(smallFleetResults) []float64, of measured) (rows [][]float64, values []float64) {
 		for _, p := range all {
 			if value, known := p.figures[of]; known {
 				rows, values = append(rows, numbers(p)), append(values, value)
@@ -56,7 +56,7 @@ func learn(all []plotResults) (rates, error) {
 		}
 		return rows, values
 	}
-	fitted := func(into *line, numbers func(plotResults) []float64, of measured) {
+	fitted := func(into *line, numbers func(smallFleetResults) []float64, of measured) {
 		rows, values := over(numbers, of)
 		var err error
 		if *into, err = fit(rows, values); err != nil && len(rows) > 0 && len(rows[0]) == 3 {
@@ -66,19 +66,19 @@ func learn(all []plotResults) (rates, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", of, err))
 		}
 	}
-	things := func(p plotResults) []float64 {
+	things := func(p smallFleetResults) []float64 {
 		return []float64{float64(p.clusters), float64(p.machines), float64(p.checks())}
 	}
 	for of, into := range map[measured]*line{
 		heapInUse: &r.heap, residentSteady: &r.resident, residentHighest: &r.highest, idleCPU: &r.idle, idleCalls: &r.calls, openFiles: &r.files,
-		againTime: &r.againTime, againCPU: &r.againCPU,
-		strangerHeap: &r.strangerHeap, strangerResident: &r.strangerResident, strangerCPU: &r.strangerCPU,
+		restartTime: &r.restartTime, restartCPU: &r.restartCPU,
+		otherShardHeap: &r.otherShardHeap, otherShardResident: &r.otherShardResident, otherShardCPU: &r.otherShardCPU,
 	} {
 		fitted(into, things, of)
 	}
-	fitted(&r.pass, func(p plotResults) []float64 { return []float64{float64(p.machines) / float64(p.checks())} }, passCPU)
-	for into, of := range map[*line]measured{&r.bad: massCPU, &r.badCalls: massCalls} {
-		rows, values := over(func(p plotResults) []float64 { return []float64{float64(p.machines / 10)} }, of)
+	fitted(&r.reconcile, func(p smallFleetResults) []float64 { return []float64{float64(p.machines) / float64(p.checks())} }, reconcileCPU)
+	for into, of := range map[*line]measured{&r.bad: massCPU, &r.failedCalls: massCalls} {
+		rows, values := over(func(p smallFleetResults) []float64 { return []float64{float64(p.machines / 10)} }, of)
 		var numbers []float64
 		for i, row := range rows { // what is known for each, over those that there were
 			numbers, values[i] = append(numbers, row[0]), values[i]*row[0]
@@ -89,8 +89,8 @@ func learn(all []plotResults) (rates, error) {
 		}
 	}
 	_, beats := over(things, beatCPU)
-	r.beat = mean(beats).scaled(1e-3) // they come in thousands
-	r.pass = r.pass.scaled(1e-3)      // milliseconds
+	r.beat = mean(beats).scaled(1e-3)      // they come in thousands
+	r.reconcile = r.reconcile.scaled(1e-3) // milliseconds
 	return r, errors.Join(errs...)
 }
 
@@ -121,17 +121,15 @@ func mean(values []float64) line {
 	return line{slopes: []float64{m}, worst: worst}
 }
 
-// fleetMarkdown is the part of the report about fleets.
-func (r report) fleetMarkdown() string {
+// fleetSection is the part of the report about fleets.
+func (r *report) fleetSection() string {
 	if len(r.fleet) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## A fleet, and its shards\n\nThis part was generated on %s, in %s, on %s. %s. "+
-		"`make bench ARGS=\"-only fleet\"` takes it anew and leaves the rest as it is.\n\n%s\n### Measured\n\n",
-		r.settings.date, r.fleetTook.Round(time.Second), strings.Join(r.machine, ", "), versions(), fleetMethod)
-	b.WriteString(plotTable(r.fleet))
-	learned, err := learn(r.fleet)
+	b.WriteString(r.heading(fleetPart, "A fleet, and its shards", fleetMethod) + "### Measured\n\n")
+	b.WriteString(smallFleetTable(r.fleet))
+	learned, err := fitRates(r.fleet)
 	if err != nil {
 		fmt.Fprintf(&b, "\nNothing could be learned of that: %v.\n", err)
 		return b.String()
@@ -142,7 +140,7 @@ func (r report) fleetMarkdown() string {
 }
 
 // plotTable has a column for each plot.
-func plotTable(all []plotResults) string {
+func smallFleetTable(all []smallFleetResults) string {
 	var b strings.Builder
 	b.WriteString("| machines / clusters / checks |")
 	for _, p := range all {
@@ -152,7 +150,7 @@ func plotTable(all []plotResults) string {
 	for _, row := range fleetRows() {
 		fmt.Fprintf(&b, "| %s |", row.measured)
 		for _, p := range all {
-			fmt.Fprintf(&b, " %s |", contenderResults{figures: p.figures}.cell(row))
+			fmt.Fprintf(&b, " %s |", row.cell(p.figures))
 		}
 		b.WriteString("\n")
 	}
@@ -171,22 +169,22 @@ func (r rates) table() string {
 		{"Heap in use", r.heap, mebibytes2}, {"Resident memory, idle", r.resident, mebibytes2}, {"Resident memory, highest", r.highest, mebibytes2},
 		{"Idle: processor time in an hour", hourly(r.idle), seconds}, {"Idle: calls to the management cluster in an hour", hourly(r.calls), whole},
 		{"Open files and sockets", r.files, count2},
-		{"Started again: processor time", r.againCPU, seconds}, {"Started again: time until all machines are judged", r.againTime, seconds},
-		{"Of another shard, by label: heap in use", r.strangerHeap, mebibytes2},
-		{"Of another shard, by label: resident memory", r.strangerResident, mebibytes2},
-		{"Of another shard, by label: processor time at the start", r.strangerCPU, seconds},
+		{"Started again: processor time", r.restartCPU, seconds}, {"Started again: time until all machines are judged", r.restartTime, seconds},
+		{"Of another shard, by label: heap in use", r.otherShardHeap, mebibytes2},
+		{"Of another shard, by label: resident memory", r.otherShardResident, mebibytes2},
+		{"Of another shard, by label: processor time at the start", r.otherShardCPU, seconds},
 	} {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", one.what, one.show(one.base), one.show(one.slopes[0]), one.show(one.slopes[1]*1000),
 			one.show(one.slopes[2]), one.show(one.worst))
 	}
 	fmt.Fprintf(&b, "\n- A pass over a check: %.2f ms of processor time, and %.2f ms for 1000 machines; misses by at most %.2f ms.\n",
-		r.pass.base*1000, r.pass.slopes[0]*1e6, r.pass.worst*1000)
+		r.reconcile.base*1000, r.reconcile.slopes[0]*1e6, r.reconcile.worst*1000)
 	fmt.Fprintf(&b, "- A node that reports that all is as it was: %.2f ms, in a plot at most %.2f ms more or less; "+
 		"every five minutes, that is %.1f ms in an hour.\n",
 		r.beat.slopes[0]*1000, r.beat.worst*1000, r.beat.slopes[0]*1000*time.Hour.Seconds()/reportEvery.Seconds())
 	fmt.Fprintf(&b, "- A node that turns bad with a tenth of all: %.1f ms and %.1f calls to the management cluster; "+
 		"misses the sum of a plot by at most %s and %.0f calls.\n",
-		r.bad.slopes[0]*1000, r.badCalls.slopes[0], seconds(r.bad.worst), r.badCalls.worst)
+		r.bad.slopes[0]*1000, r.failedCalls.slopes[0], seconds(r.bad.worst), r.failedCalls.worst)
 	return b.String()
 }
 

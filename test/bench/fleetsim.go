@@ -35,7 +35,7 @@ func sizeClasses() []sizeClass {
 }
 
 // imagine returns the machines of each of so many clusters, as many machines in all. The same seed gives the same fleet.
-func imagine(clusters, machines int, seed uint64) []int {
+func generateFleet(clusters, machines int, seed uint64) []int {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	sizes, total := make([]int, clusters), 0
 	for i := range sizes {
@@ -107,53 +107,53 @@ type rates struct {
 	idle                    line // processor seconds per second
 	calls                   line // to the management cluster, per second
 	files                   line
-	againTime, againCPU     line // seconds
+	restartTime, restartCPU line // seconds
 
-	strangerHeap, strangerResident, strangerCPU line
+	otherShardHeap, otherShardResident, otherShardCPU line
 
-	beat     line // processor seconds over heartbeats
-	pass     line // processor seconds of a pass over the machines of a check
-	bad      line // processor seconds over nodes that turn bad at once
-	badCalls line // calls over these
+	beat        line // processor seconds over heartbeats
+	reconcile   line // processor seconds of a pass over the machines of a check
+	bad         line // processor seconds over nodes that turn bad at once
+	failedCalls line // calls over these
 }
 
 // outlook is what a shard is expected to need.
-type outlook struct {
+type estimate struct {
 	share
 	heap, resident, highest float64 // MiB
 	steady                  float64 // processor seconds per second
 	stormCPU, stormTime     float64 // seconds; the time is what the limit on calls alone makes of it
-	againCPU, againTime     float64 // seconds
+	restartCPU, restartTime float64 // seconds
 	files, calls            float64
 }
 
 // expect says what a shard needs that has own of a fleet, with one check for each cluster. A shard by label sees Machines, Clusters, checks
 // and kubeconfigs of all the others in its caches; one by namespace sees none of them.
-func (r rates) expect(own, fleet share, byLabel bool) outlook {
+func (r rates) estimateShard(own, fleet share, byLabel bool) estimate {
 	c, m := float64(own.clusters), float64(own.machines)
 	bad := m * stormShare
-	o := outlook{
+	o := estimate{
 		share: own, heap: r.heap.at(c, m, c), resident: r.resident.at(c, m, c), highest: r.highest.at(c, m, c),
-		steady: r.idle.at(c, m, c) + r.beat.at(m)/reportEvery.Seconds() + (c*max(r.pass.base, 0)+m*max(r.pass.slopes[0], 0))/resyncEvery.Seconds(),
+		steady: r.idle.at(c, m, c) + r.beat.at(m)/reportEvery.Seconds() + (c*max(r.reconcile.base, 0)+m*max(r.reconcile.slopes[0], 0))/resyncEvery.Seconds(),
 		// What is one call too many for a second is made in the next.
-		stormCPU: r.bad.at(bad), stormTime: r.badCalls.at(bad) / callsPerSecond,
-		againCPU: r.againCPU.at(c, m, c), againTime: r.againTime.at(c, m, c),
+		stormCPU: r.bad.at(bad), stormTime: r.failedCalls.at(bad) / callsPerSecond,
+		restartCPU: r.restartCPU.at(c, m, c), restartTime: r.restartTime.at(c, m, c),
 		files: r.files.at(c, m, c), calls: r.calls.at(c, m, c),
 	}
 	if byLabel {
 		c, m := float64(fleet.clusters-own.clusters), float64(fleet.machines-own.machines)
 		more := func(l line) float64 { return l.at(c, m, c) - l.at(0, 0, 0) }
-		o.heap += more(r.strangerHeap)
-		o.resident += more(r.strangerResident)
-		o.highest += more(r.strangerResident)
-		o.againCPU += more(r.strangerCPU)
-		o.againTime += more(r.strangerCPU)
+		o.heap += more(r.otherShardHeap)
+		o.resident += more(r.otherShardResident)
+		o.highest += more(r.otherShardResident)
+		o.restartCPU += more(r.otherShardCPU)
+		o.restartTime += more(r.otherShardCPU)
 	}
 	return o
 }
 
 // most is the highest of what shards need, and typical the one in the middle.
-func most(all []outlook, of func(outlook) float64) float64 {
+func highestOf(all []estimate, of func(estimate) float64) float64 {
 	highest := 0.0
 	for _, o := range all {
 		highest = max(highest, of(o))
@@ -161,7 +161,7 @@ func most(all []outlook, of func(outlook) float64) float64 {
 	return highest
 }
 
-func typical(all []outlook, of func(outlook) float64) float64 {
+func medianOf(all []estimate, of func(estimate) float64) float64 {
 	values := make([]float64, 0, len(all))
 	for _, o := range all {
 		values = append(values, of(o))

@@ -11,8 +11,8 @@ import (
 func shardCounts() []int { return []int{1, 4, 8, 16, 32} }
 
 // fleetTable is what is expected of a fleet by the number of its shards, and by how they are made.
-func (r rates) fleetTable(of []plotResults) string {
-	sizes := imagine(fleetClusters, fleetMachines, fleetSeed)
+func (r rates) fleetTable(of []smallFleetResults) string {
+	sizes := generateFleet(fleetClusters, fleetMachines, fleetSeed)
 	whole := share{fleetClusters, fleetMachines}
 	var measured share
 	for _, p := range of {
@@ -33,19 +33,19 @@ func (r rates) fleetTable(of []plotResults) string {
 				continue // a single one has everything
 			}
 			shares := way.spread(sizes, n)
-			all := make([]outlook, 0, n)
+			all := make([]estimate, 0, n)
 			for _, s := range shares {
-				all = append(all, r.expect(s, whole, way.byLabel))
+				all = append(all, r.estimateShard(s, whole, way.byLabel))
 			}
-			b.WriteString(outlookRow(n, way.name, all, unevenness(shares), measured))
+			b.WriteString(estimateRow(n, way.name, all, unevenness(shares), measured))
 		}
 	}
 	return b.String()
 }
 
-func outlookRow(shards int, by string, all []outlook, uneven float64, measured share) string {
-	both := func(of func(outlook) float64, show func(float64) string) string {
-		middle, high := show(typical(all, of)), show(most(all, of))
+func estimateRow(shards int, by string, all []estimate, uneven float64, measured share) string {
+	both := func(of func(estimate) float64, show func(float64) string) string {
+		middle, high := show(medianOf(all, of)), show(highestOf(all, of))
 		if middle == high {
 			return middle
 		}
@@ -54,16 +54,16 @@ func outlookRow(shards int, by string, all []outlook, uneven float64, measured s
 	beyond := func(byMachines, byClusters float64) string {
 		return fmt.Sprintf("× %.0f / × %.0f", byMachines, byClusters)
 	}
-	clusters, machines := func(o outlook) float64 { return float64(o.clusters) }, func(o outlook) float64 { return float64(o.machines) }
+	clusters, machines := func(o estimate) float64 { return float64(o.clusters) }, func(o estimate) float64 { return float64(o.machines) }
 	cells := []string{
 		strconv.Itoa(shards), by, both(clusters, whole), both(machines, whole), fmt.Sprintf("%.2f", uneven),
-		both(func(o outlook) float64 { return o.heap }, gibibytes), both(func(o outlook) float64 { return o.resident }, gibibytes),
-		both(func(o outlook) float64 { return o.highest }, gibibytes),
-		both(func(o outlook) float64 { return o.steady }, count2), both(func(o outlook) float64 { return o.stormCPU }, minutes),
-		both(func(o outlook) float64 { return o.stormTime }, minutes), both(func(o outlook) float64 { return o.againCPU }, minutes),
-		both(func(o outlook) float64 { return o.againTime }, minutes), both(func(o outlook) float64 { return o.files }, whole),
-		both(func(o outlook) float64 { return o.calls }, count2),
-		beyond(most(all, machines)/float64(measured.machines), most(all, clusters)/float64(measured.clusters)),
+		both(func(o estimate) float64 { return o.heap }, gibibytes), both(func(o estimate) float64 { return o.resident }, gibibytes),
+		both(func(o estimate) float64 { return o.highest }, gibibytes),
+		both(func(o estimate) float64 { return o.steady }, count2), both(func(o estimate) float64 { return o.stormCPU }, minutes),
+		both(func(o estimate) float64 { return o.stormTime }, minutes), both(func(o estimate) float64 { return o.restartCPU }, minutes),
+		both(func(o estimate) float64 { return o.restartTime }, minutes), both(func(o estimate) float64 { return o.files }, whole),
+		both(func(o estimate) float64 { return o.calls }, count2),
+		beyond(highestOf(all, machines)/float64(measured.machines), highestOf(all, clusters)/float64(measured.clusters)),
 	}
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
@@ -79,7 +79,7 @@ func minutes(v float64) string {
 
 // fleetAssumptions says what the simulated fleet is like.
 func fleetAssumptions() string {
-	sizes := imagine(fleetClusters, fleetMachines, fleetSeed)
+	sizes := generateFleet(fleetClusters, fleetMachines, fleetSeed)
 	slices.Sort(sizes)
 	classes := make([]string, 0, len(sizeClasses()))
 	for _, c := range sizeClasses() {

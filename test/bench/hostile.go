@@ -21,16 +21,16 @@ import (
 
 // hostileScale is how much is measured beside hostile API servers.
 type hostileScale struct {
-	world  world
+	size   size
 	checks int // of each hostile cluster
 	scale  scale
 }
 
 func hostileScaleOf(quick bool) hostileScale {
 	if quick {
-		return hostileScale{world{200, 4}, 5, scale{spread: 20, spreadOver: 10 * time.Second, idle: 5 * time.Second}}
+		return hostileScale{size{200, 4}, 5, scale{spread: 20, spreadOver: 10 * time.Second, idle: 5 * time.Second}}
 	}
-	return hostileScale{world{1000, 50}, 20, scale{spread: 500, spreadOver: 2 * time.Minute, idle: 20 * time.Second}}
+	return hostileScale{size{1000, 50}, 20, scale{spread: 500, spreadOver: 2 * time.Minute, idle: 20 * time.Second}}
 }
 
 // hostileResults are what was measured with healthy clusters alone, and with hostile ones beside them.
@@ -41,27 +41,25 @@ type hostileResults struct {
 
 // measureHostile measures the same twice, on control planes of their own.
 func (r *report) measureHostile(ctx context.Context, binaries map[string]string) error {
-	began := time.Now()
-	defer func() { r.hostileTook = time.Since(began) }()
 	r.hostile.hostileScale = hostileScaleOf(r.settings.quick)
 	var err error
 	if r.hostile.alone, err = r.hostile.measure(ctx, r.settings, binaries); err != nil {
-		return fmt.Errorf("measure %s: %w", r.hostile.world.title(), err)
+		return fmt.Errorf("measure %s: %w", r.hostile.size.title(), err)
 	}
 	names := slices.Sorted(maps.Keys(hostile.Hostilities))
 	if r.hostile.beside, err = r.hostile.measure(ctx, r.settings, binaries, names...); err != nil {
-		return fmt.Errorf("measure %s beside hostile ones: %w", r.hostile.world.title(), err)
+		return fmt.Errorf("measure %s beside hostile ones: %w", r.hostile.size.title(), err)
 	}
 	return nil
 }
 
 // measure lets changes come at even intervals, and watches memory from the first pass to the last change.
 func (h hostileScale) measure(ctx context.Context, s settings, binaries map[string]string, hostilities ...string) (_ figures, err error) {
-	stage, err := raised(ctx, &stage{world: h.world, secure: true})
+	environment, err := setUp(ctx, &environment{size: h.size, secure: true})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, stage.strike()) }()
+	defer func() { err = errors.Join(err, environment.tearDown()) }()
 	var servers []*hostile.Server
 	defer func() {
 		for _, server := range servers {
@@ -72,28 +70,27 @@ func (h hostileScale) measure(ctx context.Context, s settings, binaries map[stri
 	for i, name := range hostilities {
 		server := hostile.NewServer(hostile.Hostilities[name], "n")
 		servers = append(servers, server)
-		if err := stage.addHostile(ctx, fmt.Sprintf("hostile-%d", i), server.URL, h.checks); err != nil {
+		if err := environment.addHostile(ctx, fmt.Sprintf("hostile-%d", i), server.URL, h.checks); err != nil {
 			return nil, fmt.Errorf("make the cluster that %s: %w", name, err)
 		}
 	}
-	c := contenders()[0]
-	c.args = append(c.args, s.more...)
-	t := &trial{stage: stage, scale: h.scale, figures: figures{}}
+	c := s.kubemend()
+	t := &trial{environment: environment, scale: h.scale, figures: figures{}}
 	if err := t.firstPass(ctx, c, binaries[c.source]); err != nil {
 		return nil, err
 	}
 	defer t.end()
 	defer t.watchMemory(ctx)()
-	if err := pass(ctx, t.scale.idle); err != nil {
+	if err := letTimePass(ctx, t.scale.idle); err != nil {
 		return nil, err
 	}
-	machines, err := t.unflipped(t.scale.spread)
+	machines, err := t.takeUnused(t.scale.spread)
 	if err != nil {
 		return nil, err
 	}
 	var seen delays
 	err = t.paced(ctx, machines, t.scale.spreadOver/time.Duration(len(machines)), func(ctx context.Context, i int) error {
-		return seen.add(t.flip(ctx, i))
+		return seen.add(t.failAndWait(ctx, i))
 	})
 	if err != nil {
 		return nil, err
@@ -106,14 +103,14 @@ func (h hostileScale) measure(ctx context.Context, s settings, binaries map[stri
 	t.figures[residentSteady] = last.resident / mebibyte
 	t.figures[spreadSamples] = float64(len(seen.all))
 	t.figures[residentHighest] = t.highest / mebibyte
-	t.say("beside %d hostile clusters: p99 %.0f ms, %.0f MiB", len(hostilities), t.figures[spreadWorst]*1000, t.figures[residentHighest])
+	t.progress("beside %d hostile clusters: p99 %.0f ms, %.0f MiB", len(hostilities), t.figures[spreadWorst]*1000, t.figures[residentHighest])
 	return t.figures, nil
 }
 
 // addHostile makes a cluster whose API server is there, and checks of it, each of a machine whose node that server does not have, so that it is asked for.
-func (s *stage) addHostile(ctx context.Context, name, server string, checks int) error {
+func (s *environment) addHostile(ctx context.Context, name, server string, checks int) error {
 	cluster, status := clusterOf(name)
-	if err := s.here.Create(ctx, cluster); err != nil {
+	if err := s.managementClient.Create(ctx, cluster); err != nil {
 		return err
 	}
 	kubeconfig := rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), s.workload)
@@ -125,49 +122,44 @@ func (s *stage) addHostile(ctx context.Context, name, server string, checks int)
 	if err != nil {
 		return fmt.Errorf("write a kubeconfig: %w", err)
 	}
-	if err := s.here.Create(ctx, kubeconfig); err != nil {
+	if err := s.managementClient.Create(ctx, kubeconfig); err != nil {
 		return err
 	}
 	cluster.Status = status
-	if err := s.here.Status().Update(ctx, cluster); err != nil {
+	if err := s.managementClient.Status().Update(ctx, cluster); err != nil {
 		return err
 	}
 	for i := range checks {
 		of := map[string]string{partLabel: fmt.Sprintf("%s-%d", name, i)}
-		machine, status := machineOf(world{checks, 1}, i)
+		machine, status := machineOf(size{checks, 1}, i)
 		machine.Name, machine.Spec.ClusterName, machine.Labels = of[partLabel], name, of
 		machine.Labels[clusterv1.ClusterNameLabel] = name
-		if err := s.here.Create(ctx, machine); err != nil {
+		if err := s.managementClient.Create(ctx, machine); err != nil {
 			return err
 		}
 		machine.Status = status
 		machine.Status.NodeRef.Name = "missing"
-		if err := s.here.Status().Update(ctx, machine); err != nil {
+		if err := s.managementClient.Status().Update(ctx, machine); err != nil {
 			return err
 		}
 		check := checkOf(cluster)
 		check.Name, check.Spec.Selector.MatchLabels = machine.Name, of
-		if err := s.here.Create(ctx, check); err != nil {
+		if err := s.managementClient.Create(ctx, check); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hostileMarkdown is the part of the report about hostile API servers.
-func (r report) hostileMarkdown() string {
+// hostileSection is the part of the report about hostile API servers.
+func (r *report) hostileSection() string {
 	h := r.hostile
 	if len(h.beside) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## Hostile API servers\n\nThis part was generated on %s, in %s, on %s. %s. "+
-		"`make bench ARGS=\"-only hostile\"` takes it anew and leaves the rest as it is.\n\n",
-		r.settings.date, r.hostileTook.Round(time.Second), strings.Join(r.machine, ", "), versions())
-	fmt.Fprintf(&b, "The whole manager, with %s, alone and beside %d clusters whose API servers are hostile, with %d checks each: one %s.\n"+
-		"They let themselves be connected to and probed first. Changes come at even intervals. The highest memory is that of the first minute,\n"+
-		"when all clusters are connected to at once; the idle one was read after the last change.\n\n",
-		h.world.title(), len(hostile.Hostilities), h.checks, strings.Join(slices.Sorted(maps.Keys(hostile.Hostilities)), ", one "))
+	b.WriteString(r.heading(hostilePart, "Hostile API servers", fmt.Sprintf(hostileMethod,
+		h.size.title(), len(hostile.Hostilities), h.checks, strings.Join(slices.Sorted(maps.Keys(hostile.Hostilities)), ", one "))))
 	b.WriteString("| measured | alone | beside hostile ones | | aim |\n|---|---:|---:|---:|---|\n")
 	const aim = 1.5
 	for _, row := range []row{
@@ -187,3 +179,9 @@ func (r report) hostileMarkdown() string {
 	}
 	return b.String()
 }
+
+// hostileMethod says how the figures beside hostile API servers are taken.
+const hostileMethod = `The whole manager, with %s, alone and beside %d clusters whose API servers are hostile, with %d checks each: one %s.
+They accept connections and answer probes first. Changes come at even intervals. The highest memory is that of the first minute,
+when all clusters are connected to at once; the idle one was read after the last change.
+`

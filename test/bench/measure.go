@@ -15,22 +15,22 @@ type figures map[measured]float64
 
 // trial is one contender in one world.
 type trial struct {
-	*stage
+	*environment
 	*runner
 	scale   scale
 	figures figures
 	// idle is what the contender needs in a second in which nothing happens, and look what it needs to be read once.
-	idle, look reading
+	idle, readingCost reading
 }
 
 // measure raises a stage, lets the contender play on it, and strikes it. Beside an error it returns what was measured before.
-func measure(ctx context.Context, w world, c contender, binaries map[string]string, much scale) (_ figures, err error) {
+func measure(ctx context.Context, w size, c contender, binaries map[string]string, much scale) (_ figures, err error) {
 	s, err := raise(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.strike()) }()
-	t := &trial{stage: s, scale: much, figures: figures{}}
+	defer func() { err = errors.Join(err, s.tearDown()) }()
+	t := &trial{environment: s, scale: much, figures: figures{}}
 	if err := t.firstPass(ctx, c, binaries[c.source]); err != nil {
 		return t.figures, fmt.Errorf("first full pass: %w", err)
 	}
@@ -39,7 +39,7 @@ func measure(ctx context.Context, w world, c contender, binaries map[string]stri
 		name string
 		run  func(context.Context) error
 	}{
-		{"idle", t.rest}, {"heartbeats", t.heartbeats}, {"steady passes", t.steadyPasses},
+		{"idle", t.measureIdle}, {"heartbeats", t.heartbeats}, {"steady passes", t.steadyReconciles},
 		{"changes one by one", t.alone}, {"changes spread", t.spread}, {"changes at once", t.mass},
 		{"a bare client", t.bareClient},
 	} {
@@ -47,7 +47,7 @@ func measure(ctx context.Context, w world, c contender, binaries map[string]stri
 		if err := phase.run(ctx); err != nil {
 			return t.figures, fmt.Errorf("%s: %w", phase.name, err)
 		}
-		t.say("%s took %.1fs", phase.name, time.Since(since).Seconds())
+		t.progress("%s took %.1fs", phase.name, time.Since(since).Seconds())
 	}
 	t.figures[residentHighest] = t.highest / mebibyte
 	return t.figures, nil
@@ -55,8 +55,8 @@ func measure(ctx context.Context, w world, c contender, binaries map[string]stri
 
 const mebibyte = 1 << 20
 
-func (t *trial) say(format string, args ...any) {
-	say("%s %s: %s", t.world, t.title, fmt.Sprintf(format, args...))
+func (t *trial) progress(format string, args ...any) {
+	progress("%s %s: %s", t.size, t.title, fmt.Sprintf(format, args...))
 }
 
 // firstPass starts the contender and waits until it has said of every machine that it is well.
@@ -65,13 +65,13 @@ func (t *trial) firstPass(ctx context.Context, c contender, binary string) error
 	if err != nil {
 		return err
 	}
-	done := t.lookout.all(t.world.machines, isGood)
+	done := t.machineWatch.all(t.size.machines, succeeded)
 	since := time.Now()
 	if t.runner, err = t.launch(ctx, c, binary); err != nil {
 		return err
 	}
 	defer t.watchMemory(ctx)()
-	at, err := t.lookout.await(ctx, done)
+	at, err := t.machineWatch.await(ctx, done)
 	if err != nil {
 		t.end()
 		return fmt.Errorf("%w%s", err, tail(t.manager.Log))
@@ -87,21 +87,21 @@ func (t *trial) firstPass(ctx context.Context, c contender, binary string) error
 	t.figures[firstFullPass] = at.Sub(since).Seconds()
 	t.figures[firstPassCPU] = own.cpu
 	t.figures[firstPassServer] = after - before
-	t.figures[firstPassPatches] = own.patches / float64(t.world.machines)
-	t.say("first full pass after %.1fs", at.Sub(since).Seconds())
+	t.figures[firstPassPatches] = own.patches / float64(t.size.machines)
+	t.progress("first full pass after %.1fs", at.Sub(since).Seconds())
 	return nil
 }
 
 // looks is how many readings are made to find out what one costs.
-const looks = 20
+const readings = 20
 
 // rest finds out what the contender needs when nothing happens.
-func (t *trial) rest(ctx context.Context) error {
+func (t *trial) measureIdle(ctx context.Context) error {
 	before, err := t.settle(ctx)
 	if err != nil {
 		return err
 	}
-	if err := pass(ctx, t.scale.idle); err != nil {
+	if err := letTimePass(ctx, t.scale.idle); err != nil {
 		return err
 	}
 	between, err := t.read(ctx)
@@ -109,27 +109,27 @@ func (t *trial) rest(ctx context.Context) error {
 		return err
 	}
 	after := between
-	for range looks {
+	for range readings {
 		if after, err = t.read(ctx); err != nil {
 			return err
 		}
 	}
 	l := after.minus(between)
-	t.look = reading{cpu: l.cpu / looks, mallocs: l.mallocs / looks}
+	t.readingCost = reading{cpu: l.cpu / readings, mallocs: l.mallocs / readings}
 	d, seconds := between.minus(before), between.at.Sub(before.at).Seconds()
-	t.idle = reading{cpu: max(d.cpu-t.look.cpu, 0) / seconds, mallocs: max(d.mallocs-t.look.mallocs, 0) / seconds}
+	t.idle = reading{cpu: max(d.cpu-t.readingCost.cpu, 0) / seconds, mallocs: max(d.mallocs-t.readingCost.mallocs, 0) / seconds}
 	t.figures[residentSteady] = between.resident / mebibyte
 	t.figures[idleCPU] = t.idle.cpu
-	t.say("idle %.1f ms and %.0f allocations in a second, %.1f ms and %.0f for a reading",
-		t.idle.cpu*1000, t.idle.mallocs, t.look.cpu*1000, t.look.mallocs)
-	if d.passes+d.patches+d.creates > 0 {
-		t.say("idle, it made %.0f passes and %.0f writes", d.passes, d.patches+d.creates)
+	t.progress("idle %.1f ms and %.0f allocations in a second, %.1f ms and %.0f for a reading",
+		t.idle.cpu*1000, t.idle.mallocs, t.readingCost.cpu*1000, t.readingCost.mallocs)
+	if d.reconciles+d.patches+d.creates > 0 {
+		t.progress("idle, it made %.0f passes and %.0f writes", d.reconciles, d.patches+d.creates)
 	}
 	return nil
 }
 
 // pass lets time pass, because a rate is measured over it.
-func pass(ctx context.Context, d time.Duration) error {
+func letTimePass(ctx context.Context, d time.Duration) error {
 	over := time.NewTimer(d)
 	defer over.Stop()
 	select {
@@ -143,8 +143,8 @@ func pass(ctx context.Context, d time.Duration) error {
 // busy is the difference of two readings without what an idle contender needs in that time, and for being read.
 func (t *trial) busy(before, after reading) reading {
 	d, seconds := after.minus(before), after.at.Sub(before.at).Seconds()
-	d.cpu = max(d.cpu-t.idle.cpu*seconds-t.look.cpu*float64(d.nth), 0)
-	d.mallocs = max(d.mallocs-t.idle.mallocs*seconds-t.look.mallocs*float64(d.nth), 0)
+	d.cpu = max(d.cpu-t.idle.cpu*seconds-t.readingCost.cpu*float64(d.nth), 0)
+	d.mallocs = max(d.mallocs-t.idle.mallocs*seconds-t.readingCost.mallocs*float64(d.nth), 0)
 	return d
 }
 
@@ -156,7 +156,7 @@ func (t *trial) heartbeats(ctx context.Context) error {
 	}
 	n := t.scale.beats
 	err = t.paced(ctx, t.machines(0, n), heartbeatEvery, func(ctx context.Context, i int) error {
-		return t.patchNode(ctx, i%t.world.machines, heartbeat(i/t.world.machines))
+		return t.patchNode(ctx, i%t.size.machines, heartbeat(i/t.size.machines))
 	})
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (t *trial) heartbeats(ctx context.Context) error {
 	}
 	d := t.busy(before, after)
 	t.figures[beatCPU] = d.cpu * 1000 / float64(n)
-	t.figures[beatPasses] = (d.passes + d.releases) * 1000 / float64(n)
+	t.figures[beatReconciles] = (d.reconciles + d.otherReconciles) * 1000 / float64(n)
 	return nil
 }
 
@@ -191,16 +191,16 @@ func (t *trial) paced(ctx context.Context, numbers []int, every time.Duration, d
 const touchEvery = 500 * time.Millisecond
 
 // steadyPasses makes the contender look again although nothing has changed that means anything.
-func (t *trial) steadyPasses(ctx context.Context) error {
-	n, every := t.scale.passes, touchEvery
-	if t.floor > 0 {
-		n, every = t.scale.slowly, t.floor+touchEvery
+func (t *trial) steadyReconciles(ctx context.Context) error {
+	n, every := t.scale.reconciles, touchEvery
+	if t.interval > 0 {
+		n, every = t.scale.slowly, t.interval+touchEvery
 	}
 	before, err := t.read(ctx)
 	if err != nil {
 		return err
 	}
-	last := t.machines(t.world.machines-t.world.clusters, t.world.clusters) // one of each cluster
+	last := t.machines(t.size.machines-t.size.clusters, t.size.clusters) // one of each cluster
 	err = t.paced(ctx, t.machines(0, n), every, func(ctx context.Context, round int) error {
 		return t.each(ctx, last, func(ctx context.Context, i int) error { return t.touch(ctx, i, strconv.Itoa(round)) })
 	})
@@ -212,14 +212,14 @@ func (t *trial) steadyPasses(ctx context.Context) error {
 		return err
 	}
 	d := t.busy(before, after)
-	if d.passes == 0 {
+	if d.reconciles == 0 {
 		return errors.New("no pass was made")
 	}
-	if want := float64(n * t.world.clusters); d.passes != want {
-		t.say("%.0f steady passes instead of %.0f", d.passes, want)
+	if want := float64(n * t.size.clusters); d.reconciles != want {
+		t.progress("%.0f steady passes instead of %.0f", d.reconciles, want)
 	}
-	t.figures[steadyAllocations] = d.mallocs / d.passes / float64(t.world.machines/t.world.clusters)
-	t.figures[passAllocations] = d.mallocs / d.passes
-	t.figures[passCPU] = d.cpu / d.passes * 1000
+	t.figures[steadyAllocations] = d.mallocs / d.reconciles / float64(t.size.machines/t.size.clusters)
+	t.figures[reconcileAllocations] = d.mallocs / d.reconciles
+	t.figures[reconcileCPU] = d.cpu / d.reconciles * 1000
 	return nil
 }

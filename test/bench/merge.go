@@ -2,44 +2,39 @@ package main
 
 import "strings"
 
-// The marks around the parts that follow the first one. What is outside of the marks of a part is of another run, if only that part was
-// measured.
-const (
-	cyclesBegin, cyclesEnd   = "<!-- power cycles: begin -->\n", "<!-- power cycles: end -->\n"
-	nodesBegin, nodesEnd     = "<!-- node checks: begin -->\n", "<!-- node checks: end -->\n"
-	fleetBegin, fleetEnd     = "<!-- fleet: begin -->\n", "<!-- fleet: end -->\n"
-	hostileBegin, hostileEnd = "<!-- hostile: begin -->\n", "<!-- hostile: end -->\n"
-	cliBegin, cliEnd         = "<!-- command line: begin -->\n", "<!-- command line: end -->\n"
-)
+// begin and end are the marks around a part of the document; the first part has none.
+func (p part) begin() string { return "<!-- " + p.name + ": begin -->\n" }
+func (p part) end() string   { return "<!-- " + p.name + ": end -->\n" }
 
-// merged is a document with what was measured in the place of what it had.
-func (r report) merged(document string) string {
-	return merged(document, r.checksMarkdown(), r.cyclesMarkdown(), r.nodesMarkdown(), r.fleetMarkdown(), r.hostileMarkdown(), r.cliMarkdown())
+// merged is a document with the parts that were measured in place of those that it had.
+func (r *report) merged(document string) string {
+	sections := map[string]string{}
+	for _, p := range parts() {
+		sections[p.name] = p.section(r)
+	}
+	return merged(document, sections)
 }
 
-// merged is a document with the parts that were measured in the place of those it had. An empty part was not measured.
-func merged(document, checks, cycles, nodes, fleet, hostile, cli string) string {
-	head, _, _ := strings.Cut(document, cyclesBegin)
-	head, _, _ = strings.Cut(head, nodesBegin)
-	head, _, _ = strings.Cut(head, fleetBegin)
-	head, _, _ = strings.Cut(head, hostileBegin)
-	head, _, _ = strings.Cut(head, cliBegin)
-	if checks != "" {
-		head = checks
+// merged is a document with these sections in place of those that it had. It keeps its own section of a part for which there is none.
+func merged(document string, sections map[string]string) string {
+	first, others := parts()[0], parts()[1:]
+	head := sections[first.name]
+	if head == "" {
+		head = document
+		for _, p := range others {
+			head, _, _ = strings.Cut(head, p.begin())
+		}
 	}
 	var out strings.Builder
 	out.WriteString(strings.TrimRight(head, "\n") + "\n")
-	for _, part := range []struct{ begin, end, measured string }{
-		{cyclesBegin, cyclesEnd, cycles}, {nodesBegin, nodesEnd, nodes}, {fleetBegin, fleetEnd, fleet},
-		{hostileBegin, hostileEnd, hostile}, {cliBegin, cliEnd, cli},
-	} {
-		content := part.measured
+	for _, p := range others {
+		content := sections[p.name]
 		if content == "" {
-			_, rest, _ := strings.Cut(document, part.begin)
-			content, _, _ = strings.Cut(rest, part.end)
+			_, rest, _ := strings.Cut(document, p.begin())
+			content, _, _ = strings.Cut(rest, p.end())
 		}
 		if content != "" {
-			out.WriteString("\n" + part.begin + content + part.end)
+			out.WriteString("\n" + p.begin() + content + p.end())
 		}
 	}
 	return out.String()

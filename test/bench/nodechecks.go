@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -29,34 +28,34 @@ import (
 
 // nodeScale is how much of a NodeHealthCheck is measured.
 type nodeScale struct {
-	nodes, unhealthy int
-	passes, beats    int
+	nodes, unhealthy  int
+	reconciles, beats int
 	// nodes become unhealthy one after another within spreadOver.
 	spreadOver, idle time.Duration
 }
 
 func nodeScaleOf(quick bool) nodeScale {
 	if quick {
-		return nodeScale{nodes: 200, unhealthy: 10, passes: 5, beats: 200, spreadOver: 5 * time.Second, idle: 5 * time.Second}
+		return nodeScale{nodes: 200, unhealthy: 10, reconciles: 5, beats: 200, spreadOver: 5 * time.Second, idle: 5 * time.Second}
 	}
-	return nodeScale{nodes: 5000, unhealthy: 50, passes: 20, beats: 1000, spreadOver: 40 * time.Second, idle: 20 * time.Second}
+	return nodeScale{nodes: 5000, unhealthy: 50, reconciles: 20, beats: 1000, spreadOver: 40 * time.Second, idle: 20 * time.Second}
 }
 
 // nodePatience is how long the check lets a node be Unknown.
-const nodePatience = 5 * time.Second
+const nodeTimeout = 5 * time.Second
 
 // benchCheck is the name of the check and of both templates.
 const benchCheck = "bench"
 
 // remedies are the kinds of requests of the check's two templates. Nobody serves them: what is measured is who asks.
-func remedies() []schema.GroupVersionKind {
+func remediationKinds() []schema.GroupVersionKind {
 	group := schema.GroupVersion{Group: "bench.kubemend.io", Version: "v1alpha1"}
 	return []schema.GroupVersionKind{group.WithKind("FirstRemediation"), group.WithKind("SecondRemediation")}
 }
 
 // ward is a stage of one control plane that has the nodes, the check of them and its requests.
-type ward struct {
-	*stage
+type nodeEnvironment struct {
+	*environment
 	watching client.WithWatch
 	requests watch.Interface
 
@@ -72,18 +71,27 @@ type nodeResults struct {
 	figures figures
 }
 
+// measureNodeChecks measures NodeHealthChecks.
+func (r *report) measureNodeChecks(ctx context.Context, binaries map[string]string) (err error) {
+	much := nodeScaleOf(r.settings.quick)
+	if r.nodes, err = measureNodes(ctx, much, r.settings, binaries); err != nil {
+		return fmt.Errorf("measure a NodeHealthCheck of %d nodes: %w", much.nodes, err)
+	}
+	return nil
+}
+
 // measureNodes raises a ward, and lets some of its nodes become unhealthy.
 func measureNodes(ctx context.Context, much nodeScale, s settings, binaries map[string]string) (_ nodeResults, err error) {
 	results := nodeResults{nodeScale: much, figures: figures{}}
-	w, err := raiseWard(ctx, much.nodes)
+	w, err := setUpNodes(ctx, much.nodes)
 	if err != nil {
 		return results, err
 	}
-	defer func() { err = errors.Join(err, w.strike()) }()
-	c := cycler(s.more)
+	defer func() { err = errors.Join(err, w.tearDown()) }()
+	c := s.kubemend()
 	c.controller = "nodehealthcheck"
-	t := &trial{stage: w.stage, figures: results.figures, scale: scale{idle: much.idle, beats: much.beats}}
-	if err := w.firstLook(ctx, t, c, binaries[c.source]); err != nil {
+	t := &trial{environment: w.environment, figures: results.figures, scale: scale{idle: much.idle, beats: much.beats}}
+	if err := w.firstReconcile(ctx, t, c, binaries[c.source]); err != nil {
 		return results, fmt.Errorf("first pass: %w", err)
 	}
 	defer t.end()
@@ -91,40 +99,40 @@ func measureNodes(ctx context.Context, much nodeScale, s settings, binaries map[
 		name string
 		run  func(context.Context) error
 	}{
-		{"idle", t.rest},
+		{"idle", t.measureIdle},
 		{"heartbeats", t.heartbeats},
-		{"steady passes", func(ctx context.Context) error { return w.passes(ctx, t, much.passes, steadyNodePass) }},
-		{"nodes that become unhealthy", func(ctx context.Context) error { return w.sicken(ctx, t, much) }},
-		{"steady passes with unhealthy nodes", func(ctx context.Context) error { return w.passes(ctx, t, much.passes, sickNodePass) }},
+		{"steady passes", func(ctx context.Context) error { return w.reconciles(ctx, t, much.reconciles, steadyNodeReconcile) }},
+		{"nodes that become unhealthy", func(ctx context.Context) error { return w.failNodes(ctx, t, much) }},
+		{"steady passes with unhealthy nodes", func(ctx context.Context) error { return w.reconciles(ctx, t, much.reconciles, unhealthyNodeReconcile) }},
 	} {
 		if err := phase.run(ctx); err != nil {
 			return results, fmt.Errorf("%s: %w%s", phase.name, err, tail(t.manager.Log))
 		}
-		t.say("%s: done", phase.name)
+		t.progress("%s: done", phase.name)
 	}
 	results.figures[residentHighest] = t.highest / mebibyte
 	return results, nil
 }
 
-func raiseWard(ctx context.Context, nodes int) (*ward, error) {
-	w := &ward{stage: &stage{world: world{machines: nodes, clusters: 1}}, seen: map[string]time.Time{}, more: make(chan struct{})}
+func setUpNodes(ctx context.Context, nodes int) (*nodeEnvironment, error) {
+	w := &nodeEnvironment{environment: &environment{size: size{machines: nodes, clusters: 1}}, seen: map[string]time.Time{}, more: make(chan struct{})}
 	since := time.Now()
-	if err := w.fillWard(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("raise a control plane with %d nodes: %w", nodes, err), w.strike())
+	if err := w.fillNodes(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("raise a control plane with %d nodes: %w", nodes, err), w.tearDown())
 	}
-	say("%d nodes made in %.1fs", nodes, time.Since(since).Seconds())
+	progress("%d nodes made in %.1fs", nodes, time.Since(since).Seconds())
 	return w, nil
 }
 
-func (w *ward) fillWard(ctx context.Context) error {
-	root, err := command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubemend/kubemend")
+func (w *nodeEnvironment) fillNodes(ctx context.Context) error {
+	crds, err := ownCRDs(ctx)
 	if err != nil {
 		return err
 	}
 	if w.rig, err = rig.Start(ctx, rig.Options{}); err != nil {
 		return err
 	}
-	w.management, err = w.rig.Management(ctx, rig.ManagementOptions{CRDs: []string{filepath.Join(root, "config", "crd", "bases")}})
+	w.management, err = w.rig.Management(ctx, rig.ManagementOptions{CRDs: crds})
 	if err != nil {
 		return err
 	}
@@ -135,22 +143,22 @@ func (w *ward) fillWard(ctx context.Context) error {
 	if w.watching, err = client.NewWithWatch(unlimited(w.management.Config()), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	w.here = w.watching
-	if err := w.here.Create(ctx, builders.Namespace(nhcv1.DefaultLeaseNamespace)); err != nil {
+	w.managementClient = w.watching
+	if err := w.managementClient.Create(ctx, builders.Namespace(nhcv1.DefaultLeaseNamespace)); err != nil {
 		return fmt.Errorf("make the namespace of the leases on nodes: %w", err)
 	}
 	api, err := kubernetes.NewForConfig(unlimited(w.management.Config()))
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	w.there = api.CoreV1().RESTClient()
-	for _, kind := range remedies() {
+	w.nodesAPI = api.CoreV1().RESTClient()
+	for _, kind := range remediationKinds() {
 		if err := simulator.InstallRemediator(w.management.Config(), kind); err != nil {
 			return err
 		}
 	}
-	err = w.each(ctx, w.machines(0, w.world.machines), func(ctx context.Context, i int) error {
-		return w.there.Post().Resource("nodes").Body(nodeOf(w.world, i)).Do(ctx).Error()
+	err = w.each(ctx, w.machines(0, w.size.machines), func(ctx context.Context, i int) error {
+		return w.nodesAPI.Post().Resource("nodes").Body(nodeOf(w.size, i)).Do(ctx).Error()
 	})
 	if err != nil {
 		return err
@@ -159,21 +167,21 @@ func (w *ward) fillWard(ctx context.Context) error {
 }
 
 // fillCheck makes the check with its templates, and begins to watch for what it asks for.
-func (w *ward) fillCheck(ctx context.Context) error {
+func (w *nodeEnvironment) fillCheck(ctx context.Context) error {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: benchCheck}}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
 		check.Spec.UnhealthyConditions = append(check.Spec.UnhealthyConditions, nhcv1.UnhealthyCondition{
-			Type: corev1.NodeReady, Status: status, Duration: metav1.Duration{Duration: nodePatience},
+			Type: corev1.NodeReady, Status: status, Duration: metav1.Duration{Duration: nodeTimeout},
 		})
 	}
-	for order, kind := range remedies() {
+	for order, kind := range remediationKinds() {
 		template := &unstructured.Unstructured{Object: map[string]any{
 			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(order)}}},
 		}}
 		template.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "Template"))
 		template.SetNamespace(metav1.NamespaceDefault)
 		template.SetName(benchCheck)
-		if err := w.here.Create(ctx, template); err != nil {
+		if err := w.managementClient.Create(ctx, template); err != nil {
 			return err
 		}
 		check.Spec.EscalatingRemediations = append(check.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
@@ -183,11 +191,11 @@ func (w *ward) fillCheck(ctx context.Context) error {
 			},
 		})
 	}
-	if err := w.here.Create(ctx, check); err != nil {
+	if err := w.managementClient.Create(ctx, check); err != nil {
 		return err
 	}
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(remedies()[0].GroupVersion().WithKind(remedies()[0].Kind + "List"))
+	list.SetGroupVersionKind(remediationKinds()[0].GroupVersion().WithKind(remediationKinds()[0].Kind + "List"))
 	var err error
 	if w.requests, err = w.watching.Watch(ctx, list); err != nil {
 		return fmt.Errorf("watch requests: %w", err)
@@ -197,7 +205,7 @@ func (w *ward) fillCheck(ctx context.Context) error {
 }
 
 // see notes when requests appear, until the watch ends.
-func (w *ward) see() {
+func (w *nodeEnvironment) see() {
 	for e := range w.requests.ResultChan() {
 		request, ok := e.Object.(*unstructured.Unstructured)
 		if !ok || e.Type != watch.Added {
@@ -212,7 +220,7 @@ func (w *ward) see() {
 }
 
 // await waits for the request for a node and returns when it was seen.
-func (w *ward) await(ctx context.Context, node string) (time.Time, error) {
+func (w *nodeEnvironment) await(ctx context.Context, node string) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
@@ -232,15 +240,15 @@ func (w *ward) await(ctx context.Context, node string) (time.Time, error) {
 }
 
 // strike ends all of it.
-func (w *ward) strike() error {
+func (w *nodeEnvironment) tearDown() error {
 	if w.requests != nil {
 		w.requests.Stop()
 	}
-	return w.stage.strike()
+	return w.environment.tearDown()
 }
 
 // firstLook starts the contender, and waits until its check has counted all nodes.
-func (w *ward) firstLook(ctx context.Context, t *trial, c contender, binary string) (err error) {
+func (w *nodeEnvironment) firstReconcile(ctx context.Context, t *trial, c contender, binary string) (err error) {
 	since := time.Now()
 	if t.runner, err = w.launch(ctx, c, binary); err != nil {
 		return err
@@ -248,36 +256,36 @@ func (w *ward) firstLook(ctx context.Context, t *trial, c contender, binary stri
 	defer t.watchMemory(ctx)()
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		check := &nhcv1.NodeHealthCheck{}
-		err := w.here.Get(ctx, client.ObjectKey{Name: benchCheck}, check)
-		return ptr.Deref(check.Status.HealthyNodes, 0) == w.world.machines, err
+		err := w.managementClient.Get(ctx, client.ObjectKey{Name: benchCheck}, check)
+		return ptr.Deref(check.Status.HealthyNodes, 0) == w.size.machines, err
 	})
 	if err != nil {
 		t.end()
 		return fmt.Errorf("wait until all nodes are counted: %w%s", err, tail(t.manager.Log))
 	}
-	t.figures[nodeFirstPass] = time.Since(since).Seconds()
+	t.figures[nodeFirstReconcile] = time.Since(since).Seconds()
 	return nil
 }
 
 // nodePass names the figures of one kind of passes.
-type nodePass struct{ time, cpu, allocations, calls measured }
+type reconcileFigures struct{ time, cpu, allocations, calls measured }
 
 var (
-	steadyNodePass = nodePass{nodePassTime, nodePassCPU, nodePassAllocations, nodePassCalls}
-	sickNodePass   = nodePass{sickPassTime, sickPassCPU, sickPassAllocations, sickPassCalls}
+	steadyNodeReconcile    = reconcileFigures{nodeReconcileTime, nodeReconcileCPU, nodeReconcileAllocations, nodeReconcileCalls}
+	unhealthyNodeReconcile = reconcileFigures{unhealthyReconcileTime, unhealthyReconcileCPU, unhealthyReconcileAllocations, unhealthyReconcileCalls}
 )
 
 // passes has the check looked at although nothing has changed that means anything.
-func (w *ward) passes(ctx context.Context, t *trial, n int, into nodePass) error {
+func (w *nodeEnvironment) reconciles(ctx context.Context, t *trial, n int, into reconcileFigures) error {
 	before, err := t.quiet(ctx, quietFor)
 	if err != nil {
 		return err
 	}
-	last := w.world.machine(w.world.machines - 1)
+	last := w.size.machine(w.size.machines - 1)
 	err = t.paced(ctx, w.machines(0, n), touchEvery, func(ctx context.Context, _ int) error {
 		// A label is what a selector may be about; of annotations, those that mean nothing are not even cached.
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, touchAnnotation, time.Now().UnixNano())
-		return w.there.Patch(types.MergePatchType).Resource("nodes").Name(last).Body(patch).Do(ctx).Error()
+		return w.nodesAPI.Patch(types.MergePatchType).Resource("nodes").Name(last).Body(patch).Do(ctx).Error()
 	})
 	if err != nil {
 		return err
@@ -286,36 +294,36 @@ func (w *ward) passes(ctx context.Context, t *trial, n int, into nodePass) error
 	if err != nil {
 		return err
 	}
-	if d := after.minus(before); d.passes == 0 {
+	if d := after.minus(before); d.reconciles == 0 {
 		return errors.New("no pass was made")
 	}
 	d := t.busy(before, after)
-	t.figures[into.time] = d.took / d.passes * 1000
-	t.figures[into.cpu] = d.cpu / d.passes * 1000
-	t.figures[into.allocations] = d.mallocs / d.passes
-	t.figures[into.calls] = (d.reads + d.patches + d.creates + d.others) / d.passes
+	t.figures[into.time] = d.took / d.reconciles * 1000
+	t.figures[into.cpu] = d.cpu / d.reconciles * 1000
+	t.figures[into.allocations] = d.mallocs / d.reconciles
+	t.figures[into.calls] = (d.reads + d.patches + d.creates + d.others) / d.reconciles
 	return nil
 }
 
 // sicken lets nodes become Unknown one after another, and takes down how long after its time was over a request was made for each.
-func (w *ward) sicken(ctx context.Context, t *trial, much nodeScale) error {
+func (w *nodeEnvironment) failNodes(ctx context.Context, t *trial, much nodeScale) error {
 	before, err := t.quiet(ctx, quietFor)
 	if err != nil {
 		return err
 	}
 	defer t.watchMemory(ctx)()
 	took := &delays{}
-	chosen, err := w.unflipped(much.unhealthy)
+	chosen, err := w.takeUnused(much.unhealthy)
 	if err != nil {
 		return err
 	}
 	err = t.paced(ctx, chosen, much.spreadOver/time.Duration(much.unhealthy), func(ctx context.Context, i int) error {
 		fell := time.Now().Truncate(time.Second) // as it is stored
-		if err := w.patchNode(ctx, i, silentSince(fell)); err != nil {
+		if err := w.patchNode(ctx, i, unknownSince(fell)); err != nil {
 			return err
 		}
-		at, err := w.await(ctx, w.world.machine(i))
-		return took.add(max(at.Sub(fell.Add(nodePatience)), 0), err)
+		at, err := w.await(ctx, w.size.machine(i))
+		return took.add(max(at.Sub(fell.Add(nodeTimeout)), 0), err)
 	})
 	if err != nil {
 		return err
@@ -326,8 +334,8 @@ func (w *ward) sicken(ctx context.Context, t *trial, much nodeScale) error {
 	}
 	d, each := after.minus(before), float64(much.unhealthy)
 	t.record(took.all, dueMedian, dueWorst)
-	t.figures[duePasses] = d.passes / each
-	t.figures[duePassTime] = d.took / d.passes * 1000
+	t.figures[dueReconciles] = d.reconciles / each
+	t.figures[dueReconcileTime] = d.took / d.reconciles * 1000
 	t.figures[dueReads] = d.reads / each
 	t.figures[duePatches] = d.patches / each
 	t.figures[dueCreates] = d.creates / each
@@ -336,7 +344,7 @@ func (w *ward) sicken(ctx context.Context, t *trial, much nodeScale) error {
 }
 
 // silentSince is the patch after which a node has been silent since that moment.
-func silentSince(fell time.Time) []byte {
+func unknownSince(fell time.Time) []byte {
 	silent := ready
 	silent.Status, silent.Reason, silent.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
 	silent.LastTransitionTime = metav1.NewTime(fell)

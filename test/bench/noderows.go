@@ -3,75 +3,70 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 )
 
 // What is measured of NodeHealthChecks.
 const (
-	nodeFirstPass measured = "First pass over all nodes after the start"
+	nodeFirstReconcile measured = "First pass over all nodes after the start"
 
-	nodePassTime        measured = "Steady pass: time"
-	nodePassCPU         measured = "Steady pass: processor time"
-	nodePassAllocations measured = "Steady pass: allocations"
-	nodePassCalls       measured = "Steady pass: calls to the API server"
+	nodeReconcileTime        measured = "Steady pass: time"
+	nodeReconcileCPU         measured = "Steady pass: processor time"
+	nodeReconcileAllocations measured = "Steady pass: allocations"
+	nodeReconcileCalls       measured = "Steady pass: calls to the API server"
 
-	dueMedian   measured = "A node's time is over → its request, p50"
-	dueWorst    measured = "A node's time is over → its request, p99"
-	duePasses   measured = "A node that becomes unhealthy: passes"
-	duePassTime measured = "A node that becomes unhealthy: time of a pass"
-	dueReads    measured = "A node that becomes unhealthy: reads"
-	duePatches  measured = "A node that becomes unhealthy: patches"
-	dueCreates  measured = "A node that becomes unhealthy: creates (request, lease, events)"
-	dueSamples  measured = "Nodes that became unhealthy"
+	dueMedian        measured = "A node's time is over → its request, p50"
+	dueWorst         measured = "A node's time is over → its request, p99"
+	dueReconciles    measured = "A node that becomes unhealthy: passes"
+	dueReconcileTime measured = "A node that becomes unhealthy: time of a pass"
+	dueReads         measured = "A node that becomes unhealthy: reads"
+	duePatches       measured = "A node that becomes unhealthy: patches"
+	dueCreates       measured = "A node that becomes unhealthy: creates (request, lease, events)"
+	dueSamples       measured = "Nodes that became unhealthy"
 
-	sickPassTime        measured = "Steady pass with them: time"
-	sickPassCPU         measured = "Steady pass with them: processor time"
-	sickPassAllocations measured = "Steady pass with them: allocations"
-	sickPassCalls       measured = "Steady pass with them: calls to the API server"
+	unhealthyReconcileTime        measured = "Steady pass with them: time"
+	unhealthyReconcileCPU         measured = "Steady pass with them: processor time"
+	unhealthyReconcileAllocations measured = "Steady pass with them: allocations"
+	unhealthyReconcileCalls       measured = "Steady pass with them: calls to the API server"
 )
 
 // nodeRows are the lines of the table of NodeHealthChecks, in order.
 func nodeRows() []row {
-	upTo := func(limit float64) func(world) float64 { return func(world) float64 { return limit } }
 	return []row{
-		{nodeFirstPass, seconds, nil},
-		{nodePassTime, milliseconds, nil},
-		{nodePassCPU, milliseconds, nil},
-		{nodePassAllocations, whole, nil},
-		{nodePassCalls, count, upTo(0)},
+		{nodeFirstReconcile, seconds, nil},
+		{nodeReconcileTime, milliseconds, nil},
+		{nodeReconcileCPU, milliseconds, nil},
+		{nodeReconcileAllocations, whole, nil},
+		{nodeReconcileCalls, count, always(0)},
 		{dueMedian, seconds, nil},
-		{dueWorst, seconds, upTo(0.3)},
-		{duePasses, count, nil},
-		{duePassTime, milliseconds, nil},
+		{dueWorst, seconds, always(0.3)},
+		{dueReconciles, count, nil},
+		{dueReconcileTime, milliseconds, nil},
 		{dueReads, count, nil},
 		{duePatches, count, nil},
 		{dueCreates, count, nil},
 		{dueSamples, whole, nil},
-		{sickPassTime, milliseconds, nil},
-		{sickPassCPU, milliseconds, nil},
-		{sickPassAllocations, whole, nil},
-		{sickPassCalls, count, upTo(0)},
+		{unhealthyReconcileTime, milliseconds, nil},
+		{unhealthyReconcileCPU, milliseconds, nil},
+		{unhealthyReconcileAllocations, whole, nil},
+		{unhealthyReconcileCalls, count, always(0)},
 		{beatCPU, seconds, nil},
-		{beatPasses, count, upTo(0)},
+		{beatReconciles, count, always(0)},
 		{idleCPU, milliseconds1000, nil},
 		{residentSteady, mebibytes, nil},
 		{residentHighest, mebibytes, nil},
 	}
 }
 
-// nodesMarkdown is the part of the report about NodeHealthChecks.
-func (r report) nodesMarkdown() string {
+// nodesSection is the part of the report about NodeHealthChecks.
+func (r *report) nodesSection() string {
 	if len(r.nodes.figures) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## NodeHealthChecks\n\nThis part was generated on %s, in %s, on %s. %s. "+
-		"`make bench ARGS=\"-only node-checks\"` takes it anew and leaves the rest as it is.\n\n%s\n",
-		r.settings.date, r.nodesTook.Round(time.Second), strings.Join(r.machine, ", "), versions(), nodeMethod)
+	b.WriteString(r.heading(nodesPart, "NodeHealthChecks", nodeMethod))
 	fmt.Fprintf(&b, "| measured | %d nodes, %d unhealthy | aim |\n|---|---:|---|\n", r.nodes.nodes, r.nodes.unhealthy)
-	w := worldResults{world: world{r.nodes.nodes, 1}, contenders: []contenderResults{{cycler(nil), r.nodes.figures}}}
 	for _, row := range nodeRows() {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", row.measured, w.contenders[0].cell(row), w.verdict(row))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", row.measured, row.cell(r.nodes.figures), row.verdict(size{r.nodes.nodes, 1}, r.nodes.figures))
 	}
 	return b.String()
 }

@@ -16,8 +16,8 @@ import (
 const (
 	namespace = "bench"
 	// patience of every check; flips carry a transition that is longer ago.
-	patience  = time.Minute
-	longSince = 30 * time.Minute
+	checkTimeout = time.Minute
+	longSince    = 30 * time.Minute
 	// clusterLabel on a node is what tells the clusters apart that share one API server.
 	clusterLabel = "bench.kubemend.io/cluster"
 	// partLabel on a machine is what tells apart which of several checks of its cluster it belongs to.
@@ -45,14 +45,14 @@ func clusterOf(name string) (*clusterv1.Cluster, clusterv1.ClusterStatus) {
 
 // checkOf is the check on all machines of a cluster, as Cluster API's webhook would have completed it.
 func checkOf(cluster *clusterv1.Cluster) *clusterv1.MachineHealthCheck {
-	return builders.MachineHealthCheck(cluster, cluster.Name, builders.Patience(patience), func(check *clusterv1.MachineHealthCheck) {
+	return builders.MachineHealthCheck(cluster, cluster.Name, builders.Patience(checkTimeout), func(check *clusterv1.MachineHealthCheck) {
 		check.Labels = map[string]string{clusterv1.ClusterNameLabel: cluster.Name}
 		check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](600)
 	})
 }
 
 // machineOf is a machine as it looks after a while in production, but for what checks say of it.
-func machineOf(w world, i int) (*clusterv1.Machine, clusterv1.MachineStatus) {
+func machineOf(w size, i int) (*clusterv1.Machine, clusterv1.MachineStatus) {
 	cluster, name := w.cluster(i), w.machine(i)
 	machine := &clusterv1.Machine{
 		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
@@ -127,7 +127,7 @@ func bad(kind, reason string) metav1.Condition {
 func providerID(name string) string { return "metal3://bench/" + name + "/" + name }
 
 // nodeOf is a node of about 8 KiB: what a kubelet reports is mostly images.
-func nodeOf(w world, i int) *corev1.Node {
+func nodeOf(w size, i int) *corev1.Node {
 	name, pods := w.machine(i), fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256)
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("263856792Ki"),

@@ -23,24 +23,24 @@ type reading struct {
 	resident float64 // bytes
 	heap     float64 // bytes that are in use
 	files    float64 // open ones, of which most are connections
-	well     float64 // machines that checks count as healthy
+	healthy  float64 // machines that checks count as healthy
 
-	passes   float64 // over checks
-	took     float64 // those passes, in seconds
-	releases float64 // of other controllers, without ClusterCache's
+	reconciles      float64 // over checks
+	took            float64 // those passes, in seconds
+	otherReconciles float64 // of other controllers, without ClusterCache's
 	// Requests to the management cluster.
 	reads, patches, creates, others float64
 	// distant are requests to workload clusters other than ClusterCache's probes.
-	distant float64
+	workloadCalls float64
 }
 
 // minus is what happened between two moments.
 func (r reading) minus(before reading) reading {
 	return reading{
 		at: r.at, nth: r.nth - before.nth, cpu: r.cpu - before.cpu, mallocs: r.mallocs - before.mallocs, resident: r.resident - before.resident,
-		passes: r.passes - before.passes, took: r.took - before.took, releases: r.releases - before.releases,
+		reconciles: r.reconciles - before.reconciles, took: r.took - before.took, otherReconciles: r.otherReconciles - before.otherReconciles,
 		reads: r.reads - before.reads, patches: r.patches - before.patches, creates: r.creates - before.creates, others: r.others - before.others,
-		distant: r.distant - before.distant,
+		workloadCalls: r.workloadCalls - before.workloadCalls,
 	}
 }
 
@@ -49,7 +49,7 @@ func (r reading) calls() float64 { return r.reads + r.patches + r.creates + r.ot
 
 // activity is what stands still while a contender has nothing to do.
 func (r reading) activity() [5]float64 {
-	return [5]float64{r.passes, r.releases, r.patches, r.creates, r.others}
+	return [5]float64{r.reconciles, r.otherReconciles, r.patches, r.creates, r.others}
 }
 
 // The metrics, and the labels by which they are told apart.
@@ -97,18 +97,18 @@ func parseReading(page string, of contender, host string, at time.Time) (reading
 	sum(filesMetric, func(_ map[string]string, v float64) { r.files = v })
 	sum(targetsMetric, func(labels map[string]string, v float64) {
 		if labels["state"] == "healthy" {
-			r.well += v
+			r.healthy += v
 		}
 	})
 	sum(mallocsMetric, func(_ map[string]string, v float64) { r.mallocs = v })
 	controller := cmp.Or(of.controller, checkController)
-	sum(of.passes, func(labels map[string]string, v float64) {
+	sum(of.reconciles, func(labels map[string]string, v float64) {
 		switch labels["controller"] {
 		case controller:
-			r.passes += v
+			r.reconciles += v
 		case cacheController:
 		default:
-			r.releases += v
+			r.otherReconciles += v
 		}
 	})
 	sum(requestsMetric, func(labels map[string]string, v float64) { r.count(labels["method"], labels["host"] == host, v) })
@@ -117,15 +117,15 @@ func parseReading(page string, of contender, host string, at time.Time) (reading
 			r.took = v
 		}
 	})
-	sum(probesMetric, func(_ map[string]string, v float64) { r.distant -= v })
+	sum(probesMetric, func(_ map[string]string, v float64) { r.workloadCalls -= v })
 	return r, nil
 }
 
 // count takes requests down.
-func (r *reading) count(method string, here bool, n float64) {
+func (r *reading) count(method string, management bool, n float64) {
 	switch {
-	case !here:
-		r.distant += n
+	case !management:
+		r.workloadCalls += n
 	case method == http.MethodGet:
 		r.reads += n
 	case method == http.MethodPatch:

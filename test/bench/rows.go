@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // measured is what is measured, in the words of the tables.
 type measured string
@@ -14,35 +17,35 @@ const (
 	bareServer       measured = "First full pass: processor time of the API server for the bare client"
 	firstPassRatio   measured = "First full pass: times what the bare client needs"
 
-	aloneMedian  measured = "One change alone: marked after, p50"
-	aloneWorst   measured = "One change alone: marked after, p99"
-	alonePatches measured = "One change alone: patches"
-	aloneEvents  measured = "One change alone: events"
-	aloneReads   measured = "One change alone: reads"
-	alonePasses  measured = "One change alone: passes"
-	aloneSamples measured = "One change alone: samples"
+	aloneMedian     measured = "One change alone: marked after, p50"
+	aloneWorst      measured = "One change alone: marked after, p99"
+	alonePatches    measured = "One change alone: patches"
+	aloneEvents     measured = "One change alone: events"
+	aloneReads      measured = "One change alone: reads"
+	aloneReconciles measured = "One change alone: reconciles"
+	aloneSamples    measured = "One change alone: samples"
 
-	spreadMedian  measured = "Changes spread: marked after, p50"
-	spreadWorst   measured = "Changes spread: marked after, p99"
-	spreadPatches measured = "Changes spread: patches per change"
-	spreadPasses  measured = "Changes spread: passes per change"
-	spreadCPU     measured = "Changes spread: processor time per 1000 changes"
-	spreadSamples measured = "Changes spread: samples"
+	spreadMedian     measured = "Changes spread: marked after, p50"
+	spreadWorst      measured = "Changes spread: marked after, p99"
+	spreadPatches    measured = "Changes spread: patches per change"
+	spreadReconciles measured = "Changes spread: reconciles per change"
+	spreadCPU        measured = "Changes spread: processor time per 1000 changes"
+	spreadSamples    measured = "Changes spread: samples"
 
 	massMedian  measured = "A tenth at once: marked after, p50"
 	massWorst   measured = "A tenth at once: marked after, p99"
 	massPatches measured = "A tenth at once: patches per change"
 	massSamples measured = "A tenth at once: samples"
-	// These two are no lines of the table: simulated fleets are made of them.
+	// These two are not in the table: the estimate of a large fleet uses them.
 	massCPU   measured = "A tenth at once: processor time for each"
 	massCalls measured = "A tenth at once: calls for each"
 
-	beatCPU    measured = "1000 heartbeats: processor time"
-	beatPasses measured = "1000 heartbeats: passes"
+	beatCPU        measured = "1000 heartbeats: processor time"
+	beatReconciles measured = "1000 heartbeats: reconciles"
 
-	steadyAllocations measured = "Steady pass: allocations per machine"
-	passAllocations   measured = "Steady pass: allocations"
-	passCPU           measured = "Steady pass: processor time"
+	steadyAllocations    measured = "Steady reconcile: allocations per machine"
+	reconcileAllocations measured = "Steady reconcile: allocations"
+	reconcileCPU         measured = "Steady reconcile: processor time"
 
 	idleCPU         measured = "Idle: processor time per second"
 	residentSteady  measured = "Resident memory, idle"
@@ -53,82 +56,91 @@ const (
 type row struct {
 	measured
 	show func(float64) string
-	// aim is the highest value that is good enough in a world; none where it is nil or negative.
-	aim func(world) float64
+	// aim returns the highest value that is good enough at a size; none where it is nil or returns less than 0.
+	aim func(size) float64
 }
 
-// rows are the lines of a table, in order. The aims are for 1000 and 5000 machines; those for 1000 hold below as well, unless they say otherwise.
+// none is the aim where there is none.
+const none = -1
+
+func always(limit float64) func(size) float64 { return func(size) float64 { return limit } }
+
+// upTo is an aim for at most so many machines.
+func upTo(machines int, limit, beyond float64) func(size) float64 {
+	return func(n size) float64 {
+		if n.machines <= machines {
+			return limit
+		}
+		return beyond
+	}
+}
+
+// from is an aim for at least so many machines.
+func from(machines int, limit float64) func(size) float64 { return upTo(machines-1, none, limit) }
+
+// rows are the lines of a table, in order.
 func rows() []row {
-	always := func(limit float64) func(world) float64 { return func(world) float64 { return limit } }
-	upTo1000 := func(limit, beyond float64) func(world) float64 {
-		return func(w world) float64 {
-			if w.machines <= 1000 {
-				return limit
-			}
-			return beyond
-		}
-	}
-	const none = -1
-	from1000 := func(limit float64) func(world) float64 {
-		return func(w world) float64 {
-			if w.machines < 1000 {
-				return none
-			}
-			return limit
-		}
-	}
-	at5000 := func(limit float64) func(world) float64 {
-		return func(w world) float64 {
-			if w.machines < 5000 {
-				return none
-			}
-			return limit
-		}
-	}
 	return []row{
-		{firstFullPass, seconds, func(w world) float64 {
-			if w.machines < 1000 {
-				return 3
-			}
-			return none // the ratio counts
-		}},
+		{firstFullPass, seconds, upTo(999, 3, none)}, // with more machines the ratio counts: the API server alone needs longer
 		{bareTime, seconds, nil},
-		{firstPassRatio, count, from1000(1.15)},
+		{firstPassRatio, count, from(1000, 1.15)},
 		{firstPassPatches, count, nil},
 		{firstPassCPU, seconds, nil},
 		{firstPassServer, seconds, nil},
 		{bareServer, seconds, nil},
-		{aloneMedian, seconds, from1000(0.035)},
-		{aloneWorst, seconds, upTo1000(0.2, 0.3)},
+		{aloneMedian, seconds, from(1000, 0.035)},
+		{aloneWorst, seconds, upTo(1000, 0.2, 0.3)},
 		{alonePatches, count, always(2)},
 		{aloneEvents, count, always(1)},
 		{aloneReads, count, always(0)},
-		{alonePasses, count, nil},
+		{aloneReconciles, count, nil},
 		{aloneSamples, whole, nil},
 		{spreadMedian, seconds, nil},
 		{spreadWorst, seconds, always(0.2)},
 		{spreadPatches, count, nil},
-		{spreadPasses, count, nil},
-		{spreadCPU, seconds, at5000(12)},
+		{spreadReconciles, count, nil},
+		{spreadCPU, seconds, from(5000, 12)},
 		{spreadSamples, whole, nil},
 		{massMedian, seconds, nil},
-		{massWorst, seconds, upTo1000(1, none)},
+		{massWorst, seconds, upTo(1000, 1, none)},
 		{massPatches, count, nil},
 		{massSamples, whole, nil},
 		{beatCPU, seconds, always(0.3)},
-		{beatPasses, count, always(0)},
-		{steadyAllocations, count, func(w world) float64 {
-			if w.machines/w.clusters < 1000 {
-				return none // what a pass costs in itself would be most of it
+		{beatReconciles, count, always(0)},
+		{steadyAllocations, count, func(n size) float64 {
+			if n.machines/n.clusters < 1000 {
+				return none // most of it would be what any reconcile costs
 			}
 			return 3
 		}},
-		{passAllocations, whole, nil},
-		{passCPU, milliseconds, nil},
+		{reconcileAllocations, whole, nil},
+		{reconcileCPU, milliseconds, nil},
 		{idleCPU, milliseconds1000, nil},
 		{residentSteady, mebibytes, nil},
-		{residentHighest, mebibytes, at5000(150)},
+		{residentHighest, mebibytes, from(5000, 150)},
 	}
+}
+
+// cell shows the figure of the row, or that it was not measured.
+func (r row) cell(of figures) string {
+	value, measured := of[r.measured]
+	if !measured {
+		return "–"
+	}
+	return r.show(value)
+}
+
+// verdict says whether the aim of the row is met; empty if there is none.
+func (r row) verdict(n size, of figures) string {
+	if r.aim == nil || r.aim(n) < 0 {
+		return ""
+	}
+	limit := r.aim(n)
+	// What is shown is what counts.
+	if value, measured := of[r.measured]; !measured || math.Round(value*1000)/1000 > limit {
+		return fmt.Sprintf("≤ %s: **missed**", r.show(limit))
+	}
+	return fmt.Sprintf("≤ %s: met", r.show(limit))
 }
 
 func seconds(v float64) string {

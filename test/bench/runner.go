@@ -23,7 +23,7 @@ type runner struct {
 }
 
 // launch starts a contender on a stage, and returns when it says that it is ready.
-func (s *stage) launch(ctx context.Context, c contender, binary string) (*runner, error) {
+func (s *environment) launch(ctx context.Context, c contender, binary string) (*runner, error) {
 	host, err := url.Parse(s.management.Config().Host)
 	if err != nil {
 		return nil, fmt.Errorf("read the address of the management cluster: %w", err)
@@ -65,14 +65,14 @@ func tail(file string) string {
 }
 
 // lookEvery is how often memory is read while nobody counts processor time, which every reading costs.
-const lookEvery = time.Second
+const readEvery = time.Second
 
 // watchMemory reads the metrics again and again until the function that it returns is called.
 func (r *runner) watchMemory(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		ticks := time.NewTicker(lookEvery)
+		ticks := time.NewTicker(readEvery)
 		defer ticks.Stop()
 		for {
 			select {
@@ -94,7 +94,7 @@ const quietFor = 2 * time.Second
 
 // settle waits until the contender makes no passes and writes nothing any more. One with a floor may have put off a pass.
 func (r *runner) settle(ctx context.Context) (reading, error) {
-	return r.quiet(ctx, r.floor+quietFor)
+	return r.quiet(ctx, r.interval+quietFor)
 }
 
 // quiet waits until nothing happened for that long.

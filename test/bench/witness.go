@@ -26,17 +26,17 @@ type milestone string
 
 // The milestones of a cycle, in order but for nodeReady and unfenced, which come as they come.
 const (
-	turned    milestone = "node Unknown"
-	requested milestone = "request made"
-	askedOff  milestone = "power-off asked for"
-	off       milestone = "host off"
-	fenced    milestone = "node fenced"
-	askedOn   milestone = "power-on asked for"
-	on        milestone = "host on"
-	nodeReady milestone = "node Ready"
-	unfenced  milestone = "fence gone"
-	well      milestone = "machine well"
-	ended     milestone = "request gone"
+	nodeFailed milestone = "node Unknown"
+	requested  milestone = "request made"
+	askedOff   milestone = "power-off asked for"
+	off        milestone = "host off"
+	fenced     milestone = "node fenced"
+	askedOn    milestone = "power-on asked for"
+	on         milestone = "host on"
+	nodeReady  milestone = "node Ready"
+	unfenced   milestone = "fence gone"
+	healthy    milestone = "machine well"
+	ended      milestone = "request gone"
 )
 
 // seenOf are the milestones that a witness sees.
@@ -48,7 +48,7 @@ type cycle map[milestone]time.Time
 func (c cycle) between(from, to milestone) time.Duration { return c[to].Sub(c[from]) }
 
 // whole is from the node that is Unknown to the machine that is well.
-func (c cycle) whole() time.Duration { return c.between(turned, well) }
+func (c cycle) whole() time.Duration { return c.between(nodeFailed, healthy) }
 
 // added is what of it was neither the host's nor the kubelet's.
 func (c cycle) added() time.Duration {
@@ -67,12 +67,12 @@ type witness struct {
 }
 
 // watch begins to watch everything that power cycles touch.
-func (r *fixture) watch(ctx context.Context) (*witness, error) {
+func (r *hostEnvironment) watch(ctx context.Context) (*witness, error) {
 	w := &witness{awaited: map[string]cycle{}, complete: map[string]chan cycle{}}
 	for _, what := range []struct {
 		from client.WithWatch
 		list client.ObjectList
-	}{{r.near, &bmov1alpha1.BareMetalHostList{}}, {r.near, &mendv1.HostRemediationList{}}, {r.far, &corev1.NodeList{}}} {
+	}{{r.managementWatcher, &bmov1alpha1.BareMetalHostList{}}, {r.managementWatcher, &mendv1.HostRemediationList{}}, {r.workloadWatcher, &corev1.NodeList{}}} {
 		stream, err := follow(ctx, what.from, what.list)
 		if err != nil {
 			w.close()

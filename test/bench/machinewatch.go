@@ -16,27 +16,27 @@ import (
 
 // The statuses of a machine's HealthCheckSucceeded.
 const (
-	isGood = "True"
-	isBad  = "False"
+	succeeded = "True"
+	failed    = "False"
 )
 
 // lookout watches all machines and knows when what is said of them changed.
-type lookout struct {
+type machineWatch struct {
 	ask  func() (io.ReadCloser, error)
 	stop func()
 
-	mu     sync.Mutex
-	said   map[string]string // by machine
-	count  map[string]int    // by status
-	wishes map[wish]chan time.Time
-	quorum map[string]quorum // by status
+	mu       sync.Mutex
+	statuses map[string]string // by machine
+	count    map[string]int    // by status
+	waiting  map[change]chan time.Time
+	quorum   map[string]quorum // by status
 	// ended is closed when the watch is over; err says why and may be read from then on.
 	ended chan struct{}
 	err   error
 }
 
 // wish is a change that somebody waits for.
-type wish struct{ machine, status string }
+type change struct{ machine, status string }
 
 // quorum is a number of machines that somebody waits for.
 type quorum struct {
@@ -62,15 +62,15 @@ type event struct {
 }
 
 // look begins to watch the machines. A watch without a resource version begins with those that exist.
-func look(ctx context.Context, config *rest.Config) (*lookout, error) {
+func watchStatuses(ctx context.Context, config *rest.Config) (*machineWatch, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client to watch machines: %w", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	l := &lookout{
-		stop: stop, said: map[string]string{}, count: map[string]int{},
-		wishes: map[wish]chan time.Time{}, quorum: map[string]quorum{}, ended: make(chan struct{}),
+	l := &machineWatch{
+		stop: stop, statuses: map[string]string{}, count: map[string]int{},
+		waiting: map[change]chan time.Time{}, quorum: map[string]quorum{}, ended: make(chan struct{}),
 	}
 	l.ask = func() (io.ReadCloser, error) { return watchMachines(ctx, client, config.Host) }
 	events, err := l.ask()
@@ -98,14 +98,14 @@ func watchMachines(ctx context.Context, client *http.Client, host string) (io.Re
 	return response.Body, nil
 }
 
-func (l *lookout) close() {
+func (l *machineWatch) close() {
 	l.stop()
 	<-l.ended
 }
 
 // follow notes what is said of machines until the watch ends. On a machine that is busy otherwise the API server cuts off a watch that is not
 // read fast enough; one that has told something is made again, and begins with all machines as they are by then.
-func (l *lookout) follow(events io.ReadCloser) {
+func (l *machineWatch) follow(events io.ReadCloser) {
 	defer close(l.ended)
 	for {
 		told, err := l.listen(json.NewDecoder(events))
@@ -121,7 +121,7 @@ func (l *lookout) follow(events io.ReadCloser) {
 }
 
 // listen notes events until there are no more; told says that there was one.
-func (l *lookout) listen(events *json.Decoder) (told bool, err error) {
+func (l *machineWatch) listen(events *json.Decoder) (told bool, err error) {
 	for {
 		var e event
 		if err := events.Decode(&e); err != nil {
@@ -142,21 +142,21 @@ func (l *lookout) listen(events *json.Decoder) (told bool, err error) {
 }
 
 // note takes down what is said of a machine, and tells those who waited for it.
-func (l *lookout) note(machine, status string, at time.Time) {
+func (l *machineWatch) note(machine, status string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	was, known := l.said[machine]
+	was, known := l.statuses[machine]
 	if known && was == status {
 		return
 	}
-	l.said[machine] = status
+	l.statuses[machine] = status
 	if known {
 		l.count[was]--
 	}
 	l.count[status]++
-	key := wish{machine, status}
-	if granted, waited := l.wishes[key]; waited {
-		delete(l.wishes, key)
+	key := change{machine, status}
+	if granted, waited := l.waiting[key]; waited {
+		delete(l.waiting, key)
 		granted <- at
 	}
 	if q, waited := l.quorum[status]; waited && l.count[status] >= q.machines {
@@ -166,17 +166,17 @@ func (l *lookout) note(machine, status string, at time.Time) {
 }
 
 // turn returns where the moment is sent at which the machine gets that status.
-func (l *lookout) turn(machine, status string) <-chan time.Time {
+func (l *machineWatch) becomes(machine, status string) <-chan time.Time {
 	granted := make(chan time.Time, 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wishes[wish{machine, status}] = granted
+	l.waiting[change{machine, status}] = granted
 	return granted
 }
 
 // all returns where the moment is sent at which so many machines have that status, now or later. For each status there is one
 // who waits, the last.
-func (l *lookout) all(machines int, status string) <-chan time.Time {
+func (l *machineWatch) all(machines int, status string) <-chan time.Time {
 	reached := make(chan time.Time, 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,17 +190,17 @@ func (l *lookout) all(machines int, status string) <-chan time.Time {
 
 // patienceWithContenders bounds every wait for a contender: with 5000 machines, Cluster API takes a minute for its
 // first pass, and several on a machine that is busy otherwise.
-const patienceWithContenders = 5 * time.Minute
+const contenderTimeout = 5 * time.Minute
 
 // await waits for a moment that turn or all sends.
-func (l *lookout) await(ctx context.Context, moment <-chan time.Time) (time.Time, error) {
-	late := time.NewTimer(patienceWithContenders)
+func (l *machineWatch) await(ctx context.Context, moment <-chan time.Time) (time.Time, error) {
+	late := time.NewTimer(contenderTimeout)
 	defer late.Stop()
 	select {
 	case at := <-moment:
 		return at, nil
 	case <-late.C:
-		return time.Time{}, fmt.Errorf("wait for conditions of machines: not written within %s", patienceWithContenders)
+		return time.Time{}, fmt.Errorf("wait for conditions of machines: not written within %s", contenderTimeout)
 	case <-l.ended:
 		return time.Time{}, l.err
 	case <-ctx.Done():

@@ -8,10 +8,10 @@ import (
 )
 
 // world is a number of machines, evenly spread over a number of clusters.
-type world struct{ machines, clusters int }
+type size struct{ machines, clusters int }
 
-func parseWorlds(list string) ([]world, error) {
-	var worlds []world
+func parseSizes(list string) ([]size, error) {
+	var sizes []size
 	for part := range strings.SplitSeq(list, ",") {
 		machines, clusters, _ := strings.Cut(part, "/")
 		if clusters == "" {
@@ -28,15 +28,15 @@ func parseWorlds(list string) ([]world, error) {
 		if c < 1 || m < 20 || m%c != 0 {
 			return nil, fmt.Errorf("read world %q: at least 20 machines, as many for each cluster", part)
 		}
-		worlds = append(worlds, world{m, c})
+		sizes = append(sizes, size{m, c})
 	}
-	return worlds, nil
+	return sizes, nil
 }
 
-func (w world) String() string { return fmt.Sprintf("%d/%d", w.machines, w.clusters) }
+func (w size) String() string { return fmt.Sprintf("%d/%d", w.machines, w.clusters) }
 
 // title says the same to a reader.
-func (w world) title() string {
+func (w size) title() string {
 	if w.clusters == 1 {
 		return fmt.Sprintf("%d machines in one cluster", w.machines)
 	}
@@ -44,34 +44,34 @@ func (w world) title() string {
 }
 
 // cluster names the cluster of a machine. Neighbours are in different clusters.
-func (w world) cluster(machine int) string { return fmt.Sprintf("edge-%03d", machine%w.clusters) }
+func (w size) cluster(machine int) string { return fmt.Sprintf("edge-%03d", machine%w.clusters) }
 
 // machine names a machine and its node, about as long as a MachineDeployment would.
-func (w world) machine(i int) string { return fmt.Sprintf("%s-md-0-x7kq2-%05d", w.cluster(i), i) }
+func (w size) machine(i int) string { return fmt.Sprintf("%s-md-0-x7kq2-%05d", w.cluster(i), i) }
 
 // scale is how much is measured.
 type scale struct {
-	alone   int // flips one after another
-	spread  int // flips, spread evenly over spreadOver
-	mass    int // flips at once
-	beats   int // heartbeats
-	passes  int // steady passes of each check
-	slowly  int // the same, for a contender that makes one only every 15 s
-	isolate int // flips one after another, for a contender that has to be waited for
+	alone      int // flips one after another
+	spread     int // flips, spread evenly over spreadOver
+	mass       int // flips at once
+	beats      int // heartbeats
+	reconciles int // steady passes of each check
+	slowly     int // the same, for a contender that makes one only every 15 s
+	isolate    int // flips one after another, for a contender that has to be waited for
 
 	spreadOver time.Duration
 	idle       time.Duration
 }
 
-func scaleOf(w world, quick bool) scale {
+func scaleOf(w size, quick bool) scale {
 	if quick {
 		return scale{
-			alone: 3, spread: 10, mass: w.machines / 10, beats: 200, passes: 5, slowly: 1, isolate: 1,
+			alone: 3, spread: 10, mass: w.machines / 10, beats: 200, reconciles: 5, slowly: 1, isolate: 1,
 			spreadOver: 5 * time.Second, idle: 5 * time.Second,
 		}
 	}
 	s := scale{
-		alone: 20, spread: 60, mass: w.machines / 10, beats: 1000, passes: 20, slowly: 3, isolate: 2,
+		alone: 20, spread: 60, mass: w.machines / 10, beats: 1000, reconciles: 20, slowly: 3, isolate: 2,
 		spreadOver: 40 * time.Second, idle: 20 * time.Second,
 	}
 	if w.machines < 200 {

@@ -23,7 +23,7 @@ const nodesPath = "/api/v1/nodes"
 
 // window is a reverse proxy that shows the nodes of one cluster, out of an API server that has those of all. Without
 // it, every cluster would cache the nodes of all others.
-type window struct {
+type nodeProxy struct {
 	server *http.Server
 	url    string
 	// authority is whose certificate it shows; none if it is not asked over TLS.
@@ -32,7 +32,7 @@ type window struct {
 
 // openWindow serves the nodes with that label on a port of 127.0.0.1, as a real API server does over TLS if it is to be secure: connections
 // cost memory, and HTTP/2 needs fewer of them.
-func openWindow(target *rest.Config, label string, secure bool) (*window, error) {
+func startNodeProxy(target *rest.Config, label string, secure bool) (*nodeProxy, error) {
 	host, err := url.Parse(target.Host)
 	if err != nil {
 		return nil, fmt.Errorf("read the address of the API server: %w", err)
@@ -58,7 +58,7 @@ func openWindow(target *rest.Config, label string, secure bool) (*window, error)
 	if err != nil {
 		return nil, fmt.Errorf("open a port for a proxy: %w", err)
 	}
-	w := &window{
+	w := &nodeProxy{
 		server: &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second},
 		url:    "http://" + listener.Addr().String(),
 	}
@@ -71,7 +71,7 @@ func openWindow(target *rest.Config, label string, secure bool) (*window, error)
 }
 
 // secure serves over TLS, with the certificate that comes with Go for servers of tests.
-func (w *window) secure(listener net.Listener) {
+func (w *nodeProxy) secure(listener net.Listener) {
 	example := httptest.NewTLSServer(w.server.Handler)
 	example.Close()
 	w.url = "https://" + listener.Addr().String()
@@ -80,10 +80,10 @@ func (w *window) secure(listener net.Listener) {
 	go func() { _ = w.server.ServeTLS(listener, "", "") }() // it returns when it is closed
 }
 
-func (w *window) close() { _ = w.server.Close() } // watches are cut off: whoever held them is gone
+func (w *nodeProxy) close() { _ = w.server.Close() } // watches are cut off: whoever held them is gone
 
 // kubeconfig is how to reach the API server through the window. The window itself has the credentials.
-func (w *window) kubeconfig() ([]byte, error) {
+func (w *nodeProxy) kubeconfig() ([]byte, error) {
 	const name = "window"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: w.url, CertificateAuthorityData: w.authority}

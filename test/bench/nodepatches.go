@@ -31,7 +31,7 @@ func nodeConditions(beat metav1.Time) []corev1.NodeCondition {
 }
 
 // turnedBad is the patch after which a node has been silent for long.
-func turnedBad(now time.Time) []byte {
+func longUnknown(now time.Time) []byte {
 	silent := ready
 	silent.Status, silent.Reason, silent.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
 	silent.LastTransitionTime = metav1.NewTime(now.Add(-longSince))
@@ -39,7 +39,7 @@ func turnedBad(now time.Time) []byte {
 }
 
 // turnedGood is the patch after which a node reports again.
-func turnedGood(now time.Time) []byte {
+func readyAgain(now time.Time) []byte {
 	back := ready
 	back.LastTransitionTime, back.LastHeartbeatTime = metav1.NewTime(now), metav1.NewTime(now)
 	return statusPatch(back)

@@ -25,52 +25,54 @@ import (
 )
 
 // hands is how many objects are written at the same time.
-const hands = 24
+const clients = 24
 
 // stage is one world on control planes of its own.
-type stage struct {
-	world      world
-	rig        *rig.Rig
-	management *rig.ControlPlane
-	workload   *rig.ControlPlane
-	windows    []*window
-	here       client.Client  // the management cluster
-	there      rest.Interface // the API server with all nodes
-	lookout    *lookout
-	crds       []string // of more kinds than those of Cluster API
+type environment struct {
+	size             size
+	rig              *rig.Rig
+	management       *rig.ControlPlane
+	workload         *rig.ControlPlane
+	proxies          []*nodeProxy
+	managementClient client.Client  // the management cluster
+	nodesAPI         rest.Interface // the API server with all nodes
+	machineWatch     *machineWatch
+	crds             []string // of more kinds than those of Cluster API
 	// parts is how many checks share the machines of a cluster; one if it is 0.
 	parts int
 	// secure has workload clusters asked over TLS also where a window shows the nodes of each.
 	secure bool
 	// fresh is the first machine that was never flipped: a second time is less work, since its owner was asked before.
-	fresh int
+	nextUnused int
 }
 
 // raise starts the control planes and fills them.
-func raise(ctx context.Context, w world) (*stage, error) { return raised(ctx, &stage{world: w}) }
+func raise(ctx context.Context, w size) (*environment, error) {
+	return setUp(ctx, &environment{size: w})
+}
 
 // raised starts and fills a stage of which no more is set than what it is to be like.
-func raised(ctx context.Context, s *stage) (*stage, error) {
-	w := s.world
-	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(err, s.strike())
+func setUp(ctx context.Context, s *environment) (*environment, error) {
+	w := s.size
+	if err := s.startControlPlanes(ctx); err != nil {
+		return nil, errors.Join(err, s.tearDown())
 	}
 	since := time.Now()
 	if err := s.fill(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("make the objects: %w", err), s.strike())
+		return nil, errors.Join(fmt.Errorf("make the objects: %w", err), s.tearDown())
 	}
 	var err error
-	if s.lookout, err = look(ctx, unlimited(s.management.Config())); err != nil {
-		return nil, errors.Join(err, s.strike())
+	if s.machineWatch, err = watchStatuses(ctx, unlimited(s.management.Config())); err != nil {
+		return nil, errors.Join(err, s.tearDown())
 	}
-	if _, err = s.lookout.await(ctx, s.lookout.all(w.machines, "")); err != nil {
-		return nil, errors.Join(err, s.strike())
+	if _, err = s.machineWatch.await(ctx, s.machineWatch.all(w.machines, "")); err != nil {
+		return nil, errors.Join(err, s.tearDown())
 	}
-	say("%s: %d machines and nodes made in %.1fs", w, w.machines, time.Since(since).Seconds())
+	progress("%s: %d machines and nodes made in %.1fs", w, w.machines, time.Since(since).Seconds())
 	return s, nil
 }
 
-func (s *stage) start(ctx context.Context) (err error) {
+func (s *environment) startControlPlanes(ctx context.Context) (err error) {
 	if s.rig, err = rig.Start(ctx, rig.Options{}); err != nil {
 		return err
 	}
@@ -91,14 +93,14 @@ func (s *stage) start(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("register kinds: %w", err)
 	}
-	if s.here, err = client.New(unlimited(s.management.Config()), client.Options{Scheme: scheme}); err != nil {
+	if s.managementClient, err = client.New(unlimited(s.management.Config()), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	there, err := kubernetes.NewForConfig(unlimited(s.workload.Config()))
+	nodesAPI, err := kubernetes.NewForConfig(unlimited(s.workload.Config()))
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	s.there = there.CoreV1().RESTClient()
+	s.nodesAPI = nodesAPI.CoreV1().RESTClient()
 	return nil
 }
 
@@ -109,11 +111,11 @@ func unlimited(config *rest.Config) *rest.Config {
 }
 
 // strike ends all of it.
-func (s *stage) strike() error {
-	if s.lookout != nil {
-		s.lookout.close()
+func (s *environment) tearDown() error {
+	if s.machineWatch != nil {
+		s.machineWatch.close()
 	}
-	for _, w := range s.windows {
+	for _, w := range s.proxies {
 		w.close()
 	}
 	if s.rig == nil {
@@ -123,78 +125,78 @@ func (s *stage) strike() error {
 }
 
 // fill makes all objects. No contender runs yet, so their order does not matter.
-func (s *stage) fill(ctx context.Context) error {
-	if err := s.here.Create(ctx, builders.Namespace(namespace)); err != nil {
+func (s *environment) fill(ctx context.Context) error {
+	if err := s.managementClient.Create(ctx, builders.Namespace(namespace)); err != nil {
 		return err
 	}
-	for i := range s.world.clusters {
-		if err := s.fillCluster(ctx, s.world.cluster(i)); err != nil {
+	for i := range s.size.clusters {
+		if err := s.fillCluster(ctx, s.size.cluster(i)); err != nil {
 			return err
 		}
 	}
-	return s.each(ctx, s.machines(0, s.world.machines), s.fillMachine)
+	return s.each(ctx, s.machines(0, s.size.machines), s.fillMachine)
 }
 
-func (s *stage) fillCluster(ctx context.Context, name string) error {
+func (s *environment) fillCluster(ctx context.Context, name string) error {
 	cluster, status := clusterOf(name)
-	if err := s.here.Create(ctx, cluster); err != nil {
+	if err := s.managementClient.Create(ctx, cluster); err != nil {
 		return err
 	}
 	kubeconfig := rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), s.workload)
-	if s.world.clusters > 1 {
-		w, err := openWindow(s.workload.Config(), clusterLabel+"="+name, s.secure)
+	if s.size.clusters > 1 {
+		w, err := startNodeProxy(s.workload.Config(), clusterLabel+"="+name, s.secure)
 		if err != nil {
 			return err
 		}
-		s.windows = append(s.windows, w)
+		s.proxies = append(s.proxies, w)
 		for key := range kubeconfig.Data {
 			if kubeconfig.Data[key], err = w.kubeconfig(); err != nil {
 				return err
 			}
 		}
 	}
-	if err := s.here.Create(ctx, kubeconfig); err != nil {
+	if err := s.managementClient.Create(ctx, kubeconfig); err != nil {
 		return err
 	}
 	cluster.Status = status
-	if err := s.here.Status().Update(ctx, cluster); err != nil {
+	if err := s.managementClient.Status().Update(ctx, cluster); err != nil {
 		return err
 	}
 	return s.fillChecks(ctx, cluster)
 }
 
-func (s *stage) fillChecks(ctx context.Context, cluster *clusterv1.Cluster) error {
+func (s *environment) fillChecks(ctx context.Context, cluster *clusterv1.Cluster) error {
 	if s.parts < 2 {
-		return s.here.Create(ctx, checkOf(cluster))
+		return s.managementClient.Create(ctx, checkOf(cluster))
 	}
 	for part := range s.parts {
 		check := checkOf(cluster)
 		check.Name += "-" + strconv.Itoa(part)
 		check.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{partLabel: strconv.Itoa(part)}}
-		if err := s.here.Create(ctx, check); err != nil {
+		if err := s.managementClient.Create(ctx, check); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *stage) fillMachine(ctx context.Context, i int) error {
-	machine, status := machineOf(s.world, i)
+func (s *environment) fillMachine(ctx context.Context, i int) error {
+	machine, status := machineOf(s.size, i)
 	if s.parts > 1 {
-		machine.Labels[partLabel] = strconv.Itoa(i / s.world.clusters % s.parts)
+		machine.Labels[partLabel] = strconv.Itoa(i / s.size.clusters % s.parts)
 	}
-	if err := s.here.Create(ctx, machine); err != nil {
+	if err := s.managementClient.Create(ctx, machine); err != nil {
 		return err
 	}
 	machine.Status = status
-	if err := s.here.Status().Update(ctx, machine); err != nil {
+	if err := s.managementClient.Status().Update(ctx, machine); err != nil {
 		return err
 	}
-	return s.there.Post().Resource("nodes").Body(nodeOf(s.world, i)).Do(ctx).Error()
+	return s.nodesAPI.Post().Resource("nodes").Body(nodeOf(s.size, i)).Do(ctx).Error()
 }
 
 // machines are the indexes of n machines from first on.
-func (s *stage) machines(first, n int) []int {
+func (s *environment) machines(first, n int) []int {
 	all := make([]int, n)
 	for i := range all {
 		all[i] = first + i
@@ -203,19 +205,19 @@ func (s *stage) machines(first, n int) []int {
 }
 
 // unflipped takes n machines that were never flipped.
-func (s *stage) unflipped(n int) ([]int, error) {
-	if s.fresh+n > s.world.machines {
-		return nil, fmt.Errorf("take %d machines that were never flipped: %d of %d are left", n, s.world.machines-s.fresh, s.world.machines)
+func (s *environment) takeUnused(n int) ([]int, error) {
+	if s.nextUnused+n > s.size.machines {
+		return nil, fmt.Errorf("take %d machines that were never flipped: %d of %d are left", n, s.size.machines-s.nextUnused, s.size.machines)
 	}
-	taken := s.machines(s.fresh, n)
-	s.fresh += n
+	taken := s.machines(s.nextUnused, n)
+	s.nextUnused += n
 	return taken, nil
 }
 
 // each does something for every machine, many at the same time.
-func (s *stage) each(ctx context.Context, machines []int, do func(context.Context, int) error) error {
+func (s *environment) each(ctx context.Context, machines []int, do func(context.Context, int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(hands)
+	group.SetLimit(clients)
 	for _, i := range machines {
 		group.Go(func() error { return do(ctx, i) })
 	}
@@ -223,28 +225,28 @@ func (s *stage) each(ctx context.Context, machines []int, do func(context.Contex
 }
 
 // patchNode writes the status of a machine's node.
-func (s *stage) patchNode(ctx context.Context, i int, patch []byte) error {
-	err := s.there.Patch(types.StrategicMergePatchType).Resource("nodes").Name(s.world.machine(i)).
+func (s *environment) patchNode(ctx context.Context, i int, patch []byte) error {
+	err := s.nodesAPI.Patch(types.StrategicMergePatchType).Resource("nodes").Name(s.size.machine(i)).
 		SubResource("status").Body(patch).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("write the status of node %s: %w", s.world.machine(i), err)
+		return fmt.Errorf("write the status of node %s: %w", s.size.machine(i), err)
 	}
 	return nil
 }
 
 // touch changes a machine in a way that means nothing, but after which every contender looks at its check again.
-func (s *stage) touch(ctx context.Context, i int, value string) error {
+func (s *environment) touch(ctx context.Context, i int, value string) error {
 	machine := &clusterv1.Machine{}
-	machine.Namespace, machine.Name = namespace, s.world.machine(i)
+	machine.Namespace, machine.Name = namespace, s.size.machine(i)
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, touchAnnotation, value)
-	if err := s.here.Patch(ctx, machine, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+	if err := s.managementClient.Patch(ctx, machine, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		return fmt.Errorf("touch machine %s: %w", machine.Name, err)
 	}
 	return nil
 }
 
 // serverCPU is the processor time that the API server of the management cluster has used.
-func (s *stage) serverCPU(ctx context.Context) (float64, error) {
+func (s *environment) serverCPU(ctx context.Context) (float64, error) {
 	server, err := kubernetes.NewForConfig(unlimited(s.management.Config()))
 	if err != nil {
 		return 0, fmt.Errorf("make a client: %w", err)

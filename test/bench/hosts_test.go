@@ -31,12 +31,12 @@ const (
 func TestExactlyTheMachinesThatFailAreRemediated(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	r, err := raiseFixture(ctx, crowd)
+	r, err := setUpHosts(ctx, crowd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := r.strike(); err != nil {
+		if err := r.tearDown(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -44,8 +44,8 @@ func TestExactlyTheMachinesThatFailAreRemediated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &trial{stage: r.stage, figures: figures{}}
-	if err := tr.firstPass(ctx, cycler(nil), manager); err != nil {
+	tr := &trial{environment: r.environment, figures: figures{}}
+	if err := tr.firstPass(ctx, contenders()[0], manager); err != nil {
 		t.Fatal(err)
 	}
 	defer tr.end()
@@ -57,18 +57,18 @@ func TestExactlyTheMachinesThatFailAreRemediated(t *testing.T) {
 	t.Run("without a template exactly the machines that fail are left to their owner", func(t *testing.T) { leavesAFewToTheirOwner(ctx, t, r, tr) })
 }
 
-func cyclesByHand(ctx context.Context, t *testing.T, r *fixture, tr *trial) {
+func cyclesByHand(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial) {
 	if err := r.byHand(ctx, tr, failing); err != nil {
 		t.Fatal(err)
 	}
-	here, there := tr.figures[cycleOwnCalls], tr.figures[cycleOwnDistant]
-	t.Logf("%.1f calls to the management cluster and %.1f to the workload cluster", here, there)
-	if here > ownHere || there > ownThere || here == 0 {
-		t.Errorf("a power cycle took %.1f calls to the management cluster and %.1f to the workload cluster, want at most %d and %d", here, there, ownHere, ownThere)
+	managementClient, nodesAPI := tr.figures[cycleOwnCalls], tr.figures[cycleOwnDistant]
+	t.Logf("%.1f calls to the management cluster and %.1f to the workload cluster", managementClient, nodesAPI)
+	if managementClient > ownHere || nodesAPI > ownThere || managementClient == 0 {
+		t.Errorf("a power cycle took %.1f calls to the management cluster and %.1f to the workload cluster, want at most %d and %d", managementClient, nodesAPI, ownHere, ownThere)
 	}
 }
 
-func cyclesAFew(ctx context.Context, t *testing.T, r *fixture, tr *trial) {
+func cyclesAFew(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial) {
 	began := time.Now()
 	if err := r.mass(ctx, tr, failing); err != nil {
 		t.Fatal(err)
@@ -86,14 +86,14 @@ func cyclesAFew(ctx context.Context, t *testing.T, r *fixture, tr *trial) {
 	if cycled != failing {
 		t.Errorf("%d hosts were power-cycled, want %d", cycled, failing)
 	}
-	here, there := tr.figures[cycleMassCalls], tr.figures[cycleMassDistant]
-	t.Logf("%.1f calls to the management cluster and %.1f to the workload cluster", here, there)
-	if here > callsHere || there > callsThere || here == 0 {
+	managementClient, nodesAPI := tr.figures[cycleMassCalls], tr.figures[cycleMassDistant]
+	t.Logf("%.1f calls to the management cluster and %.1f to the workload cluster", managementClient, nodesAPI)
+	if managementClient > callsHere || nodesAPI > callsThere || managementClient == 0 {
 		t.Errorf("a remediation took %.1f calls to the management cluster and %.1f to the workload cluster, want at most %d and %d",
-			here, there, callsHere, callsThere)
+			managementClient, nodesAPI, callsHere, callsThere)
 	}
 	requests, hosts, nodes := &mendv1.HostRemediationList{}, &bmov1alpha1.BareMetalHostList{}, &corev1.NodeList{}
-	for list, from := range map[client.ObjectList]client.Client{requests: r.near, hosts: r.near, nodes: r.far} {
+	for list, from := range map[client.ObjectList]client.Client{requests: r.managementWatcher, hosts: r.managementWatcher, nodes: r.workloadWatcher} {
 		if err := from.List(ctx, list); err != nil {
 			t.Fatal(err)
 		}
@@ -116,25 +116,25 @@ func cyclesAFew(ctx context.Context, t *testing.T, r *fixture, tr *trial) {
 	}
 }
 
-func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *fixture, tr *trial) {
-	cluster, _ := clusterOf(r.world.cluster(0))
+func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial) {
+	cluster, _ := clusterOf(r.size.cluster(0))
 	check := checkOf(cluster)
-	if err := r.here.Patch(ctx, check, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"remediation":null}}`))); err != nil {
+	if err := r.managementClient.Patch(ctx, check, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"remediation":null}}`))); err != nil {
 		t.Fatal(err)
 	}
-	machines, err := r.unflipped(failing)
+	machines, err := r.takeUnused(failing)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]bool{}
 	for _, i := range machines {
-		name := r.world.machine(i)
+		name := r.size.machine(i)
 		want[name] = true
-		turned := r.lookout.turn(name, isBad)
-		if err := r.patchNode(ctx, i, turnedBad(time.Now())); err != nil {
+		nodeFailed := r.machineWatch.becomes(name, failed)
+		if err := r.patchNode(ctx, i, longUnknown(time.Now())); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.lookout.await(ctx, turned); err != nil {
+		if _, err := r.machineWatch.await(ctx, nodeFailed); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -143,7 +143,7 @@ func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *fixture, tr *t
 		select {
 		case <-late:
 			t.Fatalf("left to their owner are %v, want %v", unhealthy(ctx, t, r), want)
-		case <-time.After(lookEvery):
+		case <-time.After(readEvery):
 		}
 	}
 	if _, err := tr.quiet(ctx, time.Second); err != nil {
@@ -155,10 +155,10 @@ func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *fixture, tr *t
 }
 
 // unhealthy are the machines that their owners would replace. Every other machine must be reported as healthy, unless it has just failed.
-func unhealthy(ctx context.Context, t *testing.T, r *fixture) map[string]bool {
+func unhealthy(ctx context.Context, t *testing.T, r *hostEnvironment) map[string]bool {
 	t.Helper()
 	list := &clusterv1.MachineList{}
-	if err := r.near.List(ctx, list); err != nil {
+	if err := r.managementWatcher.List(ctx, list); err != nil {
 		t.Fatal(err)
 	}
 	if len(list.Items) != crowd {

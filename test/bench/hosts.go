@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -22,45 +21,45 @@ import (
 )
 
 // fixture is a stage whose machines are on simulated hosts that do at once what they are asked for.
-type fixture struct {
-	*stage
-	near, far client.WithWatch // the clusters of the hosts, and of the nodes
-	hosts     *simulator.Hosts
-	end       context.CancelFunc
-	ended     chan error
-	witness   *witness
+type hostEnvironment struct {
+	*environment
+	managementWatcher, workloadWatcher client.WithWatch // the clusters of the hosts, and of the nodes
+	hosts                              *simulator.Hosts
+	end                                context.CancelFunc
+	ended                              chan error
+	witness                            *witness
 }
 
 // raiseRack starts control planes with that many hosts, all on.
-func raiseFixture(ctx context.Context, hosts int) (*fixture, error) {
-	r := &fixture{stage: &stage{world: world{machines: hosts, clusters: 1}}}
+func setUpHosts(ctx context.Context, hosts int) (*hostEnvironment, error) {
+	r := &hostEnvironment{environment: &environment{size: size{machines: hosts, clusters: 1}}}
 	since := time.Now()
-	if err := r.fillFixture(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("raise a rack of %d hosts: %w", hosts, err), r.strike())
+	if err := r.fillHosts(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("raise a rack of %d hosts: %w", hosts, err), r.tearDown())
 	}
-	say("%d hosts with machines and nodes made in %.1fs", hosts, time.Since(since).Seconds())
+	progress("%d hosts with machines and nodes made in %.1fs", hosts, time.Since(since).Seconds())
 	return r, nil
 }
 
-func (r *fixture) fillFixture(ctx context.Context) error {
-	root, err := command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubemend/kubemend")
+func (r *hostEnvironment) fillHosts(ctx context.Context) error {
+	crds, err := ownCRDs(ctx)
 	if err != nil {
 		return err
 	}
-	r.crds = []string{filepath.Join(root, "config", "crd", "bases")}
-	if err := r.start(ctx); err != nil {
+	r.crds = crds
+	if err := r.startControlPlanes(ctx); err != nil {
 		return err
 	}
 	if err := r.startHosts(); err != nil {
 		return err
 	}
-	if err := r.here.Create(ctx, builders.Namespace(namespace)); err != nil {
+	if err := r.managementClient.Create(ctx, builders.Namespace(namespace)); err != nil {
 		return err
 	}
-	if err := r.fillFixtureCluster(ctx); err != nil {
+	if err := r.fillHostCluster(ctx); err != nil {
 		return err
 	}
-	all := r.machines(0, r.world.machines)
+	all := r.machines(0, r.size.machines)
 	if err := r.each(ctx, all, r.fillHost); err != nil {
 		return err
 	}
@@ -70,19 +69,19 @@ func (r *fixture) fillFixture(ctx context.Context) error {
 	if err := r.each(ctx, all, r.inspect); err != nil {
 		return err
 	}
-	if r.lookout, err = look(ctx, unlimited(r.management.Config())); err != nil {
+	if r.machineWatch, err = watchStatuses(ctx, unlimited(r.management.Config())); err != nil {
 		return err
 	}
-	_, err = r.lookout.await(ctx, r.lookout.all(r.world.machines, ""))
+	_, err = r.machineWatch.await(ctx, r.machineWatch.all(r.size.machines, ""))
 	return err
 }
 
-func (r *fixture) startHosts() (err error) {
-	scheme := r.here.Scheme()
-	if r.near, err = client.NewWithWatch(unlimited(r.management.Config()), client.Options{Scheme: scheme}); err != nil {
+func (r *hostEnvironment) startHosts() (err error) {
+	scheme := r.managementClient.Scheme()
+	if r.managementWatcher, err = client.NewWithWatch(unlimited(r.management.Config()), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if r.far, err = client.NewWithWatch(unlimited(r.workload.Config()), client.Options{Scheme: scheme}); err != nil {
+	if r.workloadWatcher, err = client.NewWithWatch(unlimited(r.workload.Config()), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	waits := simulator.Hurried()
@@ -97,7 +96,7 @@ func (r *fixture) startHosts() (err error) {
 }
 
 // strike ends all of it.
-func (r *fixture) strike() error {
+func (r *hostEnvironment) tearDown() error {
 	if r.witness != nil {
 		r.witness.close()
 	}
@@ -106,7 +105,7 @@ func (r *fixture) strike() error {
 		r.end()
 		err = <-r.ended
 	}
-	return errors.Join(err, r.stage.strike())
+	return errors.Join(err, r.environment.tearDown())
 }
 
 var defaultStrategy = infrav1.RemediationStrategy{
@@ -114,30 +113,30 @@ var defaultStrategy = infrav1.RemediationStrategy{
 }
 
 // fillRackCluster makes the cluster with its check, which has hosts power-cycled.
-func (r *fixture) fillFixtureCluster(ctx context.Context) error {
-	cluster, status := clusterOf(r.world.cluster(0))
+func (r *hostEnvironment) fillHostCluster(ctx context.Context) error {
+	cluster, status := clusterOf(r.size.cluster(0))
 	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name}}
 	template.Spec.Template.Spec.Strategy = builders.HostStrategy(defaultStrategy)
 	check := checkOf(cluster)
 	builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name)(check)
 	for _, object := range []client.Object{cluster, rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), r.workload), template, check} {
-		if err := r.here.Create(ctx, object); err != nil {
+		if err := r.managementClient.Create(ctx, object); err != nil {
 			return err
 		}
 	}
 	cluster.Status = status
-	return r.here.Status().Update(ctx, cluster)
+	return r.managementClient.Status().Update(ctx, cluster)
 }
 
 // fillHost makes a machine on a host that nobody has to choose any more.
-func (r *fixture) fillHost(ctx context.Context, i int) error {
-	name := r.world.machine(i)
-	machine, _ := machineOf(r.world, i)
+func (r *hostEnvironment) fillHost(ctx context.Context, i int) error {
+	name := r.size.machine(i)
+	machine, _ := machineOf(r.size, i)
 	between := builders.Metal3Machine(machine)
 	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: namespace + "/" + name})
 	host := builders.BareMetalHost(namespace, name, builders.Deployed, builders.ConsumedBy(name))
 	for _, object := range []client.Object{between, host} {
-		if err := r.here.Create(ctx, object); err != nil {
+		if err := r.managementClient.Create(ctx, object); err != nil {
 			return err
 		}
 	}
@@ -145,38 +144,38 @@ func (r *fixture) fillHost(ctx context.Context, i int) error {
 }
 
 // awaitPower waits until all hosts are on.
-func (r *fixture) awaitPower(ctx context.Context) error {
-	ticks := time.NewTicker(lookEvery)
+func (r *hostEnvironment) awaitPower(ctx context.Context) error {
+	ticks := time.NewTicker(readEvery)
 	defer ticks.Stop()
 	for {
-		lit := 0
-		for i := range r.world.machines {
+		powered := 0
+		for i := range r.size.machines {
 			if r.host(i).Powered() {
-				lit++
+				powered++
 			}
 		}
-		if lit == r.world.machines {
+		if powered == r.size.machines {
 			return nil
 		}
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for hosts: %d of %d are on: %w", lit, r.world.machines, ctx.Err())
+			return fmt.Errorf("wait for hosts: %d of %d are on: %w", powered, r.size.machines, ctx.Err())
 		}
 	}
 }
 
-func (r *fixture) host(i int) *simulator.Host {
-	return r.hosts.Host(client.ObjectKey{Namespace: namespace, Name: r.world.machine(i)})
+func (r *hostEnvironment) host(i int) *simulator.Host {
+	return r.hosts.Host(client.ObjectKey{Namespace: namespace, Name: r.size.machine(i)})
 }
 
 // inspect writes down what a host consists of: that is most of a BareMetalHost.
-func (r *fixture) inspect(ctx context.Context, i int) error {
+func (r *hostEnvironment) inspect(ctx context.Context, i int) error {
 	host := &bmov1alpha1.BareMetalHost{}
-	host.Namespace, host.Name = namespace, r.world.machine(i)
+	host.Namespace, host.Name = namespace, r.size.machine(i)
 	before := host.DeepCopy()
 	host.Status.HardwareDetails = hardwareOf(i, host.Name)
-	if err := r.here.Status().Patch(ctx, host, client.MergeFrom(before)); err != nil {
+	if err := r.managementClient.Status().Patch(ctx, host, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("write the hardware of host %s: %w", host.Name, err)
 	}
 	return nil
@@ -203,42 +202,42 @@ func hardwareOf(i int, name string) *bmov1alpha1.HardwareDetails {
 }
 
 // carry puts a kubelet on the host of a machine, which reports when the host has booted.
-func (r *fixture) carry(i int) {
+func (r *hostEnvironment) attachKubelet(i int) {
 	r.host(i).Mute(1) // what is put on a host that is on boots at once
-	r.host(i).Carry(simulator.NewKubelet(r.far, simulator.KubeletOptions{Node: r.world.machine(i), Every: time.Hour}))
+	r.host(i).Carry(simulator.NewKubelet(r.workloadWatcher, simulator.KubeletOptions{Node: r.size.machine(i), Every: time.Hour}))
 }
 
 // cycleByHand has the host of a machine power-cycled that is well, and returns when the request is gone.
-func (r *fixture) cycleByHand(ctx context.Context, i int) error {
-	name := r.world.machine(i)
-	r.carry(i)
+func (r *hostEnvironment) cycleByHand(ctx context.Context, i int) error {
+	name := r.size.machine(i)
+	r.attachKubelet(i)
 	machine, request := &clusterv1.Machine{}, &mendv1.HostRemediation{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
-	if err := r.near.Get(ctx, key, machine); err != nil {
+	if err := r.managementWatcher.Get(ctx, key, machine); err != nil {
 		return err
 	}
 	seen := r.witness.await(name)
 	request.Namespace, request.Name = namespace, name
 	request.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}
 	request.Spec.Strategy = builders.HostStrategy(defaultStrategy)
-	if err := r.near.Create(ctx, request); err != nil {
+	if err := r.managementWatcher.Create(ctx, request); err != nil {
 		return err
 	}
-	late, ticks := time.After(patienceWithContenders), time.NewTicker(lookEvery)
+	late, ticks := time.After(contenderTimeout), time.NewTicker(readEvery)
 	defer ticks.Stop()
 	for !conditions.IsTrue(request, nhcv1.SucceededCondition) {
 		select {
 		case <-ticks.C:
 		case <-late:
-			return fmt.Errorf("wait for the power cycle of %s: it says %q after %s", name, request.Status.Message, patienceWithContenders)
+			return fmt.Errorf("wait for the power cycle of %s: it says %q after %s", name, request.Status.Message, contenderTimeout)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := r.near.Get(ctx, key, request); err != nil {
+		if err := r.managementWatcher.Get(ctx, key, request); err != nil {
 			return err
 		}
 	}
-	if err := r.near.Delete(ctx, request); err != nil {
+	if err := r.managementWatcher.Delete(ctx, request); err != nil {
 		return err
 	}
 	select {
@@ -252,26 +251,26 @@ func (r *fixture) cycleByHand(ctx context.Context, i int) error {
 }
 
 // cycle hangs the kubelet of a machine, which comes back when its host has booted, and returns what was seen from then on.
-func (r *fixture) cycle(ctx context.Context, i int) (cycle, error) {
-	name := r.world.machine(i)
-	r.carry(i)
-	seen, isWell := r.witness.await(name), r.lookout.turn(name, isGood)
-	if err := r.patchNode(ctx, i, turnedBad(time.Now())); err != nil {
+func (r *hostEnvironment) cycle(ctx context.Context, i int) (cycle, error) {
+	name := r.size.machine(i)
+	r.attachKubelet(i)
+	seen, isWell := r.witness.await(name), r.machineWatch.becomes(name, succeeded)
+	if err := r.patchNode(ctx, i, longUnknown(time.Now())); err != nil {
 		return nil, err
 	}
 	at := time.Now()
-	wellAt, err := r.lookout.await(ctx, isWell)
+	wellAt, err := r.machineWatch.await(ctx, isWell)
 	if err != nil {
 		return nil, err
 	}
-	late := time.NewTimer(patienceWithContenders)
+	late := time.NewTimer(contenderTimeout)
 	defer late.Stop()
 	select {
 	case c := <-seen:
-		c[turned], c[well] = at, wellAt
+		c[nodeFailed], c[healthy] = at, wellAt
 		return c, nil
 	case <-late.C:
-		return nil, fmt.Errorf("wait for the power cycle of %s: not over within %s; seen of it was %v", name, patienceWithContenders, r.witness.seen(name))
+		return nil, fmt.Errorf("wait for the power cycle of %s: not over within %s; seen of it was %v", name, contenderTimeout, r.witness.seen(name))
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
