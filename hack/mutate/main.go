@@ -1,4 +1,4 @@
-// Command mutate changes the deciding code of the project, one operator at a time, and says which changes no unit test notices.
+// Command mutate changes the deciding code of the project, one operator at a time, and reports the changes that no unit test notices.
 //
 // gremlins makes the mutants and runs the tests. This program gives it a copy of the tree to work in, and compares what it found with
 // survivors.txt: it fails when too many mutants survive, when one survives that is not listed there, and when one listed there does not.
@@ -9,10 +9,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -24,8 +27,6 @@ type target struct {
 	folder string
 	// least is how many of a hundred covered mutants the tests must kill.
 	least float64
-	// shell are its files that read and write, and decide nothing.
-	shell []string
 }
 
 var targets = []target{
@@ -36,18 +37,13 @@ var targets = []target{
 	{folder: "controllers/decide/machines", least: 85},
 	{folder: "controllers/decide/nodes", least: 85},
 	{folder: "baremetal/powercycle", least: 95},
-	{folder: "controllers/machinehealthcheck", least: 85, shell: []string{
-		"apply.go", "cache.go", "controller.go", "explain.go", "metrics.go", "observe.go", "orphaned.go", "requests.go", "tell.go", "watches.go",
-	}},
-	{folder: "controllers/nodehealthcheck", least: 85, shell: []string{
-		"apply.go", "attribute.go", "controller.go", "controlplane.go", "default.go", "etcd.go", "explain.go", "leave.go", "machines.go", "metrics.go",
-		"observe.go", "openshift.go", "release.go", "report.go", "requests.go", "search.go", "slim.go", "templates.go", "watches.go",
-	}},
-	{folder: "controllers/hostremediation", least: 85, shell: []string{
-		"act.go", "adapters.go", "controller.go", "handover.go", "judged.go", "kinds.go", "look.go", "metrics.go", "node.go", "nodesweep.go", "observe.go",
-		"of.go", "self.go", "status.go", "sweep.go", "tell.go", "wake.go", "watches.go", "yield.go",
-	}},
+	{folder: "controllers/machinehealthcheck", least: 85},
+	{folder: "controllers/nodehealthcheck", least: 85},
+	{folder: "controllers/hostremediation", least: 85},
 }
+
+// Files that import one of these read, write or count, and decide nothing: they are not mutated.
+var impure = []string{"context", "github.com/prometheus/client_golang/prometheus"}
 
 func main() {
 	if filepath.Base(os.Args[0]) == "go" {
@@ -97,7 +93,7 @@ func run(ctx context.Context, gremlins, only string) (err error) {
 	return errors.Join(problems...)
 }
 
-// environment is that of gremlins: it finds this program under the name of the go command, and leaves what is temporary in the folder work.
+// environment is that of gremlins: this program stands in for the go command, and temporary files are in the folder work.
 func environment(work string) ([]string, error) {
 	command, err := exec.LookPath("go")
 	if err != nil {
@@ -146,16 +142,15 @@ func copyTree(ctx context.Context, to string) error {
 	return nil
 }
 
-// mutate lets gremlins loose on one package.
+// mutate runs gremlins on one package.
 func (t target) mutate(ctx context.Context, gremlins, tree string, env []string) ([]mutant, error) {
-	for _, name := range t.shell {
-		if _, err := os.Stat(filepath.Join(tree, t.folder, name)); err != nil {
-			return nil, fmt.Errorf("a file that is not to be mutated: %w", err)
-		}
+	excluded, err := t.excluded(tree)
+	if err != nil {
+		return nil, err
 	}
 	report := filepath.Join(filepath.Dir(tree), strings.ReplaceAll(t.folder, "/", "-")+".json")
 	cmd := exec.CommandContext(ctx, gremlins, "unleash", "--config", filepath.Join(tree, "hack", "mutate", "gremlins.yaml"),
-		"--exclude-files", t.excluded(), "--output", report, "./"+t.folder)
+		"--exclude-files", excluded, "--output", report, "./"+t.folder)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = tree, env, os.Stderr, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second // gremlins goes through its whole queue first
@@ -165,11 +160,24 @@ func (t target) mutate(ctx context.Context, gremlins, tree string, env []string)
 	return readReport(report, tree, t.folder)
 }
 
-// excluded are the files of the package that are not mutated: a pattern for gremlins, which sees them from the folder of the package.
-func (t target) excluded() string {
-	names := slices.Clone(t.shell)
-	for i := range names {
-		names[i] = "^" + strings.ReplaceAll(names[i], ".", `\.`) + "$"
+// excluded is a pattern for gremlins of what is not mutated: impure files, and the packages below this one.
+func (t target) excluded(tree string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(tree, t.folder, "*.go"))
+	if err != nil {
+		return "", fmt.Errorf("list the files of the package: %w", err)
 	}
-	return strings.Join(append(names, "/"), "|")
+	patterns := []string{"/"}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return "", fmt.Errorf("read the imports of a file: %w", err)
+		}
+		for _, i := range file.Imports {
+			if slices.Contains(impure, strings.Trim(i.Path.Value, `"`)) {
+				patterns = append(patterns, "^"+regexp.QuoteMeta(filepath.Base(name))+"$")
+				break
+			}
+		}
+	}
+	return strings.Join(patterns, "|"), nil
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// What becomes of a mutant, in gremlins' words.
+// The status of a mutant, in gremlins' words.
 const (
 	killed   = "KILLED"
 	lived    = "LIVED"

@@ -8,7 +8,7 @@ import (
 )
 
 // readSurvivors reads the list of mutants that may survive: the name of each on a line of its own, and indented below it the reason why no
-// test can notice it, or need not. Lines that begin with # are comments.
+// test can kill it, or need not. Lines that begin with # are comments.
 func readSurvivors(path string) (map[string]string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -35,8 +35,8 @@ func readSurvivors(path string) (map[string]string, error) {
 	return listed, nil
 }
 
-// compare says how many mutants of the package were killed, and what is wrong with that. One that timed out may have met a busy machine:
-// it counts as killed if the list says that it never ends.
+// compare prints how many mutants of the package were killed, and returns what differs from the list. One that timed out counts as killed if the
+// list says that it never ends; on a busy computer others may time out, too.
 func (t target) compare(mutants []mutant, listed map[string]string) error {
 	var problems []error
 	count := map[string]int{}

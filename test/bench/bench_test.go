@@ -323,7 +323,7 @@ func TestTheWorstRunOfACommandIsHeldAgainstItsAim(t *testing.T) {
 	}
 }
 
-func TestACycleIsSeenOnceAllOfItIs(t *testing.T) {
+func TestACycleIsCompleteWithItsLastMilestone(t *testing.T) {
 	const name = "edge-000-md-0"
 	w := &witness{awaited: map[string]cycle{}, complete: map[string]chan cycle{}}
 	complete := w.await(name)

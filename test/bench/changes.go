@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// turn is a node that was turned bad.
+// failure is a node that became Unknown.
 type failure struct {
-	// at is when the API server had answered to that, and marked is where the moment is sent at which the machine is
-	// seen to be marked.
+	// at is when the API server had answered the write. The moment at which the machine is seen to be marked unhealthy is sent on marked.
 	at     time.Time
 	marked <-chan time.Time
 }
@@ -21,13 +20,13 @@ func (t *trial) failNode(ctx context.Context, i int) (failure, error) {
 	return failure{time.Now(), marked}, err
 }
 
-// delay waits for the mark and returns how long after the turn it came.
+// delay waits until the machine is marked and returns how long that took.
 func (t *trial) delay(ctx context.Context, of failure) (time.Duration, error) {
 	at, err := t.machineWatch.await(ctx, of.marked)
 	return max(at.Sub(of.at), 0), err
 }
 
-// flip turns a node and returns the delay of its mark.
+// failAndWait makes a node Unknown and returns how long it took until its machine was marked.
 func (t *trial) failAndWait(ctx context.Context, i int) (time.Duration, error) {
 	nodeFailed, err := t.failNode(ctx, i)
 	if err != nil {
@@ -36,7 +35,7 @@ func (t *trial) failAndWait(ctx context.Context, i int) (time.Duration, error) {
 	return t.delay(ctx, nodeFailed)
 }
 
-// restore turns nodes back and waits until their machines are well again.
+// restore makes nodes Ready and waits until their machines are healthy.
 func (t *trial) restore(ctx context.Context, machines []int) error {
 	healthy := t.machineWatch.all(t.size.machines, succeeded)
 	err := t.each(ctx, machines, func(ctx context.Context, i int) error { return t.patchNode(ctx, i, readyAgain(time.Now())) })
@@ -47,7 +46,7 @@ func (t *trial) restore(ctx context.Context, machines []int) error {
 	return err
 }
 
-// alone turns one node after another, each when nothing is left to do of the one before.
+// alone makes one node after another Unknown, each after everything that follows from the one before is over.
 func (t *trial) alone(ctx context.Context) error {
 	n := t.scale.alone
 	if t.interval > 0 {
@@ -68,7 +67,7 @@ func (t *trial) alone(ctx context.Context) error {
 			return err
 		}
 		delays = append(delays, delay)
-		// In many clusters, the next one is of another check.
+		// In many clusters, the next machine belongs to another check.
 		rest := t.interval
 		if t.size.clusters > 1 {
 			rest = 0
@@ -91,7 +90,7 @@ func (t *trial) alone(ctx context.Context) error {
 	return t.restore(ctx, machines)
 }
 
-// spread turns nodes at even intervals, whether the contender has dealt with the one before or not.
+// spread makes nodes Unknown at even intervals, whatever the contender is doing.
 func (t *trial) spread(ctx context.Context) error {
 	machines, err := t.takeUnused(t.scale.spread)
 	if err != nil {
@@ -121,7 +120,7 @@ func (t *trial) spread(ctx context.Context) error {
 	return t.restore(ctx, machines)
 }
 
-// mass turns a tenth of the nodes at once.
+// mass makes a tenth of the nodes Unknown at once.
 func (t *trial) mass(ctx context.Context) error {
 	machines, err := t.takeUnused(t.scale.mass)
 	if err != nil {
@@ -161,7 +160,7 @@ func (t *trial) mass(ctx context.Context) error {
 	return t.restore(ctx, machines)
 }
 
-// delays are taken down by many at the same time.
+// delays are collected by many goroutines at the same time.
 type delays struct {
 	mu  sync.Mutex
 	all []time.Duration

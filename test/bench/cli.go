@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// cliWorlds are what the command line is measured in, and how often.
+// cliSizes are the sizes at which the command line is measured, and how often each command runs.
 func cliSizes(quick bool) ([]size, int) {
 	if quick {
 		return []size{{200, 4}, {100, 1}}, 3
@@ -23,7 +23,7 @@ func cliSizes(quick bool) ([]size, int) {
 	return []size{{5000, 50}, {5000, 1}, {1000, 1}}, 10
 }
 
-// question is a command that is measured, and how long it may take.
+// cliCommand is a command that is measured, and how long it may take.
 type cliCommand struct {
 	args []string
 	aim  time.Duration
@@ -31,7 +31,7 @@ type cliCommand struct {
 
 func (q cliCommand) String() string { return strings.Join(q.args, " ") }
 
-// questions are the commands; the names in them are those of a world.
+// cliCommands are the commands; the names in them are those of the machines at this size.
 func cliCommands(w size) []cliCommand {
 	machine := "machine/" + w.machine(0)
 	return []cliCommand{
@@ -44,10 +44,10 @@ func cliCommands(w size) []cliCommand {
 	}
 }
 
-// unpacked has the API server send lists as they are. To pack them takes longer than to send them where, as here, there is no network in between.
+// unpacked has the API server send lists without compression, which takes longer than sending them where, as here, there is no network in between.
 const unpacked = "--disable-compression"
 
-// answers are what was measured of one question.
+// cliFigures are what was measured of one command.
 type cliFigures struct {
 	cliCommand
 	// cold is how long the first run took.
@@ -57,13 +57,13 @@ type cliFigures struct {
 	resident float64 // bytes, the highest of all
 }
 
-// cliResults are what was measured of the command line in one world.
+// cliResults are what was measured of the command line at one size.
 type cliResults struct {
 	size
 	all []cliFigures
 }
 
-// measureCommands asks a cluster whose machines were all judged by a manager that still runs, and of which one node has just become Unknown.
+// measureCommands runs the commands against a cluster whose machines were all judged by a manager that still runs, after one node has become Unknown.
 func measureCommands(ctx context.Context, s settings, w size, runs int, binaries map[string]string) (_ cliResults, err error) {
 	results := cliResults{size: w}
 	crds, err := ownCRDs(ctx)
@@ -103,7 +103,7 @@ func measureCommands(ctx context.Context, s settings, w size, runs int, binaries
 	return results, nil
 }
 
-// plugin is kubectl mend and the cluster that it is asked about.
+// plugin is kubectl mend and the management cluster that it reads.
 type plugin struct{ binary, kubeconfig string }
 
 // run runs a command in a home of its own, so that it finds nothing which an earlier one has kept.
@@ -132,8 +132,9 @@ func (p plugin) run(ctx context.Context, args ...string) (out string, state *os.
 // counted is what the JSON has of a check whose machines were not all read.
 const counted = `"countedByStatus": true`
 
-// awaitCounted waits until the command believes the status of checks: two minutes after the start of the manager (ADR 66). Then it reads no machines
-// of clusters whose machines are all healthy, and explains a machine without the others. If that stayed away, the figures would be of something else.
+// awaitCounted waits until the command uses the status of checks, which it does from two minutes after the start of the manager (ADR 66). Then it reads
+// no machines of clusters whose machines are all healthy, and explains a machine without reading the others. If it did not, the figures would be of
+// something else.
 func (p plugin) awaitCounted(ctx context.Context, w size) error {
 	var status, machine string
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Second, contenderTimeout, true, func(ctx context.Context) (_ bool, err error) {
@@ -222,5 +223,5 @@ which may have to wait until the program is read from the disk.
   ([ADR 65](adr/0065-one-machine-is-explained-from-the-status.md)); **explain mhc/NAME** reads all machines of the cluster.
 
 That both of this is so is read from the JSON of the commands before they are measured. The API servers, etcd and the manager share the cores with the
-command. A list of 5000 Machines, 40 MB of JSON, takes an API server about 1.8 s here, whoever asks for it, and however it is asked.
+command. A list of 5000 Machines, 40 MB of JSON, takes an API server about 1.8 s here, with any client and any parameters.
 `

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cycleWorlds are the numbers of hosts of which some are power-cycled.
+// cycleSizes are the numbers of hosts of which some are power-cycled.
 func cycleSizes(quick bool) []int {
 	if quick {
 		return []int{20, 50}
@@ -53,7 +53,7 @@ func (r *report) measureCycles(ctx context.Context, binaries map[string]string) 
 	return errors.Join(errs...)
 }
 
-// measureCycles raises a rack of hosts, and has some of them power-cycled.
+// measureCycles sets up hosts, and has some of them power-cycled.
 func measureCycles(ctx context.Context, hosts int, s settings, binaries map[string]string) (_ cycleResults, err error) {
 	results := cycleResults{hosts: hosts, figures: figures{}}
 	r, err := setUpHosts(ctx, hosts)
@@ -78,7 +78,7 @@ func measureCycles(ctx context.Context, hosts int, s settings, binaries map[stri
 		return results, fmt.Errorf("cycles one by one: %w%s", err, tail(t.manager.Log))
 	}
 	if err := r.byHand(ctx, t, much.alone); err != nil {
-		return results, fmt.Errorf("cycles that are asked for by hand: %w%s", err, tail(t.manager.Log))
+		return results, fmt.Errorf("remediations created by hand: %w%s", err, tail(t.manager.Log))
 	}
 	if err := r.mass(ctx, t, much.mass); err != nil {
 		return results, fmt.Errorf("cycles at once: %w%s", err, tail(t.manager.Log))
@@ -87,7 +87,7 @@ func measureCycles(ctx context.Context, hosts int, s settings, binaries map[stri
 	return results, nil
 }
 
-// alone has one host after another power-cycled, each when nothing is left to do of the one before.
+// alone has one host after another power-cycled, each after everything that follows from the one before is over.
 func (r *hostEnvironment) alone(ctx context.Context, t *trial, n int) error {
 	machines, err := r.takeUnused(n)
 	if err != nil {
@@ -119,12 +119,12 @@ func (r *hostEnvironment) alone(ctx context.Context, t *trial, n int) error {
 	t.figures[cycleCreates] = d.creates / each
 	t.figures[cycleReads] = d.reads / each
 	t.figures[cycleOthers] = d.others / each
-	t.figures[cycleDistant] = max(d.workloadCalls, 0) / each
+	t.figures[cycleWorkload] = max(d.workloadCalls, 0) / each
 	t.figures[cycleCPU] = t.busy(before, after).cpu / each
 	return nil
 }
 
-// readyFor returns that many machines that nothing has happened to, once everybody is at rest, with what was read then.
+// readyFor waits until nothing happens any more. It returns that many machines that were not power-cycled yet, and the metrics at that moment.
 func (r *hostEnvironment) readyFor(ctx context.Context, t *trial, n int) ([]int, reading, error) {
 	machines, err := r.takeUnused(n)
 	if err != nil {
@@ -134,7 +134,7 @@ func (r *hostEnvironment) readyFor(ctx context.Context, t *trial, n int) ([]int,
 	return machines, before, err
 }
 
-// byHand has one host after another power-cycled for a request that no check has made: what that costs is the power cycle alone.
+// byHand has one host after another power-cycled for a remediation that a user creates, so that only the power cycle is counted and not the check.
 func (r *hostEnvironment) byHand(ctx context.Context, t *trial, n int) error {
 	machines, before, err := r.readyFor(ctx, t, n)
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *hostEnvironment) byHand(ctx context.Context, t *trial, n int) error {
 	}
 	d, each := after.minus(before), float64(n)
 	t.figures[cycleOwnCalls] = d.calls() / each
-	t.figures[cycleOwnDistant] = max(d.workloadCalls, 0) / each
+	t.figures[cycleOwnWorkload] = max(d.workloadCalls, 0) / each
 	return nil
 }
 
@@ -181,11 +181,11 @@ func (r *hostEnvironment) mass(ctx context.Context, t *trial, n int) error {
 	d, each := after.minus(before), float64(n)
 	t.figures[cycleMassSamples] = each
 	t.figures[cycleMassCalls] = d.calls() / each
-	t.figures[cycleMassDistant] = max(d.workloadCalls, 0) / each
+	t.figures[cycleMassWorkload] = max(d.workloadCalls, 0) / each
 	return nil
 }
 
-// recordCycles keeps how long cycles took, and what took how long.
+// recordCycles keeps how long cycles took, and each step of them.
 func (t *trial) recordCycles(cycles []cycle) {
 	t.record(spans(cycles, cycle.whole), cycleMedian, cycleWorst)
 	t.record(spans(cycles, cycle.added), cycleAddedMedian, cycleAddedWorst)

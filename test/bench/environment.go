@@ -24,10 +24,10 @@ import (
 	"github.com/kubemend/kubemend/test/rig"
 )
 
-// hands is how many objects are written at the same time.
+// clients is how many objects are written at the same time.
 const clients = 24
 
-// stage is one world on control planes of its own.
+// environment is a management and a workload cluster, each with new control planes, and the objects of one size in them.
 type environment struct {
 	size             size
 	rig              *rig.Rig
@@ -40,49 +40,43 @@ type environment struct {
 	crds             []string // of more kinds than those of Cluster API
 	// parts is how many checks share the machines of a cluster; one if it is 0.
 	parts int
-	// secure has workload clusters asked over TLS also where a window shows the nodes of each.
+	// secure has requests to workload clusters use TLS also where a proxy shows the nodes of each.
 	secure bool
-	// fresh is the first machine that was never flipped: a second time is less work, since its owner was asked before.
+	// nextUnused is the first machine whose node never became Unknown. A second time is less work: remediation by its owner was requested before.
 	nextUnused int
 }
 
-// raise starts the control planes and fills them.
-func raise(ctx context.Context, w size) (*environment, error) {
-	return setUp(ctx, &environment{size: w})
-}
-
-// raised starts and fills a stage of which no more is set than what it is to be like.
-func setUp(ctx context.Context, s *environment) (*environment, error) {
-	w := s.size
-	if err := s.startControlPlanes(ctx); err != nil {
-		return nil, errors.Join(err, s.tearDown())
+// setUp starts the control planes of s and creates the objects in them.
+func setUp(ctx context.Context, e *environment) (*environment, error) {
+	if err := e.startControlPlanes(ctx); err != nil {
+		return nil, errors.Join(err, e.tearDown())
 	}
 	since := time.Now()
-	if err := s.fill(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("make the objects: %w", err), s.tearDown())
+	if err := e.fill(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("create the objects: %w", err), e.tearDown())
 	}
 	var err error
-	if s.machineWatch, err = watchStatuses(ctx, unlimited(s.management.Config())); err != nil {
-		return nil, errors.Join(err, s.tearDown())
+	if e.machineWatch, err = watchStatuses(ctx, unlimited(e.management.Config())); err != nil {
+		return nil, errors.Join(err, e.tearDown())
 	}
-	if _, err = s.machineWatch.await(ctx, s.machineWatch.all(w.machines, "")); err != nil {
-		return nil, errors.Join(err, s.tearDown())
+	if _, err = e.machineWatch.await(ctx, e.machineWatch.all(e.size.machines, "")); err != nil {
+		return nil, errors.Join(err, e.tearDown())
 	}
-	progress("%s: %d machines and nodes made in %.1fs", w, w.machines, time.Since(since).Seconds())
-	return s, nil
+	progress("%s: %d machines and nodes created in %.1fs", e.size, e.size.machines, time.Since(since).Seconds())
+	return e, nil
 }
 
-func (s *environment) startControlPlanes(ctx context.Context) (err error) {
-	if s.rig, err = rig.Start(ctx, rig.Options{}); err != nil {
+func (e *environment) startControlPlanes(ctx context.Context) (err error) {
+	if e.rig, err = rig.Start(ctx, rig.Options{}); err != nil {
 		return err
 	}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		s.management, err = s.rig.Management(starting, rig.ManagementOptions{CRDs: s.crds})
+		e.management, err = e.rig.Management(starting, rig.ManagementOptions{CRDs: e.crds})
 		return err
 	})
 	group.Go(func() (err error) {
-		s.workload, err = s.rig.Workload(starting, "workload", rig.WorkloadOptions{Bare: true})
+		e.workload, err = e.rig.Workload(starting, "workload", rig.WorkloadOptions{Bare: true})
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -93,110 +87,110 @@ func (s *environment) startControlPlanes(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("register kinds: %w", err)
 	}
-	if s.managementClient, err = client.New(unlimited(s.management.Config()), client.Options{Scheme: scheme}); err != nil {
+	if e.managementClient, err = client.New(unlimited(e.management.Config()), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	nodesAPI, err := kubernetes.NewForConfig(unlimited(s.workload.Config()))
+	nodesAPI, err := kubernetes.NewForConfig(unlimited(e.workload.Config()))
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	s.nodesAPI = nodesAPI.CoreV1().RESTClient()
+	e.nodesAPI = nodesAPI.CoreV1().RESTClient()
 	return nil
 }
 
-// unlimited takes away the limit that clients put on themselves.
+// unlimited removes the rate limit of a client.
 func unlimited(config *rest.Config) *rest.Config {
 	config.QPS = -1
 	return config
 }
 
-// strike ends all of it.
-func (s *environment) tearDown() error {
-	if s.machineWatch != nil {
-		s.machineWatch.close()
+// tearDown ends all of it.
+func (e *environment) tearDown() error {
+	if e.machineWatch != nil {
+		e.machineWatch.close()
 	}
-	for _, w := range s.proxies {
+	for _, w := range e.proxies {
 		w.close()
 	}
-	if s.rig == nil {
+	if e.rig == nil {
 		return nil
 	}
-	return s.rig.Stop()
+	return e.rig.Stop()
 }
 
-// fill makes all objects. No contender runs yet, so their order does not matter.
-func (s *environment) fill(ctx context.Context) error {
-	if err := s.managementClient.Create(ctx, builders.Namespace(namespace)); err != nil {
+// fill creates all objects. No contender runs yet, so their order does not matter.
+func (e *environment) fill(ctx context.Context) error {
+	if err := e.managementClient.Create(ctx, builders.Namespace(namespace)); err != nil {
 		return err
 	}
-	for i := range s.size.clusters {
-		if err := s.fillCluster(ctx, s.size.cluster(i)); err != nil {
+	for i := range e.size.clusters {
+		if err := e.fillCluster(ctx, e.size.cluster(i)); err != nil {
 			return err
 		}
 	}
-	return s.each(ctx, s.machines(0, s.size.machines), s.fillMachine)
+	return e.each(ctx, e.machines(0, e.size.machines), e.fillMachine)
 }
 
-func (s *environment) fillCluster(ctx context.Context, name string) error {
+func (e *environment) fillCluster(ctx context.Context, name string) error {
 	cluster, status := clusterOf(name)
-	if err := s.managementClient.Create(ctx, cluster); err != nil {
+	if err := e.managementClient.Create(ctx, cluster); err != nil {
 		return err
 	}
-	kubeconfig := rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), s.workload)
-	if s.size.clusters > 1 {
-		w, err := startNodeProxy(s.workload.Config(), clusterLabel+"="+name, s.secure)
+	kubeconfig := rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), e.workload)
+	if e.size.clusters > 1 {
+		w, err := startNodeProxy(e.workload.Config(), clusterLabel+"="+name, e.secure)
 		if err != nil {
 			return err
 		}
-		s.proxies = append(s.proxies, w)
+		e.proxies = append(e.proxies, w)
 		for key := range kubeconfig.Data {
 			if kubeconfig.Data[key], err = w.kubeconfig(); err != nil {
 				return err
 			}
 		}
 	}
-	if err := s.managementClient.Create(ctx, kubeconfig); err != nil {
+	if err := e.managementClient.Create(ctx, kubeconfig); err != nil {
 		return err
 	}
 	cluster.Status = status
-	if err := s.managementClient.Status().Update(ctx, cluster); err != nil {
+	if err := e.managementClient.Status().Update(ctx, cluster); err != nil {
 		return err
 	}
-	return s.fillChecks(ctx, cluster)
+	return e.fillChecks(ctx, cluster)
 }
 
-func (s *environment) fillChecks(ctx context.Context, cluster *clusterv1.Cluster) error {
-	if s.parts < 2 {
-		return s.managementClient.Create(ctx, checkOf(cluster))
+func (e *environment) fillChecks(ctx context.Context, cluster *clusterv1.Cluster) error {
+	if e.parts < 2 {
+		return e.managementClient.Create(ctx, checkOf(cluster))
 	}
-	for part := range s.parts {
+	for part := range e.parts {
 		check := checkOf(cluster)
 		check.Name += "-" + strconv.Itoa(part)
 		check.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{partLabel: strconv.Itoa(part)}}
-		if err := s.managementClient.Create(ctx, check); err != nil {
+		if err := e.managementClient.Create(ctx, check); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *environment) fillMachine(ctx context.Context, i int) error {
-	machine, status := machineOf(s.size, i)
-	if s.parts > 1 {
-		machine.Labels[partLabel] = strconv.Itoa(i / s.size.clusters % s.parts)
+func (e *environment) fillMachine(ctx context.Context, i int) error {
+	machine, status := machineOf(e.size, i)
+	if e.parts > 1 {
+		machine.Labels[partLabel] = strconv.Itoa(i / e.size.clusters % e.parts)
 	}
-	if err := s.managementClient.Create(ctx, machine); err != nil {
+	if err := e.managementClient.Create(ctx, machine); err != nil {
 		return err
 	}
 	machine.Status = status
-	if err := s.managementClient.Status().Update(ctx, machine); err != nil {
+	if err := e.managementClient.Status().Update(ctx, machine); err != nil {
 		return err
 	}
-	return s.nodesAPI.Post().Resource("nodes").Body(nodeOf(s.size, i)).Do(ctx).Error()
+	return e.nodesAPI.Post().Resource("nodes").Body(nodeOf(e.size, i)).Do(ctx).Error()
 }
 
 // machines are the indexes of n machines from first on.
-func (s *environment) machines(first, n int) []int {
+func (e *environment) machines(first, n int) []int {
 	all := make([]int, n)
 	for i := range all {
 		all[i] = first + i
@@ -204,18 +198,18 @@ func (s *environment) machines(first, n int) []int {
 	return all
 }
 
-// unflipped takes n machines that were never flipped.
-func (s *environment) takeUnused(n int) ([]int, error) {
-	if s.nextUnused+n > s.size.machines {
-		return nil, fmt.Errorf("take %d machines that were never flipped: %d of %d are left", n, s.size.machines-s.nextUnused, s.size.machines)
+// takeUnused takes n machines whose nodes never became Unknown.
+func (e *environment) takeUnused(n int) ([]int, error) {
+	if e.nextUnused+n > e.size.machines {
+		return nil, fmt.Errorf("take %d machines whose nodes never became Unknown: %d of %d are left", n, e.size.machines-e.nextUnused, e.size.machines)
 	}
-	taken := s.machines(s.nextUnused, n)
-	s.nextUnused += n
+	taken := e.machines(e.nextUnused, n)
+	e.nextUnused += n
 	return taken, nil
 }
 
 // each does something for every machine, many at the same time.
-func (s *environment) each(ctx context.Context, machines []int, do func(context.Context, int) error) error {
+func (e *environment) each(ctx context.Context, machines []int, do func(context.Context, int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(clients)
 	for _, i := range machines {
@@ -225,29 +219,29 @@ func (s *environment) each(ctx context.Context, machines []int, do func(context.
 }
 
 // patchNode writes the status of a machine's node.
-func (s *environment) patchNode(ctx context.Context, i int, patch []byte) error {
-	err := s.nodesAPI.Patch(types.StrategicMergePatchType).Resource("nodes").Name(s.size.machine(i)).
+func (e *environment) patchNode(ctx context.Context, i int, patch []byte) error {
+	err := e.nodesAPI.Patch(types.StrategicMergePatchType).Resource("nodes").Name(e.size.machine(i)).
 		SubResource("status").Body(patch).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("write the status of node %s: %w", s.size.machine(i), err)
+		return fmt.Errorf("write the status of node %s: %w", e.size.machine(i), err)
 	}
 	return nil
 }
 
-// touch changes a machine in a way that means nothing, but after which every contender looks at its check again.
-func (s *environment) touch(ctx context.Context, i int, value string) error {
+// touch changes an annotation of a machine, after which every contender reconciles its check although there is nothing to do.
+func (e *environment) touch(ctx context.Context, i int, value string) error {
 	machine := &clusterv1.Machine{}
-	machine.Namespace, machine.Name = namespace, s.size.machine(i)
+	machine.Namespace, machine.Name = namespace, e.size.machine(i)
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, touchAnnotation, value)
-	if err := s.managementClient.Patch(ctx, machine, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+	if err := e.managementClient.Patch(ctx, machine, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		return fmt.Errorf("touch machine %s: %w", machine.Name, err)
 	}
 	return nil
 }
 
 // serverCPU is the processor time that the API server of the management cluster has used.
-func (s *environment) serverCPU(ctx context.Context) (float64, error) {
-	server, err := kubernetes.NewForConfig(unlimited(s.management.Config()))
+func (e *environment) serverCPU(ctx context.Context) (float64, error) {
+	server, err := kubernetes.NewForConfig(unlimited(e.management.Config()))
 	if err != nil {
 		return 0, fmt.Errorf("make a client: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// plot is a small fleet, one of several from which it is learned what a cluster, a machine and a check cost.
+// smallFleet is one of several fleets from which the cost of a cluster, a machine and a check is derived.
 type smallFleet struct {
 	size
 	// parts is how many checks share the machines of each cluster.
@@ -25,7 +25,7 @@ func (p smallFleet) String() string {
 
 func (p smallFleet) checks() int { return p.clusters * p.parts }
 
-// plots differ in one thing after another, in each at three sizes at least, so that every slope has a residual.
+// smallFleets differ in one number after another, with at least three values of each, so that every slope has a residual.
 func smallFleets(quick bool) []smallFleet {
 	if quick {
 		return []smallFleet{{size{20, 2}, 1}, {size{40, 2}, 1}, {size{80, 2}, 1}, {size{40, 8}, 1}, {size{40, 4}, 2}}
@@ -39,10 +39,10 @@ func smallFleetScale(p smallFleet, quick bool) scale {
 	if quick {
 		return scale{mass: p.machines / 10, beats: 100, reconciles: 2, idle: 5 * time.Second}
 	}
-	return scale{mass: p.machines / 10, beats: 1000, reconciles: max(2, 100/p.clusters), idle: 30 * time.Second} // a hundred passes, or some more
+	return scale{mass: p.machines / 10, beats: 1000, reconciles: max(2, 100/p.clusters), idle: 30 * time.Second} // a hundred reconciles, or some more
 }
 
-// plotResults are what was measured of a plot.
+// smallFleetResults are what was measured of a small fleet.
 type smallFleetResults struct {
 	smallFleet
 	figures figures
@@ -72,8 +72,8 @@ func (r *report) measureFleet(ctx context.Context, binaries map[string]string) e
 	return nil
 }
 
-// measurePlot measures one manager three times on the same objects: at its first start, when every Machine is written to once; started
-// again, when nothing is left to write; and as a shard to which nothing of it belongs.
+// measureSmallFleet measures one manager three times on the same objects: at its first start, when every Machine is written once; started
+// again, when nothing is left to write; and as a shard that none of the objects belongs to.
 func measureSmallFleet(ctx context.Context, p smallFleet, s settings, binaries map[string]string) (_ figures, err error) {
 	environment, err := setUp(ctx, &environment{size: p.size, parts: p.parts, secure: true})
 	if err != nil {
@@ -120,7 +120,7 @@ func (t *trial) settled(ctx context.Context, c contender, binary string) error {
 	return nil
 }
 
-// idling is rest, with what is asked of the management cluster and what is open meanwhile.
+// idling is measureIdle, with the calls to the management cluster and the open files meanwhile.
 func (t *trial) idling(ctx context.Context) error {
 	before, err := t.settle(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (t *trial) idling(ctx context.Context) error {
 	return nil
 }
 
-// again measures how long a manager takes, and what it costs, until it has judged all machines that were judged before.
+// restarted measures how long a manager takes, and what it costs, until it has judged all machines after a restart.
 func (t *trial) restarted(ctx context.Context, c contender, binary string) (err error) {
 	since := time.Now()
 	if t.runner, err = t.launch(ctx, c, binary); err != nil {
@@ -151,7 +151,7 @@ func (t *trial) restarted(ctx context.Context, c contender, binary string) (err 
 		return last.healthy >= float64(t.size.machines), err
 	})
 	if err != nil {
-		return fmt.Errorf("wait until %d machines are judged, of which %.0f are: %w%s", t.size.machines, last.healthy, err, tail(t.manager.Log))
+		return fmt.Errorf("wait until %d machines are judged (%.0f are): %w%s", t.size.machines, last.healthy, err, tail(t.manager.Log))
 	}
 	t.figures[restartTime] = last.at.Sub(since).Seconds()
 	t.figures[restartCPU] = max(last.cpu-t.readingCost.cpu*float64(last.nth), 0)
@@ -161,7 +161,7 @@ func (t *trial) restarted(ctx context.Context, c contender, binary string) (err 
 	return nil
 }
 
-// asStranger measures what the objects cost a manager whose --watch-filter leaves all of them to others.
+// ofOtherShard measures what the objects cost a manager whose --watch-filter none of them matches.
 func (t *trial) ofOtherShard(ctx context.Context, c contender, binary string) error {
 	profiler, err := profiled(&c)
 	if err != nil {
@@ -177,7 +177,7 @@ func (t *trial) ofOtherShard(ctx context.Context, c contender, binary string) er
 		return err
 	}
 	if quiet.healthy > 0 || quiet.workloadCalls > 0 {
-		return fmt.Errorf("what belongs to another shard was looked at: %.0f machines are judged, %.0f requests went to workload clusters",
+		return fmt.Errorf("objects of another shard were reconciled: %.0f machines are judged, %.0f requests went to workload clusters",
 			quiet.healthy, quiet.workloadCalls)
 	}
 	t.figures[otherShardCPU] = max(quiet.cpu-t.readingCost.cpu*float64(quiet.nth), 0)
@@ -204,19 +204,19 @@ func profiled(c *contender) (string, error) {
 	return address, nil
 }
 
-// collected reads the metrics just after the garbage has been collected, which the profiler can be asked for.
+// collected reads the metrics just after a garbage collection, which the profiler starts.
 func (t *trial) collected(ctx context.Context, profiler string) (reading, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+profiler+"/debug/pprof/heap?gc=1", http.NoBody)
 	if err != nil {
-		return reading{}, fmt.Errorf("ask for the collection of garbage: %w", err)
+		return reading{}, fmt.Errorf("collect garbage: %w", err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return reading{}, fmt.Errorf("ask for the collection of garbage: %w", err)
+		return reading{}, fmt.Errorf("collect garbage: %w", err)
 	}
 	_, err = io.Copy(io.Discard, response.Body)
 	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return reading{}, fmt.Errorf("ask for the collection of garbage: %w", err)
+		return reading{}, fmt.Errorf("collect garbage: %w", err)
 	}
 	return t.read(ctx)
 }

@@ -29,7 +29,7 @@ func TestAPlaneIsFoundAgain(t *testing.T) {
 	}
 }
 
-func TestWhatALineMissesIsSaid(t *testing.T) {
+func TestTheWorstMissOfALineIsReturned(t *testing.T) {
 	got, err := fit([][]float64{{0}, {1}, {2}}, []float64{0, 3, 0})
 	if err != nil {
 		t.Fatal(err)
@@ -63,19 +63,19 @@ func TestPointsThatDetermineNoLineAreRefused(t *testing.T) {
 	}
 }
 
-func TestLessThanNothingIsNotReckonedWith(t *testing.T) {
+func TestNegativeSlopesCountAsZero(t *testing.T) {
 	l := line{base: -5, slopes: []float64{-1, 2}}
 	if got := l.at(1000, 3); got != 6 {
 		t.Errorf("got %g, want 6", got)
 	}
 }
 
-func TestThePlotsDetermineEverySlope(t *testing.T) {
+func TestTheSmallFleetsDetermineEverySlope(t *testing.T) {
 	for _, quick := range []bool{false, true} {
 		var all []smallFleetResults
 		for _, p := range smallFleets(quick) {
 			if p.machines%(p.clusters*p.parts) != 0 || smallFleetScale(p, quick).mass < 1 {
-				t.Errorf("%s: machines are not as many for each check, or none turns bad", p)
+				t.Errorf("%s: the checks have different numbers of machines, or none becomes Unknown", p)
 			}
 			of := figures{}
 			for _, row := range fleetRows() {
@@ -89,13 +89,13 @@ func TestThePlotsDetermineEverySlope(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotMeasuredIsNotLearned(t *testing.T) {
+func TestNoSlopesAreDerivedFromNothing(t *testing.T) {
 	if _, err := fitRates([]smallFleetResults{{smallFleets(true)[0], figures{}}}); err == nil {
-		t.Error("slopes were learned from nothing")
+		t.Error("slopes were derived from nothing")
 	}
 }
 
-func TestAFleetHasTheMachinesThatItIsToHave(t *testing.T) {
+func TestAFleetHasItsNumberOfMachines(t *testing.T) {
 	for _, want := range []struct{ clusters, machines int }{{fleetClusters, fleetMachines}, {100, 5000}, {7, 700}} {
 		sizes, sum := generateFleet(want.clusters, want.machines, fleetSeed), 0
 		for _, machines := range sizes {
@@ -106,12 +106,12 @@ func TestAFleetHasTheMachinesThatItIsToHave(t *testing.T) {
 		}
 	}
 	if !slices.Equal(generateFleet(100, 5000, 1), generateFleet(100, 5000, 1)) || slices.Equal(generateFleet(100, 5000, 1), generateFleet(100, 5000, 2)) {
-		t.Error("a fleet is not what its seed says")
+		t.Error("a fleet does not follow from its seed")
 	}
 	sizes := generateFleet(fleetClusters, fleetMachines, fleetSeed)
 	slices.Sort(sizes)
 	if median, largest := sizes[len(sizes)/2], sizes[len(sizes)-1]; median > 30 || largest < 2000 || largest > 5000 {
-		t.Errorf("median %d, largest %d: most are to be small, and none larger than Kubernetes allows", median, largest)
+		t.Errorf("median %d, largest %d: want mostly small ones, and none larger than Kubernetes allows", median, largest)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestAShardByLabelHoldsTheObjectsOfOthers(t *testing.T) {
 	r := rates{
 		heap: line{10, []float64{1, 0.1, 0.01}, 0}, otherShardHeap: line{10, []float64{0.5, 0.01, 0}, 0},
 		idle: line{0, []float64{0.001, 0, 0}, 0}, beat: line{slopes: []float64{0.0005}}, reconcile: line{0.001, []float64{0.00001}, 0},
-		bad: line{slopes: []float64{0.01}}, failedCalls: line{slopes: []float64{3}},
+		failed: line{slopes: []float64{0.01}}, failedCalls: line{slopes: []float64{3}},
 	}
 	for _, l := range []*line{&r.resident, &r.highest, &r.calls, &r.files, &r.restartTime, &r.restartCPU, &r.otherShardResident, &r.otherShardCPU} {
 		l.slopes = []float64{0, 0, 0}
@@ -159,7 +159,7 @@ func TestAShardByLabelHoldsTheObjectsOfOthers(t *testing.T) {
 func TestTheReportOfAFleetHasAllItsParts(t *testing.T) {
 	var r report
 	if r.fleetSection() != "" {
-		t.Error("a fleet was reported that nobody measured")
+		t.Error("a fleet was reported that was not measured")
 	}
 	for i, p := range smallFleets(false) {
 		of := figures{}
@@ -179,17 +179,17 @@ func TestTheReportOfAFleetHasAllItsParts(t *testing.T) {
 	}
 	delete(r.fleet[0].figures, heapInUse)
 	if text := r.fleetSection(); !strings.Contains(text, "| Heap in use, garbage collected | – |") || !strings.Contains(text, "### Slopes") {
-		t.Errorf("of one plot less nothing was learned:\n%s", text)
+		t.Errorf("without one small fleet no slopes were derived:\n%s", text)
 	}
 	last := len(r.fleet) - 1
 	delete(r.fleet[last].figures, heapInUse) // the one that has more checks than clusters
-	if learned, err := fitRates(r.fleet); err != nil || learned.heap.slopes[2] != 0 {
-		t.Errorf("checks cost %+v (%v), and could not be told apart from clusters", learned.heap, err)
+	if derived, err := fitRates(r.fleet); err != nil || derived.heap.slopes[2] != 0 {
+		t.Errorf("checks cost %+v (%v), and cannot be separated from clusters", derived.heap, err)
 	}
 	for i := range 3 {
 		delete(r.fleet[i].figures, heapInUse)
 	}
-	if text := r.fleetSection(); !strings.Contains(text, "Nothing could be learned of that") || strings.Contains(text, "### Slopes") {
+	if text := r.fleetSection(); !strings.Contains(text, "No slopes could be derived from that") || strings.Contains(text, "### Slopes") {
 		t.Errorf("slopes of what was not measured:\n%s", text)
 	}
 }

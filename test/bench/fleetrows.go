@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is measured of plots besides what is of all worlds.
+// What is measured of small fleets besides what is measured at all sizes.
 const (
 	heapInUse measured = "Heap in use, garbage collected"
 	idleCalls measured = "Idle: calls to the management cluster per second"
@@ -21,7 +21,7 @@ const (
 	otherShardHeap     measured = "Of another shard: heap in use"
 )
 
-// fleetRows are the lines of the table of plots, in order.
+// fleetRows are the lines of the table of small fleets, in order.
 func fleetRows() []row {
 	return []row{
 		{heapInUse, mebibytes, nil},
@@ -44,7 +44,7 @@ func fleetRows() []row {
 	}
 }
 
-// learn fits the lines to what was measured of plots. What was not measured of one is learned from the others, if these are enough.
+// fitRates fits the lines to what was measured of small fleets. A figure that one of them lacks is fitted to the others, if these are enough.
 func fitRates(all []smallFleetResults) (rates, error) {
 	var r rates
 	var errs []error
@@ -77,10 +77,10 @@ func fitRates(all []smallFleetResults) (rates, error) {
 		fitted(into, things, of)
 	}
 	fitted(&r.reconcile, func(p smallFleetResults) []float64 { return []float64{float64(p.machines) / float64(p.checks())} }, reconcileCPU)
-	for into, of := range map[*line]measured{&r.bad: massCPU, &r.failedCalls: massCalls} {
+	for into, of := range map[*line]measured{&r.failed: massCPU, &r.failedCalls: massCalls} {
 		rows, values := over(func(p smallFleetResults) []float64 { return []float64{float64(p.machines / 10)} }, of)
 		var numbers []float64
-		for i, row := range rows { // what is known for each, over those that there were
+		for i, row := range rows { // the figure of each, times how many there were
 			numbers, values[i] = append(numbers, row[0]), values[i]*row[0]
 		}
 		var err error
@@ -94,7 +94,7 @@ func fitRates(all []smallFleetResults) (rates, error) {
 	return r, errors.Join(errs...)
 }
 
-// together is the line for plots of which all have as many checks as clusters: what a check costs is part of what a cluster does.
+// together is the line for small fleets that all have as many checks as clusters: the cost of a check is part of that of its cluster.
 func together(rows [][]float64, values []float64) (line, error) {
 	without := make([][]float64, len(rows))
 	for i, row := range rows {
@@ -129,17 +129,17 @@ func (r *report) fleetSection() string {
 	var b strings.Builder
 	b.WriteString(r.heading(fleetPart, "A fleet, and its shards", fleetMethod) + "### Measured\n\n")
 	b.WriteString(smallFleetTable(r.fleet))
-	learned, err := fitRates(r.fleet)
+	derived, err := fitRates(r.fleet)
 	if err != nil {
-		fmt.Fprintf(&b, "\nNothing could be learned of that: %v.\n", err)
+		fmt.Fprintf(&b, "\nNo slopes could be derived from that: %v.\n", err)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "\n### Slopes\n\n%s\n### %d clusters, %d machines and nodes\n\n%s\n%s",
-		learned.table(), fleetClusters, fleetMachines, fleetAssumptions(), learned.fleetTable(r.fleet))
+		derived.table(), fleetClusters, fleetMachines, fleetAssumptions(), derived.fleetTable(r.fleet))
 	return b.String()
 }
 
-// plotTable has a column for each plot.
+// smallFleetTable has a column for each small fleet.
 func smallFleetTable(all []smallFleetResults) string {
 	var b strings.Builder
 	b.WriteString("| machines / clusters / checks |")
@@ -157,7 +157,7 @@ func smallFleetTable(all []smallFleetResults) string {
 	return b.String()
 }
 
-// table has the slopes that a user reckons with.
+// table has the slopes, in units for users.
 func (r rates) table() string {
 	var b strings.Builder
 	b.WriteString("| | by itself | each cluster | 1000 machines with their nodes | each check | misses by at most |\n|---|---:|---:|---:|---:|---:|\n")
@@ -177,14 +177,14 @@ func (r rates) table() string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", one.what, one.show(one.base), one.show(one.slopes[0]), one.show(one.slopes[1]*1000),
 			one.show(one.slopes[2]), one.show(one.worst))
 	}
-	fmt.Fprintf(&b, "\n- A pass over a check: %.2f ms of processor time, and %.2f ms for 1000 machines; misses by at most %.2f ms.\n",
+	fmt.Fprintf(&b, "\n- A reconcile of a check: %.2f ms of processor time, and %.2f ms for 1000 machines; misses by at most %.2f ms.\n",
 		r.reconcile.base*1000, r.reconcile.slopes[0]*1e6, r.reconcile.worst*1000)
-	fmt.Fprintf(&b, "- A node that reports that all is as it was: %.2f ms, in a plot at most %.2f ms more or less; "+
+	fmt.Fprintf(&b, "- A heartbeat of a node: %.2f ms, in a small fleet at most %.2f ms more or less; "+
 		"every five minutes, that is %.1f ms in an hour.\n",
 		r.beat.slopes[0]*1000, r.beat.worst*1000, r.beat.slopes[0]*1000*time.Hour.Seconds()/reportEvery.Seconds())
-	fmt.Fprintf(&b, "- A node that turns bad with a tenth of all: %.1f ms and %.1f calls to the management cluster; "+
-		"misses the sum of a plot by at most %s and %.0f calls.\n",
-		r.bad.slopes[0]*1000, r.failedCalls.slopes[0], seconds(r.bad.worst), r.failedCalls.worst)
+	fmt.Fprintf(&b, "- A node that becomes Unknown with a tenth of all: %.1f ms and %.1f calls to the management cluster; "+
+		"misses the sum of a small fleet by at most %s and %.0f calls.\n",
+		r.failed.slopes[0]*1000, r.failedCalls.slopes[0], seconds(r.failed.worst), r.failedCalls.worst)
 	return b.String()
 }
 

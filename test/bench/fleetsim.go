@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What a simulated fleet is like, and what happens to it.
+// The simulated fleet, and what happens to it.
 const (
 	fleetClusters = 10_000
 	fleetMachines = 1_000_000
@@ -18,23 +18,23 @@ const (
 
 	// reportEvery is how often a kubelet writes a node in which nothing has changed (nodeStatusReportFrequency).
 	reportEvery = 5 * time.Minute
-	// resyncEvery is how often a check is looked at although nothing happened (--sync-period).
+	// resyncEvery is how often a check is reconciled although nothing happened (--sync-period).
 	resyncEvery = 10 * time.Minute
-	// stormShare of the nodes turns bad at once.
+	// stormShare of the nodes becomes Unknown at once.
 	stormShare = 0.01
 	// callsPerSecond is --kube-api-qps.
 	callsPerSecond = 1000
 )
 
-// sizeClass is a share of a fleet's clusters, in percent, and how many machines each of these has; small ones are more frequent than large
-// ones within a class, too.
+// sizeClass is a share of a fleet's clusters, in percent, and how many machines each of these has. Within a class, too, small clusters are more
+// frequent than large ones.
 type sizeClass struct{ percent, least, most int }
 
 func sizeClasses() []sizeClass {
 	return []sizeClass{{60, 3, 20}, {30, 21, 200}, {9, 201, 800}, {1, 801, 4000}}
 }
 
-// imagine returns the machines of each of so many clusters, as many machines in all. The same seed gives the same fleet.
+// generateFleet returns the machines of each of so many clusters, as many machines in all. The same seed gives the same fleet.
 func generateFleet(clusters, machines int, seed uint64) []int {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	sizes, total := make([]int, clusters), 0
@@ -63,7 +63,7 @@ func generateFleet(clusters, machines int, seed uint64) []int {
 // share is what one shard has of a fleet.
 type share struct{ clusters, machines int }
 
-// filled puts each cluster, the largest first, where there are the fewest machines: who makes namespaces for shards can choose.
+// filled puts each cluster, the largest first, where there are the fewest machines, as an administrator can who assigns namespaces to shards.
 func filled(sizes []int, shards int) []share {
 	all := make([]share, shards)
 	for _, machines := range slices.SortedFunc(slices.Values(sizes), func(a, b int) int { return cmp.Compare(b, a) }) {
@@ -79,12 +79,12 @@ func filled(sizes []int, shards int) []share {
 	return all
 }
 
-// hashed puts each cluster where the hash of its name says, as whoever labels clusters by a rule would.
+// hashed puts each cluster where the hash of its name says, as an automation that labels clusters would.
 func hashed(sizes []int, shards int) []share {
 	all := make([]share, shards)
 	for i, machines := range sizes {
 		sum := fnv.New32a()
-		_, _ = fmt.Fprintf(sum, "cluster-%05d", i) // a hash takes everything
+		_, _ = fmt.Fprintf(sum, "cluster-%05d", i) // it never fails
 		s := &all[sum.Sum32()%uint32(shards)]
 		s.clusters++
 		s.machines += machines
@@ -92,7 +92,7 @@ func hashed(sizes []int, shards int) []share {
 	return all
 }
 
-// unevenness is how many times the mean the shard with the most machines has.
+// unevenness is the number of machines of the largest shard, divided by the mean.
 func unevenness(all []share) float64 {
 	most, sum := 0, 0
 	for _, s := range all {
@@ -101,7 +101,7 @@ func unevenness(all []share) float64 {
 	return float64(most) * float64(len(all)) / float64(sum)
 }
 
-// rates are what was learned of plots. Lines are over clusters, machines and checks unless they say otherwise.
+// rates are what was derived from small fleets. Lines are over clusters, machines and checks unless they say otherwise.
 type rates struct {
 	heap, resident, highest line // MiB
 	idle                    line // processor seconds per second
@@ -112,31 +112,31 @@ type rates struct {
 	otherShardHeap, otherShardResident, otherShardCPU line
 
 	beat        line // processor seconds over heartbeats
-	reconcile   line // processor seconds of a pass over the machines of a check
-	bad         line // processor seconds over nodes that turn bad at once
+	reconcile   line // processor seconds of a reconcile over the machines of a check
+	failed      line // processor seconds over nodes that become Unknown at once
 	failedCalls line // calls over these
 }
 
-// outlook is what a shard is expected to need.
+// estimate is what a shard needs.
 type estimate struct {
 	share
 	heap, resident, highest float64 // MiB
 	steady                  float64 // processor seconds per second
-	stormCPU, stormTime     float64 // seconds; the time is what the limit on calls alone makes of it
+	stormCPU, stormTime     float64 // seconds; the time is that of the calls within their limit
 	restartCPU, restartTime float64 // seconds
 	files, calls            float64
 }
 
-// expect says what a shard needs that has own of a fleet, with one check for each cluster. A shard by label sees Machines, Clusters, checks
-// and kubeconfigs of all the others in its caches; one by namespace sees none of them.
+// estimateShard returns what a shard needs that has own of a fleet, with one check for each cluster. A shard by label has the Machines, Clusters, checks
+// and kubeconfigs of all other shards in its caches, one by namespace has none of them.
 func (r rates) estimateShard(own, fleet share, byLabel bool) estimate {
 	c, m := float64(own.clusters), float64(own.machines)
 	bad := m * stormShare
 	o := estimate{
 		share: own, heap: r.heap.at(c, m, c), resident: r.resident.at(c, m, c), highest: r.highest.at(c, m, c),
 		steady: r.idle.at(c, m, c) + r.beat.at(m)/reportEvery.Seconds() + (c*max(r.reconcile.base, 0)+m*max(r.reconcile.slopes[0], 0))/resyncEvery.Seconds(),
-		// What is one call too many for a second is made in the next.
-		stormCPU: r.bad.at(bad), stormTime: r.failedCalls.at(bad) / callsPerSecond,
+		// A call that exceeds the limit of a second is made in the next one.
+		stormCPU: r.failed.at(bad), stormTime: r.failedCalls.at(bad) / callsPerSecond,
 		restartCPU: r.restartCPU.at(c, m, c), restartTime: r.restartTime.at(c, m, c),
 		files: r.files.at(c, m, c), calls: r.calls.at(c, m, c),
 	}
@@ -152,7 +152,7 @@ func (r rates) estimateShard(own, fleet share, byLabel bool) estimate {
 	return o
 }
 
-// most is the highest of what shards need, and typical the one in the middle.
+// highestOf is the highest figure of all shards, and medianOf the one in the middle.
 func highestOf(all []estimate, of func(estimate) float64) float64 {
 	highest := 0.0
 	for _, o := range all {

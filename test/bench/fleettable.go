@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// shardCounts are over how many shards the fleet is spread.
+// shardCounts are the numbers of shards that the fleet is spread over.
 func shardCounts() []int { return []int{1, 4, 8, 16, 32} }
 
-// fleetTable is what is expected of a fleet by the number of its shards, and by how they are made.
+// fleetTable is the estimate for the fleet by the number of its shards, and by how clusters are assigned to them.
 func (r rates) fleetTable(of []smallFleetResults) string {
 	sizes := generateFleet(fleetClusters, fleetMachines, fleetSeed)
 	whole := share{fleetClusters, fleetMachines}
@@ -30,7 +30,7 @@ func (r rates) fleetTable(of []smallFleetResults) string {
 			byLabel bool
 		}{{"namespace, filled", filled, false}, {"namespace, hashed", hashed, false}, {"label, hashed", hashed, true}} {
 			if n == 1 && way.name != "namespace, filled" {
-				continue // a single one has everything
+				continue // one shard has everything
 			}
 			shares := way.spread(sizes, n)
 			all := make([]estimate, 0, n)
@@ -92,35 +92,34 @@ func fleetAssumptions() string {
 
 // fleetReading says how the table of the simulated fleet is to be read.
 const fleetReading = `Nodes report every 5 minutes, checks are
-looked at every 10; in a storm one node in a hundred turns bad at once. Cells are of the shard in the middle and of the one with the most.
+reconciled every 10; in a storm one node in a hundred becomes Unknown at once. A cell has the figure of the median shard and that of the highest.
 
 - **namespace, filled**: the largest cluster first, each into the shard with the fewest machines. **hashed**: by the FNV-1a hash of its name. **label**: by
   --watch-filter, under which a shard's caches hold the Machines, Clusters, checks and kubeconfigs of all shards.
-- **Storm**: marking machines and telling of it, without remediations. *By calls at least*: what --kube-api-qps=1000 makes of the calls.
-- **Started again**: as after an upgrade or a take-over. The time is that of two cores which also ran all API servers, and for other shards' objects
+- **Storm**: conditions and events of the machines, without remediations. *By calls at least*: the time that the calls take with --kube-api-qps=1000.
+- **Started again**: as after an upgrade or a new election of the leader. The time is that of two cores which also ran all API servers, and for other shards' objects
   processor time alone.
-- **Beyond what was measured**: how many times the machines, and the clusters, of the largest plot.
+- **Beyond what was measured**: how many times the machines, and the clusters, of the largest small fleet.
 `
 
 // fleetMethod says how the figures of fleets are taken, and what distorts them.
 const fleetMethod = `How much memory and processor time a workload cluster, a machine with its node, and a check cost is measured of small fleets that
-differ in one of these after another, each with new control planes; all objects are as in the worlds above. A very large fleet is then
-reckoned with what was learned. kubemend's manager is a process of its own and is asked over its metrics; the workload clusters are
-windows on one API server, each over TLS and HTTP/2 with a connection of its own, which show the nodes of one cluster.
+differ in one of these after another, each with new control planes; all objects are as in the tables above. From that the cost of a very large
+fleet is estimated. kubemend's manager is a process of its own, whose metrics are read; the workload clusters share one API server, and a proxy for each,
+over TLS and HTTP/2 with a connection of its own, shows the nodes of one cluster.
 
 - **Heap in use**: go_memstats_heap_alloc_bytes just after a collection that the profiler was asked for. **Resident memory**:
-  process_resident_memory_bytes, idle after the first start, and the highest of all readings, while a tenth of the nodes turned bad included.
-- **Processor time** is process_cpu_seconds_total, so that it does not matter who else uses the cores; delays do depend on that.
-- **Idle**: of half a minute in which nothing happens but ClusterCache's probes (one each 10 s and cluster), and the lease of a single replica is not kept.
-- **Heartbeats, steady passes, first full pass**: as above. **A tenth at once**: for each node that turned bad.
+  process_resident_memory_bytes, idle after the first start, and the highest of all readings, with those while a tenth of the nodes became Unknown.
+- **Processor time** is process_cpu_seconds_total, so other programs on the same cores do not count; delays do depend on them.
+- **Idle**: of half a minute with nothing but ClusterCache's probes (one each 10 s and cluster). The manager keeps no leases.
+- **Heartbeats, steady reconciles, first full pass**: as above. **A tenth at once**: for each node that became Unknown.
 - **Started again**: on machines that are marked already, so that nothing is left to write, until kubemend_machinehealthcheck_targets counts all of them.
-- **Of another shard**: with a --watch-filter that none of the objects has: what is not looked at is in caches all the same, and no workload
-  cluster is connected to.
-- **Slopes**: the plane base + a·clusters + b·machines + c·checks with the least squares to all columns; what it misses the worst column by is stated.
-  Where a slope is smaller than that, it is noise. Negative ones count as 0 in the fleet. What could not be measured of a plot, for a busy machine
-  lets requests time out, has a dash, and is learned from the others; a check that costs nothing at all is part of its cluster's costs then.
+- **Of another shard**: with a --watch-filter that no object matches. The objects are in the caches nevertheless, and the manager connects to no workload cluster.
+- **Slopes**: the plane base + a·clusters + b·machines + c·checks with the least squares to all columns; the last column is by how much it misses the worst of them.
+  Where a slope is smaller than that, it is noise. Negative ones count as 0 in the fleet. What could not be measured, because
+  requests timed out on a busy computer, has a dash and is left out of the fit; if too few columns are left, the cost of a check is part of that of its cluster.
 
-What this leaves out: a real workload cluster is far away and asks for a client certificate; watches are made anew every 5 to 10 minutes, which half a minute
+What this leaves out: a real workload cluster is far away and requires a client certificate; watches are opened again every 5 to 10 minutes, which half a minute
 hardly shows; Go's collector lets garbage grow with the heap, so resident memory is no straight line, and GOMEMLIMIT bends it; BareMetalHosts and remediations
 are not among the objects (see the power cycles above). A line that was measured up to thousands of machines is a guess for hundreds of thousands.
 `

@@ -39,7 +39,7 @@ type hostileResults struct {
 	alone, beside figures
 }
 
-// measureHostile measures the same twice, on control planes of their own.
+// measureHostile measures the same twice, each time on new control planes.
 func (r *report) measureHostile(ctx context.Context, binaries map[string]string) error {
 	r.hostile.hostileScale = hostileScaleOf(r.settings.quick)
 	var err error
@@ -53,7 +53,7 @@ func (r *report) measureHostile(ctx context.Context, binaries map[string]string)
 	return nil
 }
 
-// measure lets changes come at even intervals, and watches memory from the first pass to the last change.
+// measure makes changes at even intervals, and watches the memory from the start to the last change.
 func (h hostileScale) measure(ctx context.Context, s settings, binaries map[string]string, hostilities ...string) (_ figures, err error) {
 	environment, err := setUp(ctx, &environment{size: h.size, secure: true})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-// fixture is a stage whose machines are on simulated hosts that do at once what they are asked for.
+// hostEnvironment is an environment whose machines are on simulated hosts, which do at once what they are asked for.
 type hostEnvironment struct {
 	*environment
 	managementWatcher, workloadWatcher client.WithWatch // the clusters of the hosts, and of the nodes
@@ -30,14 +30,14 @@ type hostEnvironment struct {
 	witness                            *witness
 }
 
-// raiseRack starts control planes with that many hosts, all on.
+// setUpHosts starts control planes with that many hosts, all powered on.
 func setUpHosts(ctx context.Context, hosts int) (*hostEnvironment, error) {
 	r := &hostEnvironment{environment: &environment{size: size{machines: hosts, clusters: 1}}}
 	since := time.Now()
 	if err := r.fillHosts(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("raise a rack of %d hosts: %w", hosts, err), r.tearDown())
+		return nil, errors.Join(fmt.Errorf("set up %d hosts: %w", hosts, err), r.tearDown())
 	}
-	progress("%d hosts with machines and nodes made in %.1fs", hosts, time.Since(since).Seconds())
+	progress("%d hosts with machines and nodes created in %.1fs", hosts, time.Since(since).Seconds())
 	return r, nil
 }
 
@@ -85,7 +85,7 @@ func (r *hostEnvironment) startHosts() (err error) {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	waits := simulator.Hurried()
-	waits.Poll = time.Hour // nobody looks at hosts that are at rest while it is measured
+	waits.Poll = time.Hour // idle hosts cause no work while kubemend is measured
 	if r.hosts, err = simulator.NewHosts(r.management.Config(), simulator.HostsOptions{Waits: waits}); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (r *hostEnvironment) startHosts() (err error) {
 	return nil
 }
 
-// strike ends all of it.
+// tearDown ends all of it.
 func (r *hostEnvironment) tearDown() error {
 	if r.witness != nil {
 		r.witness.close()
@@ -112,7 +112,7 @@ var defaultStrategy = infrav1.RemediationStrategy{
 	Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
 }
 
-// fillRackCluster makes the cluster with its check, which has hosts power-cycled.
+// fillHostCluster creates the cluster with its check, whose template has hosts power-cycled.
 func (r *hostEnvironment) fillHostCluster(ctx context.Context) error {
 	cluster, status := clusterOf(r.size.cluster(0))
 	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name}}
@@ -128,7 +128,7 @@ func (r *hostEnvironment) fillHostCluster(ctx context.Context) error {
 	return r.managementClient.Status().Update(ctx, cluster)
 }
 
-// fillHost makes a machine on a host that nobody has to choose any more.
+// fillHost creates a machine together with its host.
 func (r *hostEnvironment) fillHost(ctx context.Context, i int) error {
 	name := r.size.machine(i)
 	machine, _ := machineOf(r.size, i)
@@ -143,7 +143,7 @@ func (r *hostEnvironment) fillHost(ctx context.Context, i int) error {
 	return r.fillMachine(ctx, i)
 }
 
-// awaitPower waits until all hosts are on.
+// awaitPower waits until all hosts are powered on.
 func (r *hostEnvironment) awaitPower(ctx context.Context) error {
 	ticks := time.NewTicker(readEvery)
 	defer ticks.Stop()
@@ -169,7 +169,7 @@ func (r *hostEnvironment) host(i int) *simulator.Host {
 	return r.hosts.Host(client.ObjectKey{Namespace: namespace, Name: r.size.machine(i)})
 }
 
-// inspect writes down what a host consists of: that is most of a BareMetalHost.
+// inspect writes the hardware details of a host, which are most of a BareMetalHost.
 func (r *hostEnvironment) inspect(ctx context.Context, i int) error {
 	host := &bmov1alpha1.BareMetalHost{}
 	host.Namespace, host.Name = namespace, r.size.machine(i)
@@ -201,13 +201,13 @@ func hardwareOf(i int, name string) *bmov1alpha1.HardwareDetails {
 	return details
 }
 
-// carry puts a kubelet on the host of a machine, which reports when the host has booted.
+// attachKubelet starts a kubelet on the host of a machine. It reports when the host has booted.
 func (r *hostEnvironment) attachKubelet(i int) {
-	r.host(i).Mute(1) // what is put on a host that is on boots at once
+	r.host(i).Mute(1) // a kubelet on a host that is on would report at once
 	r.host(i).Carry(simulator.NewKubelet(r.workloadWatcher, simulator.KubeletOptions{Node: r.size.machine(i), Every: time.Hour}))
 }
 
-// cycleByHand has the host of a machine power-cycled that is well, and returns when the request is gone.
+// cycleByHand has the host of a healthy machine power-cycled, and returns when the remediation is deleted.
 func (r *hostEnvironment) cycleByHand(ctx context.Context, i int) error {
 	name := r.size.machine(i)
 	r.attachKubelet(i)
@@ -229,7 +229,7 @@ func (r *hostEnvironment) cycleByHand(ctx context.Context, i int) error {
 		select {
 		case <-ticks.C:
 		case <-late:
-			return fmt.Errorf("wait for the power cycle of %s: it says %q after %s", name, request.Status.Message, contenderTimeout)
+			return fmt.Errorf("wait for the power cycle of %s: its message is %q after %s", name, request.Status.Message, contenderTimeout)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -244,22 +244,22 @@ func (r *hostEnvironment) cycleByHand(ctx context.Context, i int) error {
 	case <-seen:
 		return nil
 	case <-late:
-		return fmt.Errorf("wait for the end of the power cycle of %s: seen of it was %v", name, r.witness.seen(name))
+		return fmt.Errorf("wait for the end of the power cycle of %s: seen so far: %v", name, r.witness.seen(name))
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// cycle hangs the kubelet of a machine, which comes back when its host has booted, and returns what was seen from then on.
+// cycle makes the node of a machine Unknown, whose kubelet reports again when its host has booted, and returns when each milestone was seen.
 func (r *hostEnvironment) cycle(ctx context.Context, i int) (cycle, error) {
 	name := r.size.machine(i)
 	r.attachKubelet(i)
-	seen, isWell := r.witness.await(name), r.machineWatch.becomes(name, succeeded)
+	seen, isHealthy := r.witness.await(name), r.machineWatch.becomes(name, succeeded)
 	if err := r.patchNode(ctx, i, longUnknown(time.Now())); err != nil {
 		return nil, err
 	}
 	at := time.Now()
-	wellAt, err := r.machineWatch.await(ctx, isWell)
+	healthyAt, err := r.machineWatch.await(ctx, isHealthy)
 	if err != nil {
 		return nil, err
 	}
@@ -267,10 +267,10 @@ func (r *hostEnvironment) cycle(ctx context.Context, i int) (cycle, error) {
 	defer late.Stop()
 	select {
 	case c := <-seen:
-		c[nodeFailed], c[healthy] = at, wellAt
+		c[nodeFailed], c[healthy] = at, healthyAt
 		return c, nil
 	case <-late.C:
-		return nil, fmt.Errorf("wait for the power cycle of %s: not over within %s; seen of it was %v", name, contenderTimeout, r.witness.seen(name))
+		return nil, fmt.Errorf("wait for the power cycle of %s: not over within %s; seen so far: %v", name, contenderTimeout, r.witness.seen(name))
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -18,20 +18,20 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// The small crowd, and how many calls may be made for a power cycle of it, and how many for all that a check has done of one that has failed with others.
-// docs/performance.md states them. Of those to the workload cluster one in seven is room for a machine that does much else: a node whose pods are
-// not seen to go in time is looked at once more.
+// How many hosts there are, and how many of them fail. How many calls a power cycle may take, and how many all that a check does when machines fail
+// together: docs/performance.md states them. Of those to the workload cluster one in seven is for a busy computer: the pods of a node that were not
+// seen to be deleted in time are read once more.
 const (
-	crowd, failing        = 20, 4
-	ownHere, ownThere     = 20, 9
-	callsHere, callsThere = 34, 10
+	hostCount, failing             = 20, 4
+	ownManagement, ownWorkload     = 20, 9
+	callsManagement, callsWorkload = 34, 10
 )
 
 // TestExactlyTheMachinesThatFailAreRemediated runs, with few hosts, what `make bench ARGS="-only power-cycles"` measures with a thousand.
 func TestExactlyTheMachinesThatFailAreRemediated(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	r, err := setUpHosts(ctx, crowd)
+	r, err := setUpHosts(ctx, hostCount)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,19 +52,19 @@ func TestExactlyTheMachinesThatFailAreRemediated(t *testing.T) {
 	if r.witness, err = r.watch(ctx); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("a power cycle that nobody disturbs takes few calls", func(t *testing.T) { cyclesByHand(ctx, t, r, tr) })
+	t.Run("an undisturbed power cycle takes few calls", func(t *testing.T) { cyclesByHand(ctx, t, r, tr) })
 	t.Run("hosts that fail together are power-cycled, no other one is, and nothing is left", func(t *testing.T) { cyclesAFew(ctx, t, r, tr) })
-	t.Run("without a template exactly the machines that fail are left to their owner", func(t *testing.T) { leavesAFewToTheirOwner(ctx, t, r, tr) })
+	t.Run("without a template exactly the machines that fail are to be remediated by their owner", func(t *testing.T) { requestsOwnerRemediation(ctx, t, r, tr) })
 }
 
 func cyclesByHand(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial) {
 	if err := r.byHand(ctx, tr, failing); err != nil {
 		t.Fatal(err)
 	}
-	managementClient, nodesAPI := tr.figures[cycleOwnCalls], tr.figures[cycleOwnDistant]
-	t.Logf("%.1f calls to the management cluster and %.1f to the workload cluster", managementClient, nodesAPI)
-	if managementClient > ownHere || nodesAPI > ownThere || managementClient == 0 {
-		t.Errorf("a power cycle took %.1f calls to the management cluster and %.1f to the workload cluster, want at most %d and %d", managementClient, nodesAPI, ownHere, ownThere)
+	management, workload := tr.figures[cycleOwnCalls], tr.figures[cycleOwnWorkload]
+	t.Logf("%.1f calls to the management cluster and %.1f to the workload cluster", management, workload)
+	if management > ownManagement || workload > ownWorkload || management == 0 {
+		t.Errorf("a power cycle took %.1f calls to the management cluster and %.1f to the workload cluster, want at most %d and %d", management, workload, ownManagement, ownWorkload)
 	}
 }
 
@@ -74,7 +74,7 @@ func cyclesAFew(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial
 		t.Fatal(err)
 	}
 	cycled := 0
-	for i := range crowd {
+	for i := range hostCount {
 		switch changes := r.host(i).History().Since(began); len(changes) {
 		case 0:
 		case 2:
@@ -86,11 +86,11 @@ func cyclesAFew(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial
 	if cycled != failing {
 		t.Errorf("%d hosts were power-cycled, want %d", cycled, failing)
 	}
-	managementClient, nodesAPI := tr.figures[cycleMassCalls], tr.figures[cycleMassDistant]
-	t.Logf("%.1f calls to the management cluster and %.1f to the workload cluster", managementClient, nodesAPI)
-	if managementClient > callsHere || nodesAPI > callsThere || managementClient == 0 {
+	management, workload := tr.figures[cycleMassCalls], tr.figures[cycleMassWorkload]
+	t.Logf("%.1f calls to the management cluster and %.1f to the workload cluster", management, workload)
+	if management > callsManagement || workload > callsWorkload || management == 0 {
 		t.Errorf("a remediation took %.1f calls to the management cluster and %.1f to the workload cluster, want at most %d and %d",
-			managementClient, nodesAPI, callsHere, callsThere)
+			management, workload, callsManagement, callsWorkload)
 	}
 	requests, hosts, nodes := &mendv1.HostRemediationList{}, &bmov1alpha1.BareMetalHostList{}, &corev1.NodeList{}
 	for list, from := range map[client.ObjectList]client.Client{requests: r.managementWatcher, hosts: r.managementWatcher, nodes: r.workloadWatcher} {
@@ -98,8 +98,8 @@ func cyclesAFew(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial
 			t.Fatal(err)
 		}
 	}
-	if len(requests.Items) > 0 || len(hosts.Items) != crowd || len(nodes.Items) != crowd {
-		t.Errorf("%d remediations, %d hosts and %d nodes are there", len(requests.Items), len(hosts.Items), len(nodes.Items))
+	if len(requests.Items) > 0 || len(hosts.Items) != hostCount || len(nodes.Items) != hostCount {
+		t.Errorf("%d remediations, %d hosts and %d nodes exist", len(requests.Items), len(hosts.Items), len(nodes.Items))
 	}
 	for i := range hosts.Items {
 		if len(hosts.Items[i].Annotations) > 0 {
@@ -116,7 +116,7 @@ func cyclesAFew(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial
 	}
 }
 
-func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial) {
+func requestsOwnerRemediation(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial) {
 	cluster, _ := clusterOf(r.size.cluster(0))
 	check := checkOf(cluster)
 	if err := r.managementClient.Patch(ctx, check, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"remediation":null}}`))); err != nil {
@@ -130,11 +130,11 @@ func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *hostEnvironmen
 	for _, i := range machines {
 		name := r.size.machine(i)
 		want[name] = true
-		nodeFailed := r.machineWatch.becomes(name, failed)
+		marked := r.machineWatch.becomes(name, failed)
 		if err := r.patchNode(ctx, i, longUnknown(time.Now())); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.machineWatch.await(ctx, nodeFailed); err != nil {
+		if _, err := r.machineWatch.await(ctx, marked); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +142,7 @@ func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *hostEnvironmen
 	for len(unhealthy(ctx, t, r)) < failing {
 		select {
 		case <-late:
-			t.Fatalf("left to their owner are %v, want %v", unhealthy(ctx, t, r), want)
+			t.Fatalf("remediation by their owner is requested for %v, want %v", unhealthy(ctx, t, r), want)
 		case <-time.After(readEvery):
 		}
 	}
@@ -150,7 +150,7 @@ func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *hostEnvironmen
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, unhealthy(ctx, t, r)); diff != "" {
-		t.Errorf("left to their owner (-want +got):\n%s", diff)
+		t.Errorf("remediation by their owner is requested for (-want +got):\n%s", diff)
 	}
 }
 
@@ -161,8 +161,8 @@ func unhealthy(ctx context.Context, t *testing.T, r *hostEnvironment) map[string
 	if err := r.managementWatcher.List(ctx, list); err != nil {
 		t.Fatal(err)
 	}
-	if len(list.Items) != crowd {
-		t.Fatalf("%d machines, want %d", len(list.Items), crowd)
+	if len(list.Items) != hostCount {
+		t.Fatalf("%d machines, want %d", len(list.Items), hostCount)
 	}
 	found := map[string]bool{}
 	for i := range list.Items {
@@ -171,7 +171,7 @@ func unhealthy(ctx context.Context, t *testing.T, r *hostEnvironment) map[string
 		case collections.IsUnhealthyAndOwnerRemediated(m):
 			found[m.Name] = true
 		case conditions.IsTrue(m, clusterv1.MachineHealthCheckSucceededCondition) && conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition):
-			t.Errorf("%s is healthy, and left to its owner", m.Name)
+			t.Errorf("%s is healthy, and remediation by its owner is requested", m.Name)
 		}
 	}
 	return found

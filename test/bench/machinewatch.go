@@ -20,7 +20,7 @@ const (
 	failed    = "False"
 )
 
-// lookout watches all machines and knows when what is said of them changed.
+// machineWatch watches all machines and notes when their HealthCheckSucceeded changes.
 type machineWatch struct {
 	ask  func() (io.ReadCloser, error)
 	stop func()
@@ -35,10 +35,10 @@ type machineWatch struct {
 	err   error
 }
 
-// wish is a change that somebody waits for.
+// change is a change that a phase waits for.
 type change struct{ machine, status string }
 
-// quorum is a number of machines that somebody waits for.
+// quorum is a number of machines that a phase waits for.
 type quorum struct {
 	machines int
 	reached  chan time.Time
@@ -61,7 +61,7 @@ type event struct {
 	} `json:"object"`
 }
 
-// look begins to watch the machines. A watch without a resource version begins with those that exist.
+// watchStatuses begins to watch the machines. A watch without a resource version begins with those that exist.
 func watchStatuses(ctx context.Context, config *rest.Config) (*machineWatch, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -103,8 +103,8 @@ func (l *machineWatch) close() {
 	<-l.ended
 }
 
-// follow notes what is said of machines until the watch ends. On a machine that is busy otherwise the API server cuts off a watch that is not
-// read fast enough; one that has told something is made again, and begins with all machines as they are by then.
+// follow notes the statuses of machines until the watch ends. The API server cuts off a watch that is not read fast enough, which happens on a busy
+// computer. A watch that has sent an event is opened again, and begins with all machines as they are by then.
 func (l *machineWatch) follow(events io.ReadCloser) {
 	defer close(l.ended)
 	for {
@@ -120,7 +120,7 @@ func (l *machineWatch) follow(events io.ReadCloser) {
 	}
 }
 
-// listen notes events until there are no more; told says that there was one.
+// listen notes events until there are no more, and reports whether there was one.
 func (l *machineWatch) listen(events *json.Decoder) (told bool, err error) {
 	for {
 		var e event
@@ -141,7 +141,7 @@ func (l *machineWatch) listen(events *json.Decoder) (told bool, err error) {
 	}
 }
 
-// note takes down what is said of a machine, and tells those who waited for it.
+// note notes the status of a machine and sends the moment to those who wait for it.
 func (l *machineWatch) note(machine, status string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +165,7 @@ func (l *machineWatch) note(machine, status string, at time.Time) {
 	}
 }
 
-// turn returns where the moment is sent at which the machine gets that status.
+// becomes returns where the moment is sent at which the machine gets that status.
 func (l *machineWatch) becomes(machine, status string) <-chan time.Time {
 	granted := make(chan time.Time, 1)
 	l.mu.Lock()
@@ -174,8 +174,8 @@ func (l *machineWatch) becomes(machine, status string) <-chan time.Time {
 	return granted
 }
 
-// all returns where the moment is sent at which so many machines have that status, now or later. For each status there is one
-// who waits, the last.
+// all returns where the moment is sent at which so many machines have that status, now or later. For each status
+// only the last caller is served.
 func (l *machineWatch) all(machines int, status string) <-chan time.Time {
 	reached := make(chan time.Time, 1)
 	l.mu.Lock()
@@ -188,11 +188,11 @@ func (l *machineWatch) all(machines int, status string) <-chan time.Time {
 	return reached
 }
 
-// patienceWithContenders bounds every wait for a contender: with 5000 machines, Cluster API takes a minute for its
-// first pass, and several on a machine that is busy otherwise.
+// contenderTimeout bounds every wait for a contender: with 5000 machines Cluster API needs more than a minute to mark all of them, and several minutes
+// on a busy computer.
 const contenderTimeout = 5 * time.Minute
 
-// await waits for a moment that turn or all sends.
+// await waits for a moment that becomes or all sends.
 func (l *machineWatch) await(ctx context.Context, moment <-chan time.Time) (time.Time, error) {
 	late := time.NewTimer(contenderTimeout)
 	defer late.Stop()

@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// figures are what was measured of one contender in one world.
+// figures are what was measured of one contender at one size.
 type figures map[measured]float64
 
-// trial is one contender in one world.
+// trial is one contender at one size.
 type trial struct {
 	*environment
 	*runner
 	scale   scale
 	figures figures
-	// idle is what the contender needs in a second in which nothing happens, and look what it needs to be read once.
+	// idle is what the contender needs in a second in which nothing happens, and readingCost what it needs to serve its metrics once.
 	idle, readingCost reading
 }
 
-// measure raises a stage, lets the contender play on it, and strikes it. Beside an error it returns what was measured before.
+// measure measures a contender on control planes of its own. Beside an error it returns what was measured before.
 func measure(ctx context.Context, w size, c contender, binaries map[string]string, much scale) (_ figures, err error) {
-	s, err := raise(ctx, w)
+	s, err := setUp(ctx, &environment{size: w})
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func measure(ctx context.Context, w size, c contender, binaries map[string]strin
 		name string
 		run  func(context.Context) error
 	}{
-		{"idle", t.measureIdle}, {"heartbeats", t.heartbeats}, {"steady passes", t.steadyReconciles},
+		{"idle", t.measureIdle}, {"heartbeats", t.heartbeats}, {"steady reconciles", t.steadyReconciles},
 		{"changes one by one", t.alone}, {"changes spread", t.spread}, {"changes at once", t.mass},
 		{"a bare client", t.bareClient},
 	} {
@@ -59,7 +59,7 @@ func (t *trial) progress(format string, args ...any) {
 	progress("%s %s: %s", t.size, t.title, fmt.Sprintf(format, args...))
 }
 
-// firstPass starts the contender and waits until it has said of every machine that it is well.
+// firstPass starts the contender and waits until it has marked every machine as healthy.
 func (t *trial) firstPass(ctx context.Context, c contender, binary string) error {
 	before, err := t.serverCPU(ctx)
 	if err != nil {
@@ -92,10 +92,10 @@ func (t *trial) firstPass(ctx context.Context, c contender, binary string) error
 	return nil
 }
 
-// looks is how many readings are made to find out what one costs.
+// readings is how many times the metrics are read to measure what one reading costs.
 const readings = 20
 
-// rest finds out what the contender needs when nothing happens.
+// measureIdle measures what the contender needs when nothing happens.
 func (t *trial) measureIdle(ctx context.Context) error {
 	before, err := t.settle(ctx)
 	if err != nil {
@@ -123,12 +123,12 @@ func (t *trial) measureIdle(ctx context.Context) error {
 	t.progress("idle %.1f ms and %.0f allocations in a second, %.1f ms and %.0f for a reading",
 		t.idle.cpu*1000, t.idle.mallocs, t.readingCost.cpu*1000, t.readingCost.mallocs)
 	if d.reconciles+d.patches+d.creates > 0 {
-		t.progress("idle, it made %.0f passes and %.0f writes", d.reconciles, d.patches+d.creates)
+		t.progress("idle, it made %.0f reconciles and %.0f writes", d.reconciles, d.patches+d.creates)
 	}
 	return nil
 }
 
-// pass lets time pass, because a rate is measured over it.
+// letTimePass waits, because a rate is measured over that time.
 func letTimePass(ctx context.Context, d time.Duration) error {
 	over := time.NewTimer(d)
 	defer over.Stop()
@@ -140,7 +140,7 @@ func letTimePass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// busy is the difference of two readings without what an idle contender needs in that time, and for being read.
+// busy is the difference of two readings, without what an idle contender needs in that time and what the readings cost.
 func (t *trial) busy(before, after reading) reading {
 	d, seconds := after.minus(before), after.at.Sub(before.at).Seconds()
 	d.cpu = max(d.cpu-t.idle.cpu*seconds-t.readingCost.cpu*float64(d.nth), 0)
@@ -148,7 +148,7 @@ func (t *trial) busy(before, after reading) reading {
 	return d
 }
 
-// heartbeats lets nodes report that all is as it was.
+// heartbeats lets nodes report that nothing has changed.
 func (t *trial) heartbeats(ctx context.Context) error {
 	before, err := t.read(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func (t *trial) heartbeats(ctx context.Context) error {
 	return nil
 }
 
-// paced does something for every number, one beginning every so often.
+// paced calls do for every number, each a fixed time after the one before, whether that has returned or not.
 func (t *trial) paced(ctx context.Context, numbers []int, every time.Duration, do func(context.Context, int) error) error {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
@@ -187,10 +187,10 @@ func (t *trial) paced(ctx context.Context, numbers []int, every time.Duration, d
 	return group.Wait()
 }
 
-// touchEvery is the time between two forced passes, well above the time for which ours collects events.
+// touchEvery is the time between two forced reconciles. It is longer than the time for which kubemend collects events.
 const touchEvery = 500 * time.Millisecond
 
-// steadyPasses makes the contender look again although nothing has changed that means anything.
+// steadyReconciles makes the contender reconcile although there is nothing to do.
 func (t *trial) steadyReconciles(ctx context.Context) error {
 	n, every := t.scale.reconciles, touchEvery
 	if t.interval > 0 {
@@ -207,16 +207,16 @@ func (t *trial) steadyReconciles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := t.read(ctx) // the last pass is over since one interval
+	after, err := t.read(ctx) // the last reconcile ended an interval ago
 	if err != nil {
 		return err
 	}
 	d := t.busy(before, after)
 	if d.reconciles == 0 {
-		return errors.New("no pass was made")
+		return errors.New("there was no reconcile")
 	}
 	if want := float64(n * t.size.clusters); d.reconciles != want {
-		t.progress("%.0f steady passes instead of %.0f", d.reconciles, want)
+		t.progress("%.0f steady reconciles instead of %.0f", d.reconciles, want)
 	}
 	t.figures[steadyAllocations] = d.mallocs / d.reconciles / float64(t.size.machines/t.size.clusters)
 	t.figures[reconcileAllocations] = d.mallocs / d.reconciles

@@ -3,15 +3,15 @@ package main
 // method says how the figures are taken, and what distorts them.
 const method = `Contenders: kubemend's manager, and Cluster API's own MachineHealthCheck reconciler with ClusterCache and the options of its core
 (100 requests per second to the management cluster, bursts of 200, 50 workers, 20 and 30 to each workload cluster, priority
-queue on), which makes at most one pass over a check in 15 s; in one world also with the feature gate off that
-sets this limit. Each contender is a process of its own with a new management and a new workload API server, filled with the same objects:
+queue on), which reconciles a check at most once in 15 s; at one size also with the feature gate off that
+sets this limit. Each contender is a process of its own with a new management and a new workload API server, with the same objects:
 Machines of about 4 KiB with 11 conditions, Nodes of about 8 KiB, one MachineHealthCheck for each cluster (Ready False or
 Unknown for 60 s). Many clusters share one workload API server; a proxy in between shows each its own nodes. No other controller runs.
 
 - **Marked after**: from the API server's answer to the write of Ready=Unknown, dated 30 minutes back, to the watch event
-  with which the Machine has HealthCheckSucceeded=False. *Alone*: the next change comes when nothing is left to do
-  of the last one, for Cluster API in one cluster 31 s later. *Spread*: at even intervals, whatever the contender is doing.
-  *A tenth at once*: written by 24 clients at the same time. Every change is of a machine that was never unhealthy before.
+  with which the Machine has HealthCheckSucceeded=False. *Alone*: the next change comes after everything that follows from the
+  last one is over, for Cluster API in one cluster 31 s later. *Spread*: at even intervals, whatever the contender is doing.
+  *A tenth at once*: written by 24 clients at the same time. Each change is of another machine.
 - **First full pass**: from the start of the process until every Machine has HealthCheckSucceeded=True.
 - **A bare client writes the same patches**: the least time that a first full pass can take. After all other figures the contender is ended, and
   HealthCheckSucceeded is removed from all its Machines. Then a client writes the conditions back to the same API server: with client-go over one
@@ -21,14 +21,14 @@ Unknown for 60 s). Many clusters share one workload API server; a proxy in betwe
 - **Patches, events, reads**: PATCH, POST and GET in rest_client_requests_total for the management cluster, reads also for workload
   clusters, without ClusterCache's probes, which it counts itself. For changes alone everything that follows is counted, for the others until
   the contender was quiet for 2 s.
-- **Passes**: controller_runtime_reconcile_total of the controller; for Cluster API with its limit capi_reconcile_total, which leaves out what the
-  limit puts off. For heartbeats, passes of every controller but ClusterCache's count.
+- **Reconciles**: controller_runtime_reconcile_total of the controller; for Cluster API with its limit capi_reconcile_total, which leaves out those that
+  the limit puts off. For heartbeats, reconciles of every controller but ClusterCache's count.
 - **1000 heartbeats**: 100 in a second, each a write of all conditions of a node in which only lastHeartbeatTime changes. Processor time is
   process_cpu_seconds_total until the contender is quiet again, without what an idle one needs in that time.
-- **Steady pass**: forced by an annotation on one machine of each cluster, so it includes one such event. Allocations are
+- **Steady reconcile**: forced by an annotation on one machine of each cluster, so it includes one such event. Allocations are
   go_memstats_mallocs_total, without those of an idle contender in that time.
-- **Memory**: process_resident_memory_bytes, read every second while nobody counts processor time, since every reading costs some.
-  What readings cost is measured too, and left out.
+- **Memory**: process_resident_memory_bytes, read every second while processor time is not measured, since each reading costs some.
+  What a reading costs is measured too, and left out.
 - **API server**: its own process_cpu_seconds_total; most of a first full pass is the time that it takes to patch every machine once.
 
 What distorts the floor of the first full pass: the bare client starts no process, lists nothing, decides nothing and decodes no watch event, so a contender
@@ -37,6 +37,6 @@ writes more than 32 Machines at a time.
 
 What distorts all of them: API servers, etcd, the proxies, the contender and the clients that write and watch share these cores, so a delay
 is also theirs. There is one run of each; of fewer than 100 samples p99 is the highest. Processor time is counted in steps of
-10 ms. In many small clusters few machines share what a pass costs in itself. Nobody owns the machines, so nobody reacts
-to a mark and takes it back. Ratios are those of the second contender to the first.
+10 ms. In many small clusters few machines share what any reconcile costs. The machines have no owners, so no controller reacts
+to a machine that is marked unhealthy. Ratios are those of the second contender to the first.
 `

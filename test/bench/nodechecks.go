@@ -41,26 +41,26 @@ func nodeScaleOf(quick bool) nodeScale {
 	return nodeScale{nodes: 5000, unhealthy: 50, reconciles: 20, beats: 1000, spreadOver: 40 * time.Second, idle: 20 * time.Second}
 }
 
-// nodePatience is how long the check lets a node be Unknown.
+// nodeTimeout is the timeout of the check.
 const nodeTimeout = 5 * time.Second
 
 // benchCheck is the name of the check and of both templates.
 const benchCheck = "bench"
 
-// remedies are the kinds of requests of the check's two templates. Nobody serves them: what is measured is who asks.
+// remediationKinds are the kinds of the remediations of the check's two templates. No remediator runs: only the check is measured.
 func remediationKinds() []schema.GroupVersionKind {
 	group := schema.GroupVersion{Group: "bench.kubemend.io", Version: "v1alpha1"}
 	return []schema.GroupVersionKind{group.WithKind("FirstRemediation"), group.WithKind("SecondRemediation")}
 }
 
-// ward is a stage of one control plane that has the nodes, the check of them and its requests.
+// nodeEnvironment is an environment of one control plane, with the nodes, their check and its remediations.
 type nodeEnvironment struct {
 	*environment
 	watching client.WithWatch
 	requests watch.Interface
 
 	mu sync.Mutex
-	// seen are the moments at which requests were first seen, by node; more is closed when there is another one.
+	// seen has the moments at which remediations were first seen, by node; more is closed when there is another one.
 	seen map[string]time.Time
 	more chan struct{}
 }
@@ -80,7 +80,7 @@ func (r *report) measureNodeChecks(ctx context.Context, binaries map[string]stri
 	return nil
 }
 
-// measureNodes raises a ward, and lets some of its nodes become unhealthy.
+// measureNodes measures a check of nodes of which some become unhealthy.
 func measureNodes(ctx context.Context, much nodeScale, s settings, binaries map[string]string) (_ nodeResults, err error) {
 	results := nodeResults{nodeScale: much, figures: figures{}}
 	w, err := setUpNodes(ctx, much.nodes)
@@ -92,7 +92,7 @@ func measureNodes(ctx context.Context, much nodeScale, s settings, binaries map[
 	c.controller = "nodehealthcheck"
 	t := &trial{environment: w.environment, figures: results.figures, scale: scale{idle: much.idle, beats: much.beats}}
 	if err := w.firstReconcile(ctx, t, c, binaries[c.source]); err != nil {
-		return results, fmt.Errorf("first pass: %w", err)
+		return results, fmt.Errorf("first reconcile: %w", err)
 	}
 	defer t.end()
 	for _, phase := range []struct {
@@ -101,9 +101,9 @@ func measureNodes(ctx context.Context, much nodeScale, s settings, binaries map[
 	}{
 		{"idle", t.measureIdle},
 		{"heartbeats", t.heartbeats},
-		{"steady passes", func(ctx context.Context) error { return w.reconciles(ctx, t, much.reconciles, steadyNodeReconcile) }},
+		{"steady reconciles", func(ctx context.Context) error { return w.reconciles(ctx, t, much.reconciles, steadyNodeReconcile) }},
 		{"nodes that become unhealthy", func(ctx context.Context) error { return w.failNodes(ctx, t, much) }},
-		{"steady passes with unhealthy nodes", func(ctx context.Context) error { return w.reconciles(ctx, t, much.reconciles, unhealthyNodeReconcile) }},
+		{"steady reconciles with unhealthy nodes", func(ctx context.Context) error { return w.reconciles(ctx, t, much.reconciles, unhealthyNodeReconcile) }},
 	} {
 		if err := phase.run(ctx); err != nil {
 			return results, fmt.Errorf("%s: %w%s", phase.name, err, tail(t.manager.Log))
@@ -118,9 +118,9 @@ func setUpNodes(ctx context.Context, nodes int) (*nodeEnvironment, error) {
 	w := &nodeEnvironment{environment: &environment{size: size{machines: nodes, clusters: 1}}, seen: map[string]time.Time{}, more: make(chan struct{})}
 	since := time.Now()
 	if err := w.fillNodes(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("raise a control plane with %d nodes: %w", nodes, err), w.tearDown())
+		return nil, errors.Join(fmt.Errorf("set up a control plane with %d nodes: %w", nodes, err), w.tearDown())
 	}
-	progress("%d nodes made in %.1fs", nodes, time.Since(since).Seconds())
+	progress("%d nodes created in %.1fs", nodes, time.Since(since).Seconds())
 	return w, nil
 }
 
@@ -145,7 +145,7 @@ func (w *nodeEnvironment) fillNodes(ctx context.Context) error {
 	}
 	w.managementClient = w.watching
 	if err := w.managementClient.Create(ctx, builders.Namespace(nhcv1.DefaultLeaseNamespace)); err != nil {
-		return fmt.Errorf("make the namespace of the leases on nodes: %w", err)
+		return fmt.Errorf("create the namespace of the leases on nodes: %w", err)
 	}
 	api, err := kubernetes.NewForConfig(unlimited(w.management.Config()))
 	if err != nil {
@@ -166,7 +166,7 @@ func (w *nodeEnvironment) fillNodes(ctx context.Context) error {
 	return w.fillCheck(ctx)
 }
 
-// fillCheck makes the check with its templates, and begins to watch for what it asks for.
+// fillCheck creates the check with its templates, and begins to watch its remediations.
 func (w *nodeEnvironment) fillCheck(ctx context.Context) error {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: benchCheck}}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
@@ -198,13 +198,13 @@ func (w *nodeEnvironment) fillCheck(ctx context.Context) error {
 	list.SetGroupVersionKind(remediationKinds()[0].GroupVersion().WithKind(remediationKinds()[0].Kind + "List"))
 	var err error
 	if w.requests, err = w.watching.Watch(ctx, list); err != nil {
-		return fmt.Errorf("watch requests: %w", err)
+		return fmt.Errorf("watch remediations: %w", err)
 	}
 	go w.see()
 	return nil
 }
 
-// see notes when requests appear, until the watch ends.
+// see notes when remediations appear, until the watch ends.
 func (w *nodeEnvironment) see() {
 	for e := range w.requests.ResultChan() {
 		request, ok := e.Object.(*unstructured.Unstructured)
@@ -219,7 +219,7 @@ func (w *nodeEnvironment) see() {
 	}
 }
 
-// await waits for the request for a node and returns when it was seen.
+// await waits for the remediation of a node and returns when it was seen.
 func (w *nodeEnvironment) await(ctx context.Context, node string) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -234,12 +234,12 @@ func (w *nodeEnvironment) await(ctx context.Context, node string) (time.Time, er
 		select {
 		case <-more:
 		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("wait for the request for node %s: %w", node, ctx.Err())
+			return time.Time{}, fmt.Errorf("wait for the remediation of node %s: %w", node, ctx.Err())
 		}
 	}
 }
 
-// strike ends all of it.
+// tearDown ends all of it.
 func (w *nodeEnvironment) tearDown() error {
 	if w.requests != nil {
 		w.requests.Stop()
@@ -247,7 +247,7 @@ func (w *nodeEnvironment) tearDown() error {
 	return w.environment.tearDown()
 }
 
-// firstLook starts the contender, and waits until its check has counted all nodes.
+// firstReconcile starts the contender, and waits until its check has counted all nodes.
 func (w *nodeEnvironment) firstReconcile(ctx context.Context, t *trial, c contender, binary string) (err error) {
 	since := time.Now()
 	if t.runner, err = w.launch(ctx, c, binary); err != nil {
@@ -267,7 +267,7 @@ func (w *nodeEnvironment) firstReconcile(ctx context.Context, t *trial, c conten
 	return nil
 }
 
-// nodePass names the figures of one kind of passes.
+// reconcileFigures are the figures of one kind of reconciles.
 type reconcileFigures struct{ time, cpu, allocations, calls measured }
 
 var (
@@ -275,7 +275,7 @@ var (
 	unhealthyNodeReconcile = reconcileFigures{unhealthyReconcileTime, unhealthyReconcileCPU, unhealthyReconcileAllocations, unhealthyReconcileCalls}
 )
 
-// passes has the check looked at although nothing has changed that means anything.
+// reconciles makes the contender reconcile the check although there is nothing to do.
 func (w *nodeEnvironment) reconciles(ctx context.Context, t *trial, n int, into reconcileFigures) error {
 	before, err := t.quiet(ctx, quietFor)
 	if err != nil {
@@ -283,19 +283,19 @@ func (w *nodeEnvironment) reconciles(ctx context.Context, t *trial, n int, into 
 	}
 	last := w.size.machine(w.size.machines - 1)
 	err = t.paced(ctx, w.machines(0, n), touchEvery, func(ctx context.Context, _ int) error {
-		// A label is what a selector may be about; of annotations, those that mean nothing are not even cached.
+		// A selector may be about a label; annotations without a meaning are not even cached.
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, touchAnnotation, time.Now().UnixNano())
 		return w.nodesAPI.Patch(types.MergePatchType).Resource("nodes").Name(last).Body(patch).Do(ctx).Error()
 	})
 	if err != nil {
 		return err
 	}
-	after, err := t.read(ctx) // the last pass is over since one interval
+	after, err := t.read(ctx) // the last reconcile ended an interval ago
 	if err != nil {
 		return err
 	}
 	if d := after.minus(before); d.reconciles == 0 {
-		return errors.New("no pass was made")
+		return errors.New("there was no reconcile")
 	}
 	d := t.busy(before, after)
 	t.figures[into.time] = d.took / d.reconciles * 1000
@@ -305,7 +305,7 @@ func (w *nodeEnvironment) reconciles(ctx context.Context, t *trial, n int, into 
 	return nil
 }
 
-// sicken lets nodes become Unknown one after another, and takes down how long after its time was over a request was made for each.
+// failNodes makes nodes Unknown one after another, and measures how long after its timeout a remediation was created for each.
 func (w *nodeEnvironment) failNodes(ctx context.Context, t *trial, much nodeScale) error {
 	before, err := t.quiet(ctx, quietFor)
 	if err != nil {
@@ -341,12 +341,4 @@ func (w *nodeEnvironment) failNodes(ctx context.Context, t *trial, much nodeScal
 	t.figures[dueCreates] = d.creates / each
 	t.figures[dueSamples] = each
 	return nil
-}
-
-// silentSince is the patch after which a node has been silent since that moment.
-func unknownSince(fell time.Time) []byte {
-	silent := ready
-	silent.Status, silent.Reason, silent.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
-	silent.LastTransitionTime = metav1.NewTime(fell)
-	return statusPatch(silent)
 }

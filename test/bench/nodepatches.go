@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ready is the condition that the checks are about, when all is well.
+// ready is the condition that the checks are about, of a healthy node.
 var ready = corev1.NodeCondition{
 	Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
 	LastTransitionTime: since, LastHeartbeatTime: since,
@@ -24,28 +24,31 @@ func nodeConditions(beat metav1.Time) []corev1.NodeCondition {
 	}
 	for i := range others {
 		c := &others[i]
-		c.Status, c.Message = corev1.ConditionFalse, "the kubelet says so in a sentence of about this length"
+		c.Status, c.Message = corev1.ConditionFalse, "the kubelet reports this in a sentence of about this length"
 		c.LastTransitionTime, c.LastHeartbeatTime = since, beat
 	}
 	return others
 }
 
-// turnedBad is the patch after which a node has been silent for long.
-func longUnknown(now time.Time) []byte {
+// longUnknown is the patch after which a node has been Unknown for longer than the timeout.
+func longUnknown(now time.Time) []byte { return unknownSince(now.Add(-longSince)) }
+
+// unknownSince is the patch after which a node has been Unknown since that moment.
+func unknownSince(fell time.Time) []byte {
 	silent := ready
 	silent.Status, silent.Reason, silent.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
-	silent.LastTransitionTime = metav1.NewTime(now.Add(-longSince))
+	silent.LastTransitionTime = metav1.NewTime(fell)
 	return statusPatch(silent)
 }
 
-// turnedGood is the patch after which a node reports again.
+// readyAgain is the patch after which a node reports again.
 func readyAgain(now time.Time) []byte {
 	back := ready
 	back.LastTransitionTime, back.LastHeartbeatTime = metav1.NewTime(now), metav1.NewTime(now)
 	return statusPatch(back)
 }
 
-// heartbeat is the patch that says that all is as it was, the n-th time. Times in the API are whole seconds, so each is
+// heartbeat is the n-th patch in which only the time of the last heartbeat changes. Times in the API are whole seconds, so each is
 // one later than the last: otherwise two beats within a second would be one.
 func heartbeat(n int) []byte {
 	beat := metav1.NewTime(since.Add(time.Duration(n+1) * time.Second))

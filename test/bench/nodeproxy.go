@@ -18,20 +18,20 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// nodesPath is what is listed and watched; a single node has a longer one and is let through.
+// nodesPath is the path of lists and watches of nodes. That of a single node is longer, and passed on as it is.
 const nodesPath = "/api/v1/nodes"
 
-// window is a reverse proxy that shows the nodes of one cluster, out of an API server that has those of all. Without
+// nodeProxy is a reverse proxy that shows the nodes of one cluster, from an API server that has those of all. Without
 // it, every cluster would cache the nodes of all others.
 type nodeProxy struct {
 	server *http.Server
 	url    string
-	// authority is whose certificate it shows; none if it is not asked over TLS.
+	// authority is the certificate of its authority; none without TLS.
 	authority []byte
 }
 
-// openWindow serves the nodes with that label on a port of 127.0.0.1, as a real API server does over TLS if it is to be secure: connections
-// cost memory, and HTTP/2 needs fewer of them.
+// startNodeProxy serves the nodes with that label on a port of 127.0.0.1; if secure over TLS, as a real API server does: connections cost memory, and
+// HTTP/2 needs fewer of them.
 func startNodeProxy(target *rest.Config, label string, secure bool) (*nodeProxy, error) {
 	host, err := url.Parse(target.Host)
 	if err != nil {
@@ -80,11 +80,11 @@ func (w *nodeProxy) secure(listener net.Listener) {
 	go func() { _ = w.server.ServeTLS(listener, "", "") }() // it returns when it is closed
 }
 
-func (w *nodeProxy) close() { _ = w.server.Close() } // watches are cut off: whoever held them is gone
+func (w *nodeProxy) close() { _ = w.server.Close() } // this cuts off watches, whose clients have ended
 
-// kubeconfig is how to reach the API server through the window. The window itself has the credentials.
+// kubeconfig is how to reach the API server through the proxy, which has the credentials itself.
 func (w *nodeProxy) kubeconfig() ([]byte, error) {
-	const name = "window"
+	const name = "proxy"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: w.url, CertificateAuthorityData: w.authority}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{}

@@ -7,26 +7,26 @@ import (
 
 // What is measured of NodeHealthChecks.
 const (
-	nodeFirstReconcile measured = "First pass over all nodes after the start"
+	nodeFirstReconcile measured = "First reconcile of all nodes after the start"
 
-	nodeReconcileTime        measured = "Steady pass: time"
-	nodeReconcileCPU         measured = "Steady pass: processor time"
-	nodeReconcileAllocations measured = "Steady pass: allocations"
-	nodeReconcileCalls       measured = "Steady pass: calls to the API server"
+	nodeReconcileTime        measured = "Steady reconcile: time"
+	nodeReconcileCPU         measured = "Steady reconcile: processor time"
+	nodeReconcileAllocations measured = "Steady reconcile: allocations"
+	nodeReconcileCalls       measured = "Steady reconcile: calls to the API server"
 
-	dueMedian        measured = "A node's time is over → its request, p50"
-	dueWorst         measured = "A node's time is over → its request, p99"
-	dueReconciles    measured = "A node that becomes unhealthy: passes"
-	dueReconcileTime measured = "A node that becomes unhealthy: time of a pass"
+	dueMedian        measured = "Timeout of a node → its remediation, p50"
+	dueWorst         measured = "Timeout of a node → its remediation, p99"
+	dueReconciles    measured = "A node that becomes unhealthy: reconciles"
+	dueReconcileTime measured = "A node that becomes unhealthy: time of a reconcile"
 	dueReads         measured = "A node that becomes unhealthy: reads"
 	duePatches       measured = "A node that becomes unhealthy: patches"
-	dueCreates       measured = "A node that becomes unhealthy: creates (request, lease, events)"
+	dueCreates       measured = "A node that becomes unhealthy: creates (remediation, lease, events)"
 	dueSamples       measured = "Nodes that became unhealthy"
 
-	unhealthyReconcileTime        measured = "Steady pass with them: time"
-	unhealthyReconcileCPU         measured = "Steady pass with them: processor time"
-	unhealthyReconcileAllocations measured = "Steady pass with them: allocations"
-	unhealthyReconcileCalls       measured = "Steady pass with them: calls to the API server"
+	unhealthyReconcileTime        measured = "Steady reconcile with them: time"
+	unhealthyReconcileCPU         measured = "Steady reconcile with them: processor time"
+	unhealthyReconcileAllocations measured = "Steady reconcile with them: allocations"
+	unhealthyReconcileCalls       measured = "Steady reconcile with them: calls to the API server"
 )
 
 // nodeRows are the lines of the table of NodeHealthChecks, in order.
@@ -73,15 +73,15 @@ func (r *report) nodesSection() string {
 
 // nodeMethod says how the figures of NodeHealthChecks are taken, and what distorts them.
 const nodeMethod = `One API server with nodes of about 8 KiB, one NodeHealthCheck of all of them with two templates, and kubemend's
-manager as a process of its own. Nobody serves the requests, so those that are made stay.
+manager as a process of its own. No remediator runs, so the remediations stay.
 
-- **Steady pass**: forced by a label on one node. Its time is from controller_runtime_reconcile_time_seconds; calls are in
+- **Steady reconcile**: forced by a label on one node. Its time is from controller_runtime_reconcile_time_seconds; calls are in
   rest_client_requests_total.
-- **A node's time is over → its request**: nodes become Unknown one after another, and are unhealthy 5 s after the whole second that is stored
-  as their transition; until the watch event with which the request is seen.
-- **A node that becomes unhealthy**: all passes and calls of that phase, those that find the node pending included, over the nodes.
+- **Timeout of a node → its remediation**: nodes become Unknown one after another, and are unhealthy 5 s after the whole second that is stored
+  as their transition; until the watch event with which the remediation is seen.
+- **A node that becomes unhealthy**: all reconciles and calls of that phase, with those that find the node pending, divided by the nodes.
 - **1000 heartbeats, idle, memory**: as above, for MachineHealthChecks.
 
-There is no other contender: medik8s' operator is not to be had as a Go module. By its code it makes about two LISTs per node and pass.
+There is no other contender: medik8s' operator is not available as a Go module. By its code it makes about two LISTs per node and reconcile.
 The API server, etcd and the clients that write and watch share the cores with the manager. There is one run.
 `

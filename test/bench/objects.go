@@ -15,18 +15,18 @@ import (
 
 const (
 	namespace = "bench"
-	// patience of every check; flips carry a transition that is longer ago.
+	// checkTimeout is the timeout of every check. Nodes become Unknown with a transition that is longer ago.
 	checkTimeout = time.Minute
 	longSince    = 30 * time.Minute
-	// clusterLabel on a node is what tells the clusters apart that share one API server.
+	// clusterLabel on a node says of which of the clusters that share one API server it is.
 	clusterLabel = "bench.kubemend.io/cluster"
-	// partLabel on a machine is what tells apart which of several checks of its cluster it belongs to.
+	// partLabel on a machine says which of several checks of its cluster selects it.
 	partLabel = "bench.kubemend.io/part"
-	// touchAnnotation on a machine makes both contenders look at its check again.
+	// touchAnnotation on a machine makes every contender reconcile its check.
 	touchAnnotation = "bench.kubemend.io/touched"
 )
 
-// since is when everything that is well became so.
+// since is the last transition of all conditions of healthy objects.
 var since = metav1.NewTime(time.Now().Add(-24 * time.Hour).Truncate(time.Second))
 
 // clusterOf is a cluster whose control plane and infrastructure are up.
@@ -51,9 +51,9 @@ func checkOf(cluster *clusterv1.Cluster) *clusterv1.MachineHealthCheck {
 	})
 }
 
-// machineOf is a machine as it looks after a while in production, but for what checks say of it.
-func machineOf(w size, i int) (*clusterv1.Machine, clusterv1.MachineStatus) {
-	cluster, name := w.cluster(i), w.machine(i)
+// machineOf is a machine as it is in production after a while, without the conditions of checks.
+func machineOf(n size, i int) (*clusterv1.Machine, clusterv1.MachineStatus) {
+	cluster, name := n.cluster(i), n.machine(i)
 	machine := &clusterv1.Machine{
 		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -127,8 +127,8 @@ func bad(kind, reason string) metav1.Condition {
 func providerID(name string) string { return "metal3://bench/" + name + "/" + name }
 
 // nodeOf is a node of about 8 KiB: what a kubelet reports is mostly images.
-func nodeOf(w size, i int) *corev1.Node {
-	name, pods := w.machine(i), fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256)
+func nodeOf(n size, i int) *corev1.Node {
+	name, pods := n.machine(i), fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256)
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("263856792Ki"),
 		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("459850824Ki"),
@@ -138,12 +138,12 @@ func nodeOf(w size, i int) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name,
 			Labels: map[string]string{
-				clusterLabel: w.cluster(i), corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+				clusterLabel: n.cluster(i), corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 				"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64", "node-role.kubernetes.io/worker": "",
 				corev1.LabelTopologyZone: fmt.Sprintf("rack-%d", i%8), corev1.LabelTopologyRegion: "site", "feature.node.kubernetes.io/cpu-model.family": "6",
 			},
 			Annotations: map[string]string{
-				"cluster.x-k8s.io/cluster-name": w.cluster(i), "cluster.x-k8s.io/cluster-namespace": namespace, "cluster.x-k8s.io/machine": name,
+				"cluster.x-k8s.io/cluster-name": n.cluster(i), "cluster.x-k8s.io/cluster-namespace": namespace, "cluster.x-k8s.io/machine": name,
 				"node.alpha.kubernetes.io/ttl": "0", "volumes.kubernetes.io/controller-managed-attach-detach": "true",
 				"csi.volume.kubernetes.io/nodeid": `{"rook-ceph.rbd.csi.ceph.com":"` + name + `"}`,
 			},

@@ -25,12 +25,12 @@ type reading struct {
 	files    float64 // open ones, of which most are connections
 	healthy  float64 // machines that checks count as healthy
 
-	reconciles      float64 // over checks
-	took            float64 // those passes, in seconds
+	reconciles      float64 // of checks
+	took            float64 // in seconds, all reconciles together
 	otherReconciles float64 // of other controllers, without ClusterCache's
 	// Requests to the management cluster.
 	reads, patches, creates, others float64
-	// distant are requests to workload clusters other than ClusterCache's probes.
+	// workloadCalls are requests to workload clusters other than ClusterCache's probes.
 	workloadCalls float64
 }
 
@@ -47,12 +47,12 @@ func (r reading) minus(before reading) reading {
 // calls are all requests to the management cluster.
 func (r reading) calls() float64 { return r.reads + r.patches + r.creates + r.others }
 
-// activity is what stands still while a contender has nothing to do.
+// activity is what does not change while a contender has nothing to do.
 func (r reading) activity() [5]float64 {
 	return [5]float64{r.reconciles, r.otherReconciles, r.patches, r.creates, r.others}
 }
 
-// The metrics, and the labels by which they are told apart.
+// The metrics and their labels.
 const (
 	cpuMetric      = "process_cpu_seconds_total"
 	residentMetric = "process_resident_memory_bytes"
@@ -87,7 +87,7 @@ func parseReading(page string, of contender, host string, at time.Time) (reading
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			// Of these one is there, and the others are nil and say 0.
+			// One of these is there, the others are nil and return 0.
 			into(labels, m.GetCounter().GetValue()+m.GetGauge().GetValue()+m.GetUntyped().GetValue()+m.GetHistogram().GetSampleSum())
 		}
 	}
@@ -121,7 +121,7 @@ func parseReading(page string, of contender, host string, at time.Time) (reading
 	return r, nil
 }
 
-// count takes requests down.
+// count counts requests.
 func (r *reading) count(method string, management bool, n float64) {
 	switch {
 	case !management:

@@ -32,7 +32,7 @@ func (r *report) heading(part, title, method string) string {
 		title, r.settings.date, r.took[part].Round(time.Second), strings.Join(r.machine, ", "), versions(), part, method)
 }
 
-// thisMachine says what the figures were taken on.
+// thisMachine is the computer that the figures were taken on.
 func thisMachine() []string {
 	about := []string{fmt.Sprintf("%d cores", runtime.NumCPU())}
 	if model := field("/proc/cpuinfo", "model name"); model != "" {
@@ -63,7 +63,7 @@ func field(file, key string) string {
 	return ""
 }
 
-// versions says what was measured.
+// versions are those of what was measured.
 func versions() string {
 	about := []string{"Go " + strings.TrimPrefix(runtime.Version(), "go"), "Kubernetes " + builders.KubernetesVersion}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/kubemend/kubemend/test/rig"
 )
 
-// runner is a contender at work.
+// runner is a contender that runs.
 type runner struct {
 	contender
 	manager *rig.Manager
@@ -22,7 +22,7 @@ type runner struct {
 	highest float64 // resident memory
 }
 
-// launch starts a contender on a stage, and returns when it says that it is ready.
+// launch starts a contender and returns when it is ready.
 func (s *environment) launch(ctx context.Context, c contender, binary string) (*runner, error) {
 	host, err := url.Parse(s.management.Config().Host)
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *runner) read(ctx context.Context) (reading, error) {
 	return now, nil
 }
 
-// tail is the end of a log, to tell with an error what went wrong.
+// tail is the end of a log, to be added to an error.
 func tail(file string) string {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -64,7 +64,7 @@ func tail(file string) string {
 	return "\n" + string(content[max(0, len(content)-2000):])
 }
 
-// lookEvery is how often memory is read while nobody counts processor time, which every reading costs.
+// readEvery is how often the memory is read while processor time is not measured: each reading costs some.
 const readEvery = time.Second
 
 // watchMemory reads the metrics again and again until the function that it returns is called.
@@ -80,7 +80,7 @@ func (r *runner) watchMemory(ctx context.Context) (stop func()) {
 				return
 			case <-ticks.C:
 			}
-			_, _ = r.read(ctx) // if there is something wrong with it, the next phase finds out
+			_, _ = r.read(ctx) // an error is returned by the next phase
 		}
 	})
 	return func() {
@@ -89,10 +89,10 @@ func (r *runner) watchMemory(ctx context.Context) (stop func()) {
 	}
 }
 
-// quietFor is how long a contender without a floor has to be quiet to be done.
+// quietFor is how long nothing must happen until a contender without an interval counts as done.
 const quietFor = 2 * time.Second
 
-// settle waits until the contender makes no passes and writes nothing any more. One with a floor may have put off a pass.
+// settle waits until the contender neither reconciles nor writes any more. One with an interval may have put off a reconcile.
 func (r *runner) settle(ctx context.Context) (reading, error) {
 	return r.quiet(ctx, r.interval+quietFor)
 }

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// line says how a figure grows: base, and so much for each of several things.
+// line is how a figure grows: a base, and so much for each of several things.
 type line struct {
 	base   float64
 	slopes []float64

@@ -21,22 +21,22 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 )
 
-// milestone is something that is seen of a power cycle.
+// milestone is a moment of a power cycle.
 type milestone string
 
-// The milestones of a cycle, in order but for nodeReady and unfenced, which come as they come.
+// The milestones of a cycle, in order, except that nodeReady and unfenced may come in any order.
 const (
 	nodeFailed milestone = "node Unknown"
-	requested  milestone = "request made"
-	askedOff   milestone = "power-off asked for"
+	requested  milestone = "remediation created"
+	askedOff   milestone = "power-off requested"
 	off        milestone = "host off"
 	fenced     milestone = "node fenced"
-	askedOn    milestone = "power-on asked for"
+	askedOn    milestone = "power-on requested"
 	on         milestone = "host on"
 	nodeReady  milestone = "node Ready"
-	unfenced   milestone = "fence gone"
-	healthy    milestone = "machine well"
-	ended      milestone = "request gone"
+	unfenced   milestone = "fence removed"
+	healthy    milestone = "machine healthy"
+	ended      milestone = "remediation deleted"
 )
 
 // seenOf are the milestones that a witness sees.
@@ -47,16 +47,16 @@ type cycle map[milestone]time.Time
 
 func (c cycle) between(from, to milestone) time.Duration { return c[to].Sub(c[from]) }
 
-// whole is from the node that is Unknown to the machine that is well.
+// whole is the time from the node Unknown to the machine healthy.
 func (c cycle) whole() time.Duration { return c.between(nodeFailed, healthy) }
 
-// added is what of it was neither the host's nor the kubelet's.
+// added is the part of it that neither the host nor the kubelet took.
 func (c cycle) added() time.Duration {
 	return c.whole() - c.between(askedOff, off) - c.between(askedOn, on) - c.between(on, nodeReady)
 }
 
-// witness watches hosts, nodes and requests, and takes down the milestones of those cycles that somebody waits for. Machine, node, host
-// and request have the same name.
+// witness watches hosts, nodes and remediations, and notes the milestones of the cycles that are waited for. Machine, node, host and
+// remediation have the same name.
 type witness struct {
 	streams []watch.Interface
 	reading sync.WaitGroup
@@ -66,7 +66,7 @@ type witness struct {
 	complete map[string]chan cycle
 }
 
-// watch begins to watch everything that power cycles touch.
+// watch begins to watch everything that power cycles change.
 func (r *hostEnvironment) watch(ctx context.Context) (*witness, error) {
 	w := &witness{awaited: map[string]cycle{}, complete: map[string]chan cycle{}}
 	for _, what := range []struct {
@@ -107,7 +107,7 @@ func (w *witness) close() {
 	w.reading.Wait()
 }
 
-// await returns where a cycle is sent once all of it was seen.
+// await returns where a cycle is sent when all its milestones were seen.
 func (w *witness) await(name string) <-chan cycle {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,10 +163,10 @@ func (c cycle) seeNode(is *corev1.Node, at time.Time) {
 	again := slices.ContainsFunc(is.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
-	c.note(nodeReady, at, again && is.Status.NodeInfo.BootID != is.Name) // under the name it was made with
+	c.note(nodeReady, at, again && is.Status.NodeInfo.BootID != is.Name) // it was created with its name as boot ID
 }
 
-// note takes a milestone down if it is reached for the first time, and after another one.
+// note notes a milestone that is reached for the first time, and after those that come before it.
 func (c cycle) note(m milestone, at time.Time, reached bool, after ...milestone) {
 	late := slices.ContainsFunc(after, func(before milestone) bool { return c[before].IsZero() })
 	if reached && !late && c[m].IsZero() {
