@@ -83,6 +83,7 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 		is.Node = controlplane.Silent
 		return is
 	}
+	createdLater := func(r *Queued) { r.Created = noon.Add(-time.Minute) }
 	first := Ahead{Reason: PlaneForbids, Objection: controlplane.Objection{Reason: controlplane.NotFirst, Member: "b"}}
 	for name, tc := range map[string]struct {
 		is   func(*Queue)
@@ -101,10 +102,17 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 		"one whose remediation is over does not":            {plane(memberAs("b", queuedAs("r", begunAt(Succeeded, began)))), nil},
 		"a lost member that has waited for longer is first": {plane(waiting(Memory{State: Pending}), memberAs("c")), []Ahead{first}},
 		"also if its attempt has begun":                     {plane(waiting(Memory{State: Preparing, Attempt: 1}), memberAs("c")), []Ahead{first}},
-		"not if it has not looked at the queue yet":         {plane(waiting(Memory{}), memberAs("c")), nil},
-		"nor if it is paused":                               {plane(waiting(Memory{State: Pending, Paused: began}), memberAs("c")), nil},
-		"nor if it is being deleted":                        {plane(waiting(Memory{State: Pending}, func(r *Queued) { r.Leaves = true }), memberAs("c")), nil},
-		"nor if its host would not power off":               {plane(deaf, memberAs("c")), nil},
+		"one whose attempt has begun goes before one that has waited for longer": {
+			plane(waiting(Memory{State: Preparing, Attempt: 1}, createdLater), memberAs("c")), []Ahead{first},
+		},
+		"one that has waited for less does not": {plane(waiting(Memory{State: Preparing}, createdLater), memberAs("c")), nil},
+		"nor does the control plane hide that the manager runs on its host": {
+			func(q *Queue) { plane(memberAs("b"), memberAs("c"))(q); q.ManagerHere = true }, []Ahead{{Reason: ManagerOnHost}},
+		},
+		"not if it has not looked at the queue yet": {plane(waiting(Memory{}), memberAs("c")), nil},
+		"nor if it is paused":                       {plane(waiting(Memory{State: Pending, Paused: began}), memberAs("c")), nil},
+		"nor if it is being deleted":                {plane(waiting(Memory{State: Pending}, func(r *Queued) { r.Leaves = true }), memberAs("c")), nil},
+		"nor if its host would not power off":       {plane(deaf, memberAs("c")), nil},
 	} {
 		q := Queue{Self: queuedAs("m", Memory{State: Pending})}
 		tc.is(&q)
