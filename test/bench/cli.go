@@ -12,7 +12,11 @@ import (
 	"syscall"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // cliSizes are the sizes at which the command line is measured, and how often each command runs.
@@ -70,25 +74,28 @@ func measureCommands(ctx context.Context, s settings, w size, runs int, binaries
 	if err != nil {
 		return results, err
 	}
-	environment, err := setUp(ctx, &environment{size: w, crds: crds})
+	e, err := setUp(ctx, &environment{size: w, crds: crds})
 	if err != nil {
 		return results, err
 	}
-	defer func() { err = errors.Join(err, environment.tearDown()) }()
-	// Without a manager lease the command cannot tell that a manager keeps the status of checks up to date, and reads all machines.
+	defer func() { err = errors.Join(err, e.tearDown()) }()
+	// Without a manager lease that it believes the command cannot know that a manager keeps the status of checks up to date, and reads all machines.
+	if err := e.managementClient.Create(ctx, managerBinding()); err != nil {
+		return results, fmt.Errorf("bind the manager: %w", err)
+	}
 	c := s.kubemend("--leader-elect-namespace=" + namespace)
-	t := &trial{environment: environment, figures: figures{}}
+	t := &trial{environment: e, figures: figures{}}
 	if err := t.firstPass(ctx, c, binaries[c.source]); err != nil {
 		return results, fmt.Errorf("first full pass: %w", err)
 	}
 	defer t.end()
-	if err := environment.patchNode(ctx, 0, unknownSince(time.Now())); err != nil {
+	if err := e.patchNode(ctx, 0, unknownSince(time.Now())); err != nil {
 		return results, err
 	}
 	if _, err := t.settle(ctx); err != nil {
 		return results, err
 	}
-	p := plugin{binary: binaries[pluginSource], kubeconfig: environment.management.KubeconfigFile()}
+	p := plugin{binary: binaries[pluginSource], kubeconfig: e.management.KubeconfigFile()}
 	if err := p.awaitCounted(ctx, w); err != nil {
 		return results, err
 	}
@@ -101,6 +108,16 @@ func measureCommands(ctx context.Context, s settings, w size, runs int, binaries
 		progress("%s %s: %s, at the worst %s, the first time %s", w, q, percentile(of.took, 50), slices.Max(of.took), of.cold)
 	}
 	return results, nil
+}
+
+// managerBinding is the binding by which the command recognizes that the manager lease in the namespace is kubemend's.
+func managerBinding() *rbacv1.ClusterRoleBinding {
+	of := managerlease.OfKubemend
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: of.Account, Labels: of.Labelled},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: of.Roles[0]},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: of.Account}},
+	}
 }
 
 // plugin is kubectl mend and the management cluster that it reads.

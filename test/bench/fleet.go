@@ -75,13 +75,13 @@ func (r *report) measureFleet(ctx context.Context, binaries map[string]string) e
 // measureSmallFleet measures one manager three times on the same objects: at its first start, when every Machine is written once; started
 // again, when nothing is left to write; and as a shard that none of the objects belongs to.
 func measureSmallFleet(ctx context.Context, p smallFleet, s settings, binaries map[string]string) (_ figures, err error) {
-	environment, err := setUp(ctx, &environment{size: p.size, parts: p.parts, secure: true})
+	e, err := setUp(ctx, &environment{size: p.size, parts: p.parts, secure: true})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, environment.tearDown()) }()
+	defer func() { err = errors.Join(err, e.tearDown()) }()
 	c := s.kubemend()
-	t := &trial{environment: environment, scale: smallFleetScale(p, s.quick), figures: figures{}}
+	t := &trial{environment: e, scale: smallFleetScale(p, s.quick), figures: figures{}}
 	var errs []error
 	for _, phase := range []struct {
 		name string

@@ -55,11 +55,11 @@ func (r *report) measureHostile(ctx context.Context, binaries map[string]string)
 
 // measure makes changes at even intervals, and watches the memory from the start to the last change.
 func (h hostileScale) measure(ctx context.Context, s settings, binaries map[string]string, hostilities ...string) (_ figures, err error) {
-	environment, err := setUp(ctx, &environment{size: h.size, secure: true})
+	e, err := setUp(ctx, &environment{size: h.size, secure: true})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, environment.tearDown()) }()
+	defer func() { err = errors.Join(err, e.tearDown()) }()
 	var servers []*hostile.Server
 	defer func() {
 		for _, server := range servers {
@@ -70,12 +70,12 @@ func (h hostileScale) measure(ctx context.Context, s settings, binaries map[stri
 	for i, name := range hostilities {
 		server := hostile.NewServer(hostile.Hostilities[name], "n")
 		servers = append(servers, server)
-		if err := environment.addHostile(ctx, fmt.Sprintf("hostile-%d", i), server.URL, h.checks); err != nil {
+		if err := e.addHostile(ctx, fmt.Sprintf("hostile-%d", i), server.URL, h.checks); err != nil {
 			return nil, fmt.Errorf("make the cluster that %s: %w", name, err)
 		}
 	}
 	c := s.kubemend()
-	t := &trial{environment: environment, scale: h.scale, figures: figures{}}
+	t := &trial{environment: e, scale: h.scale, figures: figures{}}
 	if err := t.firstPass(ctx, c, binaries[c.source]); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type machineWatch struct {
 	statuses map[string]string // by machine
 	count    map[string]int    // by status
 	waiting  map[change]chan time.Time
-	quorum   map[string]quorum // by status
+	totals   map[string]total // by status
 	// ended is closed when the watch is over; err says why and may be read from then on.
 	ended chan struct{}
 	err   error
@@ -38,8 +38,8 @@ type machineWatch struct {
 // change is a change that a phase waits for.
 type change struct{ machine, status string }
 
-// quorum is a number of machines that a phase waits for.
-type quorum struct {
+// total is a number of machines that a phase waits for.
+type total struct {
 	machines int
 	reached  chan time.Time
 }
@@ -70,7 +70,7 @@ func watchStatuses(ctx context.Context, config *rest.Config) (*machineWatch, err
 	ctx, stop := context.WithCancel(ctx)
 	l := &machineWatch{
 		stop: stop, statuses: map[string]string{}, count: map[string]int{},
-		waiting: map[change]chan time.Time{}, quorum: map[string]quorum{}, ended: make(chan struct{}),
+		waiting: map[change]chan time.Time{}, totals: map[string]total{}, ended: make(chan struct{}),
 	}
 	l.ask = func() (io.ReadCloser, error) { return watchMachines(ctx, client, config.Host) }
 	events, err := l.ask()
@@ -159,8 +159,8 @@ func (l *machineWatch) note(machine, status string, at time.Time) {
 		delete(l.waiting, key)
 		granted <- at
 	}
-	if q, waited := l.quorum[status]; waited && l.count[status] >= q.machines {
-		delete(l.quorum, status)
+	if q, waited := l.totals[status]; waited && l.count[status] >= q.machines {
+		delete(l.totals, status)
 		q.reached <- at
 	}
 }
@@ -184,7 +184,7 @@ func (l *machineWatch) all(machines int, status string) <-chan time.Time {
 		reached <- time.Now()
 		return reached
 	}
-	l.quorum[status] = quorum{machines, reached}
+	l.totals[status] = total{machines, reached}
 	return reached
 }
 
