@@ -20,16 +20,16 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-func recordOf(sightings ...sighting) *record {
+func recordOf(observations ...observation) *record {
 	r := newRecord(&narrator{out: io.Discard})
-	r.add(sightings...)
+	r.add(observations...)
 	return r
 }
 
 func TestWhatIsExpectedInOrderHasToBeSeenInOrder(t *testing.T) {
 	unknown := expectation{text: "Unknown", within: time.Millisecond, fact: nodeUnknown}
 	failed := expectation{text: "unhealthy", within: time.Millisecond, fact: machineFailed}
-	r := recordOf(sighting{fact: machineFailed, about: "a"}, sighting{fact: nodeUnknown, about: "a"})
+	r := recordOf(observation{fact: machineFailed, about: "a"}, observation{fact: nodeUnknown, about: "a"})
 
 	if err := r.inAnyOrder(t.Context(), unknown, failed); err != nil {
 		t.Errorf("in any order: %v", err)
@@ -41,15 +41,15 @@ func TestWhatIsExpectedInOrderHasToBeSeenInOrder(t *testing.T) {
 	}
 }
 
-// The host is asked before the status says that the attempt has begun, and let go before it says that the workload has moved.
+// The host is requested to be off before the status reports the attempt, and released before it reports that the workload has moved.
 func TestAPowerCycleIsFollowedInTheOrderInWhichItIsDone(t *testing.T) {
-	about := func(f fact) sighting { return sighting{fact: f, about: "m", number: 1, by: kubemend} }
-	s := &stage{record: recordOf(about(nodeUnknown), about(suspected), about(requestMade), sighting{fact: offAsked}, about(machineFailed), about(attemptBegun),
-		sighting{fact: hostOff}, about(nodeFenced), sighting{fact: onAsked}, about(workloadMoved), sighting{fact: hostOn}, about(nodeUnfenced), about(bootAwaited))}
-	of := trace{machine: "m", host: &simulator.Host{}}
+	about := func(f fact) observation { return observation{fact: f, about: "m", number: 1, by: kubemend} }
+	s := &environment{record: recordOf(about(nodeUnknown), about(pendingFact), about(requestMade), observation{fact: offAsked}, about(machineFailed), about(attemptBegun),
+		observation{fact: hostOff}, about(nodeFenced), observation{fact: onAsked}, about(workloadMoved), observation{fact: hostOn}, about(nodeUnfenced), about(bootAwaited))}
+	of := origin{machine: "m", host: &simulator.Host{}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	for _, part := range []func(context.Context, trace) error{s.requested, s.poweredOff, s.poweredOn} {
+	for _, part := range []func(context.Context, origin) error{s.requested, s.poweredOff, s.poweredOn} {
 		if err := part(ctx, of); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestAPowerCycleIsFollowedInTheOrderInWhichItIsDone(t *testing.T) {
 }
 
 func TestWhatIsExpectedOfEachIsMissedOfTheOthers(t *testing.T) {
-	r := recordOf(sighting{fact: nodeUnknown, about: "a"}, sighting{fact: nodeUnknown, about: "a"}, sighting{fact: nodeUnknown, about: "c"})
+	r := recordOf(observation{fact: nodeUnknown, about: "a"}, observation{fact: nodeUnknown, about: "a"}, observation{fact: nodeUnknown, about: "c"})
 	var unseen *unseenError
 	err := r.inOrder(t.Context(), expectation{within: time.Millisecond, fact: nodeUnknown, each: []string{"a", "b", "c"}})
 	if !errors.As(err, &unseen) || !cmp.Equal(unseen.missing, []string{"b"}) {
@@ -66,7 +66,7 @@ func TestWhatIsExpectedOfEachIsMissedOfTheOthers(t *testing.T) {
 }
 
 func TestWhatWasSeenBeforeASceneDoesNotCount(t *testing.T) {
-	r := recordOf(sighting{fact: nodeUnknown})
+	r := recordOf(observation{fact: nodeUnknown})
 	r.begin()
 	if err := r.inOrder(t.Context(), expectation{within: time.Millisecond, fact: nodeUnknown}); err == nil {
 		t.Error("it counts")
@@ -74,11 +74,11 @@ func TestWhatWasSeenBeforeASceneDoesNotCount(t *testing.T) {
 }
 
 func TestWhatMustNeverBeSeenFailsAtOnce(t *testing.T) {
-	r := recordOf(sighting{fact: nodeUnknown}, sighting{fact: handedOver, text: "handed over"})
-	if err := r.never(t.Context(), 0, time.Hour, machineGone, handedOver); err == nil {
-		t.Error("it went unnoticed")
+	r := recordOf(observation{fact: nodeUnknown}, observation{fact: ownerRequested, text: "requested"})
+	if err := r.never(t.Context(), 0, time.Hour, machineGone, ownerRequested); err == nil {
+		t.Error("it is not noticed")
 	}
-	if err := r.never(t.Context(), 2, time.Millisecond, machineGone, handedOver); err != nil {
+	if err := r.never(t.Context(), 2, time.Millisecond, machineGone, ownerRequested); err != nil {
 		t.Errorf("what was seen earlier counts: %v", err)
 	}
 }
@@ -95,28 +95,28 @@ func TestTheSumLeavesOutWhatThereIsNothingOf(t *testing.T) {
 	}
 }
 
-func TestSuspicionIsReadFromTheMetricsOfTheCheck(t *testing.T) {
-	got, err := machinesOfCheck.suspicionIn(`# TYPE kubemend_machinehealthcheck_targets gauge
+func TestPendingTargetsAreReadFromTheMetricsOfTheCheck(t *testing.T) {
+	got, err := machinesOfCheck.pendingIn(`# TYPE kubemend_machinehealthcheck_targets gauge
 kubemend_machinehealthcheck_targets{cluster="demo",name="demo-node-unhealthy-5m",namespace="default",state="healthy"} 4
 kubemend_machinehealthcheck_targets{cluster="demo",name="demo-node-unhealthy-5m",namespace="default",state="pending"} 1
 kubemend_machinehealthcheck_targets{cluster="demo",name="another",namespace="default",state="pending"} 7
 # TYPE kubemend_machinehealthcheck_next_deadline_timestamp_seconds gauge
 kubemend_machinehealthcheck_next_deadline_timestamp_seconds{cluster="demo",name="demo-node-unhealthy-5m",namespace="default"} 1.79517946e+09
 `)
-	want := suspicion{suspects: 1, total: 5, until: time.Unix(1795179460, 0)}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(suspicion{})); err != nil || diff != "" {
+	want := pendingTargets{pending: 1, total: 5, until: time.Unix(1795179460, 0)}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(pendingTargets{})); err != nil || diff != "" {
 		t.Errorf("error %v, difference %s", err, diff)
 	}
-	got, err = nodesOfCheck.suspicionIn(`# TYPE kubemend_nodehealthcheck_targets gauge
+	got, err = nodesOfCheck.pendingIn(`# TYPE kubemend_nodehealthcheck_targets gauge
 kubemend_nodehealthcheck_targets{name="demo-workers",state="healthy"} 3
 kubemend_nodehealthcheck_targets{name="demo-workers",state="pending"} 2
 `)
-	if diff := cmp.Diff(suspicion{suspects: 2, total: 5}, got, cmp.AllowUnexported(suspicion{})); err != nil || diff != "" {
+	if diff := cmp.Diff(pendingTargets{pending: 2, total: 5}, got, cmp.AllowUnexported(pendingTargets{})); err != nil || diff != "" {
 		t.Errorf("of nodes: error %v, difference %s", err, diff)
 	}
 }
 
-func TestAnAgentsRequestTellsWhatIsNew(t *testing.T) {
+func TestChangesOfAnAgentsRequestAreShown(t *testing.T) {
 	request := func(annotation, processing, succeeded string) *unstructured.Unstructured {
 		object := &unstructured.Unstructured{Object: map[string]any{}}
 		object.SetName("n")
@@ -134,13 +134,13 @@ func TestAnAgentsRequestTellsWhatIsNew(t *testing.T) {
 		was, is *unstructured.Unstructured
 		want    []fact
 	}{
-		"made":                           {nil, request("", "", ""), []fact{agentRequest}},
-		"begun":                          {request("", "", ""), request("", "True", "Unknown"), []fact{agentWorks}},
-		"failed":                         {request("", "True", "Unknown"), request("", "False", "False"), []fact{agentFailed}},
-		"told to stop":                   {request("", "False", "False"), request(nhcv1.TimedOutAnnotation, "False", "False"), []fact{agentTold}},
-		"annotated with something else":  {request("", "False", "False"), request("a", "False", "False"), nil},
-		"deleted":                        {request("", "False", "False"), nil, []fact{agentFree}},
-		"told, and failed in one moment": {request("", "True", "Unknown"), request(nhcv1.TimedOutAnnotation, "False", "False"), []fact{agentTold, agentFailed}},
+		"made":                          {nil, request("", "", ""), []fact{agentRequest}},
+		"begun":                         {request("", "", ""), request("", "True", "Unknown"), []fact{agentWorks}},
+		"failed":                        {request("", "True", "Unknown"), request("", "False", "False"), []fact{agentFailed}},
+		"stopped":                       {request("", "False", "False"), request(nhcv1.TimedOutAnnotation, "False", "False"), []fact{agentStopped}},
+		"annotated with something else": {request("", "False", "False"), request("a", "False", "False"), nil},
+		"deleted":                       {request("", "False", "False"), nil, []fact{agentRequestGone}},
+		"stopped and failed at once":    {request("", "True", "Unknown"), request(nhcv1.TimedOutAnnotation, "False", "False"), []fact{agentStopped, agentFailed}},
 	} {
 		var got []fact
 		for _, s := range agentAsked(tc.was, tc.is) {
@@ -155,7 +155,7 @@ func TestAnAgentsRequestTellsWhatIsNew(t *testing.T) {
 	}
 }
 
-func TestOnlyLeasesThatKeepChecksApartAreTold(t *testing.T) {
+func TestOnlyLeasesThatKeepChecksApartAreShown(t *testing.T) {
 	lease := func(namespace string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "node-n"}}
 	}
@@ -186,21 +186,21 @@ func TestScenesThatStandApartAreNamedAndNotPlayedWithAllOthers(t *testing.T) {
 		names []string
 		hint  bool
 	}{
-		"":         {[]string{"replace", "short-circuit", "reboot"}, true},
-		"all":      {[]string{"replace", "short-circuit", "reboot"}, true},
-		"replace":  {[]string{"replace"}, false},
-		"handover": {[]string{"handover"}, false},
-		"escalate": {[]string{"escalate"}, false},
+		"":          {[]string{"replace", "short-circuit", "reboot"}, true},
+		"all":       {[]string{"replace", "short-circuit", "reboot"}, true},
+		"replace":   {[]string{"replace"}, false},
+		"dead-host": {[]string{"dead-host"}, false},
+		"escalate":  {[]string{"escalate"}, false},
 	} {
 		chosen, err := choose(asked)
 		if diff := cmp.Diff(want.names, names(chosen)); err != nil || diff != "" {
 			t.Errorf("SCENE=%s: error %v, difference %s", asked, err, diff)
 		}
-		if hint := strings.Contains(leftOut(chosen), "make demo SCENE=handover"); hint != want.hint {
+		if hint := strings.Contains(leftOut(chosen), "make demo SCENE=dead-host"); hint != want.hint {
 			t.Errorf("SCENE=%s: is the scene that was left out named? %t", asked, hint)
 		}
 	}
-	if _, err := choose("no such scene"); err == nil || !strings.Contains(err.Error(), "handover") {
+	if _, err := choose("no such scene"); err == nil || !strings.Contains(err.Error(), "dead-host") {
 		t.Errorf("the error does not name the scenes: %v", err)
 	}
 }
@@ -232,11 +232,11 @@ func TestAHostIsHeldByOurAnnotationAlone(t *testing.T) {
 		was, is *bmov1alpha1.BareMetalHost
 		want    []fact
 	}{
-		"asked to be off":           {host(), host(ours), []fact{offAsked}},
-		"let go":                    {host(ours), host(), []fact{onAsked}},
-		"let go and marked at once": {host(ours), host(infrav1.UnhealthyAnnotation), []fact{onAsked, hostMarked}},
-		"held by somebody else":     {host(), host("reboot.metal3.io/somebody"), nil},
-		"still held":                {host(ours), host(ours, "reboot.metal3.io"), nil},
+		"requested to be off":        {host(), host(ours), []fact{offAsked}},
+		"released":                   {host(ours), host(), []fact{onAsked}},
+		"released and marked":        {host(ours), host(infrav1.UnhealthyAnnotation), []fact{onAsked, hostMarked}},
+		"kept off by another client": {host(), host("reboot.metal3.io/somebody"), nil},
+		"still held":                 {host(ours), host(ours, "reboot.metal3.io"), nil},
 	} {
 		var got []fact
 		for _, s := range bareMetalChanged(tc.was, tc.is) {

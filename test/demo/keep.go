@@ -15,9 +15,9 @@ import (
 )
 
 const commands = `Commands: list
-          stop <machine>...     hang kubelets: they fall silent, and the power stays on
-          start <machine>...    let them go on, and their hosts boot again
-          ruin <machine>...     hang kubelets, and let no boot of their hosts bring them back
+          stop <machine>...     stop kubelets; the power of their hosts stays on
+          start <machine>...    start kubelets again, and repair their hosts
+          break <machine>...    stop kubelets, and keep their hosts from booting
           quit                  (or Ctrl-C) stop everything`
 
 const guide = `In another terminal:
@@ -25,7 +25,7 @@ const guide = `In another terminal:
   export MANAGEMENT=%[1]s
   export WORKLOAD=%[2]s
 
-Look around:
+Inspect:
 
   kubectl --kubeconfig $MANAGEMENT get machinehealthchecks,machinesets,machines,baremetalhosts
   kubectl --kubeconfig $MANAGEMENT get hostremediations --watch
@@ -35,7 +35,7 @@ Look around:
   curl -s %[4]s | grep ^kubemend_
   less +F %[5]s
 
-Try, with a machine's name for NAME (its node has the same). %[7]s
+Try this, with the name of a machine, which is also that of its node, for NAME. %[7]s
 
   kubectl --kubeconfig $MANAGEMENT annotate machine NAME cluster.x-k8s.io/remediate-machine=    (remediated now)
   kubectl --kubeconfig $MANAGEMENT annotate machine NAME cluster.x-k8s.io/skip-remediation=     (left alone)
@@ -49,7 +49,7 @@ const guideOfNodes = `In another terminal:
 
   export KUBECONFIG=%[1]s
 
-Look around:
+Inspect:
 
   kubectl get nodehealthchecks,nodes,machines,baremetalhosts
   kubectl get selfnoderemediations,hostremediations --watch
@@ -59,7 +59,7 @@ Look around:
   curl -s %[3]s | grep healthcheck
   less +F %[4]s
 
-Try, with a node's name for NAME (its Machine has the same). A bad node's agent fails, and its host is power-cycled.
+Try this, with the name of a node, which is also that of its Machine, for NAME. If a node is unhealthy, its agent fails, and its host is power-cycled.
 
   kubectl label node NAME remediation.medik8s.io/exclude-from-remediation=true                  (left alone)
   kubectl patch nodehealthcheck %[2]s --type merge --patch '{"spec":{"pauseRequests":["me"]}}'
@@ -68,12 +68,12 @@ Try, with a node's name for NAME (its Machine has the same). A bad node's agent 
 %[5]s
 `
 
-// keep leaves everything running until the user has enough of it.
-func (s *stage) keep(ctx context.Context, in io.Reader) {
+// keep leaves everything running until the user quits.
+func (s *environment) keep(ctx context.Context, in io.Reader) {
 	if s.manager == nil {
 		return // it did not get that far
 	}
-	s.narrator.heading("Everything goes on running", "What happens is told here, with times since the last stop.")
+	s.narrator.heading("Everything keeps running", "Changes are still printed here, with the time since the last stop or break.")
 	s.guide(ctx)
 	typed := linesOf(ctx, in)
 	for {
@@ -83,7 +83,7 @@ func (s *stage) keep(ctx context.Context, in io.Reader) {
 		case line, more := <-typed:
 			switch {
 			case !more:
-				typed = nil // there is nobody to give commands; there is still Ctrl-C
+				typed = nil // no more commands; Ctrl-C still works
 			case line == "quit":
 				return
 			default:
@@ -95,7 +95,7 @@ func (s *stage) keep(ctx context.Context, in io.Reader) {
 	}
 }
 
-func (s *stage) guide(ctx context.Context) {
+func (s *environment) guide(ctx context.Context) {
 	if s.selfHosted() {
 		s.narrator.note(guideOfNodes, s.management.KubeconfigFile(), nodeCheckName, s.manager.Metrics, s.manager.Log, commands)
 		return
@@ -119,7 +119,7 @@ func linesOf(ctx context.Context, in io.Reader) <-chan string {
 	return typed
 }
 
-func (s *stage) obey(ctx context.Context, words []string) error {
+func (s *environment) obey(ctx context.Context, words []string) error {
 	switch {
 	case len(words) == 0:
 		return nil
@@ -130,22 +130,22 @@ func (s *stage) obey(ctx context.Context, words []string) error {
 		s.narrator.countFrom(time.Now())
 		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
 	case len(words) > 1 && words[0] == "start":
-		return s.mend(words[1:])
-	case len(words) > 1 && words[0] == "ruin":
+		return s.repair(words[1:])
+	case len(words) > 1 && words[0] == "break":
 		s.narrator.countFrom(time.Now())
-		return s.ruin(words[1:])
+		return s.breakHosts(words[1:])
 	}
-	return fmt.Errorf("%q is no command.\n%s", strings.Join(words, " "), commands)
+	return fmt.Errorf("%q is not a command.\n%s", strings.Join(words, " "), commands)
 }
 
-// way is a sentence on what is done to bad machines now, which depends on the scenes that were played.
-func (s *stage) way(ctx context.Context) string {
+// way is a sentence about the remediation of unhealthy machines, which depends on the scenes that were played.
+func (s *environment) way(ctx context.Context) string {
 	check := &clusterv1.MachineHealthCheck{}
 	if err := s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: checkName}, check); err != nil {
 		return ""
 	}
 	if check.Spec.Remediation.TemplateRef.IsDefined() {
-		return "The hosts of bad machines are power-cycled now."
+		return "kubemend power-cycles the hosts of unhealthy machines."
 	}
-	return "Bad machines are replaced now."
+	return "The MachineSet replaces unhealthy machines."
 }

@@ -16,7 +16,7 @@ const (
 	timeWide  = 8
 )
 
-// narrator writes the commentary: one event, one line, and what is too long goes on below itself.
+// narrator writes the commentary: one line per event; long lines are wrapped below their text.
 type narrator struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -55,7 +55,7 @@ func (n *narrator) at(moment time.Time) string {
 	return n.since(moment)
 }
 
-// line tells one event.
+// line prints one event.
 func (n *narrator) line(at time.Time, by, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,7 +82,7 @@ func (n *narrator) heading(title, story string) {
 	}
 }
 
-// note says something that is about the demo itself.
+// note prints something about the demo itself.
 func (n *narrator) note(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,7 +96,7 @@ func (n *narrator) verdict(text string) {
 }
 
 func (n *narrator) print(format string, args ...any) {
-	// A commentary that nobody can read any more is no reason to fail.
+	// A closed standard output is no reason to fail.
 	_, _ = fmt.Fprintf(n.out, format, args...)
 }
 
@@ -107,7 +107,7 @@ func (n *narrator) bold(text string) string {
 	return "\x1b[1m" + text + "\x1b[0m"
 }
 
-// plain is for others who write whole lines.
+// plain is for other writers of whole lines.
 func (n *narrator) plain() io.Writer { return lines{n} }
 
 type lines struct{ *narrator }

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// fact is what a sighting is of, for scenes to recognise it by.
+// fact is the kind of an observation, for scenes to recognise it by.
 type fact string
 
-// What can be seen.
+// What can be observed.
 const (
 	nodeRegistered  fact = "a node registers"
 	nodeReady       fact = "a node is Ready"
@@ -22,17 +22,17 @@ const (
 	machineRunning  fact = "a machine runs"
 	machineHealthy  fact = "a machine is healthy"
 	machineFailed   fact = "a machine is unhealthy"
-	handedOver      fact = "a machine is handed over"
-	takenUp         fact = "the owner takes a machine up"
+	ownerRequested  fact = "owner remediation of a machine is requested"
+	ownerActs       fact = "the owner starts to remediate a machine"
 	machineDeleting fact = "a machine is being deleted"
 	machineGone     fact = "a machine is gone"
-	coreStandsBack  fact = "Cluster API core stands back"
-	suspected       fact = "machines are pending"
+	coreSkips       fact = "Cluster API core skips a check"
+	pendingFact     fact = "machines are pending"
 	counted         fact = "a check counts its machines"
 	shortCircuited  fact = "a check is short-circuited"
-	allowedAgain    fact = "a check is not short-circuited any more"
-	reachability    fact = "the workload cluster is or is not within reach"
-	restrictedEvent fact = "an event says that nothing is remediated"
+	allowedAgain    fact = "a check is no longer short-circuited"
+	reachability    fact = "the workload cluster becomes reachable or unreachable"
+	restrictedEvent fact = "an event reports that nothing is remediated"
 
 	templateUsed   fact = "a check uses a template"
 	requestMade    fact = "a remediation is made"
@@ -40,76 +40,76 @@ const (
 	bootAwaited    fact = "a machine is to become healthy after a power cycle"
 	workloadMoved  fact = "the workload has moved"
 	requestGone    fact = "a remediation is gone"
-	offAsked       fact = "a host is to be off"
-	onAsked        fact = "a host may be on"
+	offAsked       fact = "a host is requested to be off"
+	onAsked        fact = "a host is released"
 	hostOff        fact = "a host is off"
 	hostOn         fact = "a host is on"
 	hostMarked     fact = "a host is marked unhealthy"
 	nodeFenced     fact = "a node has the out-of-service taint"
 	nodeUnfenced   fact = "a node has no out-of-service taint any more"
 	podRuns        fact = "a pod runs"
-	podEvicted     fact = "a pod is to go"
+	podEvicted     fact = "a pod is evicted"
 	podGone        fact = "a pod is gone"
 	volumeAttached fact = "a volume is attached"
-	volumeToDetach fact = "a volume is to be detached"
+	volumeToDetach fact = "the detachment of a volume is requested"
 	volumeDetached fact = "a volume is detached"
 
-	checkEnabled fact = "a check of nodes is enabled"
-	leaseTaken   fact = "the lease on a node is taken"
-	leaseGone    fact = "the lease on a node is given back"
-	agentRequest fact = "an agent is asked"
-	agentWorks   fact = "an agent says that it works"
-	agentFailed  fact = "an agent says that it has failed"
-	agentTold    fact = "an agent is told to stop"
-	agentFree    fact = "the request to an agent is gone"
+	checkEnabled     fact = "a check of nodes is enabled"
+	leaseTaken       fact = "the lease on a node is taken"
+	leaseGone        fact = "the lease on a node is deleted"
+	agentRequest     fact = "an agent's remediation is requested"
+	agentWorks       fact = "an agent reports that it works"
+	agentFailed      fact = "an agent reports that it has failed"
+	agentStopped     fact = "an agent is stopped"
+	agentRequestGone fact = "the request of an agent is deleted"
 )
 
-// sighting is one change that the world showed.
-type sighting struct {
+// observation is one change of an object, an event or a metric.
+type observation struct {
 	at    time.Time
 	by    string // who did it
 	fact  fact
 	about string // the name of the object
-	text  string // for readers
+	text  string // what is printed
 	// number and of are a count, where the fact is one: 4 of 5.
 	number, of int
 }
 
-// record is all that was seen, in the order in which it was seen.
+// record has all observations, in their order.
 type record struct {
 	narrator *narrator
 
 	mu      sync.Mutex
-	seen    []sighting
+	seen    []observation
 	changed chan struct{} // closed when something is added
 	cursor  int           // what comes before was consumed by an expectation
 }
 
 func newRecord(n *narrator) *record { return &record{narrator: n, changed: make(chan struct{})} }
 
-// add records sightings and tells readers of them.
-func (r *record) add(sightings ...sighting) {
+// add records observations and prints them.
+func (r *record) add(observations ...observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range sightings {
+	for _, s := range observations {
 		s.at = time.Now()
 		r.seen = append(r.seen, s)
 		r.narrator.line(s.at, s.by, s.text)
 	}
-	if len(sightings) > 0 {
+	if len(observations) > 0 {
 		close(r.changed)
 		r.changed = make(chan struct{})
 	}
 }
 
 // from returns what was seen from a position on, and a channel that is closed when there is more.
-func (r *record) from(position int) ([]sighting, <-chan struct{}) {
+func (r *record) from(position int) ([]observation, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.seen[position:]), r.changed
 }
 
-// begin makes a scene begin now: nothing that was seen before counts.
+// begin starts a scene now: earlier observations do not count.
 func (r *record) begin() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *record) begin() time.Time {
 	return time.Now()
 }
 
-// expectation is something that the world is to show.
+// expectation is an observation that has to come.
 type expectation struct {
 	text   string
 	within time.Duration // from the call of expect on
@@ -125,14 +125,14 @@ type expectation struct {
 	// each are the names of the objects of which it is to be seen; without them any object will do.
 	each []string
 	// where narrows it further, if given.
-	where func(sighting) bool
+	where func(observation) bool
 }
 
-func (e expectation) matches(s sighting) bool {
+func (e expectation) matches(s observation) bool {
 	return e.fact == s.fact && (e.where == nil || e.where(s))
 }
 
-// unseenError says that something was not seen in time.
+// unseenError says that an expectation was not met in time.
 type unseenError struct {
 	expectation
 	missing []string
@@ -140,12 +140,12 @@ type unseenError struct {
 
 func (e *unseenError) Error() string {
 	if len(e.missing) > 0 {
-		return fmt.Sprintf("not seen within %s: %s (%v)", e.within, e.text, e.missing)
+		return fmt.Sprintf("not observed within %s: %s (%v)", e.within, e.text, e.missing)
 	}
-	return fmt.Sprintf("not seen within %s: %s", e.within, e.text)
+	return fmt.Sprintf("not observed within %s: %s", e.within, e.text)
 }
 
-// rewind remembers how far the sightings were looked through, and returns what goes back there.
+// rewind remembers the position in the observations, and returns a function that goes back there.
 func (r *record) rewind() func() {
 	from := r.cursor
 	return func() { r.cursor = from }
@@ -184,8 +184,8 @@ func (r *record) await(ctx context.Context, e expectation, position int, began t
 	deadline, cancel := context.WithDeadline(ctx, began.Add(e.within))
 	defer cancel()
 	for {
-		sightings, changed := r.from(position)
-		for _, s := range sightings {
+		observations, changed := r.from(position)
+		for _, s := range observations {
 			position++
 			if !e.matches(s) {
 				continue
@@ -211,10 +211,10 @@ func (r *record) never(ctx context.Context, since int, watched time.Duration, fa
 	over := time.NewTimer(watched)
 	defer over.Stop()
 	for {
-		sightings, changed := r.from(since)
-		for _, s := range sightings {
+		observations, changed := r.from(since)
+		for _, s := range observations {
 			if slices.Contains(facts, s.fact) {
-				return fmt.Errorf("seen, although it must not be: %s: %s", s.by, s.text)
+				return fmt.Errorf("must not happen, but did: %s: %s", s.by, s.text)
 			}
 		}
 		select {

@@ -26,13 +26,13 @@ const (
 // cooldown is how long the check waits after too few nodes were healthy: long enough for all of them to be seen to be back.
 const cooldown = 6 * time.Second
 
-// openingNodes makes the check and the templates of its two remedies.
-func openingNodes(ctx context.Context, s *stage) error {
+// openingNodes makes the check and the templates of its two steps.
+func openingNodes(ctx context.Context, s *environment) error {
 	s.narrator.heading("The check: templates/"+nodeCheckTemplate,
 		"NodeHealthChecks watch the nodes of the API server that they are in, so this cluster manages itself: its Machines and its Nodes are objects "+
-			"of one API server. A worker that is Unknown for "+nodeTimeout.String()+" is unhealthy. Then the agent on the node is asked, by a "+
-			"SelfNodeRemediation; if that fails, or after a minute, the host of the node's Machine is power-cycled, by a HostRemediation. "+
-			"Nothing begins while fewer than 51% of the workers are healthy, nor within "+cooldown.String()+" after that. "+
+			"of one API server. A worker that is Unknown for "+nodeTimeout.String()+" is unhealthy. Then kubemend requests that the agent on the node reboots it, by a "+
+			"SelfNodeRemediation; if that fails, or after a minute, that the host of the node's Machine is power-cycled, by a HostRemediation. "+
+			"No remediation starts while fewer than 51% of the workers are healthy, and for "+cooldown.String()+" afterwards. "+
 			"kubemend (nodes) is the controller of NodeHealthChecks, kubemend (host) that of HostRemediations.")
 	s.narrator.countFrom(s.begin())
 	reboots, err := builders.Template(rebootTemplate, map[string]string{"CLUSTER_NAME": clusterName, "TIMEOUT_SECONDS": attemptSeconds})
@@ -66,15 +66,15 @@ func agentTemplate() *unstructured.Unstructured {
 	return template
 }
 
-// escalate: what is tried first fails, and the next remedy brings the node back. Then too many nodes fall silent, and nothing new begins.
-func escalate(ctx context.Context, s *stage) error {
+// escalate: the first step fails, and the next one brings the node back. Then too many nodes fall silent, and nothing new starts.
+func escalate(ctx context.Context, s *environment) error {
 	s.narrator.heading("Scene escalate: a node hangs so badly that its own agent cannot help",
-		"The first remedy says that it has failed, so it is the second one's turn at once, and not only after the minute that the first one has.")
+		"The first step reports that it has failed, so the second one starts at once, without waiting for the first one's timeout of a minute.")
 	names, err := s.workerNames(ctx, 3)
 	if err != nil {
 		return err
 	}
-	before, err := s.trace(ctx, names[0])
+	before, err := s.origin(ctx, names[0])
 	if err != nil {
 		return err
 	}
@@ -82,9 +82,9 @@ func escalate(ctx context.Context, s *stage) error {
 	if err := s.eachKubelet([]string{before.machine}, (*simulator.Kubelet).Stop); err != nil {
 		return err
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("hangs the kubelet of Node %s, on BareMetalHost %s; its power is on", before.machine, before.host.Key().Name))
-	for _, part := range []func(context.Context, trace) error{
-		s.agentTried, s.hostTried, s.poweredOff, s.poweredOn, s.nodeCured, s.nothingIsLeft, s.nodeIsFree,
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("stops the kubelet of Node %s, on BareMetalHost %s; its power stays on", before.machine, before.host.Key().Name))
+	for _, part := range []func(context.Context, origin) error{
+		s.agentTried, s.hostTried, s.poweredOff, s.poweredOn, s.nodeRecovers, s.nothingIsLeft, s.nodeIsFree,
 	} {
 		if err := part(ctx, before); err != nil {
 			return err
@@ -93,18 +93,18 @@ func escalate(ctx context.Context, s *stage) error {
 	return s.tooManyNodes(ctx, names)
 }
 
-// agentTried expects the first remedy to be asked for, under the node's lease, and to fail.
-func (s *stage) agentTried(ctx context.Context, of trace) error {
+// agentTried expects the first step to be requested, under the node's lease, and to fail.
+func (s *environment) agentTried(ctx context.Context, of origin) error {
 	each := []string{of.machine}
 	if err := s.inAnyOrder(ctx,
 		expectation{text: "the Node becomes Unknown", within: reactsWithin, fact: nodeUnknown, each: each},
-		expectation{text: "kubemend suspects the node, and says until when", within: reactsWithin, fact: suspected},
+		expectation{text: "the node is pending, and kubemend says until when", within: reactsWithin, fact: pendingFact},
 	); err != nil {
 		return err
 	}
 	if err := s.inAnyOrder(ctx,
 		expectation{text: "the node's lease is taken", within: reactsWithin, fact: leaseTaken, each: each},
-		expectation{text: "the agent is asked", within: reactsWithin, fact: agentRequest, each: each},
+		expectation{text: "the agent's remediation is requested", within: reactsWithin, fact: agentRequest, each: each},
 	); err != nil {
 		return err
 	}
@@ -114,17 +114,17 @@ func (s *stage) agentTried(ctx context.Context, of trace) error {
 	)
 }
 
-// beforeItsTime is well before the first remedy's minute is over.
+// beforeItsTime is long before the first step's timeout.
 const beforeItsTime = 20 * time.Second
 
-// hostTried expects the first remedy to be told to stop, and the next one to be asked for and to begin.
-func (s *stage) hostTried(ctx context.Context, of trace) error {
+// hostTried expects the first step to be stopped, and the next one to be requested and to start.
+func (s *environment) hostTried(ctx context.Context, of origin) error {
 	each, back := []string{of.machine}, s.rewind()
 	err := s.inAnyOrder(ctx,
-		expectation{text: "the first remedy is given up", within: beforeItsTime, fact: agentTold, each: each},
+		expectation{text: "the first step is stopped", within: beforeItsTime, fact: agentStopped, each: each},
 		expectation{
 			text: "the check makes a HostRemediation", within: beforeItsTime, fact: requestMade, each: each,
-			where: func(seen sighting) bool { return seen.by == kubemendNodes },
+			where: func(seen observation) bool { return seen.by == kubemendNodes },
 		},
 		s.attempt(1, beforeItsTime, of.machine),
 	)
@@ -141,24 +141,24 @@ func (s *stage) hostTried(ctx context.Context, of trace) error {
 			return fmt.Errorf("HostRemediation %s is not owned by a %s", asked.Name, kind)
 		}
 	}
-	s.narrator.line(time.Now(), demo, "has looked: it is named after the Machine, and the Machine owns it together with the NodeHealthCheck")
+	s.narrator.line(time.Now(), demo, "verified: the HostRemediation is named after the Machine, and Machine and NodeHealthCheck own it")
 	return nil
 }
 
-// nodeCured expects the node to be Ready, and everything that was done for it to be taken back.
-func (s *stage) nodeCured(ctx context.Context, of trace) error {
+// nodeRecovers expects the node to be Ready, and everything that was done for it to be removed.
+func (s *environment) nodeRecovers(ctx context.Context, of origin) error {
 	each := []string{of.machine}
 	return s.inAnyOrder(ctx,
 		expectation{text: "the Node is Ready", within: reactsWithin, fact: nodeReady, each: each},
-		expectation{text: "the first request is gone", within: reactsWithin, fact: agentFree, each: each},
+		expectation{text: "the first request is gone", within: reactsWithin, fact: agentRequestGone, each: each},
 		expectation{text: "the second request is gone", within: reactsWithin, fact: requestGone, each: each},
-		expectation{text: "the node's lease is given back", within: reactsWithin, fact: leaseGone, each: each},
+		expectation{text: "the node's lease is deleted", within: reactsWithin, fact: leaseGone, each: each},
 		allHealthy(reactsWithin),
 	)
 }
 
-// nodeIsFree looks at what a NodeHealthCheck leaves behind.
-func (s *stage) nodeIsFree(ctx context.Context, of trace) error {
+// nodeIsFree checks that a NodeHealthCheck orphans nothing.
+func (s *environment) nodeIsFree(ctx context.Context, of origin) error {
 	asked := &unstructured.UnstructuredList{}
 	asked.SetGroupVersionKind(selfNodeRemediation)
 	leases := &coordinationv1.LeaseList{}
@@ -173,15 +173,15 @@ func (s *stage) nodeIsFree(ctx context.Context, of trace) error {
 		return fmt.Errorf("read NodeHealthCheck %s: %w", nodeCheckName, err)
 	}
 	if len(asked.Items)+len(leases.Items)+len(check.Status.UnhealthyNodes) > 0 {
-		return fmt.Errorf("%d SelfNodeRemediations and %d leases are left of node %s, and the check speaks of %d nodes",
+		return fmt.Errorf("%d SelfNodeRemediations and %d leases are left of node %s, and the check lists %d unhealthy nodes",
 			len(asked.Items), len(leases.Items), of.machine, len(check.Status.UnhealthyNodes))
 	}
-	s.narrator.line(time.Now(), demo, "has looked: no SelfNodeRemediation and no lease is left, and the check speaks of no node any more")
+	s.narrator.line(time.Now(), demo, "verified: no SelfNodeRemediation and no lease is left, and the check lists no unhealthy node")
 	return nil
 }
 
 // tooManyNodes: three of five fall silent, so the fault must be elsewhere.
-func (s *stage) tooManyNodes(ctx context.Context, lost []string) error {
+func (s *environment) tooManyNodes(ctx context.Context, lost []string) error {
 	s.narrator.note("\nNow three nodes fall silent at once, so that fewer than 51%% are healthy. Times count from here.\n")
 	s.narrator.countFrom(s.begin())
 	from := s.cursor
@@ -193,16 +193,16 @@ func (s *stage) tooManyNodes(ctx context.Context, lost []string) error {
 		expectation{text: "the Nodes become Unknown", within: reactsWithin, fact: nodeUnknown, each: lost},
 		expectation{
 			text: "the check counts three unhealthy nodes, which are too many", within: reactsWithin, fact: shortCircuited,
-			where: func(seen sighting) bool { return strings.Contains(seen.text, "2 healthy, 3 unhealthy") },
+			where: func(seen observation) bool { return strings.Contains(seen.text, "2 healthy, 3 unhealthy") },
 		},
 		expectation{text: "the event RemediationSkipped", within: reactsWithin, fact: restrictedEvent},
 	); err != nil {
 		return err
 	}
-	if err := s.never(ctx, from, watched, agentRequest, requestMade, leaseTaken, offAsked, handedOver, machineDeleting); err != nil {
+	if err := s.never(ctx, from, watched, agentRequest, requestMade, leaseTaken, offAsked, ownerRequested, machineDeleting); err != nil {
 		return err
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("has watched for %s: nobody was asked for anything, and no lease was taken", watched))
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("verified for %s: no remediation was requested, and no lease was taken", watched))
 	if err := s.eachKubelet(lost, (*simulator.Kubelet).Start); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (s *stage) tooManyNodes(ctx context.Context, lost []string) error {
 		expectation{text: "the Nodes are Ready again", within: reactsWithin, fact: nodeReady, each: lost},
 		expectation{
 			text: "the check waits for the last ones, although enough nodes are healthy", within: reactsWithin, fact: shortCircuited,
-			where: func(seen sighting) bool { return strings.Contains(seen.text, nhcv1.StormReason) },
+			where: func(seen observation) bool { return strings.Contains(seen.text, nhcv1.StormReason) },
 		},
 		expectation{text: "remediation is allowed again", within: reactsWithin, fact: allowedAgain},
 		allHealthy(reactsWithin),

@@ -7,12 +7,12 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// opening claims the check for kubemend: Cluster API's own controller runs too, and has to stand back.
-func opening(ctx context.Context, s *stage) error {
+// opening claims the check for kubemend: Cluster API's own controller runs too, and has to skip it.
+func opening(ctx context.Context, s *environment) error {
 	s.narrator.heading("The check: templates/"+workerTemplate,
-		"A worker whose Node is Unknown for "+nodeTimeout.String()+" is unhealthy; while more than 40% of the workers are not healthy, nothing is "+
-			"remediated. Cluster API's own MachineHealthCheck controller runs as well, and has to stand back: the check is claimed, "+
-			"by the annotation cluster.x-k8s.io/paused: kubemend.")
+		"A worker whose Node is Unknown for "+nodeTimeout.String()+" is unhealthy. While more than 40% of the workers are not healthy, nothing is "+
+			"remediated. Cluster API's own MachineHealthCheck controller runs as well, but skips this check: kubemend has claimed it "+
+			"with the annotation cluster.x-k8s.io/paused: kubemend.")
 	names, err := s.workerNames(ctx, workers)
 	if err != nil {
 		return err
@@ -30,8 +30,8 @@ func opening(ctx context.Context, s *stage) error {
 	}
 	return s.inAnyOrder(ctx,
 		expectation{
-			text: "Cluster API core stands back from the check", within: 30 * time.Second, fact: coreStandsBack,
-			where: func(seen sighting) bool { return seen.by == clusterAPI },
+			text: "Cluster API core skips the check", within: 30 * time.Second, fact: coreSkips,
+			where: func(seen observation) bool { return seen.by == clusterAPI },
 		},
 		expectation{text: "kubemend finds each worker healthy", within: 30 * time.Second, fact: machineHealthy, each: names},
 		allHealthy(30*time.Second),
@@ -41,7 +41,7 @@ func opening(ctx context.Context, s *stage) error {
 // allHealthy expects the check to find all workers healthy.
 func allHealthy(within time.Duration) expectation {
 	return expectation{
-		text: "the check is healthy: all workers are", within: within, fact: counted,
-		where: func(seen sighting) bool { return seen.number == workers && seen.of == workers },
+		text: "all workers are healthy", within: within, fact: counted,
+		where: func(seen observation) bool { return seen.number == workers && seen.of == workers },
 	}
 }

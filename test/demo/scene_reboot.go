@@ -28,10 +28,10 @@ const (
 )
 
 // reboot: a kubelet hangs, and the host below it is power-cycled instead of the machine being replaced.
-func reboot(ctx context.Context, s *stage) error {
+func reboot(ctx context.Context, s *environment) error {
 	s.narrator.heading("Scene reboot: a kubelet hangs, and its host is power-cycled",
-		"The same check, now with a template: templates/"+rebootingCheck+" and templates/"+rebootTemplate+". A bad machine is not "+
-			"replaced, but its host is switched off and on, and what ran on it runs elsewhere meanwhile. kubemend (check) is the "+
+		"The same check, now with a template: templates/"+rebootingCheck+" and templates/"+rebootTemplate+". An unhealthy machine is not "+
+			"replaced, but its host is power-cycled, and its workload moves to another node meanwhile. kubemend (check) is the "+
 			"controller of MachineHealthChecks, kubemend (host) that of HostRemediations.")
 	s.narrator.countFrom(s.begin())
 	lost, err := s.startWorkload(ctx)
@@ -41,7 +41,7 @@ func reboot(ctx context.Context, s *stage) error {
 	if err := s.checkReboots(ctx, rebootingCheck, map[string]string{"NODE_UNHEALTHY_TIMEOUT": nodeTimeout.String()}); err != nil {
 		return err
 	}
-	before, err := s.trace(ctx, lost)
+	before, err := s.origin(ctx, lost)
 	if err != nil {
 		return err
 	}
@@ -50,8 +50,8 @@ func reboot(ctx context.Context, s *stage) error {
 	if err := s.eachKubelet([]string{lost}, (*simulator.Kubelet).Stop); err != nil {
 		return err
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("hangs the kubelet of Machine %s, on BareMetalHost %s; its power is on", lost, before.host.Key().Name))
-	for _, part := range []func(context.Context, trace) error{s.requested, s.poweredOff, s.moved, s.nothingIsLeft} {
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("stops the kubelet of Machine %s, on BareMetalHost %s; its power stays on", lost, before.host.Key().Name))
+	for _, part := range []func(context.Context, origin) error{s.requested, s.poweredOff, s.moved, s.nothingIsLeft} {
 		if err := part(ctx, before); err != nil {
 			return err
 		}
@@ -60,16 +60,16 @@ func reboot(ctx context.Context, s *stage) error {
 }
 
 // startWorkload starts one pod with a volume, and returns the node that it runs on.
-func (s *stage) startWorkload(ctx context.Context) (string, error) {
+func (s *environment) startWorkload(ctx context.Context) (string, error) {
 	objects := append(builders.Volume(claimNamespace, workload), builders.Deployment(claimNamespace, workload, 1, builders.WithVolume(workload)))
 	if err := builders.Apply(ctx, s.there, objects...); err != nil {
 		return "", err
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("applies Deployment %s: one Pod with a volume that one Node at a time can have", workload))
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("applies Deployment %s: one Pod with a volume that only one Node at a time can attach", workload))
 	var node string
 	err := s.inAnyOrder(ctx,
 		expectation{text: "the volume is attached", within: workloadStarts, fact: volumeAttached},
-		expectation{text: "the pod runs", within: workloadStarts, fact: podRuns, where: func(seen sighting) bool {
+		expectation{text: "the pod runs", within: workloadStarts, fact: podRuns, where: func(seen observation) bool {
 			node = seen.about
 			return true
 		}},
@@ -78,7 +78,7 @@ func (s *stage) startWorkload(ctx context.Context) (string, error) {
 }
 
 // checkReboots gives the check a template, by a file of templates/ with its variables, and waits until the check uses it.
-func (s *stage) checkReboots(ctx context.Context, file string, variables map[string]string) error {
+func (s *environment) checkReboots(ctx context.Context, file string, variables map[string]string) error {
 	template, err := builders.Template(rebootTemplate, map[string]string{"CLUSTER_NAME": clusterName, "TIMEOUT_SECONDS": attemptSeconds})
 	if err != nil {
 		return err
@@ -95,11 +95,11 @@ func (s *stage) checkReboots(ctx context.Context, file string, variables map[str
 }
 
 // requested expects a machine to be found unhealthy, and a remediation that takes its first attempt.
-func (s *stage) requested(ctx context.Context, of trace) error {
+func (s *environment) requested(ctx context.Context, of origin) error {
 	each := []string{of.machine}
 	if err := s.inAnyOrder(ctx, // they are seen by watches of two clusters, of which either may be late
 		expectation{text: "the Node becomes Unknown", within: reactsWithin, fact: nodeUnknown, each: each},
-		expectation{text: "kubemend suspects the machine, and says until when", within: reactsWithin, fact: suspected},
+		expectation{text: "the machine is pending, and kubemend says until when", within: reactsWithin, fact: pendingFact},
 	); err != nil {
 		return err
 	}
@@ -107,28 +107,28 @@ func (s *stage) requested(ctx context.Context, of trace) error {
 	return s.inAnyOrder(ctx,
 		expectation{
 			text: "kubemend finds the machine unhealthy", within: reactsWithin, fact: machineFailed, each: each,
-			where: func(seen sighting) bool { return seen.by == kubemend },
+			where: func(seen observation) bool { return seen.by == kubemend },
 		},
 		expectation{
 			text: "the check makes a HostRemediation", within: reactsWithin, fact: requestMade, each: each,
-			where: func(seen sighting) bool { return seen.by == kubemend },
+			where: func(seen observation) bool { return seen.by == kubemend },
 		},
 		s.attempt(1, reactsWithin, of.machine),
 	)
 }
 
-func (s *stage) attempt(number int, within time.Duration, lost string) expectation {
+func (s *environment) attempt(number int, within time.Duration, lost string) expectation {
 	return expectation{
 		text: fmt.Sprintf("attempt %d begins", number), within: within, fact: attemptBegun, each: []string{lost},
-		where: func(seen sighting) bool { return seen.number == number },
+		where: func(seen observation) bool { return seen.number == number },
 	}
 }
 
 // poweredOff expects the host to be off and its node to be fenced. That it is off first cannot be seen by watches of two clusters, of which either
 // may be late.
-func (s *stage) poweredOff(ctx context.Context, of trace) error {
+func (s *environment) poweredOff(ctx context.Context, of origin) error {
 	host := []string{of.host.Key().Name}
-	if err := s.inOrder(ctx, expectation{text: "the host is asked to be off", within: reactsWithin, fact: offAsked, each: host}); err != nil {
+	if err := s.inOrder(ctx, expectation{text: "the host is requested to be off", within: reactsWithin, fact: offAsked, each: host}); err != nil {
 		return err
 	}
 	return s.inAnyOrder(ctx,
@@ -138,9 +138,9 @@ func (s *stage) poweredOff(ctx context.Context, of trace) error {
 }
 
 // moved expects the pod to go, and then two things side by side: the host comes back, and the pod's replacement runs elsewhere.
-func (s *stage) moved(ctx context.Context, of trace) error {
+func (s *environment) moved(ctx context.Context, of origin) error {
 	each := []string{of.machine}
-	theirs := func(seen sighting) bool { return seen.by == controllerManager }
+	theirs := func(seen observation) bool { return seen.by == controllerManager }
 	if err := s.inAnyOrder(ctx,
 		expectation{text: "kube-controller-manager evicts the pod", within: workloadMoves, fact: podEvicted, each: each, where: theirs},
 		expectation{text: "kube-controller-manager removes the pod", within: workloadMoves, fact: podGone, each: each, where: theirs},
@@ -153,35 +153,35 @@ func (s *stage) moved(ctx context.Context, of trace) error {
 	if err := s.poweredOn(ctx, of); err != nil {
 		return err
 	}
-	if err := s.cured(ctx, of.machine); err != nil {
+	if err := s.recovers(ctx, of.machine); err != nil {
 		return err
 	}
 	back()
-	other := func(seen sighting) bool { return seen.about != of.machine }
+	other := func(seen observation) bool { return seen.about != of.machine }
 	return s.inAnyOrder(ctx,
-		expectation{text: "kubemend finds the workload moved", within: reactsWithin, fact: workloadMoved, each: each},
+		expectation{text: "kubemend reports that the workload has moved", within: reactsWithin, fact: workloadMoved, each: each},
 		expectation{text: "the volume is attached to another node", within: workloadMoves, fact: volumeAttached, where: other},
 		expectation{text: "the new pod runs on another node", within: workloadMoves, fact: podRuns, where: other},
 	)
 }
 
 // poweredOn expects the host to be released and to be on, and then its node to be free again.
-func (s *stage) poweredOn(ctx context.Context, of trace) error {
+func (s *environment) poweredOn(ctx context.Context, of origin) error {
 	host, each := []string{of.host.Key().Name}, []string{of.machine}
-	if err := s.inOrder(ctx, expectation{text: "the host may be on", within: reactsWithin, fact: onAsked, each: host}); err != nil {
+	if err := s.inOrder(ctx, expectation{text: "the host is released", within: reactsWithin, fact: onAsked, each: host}); err != nil {
 		return err
 	}
 	defer s.rewind()() // the kubelet need not wait for the taint to go
 	// The taint goes after the host is on, but the two are seen by watches of two clusters, of which either may be late.
 	return s.inAnyOrder(ctx,
 		expectation{text: "the host is on", within: reactsWithin, fact: hostOn, each: host},
-		expectation{text: "the taint is taken off", within: reactsWithin, fact: nodeUnfenced, each: each},
+		expectation{text: "the taint is removed", within: reactsWithin, fact: nodeUnfenced, each: each},
 		expectation{text: "kubemend waits for the machine", within: reactsWithin, fact: bootAwaited, each: each},
 	)
 }
 
-// cured expects the node to be Ready, and the machine to be healthy and left alone.
-func (s *stage) cured(ctx context.Context, lost string) error {
+// recovers expects the node to be Ready, and the machine to be healthy and without a request.
+func (s *environment) recovers(ctx context.Context, lost string) error {
 	each := []string{lost}
 	return s.inAnyOrder(ctx,
 		expectation{text: "the Node is Ready", within: reactsWithin, fact: nodeReady, each: each},
@@ -191,8 +191,8 @@ func (s *stage) cured(ctx context.Context, lost string) error {
 	)
 }
 
-// nothingIsLeft looks at everything that a power cycle touches.
-func (s *stage) nothingIsLeft(ctx context.Context, before trace) error {
+// nothingIsLeft checks everything that a power cycle touches.
+func (s *environment) nothingIsLeft(ctx context.Context, before origin) error {
 	machine, err := s.machine(ctx, before.machine)
 	if err != nil {
 		return err
@@ -220,6 +220,6 @@ func (s *stage) nothingIsLeft(ctx context.Context, before trace) error {
 	if _, signed := node.Annotations[fence.FencedByAnnotation]; signed || outOfService(node) {
 		return fmt.Errorf("node %s is still fenced", before.machine)
 	}
-	s.narrator.line(time.Now(), demo, "has looked: the same Machine on the same host, which went off and on once; no annotation, no taint, no request is left")
+	s.narrator.line(time.Now(), demo, "verified: the same Machine is on the same host, which was powered off and on once; no annotation, taint or request is left")
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // replace: a kubelet falls silent, and the machine is replaced by its MachineSet.
-func replace(ctx context.Context, s *stage) error {
+func replace(ctx context.Context, s *environment) error {
 	s.narrator.heading("Scene replace: a kubelet falls silent",
-		"One of five workers, within the 40% allowed: kubemend has it replaced. Times count from the stop.")
+		"One of five workers is silent, within the limit of 40%: kubemend has it replaced. Times are since the stop.")
 	chosen, err := s.workerNames(ctx, 1)
 	if err != nil {
 		return err
@@ -20,24 +20,24 @@ func replace(ctx context.Context, s *stage) error {
 	if err := s.eachKubelet(chosen, (*simulator.Kubelet).Stop); err != nil {
 		return err
 	}
-	s.narrator.line(time.Now(), demo, "stops the kubelet of Machine "+lost+": it falls silent")
+	s.narrator.line(time.Now(), demo, "stops the kubelet of Machine "+lost)
 
 	const soon = 30 * time.Second
-	mine := func(seen sighting) bool { return seen.by == kubemend }
+	mine := func(seen observation) bool { return seen.by == kubemend }
 	if err := s.inAnyOrder(ctx, // they are seen by watches of two clusters, of which either may be late
 		expectation{text: "the Node becomes Unknown", within: soon, fact: nodeUnknown, each: chosen},
-		expectation{text: "kubemend suspects the machine, and says until when", within: soon, fact: suspected},
+		expectation{text: "the machine is pending, and kubemend says until when", within: soon, fact: pendingFact},
 	); err != nil {
 		return err
 	}
 	if err := s.inOrder(ctx,
 		expectation{text: "kubemend finds the machine unhealthy", within: soon, fact: machineFailed, each: chosen, where: mine},
-		expectation{text: "kubemend hands the machine over to its owner", within: soon, fact: handedOver, each: chosen, where: mine},
+		expectation{text: "kubemend requests owner remediation of the machine", within: soon, fact: ownerRequested, each: chosen, where: mine},
 		expectation{text: "the MachineSet deletes the machine", within: soon, fact: machineDeleting, each: chosen},
 	); err != nil {
 		return err
 	}
-	other := func(seen sighting) bool { return seen.about != lost }
+	other := func(seen observation) bool { return seen.about != lost }
 	return s.inAnyOrder(ctx,
 		expectation{text: "the old machine is gone", within: soon, fact: machineGone, each: chosen},
 		expectation{text: "a new machine runs", within: soon, fact: machineRunning, where: other},

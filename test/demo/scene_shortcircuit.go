@@ -14,10 +14,10 @@ import (
 // watched is for how long nothing must be remediated while the check is short-circuited.
 const watched = 10 * time.Second
 
-// shortCircuit: three of five workers fall silent, which is more than may, so the fault must be elsewhere and nothing is done.
-func shortCircuit(ctx context.Context, s *stage) error {
+// shortCircuit: three of five workers fall silent, which is above the limit, so the fault must be elsewhere and nothing is remediated.
+func shortCircuit(ctx context.Context, s *environment) error {
 	s.narrator.heading("Scene short-circuit: three kubelets fall silent at once",
-		"Three of five workers, more than the 40% allowed: the fault is likely elsewhere, and nothing must be replaced.")
+		"Three of five workers are silent, above the limit of 40%: the fault is likely elsewhere, and nothing is replaced.")
 	lost, err := s.workerNames(ctx, 3)
 	if err != nil {
 		return err
@@ -48,13 +48,13 @@ func shortCircuit(ctx context.Context, s *stage) error {
 }
 
 // blocked expects the short-circuit, with its arithmetic.
-func (s *stage) blocked(ctx context.Context, lost []string) error {
+func (s *environment) blocked(ctx context.Context, lost []string) error {
 	const soon = 30 * time.Second
 	return s.inAnyOrder(ctx,
 		expectation{text: "the Nodes become Unknown", within: soon, fact: nodeUnknown, each: lost},
 		expectation{
-			text: "kubemend suspects the three machines", within: soon, fact: suspected,
-			where: func(seen sighting) bool { return seen.number == len(lost) },
+			text: "the three machines are pending", within: soon, fact: pendingFact,
+			where: func(seen observation) bool { return seen.number == len(lost) },
 		},
 		expectation{text: "the check is short-circuited", within: soon, fact: shortCircuited},
 		expectation{text: "the machines are unhealthy", within: soon, fact: machineFailed, each: lost},
@@ -62,9 +62,9 @@ func (s *stage) blocked(ctx context.Context, lost []string) error {
 	)
 }
 
-// nothingIsRemediated watches for some time that no Machine is handed over, deleted or made.
-func (s *stage) nothingIsRemediated(ctx context.Context, from int, lost []string) error {
-	if err := s.never(ctx, from, watched, handedOver, takenUp, machineDeleting, machineGone, machineCreated); err != nil {
+// nothingIsRemediated watches for some time that no owner remediation is requested, and no Machine deleted or made.
+func (s *environment) nothingIsRemediated(ctx context.Context, from int, lost []string) error {
+	if err := s.never(ctx, from, watched, ownerRequested, ownerActs, machineDeleting, machineGone, machineCreated); err != nil {
 		return err
 	}
 	for _, name := range lost {
@@ -76,6 +76,6 @@ func (s *stage) nothingIsRemediated(ctx context.Context, from int, lost []string
 			return fmt.Errorf("machine %s is being remediated, although it must not be", name)
 		}
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("has watched for %s: no Machine was handed over, deleted or made", watched))
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("verified for %s: no owner remediation was requested, and no Machine was deleted or made", watched))
 	return nil
 }

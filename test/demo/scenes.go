@@ -10,8 +10,8 @@ import (
 // scene is one story. Each is in a file of its own.
 type scene struct {
 	name string // for SCENE=
-	play func(context.Context, *stage) error
-	// apart is why it is not played with all others; empty if it is.
+	play func(context.Context, *environment) error
+	// apart is why it is not played with all others; empty if it is played with them.
 	apart string
 	// selfHosted says that it is about a cluster that is its own management cluster.
 	selfHosted bool
@@ -23,12 +23,12 @@ func scenes() []scene {
 		{name: "replace", play: replace},
 		{name: "short-circuit", play: shortCircuit},
 		{name: "reboot", play: reboot},
-		{name: "handover", play: handover, apart: "it takes four minutes"},
+		{name: "dead-host", play: deadHost, apart: "it takes four minutes"},
 		{name: "escalate", play: escalate, apart: "it needs a cluster that manages itself", selfHosted: true},
 	}
 }
 
-// choose returns the scenes that are called so; without a name, all that can be played one after another.
+// choose returns the scene of a name; without one, all that can be played one after another.
 func choose(name string) ([]scene, error) {
 	if name == "" || name == "all" {
 		return slices.DeleteFunc(scenes(), func(s scene) bool { return s.apart != "" }), nil
@@ -43,7 +43,7 @@ func choose(name string) ([]scene, error) {
 	return nil, fmt.Errorf("there is no scene %q; SCENE is one of: %s, all", name, strings.Join(names, ", "))
 }
 
-// leftOut says which scenes were left out, and why, when all were asked for; it is empty if none was.
+// leftOut says which scenes were left out, and why, when all were chosen; it is empty if none was.
 func leftOut(chosen []scene) string {
 	if len(chosen) < 2 {
 		return ""
@@ -58,7 +58,7 @@ func leftOut(chosen []scene) string {
 }
 
 // play plays the opening, and then the scenes.
-func (s *stage) play(ctx context.Context, chosen []scene) error {
+func (s *environment) play(ctx context.Context, chosen []scene) error {
 	first := scene{name: "opening", play: opening}
 	if s.selfHosted() {
 		first.play = openingNodes

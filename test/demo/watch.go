@@ -26,7 +26,7 @@ import (
 const watchesReady = 30 * time.Second
 
 // watch records what changes in both clusters from now on, until the context ends.
-func (s *stage) watch(background context.Context) error {
+func (s *environment) watch(background context.Context) error {
 	hosts := builders.Metal3Machine(&clusterv1.Machine{})
 	seen := map[client.Object]toolscache.ResourceEventHandler{
 		hosts:                           changes(s.record, hostChanged),
@@ -60,11 +60,11 @@ func (s *stage) watch(background context.Context) error {
 	if !here.WaitForCacheSync(ready) || !there.WaitForCacheSync(ready) {
 		return fmt.Errorf("watch both clusters: the first lists took longer than %s", watchesReady)
 	}
-	s.background.Go(func() { s.watchSuspects(background) })
+	s.background.Go(func() { s.watchPending(background) })
 	return nil
 }
 
-func (s *stage) observe(background context.Context, config *rest.Config, handlers map[client.Object]toolscache.ResourceEventHandler) (cache.Cache, error) {
+func (s *environment) observe(background context.Context, config *rest.Config, handlers map[client.Object]toolscache.ResourceEventHandler) (cache.Cache, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s *stage) observe(background context.Context, config *rest.Config, handler
 
 // changes calls a function for every change of an object: with the object as it was, or nil, and as it is, or nil. What
 // was there at the beginning is no change.
-func changes[T client.Object](r *record, changed func(was, is T) []sighting) toolscache.ResourceEventHandler {
+func changes[T client.Object](r *record, changed func(was, is T) []observation) toolscache.ResourceEventHandler {
 	var none T
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {

@@ -27,7 +27,7 @@ const (
 )
 
 // showWhy shows the state of the objects, and the last lines of the manager's log.
-func (s *stage) showWhy() {
+func (s *environment) showWhy() {
 	if s.manager == nil {
 		return
 	}
@@ -35,7 +35,7 @@ func (s *stage) showWhy() {
 	// The demo's own context may have ended.
 	ctx, cancel := context.WithTimeout(context.Background(), asking)
 	defer cancel()
-	n.note("\nAs it is now:\n\n%s", s.state(ctx))
+	n.note("\nCurrent state:\n\n%s", s.state(ctx))
 	content, err := os.ReadFile(s.manager.Log)
 	if err != nil {
 		n.note("The manager's log cannot be read: %v", err)
@@ -45,8 +45,8 @@ func (s *stage) showWhy() {
 	n.note("The last lines of the manager's log:\n\n%s", strings.Join(last[max(0, len(last)-logLines):], "\n"))
 }
 
-// state is a table of all machines, and what the check says.
-func (s *stage) state(ctx context.Context) string {
+// state is a table of all machines, and the conditions of the check.
+func (s *environment) state(ctx context.Context) string {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	row := func(cells ...any) { _, _ = fmt.Fprintf(table, strings.Repeat("%v\t", len(cells))+"\n", cells...) }
@@ -61,7 +61,7 @@ func (s *stage) state(ctx context.Context) string {
 		if k := s.kubelet(m.Name); k != nil {
 			kubelet = map[bool]string{true: "runs", false: "stopped"}[k.Running()]
 		}
-		host, power := s.lodging(m.Name)
+		host, power := s.hostOf(m.Name)
 		row(m.Name, m.Status.Phase, host, power, kubelet, s.nodeReady(ctx, m.Status.NodeRef.Name),
 			said(m, clusterv1.MachineHealthCheckSucceededCondition), said(m, clusterv1.MachineOwnerRemediatedCondition))
 	}
@@ -78,8 +78,8 @@ func (s *stage) state(ctx context.Context) string {
 	return out.String()
 }
 
-// checkState is what the check says, whichever it is.
-func (s *stage) checkState(ctx context.Context, out io.Writer) {
+// checkState prints the status of the check, of either kind.
+func (s *environment) checkState(ctx context.Context, out io.Writer) {
 	var err error
 	var said []metav1.Condition
 	var title string
@@ -105,8 +105,8 @@ func (s *stage) checkState(ctx context.Context, out io.Writer) {
 	}
 }
 
-// lodging is the host of a machine, and its power as it really is.
-func (s *stage) lodging(machine string) (name, power string) {
+// hostOf is the host of a machine, and its power as it really is.
+func (s *environment) hostOf(machine string) (name, power string) {
 	host, err := s.host(machine)
 	if err != nil {
 		return "-", "-"
@@ -121,7 +121,7 @@ func said(m *clusterv1.Machine, kind string) string {
 	return "-"
 }
 
-func (s *stage) nodeReady(ctx context.Context, name string) string {
+func (s *environment) nodeReady(ctx context.Context, name string) string {
 	node := &corev1.Node{}
 	if name == "" {
 		return "-"

@@ -19,8 +19,8 @@ import (
 // only when something else about the machine changes.
 var hostTimes = simulator.Times{PowerOff: 2 * time.Second, PowerOn: 2 * time.Second, Boot: time.Second, Deprovisioning: time.Second}
 
-// selfNodeRemediation are the requests that are left to the agent on a node. Whoever serves them is simulated, by the contract of medik8s: with
-// the kubelet, the agent hangs as well, and after agentTakes that is found out.
+// selfNodeRemediation are the requests that are left to the agent on a node. The remediator that serves them is simulated, by the contract of medik8s: the agent
+// hangs with the kubelet, and after agentTakes the remediator notices.
 var selfNodeRemediation = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
 
 const agentTakes = 4 * time.Second
@@ -28,9 +28,9 @@ const agentTakes = 4 * time.Second
 // ownKinds is the folder with the kinds that kubemend defines, seen from where `make demo` runs.
 var ownKinds = filepath.Join("config", "crd", "bases")
 
-// startWorld starts everybody who plays what this computer cannot have: hosts, and what needs a container runtime. They go on
-// until the stage is struck. If one ends early, what it should do is not seen, and a scene says so.
-func (s *stage) startSimulation(background context.Context) error {
+// startSimulation starts the simulators of what this computer cannot have: hosts, and what needs a container runtime. They run
+// until the environment is stopped. If one ends early, what it should do is not observed, and a scene says so.
+func (s *environment) startSimulation(background context.Context) error {
 	var err error
 	if s.hosts, err = simulator.NewHosts(s.management.Config(), simulator.HostsOptions{}); err != nil {
 		return err
@@ -46,49 +46,49 @@ func (s *stage) startSimulation(background context.Context) error {
 	if err != nil {
 		return err
 	}
-	players := []func(context.Context) error{s.hosts.Start, s.provider.Start, scheduler.Start, volumes.Start}
+	simulators := []func(context.Context) error{s.hosts.Start, s.provider.Start, scheduler.Start, volumes.Start}
 	if s.selfHosted() {
 		agents, err := simulator.NewRemediator(s.management.Config(), simulator.RemediatorOptions{Kind: selfNodeRemediation, Takes: agentTakes})
 		if err != nil {
 			return err
 		}
-		players = append(players, agents.Start)
+		simulators = append(simulators, agents.Start)
 	}
-	for _, start := range players {
+	for _, start := range simulators {
 		s.background.Go(func() { _ = start(background) })
 	}
 	return nil
 }
 
 // slowDown makes every host take its time from now on.
-func (s *stage) slowDown(hosts []client.Object) {
+func (s *environment) slowDown(hosts []client.Object) {
 	for _, host := range hosts {
 		s.hosts.Host(client.ObjectKeyFromObject(host)).Take(hostTimes)
 	}
 }
 
-func (s *stage) kubelet(machine string) *simulator.Kubelet {
+func (s *environment) kubelet(machine string) *simulator.Kubelet {
 	return s.provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: machine})
 }
 
 // host is the host that a machine is on.
-func (s *stage) host(machine string) (*simulator.Host, error) {
+func (s *environment) host(machine string) (*simulator.Host, error) {
 	if host := s.provider.Host(client.ObjectKey{Namespace: namespace, Name: machine}); host != nil {
 		return host, nil
 	}
 	return nil, fmt.Errorf("machine %s has no host", machine)
 }
 
-// ruin makes kubelets hang, and their hosts never boot again.
-func (s *stage) ruin(machines []string) error {
+// breakHosts makes kubelets hang, and their hosts never boot again.
+func (s *environment) breakHosts(machines []string) error {
 	if err := s.eachHost(machines, func(host *simulator.Host) { host.Mute(-1) }); err != nil {
 		return err
 	}
 	return s.eachKubelet(machines, (*simulator.Kubelet).Stop)
 }
 
-// mend takes back what ruin does. The kubelet of a host that is off waits for its next boot.
-func (s *stage) mend(machines []string) error {
+// repair reverts breakHosts. The kubelet of a host that is off waits for its next boot.
+func (s *environment) repair(machines []string) error {
 	return s.eachHost(machines, func(host *simulator.Host) {
 		host.Mute(0)
 		if kubelet := host.Kubelet(); kubelet != nil && host.Powered() {
@@ -97,7 +97,7 @@ func (s *stage) mend(machines []string) error {
 	})
 }
 
-func (s *stage) eachHost(machines []string, do func(*simulator.Host)) error {
+func (s *environment) eachHost(machines []string, do func(*simulator.Host)) error {
 	for _, machine := range machines {
 		host, err := s.host(machine)
 		if err != nil {
@@ -109,7 +109,7 @@ func (s *stage) eachHost(machines []string, do func(*simulator.Host)) error {
 }
 
 // eachKubelet does something to the kubelets of several machines at the same moment.
-func (s *stage) eachKubelet(machines []string, do func(*simulator.Kubelet)) error {
+func (s *environment) eachKubelet(machines []string, do func(*simulator.Kubelet)) error {
 	var group errgroup.Group
 	for _, machine := range machines {
 		kubelet := s.kubelet(machine)

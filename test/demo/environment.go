@@ -34,16 +34,16 @@ const (
 	pool            = "workers"
 	controlPlanes   = 3
 	workers         = 5
-	spareHosts      = 3 // one for each machine that a scene gives up, and one more
+	spareHosts      = 3 // one for each machine that a scene replaces, and one more
 	workerTemplate  = "machine-health-check-workers.yaml"
 	checkName       = clusterName + "-node-unhealthy-5m"
 	nodeTimeout     = 5 * time.Second
 	machinesRunning = time.Minute
 )
 
-// stage is what the scenes play on: two control planes, a cluster of simulated hosts, the manager, and the record of what
-// was seen.
-type stage struct {
+// environment is what the scenes run in: two control planes, a cluster of simulated hosts, the manager, and the record of what
+// was observed.
+type environment struct {
 	*record
 	narrator *narrator
 
@@ -62,15 +62,15 @@ type stage struct {
 	end        context.CancelFunc
 }
 
-// raise sets up the stage. What it returns has to be struck, also if there is an error.
-func raise(ctx context.Context, n *narrator, selfHosted bool) (*stage, error) {
+// start sets up the environment. Stop what it returns, also if there is an error.
+func start(ctx context.Context, n *narrator, selfHosted bool) (*environment, error) {
 	background, end := context.WithCancel(context.Background())
-	s := &stage{narrator: n, record: newRecord(n), end: end, watched: machinesOfCheck}
+	s := &environment{narrator: n, record: newRecord(n), end: end, watched: machinesOfCheck}
 	begin := s.startControlPlanes
 	if selfHosted {
 		s.watched, begin = nodesOfCheck, s.startOneControlPlane
 	}
-	n.heading(fmt.Sprintf("The stage: %s, a cluster of 3 + 5 machines on bare-metal hosts, kubemend", s.watched.stage), "")
+	n.heading(fmt.Sprintf("Environment: %s, a cluster of 3 + 5 machines on bare-metal hosts, kubemend", s.watched.environment), "")
 	for _, step := range []func(context.Context) error{
 		begin,
 		func(context.Context) error { return s.startSimulation(background) },
@@ -85,8 +85,8 @@ func raise(ctx context.Context, n *narrator, selfHosted bool) (*stage, error) {
 	return s, nil
 }
 
-// strike ends everything, in the order in which nobody complains of who went before.
-func (s *stage) strike() error {
+// stop ends everything, clients before their servers.
+func (s *environment) stop() error {
 	s.end()
 	s.background.Wait()
 	if s.rig == nil {
@@ -95,7 +95,7 @@ func (s *stage) strike() error {
 	return s.rig.Stop()
 }
 
-func (s *stage) startControlPlanes(ctx context.Context) error {
+func (s *environment) startControlPlanes(ctx context.Context) error {
 	var err error
 	if s.rig, err = rig.Start(ctx, rig.Options{Log: s.narrator.plain()}); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *stage) startControlPlanes(ctx context.Context) error {
 
 // startOneControlPlane starts one for both: a cluster that manages itself, as NodeHealthChecks are about the nodes of the API server that
 // they are in.
-func (s *stage) startOneControlPlane(ctx context.Context) error {
+func (s *environment) startOneControlPlane(ctx context.Context) error {
 	var err error
 	if s.rig, err = rig.Start(ctx, rig.Options{Log: s.narrator.plain()}); err != nil {
 		return err
@@ -136,9 +136,9 @@ func (s *stage) startOneControlPlane(ctx context.Context) error {
 }
 
 // selfHosted reports whether the cluster is its own management cluster.
-func (s *stage) selfHosted() bool { return s.workload == s.management }
+func (s *environment) selfHosted() bool { return s.workload == s.management }
 
-func (s *stage) reach() (err error) {
+func (s *environment) reach() (err error) {
 	if s.here, err = clientFor(s.management.Config()); err != nil {
 		return err
 	}
@@ -168,9 +168,9 @@ func clientFor(config *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-func (s *stage) startManager(ctx context.Context) (err error) {
+func (s *environment) startManager(ctx context.Context) (err error) {
 	began := time.Now()
-	// Where it announces itself, and is believed; and where it leases nodes.
+	// The namespace of its manager lease, with the binding that makes the lease count; and the namespace of leases on nodes.
 	err = builders.Apply(ctx, s.here, builders.Namespace(rig.Namespace), builders.Namespace(nhcv1.DefaultLeaseNamespace), &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: managerlease.OfKubemend.Account, Labels: managerlease.OfKubemend.Labelled},
@@ -183,12 +183,12 @@ func (s *stage) startManager(ctx context.Context) (err error) {
 	if s.manager, err = s.management.Kubemend(ctx, "demo", nil); err != nil {
 		return err
 	}
-	s.narrator.note("kubemend's manager is ready: bin/manager, with its default flags (%.1fs)", time.Since(began).Seconds())
+	s.narrator.note("kubemend's manager is ready: bin/manager with its default flags (%.1fs)", time.Since(began).Seconds())
 	return nil
 }
 
 // buildCluster makes the cluster, and returns when all its machines run.
-func (s *stage) buildCluster(ctx context.Context) error {
+func (s *environment) buildCluster(ctx context.Context) error {
 	began := time.Now()
 	s.cluster = builders.Cluster(namespace, clusterName)
 	key := client.ObjectKeyFromObject(s.cluster)
@@ -227,7 +227,7 @@ func (s *stage) buildCluster(ctx context.Context) error {
 }
 
 // machines are all Machines, by name.
-func (s *stage) machines(ctx context.Context) ([]clusterv1.Machine, error) {
+func (s *environment) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	if err := s.here.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
@@ -236,7 +236,7 @@ func (s *stage) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	return list.Items, nil
 }
 
-func (s *stage) machine(ctx context.Context, name string) (*clusterv1.Machine, error) {
+func (s *environment) machine(ctx context.Context, name string) (*clusterv1.Machine, error) {
 	machine := &clusterv1.Machine{}
 	if err := s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, machine); err != nil {
 		return nil, fmt.Errorf("read machine %s: %w", name, err)
@@ -245,7 +245,7 @@ func (s *stage) machine(ctx context.Context, name string) (*clusterv1.Machine, e
 }
 
 // workerNames are the names of the first few workers.
-func (s *stage) workerNames(ctx context.Context, number int) ([]string, error) {
+func (s *environment) workerNames(ctx context.Context, number int) ([]string, error) {
 	machines, err := s.machines(ctx)
 	if err != nil {
 		return nil, err

@@ -8,28 +8,28 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podChanged is what there is to say about a change of a pod of the workload. What is said is about its node.
-func podChanged(was, is *corev1.Pod) []sighting {
+// podChanged describes a change of a pod of the workload. What is said is about its node.
+func podChanged(was, is *corev1.Pod) []observation {
 	if was == nil || was.Labels["app"] != workload {
 		return nil
 	}
 	switch {
 	case is == nil && was.Status.Phase == corev1.PodFailed:
 		// A pod that its node does not end itself is marked as failed first.
-		return []sighting{{
+		return []observation{{
 			by: controllerManager, fact: podGone, about: was.Spec.NodeName,
 			text: fmt.Sprintf("removes Pod %s without waiting for its kubelet", was.Name),
 		}}
 	case is == nil:
-		return []sighting{{by: kubelet, fact: podGone, about: was.Spec.NodeName, text: fmt.Sprintf("Pod %s has ended", was.Name)}}
+		return []observation{{by: kubelet, fact: podGone, about: was.Spec.NodeName, text: fmt.Sprintf("Pod %s has ended", was.Name)}}
 	case was.DeletionTimestamp.IsZero() && !is.DeletionTimestamp.IsZero():
-		s := sighting{by: "somebody", fact: podEvicted, about: is.Spec.NodeName, text: fmt.Sprintf("Pod %s is deleted, and made anew", is.Name)}
+		s := observation{by: "somebody", fact: podEvicted, about: is.Spec.NodeName, text: fmt.Sprintf("Pod %s is deleted and created again", is.Name)}
 		if why := podCondition(is, corev1.DisruptionTarget); why != nil && why.Reason == "DeletionByTaintManager" {
-			s.by, s.text = controllerManager, fmt.Sprintf("evicts Pod %s because of the taint; no kubelet is there to end it", is.Name)
+			s.by, s.text = controllerManager, fmt.Sprintf("evicts Pod %s because of the taint; no kubelet runs that could end it", is.Name)
 		}
-		return []sighting{s}
+		return []observation{s}
 	case !runs(was) && runs(is):
-		return []sighting{{
+		return []observation{{
 			by: kubelet, fact: podRuns, about: is.Spec.NodeName, text: fmt.Sprintf("Pod %s runs on Node %s", is.Name, is.Spec.NodeName),
 		}}
 	}
@@ -50,22 +50,22 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 	return nil
 }
 
-// volumeChanged is what there is to say about a change of a VolumeAttachment. kube-controller-manager makes and deletes
-// them; without a CSI driver's attacher they would neither become true nor go.
-func volumeChanged(was, is *storagev1.VolumeAttachment) []sighting {
+// volumeChanged describes a change of a VolumeAttachment. kube-controller-manager makes and deletes
+// them; without a CSI driver's attacher they would neither become true nor disappear.
+func volumeChanged(was, is *storagev1.VolumeAttachment) []observation {
 	switch {
 	case is == nil:
-		return []sighting{{
+		return []observation{{
 			by: attacher, fact: volumeDetached, about: was.Spec.NodeName,
 			text: fmt.Sprintf("Volume %s is detached from Node %s", ptr.Deref(was.Spec.Source.PersistentVolumeName, "?"), was.Spec.NodeName),
 		}}
 	case is.Status.Attached && (was == nil || !was.Status.Attached):
-		return []sighting{{
+		return []observation{{
 			by: attacher, fact: volumeAttached, about: is.Spec.NodeName,
 			text: fmt.Sprintf("Volume %s is attached to Node %s", ptr.Deref(is.Spec.Source.PersistentVolumeName, "?"), is.Spec.NodeName),
 		}}
 	case was != nil && was.DeletionTimestamp.IsZero() && !is.DeletionTimestamp.IsZero():
-		return []sighting{{
+		return []observation{{
 			by: controllerManager, fact: volumeToDetach, about: is.Spec.NodeName,
 			text: fmt.Sprintf("deletes the VolumeAttachment of Node %s", is.Spec.NodeName),
 		}}

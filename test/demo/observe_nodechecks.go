@@ -13,17 +13,17 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// nodeCheckChanged is what there is to say about a change of a NodeHealthCheck.
-func nodeCheckChanged(was, is *nhcv1.NodeHealthCheck) []sighting {
+// nodeCheckChanged describes a change of a NodeHealthCheck.
+func nodeCheckChanged(was, is *nhcv1.NodeHealthCheck) []observation {
 	if is == nil {
 		return nil
 	}
 	if was == nil {
 		was = &nhcv1.NodeHealthCheck{}
 	}
-	var seen []sighting
-	for _, look := range []func(was, is *nhcv1.NodeHealthCheck) *sighting{enabledChanged, nodeCountChanged, nodeLimitChanged} {
-		if s := look(was, is); s != nil {
+	var seen []observation
+	for _, describe := range []func(was, is *nhcv1.NodeHealthCheck) *observation{enabledChanged, nodeCountChanged, nodeLimitChanged} {
+		if s := describe(was, is); s != nil {
 			s.by, s.about = kubemendNodes, is.Name
 			seen = append(seen, *s)
 		}
@@ -31,7 +31,7 @@ func nodeCheckChanged(was, is *nhcv1.NodeHealthCheck) []sighting {
 	return seen
 }
 
-func enabledChanged(was, is *nhcv1.NodeHealthCheck) *sighting {
+func enabledChanged(was, is *nhcv1.NodeHealthCheck) *observation {
 	if !turned(was, is, nhcv1.DisabledCondition, metav1.ConditionFalse) {
 		return nil
 	}
@@ -39,72 +39,72 @@ func enabledChanged(was, is *nhcv1.NodeHealthCheck) *sighting {
 	for _, step := range is.Spec.EscalatingRemediations {
 		kinds = append(kinds, step.RemediationTemplate.Kind)
 	}
-	return &sighting{
+	return &observation{
 		fact: checkEnabled,
-		text: fmt.Sprintf("has found the templates: from now on a bad node gets a request made from %s", strings.Join(kinds, ", then from ")),
+		text: fmt.Sprintf("found the templates: unhealthy nodes get a request made from %s", strings.Join(kinds, ", then from ")),
 	}
 }
 
-func nodeCountChanged(was, is *nhcv1.NodeHealthCheck) *sighting {
+func nodeCountChanged(was, is *nhcv1.NodeHealthCheck) *observation {
 	healthy, observed := ptr.Deref(is.Status.HealthyNodes, 0), ptr.Deref(is.Status.ObservedNodes, 0)
 	if healthy == ptr.Deref(was.Status.HealthyNodes, 0) && observed == ptr.Deref(was.Status.ObservedNodes, 0) {
 		return nil
 	}
-	return &sighting{fact: counted, number: healthy, of: observed, text: fmt.Sprintf("%d of %d nodes are healthy", healthy, observed)}
+	return &observation{fact: counted, number: healthy, of: observed, text: fmt.Sprintf("%d of %d nodes are healthy", healthy, observed)}
 }
 
-func nodeLimitChanged(was, is *nhcv1.NodeHealthCheck) *sighting {
+func nodeLimitChanged(was, is *nhcv1.NodeHealthCheck) *observation {
 	const allowed = nhcv1.RemediationAllowedCondition
 	before, now := conditions.Get(was, allowed), conditions.Get(is, allowed)
 	switch {
 	case now == nil || (before != nil && before.Status == now.Status && before.Message == now.Message):
 		return nil
 	case now.Status == metav1.ConditionFalse:
-		return &sighting{fact: shortCircuited, text: fmt.Sprintf("RemediationAllowed=False, %s: %s", now.Reason, noMachines.ReplaceAllString(now.Message, ""))}
+		return &observation{fact: shortCircuited, text: fmt.Sprintf("RemediationAllowed=False, %s: %s", now.Reason, noMachines.ReplaceAllString(now.Message, ""))}
 	case before == nil || before.Status == metav1.ConditionTrue:
 		return nil
 	}
-	return &sighting{fact: allowedAgain, text: "RemediationAllowed=True again"}
+	return &observation{fact: allowedAgain, text: "RemediationAllowed=True again"}
 }
 
-// agentAsked is what there is to say about a change of a SelfNodeRemediation.
-func agentAsked(was, is *unstructured.Unstructured) []sighting {
+// agentAsked describes a change of a SelfNodeRemediation.
+func agentAsked(was, is *unstructured.Unstructured) []observation {
 	switch {
 	case is == nil:
-		return []sighting{{by: kubemendNodes, fact: agentFree, about: was.GetName(), text: fmt.Sprintf("SelfNodeRemediation %s is deleted", was.GetName())}}
+		return []observation{{by: kubemendNodes, fact: agentRequestGone, about: was.GetName(), text: fmt.Sprintf("SelfNodeRemediation %s is deleted", was.GetName())}}
 	case was == nil:
-		return []sighting{{
+		return []observation{{
 			by: kubemendNodes, fact: agentRequest, about: is.GetName(),
-			text: fmt.Sprintf("the time of Node %[1]s is over: makes SelfNodeRemediation %[1]s, the first remedy", is.GetName()),
+			text: fmt.Sprintf("the timeout of Node %[1]s has expired: makes SelfNodeRemediation %[1]s, the first step", is.GetName()),
 		}}
 	}
 	_, told := was.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	at, tells := is.GetAnnotations()[nhcv1.TimedOutAnnotation]
-	var seen []sighting
+	var seen []observation
 	if !told && tells {
-		seen = append(seen, sighting{
-			by: kubemendNodes, fact: agentTold, about: is.GetName(),
-			text: fmt.Sprintf("gives it up, and says so to whoever works on it: annotation %s: %s", nhcv1.TimedOutAnnotation, at),
+		seen = append(seen, observation{
+			by: kubemendNodes, fact: agentStopped, about: is.GetName(),
+			text: fmt.Sprintf("stops the first step: annotation %s: %s", nhcv1.TimedOutAnnotation, at),
 		})
 	}
 	return append(seen, answerChanged(was, is)...)
 }
 
-// answerChanged tells what the remediator says about a request, by the two conditions of the contract.
-func answerChanged(was, is *unstructured.Unstructured) []sighting {
+// answerChanged describes a change of the two conditions in which the remediator reports on a request.
+func answerChanged(was, is *unstructured.Unstructured) []observation {
 	processing, succeeded := answer(is, nhcv1.ProcessingCondition), answer(is, nhcv1.SucceededCondition)
 	if processing == answer(was, nhcv1.ProcessingCondition) && succeeded == answer(was, nhcv1.SucceededCondition) {
 		return nil
 	}
-	s := sighting{
+	s := observation{
 		by: agent, fact: agentWorks, about: is.GetName(),
-		text: fmt.Sprintf("is at work on Node %s: Processing=%s, Succeeded=%s", is.GetName(), processing, succeeded),
+		text: fmt.Sprintf("works on Node %s: Processing=%s, Succeeded=%s", is.GetName(), processing, succeeded),
 	}
 	if processing == string(metav1.ConditionFalse) && succeeded == string(metav1.ConditionFalse) {
 		s.fact = agentFailed
-		s.text = fmt.Sprintf("cannot help, the agent on Node %s hangs as well: Processing=%s, Succeeded=%s", is.GetName(), processing, succeeded)
+		s.text = fmt.Sprintf("fails, since the agent on Node %s hangs as well: Processing=%s, Succeeded=%s", is.GetName(), processing, succeeded)
 	}
-	return []sighting{s}
+	return []observation{s}
 }
 
 // answer is the status of a condition, or "unsaid".
@@ -118,17 +118,17 @@ func answer(object *unstructured.Unstructured, kind string) string {
 	return "unsaid"
 }
 
-// leaseChanged is what there is to say about the leases by which checks, and node maintenance, keep out of each other's way.
-func leaseChanged(was, is *coordinationv1.Lease) []sighting {
+// leaseChanged describes a change of the leases that keep checks and node maintenance apart.
+func leaseChanged(was, is *coordinationv1.Lease) []observation {
 	switch {
 	case is == nil && was.Namespace == nhcv1.DefaultLeaseNamespace:
 		node := strings.TrimPrefix(was.Name, nhcv1.LeasePrefix)
-		return []sighting{{by: kubemendNodes, fact: leaseGone, about: node, text: fmt.Sprintf("gives the lease on Node %s back", node)}}
+		return []observation{{by: kubemendNodes, fact: leaseGone, about: node, text: fmt.Sprintf("deletes the lease on Node %s", node)}}
 	case was == nil && is.Namespace == nhcv1.DefaultLeaseNamespace:
 		node := strings.TrimPrefix(is.Name, nhcv1.LeasePrefix)
-		return []sighting{{
+		return []observation{{
 			by: kubemendNodes, fact: leaseTaken, about: node,
-			text: fmt.Sprintf("takes the lease on Node %s, so that no other check and no maintenance gets at it", node),
+			text: fmt.Sprintf("takes the lease on Node %s, which keeps other checks and node maintenance away", node),
 		}}
 	}
 	return nil

@@ -12,19 +12,19 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
-// machineChanged is what there is to say about a change of a Machine.
-func machineChanged(was, is *clusterv1.Machine) []sighting {
+// machineChanged describes a change of a Machine.
+func machineChanged(was, is *clusterv1.Machine) []observation {
 	switch {
 	case is == nil:
-		return []sighting{{by: machineController, fact: machineGone, about: was.Name, text: fmt.Sprintf("Machine %s is gone", was.Name)}}
+		return []observation{{by: machineController, fact: machineGone, about: was.Name, text: fmt.Sprintf("Machine %s is gone", was.Name)}}
 	case was == nil:
-		return []sighting{{by: makerOf(is), fact: machineCreated, about: is.Name, text: fmt.Sprintf("Machine %s is made", is.Name)}}
+		return []observation{{by: makerOf(is), fact: machineCreated, about: is.Name, text: fmt.Sprintf("Machine %s is created", is.Name)}}
 	}
-	var seen []sighting
-	for _, look := range []func(was, is *clusterv1.Machine) *sighting{
+	var seen []observation
+	for _, describe := range []func(was, is *clusterv1.Machine) *observation{
 		phaseChanged, healthChanged, ownerChanged, deletionChanged,
 	} {
-		if s := look(was, is); s != nil {
+		if s := describe(was, is); s != nil {
 			s.about = is.Name
 			seen = append(seen, *s)
 		}
@@ -44,18 +44,18 @@ func ownerOf(machine *clusterv1.Machine) string {
 	if owner := metav1.GetControllerOf(machine); owner != nil {
 		return owner.Kind + " " + owner.Name
 	}
-	return "which it does not have"
+	return "none"
 }
 
-// hostChanged is what there is to say about a change of a Metal3Machine.
-func hostChanged(was, is *unstructured.Unstructured) []sighting {
+// hostChanged describes a change of a Metal3Machine.
+func hostChanged(was, is *unstructured.Unstructured) []observation {
 	if was == nil || is == nil || provisioned(was) || !provisioned(is) {
 		return nil
 	}
 	host := strings.TrimPrefix(is.GetAnnotations()[infrav1.HostAnnotation], namespace+"/")
-	return []sighting{{
+	return []observation{{
 		by: provider, fact: hostProvisioned, about: is.GetName(),
-		text: fmt.Sprintf("Metal3Machine %s has a host, %s, which is switched on", is.GetName(), host),
+		text: fmt.Sprintf("Metal3Machine %s has a host, %s, which is powered on", is.GetName(), host),
 	}}
 }
 
@@ -64,28 +64,28 @@ func provisioned(machine *unstructured.Unstructured) bool {
 	return done
 }
 
-func phaseChanged(was, is *clusterv1.Machine) *sighting {
+func phaseChanged(was, is *clusterv1.Machine) *observation {
 	if was.Status.Phase == is.Status.Phase || is.Status.Phase != string(clusterv1.MachinePhaseRunning) {
 		return nil
 	}
-	return &sighting{by: machineController, fact: machineRunning, text: fmt.Sprintf("Machine %s runs, on Node %s", is.Name, is.Status.NodeRef.Name)}
+	return &observation{by: machineController, fact: machineRunning, text: fmt.Sprintf("Machine %s runs, on Node %s", is.Name, is.Status.NodeRef.Name)}
 }
 
-func healthChanged(was, is *clusterv1.Machine) *sighting {
+func healthChanged(was, is *clusterv1.Machine) *observation {
 	by := authorOf(is, clusterv1.MachineHealthCheckSucceededCondition)
 	switch {
 	case turned(was, is, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse):
 		why := conditions.GetMessage(is, clusterv1.MachineHealthCheckSucceededCondition)
 		why = strings.TrimPrefix(why, "Health check failed:")
 		why = strings.ReplaceAll(why, "\n  * ", " ")
-		return &sighting{by: by, fact: machineFailed, text: fmt.Sprintf("marks Machine %s as unhealthy:%s", is.Name, why)}
+		return &observation{by: by, fact: machineFailed, text: fmt.Sprintf("marks Machine %s unhealthy:%s", is.Name, why)}
 	case turned(was, is, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue):
-		return &sighting{by: by, fact: machineHealthy, text: fmt.Sprintf("Machine %s is healthy", is.Name)}
+		return &observation{by: by, fact: machineHealthy, text: fmt.Sprintf("Machine %s is healthy", is.Name)}
 	}
 	return nil
 }
 
-func ownerChanged(was, is *clusterv1.Machine) *sighting {
+func ownerChanged(was, is *clusterv1.Machine) *observation {
 	const owner = clusterv1.MachineOwnerRemediatedCondition
 	before, now := conditions.Get(was, owner), conditions.Get(is, owner)
 	switch {
@@ -96,17 +96,17 @@ func ownerChanged(was, is *clusterv1.Machine) *sighting {
 		if by == kubemend && conditions.Has(is, clusterv1.MachineExternallyRemediatedCondition) {
 			by = kubemendHost // both write under the name of kubemend, but the check asks either the owner or somebody else
 		}
-		return &sighting{
-			by: by, fact: handedOver,
-			text: fmt.Sprintf("Machine %s is handed to its owner, %s", is.Name, ownerOf(is)),
+		return &observation{
+			by: by, fact: ownerRequested,
+			text: fmt.Sprintf("requests owner remediation of Machine %s (owner: %s)", is.Name, ownerOf(is)),
 		}
 	default:
-		// Only the owner takes it from there.
-		return &sighting{by: makerOf(is), fact: takenUp, text: fmt.Sprintf("Machine %s is taken up: %s", is.Name, now.Message)}
+		// Only the owner changes the condition from there.
+		return &observation{by: makerOf(is), fact: ownerActs, text: fmt.Sprintf("remediates Machine %s: %s", is.Name, now.Message)}
 	}
 }
 
-func deletionChanged(was, is *clusterv1.Machine) *sighting {
+func deletionChanged(was, is *clusterv1.Machine) *observation {
 	if !was.DeletionTimestamp.IsZero() || is.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -114,7 +114,7 @@ func deletionChanged(was, is *clusterv1.Machine) *sighting {
 	if conditions.GetReason(is, clusterv1.MachineOwnerRemediatedCondition) == clusterv1.MachineSetMachineRemediationMachineDeletingReason {
 		by = makerOf(is)
 	}
-	return &sighting{by: by, fact: machineDeleting, text: fmt.Sprintf("Machine %s is deleted; its host is taken down", is.Name)}
+	return &observation{by: by, fact: machineDeleting, text: fmt.Sprintf("deletes Machine %s; its host is deprovisioned", is.Name)}
 }
 
 // turned reports whether a condition has a status that it did not have.

@@ -12,33 +12,33 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// scrapeEvery is how often the manager is asked for its metrics: the only way to see what it suspects.
+// scrapeEvery is the interval of reading the manager's metrics: the only source of what is pending.
 const scrapeEvery = 200 * time.Millisecond
 
-// scope is what is watched for suspects.
+// scope is the check whose pending targets are watched.
 type scope struct {
-	check, by, things string // the name of the check, who makes passes over it, what it watches
+	check, by, things string // the name of the check, its controller, what it watches
 	metrics           string // what the names of its metrics begin with
-	stage             string // what the scenes about it need, for people
+	environment       string // what the scenes about it need, for people
 }
 
 var (
-	machinesOfCheck = scope{check: checkName, by: kubemend, things: "machines", metrics: "kubemend_machinehealthcheck_", stage: "two control planes"}
+	machinesOfCheck = scope{check: checkName, by: kubemend, things: "machines", metrics: "kubemend_machinehealthcheck_", environment: "two control planes"}
 	nodesOfCheck    = scope{
 		check: nodeCheckName, by: kubemendNodes, things: "nodes", metrics: "kubemend_nodehealthcheck_",
-		stage: "one control plane, of a cluster that manages itself",
+		environment: "one control plane, of a cluster that manages itself",
 	}
 )
 
-// suspicion is what the manager suspects.
-type suspicion struct {
-	suspects, total int
+// pendingTargets are the targets that are pending.
+type pendingTargets struct {
+	pending, total int
 	// until is when the first of them is unhealthy unless it comes back.
 	until time.Time
 }
 
-// watchSuspects records changes of what the manager suspects, by its own metrics, until the context ends.
-func (s *stage) watchSuspects(background context.Context) {
+// watchPending records changes of what is pending, from the manager's metrics, until the context ends.
+func (s *environment) watchPending(background context.Context) {
 	tick := time.NewTicker(scrapeEvery)
 	defer tick.Stop()
 	var last int
@@ -52,37 +52,37 @@ func (s *stage) watchSuspects(background context.Context) {
 		if err != nil {
 			continue // it may be restarting; a scene that waits for it says so
 		}
-		now, err := s.watched.suspicionIn(text)
+		now, err := s.watched.pendingIn(text)
 		if err != nil {
 			continue
 		}
-		// That there are fewer is told by whatever else became of them.
-		if now.suspects > last {
-			s.add(s.suspicionSeen(now))
+		// Fewer pending targets are reported by what became of them.
+		if now.pending > last {
+			s.add(s.pendingObserved(now))
 		}
-		last = now.suspects
+		last = now.pending
 	}
 }
 
-func (s *stage) suspicionSeen(now suspicion) sighting {
+func (s *environment) pendingObserved(now pendingTargets) observation {
 	are, they := "is", "it is"
-	if now.suspects > 1 {
+	if now.pending > 1 {
 		are, they = "are", "they are"
 	}
-	return sighting{
-		by: s.watched.by, fact: suspected, about: s.watched.check, number: now.suspects, of: now.total,
-		text: fmt.Sprintf("%d of %d %s %s pending until %s, then unhealthy unless %s back", now.suspects, now.total, s.watched.things, are,
+	return observation{
+		by: s.watched.by, fact: pendingFact, about: s.watched.check, number: now.pending, of: now.total,
+		text: fmt.Sprintf("%d of %d %s %s pending: unhealthy at %s unless %s Ready before", now.pending, now.total, s.watched.things, are,
 			s.narrator.at(now.until), they),
 	}
 }
 
-// suspicionIn reads the metrics of the check.
-func (w scope) suspicionIn(text string) (suspicion, error) {
+// pendingIn reads the pending targets from the metrics of the check.
+func (w scope) pendingIn(text string) (pendingTargets, error) {
 	decoder := expfmt.SampleDecoder{
 		Dec:  expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain)),
 		Opts: &expfmt.DecodeOptions{},
 	}
-	var found suspicion
+	var found pendingTargets
 	for {
 		var samples model.Vector
 		err := decoder.Decode(&samples)
@@ -98,7 +98,7 @@ func (w scope) suspicionIn(text string) (suspicion, error) {
 	}
 }
 
-func (found *suspicion) take(w scope, sample *model.Sample) {
+func (found *pendingTargets) take(w scope, sample *model.Sample) {
 	if sample.Metric["name"] != model.LabelValue(w.check) {
 		return
 	}
@@ -106,7 +106,7 @@ func (found *suspicion) take(w scope, sample *model.Sample) {
 	case "targets":
 		found.total += int(sample.Value)
 		if sample.Metric["state"] == "pending" {
-			found.suspects = int(sample.Value)
+			found.pending = int(sample.Value)
 		}
 	case "next_deadline_timestamp_seconds":
 		found.until = time.Unix(int64(sample.Value), 0)

@@ -14,26 +14,26 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-// trace is what a machine was before something happens to it, to compare with afterwards.
-type trace struct {
+// origin is what a machine was before something happens to it, to compare with afterwards.
+type origin struct {
 	machine string
 	uid     types.UID
 	host    *simulator.Host
 	at      time.Time
 }
 
-func (s *stage) trace(ctx context.Context, machine string) (trace, error) {
+func (s *environment) origin(ctx context.Context, machine string) (origin, error) {
 	object, err := s.machine(ctx, machine)
 	if err != nil {
-		return trace{}, err
+		return origin{}, err
 	}
 	host, err := s.host(machine)
-	return trace{machine: machine, uid: object.UID, host: host, at: time.Now()}, err
+	return origin{machine: machine, uid: object.UID, host: host, at: time.Now()}, err
 }
 
 // hostIsFree reports an error if anything still acts on the power of a host, or if it has an annotation that begins like one of
 // the others.
-func (s *stage) hostIsFree(ctx context.Context, key client.ObjectKey, others ...string) error {
+func (s *environment) hostIsFree(ctx context.Context, key client.ObjectKey, others ...string) error {
 	host := &bmov1alpha1.BareMetalHost{}
 	if err := s.here.Get(ctx, key, host); err != nil {
 		return fmt.Errorf("read host %s: %w", key.Name, err)
