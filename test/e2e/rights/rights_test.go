@@ -2,29 +2,21 @@ package rights
 
 import (
 	"context"
-	"crypto/tls"
-	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -330,89 +322,6 @@ func requestWithoutOwner[T client.Object](request T) T {
 	return request
 }
 
-// kindsOfOurs are the CRDs that ship.
-func kindsOfOurs(ctx context.Context) []apiextensionsv1.CustomResourceDefinition {
-	GinkgoHelper()
-	list := &apiextensionsv1.CustomResourceDefinitionList{}
-	Expect(here.List(ctx, list)).To(Succeed())
-	return slices.DeleteFunc(list.Items, func(crd apiextensionsv1.CustomResourceDefinition) bool {
-		_, err := os.Stat(filepath.Join(ownKinds, crd.Spec.Group+"_"+crd.Spec.Names.Plural+".yaml"))
-		return err != nil
-	})
-}
-
-// ofFormerRelease gives a kind another version, if it has no other. The label is what tells that the kind was installed with kubemend.
-func ofFormerRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
-	GinkgoHelper()
-	before := crd.DeepCopy()
-	metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterv1.ProviderNameLabel, "addon-kubemend")
-	if len(crd.Spec.Versions) == 1 {
-		former := *crd.Spec.Versions[0].DeepCopy()
-		former.Name, former.Storage = "v1alpha0", false
-		crd.Spec.Versions = append(crd.Spec.Versions, former)
-	}
-	Expect(here.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
-}
-
-// touched writes to an object at a version of its kind.
-func touched(ctx context.Context, version string, object client.Object) {
-	GinkgoHelper()
-	kind, err := here.GroupVersionKindFor(object)
-	Expect(err).NotTo(HaveOccurred())
-	at := &unstructured.Unstructured{}
-	at.SetGroupVersionKind(kind.GroupKind().WithVersion(version))
-	at.SetNamespace(object.GetNamespace())
-	at.SetName(object.GetName())
-	Eventually(func() error {
-		return here.Patch(ctx, at, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"written-at":"`+version+`"}}}`)))
-	}).Should(Succeed())
-}
-
-// ofThisRelease makes a kind serve no version but that in which it is stored now, and says that it was stored in all of them.
-func ofThisRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
-	GinkgoHelper()
-	Expect(here.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
-	before := crd.DeepCopy()
-	for i := range crd.Spec.Versions {
-		crd.Spec.Versions[i].Served = crd.Spec.Versions[i].Storage
-	}
-	Expect(here.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
-	before = crd.DeepCopy()
-	crd.Status.StoredVersions = nil
-	for _, version := range crd.Spec.Versions {
-		crd.Status.StoredVersions = append(crd.Status.StoredVersions, version.Name)
-	}
-	Expect(here.Status().Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
-}
-
-// audited are the requests of kubemend so far.
-func audited() []auditv1.Event {
-	GinkgoHelper()
-	events, err := plane.Audited()
-	Expect(err).NotTo(HaveOccurred())
-	return events
-}
-
-func granted(roles []unstructured.Unstructured) []rights.Grant {
-	GinkgoHelper()
-	grants, err := rights.Granted(roles)
-	Expect(err).NotTo(HaveOccurred())
-	return grants
-}
-
-func texts[T fmt.Stringer](all []T) []string {
-	found := make([]string, 0, len(all))
-	for _, one := range all {
-		found = append(found, one.String())
-	}
-	return found
-}
-
-// mayListSecrets asks the API server whether the manager may, in a namespace.
-func mayListSecrets(ctx context.Context, where string) func() (bool, error) {
-	return may(ctx, rig.Account, right{verb: "list", resource: "secrets", namespace: where})
-}
-
 // called is what a machine's condition says of the last check; empty if none has spoken.
 func called(ctx context.Context, machine string) func() metav1.ConditionStatus {
 	return func() metav1.ConditionStatus {
@@ -439,30 +348,6 @@ func withKind(o client.Object) client.Object {
 	Expect(err).NotTo(HaveOccurred())
 	o.GetObjectKind().SetGroupVersionKind(kind)
 	return o
-}
-
-// asked is how the manager answers somebody it knows, who may not read its metrics.
-func asked(ctx context.Context) func() (int, error) {
-	GinkgoHelper()
-	powerless := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "powerless"}}
-	Expect(here.Create(ctx, powerless)).To(Succeed())
-	token := &authenticationv1.TokenRequest{}
-	Expect(here.SubResource("token").Create(ctx, powerless, token)).To(Succeed())
-	// Its certificate is one that it has made itself.
-	anybody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	DeferCleanup(anybody.CloseIdleConnections)
-	return func() (int, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(manager.Metrics, "http:", "https:", 1), http.NoBody)
-		if err != nil {
-			return 0, err
-		}
-		request.Header.Set("Authorization", "Bearer "+token.Status.Token)
-		response, err := anybody.Do(request)
-		if err != nil {
-			return 0, err
-		}
-		return response.StatusCode, response.Body.Close()
-	}
 }
 
 // leases are those on nodes.
