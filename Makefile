@@ -193,7 +193,7 @@ generate-manifests: $(CONTROLLER_GEN) generate-simulated ## Rewrite RBAC roles a
 	$(CONTROLLER_GEN) object crd 'paths=./api/...' output:crd:artifacts:config=config/crd/bases
 
 # The types of BareMetalHost come as a module, and its CRD does not. What is written here is of the version in go.mod;
-# the other kinds of that package have nobody who plays them.
+# the other kinds of that package are not simulated.
 BMO_APIS := github.com/metal3-io/baremetal-operator/apis
 SIMULATED_HOSTS := test/simulator/crds/baremetalhosts.yaml
 
@@ -256,35 +256,35 @@ verify-generate: $(CONTROLLER_GEN) ## Check that `make generate` changes nothing
 
 .PHONY: verify-format
 verify-format: $(GOLANGCI_LINT) ## Check the formatting and the order of imports
-	@$(GOLANGCI_LINT) fmt --diff || { echo "format: the files above differ; mend with: make format" >&2; exit 1; }
+	@$(GOLANGCI_LINT) fmt --diff || { echo "format: the files above differ; fix with: make format" >&2; exit 1; }
 
 .PHONY: verify-vet
 verify-vet: ## Check with go vet
 	@failed=; for module in $(CODE_MODULES); do $(GO) -C $$module vet ./... || failed=1; done; \
-	test -z "$$failed" || { echo "go vet: see above; mend by hand" >&2; exit 1; }
+	test -z "$$failed" || { echo "go vet: see above; fix by hand" >&2; exit 1; }
 
 .PHONY: verify-lint
 verify-lint: $(GOLANGCI_LINT) ## Check with golangci-lint
 	@failed=; for module in $(CODE_MODULES); do (cd $$module && golangci-lint run ./...) || failed=1; done; \
-	test -z "$$failed" || { echo "lint: see above; mend by hand, some with: .tools/bin/golangci-lint run --fix" >&2; exit 1; }
+	test -z "$$failed" || { echo "lint: see above; fix by hand, some with: .tools/bin/golangci-lint run --fix" >&2; exit 1; }
 
 .PHONY: verify-workflows
 verify-workflows: $(ACTIONLINT) ## Check the workflows with actionlint
-	@$(ACTIONLINT) $(wildcard .github/workflows/*.yml) || { echo "workflows: see above; mend by hand" >&2; exit 1; }
+	@$(ACTIONLINT) $(wildcard .github/workflows/*.yml) || { echo "workflows: see above; fix by hand" >&2; exit 1; }
 
 .PHONY: verify-tidy
 verify-tidy: ## Check that every go.mod and go.sum is tidy
 	@untidy=""; for module in $(MODULES); do \
 		diff=$$($(GO) -C $$module mod tidy -diff 2>&1) || { untidy="$$untidy $$module"; sed -n 1,40p <<< "$$diff"; }; \
 	done; \
-	if [ -n "$$untidy" ]; then echo "go.mod or go.sum not tidy in:$$untidy; mend with: make tidy" >&2; exit 1; fi
+	if [ -n "$$untidy" ]; then echo "go.mod or go.sum not tidy in:$$untidy; fix with: make tidy" >&2; exit 1; fi
 
-# It asks vuln.go.dev what is known, so it is no part of `make verify`, which gives the same answer on the same commit. Of modules that are only
-# used by tests and tools nobody has a copy.
+# It asks vuln.go.dev what is known, so it is no part of `make verify`, which gives the same answer on the same commit. Modules that are only
+# used by tests and tools do not ship.
 .PHONY: vulnerabilities
 vulnerabilities: $(GOVULNCHECK) ## Say which known vulnerabilities the programs reach (needs vuln.go.dev; ARGS="-db=URL" for a mirror of it)
 	@code=0; $(GOVULNCHECK) $(ARGS) . ./cmd/... || code=$$?; \
-	test $$code = 0 || { test $$code = 3 && echo "vulnerabilities: found, see above; mend by newer versions in go.mod" >&2 || \
+	test $$code = 0 || { test $$code = 3 && echo "vulnerabilities: found, see above; fix by newer versions in go.mod" >&2 || \
 		echo "vulnerabilities: nothing is known of them, see above" >&2; exit $$code; }
 
 ##@ Release

@@ -191,7 +191,7 @@ func purePackages(pkgs []pkg) []pkg {
 }
 
 // Without this, a check that sees nothing would find nothing wrong.
-func TestABrokenArrowIsSeen(t *testing.T) {
+func TestTheImportRulesFindViolations(t *testing.T) {
 	for name, p := range map[string]pkg{
 		"a decision imports the API types":              imports("controllers/decide/health", "api/v1alpha1"),
 		"a decision imports an adapter":                 imports("baremetal/powercycle", "baremetal/host"),

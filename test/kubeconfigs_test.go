@@ -27,7 +27,7 @@ func obeyingKubeconfigs(pkgs []pkg) []string {
 	return found
 }
 
-func TestKubeconfigsOfClustersAreObeyedByOnePackage(t *testing.T) {
+func TestOnlyOnePackageLoadsKubeconfigsOfClusters(t *testing.T) {
 	report(t, obeyingKubeconfigs(listPackages(t)))
 	for _, folder := range []string{".", "baremetal/fence", "controllers/nodehealthcheck", "cmd/kubectl-mend/snapshot"} {
 		if len(obeyingKubeconfigs([]pkg{imports(folder, ofKubeconfigs[0])})) == 0 {

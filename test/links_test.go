@@ -43,7 +43,7 @@ func TestThePagesAreInTheIndex(t *testing.T) {
 	}
 }
 
-func TestABrokenLinkIsSeen(t *testing.T) {
+func TestTheLinkCheckFindsBrokenLinks(t *testing.T) {
 	for target, seen := range map[string]bool{
 		"../README.md": false, "../README.md#read-on": false, "#no-such-heading": true, "none.md": true, "../README.md#no-such-heading": true, "..": false,
 	} {

@@ -23,7 +23,7 @@ type requirements struct {
 	Replace []struct{ Old, New dependency }
 }
 
-func TestModulesShareTheVersionsOfWhatTheyShare(t *testing.T) {
+func TestModulesUseTheSameVersionsOfSharedDependencies(t *testing.T) {
 	ours := readRequirements(t, ".")
 	for _, folder := range alike {
 		t.Run(folder, func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestRulesExplainEveryID(t *testing.T) {
 }
 
 // Without this, a check that sees nothing would find nothing wrong.
-func TestABrokenRuleIsSeen(t *testing.T) {
+func TestTheRulesCheckFindsMistakes(t *testing.T) {
 	in := []testFile{{path: "a/b_test.go", funcs: []string{"TestIt", "TestW2Fails"}, texts: []string{"one", "two/three", "C03, seed 0.1, 2.10: it is", "seed 000"}}}
 	for name, there := range map[string]bool{
 		"TestIt": true, "TestIt/one": true, "TestIt/one/two/three": true, "TestIt/two/three/one": true,

@@ -18,7 +18,7 @@ const (
 // How many statements each document has. Another number is a slip: the documents do not change any more.
 var statementsOf = map[string]int{"0": 25, "1": 19, "2": 18, "3": 17, "4": 20}
 
-func TestEveryStatementOfTheDocumentsIsThere(t *testing.T) {
+func TestEveryStatementOfTheDocumentsIsListed(t *testing.T) {
 	page := readRules(t)
 	known := map[string]bool{}
 	for _, s := range page.Statements {
@@ -38,12 +38,12 @@ func TestEveryStatementOfTheDocumentsIsThere(t *testing.T) {
 	}
 }
 
-func TestEveryStatementOfTheDocumentsIsHeldOrDifferent(t *testing.T) {
+func TestEveryStatementOfTheDocumentsIsTestedOrADifference(t *testing.T) {
 	report(t, untrue(readRules(t), testFiles(t), differentRows(content(t, differencesFile))))
 }
 
 // Without this, a check that sees nothing would find nothing wrong.
-func TestAStatementThatIsNotHeldIsSeen(t *testing.T) {
+func TestTheStatementsCheckFindsMistakes(t *testing.T) {
 	in := []testFile{{path: "a/b_test.go", funcs: []string{"TestIt"}}}
 	rows := differentRows("# A\n| a row | seed 0.1 |\n" + differencesHeading + "| what | | |\n|---|---|---|\n| a row | b | seed 0.1, 0.2 |\n| another | b | seed 0.3 |\n\n## C\n| no row | seed 0.4 |\n")
 	page := rules.Page{Sections: []rules.Section{{Folder: "a", Rules: []rules.Rule{{Held: []rules.Test{{Name: "Outer › a spec"}}}}}}}

@@ -14,7 +14,7 @@ import (
 )
 
 // Who owns an action can move its tags. What it may do is what the job says, and nothing by default.
-func TestWorkflowsRunWhatTheyNameWithTheRightsThatTheyName(t *testing.T) {
+func TestWorkflowsRunPinnedActionsWithMinimalRights(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no workflows: %v", err)
@@ -26,7 +26,7 @@ func TestWorkflowsRunWhatTheyNameWithTheRightsThatTheyName(t *testing.T) {
 }
 
 // Without this, a check that sees nothing would find nothing wrong.
-func TestALooseWorkflowIsSeen(t *testing.T) {
+func TestTheWorkflowCheckFindsUnpinnedActions(t *testing.T) {
 	workflow := "permissions: {}\nsteps:\n- uses: a/b@v1\n- uses: a/c@0123456789012345678901234567890123456789 # v1\n- run: make there\n- run: make gone\n"
 	got := loose("x", workflow, "there: ## It\n")
 	if len(got) != 2 || !strings.Contains(got[0], "a/b@v1") || !strings.Contains(got[1], "make gone") {
@@ -63,7 +63,7 @@ func loose(name, workflow, makefile string) []string {
 }
 
 // A module without a maintainer keeps the versions of its dependencies for ever, and one without a toolchain is built by whichever is installed.
-func TestEveryModuleIsLookedAfterAndBuiltByTheSameToolchain(t *testing.T) {
+func TestEveryModuleIsUpdatedAndBuiltByTheSameToolchain(t *testing.T) {
 	var bot struct {
 		Updates []struct {
 			Ecosystem   string   `json:"package-ecosystem"`
@@ -136,7 +136,7 @@ func TestOwnersOwnWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestWhatSaysHowSecurityIsLookedAfterNamesPagesThatAreThere(t *testing.T) {
+func TestTheSecurityPolicyNamesExistingPages(t *testing.T) {
 	says := content(t, "security-insights.yml")
 	var whole map[string]any
 	if err := yaml.UnmarshalStrict([]byte(says), &whole); err != nil || whole["header"] == nil || whole["project"] == nil || whole["repository"] == nil {

@@ -45,7 +45,7 @@ func TestTheGlossaryIsKept(t *testing.T) {
 	}
 }
 
-func TestAnAvoidedWordIsSeen(t *testing.T) {
+func TestTheGlossaryCheckFindsWords(t *testing.T) {
 	words := avoided(t)
 	for text, want := range map[string]int{
 		"package p\n\n// f is for whoever asks.\nfunc f() {}\n":                     1,

@@ -22,7 +22,7 @@ import (
 )
 
 // A template with nothing but the name of the cluster given is the manifest of Cluster API's documentation, claimed.
-func TestTemplatesAreTheSeedsManifestsClaimed(t *testing.T) {
+func TestTemplatesAreTheDocumentsManifestsWithAClaim(t *testing.T) {
 	for template, seed := range map[string]string{
 		"machine-health-check-workers.yaml":               "seeds/004/workers.yaml",
 		"machine-health-check-workers-v1beta2.yaml":       "e2e/testdata/seed-004-workers-v1beta2.yaml",
@@ -50,7 +50,7 @@ func TestTemplatesAreTheSeedsManifestsClaimed(t *testing.T) {
 }
 
 // A check that has hosts power-cycled is the plain one with a template, and names the one that is beside it.
-func TestChecksThatRebootAreThePlainOnesWithATemplate(t *testing.T) {
+func TestRebootingChecksDifferFromPlainOnesOnlyInTheirTemplate(t *testing.T) {
 	given := map[string]string{"CLUSTER_NAME": "capi-quickstart", "NAMESPACE": "metal3"}
 	template, err := builders.Template("host-remediation-template.yaml", given)
 	if err != nil {
@@ -103,7 +103,7 @@ func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
 }
 
 // A ladder ends with the template that is beside it, and leaves it the time for all its attempts.
-func TestTheLadderNamesTheTemplateBesideIt(t *testing.T) {
+func TestTheEscalatingTemplateNamesTheHostTemplate(t *testing.T) {
 	given := map[string]string{"CLUSTER_NAME": "capi-quickstart", "NAMESPACE": "metal3"}
 	template, err := builders.Template("host-remediation-template.yaml", given)
 	if err != nil {
@@ -144,7 +144,7 @@ func read(t *testing.T, seed string) map[string]any {
 	return object
 }
 
-func TestTemplatesRefuseWhatWouldGoUnnoticed(t *testing.T) {
+func TestTemplatesRefuseMissingAndUnknownVariables(t *testing.T) {
 	for name, tc := range map[string]struct {
 		file      string
 		variables map[string]string

@@ -57,7 +57,7 @@ const (
 	well     = "True/HealthCheckSucceeded True/"
 	silent   = "False/UnhealthyNode False/UnhealthyNode"
 	nothing  = "- -"
-	handedOn = "False/WaitingForRemediation False/WaitingForRemediation"
+	ownerRequested = "False/WaitingForRemediation False/WaitingForRemediation"
 )
 
 // of returns a condition of a check as "Status/Reason".

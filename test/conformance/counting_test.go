@@ -67,8 +67,8 @@ var _ = Describe("Counting", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{6, 6, 2}), "40% of 6 is 2")
 
 		s.fallsSilent(ctx, "a", "b")
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
-		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
+		Eventually(s.owner(ctx, "b")).Should(Equal(ownerRequested))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{6, 4, 0}))
 		Expect(s.allowed(ctx, "check")()).To(Equal(remediates))
 
@@ -84,10 +84,10 @@ var _ = Describe("Counting", func() {
 		Expect(before.Severity).To(Equal(clusterv1.ConditionSeverityWarning))
 		Expect(before.Message).To(Equal(s.message(ctx, "check", "RemediationAllowed")()))
 		Expect(s.owner(ctx, "c")()).To(Equal(nothing), "restricted")
-		Expect(s.owner(ctx, "a")()).To(Equal(handedOn), "what was begun goes on")
+		Expect(s.owner(ctx, "a")()).To(Equal(ownerRequested), "what was begun goes on")
 
 		s.comesBack(ctx, "a")
-		Eventually(s.owner(ctx, "c")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "c")).Should(Equal(ownerRequested))
 		Eventually(s.allowed(ctx, "check")).Should(Equal(remediates))
 		Expect(s.counts(ctx, "check")()).To(Equal([]int32{6, 4, 0}))
 	})
@@ -107,11 +107,11 @@ var _ = Describe("Counting", func() {
 
 		s.fallsSilent(ctx, "b")
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 2, 1}), "the range goes before the number")
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
-		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
+		Eventually(s.owner(ctx, "b")).Should(Equal(ownerRequested))
 
 		s.fallsSilent(ctx, "c")
-		Eventually(s.owner(ctx, "c")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "c")).Should(Equal(ownerRequested))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 1, 0}))
 		Expect(s.allowed(ctx, "check")()).To(Equal(remediates))
 
@@ -164,7 +164,7 @@ var _ = Describe("Counting", func() {
 		Eventually(s.health(ctx, "c")).Should(Equal(nothing), "its conditions are removed")
 
 		s.change(ctx, "d", annotated(clusterv1.PausedAnnotation, "anything"))
-		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn), "1 of 2, and 1 is allowed")
+		Eventually(s.owner(ctx, "b")).Should(Equal(ownerRequested), "1 of 2, and 1 is allowed")
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 0}))
 		Expect(s.getCheck(ctx, "check").Status.Targets).To(Equal([]string{"a", "b"}))
 		Eventually(s.health(ctx, "d")).Should(Equal(nothing))

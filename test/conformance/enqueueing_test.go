@@ -52,10 +52,10 @@ var _ = Describe("Enqueueing", func() {
 		s.workers(ctx, "a", "b")
 		s.fallsSilent(ctx, "a")
 		s.check(ctx, "check")
-		Eventually(s.owner(ctx, "a")).WithTimeout(quick).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).WithTimeout(quick).Should(Equal(ownerRequested))
 
 		s.change(ctx, "b", annotated(clusterv1.RemediateMachineAnnotation, ""))
-		Eventually(s.owner(ctx, "b")).WithTimeout(quick).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "b")).WithTimeout(quick).Should(Equal(ownerRequested))
 	})
 })
 
@@ -124,7 +124,7 @@ var _ = Describe("Reconciles", Ordered, func() {
 
 		for i, name := range []string{"a", "b", "c"} {
 			s.fallsSilent(ctx, name)
-			Eventually(s.owner(ctx, name)).Should(Equal(handedOn))
+			Eventually(s.owner(ctx, name)).Should(Equal(ownerRequested))
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, int32(3 - i), int32(3 - i)}))
 			Expect(s.settles(ctx, m)).To(Equal(before+float64(i+1)), name)
 		}
@@ -144,7 +144,7 @@ var _ = Describe("Reconciles", Ordered, func() {
 		s.losesNode(ctx, "gone")
 		s.isRequested(ctx, "gone")
 		s.isRequested(ctx, "bad")
-		Eventually(s.owner(ctx, "handed")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "handed")).Should(Equal(ownerRequested))
 		before := s.settles(ctx, m)
 		written := writes(ctx, m)()
 		// Probes of the workload cluster go on; what is asked of the management cluster does not.

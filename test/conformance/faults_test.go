@@ -79,7 +79,7 @@ func (u *upheaval) observed(ctx context.Context, check string) string {
 var over = map[string]string{
 	"recovers": well + " -",
 	"breaks":   silent + " " + asked,
-	"owned":    silent + " " + handedOn,
+	"owned":    silent + " " + ownerRequested,
 	"requests": "breaks",
 	"check":    "[3 1 1]" + remediates + "observed true",
 	"owner":    "[1 0 0]" + remediates + "observed true",

@@ -55,7 +55,7 @@ var _ = Describe("Gates", func() {
 		s.check(ctx, "check", startsWithin(1))
 
 		Eventually(s.health(ctx, "control")).Should(Equal(neverStarted))
-		Eventually(s.owner(ctx, "control")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "control")).Should(Equal(ownerRequested))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 0, 0}))
 		Expect(s.of(ctx, "check", "WorkloadClusterReachable")()).To(Equal("Unknown/NotInitialized"))
 		Eventually(number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="unknown"`)...)).Should(BeEquivalentTo(2))
@@ -77,7 +77,7 @@ var _ = Describe("Gates", func() {
 		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
 
 		s.changeCheck(ctx, "none", atMost("2"))
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
 		Expect(s.health(ctx, "b")()).To(Equal(nothing))
 	})
 
@@ -155,7 +155,7 @@ var _ = Describe("Missing input", func() {
 		s.check(ctx, "check")
 
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
-		Eventually(mute.owner(ctx, "mute-marked")).Should(Equal(handedOn), "a mark needs no connection")
+		Eventually(mute.owner(ctx, "mute-marked")).Should(Equal(ownerRequested), "a mark needs no connection")
 		Eventually(garbled.of(ctx, "garbled", "WorkloadClusterReachable")).Should(Equal("False/KubeconfigRefused"))
 		Expect(garbled.health(ctx, "garbled")()).To(Equal(nothing), "what cannot be asked is not called deleted")
 		Eventually(orphan.allowed(ctx, "orphan")).Should(Equal("False/ClusterNotFound"))

@@ -74,7 +74,7 @@ var _ = Describe("Impossible limits", Ordered, func() {
 		}
 		for i, tc := range impossible {
 			s := environments[i]
-			Eventually(s.owner(ctx, "bad")).Should(Equal(handedOn), tc.what)
+			Eventually(s.owner(ctx, "bad")).Should(Equal(ownerRequested), tc.what)
 			Eventually(s.allowed(ctx, "check")).Should(Equal(remediates), tc.what)
 			Eventually(s.events(ctx, "check", "RemediationAllowed")).Should(Equal(1), tc.what)
 			Expect(s.events(ctx, "check", "RemediationRestricted")()).To(Equal(1), tc.what)
@@ -88,7 +88,7 @@ var _ = Describe("Impossible limits", Ordered, func() {
 			s.fallsSilent(ctx, "bad")
 			s.check(ctx, "check", limit)
 
-			Eventually(s.owner(ctx, "bad")).Should(Equal(handedOn))
+			Eventually(s.owner(ctx, "bad")).Should(Equal(ownerRequested))
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, int32(remaining)}))
 			Expect(s.allowed(ctx, "check")()).To(Equal(remediates))
 		},
@@ -147,7 +147,7 @@ var _ = Describe("Remediations in flight", func() {
 		s.check(ctx, "check", atOnce("1"), lenient)
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 0, 0}))
 		s.changeCheck(ctx, "check", strict)
-		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "b")).Should(Equal(ownerRequested))
 		Consistently(s.owner(ctx, "a")).Should(Equal(nothing))
 
 		// The owner begins to replace it, which is not the end.
@@ -156,7 +156,7 @@ var _ = Describe("Remediations in flight", func() {
 		Consistently(s.owner(ctx, "a")).Should(Equal(nothing))
 
 		s.isGone(ctx, "b")
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
 		Expect(s.owner(ctx, "c")()).To(Equal(nothing))
 	})
 
@@ -169,16 +169,16 @@ var _ = Describe("Remediations in flight", func() {
 		s.check(ctx, "check", atOnce("10%"), lenient)
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 0, 0}))
 		s.changeCheck(ctx, "check", strict)
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
 		Consistently(s.owner(ctx, "b")).Should(Equal(nothing))
 
 		s.changeCheck(ctx, "check", atOnce("50%"))
-		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "b")).Should(Equal(ownerRequested))
 		Consistently(s.owner(ctx, "c")).Should(Equal(nothing))
 
 		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
-		Eventually(s.owner(ctx, "c")).Should(Equal(handedOn))
-		Eventually(s.owner(ctx, "d")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "c")).Should(Equal(ownerRequested))
+		Eventually(s.owner(ctx, "d")).Should(Equal(ownerRequested))
 	})
 
 	It("W18: do not start while the check is short-circuited", func(ctx SpecContext) {

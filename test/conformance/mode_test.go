@@ -39,7 +39,7 @@ var _ = Describe("Paused", func() {
 		Expect(exported(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check")...)()).To(BeZero())
 
 		s.pause(ctx, false)
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
 		Eventually(s.of(ctx, "check", "Paused")).Should(Equal("False/NotPaused"))
 	})
 
@@ -87,7 +87,7 @@ var _ = Describe("Paused", func() {
 		}).Should(Succeed())
 
 		s.fallsSilent(ctx, "a")
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
 		Expect(s.of(ctx, "check", "Paused")()).To(Equal("True/Test"))
 		s.pause(ctx, true)
@@ -149,7 +149,7 @@ var _ = Describe("Unclaimed checks", func() {
 		s.check(ctx, "check")
 		s.check(ctx, "claimed", builders.Claimed, func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "b" })
 
-		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "b")).Should(Equal(ownerRequested))
 		Consistently(s.health(ctx, "a")).Should(Equal(nothing))
 		Expect(s.getCheck(ctx, "check").Status.Conditions).To(BeEmpty())
 		Expect(exported(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("check")...)()).To(BeZero())

@@ -36,7 +36,7 @@ var _ = Describe("Owner remediation", func() {
 		s.fallsSilent(ctx, "done", "at-work", "known-to-new", "known-to-old", "done-of-old")
 		s.check(ctx, "check")
 
-		Eventually(s.owner(ctx, "done")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "done")).Should(Equal(ownerRequested))
 		Eventually(s.owner(ctx, "known-to-new")).Should(Equal("False/Test False/WaitingForRemediation"))
 		Eventually(s.owner(ctx, "known-to-old")).Should(Equal("False/WaitingForRemediation False/Test"))
 		Eventually(s.owner(ctx, "done-of-old")).Should(Equal("False/Test False/WaitingForRemediation"))
@@ -53,12 +53,12 @@ var _ = Describe("Owner remediation", func() {
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 		s.fallsSilent(ctx, "a")
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
 
 		s.comesBack(ctx, "a")
 
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
-		Expect(s.owner(ctx, "a")()).To(Equal(handedOn), "MachineSet and KubeadmControlPlane remove it themselves")
+		Expect(s.owner(ctx, "a")()).To(Equal(ownerRequested), "MachineSet and KubeadmControlPlane remove it themselves")
 	})
 
 	It("is not requested of a machine that is being deleted, whose conditions stay", func(ctx SpecContext) {
@@ -71,7 +71,7 @@ var _ = Describe("Owner remediation", func() {
 
 		s.fallsSilent(ctx, "a", "b")
 
-		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "b")).Should(Equal(ownerRequested))
 		Expect(s.health(ctx, "a")()).To(Equal(well), "it is no news that its node goes")
 		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
 	})
@@ -88,7 +88,7 @@ var _ = Describe("Owner remediation", func() {
 
 		s.fallsSilent(ctx, "a")
 
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
 		Expect(collections.IsUnhealthyAndOwnerRemediated(s.get(ctx, "a"))).To(BeTrue())
 	})
 

@@ -165,7 +165,7 @@ var _ = Describe("Releasing machines", func() {
 		s.worker(ctx, "at-work", ownerSaid(metav1.ConditionFalse, metav1.ConditionFalse))
 		check := s.check(ctx, "check")
 		s.fallsSilent(ctx, "a", "at-work")
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
 		Eventually(s.health(ctx, "at-work")).Should(Equal(silent))
 
 		Expect(here.Delete(ctx, check)).To(Succeed())
@@ -195,7 +195,7 @@ var _ = Describe("Releasing machines", func() {
 
 		Eventually(s.requested(ctx)).Should(BeEmpty())
 		for _, m := range []string{"a", "b"} {
-			Eventually(s.owner(ctx, m)).Should(Equal(handedOn))
+			Eventually(s.owner(ctx, m)).Should(Equal(ownerRequested))
 			Eventually(s.external(ctx, m)).Should(Equal("-"))
 		}
 		Eventually(s.of(ctx, "check", "RemediationTemplateAvailable")).Should(Equal("-"))

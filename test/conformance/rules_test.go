@@ -33,7 +33,7 @@ var _ = Describe("Judging", func() {
 
 		s.fallsSilent(ctx, "a")
 
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
 		m := s.get(ctx, "a")
 		Expect(flavours(m, "HealthCheckSucceeded")).To(Equal(silent))
 		Expect(conditions.GetMessage(m, "HealthCheckSucceeded")).To(Equal(
@@ -105,7 +105,7 @@ var _ = Describe("Judging", func() {
 
 		s.change(ctx, "a", annotated(clusterv1.RemediateMachineAnnotation, ""))
 
-		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
 		m := s.get(ctx, "a")
 		Expect(flavours(m, "HealthCheckSucceeded")).To(Equal("False/HasRemediateAnnotation False/HasRemediateMachineAnnotation"))
 		Expect(conditions.GetMessage(m, "HealthCheckSucceeded")).To(Equal(

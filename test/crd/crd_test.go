@@ -140,7 +140,7 @@ func TestACreationSetsNoStatus(t *testing.T) {
 	}
 }
 
-func TestAnUpdateIsRefusedForWhatItChanges(t *testing.T) {
+func TestAnUpdateIsValidatedOnlyWhereItChanges(t *testing.T) {
 	for _, row := range []struct{ name, was, is, want string }{
 		{"what was wrong and stays is accepted", `spec: {size: 101}`, `spec: {size: 101, tags: [a]}`, `{size: 101, tags: [a]}`},
 		{"what becomes wrong is refused", `spec: {size: 1}`, `spec: {size: 101}`, `Box.test.io "a" is invalid: spec.size: Invalid value: 101`},
@@ -156,7 +156,7 @@ func TestAnUpdateIsRefusedForWhatItChanges(t *testing.T) {
 	}
 }
 
-func TestWhatIsStoredComesBackInTheVersionOfTheRequest(t *testing.T) {
+func TestObjectsAreReturnedInTheRequestedVersion(t *testing.T) {
 	s := served(t)
 	var asked []string
 	s.Convert = func(o *unstructured.Unstructured, apiVersion string) (*unstructured.Unstructured, error) {

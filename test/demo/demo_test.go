@@ -26,7 +26,7 @@ func recordOf(observations ...observation) *record {
 	return r
 }
 
-func TestWhatIsExpectedInOrderHasToBeSeenInOrder(t *testing.T) {
+func TestOrderedExpectationsNeedTheOrder(t *testing.T) {
 	unknown := expectation{text: "Unknown", within: time.Millisecond, fact: nodeUnknown}
 	failed := expectation{text: "unhealthy", within: time.Millisecond, fact: machineFailed}
 	r := recordOf(observation{fact: machineFailed, about: "a"}, observation{fact: nodeUnknown, about: "a"})
@@ -42,7 +42,7 @@ func TestWhatIsExpectedInOrderHasToBeSeenInOrder(t *testing.T) {
 }
 
 // The host is requested to be off before the status reports the attempt, and released before it reports that the workload has moved.
-func TestAPowerCycleIsFollowedInTheOrderInWhichItIsDone(t *testing.T) {
+func TestAPowerCycleIsFollowedStepByStep(t *testing.T) {
 	about := func(f fact) observation { return observation{fact: f, about: "m", number: 1, by: kubemend} }
 	s := &environment{record: recordOf(about(nodeUnknown), about(pendingFact), about(requestMade), observation{fact: offAsked}, about(machineFailed), about(attemptBegun),
 		observation{fact: hostOff}, about(nodeFenced), observation{fact: onAsked}, about(workloadMoved), observation{fact: hostOn}, about(nodeUnfenced), about(bootAwaited))}
@@ -56,7 +56,7 @@ func TestAPowerCycleIsFollowedInTheOrderInWhichItIsDone(t *testing.T) {
 	}
 }
 
-func TestWhatIsExpectedOfEachIsMissedOfTheOthers(t *testing.T) {
+func TestAnUnmetExpectationNamesTheMissingObjects(t *testing.T) {
 	r := recordOf(observation{fact: nodeUnknown, about: "a"}, observation{fact: nodeUnknown, about: "a"}, observation{fact: nodeUnknown, about: "c"})
 	var unseen *unseenError
 	err := r.inOrder(t.Context(), expectation{within: time.Millisecond, fact: nodeUnknown, each: []string{"a", "b", "c"}})
@@ -65,7 +65,7 @@ func TestWhatIsExpectedOfEachIsMissedOfTheOthers(t *testing.T) {
 	}
 }
 
-func TestWhatWasSeenBeforeASceneDoesNotCount(t *testing.T) {
+func TestObservationsBeforeASceneDoNotCount(t *testing.T) {
 	r := recordOf(observation{fact: nodeUnknown})
 	r.begin()
 	if err := r.inOrder(t.Context(), expectation{within: time.Millisecond, fact: nodeUnknown}); err == nil {
@@ -73,7 +73,7 @@ func TestWhatWasSeenBeforeASceneDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestWhatMustNeverBeSeenFailsAtOnce(t *testing.T) {
+func TestAForbiddenObservationFailsAtOnce(t *testing.T) {
 	r := recordOf(observation{fact: nodeUnknown}, observation{fact: ownerRequested, text: "requested"})
 	if err := r.never(t.Context(), 0, time.Hour, machineGone, ownerRequested); err == nil {
 		t.Error("it is not noticed")
@@ -83,7 +83,7 @@ func TestWhatMustNeverBeSeenFailsAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheSumLeavesOutWhatThereIsNothingOf(t *testing.T) {
+func TestTheArithmeticLeavesOutZeros(t *testing.T) {
 	for message, want := range map[string]string{
 		"Remediation is not allowed, too many (total: 5). 3 of 5 targets are not healthy: 0 unhealthy, 3 pending, 0 starting, 0 being deleted; 40% of 5 allows 2": "3 of 5 targets are not healthy: 3 pending; 40% of 5 allows 2",
 		"10 of 30 targets are not healthy: 10 unhealthy, 0 unknown; 20% of 30 allows 6":                                                                           "10 of 30 targets are not healthy: 10 unhealthy; 20% of 30 allows 6",
@@ -175,7 +175,7 @@ func TestLongLinesAreBrokenAtSpaces(t *testing.T) {
 	}
 }
 
-func TestScenesThatStandApartAreNamedAndNotPlayedWithAllOthers(t *testing.T) {
+func TestLongScenesAreNamedAndNotPlayedByDefault(t *testing.T) {
 	names := func(chosen []scene) (names []string) {
 		for _, s := range chosen {
 			names = append(names, s.name)
@@ -219,7 +219,7 @@ func TestAPodThatItsKubeletDidNotEndWasRemovedByKubernetes(t *testing.T) {
 	}
 }
 
-func TestAHostIsHeldByOurAnnotationAlone(t *testing.T) {
+func TestOnlyKubemendsAnnotationCountsAsAPowerHold(t *testing.T) {
 	host := func(annotations ...string) *bmov1alpha1.BareMetalHost {
 		h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "h", Annotations: map[string]string{}}}
 		for _, key := range annotations {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestACallIsKnownByWhatItIsAbout(t *testing.T) {
+func TestACallIsIdentifiedByItsObject(t *testing.T) {
 	cases := map[string]struct {
 		path string
 		call Call

@@ -16,7 +16,7 @@ import (
 
 func node(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
-func TestTheChosenWriteHasItsFate(t *testing.T) {
+func TestTheChosenWriteFails(t *testing.T) {
 	labelled := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))
 	cases := map[string]struct {
 		nth    int
@@ -83,7 +83,7 @@ func none(err error) bool    { return err == nil }
 func lost(err error) bool    { return errors.Is(err, errLost) }
 func crashed(err error) bool { return errors.Is(err, ErrCrashed) }
 
-func TestWhatTheServerRefusesIsNoWrite(t *testing.T) {
+func TestARefusedRequestIsNoWrite(t *testing.T) {
 	var w Writes
 	w.Ignore = []string{"Namespace"}
 	w.Choose(1, Lost)

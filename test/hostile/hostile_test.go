@@ -26,7 +26,7 @@ const mostAtOnce = 5 + 1 + 2
 
 // Each hostile cluster has more checks than there are workers, and each of these has something to ask of it. A worker that waits for an answer is away for
 // 10 s. Unbounded, all of them are, again and again.
-func TestHostileClustersHoldNoWorkerThatOthersNeed(t *testing.T) {
+func TestHostileClustersBlockNoWorkerThatOthersNeed(t *testing.T) {
 	const clusters = 4
 	f := newFleet(t, clusters, 2*managersWorkers, allHostile...)
 	f.work(managersWorkers)
@@ -45,7 +45,7 @@ func TestHostileClustersHoldNoWorkerThatOthersNeed(t *testing.T) {
 }
 
 // One cluster may keep five workers for 10 s. As many clusters as keep all of them are not tenants that know this, but a switch that is lost.
-func TestManyClustersThatFallSilentTogetherHoldNoWorkerThatOthersNeed(t *testing.T) {
+func TestManySilentClustersBlockNoWorkerThatOthersNeed(t *testing.T) {
 	const clusters, silent = 2, 12
 	f := newFleet(t, clusters, 10, slices.Repeat([]string{"hangs on every verb"}, silent)...)
 	f.work(managersWorkers)

@@ -192,7 +192,7 @@ func withoutMetric(expr parser.Expr, labels []string, k known) []string {
 }
 
 // Without this, a check that sees nothing would find nothing wrong.
-func TestAnExpressionThatIsWrongIsSeen(t *testing.T) {
+func TestTheExpressionCheckFindsMistakes(t *testing.T) {
 	k := known{}
 	k.add("there", "name")
 	for what, expr := range map[string]string{

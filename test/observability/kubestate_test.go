@@ -185,7 +185,7 @@ func (c crd) stored() (schema, string) {
 	return schema{}, ""
 }
 
-func TestWhatKubeStateMetricsReadsIsInTheSchemasThatAreStored(t *testing.T) {
+func TestKubeStateMetricsReadsFieldsOfTheSchemas(t *testing.T) {
 	crds := installed(t)
 	for _, r := range customResources(t) {
 		t.Run(r.GroupVersionKind.Kind, func(t *testing.T) {
@@ -254,7 +254,7 @@ func sameNames(a []string, b []any) bool {
 }
 
 // Without this, a check that sees nothing would find nothing wrong.
-func TestAMetricThatReadsNothingIsSeen(t *testing.T) {
+func TestTheMetricsCheckFindsAMetricWithoutASource(t *testing.T) {
 	kind, _ := installed(t)["kubemend.io/HostRemediation"].stored()
 	gauge := func(path ...string) (g generator) {
 		g.Help, g.Each.Type, g.Each.Gauge = "x", "Gauge", &source{Path: path}

@@ -246,7 +246,7 @@ var stories = map[string][]story{
 	},
 }
 
-func TestAlertsFireAndStopAsTheirStoriesTell(t *testing.T) {
+func TestAlertsFireAndStopAsInTheirStories(t *testing.T) {
 	told := map[string]bool{}
 	for _, r := range rulesOf(t) {
 		told[r.Alert] = true

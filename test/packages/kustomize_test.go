@@ -40,7 +40,7 @@ func obey(t *testing.T, name string, all []object) {
 }
 
 // Without this, a rule that sees nothing would find nothing wrong.
-func TestABrokenPackageIsSeen(t *testing.T) {
+func TestThePackageRulesFindViolations(t *testing.T) {
 	for name, row := range map[string]struct {
 		rule, kind string
 		change     func(o *object)
@@ -160,7 +160,7 @@ func eachWebhook(o *object, change func(map[string]any)) {
 }
 
 // What CAPM3 and medik8s' operator bring along is theirs, CRDs and webhooks.
-func TestBesideOthersNothingOfTheirsIsInstalled(t *testing.T) {
+func TestTheDefaultPackageInstallsNoKindsOfOtherProjects(t *testing.T) {
 	theirs := func(o *object) bool {
 		return strings.Contains(o.GetName(), "metal3") || strings.Contains(o.GetName(), "medik8s") || o.GetKind() == "ValidatingWebhookConfiguration"
 	}
@@ -308,7 +308,7 @@ func TestTheVariablesOfClusterctlReachTheManager(t *testing.T) {
 }
 
 // clusterctl reads the contract from the metadata of the release, and the settings say where its local repository is made from.
-func TestTheSettingsOfClusterctlFitTheProvider(t *testing.T) {
+func TestTheClusterctlSettingsMatchTheProvider(t *testing.T) {
 	var settings struct {
 		Name   string `json:"name"`
 		Config struct {

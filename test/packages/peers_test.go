@@ -10,7 +10,7 @@ import (
 )
 
 // Metrics are for Prometheus, which a policy can name; API servers and kubelets it cannot.
-func TestMetricsAreForNamedPeersAlone(t *testing.T) {
+func TestOnlyNamedPeersMayReadMetrics(t *testing.T) {
 	for name, all := range map[string][]object{"standalone": standalone(t), "default": beside(t), "clusterctl": provider(t), "shard": objects(t, kustomized(t, "shard"))} {
 		named := false
 		for _, o := range ofKind(all, "NetworkPolicy") {

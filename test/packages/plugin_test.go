@@ -87,7 +87,7 @@ func unpacked(t *testing.T, archive string, created time.Time) ([]packed, map[st
 }
 
 // The program of this machine stands for all: a release builds them with the same lines.
-func TestTheArchiveOfThePluginHasAllThatIsInstalled(t *testing.T) {
+func TestThePluginsArchiveIsComplete(t *testing.T) {
 	folder := t.TempDir()
 	program, err := filepath.Abs(filepath.Join(root, "bin", "kubectl-mend"))
 	if err != nil {
@@ -118,7 +118,7 @@ func TestTheArchiveOfThePluginHasAllThatIsInstalled(t *testing.T) {
 }
 
 // kubectl runs the script with what a user has typed, and takes what it prints.
-func TestKubectlFindsOutHowACommandGoesOn(t *testing.T) {
+func TestKubectlCompletesCommands(t *testing.T) {
 	bin, err := filepath.Abs(filepath.Join(root, "bin"))
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func sum(t *testing.T, file string) string {
 	return hex.EncodeToString(is[:])
 }
 
-func TestWhatCannotBePackedIsRefused(t *testing.T) {
+func TestInvalidInputOfTheArchiverIsRefused(t *testing.T) {
 	for name, args := range map[string][]string{
 		"nothing":            {"-out=x.tar.gz"},
 		"no known format":    {"-out=x.rar", "LICENSE=LICENSE"},
@@ -288,7 +288,7 @@ func TestKrewTakesTheManifest(t *testing.T) {
 }
 
 // krew refuses what is no semantic version with a v in front.
-func TestAManifestOfACommitIsBeforeAllReleases(t *testing.T) {
+func TestAManifestOfACommitHasAVersionBelowAllReleases(t *testing.T) {
 	for version, want := range map[string]string{"v0.1.0-rc.1": "v0.1.0-rc.1", "eb32a14-dirty": "v0.0.0-dev-eb32a14-dirty", "v1": "v0.0.0-dev-v1", "1.2.3": "v0.0.0-dev-1.2.3"} {
 		if _, m := krewOf(t, version, tiny(t, 0o755)[:1]); m.Spec.Version != want || !strings.Contains(m.Spec.Platforms[0].URI, "/"+version+"/") {
 			t.Errorf("%s: it is of version %s, at %s", version, m.Spec.Version, m.Spec.Platforms[0].URI)
@@ -296,7 +296,7 @@ func TestAManifestOfACommitIsBeforeAllReleases(t *testing.T) {
 	}
 }
 
-func TestAnArchiveThatIsNotThePluginsIsRefused(t *testing.T) {
+func TestAnArchiveOfAnotherProgramIsRefused(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range []string{"nameless.tar.gz", "kubectl-mend_v1_linux_amd64.tar.gz"} {
 		archive := filepath.Join(folder, name)

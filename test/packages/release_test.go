@@ -160,7 +160,7 @@ func TestTheImageHasTheProgramOfEachPlatform(t *testing.T) {
 
 // What is in the image goes wherever the image goes, in the form in which BuildKit attaches it: every user of the image can read it, and no engine takes
 // it for a platform.
-func TestTheImageSaysOfEachPlatformWhatIsInIt(t *testing.T) {
+func TestTheImageHasAnInventoryForEachPlatform(t *testing.T) {
 	layout := files(t, image(t))
 	var top manifest
 	if err := json.Unmarshal(layout["index.json"], &top); err != nil {
@@ -265,7 +265,7 @@ func TestTheDockerfileNamesItsBaseImagesByDigest(t *testing.T) {
 }
 
 // Users of a registry of their own name it in clusterctl's configuration, and clusterctl cannot parse names that engines have to complete.
-func TestClusterctlUnderstandsTheNameOfTheImage(t *testing.T) {
+func TestClusterctlParsesTheNameOfTheImage(t *testing.T) {
 	name := regexp.MustCompile(`(?m)^IMAGE \?= (\S+)$`).FindSubmatch(read(t, "Makefile"))
 	if name == nil {
 		t.Fatal("the Makefile does not name the image")

@@ -97,7 +97,7 @@ func deletable(rule rbacv1.PolicyRule) []string {
 }
 
 // kubectl apply deletes nothing: what was bound stays bound.
-func TestWhatANarrowerPackageLeavesBoundIsOnThePageAboutUpgrades(t *testing.T) {
+func TestTheUpgradePageNamesBindingsThatANarrowerPackageLeaves(t *testing.T) {
 	_, page, _ := strings.Cut(string(read(t, "docs/upgrade.md")), "### Rights that stay")
 	page, _, _ = strings.Cut(page, "\n## ")
 	for name, row := range map[string]struct{ from, to []object }{
@@ -149,7 +149,7 @@ func TestTheRolesForWorkloadClustersAreNarrow(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeDeletedIsGranted(t *testing.T) {
+func TestOnlyGrantedDeletionsHaveAReason(t *testing.T) {
 	granted := map[string]bool{}
 	for _, o := range append(standalone(t), objects(t, read(t, "config/rbac/workload-cluster.yaml"))...) {
 		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {

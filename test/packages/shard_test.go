@@ -23,7 +23,7 @@ func shardByLabel(t *testing.T) []object {
 	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "shard-by-label")))
 }
 
-func TestAShardIsAManagerAndNothingThatIsSharedWithOthers(t *testing.T) {
+func TestAShardSharesNoObjectWithOtherInstallations(t *testing.T) {
 	first := byID(standalone(t))
 	for _, o := range shard(t) {
 		if _, shared := first[id(&o)]; shared {
@@ -37,7 +37,7 @@ func TestAShardIsAManagerAndNothingThatIsSharedWithOthers(t *testing.T) {
 }
 
 // Otherwise two of them would overwrite each other's objects, or wait for each other's lease, or be taken for a part of clusterctl's provider.
-func TestShardsKeepOutOfEachOthersWay(t *testing.T) {
+func TestShardsDoNotOverlap(t *testing.T) {
 	const own = "kubemend-east"
 	for _, o := range shard(t) {
 		switch {
@@ -107,7 +107,7 @@ func bindings(t *testing.T, all []object) map[string][]string {
 var featuresOf = []string{"kubemend-ext-remediation", "kubemend-hosts", "kubemend-manager-role"}
 
 // A manager that is taken over has the Secrets of its part, and not those of all.
-func TestRightsAreThoseOfThePart(t *testing.T) {
+func TestAShardHasTheRightsOfItsPart(t *testing.T) {
 	for name, row := range map[string]struct {
 		all  []object
 		want map[string][]string

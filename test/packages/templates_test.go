@@ -29,7 +29,7 @@ func templates(t *testing.T) map[string]object {
 	return all
 }
 
-func TestTheNameOfTheClusterIsAllThatATemplateNeeds(t *testing.T) {
+func TestATemplateNeedsOnlyTheNameOfTheCluster(t *testing.T) {
 	for name, o := range templates(t) {
 		variables, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(read(t, filepath.Join("templates", name)))
 		if err != nil {
@@ -59,7 +59,7 @@ func TestEveryFieldOfATemplateIsOneOfItsKind(t *testing.T) {
 	}
 }
 
-func TestWhatAChecksTemplateNamesIsAmongTheTemplates(t *testing.T) {
+func TestChecksNameTemplatesThatExist(t *testing.T) {
 	all := templates(t)
 	there := map[string]bool{}
 	for _, o := range all {

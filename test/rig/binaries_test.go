@@ -44,7 +44,7 @@ func TestALinkToAProgramThatIsGoneIsAMissingProgram(t *testing.T) {
 	expecting(t).Expect(err).To(MatchError(os.ErrNotExist))
 }
 
-func TestAProgramThatIsBeingBuiltIsWaitedFor(t *testing.T) {
+func TestABuildInAnotherProcessIsWaitedFor(t *testing.T) {
 	g := expecting(t)
 	builder := exec.Command("cat")
 	input, err := builder.StdinPipe()
@@ -70,7 +70,7 @@ func TestAProgramThatIsBeingBuiltIsWaitedFor(t *testing.T) {
 	g.Eventually(failed).Should(Receive(MatchError(os.ErrNotExist)), "the build has ended without it")
 }
 
-func TestAManagerOfBeforeIsNotTakenWhileOneIsBuilt(t *testing.T) {
+func TestAnOldManagerIsNotUsedWhileANewOneIsBuilt(t *testing.T) {
 	g := expecting(t)
 	builder := exec.Command("cat")
 	input, err := builder.StdinPipe()

@@ -24,7 +24,7 @@ func as(t *testing.T, kubeconfig []byte) client.Client {
 	return made
 }
 
-func TestKubemendMayDoWhatShipsAndItIsNoted(t *testing.T) {
+func TestTheShippedRightsApplyAndAreAudited(t *testing.T) {
 	g := expecting(t)
 	c, err := started(t).Workload(t.Context(), "workload", WorkloadOptions{Bare: true, Audit: true})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -33,7 +33,7 @@ func dial(address string) error {
 	return err
 }
 
-func TestAStoppedRigLeavesNothingBehind(t *testing.T) {
+func TestAStoppedRigOrphansNothing(t *testing.T) {
 	g := expecting(t)
 	r := started(t)
 	c, err := r.Workload(t.Context(), "workload", WorkloadOptions{})
@@ -53,7 +53,7 @@ func TestAStoppedRigLeavesNothingBehind(t *testing.T) {
 	g.Expect(r.Stop()).To(Succeed(), "twice is once too often, but no harm")
 }
 
-func TestARigWhoseOwnerDiesLeavesNothingBehind(t *testing.T) {
+func TestARigWhoseOwnerIsKilledOrphansNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		part string
 		end  func(*os.Process) error
@@ -84,7 +84,7 @@ func TestARigWhoseOwnerDiesLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestAStartThatIsInterruptedLeavesNothingBehind(t *testing.T) {
+func TestAnInterruptedStartOrphansNothing(t *testing.T) {
 	g := expecting(t)
 	r := started(t)
 	failed := make(chan error, 1)
@@ -99,7 +99,7 @@ func TestAStartThatIsInterruptedLeavesNothingBehind(t *testing.T) {
 	nothingLeft(g, r.folder)
 }
 
-func TestAnAPIServerComesBackAsItWas(t *testing.T) {
+func TestARestartedAPIServerKeepsItsObjects(t *testing.T) {
 	g := expecting(t)
 	ctx := t.Context()
 	c, err := started(t).Workload(ctx, "workload", WorkloadOptions{Bare: true})

@@ -24,7 +24,7 @@ rig-control-planes: $(RIG_BUILD)
 
 # For the machine that it runs on, whatever the rest is built for.
 $(RIG_BUILD): $(filter-out %_test.go,$(wildcard test/rig/build/*.go))
-	@echo 'rig: building what builds it (a few seconds)'
+	@echo 'rig: building its build tool (a few seconds)'
 	@GOOS= GOARCH= $(GO) build -o $@ ./test/rig/build
 
 # $(call announced,what,how long it usually takes): before a command that may take long. It then says so, and how long it has taken.

@@ -36,7 +36,7 @@ func texts[T interface{ String() string }](all []T) []string {
 	return found
 }
 
-func TestARoleIsTakenApart(t *testing.T) {
+func TestARoleIsSplitIntoRights(t *testing.T) {
 	for name, row := range map[string]struct {
 		role string
 		want []string
@@ -77,7 +77,7 @@ func TestARoleIsTakenApart(t *testing.T) {
 	}
 }
 
-func TestARoleWithAFieldThatThereIsNotIsAMistake(t *testing.T) {
+func TestARoleWithAnUnknownFieldIsRefused(t *testing.T) {
 	if _, err := Granted(roles(t, `{kind: ClusterRole, metadata: {name: r}, rules: [{apiGroup: [""], resources: [x], verbs: [get]}]}`)); err == nil {
 		t.Error("a rule for no group was read")
 	}
@@ -148,7 +148,7 @@ func TestRequestsAreRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsGrantedAndNotUsedIsFound(t *testing.T) {
+func TestUnusedRightsAreFound(t *testing.T) {
 	get := Right{Group: "a.io", Resource: "x", Verb: "get"}
 	with := func(edit func(*Right)) Right {
 		r := get

@@ -47,7 +47,7 @@ var worst = map[string]struct {
 }
 
 // A right to write that is granted some day is thought of as one that is taken over.
-func TestThePageAboutSecuritySaysTheWorstOfEachRight(t *testing.T) {
+func TestTheSecurityPageNamesTheWorstUseOfEachRight(t *testing.T) {
 	content, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)

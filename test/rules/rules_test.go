@@ -141,7 +141,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-func TestTheLongestPlaceDecidesOnTheFamilies(t *testing.T) {
+func TestTheLongestFolderDecidesOnTheFamilies(t *testing.T) {
 	p := Page{Families: []Family{{Name: "one", Places: []string{"test/b", "test/f"}}, {Name: "other", Places: []string{"test/b/c_test.go", "test/d", "test/f"}}}}
 	for file, want := range map[string]string{
 		"test/b/a_test.go": "one", "test/b/c_test.go": "other", "test/b/e/f_test.go": "one", "test/d/a_test.go": "other", "test/dd/a_test.go": "",

@@ -24,7 +24,7 @@ func TestEveryManifestHasAnAnswer(t *testing.T) {
 }
 
 // kubectl apply stops at this error.
-func TestAManifestThatLeavesSomethingOutIsNoYAML(t *testing.T) {
+func TestAnAbridgedManifestIsInvalidYAML(t *testing.T) {
 	for _, m := range All {
 		objects, err := Objects(m.File)
 		switch {
@@ -36,7 +36,7 @@ func TestAManifestThatLeavesSomethingOutIsNoYAML(t *testing.T) {
 	}
 }
 
-func TestTheAnswersToThoseThatAreRefusedAreOnThePage(t *testing.T) {
+func TestRefusalsOfManifestsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/differences.md")
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-func TestADeadBMCFollowsNoOrder(t *testing.T) {
+func TestADeadBMCIgnoresRequests(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, "dead", quick).add("host", builders.Deployed)
 	s.Die(true)
@@ -84,7 +84,7 @@ func TestStalePowerIsReportedAsItWas(t *testing.T) {
 	s.told(false)
 }
 
-func TestAHostThatHangsIsSwitchedOffTheHardWayInTheEnd(t *testing.T) {
+func TestAHangingHostIsPoweredOffHardAfterASoftAttempt(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, "soft", quick).add("host", builders.Deployed)
 	s.IgnoreSoft(true)
@@ -93,7 +93,7 @@ func TestAHostThatHangsIsSwitchedOffTheHardWayInTheEnd(t *testing.T) {
 	s.Expect(s.History()[1].Hard).To(BeTrue())
 }
 
-func TestAHostThatMayNotBeSwitchedOffIsRebooted(t *testing.T) {
+func TestAHostWithDisablePowerOffIsRebooted(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, "never-off", quick)
 	s := r.add("host", builders.Deployed, builders.NeverOff)
@@ -151,7 +151,7 @@ func TestWhichAnnotationsOutliveAChangeOfTheProvisioningState(t *testing.T) {
 	}
 }
 
-func TestStatesThatTakeTimeAreSeenAndAForcedRebootBeginsThemAnew(t *testing.T) {
+func TestAForcedRebootRestartsProvisioningStates(t *testing.T) {
 	t.Parallel()
 	const takes = 500 * time.Millisecond
 	o := quick

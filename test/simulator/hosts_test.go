@@ -156,7 +156,7 @@ func (s *slot) isReconciled(witness *slot) {
 	witness.told(true)
 }
 
-func TestAHostIsHeldOffWhileItIsAsked(t *testing.T) {
+func TestAHostStaysOffWhileItHasARebootAnnotation(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, "held", quick)
 	for name, edits := range map[string][]func(*bmov1alpha1.BareMetalHost){
@@ -190,7 +190,7 @@ func TestAHostIsHeldOffWhileItIsAsked(t *testing.T) {
 	}
 }
 
-func TestTheBareAnnotationIsClearedWhenTheHostWasOff(t *testing.T) {
+func TestThePlainRebootAnnotationIsRemovedWhenTheHostWasOff(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, "once", quick).add("host", builders.Deployed)
 	s.annotate(bare, "")
@@ -227,7 +227,7 @@ func TestAPowerChangeWithoutAnEventIsFoundByPolling(t *testing.T) {
 	s.Expect(s.History().Cycles()).To(Equal(1))
 }
 
-func TestOnlineIsFollowed(t *testing.T) {
+func TestThePowerFollowsSpecOnline(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, "online", quick).add("host", builders.Deployed)
 	s.edit(func(bmh *bmov1alpha1.BareMetalHost) { bmh.Spec.Online = false })
@@ -268,7 +268,7 @@ func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
 	}
 }
 
-func TestWhatAnAnnotationDoesDependsOnTheProvisioningState(t *testing.T) {
+func TestTheEffectOfAnAnnotationDependsOnTheProvisioningState(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, "states", quick)
 	witness := r.add("witness", builders.Deployed)
@@ -308,7 +308,7 @@ func TestWhatAnAnnotationDoesDependsOnTheProvisioningState(t *testing.T) {
 	}
 }
 
-func TestADeletedHostIsSwitchedOffAndGoes(t *testing.T) {
+func TestADeletedHostIsPoweredOffAndRemoved(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, "deleted-hosts", quick)
 	for name, tc := range map[string]struct {

@@ -136,7 +136,7 @@ func TestAClusterLivesThroughTheLossOfAWorker(t *testing.T) {
 	env.Expect(env.kubelet(lost)).To(BeNil())
 }
 
-func TestAHostTakesItsTime(t *testing.T) {
+func TestAHostNeedsTheGivenTimes(t *testing.T) {
 	t.Parallel()
 	const delay = 3 * time.Second
 	env := newEnvironment(t, "slow", simulator.InfrastructureOptions{Delay: delay})

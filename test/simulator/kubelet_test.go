@@ -100,7 +100,7 @@ func TestAKubeletReportsTheGivenConditions(t *testing.T) {
 	h.Eventually(func(g Gomega) { g.Expect(h.condition(g, "KernelDeadlock")).To(BeNil()) }).Should(Succeed())
 }
 
-func TestAKubeletThatIsSlowIsUnknownUntilItIsHeardAgain(t *testing.T) {
+func TestASlowKubeletIsUnknownUntilItPostsAgain(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, workload, "late")
 	h.Slow(time.Hour)

@@ -124,7 +124,7 @@ func (c *cell) editTaints(name string, edit func([]corev1.Taint) []corev1.Taint)
 	}).Should(Succeed())
 }
 
-func TestPodsWithAVolumeMoveFromANodeThatIsOutOfService(t *testing.T) {
+func TestPodsWithAVolumeMoveFromATaintedNode(t *testing.T) {
 	t.Parallel()
 	c := newCell(t, "moving")
 	c.Expect(builders.Apply(c.ctx, c.c, builders.Volume("default", "data")...)).To(Succeed())
@@ -155,7 +155,7 @@ func TestPodsWithAVolumeMoveFromANodeThatIsOutOfService(t *testing.T) {
 	t.Logf("the pod is gone after %s", time.Since(fenced))
 }
 
-func TestAKubeletThatDoesNotRunLeavesItsPods(t *testing.T) {
+func TestAStoppedKubeletDoesNotEndItsPods(t *testing.T) {
 	t.Parallel()
 	c := newCell(t, "leaving")
 	c.Expect(builders.Apply(c.ctx, c.c, builders.Deployment("default", "app", 3))).To(Succeed())

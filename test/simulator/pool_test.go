@@ -52,7 +52,7 @@ func (d *datacentre) nodeBecomes(node string, status corev1.ConditionStatus) {
 	d.Eventually(func(g Gomega) { g.Expect(d.condition(g, node, corev1.NodeReady).Status).To(Equal(status)) }).Should(Succeed())
 }
 
-func TestMachinesArePutOnFreeHostsAndGiveThemBack(t *testing.T) {
+func TestMachinesUseFreeHostsAndReleaseThem(t *testing.T) {
 	t.Parallel()
 	marked := func(name, key string) client.Object {
 		return builders.BareMetalHost("pool", name, builders.Annotated[*bmov1alpha1.BareMetalHost](key, ""))
@@ -188,7 +188,7 @@ func TestAMachineWithoutAFreeHostWaitsForOne(t *testing.T) {
 	}
 }
 
-func TestAHostThatMayNotBeSwitchedOffIsGivenBackPoweredOn(t *testing.T) {
+func TestAHostWithDisablePowerOffIsReleasedPoweredOn(t *testing.T) {
 	t.Parallel()
 	d := newDatacentre(t, "given-back", quick, builders.BareMetalHosts("given-back", "host", 1, builders.NeverOff)...)
 	d.Expect(builders.Apply(d.ctx, d.mgmt, builders.ControlPlane(d.cluster, 1)...)).To(Succeed())
@@ -204,7 +204,7 @@ func TestAHostThatMayNotBeSwitchedOffIsGivenBackPoweredOn(t *testing.T) {
 	s.Expect(s.History()).To(HaveLen(1))
 }
 
-func TestAHostThatCannotBeSwitchedOffIsNotGivenBack(t *testing.T) {
+func TestAHostThatCannotBePoweredOffIsNotReleased(t *testing.T) {
 	t.Parallel()
 	d := newDatacentre(t, "kept", quick, builders.BareMetalHosts("kept", "host", 1)...)
 	d.Expect(builders.Apply(d.ctx, d.mgmt, builders.ControlPlane(d.cluster, 1)...)).To(Succeed())

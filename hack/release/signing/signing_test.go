@@ -84,7 +84,7 @@ func with(command string, common []string, args ...string) []string {
 	return append(append([]string{command}, common...), args...)
 }
 
-func TestTheSumsAreSignedAndCoverEveryFile(t *testing.T) {
+func TestTheChecksumsAreSignedAndCoverEveryFile(t *testing.T) {
 	s := newSigner(t)
 	sums, err := os.ReadFile(filepath.Join(*release, "SHA256SUMS"))
 	if err != nil {
@@ -162,7 +162,7 @@ func TestTheImageIsSignedByItsDigestAndAnotherIsRefused(t *testing.T) {
 }
 
 // Who has no registry has the layout: its top is signed as a file, by its digest all else is named.
-func TestALayoutOfTheImageIsSignedToItsLastByte(t *testing.T) {
+func TestEveryByteOfTheImageLayoutIsSigned(t *testing.T) {
 	s := newSigner(t)
 	index, folder := image(t)
 	blob := func(digest v1.Hash, err error) string {

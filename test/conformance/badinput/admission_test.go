@@ -97,7 +97,7 @@ var manifests = []manifest{
 	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.remediationTemplate.kind", "Template", "must be the kind of the remediation followed by Template"},
 }
 
-func TestAManifestIsRefusedWithItsFieldUntilItIsPutRight(t *testing.T) {
+func TestAManifestIsRefusedWithTheNameOfItsFieldUntilItIsCorrected(t *testing.T) {
 	server, err := schemas.Serve("../../../config/crd/bases")
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ var annotations = []annotation{
 		`The check has the annotation cluster.x-k8s.io/paused: " kubemend", which pauses it for all; "kubemend" claims it`, false},
 }
 
-func TestAnAnnotationIsSaidWhateverItsValueUntilItIsTakenOff(t *testing.T) {
+func TestAnAnnotationIsReportedWhateverItsValueUntilItIsRemoved(t *testing.T) {
 	for _, row := range annotations {
 		t.Run(row.kind+" "+row.key+" "+written(row.value), func(t *testing.T) {
 			f := newFixture(t)

@@ -105,7 +105,7 @@ func naming() []saidOf {
 	return rows
 }
 
-func TestACheckSaysWhichFieldCannotBeUntilItIsPutRight(t *testing.T) {
+func TestACheckReportsAnInvalidFieldUntilItIsCorrected(t *testing.T) {
 	for _, row := range checks {
 		t.Run(row.field+" "+written(row.value), func(t *testing.T) {
 			f := newFixture(t)

@@ -66,7 +66,7 @@ var flags = []flag{
 	{"kubectl-mend", []string{"mend"}, `there is no command "mend"`},
 }
 
-func TestAProgramRefusesAFlagThatCannotBe(t *testing.T) {
+func TestAProgramRefusesInvalidFlags(t *testing.T) {
 	for _, row := range flags {
 		t.Run(row.program+" "+strings.Join(row.args, " "), func(t *testing.T) {
 			said, err := exec.CommandContext(t.Context(), filepath.Join("..", "..", "..", "bin", row.program), row.args...).CombinedOutput()

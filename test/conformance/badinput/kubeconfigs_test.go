@@ -49,7 +49,7 @@ func with(cluster, user string) string {
 		"    server: https://192.0.2.1\n    " + cluster + "\nusers:\n- name: u\n  user:\n    username: u\n    " + user + "\n"
 }
 
-func TestAKubeconfigIsRefusedWithItsEntryUntilItIsPutRight(t *testing.T) {
+func TestAKubeconfigIsRefusedWithTheNameOfItsEntryUntilItIsCorrected(t *testing.T) {
 	for _, row := range kubeconfigs {
 		t.Run(row.what, func(t *testing.T) {
 			secretOf := func(name string) *corev1.Secret {

@@ -45,7 +45,7 @@ var memories = []memory{
 	{mendv1.PowerCycleAnnotation, `{"since":"yesterday"}`, unreadable},
 }
 
-func TestAMemoryThatCannotBeReadFailsItsRemediationAlone(t *testing.T) {
+func TestAnUnreadableMemoryFailsOnlyItsOwnRemediation(t *testing.T) {
 	for _, row := range memories {
 		t.Run(row.key+" "+written(row.value), func(t *testing.T) {
 			s := newEnvironment(t, &row)

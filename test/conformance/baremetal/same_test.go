@@ -38,7 +38,7 @@ func (m *member) inVain(ctx context.Context, attempt int) {
 	m.environment.clock.Step(timeout)
 }
 
-// ownerRemediationIsRequested checks that no machine will be put on the host, by any generation of CAPM3, and that the owner of the machine was asked.
+// ownerRemediationIsRequested checks that no version of CAPM3 will put a machine on the host, and that owner remediation is requested.
 func (m *member) ownerRemediationIsRequested(ctx context.Context) {
 	GinkgoHelper()
 	Expect(m.bmh(ctx).Annotations).To(And(

@@ -168,10 +168,10 @@ func healed(e *environment) {
 	e.box.recover()
 }
 
-// TestWhateverPartnersDoToAPowerCycle plays power cycles at random through all that their partners, people and bad luck may do, and looks at the
+// TestRandomActionsOfPartnersKeepAPowerCycleSafe plays power cycles at random through all that their partners, people and bad luck may do, and looks at the
 // true power of the host: no node is fenced that runs, no volume has two writers, and in the end the host is on, its node bears nothing of ours,
 // and no host is marked unhealthy for another's fault.
-func TestWhateverPartnersDoToAPowerCycle(t *testing.T) {
+func TestRandomActionsOfPartnersKeepAPowerCycleSafe(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.Kind.Kind, func(t *testing.T) {
 			t.Parallel()

@@ -97,7 +97,7 @@ func TestTheServerIsAsStrictAsTheFakeClient(t *testing.T) {
 }
 
 // The fake client heeds no UID.
-func TestTheServerHeedsUIDs(t *testing.T) {
+func TestTheServerChecksUIDs(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "one"}}
 	other := types.UID("other")
 	s := newServer(scheme, mapper, node)

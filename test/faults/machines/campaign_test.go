@@ -83,7 +83,7 @@ func writesOf(e *environment) []chosen {
 	return all
 }
 
-func TestEveryTaleEndsWellWhicheverWriteFails(t *testing.T) {
+func TestEveryTaleEndsTheSameWhicheverWriteFails(t *testing.T) {
 	t.Parallel()
 	for _, tale := range tales {
 		t.Run(tale.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestEveryTaleEndsWellWhicheverWriteFails(t *testing.T) {
 	}
 }
 
-func TestEveryTaleEndsWellWheneverTheProgramIsKilledBetweenTwoReconciles(t *testing.T) {
+func TestEveryTaleEndsTheSameAfterAKillBetweenTwoReconciles(t *testing.T) {
 	t.Parallel()
 	for _, tale := range tales {
 		t.Run(tale.name, func(t *testing.T) {

@@ -117,7 +117,7 @@ func (e *environment) happens(within time.Duration, events ...func()) {
 	e.settle(within)
 }
 
-func TestW10ATimeoutExpiresToTheSecondAndNothingIsSaidBefore(t *testing.T) {
+func TestW10ATimeoutExpiresToTheSecond(t *testing.T) {
 	t.Parallel()
 	e := begun(t, []string{"a", "b"}, timeouts(2, 3))
 	began := e.clock.Now()
@@ -152,7 +152,7 @@ func TestW15ATimeoutExpiresWhileTheCheckIsShortCircuited(t *testing.T) {
 	e.is("b", clusterv1.MachineOwnerRemediatedCondition, unsaid)
 }
 
-func TestAFirstNodeIsWaitedForFromTheLatestOfFourMomentsOfConditionsThatAreTrue(t *testing.T) {
+func TestTheStartUpTimeoutStartsAtTheLatestOfFourTrueConditions(t *testing.T) {
 	t.Parallel()
 	const ahead = 3 * time.Second
 	at := func(kind string, status metav1.ConditionStatus) metav1.Condition {
@@ -226,7 +226,7 @@ func ofMachines(c *clusterv1.MachineHealthCheck) {
 	}
 }
 
-func TestW13AClusterOutOfReachMakesMachinesUnknownAsFarAsTheirNodesGoAndAllAreJudgedWhenItIsBack(t *testing.T) {
+func TestW13AnUnreachableClusterMakesMachinesUnknownUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	names := []string{"good", "bad", "recovers", "dies", "pending", "loses-node", "by-hand", "own-fault"}
 	e := begun(t, names, byTemplate, timeouts(300, 20), startsWithin(20), ofMachines)

@@ -78,7 +78,7 @@ var orders = []struct {
 		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{marked, leftAlone, linkDown, restart}},
 }
 
-func TestEveryOrderOfEventsIsSafeAndEndsWell(t *testing.T) {
+func TestEveryOrderOfEventsIsSafeAndEndsRight(t *testing.T) {
 	t.Parallel()
 	for _, set := range orders {
 		t.Run(set.name, func(t *testing.T) {

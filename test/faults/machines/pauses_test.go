@@ -9,7 +9,7 @@ import (
 
 // While a check is paused kubemend does not read its workload cluster, and misses that it is unreachable and comes back. After that the cache shows
 // the nodes as they were until its watch is made again.
-func TestANodeThatRecoveredDuringAPauseIsNotCalledUnhealthyForWhatTheCacheShowsStill(t *testing.T) {
+func TestANodeThatRecoveredDuringAPauseIsNotUnhealthyBecauseOfAStaleCache(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ pause, unpause func(*environment) }{
 		"the check is paused":   {func(e *environment) { e.edit("check", paused) }, func(e *environment) { e.edit("check", unpaused) }},

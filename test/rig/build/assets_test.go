@@ -12,7 +12,7 @@ const (
 	saysServer = "echo Kubernetes v1.36.0"
 )
 
-func TestAssetsOfTheRightMinorVersionAreTaken(t *testing.T) {
+func TestAssetsOfTheRightMinorVersionAreUsed(t *testing.T) {
 	y := newYard(t)
 	y.asset("etcd", saysEtcd)
 	y.asset("kube-apiserver", saysServer)
@@ -30,7 +30,7 @@ func TestAssetsOfTheRightMinorVersionAreTaken(t *testing.T) {
 	y.equal("said the second time", said, "")
 }
 
-func TestWhatSetupEnvtestDoesNotShipIsBuilt(t *testing.T) {
+func TestProgramsThatSetupEnvtestLacksAreBuilt(t *testing.T) {
 	y := newYard(t)
 	y.asset("etcd", saysEtcd)
 	y.asset("kube-apiserver", saysServer)
@@ -69,7 +69,7 @@ func TestAssetsThatTheRigCannotUseAreBuilt(t *testing.T) {
 	}
 }
 
-func TestAnEtcdOfTheMinorVersionBeforeIsTaken(t *testing.T) {
+func TestAnEtcdOfThePreviousMinorVersionIsUsed(t *testing.T) {
 	y := newYard(t)
 	y.asset("etcd", "echo etcd Version: 3.5.21")
 	asked, _ := y.mustProvide("etcd")
@@ -77,7 +77,7 @@ func TestAnEtcdOfTheMinorVersionBeforeIsTaken(t *testing.T) {
 	y.equal("etcd", y.in("etcd"), "asset")
 }
 
-func TestSwitchingAssetsOnAndOffIsNoticed(t *testing.T) {
+func TestAChangeOfKubebuilderAssetsIsNoticed(t *testing.T) {
 	y := newYard(t)
 	y.mustProvide("etcd", "kube-apiserver")
 	y.asset("etcd", saysEtcd)
@@ -113,7 +113,7 @@ func TestAnAssetIsNoLongerUsedWhenABuildInItsPlaceFails(t *testing.T) {
 	y.equal("etcd", y.in("etcd"), "missing")
 }
 
-func TestOurOwnFolderIsNoFolderOfAssets(t *testing.T) {
+func TestTheRigsOwnFolderIsNoFolderOfAssets(t *testing.T) {
 	y := newYard(t)
 	y.mustProvide("etcd")
 	for _, folder := range []string{"bin", "built"} {

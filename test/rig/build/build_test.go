@@ -131,7 +131,7 @@ func (y *yard) equal(what string, got, want any) {
 	}
 }
 
-func TestOneCommandForEachModuleBuildsWhatIsAskedFor(t *testing.T) {
+func TestOneCommandPerModuleBuildsTheRequestedPrograms(t *testing.T) {
 	y := newYard(t)
 	asked, said := y.mustProvide(controlPlane...)
 	y.equal("built", asked, []string{"etcd kube-apiserver kube-controller-manager", "capi-core", "reaper"})
@@ -159,7 +159,7 @@ func TestNothingIsBuiltOrSaidWhenNothingChanged(t *testing.T) {
 	y.equal("said", said, "")
 }
 
-func TestWhatAProgramIsMadeOfDecidesWhetherItIsBuilt(t *testing.T) {
+func TestAProgramIsBuiltAgainWhenItsSourcesChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(y *yard)
 		want   []string
@@ -210,7 +210,7 @@ func TestABuildThatFailsLeavesNothingThatLooksFinished(t *testing.T) {
 	y.equal("built after that", asked, []string{"etcd"})
 }
 
-func TestAProgramThatCouldNotBePutInPlaceIsBuiltAgain(t *testing.T) {
+func TestAProgramThatCouldNotBeMovedIsBuiltAgain(t *testing.T) {
 	y := newYard(t)
 	before := "module some\n\nrequire go.etcd.io/etcd/server/v3 v3.6.8\nrequire k8s.io/kubernetes v1.36.3\n"
 	y.write("test/rig/kube/go.mod", before)
@@ -229,7 +229,7 @@ func TestAProgramThatCouldNotBePutInPlaceIsBuiltAgain(t *testing.T) {
 	y.equal("built", asked, []string{"etcd"})
 }
 
-func TestAProgramThatTheRigHasNotIsAnError(t *testing.T) {
+func TestAnUnknownProgramIsAnError(t *testing.T) {
 	if _, _, err := newYard(t).provide("etcd", "kubelet"); err == nil || !strings.Contains(err.Error(), `"kubelet"`) {
 		t.Errorf("got %v", err)
 	}
@@ -248,7 +248,7 @@ func TestVersionsAreStamped(t *testing.T) {
 	}
 }
 
-func TestDurationsAreSpoken(t *testing.T) {
+func TestDurationsAreFormatted(t *testing.T) {
 	for seconds, want := range map[int]string{0: "0 s", 59: "59 s", 60: "1 min", 90: "1 min 30 s"} {
 		if got := spoken(secondsOf(seconds)); got != want {
 			t.Errorf("got %q, want %q", got, want)

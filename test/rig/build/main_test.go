@@ -79,7 +79,7 @@ func TestABuildThatIsInterruptedLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestACommandEndsAsItWouldAlone(t *testing.T) {
+func TestACommandKeepsItsExitCode(t *testing.T) {
 	out, err := started("-what", "something", "--", "sh", "-c", "echo why >&2; exit 7").CombinedOutput()
 	var failed *exec.ExitError
 	if !errors.As(err, &failed) || failed.ExitCode() != 7 || !strings.Contains(string(out), "why") {

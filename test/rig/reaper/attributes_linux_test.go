@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAKilledReaperTakesItsProgramAlong(t *testing.T) {
+func TestAKilledReaperEndsItsProgram(t *testing.T) {
 	cmd := reaper(program(true)...)
 	out, in, err := os.Pipe()
 	if err != nil {

@@ -101,7 +101,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-func TestAKilledParentLeavesNothingBehind(t *testing.T) {
+func TestAKilledParentOrphansNoProgram(t *testing.T) {
 	for name, stubborn := range map[string]bool{
 		"a program that obeys":              false,
 		"a program that ignores being told": true,
@@ -131,7 +131,7 @@ func TestAKilledParentLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestReaperEndsWhenTold(t *testing.T) {
+func TestReaperEndsOnASignal(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		tell func(*os.Process, io.Closer) error
