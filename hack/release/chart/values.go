@@ -40,38 +40,38 @@ func valuesOf(objects []tree) ([]value, error) {
 	}
 	return []value{
 		{"kinds.hostRemediation", "Install the CRDs of HostRemediation and its template.", true, yes},
-		{"kinds.metal3Remediation", "Install those of Metal3Remediation and its template, and their webhooks. They are CAPM3's: never beside it.", false, yes},
-		{"kinds.nodeHealthCheck", "Install the CRD of NodeHealthCheck, and its webhook. They are those of medik8s' operator: never beside it.", false, yes},
-		{"kinds.keep", "Leave the CRDs, and with them all that was made of them, when the release is uninstalled.", true, yes},
-		{"rights.hosts", "Let the manager power-cycle hosts also if this release does not install their kinds: because they exist " +
+		{"kinds.metal3Remediation", "Install the CRDs of Metal3Remediation and its template, and their webhooks. CAPM3 brings its own: never enable this beside it.", false, yes},
+		{"kinds.nodeHealthCheck", "Install the CRD of NodeHealthCheck, and its webhook. The operator of medik8s brings its own: never enable this beside it.", false, yes},
+		{"kinds.keep", "Keep the CRDs, and all their objects, when the release is uninstalled.", true, yes},
+		{"rights.hosts", "Give the manager the rights to power-cycle hosts also if this release does not install the kinds of remediations: because they exist " +
 			"already, or for a teardown.", false, yes},
-		{"rights.nodes", "Let the manager act on NodeHealthChecks also if their kind is not installed by this release: it is there already.", false, yes},
+		{"rights.nodes", "Give the manager the rights to act on NodeHealthChecks also if this release does not install their kind: because it exists already.", false, yes},
 		{
-			"rights.allNamespaces", "Give the manager its rights in all namespaces also if flags.namespace names one, in which it has them otherwise: " +
-				"it is to store objects anew for other shards.", false, yes,
+			"rights.allNamespaces", "Give the manager its rights in all namespaces also if flags.namespace names one, to which they are limited otherwise: " +
+				"it then migrates stored versions for other shards.", false, yes,
 		},
 		{
 			"rights.createLeaseNamespace", "Create the namespace of the leases on nodes, where the manager acts on NodeHealthChecks. " +
-				"Not where it is there already, such as beside medik8s' Node Maintenance Operator.", true, yes,
+				"Disable it where the namespace exists already, such as beside medik8s' Node Maintenance Operator.", true, yes,
 		},
-		{"flags", "Flags of the manager, name and value, as listed in docs/flags.md; null takes one of these away.", given(container), nil},
-		{"replicas", "How many managers run. One of them acts.", at(deployment, "spec", "replicas"), tree{"type": "integer", "minimum": 0}},
-		{"image.repository", "Where the image is.", repository, text},
-		{"image.tag", "Its tag. If empty, the version of the chart's application.", "", text},
-		{"image.digest", "Its digest, sha256:..., which counts and not the tag. If empty, the tag counts.", "", digest},
-		{"image.pullPolicy", "When it is pulled.", at(container, "imagePullPolicy"), tree{"enum": []string{"Always", "IfNotPresent", "Never"}}},
-		{"image.pullSecrets", "Secrets with which it is pulled, such as {name: registry}.", []any{}, list},
+		{"flags", "Flags of the manager, name and value, as listed in docs/flags.md; null removes one of these defaults.", given(container), nil},
+		{"replicas", "Number of managers. One of them acts.", at(deployment, "spec", "replicas"), tree{"type": "integer", "minimum": 0}},
+		{"image.repository", "Repository of the image.", repository, text},
+		{"image.tag", "Tag of the image. If empty, the version of the chart's application.", "", text},
+		{"image.digest", "Digest of the image, sha256:..., which takes precedence over the tag.", "", digest},
+		{"image.pullPolicy", "When the image is pulled.", at(container, "imagePullPolicy"), tree{"enum": []string{"Always", "IfNotPresent", "Never"}}},
+		{"image.pullSecrets", "Secrets for pulling the image, such as {name: registry}.", []any{}, list},
 		{"webhooks.enabled", "Serve webhooks, with a certificate by cert-manager. Needed for Metal3Remediations.", true, yes},
-		{"webhooks.issuerRef", "Who signs the certificate of the webhooks.", at(certificate, "spec", "issuerRef"), object},
+		{"webhooks.issuerRef", "The cert-manager issuer of the webhooks' certificate.", at(certificate, "spec", "issuerRef"), object},
 		{"serviceAccount.annotations", "Annotations of the manager's ServiceAccount.", tree{}, labels},
-		{"resources", "What the manager asks for, and the memory that it may have at most: docs/sizing.md. No limit of the " +
-			"processor: who is throttled while many nodes fail is of no use then.", at(container, "resources"), object},
+		{"resources", "Requests of the manager, and its memory limit: see docs/sizing.md. There is no CPU limit, since a throttled " +
+			"manager is of no use while many nodes fail.", at(container, "resources"), object},
 		{"env", "Further environment variables, such as those of a proxy.", []any{}, list},
-		{"priorityClassName", "How important the manager is when there is no room.", at(pod, "priorityClassName"), text},
-		{"tolerations", "Taints of nodes on which it may run all the same.", at(pod, "tolerations"), list},
-		{"nodeSelector", "Labels of the nodes on which it may run.", tree{}, labels},
-		{"affinity", "Where it would rather run.", tree{}, object},
-		{"topologySpreadConstraints", "How replicas are spread.", at(pod, "topologySpreadConstraints"), list},
+		{"priorityClassName", "Priority class of the manager's pods.", at(pod, "priorityClassName"), text},
+		{"tolerations", "Taints that the manager's pods tolerate.", at(pod, "tolerations"), list},
+		{"nodeSelector", "Labels of the nodes on which the manager may run.", tree{}, labels},
+		{"affinity", "Affinity of the manager's pods.", tree{}, object},
+		{"topologySpreadConstraints", "How the manager's pods are spread.", at(pod, "topologySpreadConstraints"), list},
 		{"podDisruptionBudget.enabled", "Let drains evict one replica at a time.", true, yes},
 		{"networkPolicy.enabled", "Close all ports but those of webhooks, metrics and health.", true, yes},
 	}, nil
