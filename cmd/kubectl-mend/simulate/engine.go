@@ -10,17 +10,13 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
@@ -33,12 +29,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 )
 
-// engine is the controllers on a state, with the clock and the event log.
+// engine is the controllers on a state, with a virtual clock and the event log.
 type engine struct {
 	snapshot *snapshot.Snapshot
 	state    *state.State
 	client   client.Client // of the state
-	clock    *clock
+	clock    *clocktesting.FakePassiveClock
 	eventLog *eventLog
 
 	question Question
@@ -60,112 +56,60 @@ func (a object) ref() explain.Ref {
 }
 
 func newEngine(ctx context.Context, w *snapshot.Snapshot, q Question) (*engine, error) {
-	s := &engine{snapshot: w, question: q, clock: &clock{now: q.From}, due: map[object]time.Time{}, tries: map[object]int{}}
+	s := &engine{
+		snapshot: w, question: q, clock: clocktesting.NewFakePassiveClock(q.From), due: map[object]time.Time{}, tries: map[object]int{},
+		managers: simulatedManagers(ctx, w, inspect.ManagersOf(ctx, w, q.From)),
+	}
 	s.state = state.New(w, s.clock)
 	s.client = s.state.Client()
 	s.eventLog = &eventLog{clock: s.clock, begin: q.From, logged: map[string]bool{}}
-	s.managers = simulatedManagers(ctx, w, inspect.ManagersOf(ctx, w, q.From))
-	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
-		return nil, err
-	}
 	ofNode := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
 	for _, cluster := range w.Workloads() {
 		if err := w.Workload(cluster).IndexField(ctx, &corev1.Pod{}, "spec.nodeName", ofNode); err != nil {
 			return nil, err
 		}
 	}
-	return s, nil
-}
-
-// unreadable reports whether err says that a kind is not installed, or was not read: then it has no objects here.
-func unreadable(err error) bool {
-	return meta.IsNoMatchError(err) || errors.Is(err, explain.ErrUnread)
-}
-
-// nodes are those of workload clusters in memory. Nothing is watched: what leaves a node is seen by the next reconcile.
-type nodes struct{ *fence.Nodes }
-
-func (s *engine) newNodes() nodes {
-	return nodes{fence.NewNodes(inMemory{s.snapshot.Clusters(), s.state}, func(client.ObjectKey, string) {})}
-}
-
-// ModeFor implements hostremediation.Nodes. Every Kubernetes that is supported knows the taint.
-func (nodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode) (fence.Mode, error) {
-	if override == fence.Delete {
-		return fence.Delete, nil
-	}
-	return fence.Taint, nil
-}
-
-// Watch implements hostremediation.Nodes.
-func (nodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
-
-// Unwatch implements hostremediation.Nodes.
-func (nodes) Unwatch(client.ObjectKey, string) {}
-
-// Forget implements hostremediation.Nodes.
-func (nodes) Forget(client.ObjectKey) {}
-
-// inMemory are workload clusters without a connection.
-type inMemory struct {
-	*snapshot.Clusters
-
-	state *state.State
-}
-
-// GetUncachedClient implements fence.Clusters.
-func (c inMemory) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
-	if _, err := c.Clusters.GetUncachedClient(ctx, cluster); err != nil {
-		return nil, err
-	}
-	return c.state.Of(cluster).Client(), nil
-}
-
-var errInMemory = errors.New("a cluster in memory has no connection")
-
-// GetRESTConfig implements fence.Clusters.
-func (inMemory) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
-	return nil, errInMemory
-}
-
-// Watch implements fence.Clusters.
-func (inMemory) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
-	return errInMemory
+	return s, machinehealthcheck.AddIndexes(ctx, w)
 }
 
 // objects are all that are reconciled, checks first, each kind by name; also those that are gone since, once more.
-func (s *engine) objects(ctx context.Context) ([]object, error) {
+func (s *engine) objects() []object {
 	var all []object
-	add := func(kind string, list client.ObjectList) error {
-		if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
-			return fmt.Errorf("list the objects of kind %s: %w", kind, err)
-		}
-		return meta.EachListItem(list, func(o runtime.Object) error {
-			obj := o.(client.Object)
-			all = append(all, object{kind, obj.GetNamespace(), obj.GetName()})
-			return nil
-		})
+	add := func(kind string, obj client.Object) { all = append(all, object{kind, obj.GetNamespace(), obj.GetName()}) }
+	for _, check := range snapshot.All[clusterv1.MachineHealthCheck](s.snapshot, "") {
+		add("MachineHealthCheck", check)
 	}
-	err := errors.Join(add("MachineHealthCheck", &clusterv1.MachineHealthCheckList{}), add("NodeHealthCheck", &nhcv1.NodeHealthCheckList{}))
+	for _, check := range snapshot.All[nhcv1.NodeHealthCheck](s.snapshot, "") {
+		add("NodeHealthCheck", check)
+	}
 	for _, kind := range s.kindsOnMetal() {
-		err = errors.Join(err, add(kind.Kind, kind.List()))
+		for _, req := range s.snapshot.Objects(kind.GroupVersionKind, "") {
+			add(kind.Kind, req)
+		}
 	}
 	there := make(map[object]bool, len(all))
 	for _, a := range all {
 		there[a] = true
 	}
-	var gone []object
-	for a := range s.due {
-		if !there[a] {
-			gone = append(gone, a)
-		}
-	}
-	slices.SortFunc(gone, compareObjects)
-	return append(all, gone...), err
+	return append(all, s.dueWhere(func(a object, _ time.Time) bool { return !there[a] })...)
 }
 
-func compareObjects(a, b object) int {
-	return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+// dueNow are the objects whose time has come.
+func (s *engine) dueNow() []object {
+	return s.dueWhere(func(_ object, at time.Time) bool { return !at.After(s.clock.Now()) })
+}
+
+func (s *engine) dueWhere(wanted func(object, time.Time) bool) []object {
+	var all []object
+	for a, at := range s.due {
+		if wanted(a, at) {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, func(a, b object) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	})
+	return all
 }
 
 // reconcileAll reconciles objects one after the other, and notes when each of them is due again.
@@ -190,10 +134,7 @@ func (s *engine) reconcileAll(ctx context.Context, all []object) {
 // reconcile has each controller that is there for an object observe, decide and apply, and returns when that is due again; zero if that is when
 // something changes.
 func (s *engine) reconcile(ctx context.Context, a object) (time.Time, error) {
-	controllers, err := s.reconcilersOf(ctx, a)
-	if err != nil {
-		return time.Time{}, err
-	}
+	controllers := s.reconcilersOf(a)
 	next, errs := time.Time{}, make([]error, 0, len(controllers))
 	for _, c := range controllers {
 		result, err := c.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: a.namespace, Name: a.name}})
@@ -202,19 +143,6 @@ func (s *engine) reconcile(ctx context.Context, a object) (time.Time, error) {
 		}
 	}
 	return next, errors.Join(errs...)
-}
-
-// dueNow are the objects whose time has come.
-func (s *engine) dueNow() []object {
-	now := s.clock.Now()
-	var all []object
-	for a, at := range s.due {
-		if !at.After(now) {
-			all = append(all, a)
-		}
-	}
-	slices.SortFunc(all, compareObjects)
-	return all
 }
 
 // next is when the first of the objects is due; zero if none is.
@@ -228,13 +156,9 @@ func (s *engine) next() time.Time {
 
 // explanations are how the wanted checks are decided about now.
 func (s *engine) explanations(ctx context.Context, wanted func(explain.Ref) bool) ([]explain.Check, error) {
-	all, err := s.objects(ctx)
-	if err != nil {
-		return nil, err
-	}
 	checks := []explain.Check{}
 	ctx = log.IntoContext(ctx, logr.Discard())
-	for _, a := range all {
+	for _, a := range s.objects() {
 		if !wanted(a.ref()) {
 			continue
 		}
@@ -254,9 +178,10 @@ func (s *engine) explain(ctx context.Context, a object) (*explain.Check, error) 
 	managers := inspect.Managers{All: s.managers.all}
 	switch a.kind {
 	case "MachineHealthCheck":
-		check, key := &clusterv1.MachineHealthCheck{}, client.ObjectKey{Namespace: a.namespace, Name: a.name}
-		if err := s.client.Get(ctx, key, check, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, client.IgnoreNotFound(err)
+		key := client.ObjectKey{Namespace: a.namespace, Name: a.name}
+		check := snapshot.One[clusterv1.MachineHealthCheck](s.snapshot, key)
+		if check == nil {
+			return nil, nil
 		}
 		by := s.machineController(managerlease.Announcement{}) // it explains what no manager reconciles
 		if of := s.managerOf(check); of != nil {

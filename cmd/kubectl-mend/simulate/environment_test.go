@@ -84,14 +84,12 @@ func TestHostsOfOtherKindsAreRebooted(t *testing.T) {
 func TestWhereNamesCannotBeLookedUpNoneIsLookedForWithoutEnd(t *testing.T) {
 	s := newFixture(t).workers(1)
 	w := s.snapshot()
-	broken := errors.New("no answer came in time")
-	w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "default", broken)
+	w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "default", errors.New("no answer came in time"))
 	play, err := newEngine(t.Context(), w, question(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, err := (&environment{engine: play}).successor(t.Context(), s.objs[1].(*clusterv1.Machine))
-	if !errors.Is(err, broken) {
-		t.Errorf("the name is %q (%v)", name, err)
+	if name := (&environment{engine: play}).successor(s.objs[1].(*clusterv1.Machine)); name != "w1-r1" {
+		t.Errorf("the name is %q", name)
 	}
 }

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,44 +11,26 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// clock is the virtual one.
-type clock struct {
-	mu  sync.RWMutex
-	now time.Time
-}
-
-// Now implements clock.PassiveClock.
-func (c *clock) Now() time.Time {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.now
-}
-
-// Since implements clock.PassiveClock.
-func (c *clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
-
-func (c *clock) set(to time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = to
-}
-
-// eventLog is what has happened. The controllers write their events into it.
+// eventLog is what has happened. The controllers record their events in it.
 type eventLog struct {
-	clock *clock
+	clock clock.PassiveClock
 	begin time.Time
 
 	mu      sync.Mutex
 	entries []Entry
-	// logged is what was written at which moment about which object: an event that several objects have is one entry. A failure is written once.
+	// logged is what was recorded at which moment about which object: an event that several objects have is one entry. A failure is recorded once.
 	logged map[string]bool
 }
+
+// after is how long after the beginning it is, such as 5m0s.
+func (l *eventLog) after() string { return l.clock.Since(l.begin).String() }
 
 // Eventf implements events.EventRecorder.
 func (l *eventLog) Eventf(regarding, related runtime.Object, kind, reason, _, note string, args ...any) {
@@ -54,7 +38,7 @@ func (l *eventLog) Eventf(regarding, related runtime.Object, kind, reason, _, no
 	if !ok {
 		return
 	}
-	about := explain.Ref{Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	about := refOf(obj.GetObjectKind().GroupVersionKind().Kind, obj)
 	key := about.String()
 	if other, is := related.(client.Object); is {
 		key = other.GetNamespace() + "/" + other.GetName()
@@ -64,37 +48,38 @@ func (l *eventLog) Eventf(regarding, related runtime.Object, kind, reason, _, no
 	})
 }
 
-// assumed logs what somebody else does.
+// assumed records what others do.
 func (l *eventLog) assumed(about explain.Ref, reason, text string, args ...any) {
 	l.write(about.String(), Entry{Object: about, Reason: reason, Text: fmt.Sprintf(text, args...), Assumed: true})
 }
 
-// failure logs why a reconcile failed, once.
+// failure records why a reconcile failed, once.
 func (l *eventLog) failure(about explain.Ref, err error) {
-	l.mu.Lock()
-	key := about.String() + "\x00" + err.Error()
-	is := l.logged[key]
-	l.logged[key] = true
-	l.mu.Unlock()
-	if !is {
+	if l.first(about.String() + "\x00" + err.Error()) {
 		l.write(about.String(), Entry{Object: about, Reason: "ReconcileFailed", Text: err.Error(), Warning: true})
 	}
 }
 
-// write writes e down, unless the same was written at this moment by the same key.
+// write adds e, unless the same was recorded at this moment by the same key.
 func (l *eventLog) write(key string, e Entry) {
-	e.At = l.clock.Now()
-	e.After = e.At.Sub(l.begin).String()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	key += "\x00" + e.After + "\x00" + e.Reason + "\x00" + e.Text
-	if !l.logged[key] {
-		l.logged[key] = true
+	e.At, e.After = l.clock.Now(), l.after()
+	if l.first(key + "\x00" + e.After + "\x00" + e.Reason + "\x00" + e.Text) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.entries = append(l.entries, e)
 	}
 }
 
-// errorLog writes into the event log what a controller could not do, and leaves out what else it logs.
+// first reports whether it is called for the first time with this key.
+func (l *eventLog) first(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.logged[key]
+	l.logged[key] = true
+	return !was
+}
+
+// errorLog records in the event log what a controller logs as an error, and drops what else it logs.
 type errorLog struct {
 	*eventLog
 
@@ -112,10 +97,7 @@ func (errorLog) Info(int, string, ...any) {}
 
 // Error implements logr.LogSink.
 func (l errorLog) Error(err error, message string, _ ...any) {
-	if err == nil {
-		err = fmt.Errorf("%s", message)
-	}
-	l.failure(l.about, err)
+	l.failure(l.about, cmp.Or(err, errors.New(message)))
 }
 
 // WithValues implements logr.LogSink.

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
@@ -41,25 +39,19 @@ func namesIn(fail string) (named, bool) {
 }
 
 // failing are the nodes that --fail names or selects, each once, in the order of their names.
-func (o *environment) failing(ctx context.Context, fail string) ([]nodeKey, error) {
+func (s *engine) failing(fail string) ([]nodeKey, error) {
 	names, listed := namesIn(fail)
 	selector, err := labels.Parse(fail)
 	if err != nil && !listed {
 		return nil, fmt.Errorf("--fail %q: expected a label selector, or machine/NAME and node/NAME separated by commas: %w", fail, err)
 	}
-	machines := &clusterv1.MachineList{}
-	if err := o.client.List(ctx, machines, client.InNamespace(o.namespace), client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
-		return nil, fmt.Errorf("list machines: %w", err)
-	}
-	nodes := &corev1.NodeList{}
-	if err := o.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
-		return nil, fmt.Errorf("list nodes: %w", err)
-	}
+	machines := snapshot.All[clusterv1.Machine](s.snapshot, s.question.Namespace)
+	nodes := snapshot.All[corev1.Node](s.snapshot, "")
 	var found []nodeKey
 	if listed {
-		found, err = o.failingNames(names, machines.Items, nodes.Items)
+		found, err = s.failingNames(names, machines, nodes)
 	} else {
-		found, err = o.failingLabels(selector, machines.Items, nodes.Items)
+		found, err = s.failingLabels(selector, machines, nodes)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--fail %s: %w", fail, err)
@@ -72,22 +64,22 @@ func (o *environment) failing(ctx context.Context, fail string) ([]nodeKey, erro
 
 // failingLabels are the nodes of the machines that a selector selects, and the nodes of the management cluster that it selects. Labels of nodes of
 // workload clusters do not count.
-func (o *environment) failingLabels(selector labels.Selector, machines []clusterv1.Machine, nodes []corev1.Node) ([]nodeKey, error) {
+func (s *engine) failingLabels(selector labels.Selector, machines []*clusterv1.Machine, nodes []*corev1.Node) ([]nodeKey, error) {
 	var found []nodeKey
 	var hidden error
-	for i := range machines {
-		if !selector.Matches(labels.Set(machines[i].Labels)) {
+	for _, m := range machines {
+		if !selector.Matches(labels.Set(m.Labels)) {
 			continue
 		}
-		if p, err := o.nodeOf(&machines[i]); err == nil {
+		if p, err := s.nodeOf(m); err == nil {
 			found = append(found, p)
 		} else if hidden == nil {
 			hidden = err
 		}
 	}
-	for i := range nodes {
-		if selector.Matches(labels.Set(nodes[i].Labels)) {
-			found = append(found, nodeKeyIn(o.snapshot, &nodes[i]))
+	for _, node := range nodes {
+		if selector.Matches(labels.Set(node.Labels)) {
+			found = append(found, nodeKeyIn(s.snapshot, node))
 		}
 	}
 	switch {
@@ -100,67 +92,66 @@ func (o *environment) failingLabels(selector labels.Selector, machines []cluster
 }
 
 // failingNames are the nodes of the machines that are named, and the nodes that are. Each name has to be that of one alone.
-func (o *environment) failingNames(names named, machines []clusterv1.Machine, nodes []corev1.Node) ([]nodeKey, error) {
-	found := make([]nodeKey, 0, len(names.machines)+len(names.nodes))
-	errs := make([]error, 0, cap(found))
+func (s *engine) failingNames(names named, machines []*clusterv1.Machine, nodes []*corev1.Node) ([]nodeKey, error) {
+	var found []nodeKey
+	var errs []error
+	add := func(p nodeKey, err error) { found, errs = append(found, p), append(errs, err) }
 	for _, name := range names.machines {
-		p, err := o.machineNamed(name, machines)
-		found, errs = append(found, p), append(errs, err)
+		add(s.machineNamed(name, machines))
 	}
 	for _, name := range names.nodes {
-		p, err := o.nodeNamed(name, nodes)
-		found, errs = append(found, p), append(errs, err)
+		add(s.nodeNamed(name, nodes))
 	}
 	return found, errors.Join(errs...)
 }
 
-func (o *environment) machineNamed(name string, machines []clusterv1.Machine) (nodeKey, error) {
+func (s *engine) machineNamed(name string, machines []*clusterv1.Machine) (nodeKey, error) {
 	var namespaces []string
-	at := 0
-	for i := range machines {
-		if machines[i].Name == name {
-			namespaces, at = append(namespaces, machines[i].Namespace), i
+	var is *clusterv1.Machine
+	for _, m := range machines {
+		if m.Name == name {
+			namespaces, is = append(namespaces, m.Namespace), m
 		}
 	}
 	switch len(namespaces) {
 	case 0:
 		return nodeKey{}, fmt.Errorf("there is no machine called %s", name)
 	case 1:
-		return o.nodeOf(&machines[at])
+		return s.nodeOf(is)
 	}
 	return nodeKey{}, fmt.Errorf("there is a machine called %s in several namespaces: say which with -n: %s", name, strings.Join(namespaces, ", "))
 }
 
 // nodeOf is the node of a machine. The error says why there is none that could fail.
-func (o *environment) nodeOf(m *clusterv1.Machine) (nodeKey, error) {
+func (s *engine) nodeOf(m *clusterv1.Machine) (nodeKey, error) {
 	p, has := nodeKeyOf(m)
 	if !has {
 		return nodeKey{}, fmt.Errorf("machine %s has no node", m.Name)
 	}
-	if why, _, unseen := o.snapshot.Unseen(p.cluster); unseen {
+	if why, _, unseen := s.snapshot.Unseen(p.cluster); unseen {
 		return nodeKey{}, fmt.Errorf("the nodes of cluster %s, which machine %s is of, are unknown: %s", p.cluster, m.Name, why)
 	}
-	if o.snapshot.Node(p.cluster, p.name) == nil {
+	if s.snapshot.Node(p.cluster, p.name) == nil {
 		return nodeKey{}, fmt.Errorf("the node %s of machine %s is not there", p.name, m.Name)
 	}
 	return p, nil
 }
 
-func (o *environment) nodeNamed(name string, nodes []corev1.Node) (nodeKey, error) {
+func (s *engine) nodeNamed(name string, nodes []*corev1.Node) (nodeKey, error) {
 	var found []nodeKey
 	var where, hidden []string
-	for _, cluster := range o.snapshot.Workloads() {
-		if o.namespace != "" && o.namespace != cluster.Namespace {
+	for _, cluster := range s.snapshot.Workloads() {
+		if s.question.Namespace != "" && s.question.Namespace != cluster.Namespace {
 			continue
 		}
-		if _, _, unseen := o.snapshot.Unseen(cluster); unseen {
+		if _, _, unseen := s.snapshot.Unseen(cluster); unseen {
 			hidden = append(hidden, cluster.String())
-		} else if o.snapshot.Node(cluster, name) != nil {
+		} else if s.snapshot.Node(cluster, name) != nil {
 			found, where = append(found, nodeKey{cluster, name}), append(where, "of cluster "+cluster.String())
 		}
 	}
-	for i := range nodes {
-		if p := nodeKeyIn(o.snapshot, &nodes[i]); nodes[i].Name == name && !slices.Contains(found, p) {
+	for _, node := range nodes {
+		if p := nodeKeyIn(s.snapshot, node); node.Name == name && !slices.Contains(found, p) {
 			found, where = append(found, p), append(where, "of the management cluster")
 		}
 	}

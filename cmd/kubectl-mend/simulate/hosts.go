@@ -8,13 +8,12 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/partners/bmo"
 )
 
@@ -28,7 +27,7 @@ const (
 type bareMetal struct {
 	model bmo.Host
 	looks bmo.Looks
-	// boots counts how often it was booted; booting says that its node is not back from the last one.
+	// boots counts how often it was booted; booting says that its node is not Ready since the last one.
 	boots   int
 	booting bool
 }
@@ -36,23 +35,18 @@ type bareMetal struct {
 // next is when anything happens to the host by itself; zero if nothing does.
 func (b *bareMetal) next() time.Time { return health.Earliest(b.looks.Next(), b.model.Next()) }
 
-// asked reports whether anything is asked of a host that is not so. Else BMO would look at it once a minute, and do nothing.
+// asked reports whether a change of a host is requested. Else BMO would reconcile it once a minute, and do nothing.
 func asked(h *bmov1alpha1.BareMetalHost) bool {
 	reboot, _ := bmo.RebootAsked(h.Annotations, false)
 	return reboot || h.Status.PoweredOn != h.Spec.Online
 }
 
-// hosts has the Bare Metal Operator look at the hosts of which anything is asked.
-func (o *environment) hosts(ctx context.Context) error {
+// hosts has the Bare Metal Operator reconcile the hosts of which a change is requested.
+func (o *environment) hosts(ctx context.Context) {
 	if len(o.kindsOnMetal()) == 0 {
-		return nil
+		return
 	}
-	list := &bmov1alpha1.BareMetalHostList{}
-	if err := o.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list BareMetalHosts: %w", err)
-	}
-	for i := range list.Items {
-		h := &list.Items[i]
+	for _, h := range snapshot.All[bmov1alpha1.BareMetalHost](o.snapshot, "") {
 		key := client.ObjectKeyFromObject(h)
 		b := o.metal[key]
 		if b == nil && !asked(h) {
@@ -62,11 +56,8 @@ func (o *environment) hosts(ctx context.Context) error {
 			b = o.newHost(h)
 			o.metal[key] = b
 		}
-		if err := o.operate(ctx, b, h); err != nil {
-			return err
-		}
+		o.operate(ctx, b, h)
 	}
-	return nil
 }
 
 // newHost is a host as it was read. What is on its disk is not simulated, and a record does not have all that decides it: the provisioning state
@@ -80,8 +71,8 @@ func (o *environment) newHost(h *bmov1alpha1.BareMetalHost) *bareMetal {
 	return b
 }
 
-// dueHosts lets happen what is due of hosts by itself.
-func (o *environment) dueHosts(ctx context.Context) error {
+// dueHosts makes happen what is due of hosts by itself.
+func (o *environment) dueHosts(ctx context.Context) {
 	now := o.clock.Now()
 	var due []client.ObjectKey
 	for key, b := range o.metal {
@@ -91,23 +82,17 @@ func (o *environment) dueHosts(ctx context.Context) error {
 	}
 	slices.SortFunc(due, func(a, b client.ObjectKey) int { return cmp.Compare(a.String(), b.String()) })
 	for _, key := range due {
-		h := &bmov1alpha1.BareMetalHost{}
-		if err := o.client.Get(ctx, key, h, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		if h := snapshot.One[bmov1alpha1.BareMetalHost](o.snapshot, key); h != nil {
+			o.operate(ctx, o.metal[key], h)
+		} else {
 			delete(o.metal, key)
-			continue
-		} else if err != nil {
-			return fmt.Errorf("read BareMetalHost %s: %w", key, err)
-		}
-		if err := o.operate(ctx, o.metal[key], h); err != nil {
-			return err
 		}
 	}
-	return nil
 }
 
-// operate lets happen what is due of a host, and has the Bare Metal Operator look at it, if it would. A host whose
-// power it does not manage, or cannot, stays as it is.
-func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.BareMetalHost) error {
+// operate makes happen what is due of a host, and has the Bare Metal Operator reconcile it, if it would. A host whose power it does not manage, or cannot,
+// stays as it is.
+func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.BareMetalHost) {
 	now := o.clock.Now()
 	b.model.Advance(now)
 	if is := host.PowerOf(h); is.Unmanaged == "" && !is.Fails && b.looks.Due(h, now) {
@@ -119,120 +104,94 @@ func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.
 		if !done.Status {
 			next.Status = h.Status
 		}
-		if err := o.state.Put(next); err != nil {
-			return fmt.Errorf("change BareMetalHost %s: %w", h.Name, err)
-		}
+		o.put(next)
 		if h = next; done.Again || done.After < b.model.Waits.Poll { // else it would find the host as it is now
 			b.looks.Note(done, now)
 		}
 	}
-	return o.follow(ctx, b, h)
+	o.follow(ctx, b, h)
 }
 
-// follow does what comes of a change of the power: what runs on the host stops with it, and boots with it.
-func (o *environment) follow(ctx context.Context, b *bareMetal, h *bmov1alpha1.BareMetalHost) error {
-	about, key := explain.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}, client.ObjectKeyFromObject(h)
+// powerEvents are the events of changes of the power.
+var powerEvents = map[bmo.Power]struct{ reason, text string }{
+	bmo.Off:   {"PoweredOff", "The host is off"},
+	bmo.Reset: {"Rebooted", "The host is reset"},
+	bmo.On:    {"PoweredOn", "The host is on"},
+}
+
+// follow does what a change of the power entails: what runs on the host stops with it, and boots with it.
+func (o *environment) follow(ctx context.Context, b *bareMetal, h *bmov1alpha1.BareMetalHost) {
+	key := client.ObjectKeyFromObject(h)
 	for _, change := range b.model.Changes() {
-		switch change.To {
-		case bmo.Off:
-			o.eventLog.assumed(about, "PoweredOff", "The host is off")
-		case bmo.Reset:
-			o.eventLog.assumed(about, "Rebooted", "The host is reset")
-		default:
-			o.eventLog.assumed(about, "PoweredOn", "The host is on")
-		}
-		if change.To != bmo.Off {
+		event := powerEvents[change.To]
+		o.eventLog.assumed(refOf("BareMetalHost", h), event.reason, "%s", event.text)
+		if b.booting = change.To != bmo.Off; b.booting {
 			b.boots++
 			boot := b.boots
-			o.in(o.BootTakes, func(ctx context.Context) error { return o.boot(ctx, key, boot) })
+			o.in(o.BootTakes, func(ctx context.Context) { o.boot(ctx, key, boot) })
 		}
-		b.booting = change.To != bmo.Off
-		if change.To == bmo.On {
-			continue
-		}
-		if p, has, err := o.nodeOn(ctx, h); err != nil {
-			return err
-		} else if has {
-			if err := o.silence(p); err != nil {
-				return err
-			}
+		if p, has := o.nodeOn(ctx, h); has && change.To != bmo.On {
+			o.silence(p)
 		}
 	}
-	return nil
 }
 
-// boot brings the node of a host back, unless the host has been switched since, or a reboot does not help.
-func (o *environment) boot(ctx context.Context, key client.ObjectKey, boot int) error {
+// boot makes the node of a host Ready, unless the power has changed since, or a reboot does not help.
+func (o *environment) boot(ctx context.Context, key client.ObjectKey, boot int) {
 	b := o.metal[key]
 	if b == nil || b.boots != boot || !b.booting {
-		return nil
+		return
 	}
 	b.booting = false
-	h := &bmov1alpha1.BareMetalHost{}
-	if err := o.client.Get(ctx, key, h); err != nil {
-		return client.IgnoreNotFound(err)
+	h := snapshot.One[bmov1alpha1.BareMetalHost](o.snapshot, key)
+	if h == nil {
+		return
 	}
-	p, has, err := o.nodeOn(ctx, h)
-	if err != nil || !has || o.Hard && o.faults[p] {
-		return err
+	if p, has := o.nodeOn(ctx, h); has && !(o.Hard && o.faults[p]) {
+		delete(o.faults, p)
+		o.ready(p, fmt.Sprintf("boot-%d-of-%s", boot, key.Name))
+		o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again after the boot")
 	}
-	delete(o.faults, p)
-	if err := o.ready(p, fmt.Sprintf("boot-%d-of-%s", boot, key.Name)); err != nil {
-		return err
-	}
-	o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again after the boot")
-	return nil
 }
 
 // off reports whether the host of a node is off, or has not booted yet.
-func (o *environment) off(ctx context.Context, p nodeKey) (bool, error) {
+func (o *environment) off(ctx context.Context, p nodeKey) bool {
 	for key, b := range o.metal {
 		if b.model.Powered() && !b.booting {
 			continue
 		}
-		h := &bmov1alpha1.BareMetalHost{}
-		if err := o.client.Get(ctx, key, h, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return false, fmt.Errorf("read BareMetalHost %s: %w", key, err)
-		}
-		if at, has, err := o.nodeOn(ctx, h); err != nil || has && at == p {
-			return has && at == p, err
+		if h := snapshot.One[bmov1alpha1.BareMetalHost](o.snapshot, key); h != nil {
+			if at, has := o.nodeOn(ctx, h); has && at == p {
+				return true
+			}
 		}
 	}
-	return false, nil
+	return false
 }
 
-// freeHost gives up the host of a machine that is deleted, which is off then.
-func (o *environment) freeHost(ctx context.Context, m *clusterv1.Machine) error {
+// freeHost deprovisions the host of a machine that is deleted, which is off then.
+func (o *environment) freeHost(ctx context.Context, m *clusterv1.Machine) {
 	if len(o.kindsOnMetal()) == 0 {
-		return nil
+		return
 	}
 	found, err := o.bmhs().Of(ctx, m)
-	if err != nil || found.Host == nil {
-		return client.IgnoreNotFound(err)
+	if o.note(client.IgnoreNotFound(err)); err != nil || found.Host == nil {
+		return
 	}
 	h := found.Host.DeepCopy()
 	h.Spec.ConsumerRef, h.Spec.Image, h.Spec.Online = nil, nil, h.Spec.DisablePowerOff
 	h.Status.Provisioning.State, h.Status.PoweredOn = bmov1alpha1.StateAvailable, false
 	delete(o.metal, client.ObjectKeyFromObject(h))
-	if err := o.state.Put(h); err != nil {
-		return fmt.Errorf("free BareMetalHost %s: %w", h.Name, err)
-	}
-	return nil
+	o.put(h)
 }
 
 // nodeOn is the node of the machine on a host; false if there is none.
-func (o *environment) nodeOn(ctx context.Context, h *bmov1alpha1.BareMetalHost) (nodeKey, bool, error) {
+func (o *environment) nodeOn(ctx context.Context, h *bmov1alpha1.BareMetalHost) (nodeKey, bool) {
 	m, err := o.bmhs().MachineOf(ctx, h)
-	if err != nil {
-		return nodeKey{}, false, fmt.Errorf("find the machine on BareMetalHost %s: %w", h.Name, err)
+	if o.note(err); m == nil {
+		return nodeKey{}, false
 	}
-	if m == nil {
-		return nodeKey{}, false, nil
-	}
-	p, has := nodeKeyOf(m)
-	return p, has, nil
+	return nodeKeyOf(m)
 }
 
 func (o *environment) bmhs() *host.Hosts { return &host.Hosts{Client: o.client, Live: o.client} }

@@ -3,18 +3,23 @@ package simulate
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -32,14 +37,13 @@ type manager struct {
 	hosts []*hostremediation.Reconciler
 }
 
-// build sets the controllers up, as the managers do: those whose kinds are there and are theirs.
-func (s *engine) build(ctx context.Context) error {
-	w, c := s.snapshot, s.client
-	kinds, err := s.hostKinds(ctx)
+// build sets the controllers up, as the managers do: those whose kinds are installed and not left to others.
+func (s *engine) build() error {
+	kinds, err := s.hostKinds()
 	if err != nil {
 		return err
 	}
-	by := s.managers.all[0]
+	w, c, by := s.snapshot, s.client, s.managers.all[0]
 	for _, m := range s.managers.all {
 		s.managed = append(s.managed, manager{m, s.machineController(*m.Announcement), s.hostControllers(m, kinds)})
 		if m.Unserved(crdgate.NodeCheckCRD) == nil && by.Unserved(crdgate.NodeCheckCRD) != nil {
@@ -50,7 +54,7 @@ func (s *engine) build(ctx context.Context) error {
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Installed: w.Installed,
 		Recorder: s.eventLog, Clock: s.clock,
 		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...),
-		LeaseNamespace: leases(by),
+		LeaseNamespace: cmp.Or(by.Announcement.NodeLeaseNamespace, nhcv1.DefaultLeaseNamespace),
 	}
 	return nil
 }
@@ -66,13 +70,9 @@ func (s *engine) machineController(says managerlease.Announcement) *machinehealt
 }
 
 // hostKinds are the kinds of remediations of hosts that can be simulated; none where there are no hosts.
-func (s *engine) hostKinds(ctx context.Context) ([]hostremediation.Kind, error) {
-	hosts := &bmov1alpha1.BareMetalHostList{}
-	if err := s.client.List(ctx, hosts, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
-		return nil, fmt.Errorf("list BareMetalHosts: %w", err)
-	}
-	if len(hosts.Items) == 0 {
-		return nil, nil // nothing can be power-cycled
+func (s *engine) hostKinds() ([]hostremediation.Kind, error) {
+	if len(snapshot.All[bmov1alpha1.BareMetalHost](s.snapshot, "")) == 0 {
+		return nil, nil // no host can be power-cycled
 	}
 	kinds, err := hostremediation.InstalledKinds(s.snapshot.RESTMapper())
 	return slices.DeleteFunc(kinds, func(k hostremediation.Kind) bool { return k.New == nil }), err
@@ -90,7 +90,7 @@ func (s *engine) hostControllers(m managerlease.Manager, kinds []hostremediation
 		all = append(all, &hostremediation.Reconciler{
 			Installed: func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(w.RESTMapper()) },
 			Kind:      kind, Client: c, Live: c, Hosts: &host.Hosts{Client: c, Live: c}, Clusters: w.Clusters(), Nodes: nodes,
-			Wakeups: wakeups, Claims: claims, Recorder: s.eventLog, Clock: s.clock, Fencing: fencing(m),
+			Wakeups: wakeups, Claims: claims, Recorder: s.eventLog, Clock: s.clock, Fencing: cmp.Or(fence.Mode(m.Announcement.Fencing), fence.Auto),
 			WatchFilterValue: m.Announcement.WatchFilter, Unwatched: true,
 		})
 	}
@@ -121,16 +121,15 @@ func (s *engine) managerOf(check *clusterv1.MachineHealthCheck) *manager {
 }
 
 // reconcilersOf are those of an object.
-func (s *engine) reconcilersOf(ctx context.Context, a object) ([]reconcile.Reconciler, error) {
+func (s *engine) reconcilersOf(a object) []reconcile.Reconciler {
 	var all []reconcile.Reconciler
 	switch a.kind {
 	case "MachineHealthCheck":
-		check := &clusterv1.MachineHealthCheck{}
-		err := s.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: a.name}, check, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return nil, client.IgnoreNotFound(err)
+		check := snapshot.One[clusterv1.MachineHealthCheck](s.snapshot, client.ObjectKey{Namespace: a.namespace, Name: a.name})
+		if check == nil || !s.question.simulates(check) {
+			return nil
 		}
-		if of := s.managerOf(check); of != nil && s.question.simulates(check) {
+		if of := s.managerOf(check); of != nil {
 			all = append(all, of.machines)
 		}
 	case "NodeHealthCheck":
@@ -142,10 +141,61 @@ func (s *engine) reconcilersOf(ctx context.Context, a object) ([]reconcile.Recon
 			c := &s.managed[i]
 			for _, r := range c.hosts {
 				if r.Kind.Kind == a.kind && (c.Announcement.Namespace == "" || c.Announcement.Namespace == a.namespace) {
-					all = append(all, r) // whose label it has to have, the controller itself knows
+					all = append(all, r) // the controller itself compares the label of --watch-filter
 				}
 			}
 		}
 	}
-	return all, nil
+	return all
+}
+
+// nodes are those of workload clusters in memory. They are not watched: the next reconcile sees what has changed.
+type nodes struct{ *fence.Nodes }
+
+func (s *engine) newNodes() nodes {
+	return nodes{fence.NewNodes(inMemory{s.snapshot.Clusters(), s.state}, func(client.ObjectKey, string) {})}
+}
+
+// ModeFor implements hostremediation.Nodes. Every Kubernetes that is supported knows the taint.
+func (nodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode) (fence.Mode, error) {
+	if override == fence.Delete {
+		return fence.Delete, nil
+	}
+	return fence.Taint, nil
+}
+
+// Watch implements hostremediation.Nodes.
+func (nodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
+
+// Unwatch implements hostremediation.Nodes.
+func (nodes) Unwatch(client.ObjectKey, string) {}
+
+// Forget implements hostremediation.Nodes.
+func (nodes) Forget(client.ObjectKey) {}
+
+// inMemory are workload clusters without a connection.
+type inMemory struct {
+	*snapshot.Clusters
+
+	state *state.State
+}
+
+// GetUncachedClient implements fence.Clusters.
+func (c inMemory) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+	if _, err := c.Clusters.GetUncachedClient(ctx, cluster); err != nil {
+		return nil, err
+	}
+	return c.state.Of(cluster).Client(), nil
+}
+
+var errInMemory = errors.New("a cluster in memory has no connection")
+
+// GetRESTConfig implements fence.Clusters.
+func (inMemory) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+	return nil, errInMemory
+}
+
+// Watch implements fence.Clusters.
+func (inMemory) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
+	return errInMemory
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -17,18 +18,25 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// page is an answer being laid out.
+// report is an answer being laid out.
 type report struct {
 	*Answer
 
 	width int
 	paint text.Painter
 	lines []string
+	// namespaces says that the timeline is about objects of several namespaces.
+	namespaces bool
 }
 
 // Print writes a for a person, in lines of that many columns.
 func (a *Answer) Print(out io.Writer, width int, paint text.Painter) error {
 	p := &report{Answer: a, width: width, paint: paint}
+	in := ""
+	for _, e := range a.Timeline {
+		p.namespaces = p.namespaces || in != "" && e.Object.Namespace != "" && e.Object.Namespace != in
+		in = cmp.Or(e.Object.Namespace, in)
+	}
 	p.list("Assumed", a.Assumptions)
 	p.list("The manifest", a.Manifest)
 	p.list(paint.Bad("The API server would refuse it"), a.Refused)
@@ -77,41 +85,27 @@ func (p *report) check(c *explain.Check) {
 		p.line("  ", c.Because+".")
 	}
 	p.line("  ", fmt.Sprintf("It selects %d; %s.", c.Population.Total(), c.Allowance()))
-	said := map[string]bool{}
-	say := func(s string) {
-		if s != "" && !said[s] {
-			said[s] = true
+	var notes []string
+	add := func(s string) {
+		if s != "" && !slices.Contains(notes, s) {
+			notes = append(notes, s)
 			p.line("  ", s+".")
 		}
 	}
 	if c.Text != "" {
-		say(c.Reason + ": " + c.Text)
+		add(c.Reason + ": " + c.Text)
 	}
 	for _, kind := range []string{mendv1.TargetsExclusive, mendv1.RemediationTemplateAvailable} {
-		if is := conditionOf(c, kind); is != nil && is.Status == metav1.ConditionFalse {
-			say(is.Reason + ": " + is.Message)
+		if is := meta.FindStatusCondition(c.Conditions, kind); is != nil && is.Status == metav1.ConditionFalse {
+			add(is.Reason + ": " + is.Message)
 		}
 	}
-	if c.Unseen != "" {
-		say(c.Unseen)
-	}
+	add(c.Unseen)
 	for _, trouble := range c.Trouble {
-		say("Could not be read: " + trouble)
+		add("Could not be read: " + trouble)
 	}
 	p.targets(c)
 }
-
-func conditionOf(c *explain.Check, kind string) *metav1.Condition {
-	for i := range c.Conditions {
-		if c.Conditions[i].Type == kind {
-			return &c.Conditions[i]
-		}
-	}
-	return nil
-}
-
-// mostNames is how many of those that are healthy are named; the JSON has all.
-const mostNames = 20
 
 // targets are a line each for those of which there is something to say, and the names of the others.
 func (p *report) targets(c *explain.Check) {
@@ -127,11 +121,7 @@ func (p *report) targets(c *explain.Check) {
 	}
 	p.rows("  ", rows)
 	if len(healthy) > 0 {
-		more := ""
-		if n := len(healthy) - mostNames; n > 0 {
-			healthy, more = healthy[:mostNames], fmt.Sprintf(" and %d more", n)
-		}
-		p.line("  ", p.paint.Good(string(budget.Healthy))+": "+strings.Join(healthy, ", ")+more+".")
+		p.line("  ", p.paint.Good(string(budget.Healthy))+": "+firstOf(healthy)+".")
 	}
 }
 
@@ -207,18 +197,16 @@ func (p *report) rows(indent string, rows [][]string) {
 		}
 	}
 	for _, row := range rows {
-		cells := make([]string, 0, len(row))
-		for i, cell := range row[:len(row)-1] {
-			cells = append(cells, text.Pad(cell, widths[i])+"  ")
+		lead, last := indent, len(row)-1
+		for i, cell := range row[:last] {
+			lead += text.Pad(cell, widths[i]) + "  "
 		}
-		lead := indent + strings.Join(cells, "")
-		hang := text.Columns(lead)
-		if hang <= p.width/2 {
-			p.lines = append(p.lines, strings.Split(text.Hang(lead, row[len(row)-1], hang, p.width), "\n")...)
+		if text.Columns(lead) <= p.width/2 {
+			p.line(lead, row[last])
 			continue
 		}
 		p.lines = append(p.lines, strings.TrimRight(lead, " "))
-		p.line(indent+"    ", row[len(row)-1])
+		p.line(indent+"    ", row[last])
 	}
 }
 
@@ -233,20 +221,12 @@ func short(r explain.Ref) string {
 	return cmp.Or(shorts[r.Kind], strings.ToLower(r.Kind)) + "/" + r.Name
 }
 
-// called is how the timeline calls an object: with its namespace only if there are several.
-func (p *report) called() func(explain.Ref) string {
-	var namespaces []string
-	for _, e := range p.Timeline {
-		if n := e.Object.Namespace; n != "" && !slices.Contains(namespaces, n) {
-			namespaces = append(namespaces, n)
-		}
+// called is how the page calls an object: with its namespace only if there are several.
+func (p *report) called(r explain.Ref) string {
+	if r.Namespace != "" && p.namespaces {
+		return r.Namespace + "/" + short(r)
 	}
-	return func(r explain.Ref) string {
-		if len(namespaces) > 1 && r.Namespace != "" {
-			return r.Namespace + "/" + short(r)
-		}
-		return short(r)
-	}
+	return short(r)
 }
 
 // timeline is what happens.
@@ -256,7 +236,6 @@ func (p *report) timeline() {
 		p.line("  ", "Nothing happens.")
 		return
 	}
-	called := p.called()
 	rows := make([][]string, 0, len(p.Timeline))
 	for _, e := range p.Timeline {
 		reason := e.Reason
@@ -266,7 +245,7 @@ func (p *report) timeline() {
 		case e.Warning:
 			reason = p.paint.Bad(reason)
 		}
-		rows = append(rows, []string{stamp(parsed(e.After)), called(e.Object), reason, e.Text})
+		rows = append(rows, []string{stamp(e.After), p.called(e.Object), reason, e.Text})
 	}
 	p.rows("", rows)
 }
@@ -278,8 +257,8 @@ func parsed(s string) time.Duration {
 }
 
 // stamp is a time after the beginning, such as T+00:05:00.
-func stamp(d time.Duration) string {
-	d = d.Truncate(time.Second)
+func stamp(after string) string {
+	d := parsed(after).Truncate(time.Second)
 	return fmt.Sprintf("T+%02d:%02d:%02d", d/time.Hour, d/time.Minute%60, d/time.Second%60)
 }
 
@@ -287,82 +266,57 @@ func stamp(d time.Duration) string {
 func (p *report) summary() {
 	s := p.Summary
 	p.heading("All in all")
-	if s.Begun == 0 {
+	switch s.Begun {
+	case 0:
 		p.line("  ", "No remediation begins.")
-	} else {
-		p.line("  ", fmt.Sprintf("%s, at most %d at once.", counted(s.Begun, "remediation begins", "remediations begin"), s.AtOnce))
+	case 1:
+		p.line("  ", fmt.Sprintf("1 remediation begins, at most %d at once.", s.AtOnce))
+	default:
+		p.line("  ", fmt.Sprintf("%d remediations begin, at most %d at once.", s.Begun, s.AtOnce))
 	}
-	called := p.called()
-	for _, group := range p.moments() {
-		p.line("  "+group.at+"  ", names(group.of, called)+".")
+	var begun groups
+	for _, r := range p.Remediations {
+		begun.add(stamp(r.After), p.called(r.Target))
 	}
-	for _, h := range s.Blocked {
+	for _, g := range begun {
+		p.line("  "+g.of+"  ", firstOf(g.names)+".")
+	}
+	for _, b := range s.Blocked {
 		until := "to the end"
-		if h.Until != "" {
-			until = "to " + stamp(parsed(h.Until))
+		if b.Until != "" {
+			until = "to " + stamp(b.Until)
 		}
-		p.line("  ", fmt.Sprintf("%s allows no %s from %s %s: %s.", short(h.Check), p.blockedSince(h), stamp(parsed(h.From)), until, p.paint.Waits(h.Reason)))
+		what := "remediation"
+		if slices.ContainsFunc(p.Remediations, func(r Remediation) bool { return parsed(r.After) <= parsed(b.From) }) { // those go on
+			what = "further remediation"
+		}
+		p.line("  ", fmt.Sprintf("%s allows no %s from %s %s: %s.", short(b.Check), what, stamp(b.From), until, p.paint.Waits(b.Reason)))
 	}
 	if len(s.Unhealthy) == 0 {
 		p.line("  ", p.paint.Good("All are healthy at the end")+".")
-		return
 	}
-	var verdicts []string
-	of := map[string][]explain.Ref{}
+	var unhealthy groups
 	for _, u := range s.Unhealthy {
-		if of[u.Verdict] == nil {
-			verdicts = append(verdicts, u.Verdict)
-		}
-		of[u.Verdict] = append(of[u.Verdict], u.Ref)
+		unhealthy.add(u.Verdict, p.called(u.Ref))
 	}
-	for _, verdict := range verdicts {
-		p.line("  ", p.paint.Bad(verdict)+" at the end: "+names(of[verdict], called)+".")
+	for _, g := range unhealthy {
+		p.line("  ", p.paint.Bad(g.of)+" at the end: "+firstOf(g.names)+".")
 	}
 }
 
-// blockedSince is what is not allowed while h lasts: what has begun by then goes on.
-func (p *report) blockedSince(h Blocked) string {
-	if slices.ContainsFunc(p.Remediations, func(r Remediation) bool { return parsed(r.After) <= parsed(h.From) }) {
-		return "further remediation"
-	}
-	return "remediation"
+// groups are names that belong together, in the order in which their groups were added.
+type groups []group
+
+type group struct {
+	of    string
+	names []string
 }
 
-// moment is what begins at one moment.
-type moment struct {
-	at string
-	of []explain.Ref
-}
-
-// moments are the remediations by the moments at which they begin.
-func (p *report) moments() []moment {
-	var all []moment
-	for _, r := range p.Remediations {
-		at := stamp(parsed(r.After))
-		if n := len(all); n == 0 || all[n-1].at != at {
-			all = append(all, moment{at: at})
-		}
-		all[len(all)-1].of = append(all[len(all)-1].of, r.Target)
+func (g *groups) add(of, name string) {
+	at := slices.IndexFunc(*g, func(is group) bool { return is.of == of })
+	if at < 0 {
+		at = len(*g)
+		*g = append(*g, group{of: of})
 	}
-	return all
-}
-
-// names are the first few, and how many more there are.
-func names(of []explain.Ref, called func(explain.Ref) string) string {
-	all := make([]string, 0, min(len(of), mostNames))
-	for _, r := range of[:min(len(of), mostNames)] {
-		all = append(all, called(r))
-	}
-	more := ""
-	if n := len(of) - mostNames; n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
-	}
-	return strings.Join(all, ", ") + more
-}
-
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+	(*g)[at].names = append((*g)[at].names, name)
 }

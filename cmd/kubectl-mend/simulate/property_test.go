@@ -140,15 +140,12 @@ func simulateCounted(t *testing.T, fixture *fixture, manifest string, q Question
 	if _, _, err := m.apply(ctx, w, q.From); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.build(ctx); err != nil {
-		t.Fatal(err)
-	}
-	o, err := newEnvironment(ctx, s, q)
+	p, err := s.simulation()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &recount{limits: l, engine: s}
-	p := &simulation{engine: s, environment: o, counters: newCounters(s, o.kinds), end: q.From.Add(q.Horizon), watch: r.count}
+	p.watch = r.count
 	if err := p.run(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,10 @@
 package simulate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
@@ -79,15 +76,6 @@ func defaults(ctx context.Context, w *snapshot.Snapshot) *managerlease.Announcem
 		}
 	}
 	return a
-}
-
-// The settings of a manager, which are the defaults of its flags where it does not say them.
-func fencing(m managerlease.Manager) fence.Mode {
-	return cmp.Or(fence.Mode(m.Announcement.Fencing), fence.Auto)
-}
-
-func leases(m managerlease.Manager) string {
-	return cmp.Or(m.Announcement.NodeLeaseNamespace, nhcv1.DefaultLeaseNamespace)
 }
 
 // unserved says why no manager acts on a kind; empty if one does.

@@ -112,37 +112,26 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*Answer, error)
 			return nil, err
 		}
 	}
-	if err := s.build(ctx); err != nil {
-		return nil, err
-	}
-	o, err := newEnvironment(ctx, s, q)
+	p, err := s.simulation()
 	if err != nil {
 		return nil, err
 	}
-	if a.Assumptions, err = s.assumptions(ctx); err != nil {
-		return nil, err
-	}
-	a.Assumptions = append(a.Assumptions, o.assumptions()...)
+	a.Assumptions = p.environment.assumptions(ctx)
 	if a.Now, err = s.explanations(ctx, q.concerns); err != nil {
 		return nil, err
 	}
-	t := newCounters(s, o.kinds)
-	if err := t.before(ctx); err != nil {
-		return nil, err
-	}
-	p := &simulation{engine: s, environment: o, counters: t, end: q.From.Add(q.Horizon)}
 	if err := p.run(ctx); err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	a.Timeline, a.Remediations = s.eventLog.entries, t.begun
-	a.Summary, err = t.summary(ctx, q.Horizon)
+	a.Timeline, a.Remediations = s.eventLog.entries, p.counters.begun
+	a.Summary, err = p.counters.summary(ctx, q.Horizon)
 	return a, err
 }
 
 // simulates reports whether a check is simulated, if there is a manager for it: a record may have more in it than was asked for.
 func (q Question) simulates(check *clusterv1.MachineHealthCheck) bool {
 	return q.Namespace == "" || check.Namespace == q.Namespace ||
-		q.Manifest != nil && q.Manifest.has(explain.Ref{Kind: "MachineHealthCheck", Namespace: check.Namespace, Name: check.Name})
+		q.Manifest != nil && q.Manifest.has(refOf("MachineHealthCheck", check))
 }
 
 // concerns reports whether the question is about a check.

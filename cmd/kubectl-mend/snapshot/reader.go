@@ -161,6 +161,56 @@ func (w *Snapshot) Stored(kind schema.GroupVersionKind, key client.ObjectKey) (c
 	return r.as(shapeOf(r.is, kind))
 }
 
+// All are the objects of a type in a namespace, or in all if that is empty, by name. There are none of a kind that is not installed or was not read, and
+// what is known by its metadata alone is left out. They are shared: read only.
+func All[T any, P interface {
+	*T
+	client.Object
+}](w *Snapshot, namespace string) []P {
+	gvk, _ := apiutil.GVKForObject(P(new(T)), w.scheme) // an unknown type has no objects
+	var all []P
+	for _, obj := range w.Objects(gvk, namespace) {
+		if typed, is := obj.(P); is {
+			all = append(all, typed)
+		}
+	}
+	return all
+}
+
+// One is the object of a type and name; nil if it is not known. It is shared: read only.
+func One[T any, P interface {
+	*T
+	client.Object
+}](w *Snapshot, key client.ObjectKey) P {
+	gvk, _ := apiutil.GVKForObject(P(new(T)), w.scheme) // an unknown type has no objects
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if k := w.kinds[gvk.GroupKind()]; k != nil && k.records[key] != nil {
+		typed, _ := k.records[key].is.(P)
+		return typed
+	}
+	return nil
+}
+
+// Objects are all that are known of a kind, as they are kept, by name. They are shared: read only.
+func (w *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []client.Object {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	k := w.kinds[gvk.GroupKind()]
+	if k == nil {
+		return nil
+	}
+	from := k.all
+	if namespace != "" {
+		from = deref(k.namespace[namespace])
+	}
+	all := make([]client.Object, 0, len(from))
+	for _, r := range from {
+		all = append(all, r.is)
+	}
+	return all
+}
+
 // into makes obj what the record is.
 func (r *record) into(obj client.Object, gvk schema.GroupVersionKind, shared bool) error {
 	is, err := r.as(shapeOf(obj, gvk))

@@ -1,6 +1,6 @@
-// Package state is a cluster that changes while it is simulated: the objects of a snapshot, in whose place others are put.
+// Package state is the cluster that a simulation changes: a snapshot, of which objects are replaced and removed.
 //
-// It is no API server. What is put is there as it is, and what is deleted is gone: no write is refused, and nothing is numbered or converted.
+// It is no API server. A write is never refused, and resource versions and conversions are left out.
 package state
 
 import (
@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,63 +43,42 @@ func (s *State) Of(cluster client.ObjectKey) *State {
 // Changes is how often anything has changed.
 func (s *State) Changes() int64 { return s.changes.Load() }
 
-// Put puts obj in the place of what has its name. One that is the same changes nothing. One that is being deleted is gone when nothing holds it
-// any more.
+// Put replaces the object of that kind and name. An equal object changes nothing; one that is being deleted and has no finalizer is removed.
 func (s *State) Put(obj client.Object) error {
 	kind, err := apiutil.GVKForObject(obj, s.snapshot.Scheme())
 	if err != nil {
 		return fmt.Errorf("put %s: %w", client.ObjectKeyFromObject(obj), err)
 	}
 	was, err := s.snapshot.Stored(kind, client.ObjectKeyFromObject(obj))
-	if err == nil && reflect.TypeOf(was) != reflect.TypeOf(obj) {
-		if obj, err = like(was, obj); err != nil {
-			return fmt.Errorf("put %s %s: %w", kind.Kind, client.ObjectKeyFromObject(was), err)
-		}
-	}
 	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return err
 	case err == nil && equality.Semantic.DeepEqual(was, obj):
 		return nil
 	case err == nil && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0:
 		return s.remove(kind, was)
-	case err != nil && !apierrors.IsNotFound(err):
-		return err
 	}
 	s.changes.Add(1)
 	return s.snapshot.Add(obj)
 }
 
-// like is obj as what is kept of it is: as its type, or as a tree of values.
-func like(kept, obj client.Object) (client.Object, error) {
-	content, err := json.Marshal(obj)
-	if err != nil {
-		return nil, err
-	}
-	return decoded(content, kept)
-}
-
-func decoded(content []byte, like client.Object) (client.Object, error) {
-	obj := reflect.New(reflect.TypeOf(like).Elem()).Interface().(client.Object)
-	return obj, json.Unmarshal(content, obj)
-}
-
-// Delete deletes an object: at once, or, if a finalizer holds it, as soon as none does.
+// Delete removes an object: at once, or, if it has finalizers, when the last of them is removed.
 func (s *State) Delete(kind schema.GroupVersionKind, key client.ObjectKey) error {
 	is, err := s.snapshot.Stored(kind, key)
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
 	switch {
+	case err != nil:
+		return client.IgnoreNotFound(err)
 	case len(is.GetFinalizers()) == 0:
 		return s.remove(kind, is)
 	case is.GetDeletionTimestamp() != nil:
 		return nil
 	}
-	leaving, at := is.DeepCopyObject().(client.Object), s.now()
-	leaving.SetDeletionTimestamp(&at)
-	return s.Put(leaving)
+	deleted, at := is.DeepCopyObject().(client.Object), s.now()
+	deleted.SetDeletionTimestamp(&at)
+	return s.Put(deleted)
 }
 
-// remove takes an object away, and deletes what has no other owner.
+// remove removes an object, and deletes the objects that have no other owner.
 func (s *State) remove(kind schema.GroupVersionKind, obj client.Object) error {
 	s.changes.Add(1)
 	s.snapshot.Remove(kind, client.ObjectKeyFromObject(obj))
@@ -118,43 +96,33 @@ func (s *State) remove(kind schema.GroupVersionKind, obj client.Object) error {
 	return nil
 }
 
-// Node returns a node, shared; nil if there is none.
-func (s *State) Node(name string) (*corev1.Node, error) {
-	is, err := s.snapshot.Stored(nodeKind, client.ObjectKey{Name: name})
-	if err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	return is.(*corev1.Node), nil
-}
-
-var nodeKind = corev1.SchemeGroupVersion.WithKind("Node")
-
-// DeleteNode takes a node away, if it is there.
-func (s *State) DeleteNode(name string) error {
-	return s.Delete(nodeKind, client.ObjectKey{Name: name})
-}
-
 func (s *State) now() metav1.Time { return metav1.NewTime(s.clock.Now()).Rfc3339Copy() }
 
-// Client is what the controllers read the state through, and carry their plans out on it.
+// Client is the client of the controllers: they observe the state through it, and apply their plans to it.
 func (s *State) Client() client.Client { return &writer{s.snapshot.ReadOnly(), s} }
 
-// writer carries out what controllers write: each write puts one whole object.
+// writer puts one whole object for each write.
 type writer struct {
 	client.Client
 
 	state *State
 }
 
-// Create puts a new object.
-func (w *writer) Create(ctx context.Context, obj client.Object, _ ...client.CreateOption) error {
+// stored is the object as the state has it.
+func (w *writer) stored(obj client.Object) (client.Object, schema.GroupVersionKind, error) {
 	kind, err := w.GroupVersionKindFor(obj)
 	if err != nil {
-		return err
+		return nil, kind, err
 	}
-	key := client.ObjectKeyFromObject(obj)
-	if _, err := w.state.snapshot.Stored(kind, key); err == nil {
-		return apierrors.NewAlreadyExists(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, key.Name)
+	is, err := w.state.snapshot.Stored(kind, client.ObjectKeyFromObject(obj))
+	return is, kind, err
+}
+
+// Create puts a new object.
+func (w *writer) Create(ctx context.Context, obj client.Object, _ ...client.CreateOption) error {
+	_, kind, err := w.stored(obj)
+	if err == nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, obj.GetName())
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
@@ -165,7 +133,7 @@ func (w *writer) Create(ctx context.Context, obj client.Object, _ ...client.Crea
 	if err := w.state.Put(made); err != nil {
 		return err
 	}
-	return w.Get(ctx, key, obj)
+	return w.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 }
 
 // Update puts obj.
@@ -173,42 +141,38 @@ func (w *writer) Update(_ context.Context, obj client.Object, _ ...client.Update
 	return w.state.Put(obj)
 }
 
-// Patch puts what the object is with the changes of the patch.
+// Patch puts the stored object with the changes of the patch.
 func (w *writer) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
-	kind, err := w.GroupVersionKindFor(obj)
+	is, kind, err := w.stored(obj)
 	if err != nil {
 		return err
 	}
-	key := client.ObjectKeyFromObject(obj)
-	is, err := w.state.snapshot.Stored(kind, key)
+	next, err := patched(is, obj, patch)
 	if err != nil {
-		return err
-	}
-	changes, err := patch.Data(obj)
-	if err != nil {
-		return fmt.Errorf("change %s %s: %w", kind.Kind, key, err)
-	}
-	next, err := changed(is, changes)
-	if err != nil {
-		return fmt.Errorf("change %s %s: %w", kind.Kind, key, err)
+		return fmt.Errorf("patch %s %s: %w", kind.Kind, obj.GetName(), err)
 	}
 	if err := w.state.Put(next); err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(w.Get(ctx, key, obj))
+	return client.IgnoreNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj))
 }
 
-// changed is another object: obj with these changes. (RFC 7386.)
-func changed(obj client.Object, changes []byte) (client.Object, error) {
-	was, err := json.Marshal(obj)
+// patched is a new object of the type of is, with the changes of a merge patch (RFC 7386).
+func patched(is, obj client.Object, patch client.Patch) (client.Object, error) {
+	changes, err := patch.Data(obj)
 	if err != nil {
 		return nil, err
 	}
-	is, err := jsonpatch.MergePatch(was, changes)
+	was, err := json.Marshal(is)
 	if err != nil {
 		return nil, err
 	}
-	return decoded(is, obj)
+	content, err := jsonpatch.MergePatch(was, changes)
+	if err != nil {
+		return nil, err
+	}
+	next := reflect.New(reflect.TypeOf(is).Elem()).Interface().(client.Object)
+	return next, json.Unmarshal(content, next)
 }
 
 // Delete deletes obj.
@@ -220,7 +184,7 @@ func (w *writer) Delete(_ context.Context, obj client.Object, _ ...client.Delete
 	return w.state.Delete(kind, client.ObjectKeyFromObject(obj))
 }
 
-// Status writes the status like everything else: a controller changes nothing else with it.
+// Status patches the whole object: a controller changes nothing else together with the status.
 func (w *writer) Status() client.SubResourceWriter { return status{w.Client.Status(), w} }
 
 type status struct {
@@ -229,7 +193,7 @@ type status struct {
 	writer *writer
 }
 
-// Patch puts what the object is with the changes of the patch.
+// Patch patches the whole object.
 func (s status) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 	return s.writer.Patch(ctx, obj, patch)
 }
