@@ -61,13 +61,13 @@ func TestAnObjectOfAListMustEnd(t *testing.T) {
 		if name == "a name" {
 			head = "{"
 		}
-		if err := split(io.MultiReader(strings.NewReader(head+object), zeros{}), func([][]byte) {}); !errors.Is(err, errLong) {
+		if err := split(io.MultiReader(strings.NewReader(head+object), zeros{}), func([]byte) {}); !errors.Is(err, errLong) {
 			t.Errorf("%s that does not end: %v", name, err)
 		}
 	}
 	whole := `{"a":"` + strings.Repeat("a", longestObject/2) + `"}`
 	var got [][]byte
-	err := split(strings.NewReader(`{"items":[`+whole+","+whole+","+whole+`]}`), func(objects [][]byte) { got = append(got, objects...) })
+	err := split(strings.NewReader(`{"items":[`+whole+","+whole+","+whole+`]}`), func(object []byte) { got = append(got, object) })
 	if err != nil || len(got) != 3 || !bytes.Equal(got[2], []byte(whole)) {
 		t.Errorf("a long list of long objects: %d, %v", len(got), err)
 	}

@@ -6,21 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // patience is how long one answer of the management cluster is waited for: a list of thousands of machines takes some seconds.
@@ -186,64 +182,6 @@ func (r *reading) whole(ctx context.Context, t task, options []client.ListOption
 		return nil
 	})
 	return all, err
-}
-
-// inPieces reads what a task asks for, and parses the objects of a list while the rest of it is still on its way: each by itself, on all processors,
-// and without ever having all of them whole in memory.
-func (r *reading) inPieces(ctx context.Context, t task, options []client.ListOption) ([]client.Object, error) {
-	reader, err := apiutil.RESTClientForGVK(t.gvk, true, false, r.config, r.codecs, r.http)
-	if err != nil {
-		return nil, err
-	}
-	is := r.served[t.gvk.GroupKind()]
-	asked := (&client.ListOptions{}).ApplyOptions(options).AsListOptions()
-	list, err := reader.Get().NamespaceIfScoped(t.namespace, is.namespaced && t.namespace != "").Resource(is.plural).
-		VersionedParams(asked, metav1.ParameterCodec).Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = list.Close() }() // it was only read
-	var parsing errgroup.Group
-	parsing.SetLimit(runtime.GOMAXPROCS(0))
-	var parts []*[]client.Object
-	err = split(list, func(objects [][]byte) {
-		part := &[]client.Object{}
-		parts = append(parts, part)
-		parsing.Go(func() (err error) {
-			*part, err = r.parsed(t, objects)
-			return err
-		})
-	})
-	if err := errors.Join(err, parsing.Wait()); err != nil {
-		return nil, err
-	}
-	var all []client.Object
-	for _, part := range parts {
-		all = append(all, *part...)
-	}
-	return all, nil
-}
-
-// parsed is what is kept of objects.
-func (r *reading) parsed(t task, objects [][]byte) ([]client.Object, error) {
-	all := make([]client.Object, 0, len(objects))
-	for _, data := range objects {
-		made, err := r.snapshot.scheme.New(t.gvk)
-		if err != nil {
-			return nil, err
-		}
-		obj := made.(client.Object)
-		if t.gvk.Kind != machineCheckGVK.Kind { // of which it is told when its status was written
-			data = unmanaged(data)
-		}
-		if err := utiljson.Unmarshal(data, obj); err != nil {
-			return nil, err
-		}
-		if kept := t.kept(obj); kept != nil {
-			all = append(all, kept)
-		}
-	}
-	return all, nil
 }
 
 // emptyList is a list of what a task reads, as its type if that is known.
