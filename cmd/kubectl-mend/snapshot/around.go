@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -46,13 +47,11 @@ func (r *reading) machineOfNode(ctx context.Context) {
 	if r.Node == "" || r.Namespace == "" || r.AllMachines {
 		return
 	}
-	r.snapshot.mu.RLock()
-	clusters := slices.Clone(r.all(clusterGVK))
-	r.snapshot.mu.RUnlock()
+	clusters := All[clusterv1.Cluster](r.snapshot, "")
 	if len(clusters) != 1 {
 		return
 	}
-	key := clusters[0].key
+	key := client.ObjectKeyFromObject(clusters[0])
 	reader, err := r.workloadReader(ctx, key)
 	if err != nil {
 		return // the cluster is read later, and says why it cannot be
@@ -85,57 +84,27 @@ func (r *reading) sufficient(ctx context.Context) bool {
 			return off.Because == "" || off.Unknown
 		})
 	}
-	r.snapshot.mu.RLock()
-	defer r.snapshot.mu.RUnlock()
-	if len(r.all(nodeCheckGVK)) > 0 || r.NodeChecks || r.AllMachines {
+	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 || r.NodeChecks || r.AllMachines {
 		return false
 	}
-	m := r.machineRead()
+	m := One[clusterv1.Machine](r.snapshot, client.ObjectKey{Namespace: r.Namespace, Name: r.Machine})
 	if m == nil || m.Spec.ClusterName != r.Cluster || r.Node != "" && m.Status.NodeRef.Name != r.Node {
 		return false
 	}
-	cluster := &clusterv1.Cluster{}
-	for _, rec := range r.all(clusterGVK) {
-		cluster = rec.is.(*clusterv1.Cluster)
-	}
+	cluster := cmp.Or(One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}), &clusterv1.Cluster{})
 	claimed := func(check *clusterv1.MachineHealthCheck) bool {
 		return check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
 	}
-	return !slices.ContainsFunc(r.all(machineCheckGVK), func(rec *record) bool {
-		check := rec.is.(*clusterv1.MachineHealthCheck)
+	return !slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
 		return machinehealthcheck.Unselected(check, m) == "" &&
 			(machinehealthcheck.Counted(check, cluster) == nil || claimed(check) && !lookedAt(check))
 	})
 }
 
-// machineRead is the machine in question; nil if it is not there. The lock is held.
-func (r *reading) machineRead() *clusterv1.Machine {
-	if k := r.snapshot.kinds[machineGVK.GroupKind()]; k != nil {
-		if rec := k.records[client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}]; rec != nil {
-			m, _ := rec.is.(*clusterv1.Machine)
-			return m
-		}
-	}
-	return nil
-}
-
-// machinesRead are the machines that were read. They are shared: read only.
-func (r *reading) machinesRead() []*clusterv1.Machine {
-	r.snapshot.mu.RLock()
-	defer r.snapshot.mu.RUnlock()
-	var all []*clusterv1.Machine
-	for _, rec := range r.all(machineGVK) {
-		if m, whole := rec.is.(*clusterv1.Machine); whole {
-			all = append(all, m)
-		}
-	}
-	return all
-}
-
 // metal3Machines are what stands between the machines that were read and their hosts.
 func (r *reading) metal3Machines() []task {
 	var tasks []task
-	for _, m := range r.machinesRead() {
+	for _, m := range All[clusterv1.Machine](r.snapshot, "") {
 		if ref := m.Spec.InfrastructureRef; ref.Kind == metal3MachineGVK.Kind && ref.APIGroup == infrav1.GroupVersion.Group {
 			tasks = append(tasks, task{gvk: metal3MachineGVK, namespace: m.Namespace, bare: true, options: named(ref.Name)})
 		}
@@ -145,14 +114,12 @@ func (r *reading) metal3Machines() []task {
 
 // namedHosts are the hosts that the Metal3Machines name which were read, and the one in question.
 func (r *reading) namedHosts() []task {
-	r.snapshot.mu.RLock()
-	defer r.snapshot.mu.RUnlock()
 	var tasks []task
 	if r.Host != "" {
 		tasks = append(tasks, task{gvk: hostGVK, namespace: r.Namespace, options: named(r.Host)})
 	}
-	for _, rec := range r.all(metal3MachineGVK) {
-		if namespace, name, whole := strings.Cut(rec.is.GetAnnotations()[infrav1.HostAnnotation], "/"); whole && namespace == r.Namespace {
+	for _, between := range r.snapshot.Objects(metal3MachineGVK, "") {
+		if namespace, name, whole := strings.Cut(between.GetAnnotations()[infrav1.HostAnnotation], "/"); whole && namespace == r.Namespace {
 			tasks = append(tasks, task{gvk: hostGVK, namespace: namespace, options: named(name)})
 		}
 	}
@@ -162,7 +129,7 @@ func (r *reading) namedHosts() []task {
 // concerned tells the clusters whose nodes are read: with a machine that is, or that has the node.
 func (r *reading) concerned() func(*clusterv1.Cluster) bool {
 	clusters := map[client.ObjectKey]bool{}
-	for _, m := range r.machinesRead() {
+	for _, m := range All[clusterv1.Machine](r.snapshot, "") {
 		if r.Machine != "" || m.Status.NodeRef.Name == r.Node {
 			clusters[client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}] = true
 		}

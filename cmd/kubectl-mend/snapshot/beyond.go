@@ -26,13 +26,11 @@ func (r *reading) beyond(ctx context.Context) {
 	among := func(namespace, cluster string) bool {
 		return slices.Contains(clusters, client.ObjectKey{Namespace: namespace, Name: cluster})
 	}
-	r.snapshot.mu.RLock()
-	for _, rec := range r.all(machineCheckGVK) {
-		if check := rec.is.(*clusterv1.MachineHealthCheck); among(check.Namespace, check.Spec.ClusterName) {
+	for _, check := range All[clusterv1.MachineHealthCheck](r.snapshot, "") {
+		if among(check.Namespace, check.Spec.ClusterName) {
 			named.addOf(check, check.Namespace)
 		}
 	}
-	r.snapshot.mu.RUnlock()
 	r.each(ctx, r.tasks(named))
 	if r.Nodes && r.Node == "" && r.Machine == "" { // else the clusters of that node are read in the end
 		r.workloads(ctx, func(c *clusterv1.Cluster) bool { return among(c.Namespace, c.Name) })
@@ -42,11 +40,8 @@ func (r *reading) beyond(ctx context.Context) {
 // clustersOfNodes are the Clusters that the nodes of the management cluster say they are of, but for those in scope.
 func (r *reading) clustersOfNodes() []client.ObjectKey {
 	var clusters []client.ObjectKey
-	r.snapshot.mu.RLock()
-	defer r.snapshot.mu.RUnlock()
-	for _, rec := range r.all(nodeGVK) {
-		says := rec.is.(*corev1.Node).Annotations
-		is := client.ObjectKey{Namespace: says[clusterv1.ClusterNamespaceAnnotation], Name: says[clusterv1.ClusterNameAnnotation]}
+	for _, node := range All[corev1.Node](r.snapshot, "") {
+		is := client.ObjectKey{Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.ClusterNameAnnotation]}
 		if is.Namespace != "" && is.Name != "" && !r.reads(is) && !slices.Contains(clusters, is) {
 			clusters = append(clusters, is)
 		}

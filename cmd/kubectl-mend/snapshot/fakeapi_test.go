@@ -146,10 +146,8 @@ func (s apiServer) resources(gv schema.GroupVersion) *metav1.APIResourceList {
 		}
 		is := metav1.APIResource{Name: k.plural, Kind: gk.Kind, Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "list"}}
 		list.APIResources = append(list.APIResources, is)
-		if !k.stateless {
-			is.Name += "/status"
-			list.APIResources = append(list.APIResources, is)
-		}
+		is.Name += "/status"
+		list.APIResources = append(list.APIResources, is)
 	}
 	return list
 }

@@ -45,7 +45,6 @@ type kindInFile struct {
 	Plural     string   `json:"plural"`
 	Versions   []string `json:"versions"`
 	Namespaced bool     `json:"namespaced,omitempty"`
-	Stateless  bool     `json:"withoutStatus,omitempty"`
 	// Read are the namespaces that were read, "" for all; Unread those that were not, and why.
 	Read   []string         `json:"read,omitempty"`
 	Unread []namespaceFile  `json:"unread,omitempty"`
@@ -103,7 +102,7 @@ func (w *Snapshot) document() (*document, error) {
 	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareKeys) {
 		c := w.workloads[key]
 		is := workloadFile{Namespace: key.Namespace, Name: key.Name, Unseen: c.unseen, Since: c.since}
-		for _, node := range c.snapshot.allNodes() {
+		for _, node := range All[corev1.Node](c.snapshot, "") {
 			content, err := tree(slimNode(node))
 			if err != nil {
 				return nil, err
@@ -121,7 +120,7 @@ var (
 )
 
 func (k *kind) inFile() (kindInFile, error) {
-	is := kindInFile{Group: k.Group, Kind: k.Kind, Plural: k.plural, Versions: k.versions, Namespaced: k.namespaced, Stateless: k.stateless}
+	is := kindInFile{Group: k.Group, Kind: k.Kind, Plural: k.plural, Versions: k.versions, Namespaced: k.namespaced}
 	for _, namespace := range slices.Sorted(maps.Keys(k.scopes)) {
 		answer := apierrors.APIStatus(nil)
 		switch why := k.scopes[namespace]; {
@@ -247,7 +246,6 @@ func (w *Snapshot) load(is kindInFile) error {
 	for _, version := range is.Versions {
 		k = w.kindFor(gk.WithVersion(version), is.Plural, is.Namespaced)
 	}
-	k.stateless = is.Stateless
 	for _, namespace := range is.Read {
 		k.scopes[namespace] = nil
 	}
@@ -281,15 +279,4 @@ func fill(obj client.Object, content map[string]any) error {
 		return err
 	}
 	return json.Unmarshal(data, obj)
-}
-
-// allNodes are the nodes of a snapshot that is a workload cluster.
-func (w *Snapshot) allNodes() []*corev1.Node {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	nodes := make([]*corev1.Node, 0, len(w.kinds[nodeKind].all))
-	for _, r := range w.kinds[nodeKind].all {
-		nodes = append(nodes, r.is.(*corev1.Node))
-	}
-	return nodes
 }

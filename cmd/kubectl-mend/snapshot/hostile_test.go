@@ -44,9 +44,8 @@ func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
 			of := &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(&rest.Config{Host: server.URL})},
 			}
-			r := &reading{
-				client: fake.NewClientBuilder().WithObjects(of).Build(), snapshot: New(), live: &live{workloads: map[client.ObjectKey]client.Reader{}},
-			}
+			r := &reading{client: fake.NewClientBuilder().WithObjects(of).Build(), snapshot: New()}
+			r.snapshot.live = map[client.ObjectKey]client.Reader{}
 			if _, err := r.nodes(t.Context(), key("c1")); err == nil || !strings.Contains(err.Error(), row.says) {
 				t.Errorf("the error is %v, want that it %s", err, row.says)
 			}

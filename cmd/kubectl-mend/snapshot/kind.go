@@ -45,8 +45,6 @@ type kind struct {
 	namespaced bool
 	// versions are those that are served, the preferred one first.
 	versions []string
-	// stateless says that it has no subresource status.
-	stateless bool
 	// scopes say of a namespace, or of all if it is empty, whether it was read: nil if it was, else why it was not.
 	scopes map[string]error
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,12 +45,9 @@ func inParallel(tasks []func()) {
 
 // workloads reads the nodes of the workload clusters that are wanted.
 func (r *reading) workloads(ctx context.Context, wanted func(*clusterv1.Cluster) bool) {
-	r.snapshot.mu.RLock()
-	clusters := slices.Clone(r.all(clusterGVK))
-	r.snapshot.mu.RUnlock()
-	tasks := make([]func(), 0, len(clusters))
-	for _, rec := range clusters {
-		if c := rec.is.(*clusterv1.Cluster); wanted(c) {
+	var tasks []func()
+	for _, c := range All[clusterv1.Cluster](r.snapshot, "") {
+		if wanted(c) {
 			tasks = append(tasks, func() { r.workload(ctx, c) })
 		}
 	}
@@ -130,9 +126,9 @@ func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1
 	if err != nil {
 		return nil, err
 	}
-	r.live.mu.Lock()
-	defer r.live.mu.Unlock()
-	r.live.workloads[cluster] = reader
+	r.snapshot.mu.Lock()
+	r.snapshot.live[cluster] = reader
+	r.snapshot.mu.Unlock()
 	nodes := make([]corev1.Node, 0, len(all))
 	for i := range all {
 		if kept := slimNode(&all[i]); kept != nil {
@@ -170,8 +166,8 @@ func (r *reading) nodesWith(ctx context.Context, reader client.Reader, cluster c
 		return list.Items, err
 	}
 	var nodes []corev1.Node
-	for _, m := range r.machinesRead() {
-		if m.Spec.ClusterName != cluster.Name || m.Namespace != cluster.Namespace || m.Status.NodeRef.Name == "" {
+	for _, m := range All[clusterv1.Machine](r.snapshot, cluster.Namespace) {
+		if m.Spec.ClusterName != cluster.Name || m.Status.NodeRef.Name == "" {
 			continue
 		}
 		node := corev1.Node{}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/discovery"
@@ -74,7 +75,6 @@ type reading struct {
 	http     *http.Client
 	codecs   serializer.CodecFactory
 	served   map[schema.GroupKind]served
-	live     *live
 }
 
 // Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user. What may not be read, or does not answer,
@@ -101,7 +101,6 @@ func Read(ctx context.Context, from Source, scope Scope) (*Snapshot, error) {
 	if err := ctx.Err(); err != nil { // what was not read then, is not what the user may not read
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
-	r.snapshot.live = r.live
 	return r.snapshot, nil
 }
 
@@ -136,7 +135,7 @@ func begin(ctx context.Context, from Source, scope Scope) (*reading, error) {
 		return nil, err
 	}
 	w := New()
-	w.Taken, w.Clock = from.Clock.Now().UTC(), from.Clock
+	w.Taken, w.Clock, w.live = from.Clock.Now().UTC(), from.Clock, map[client.ObjectKey]client.Reader{}
 	w.kinds = map[schema.GroupKind]*kind{} // only what is served is installed
 	c, err := client.New(config, client.Options{Scheme: w.scheme, HTTPClient: httpClient, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
 	if err != nil {
@@ -144,7 +143,6 @@ func begin(ctx context.Context, from Source, scope Scope) (*reading, error) {
 	}
 	r := &reading{
 		Scope: scope, snapshot: w, client: c, config: config, http: httpClient, codecs: serializer.NewCodecFactory(w.scheme), served: servedOf(groups),
-		live: &live{workloads: map[client.ObjectKey]client.Reader{}},
 	}
 	for _, is := range always {
 		r.install(is.GroupKind())
@@ -175,34 +173,19 @@ type served struct {
 	versions   []string // the preferred one first
 	plural     string
 	namespaced bool
-	status     bool
 }
 
+// servedOf are the kinds that can be listed.
 func servedOf(groups []*restmapper.APIGroupResources) map[schema.GroupKind]served {
 	kinds := map[schema.GroupKind]served{}
 	for _, g := range groups {
-		versions := []string{g.Group.PreferredVersion.Version}
-		for _, v := range g.Group.Versions {
-			if !slices.Contains(versions, v.Version) {
-				versions = append(versions, v.Version)
-			}
-		}
-		for _, version := range versions {
-			withStatus := map[string]bool{}
-			for _, resource := range g.VersionedResources[version] {
-				if name, is := strings.CutSuffix(resource.Name, "/status"); is {
-					withStatus[name] = true
-				}
-			}
-			for _, resource := range g.VersionedResources[version] {
-				if strings.Contains(resource.Name, "/") || !slices.Contains(resource.Verbs, "list") {
-					continue
-				}
+		for _, v := range append([]metav1.GroupVersionForDiscovery{g.Group.PreferredVersion}, g.Group.Versions...) {
+			for _, resource := range g.VersionedResources[v.Version] {
 				gk := schema.GroupKind{Group: g.Group.Name, Kind: resource.Kind}
 				k := kinds[gk]
-				k.versions, k.plural, k.namespaced = append(k.versions, version), resource.Name, resource.Namespaced
-				k.status = k.status || withStatus[resource.Name]
-				kinds[gk] = k
+				if !strings.Contains(resource.Name, "/") && slices.Contains(resource.Verbs, "list") && !slices.Contains(k.versions, v.Version) {
+					kinds[gk] = served{append(k.versions, v.Version), resource.Name, resource.Namespaced}
+				}
 			}
 		}
 	}
@@ -212,10 +195,8 @@ func servedOf(groups []*restmapper.APIGroupResources) map[schema.GroupKind]serve
 // install makes a kind known to the snapshot in all versions that are served.
 func (r *reading) install(gk schema.GroupKind) {
 	is := r.served[gk]
-	r.snapshot.mu.Lock()
-	defer r.snapshot.mu.Unlock()
 	for _, version := range is.versions {
-		r.snapshot.kindFor(gk.WithVersion(version), is.plural, is.namespaced).stateless = !is.status
+		r.snapshot.Install(gk.WithVersion(version), is.plural, is.namespaced)
 	}
 }
 

@@ -49,23 +49,19 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 		})
 	}
 	remediated := r.remediated()
-	r.snapshot.mu.RLock()
-	all, checks := slices.Clone(r.all(clusterGVK)), slices.Clone(r.all(machineCheckGVK))
-	everywhere := len(r.all(nodeCheckGVK)) > 0 || r.AllMachines // a NodeHealthCheck looks at the machines of all nodes
-	r.snapshot.mu.RUnlock()
+	everywhere := len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 || r.AllMachines // a NodeHealthCheck judges the machines of all nodes
 	var wanted []client.ObjectKey
-	for _, rec := range all {
-		cluster := rec.is.(*clusterv1.Cluster)
-		judged := func(other *record) bool {
-			check := other.is.(*clusterv1.MachineHealthCheck)
-			return check.Namespace == cluster.Namespace && check.Spec.ClusterName == cluster.Name && !(acted(check) && machinehealthcheck.Calm(check, cluster))
+	for _, cluster := range All[clusterv1.Cluster](r.snapshot, "") {
+		judged := func(check *clusterv1.MachineHealthCheck) bool {
+			return check.Spec.ClusterName == cluster.Name && !(acted(check) && machinehealthcheck.Calm(check, cluster))
 		}
-		if everywhere || remediated(rec.key) || slices.ContainsFunc(checks, judged) {
-			wanted = append(wanted, rec.key)
+		key := client.ObjectKeyFromObject(cluster)
+		if everywhere || remediated(key) || slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace), judged) {
+			wanted = append(wanted, key)
 			continue
 		}
-		r.snapshot.SetCounted(rec.key)
-		r.snapshot.SetNodes(rec.key, nil)
+		r.snapshot.SetCounted(key)
+		r.snapshot.SetNodes(key, nil)
 	}
 	return wanted
 }
@@ -109,10 +105,7 @@ func (r *reading) requested(gk schema.GroupKind) bool {
 // machinesIn are the machines of some clusters in scope. Of the others none is kept: without their nodes they would look as if these were gone.
 func (r *reading) machinesIn(clusters []client.ObjectKey) []task {
 	tasks := r.machines()
-	r.snapshot.mu.RLock()
-	all := len(clusters) == len(r.all(clusterGVK))
-	r.snapshot.mu.RUnlock()
-	if all {
+	if len(clusters) == len(r.snapshot.Objects(clusterGVK, "")) {
 		return tasks
 	}
 	tasks[0].keep = func(obj client.Object) bool {

@@ -6,8 +6,6 @@ package snapshot
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -49,14 +48,14 @@ type Snapshot struct {
 	kinds   map[schema.GroupKind]*kind
 	mapper  meta.RESTMapper // of the kinds; nil after they have changed
 	version int64           // the last resourceVersion that was given
-	made    int64           // how many objects were created
-	born    map[string]int  // and how many of each name
+	created map[string]int  // how many objects of each name were created
 	owned   map[types.UID]map[*record]bool
 
 	workloads map[client.ObjectKey]*workloadCluster
 	counted   map[client.ObjectKey]bool // clusters of whose machines not all were read
 	missing   []Missing
-	live      *live
+	// live are the workload clusters that can be read past what was seen of them; nil for those of a record.
+	live map[client.ObjectKey]client.Reader
 }
 
 // Missing is something that a snapshot does not have, because it could not be read.
@@ -88,7 +87,7 @@ func New() *Snapshot {
 
 func empty(scheme *runtime.Scheme) *Snapshot {
 	return &Snapshot{
-		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{}, owned: map[types.UID]map[*record]bool{}, born: map[string]int{},
+		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{}, owned: map[types.UID]map[*record]bool{}, created: map[string]int{},
 		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]bool{},
 	}
 }
@@ -193,7 +192,8 @@ func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 	if given, err := strconv.ParseInt(own.GetResourceVersion(), 10, 64); err == nil {
 		w.version = max(w.version, given)
 	} else {
-		own.SetResourceVersion(w.nextVersion())
+		w.version++
+		own.SetResourceVersion(strconv.FormatInt(w.version, 10))
 	}
 	w.store(k, own)
 	return nil
@@ -241,20 +241,11 @@ func (w *Snapshot) disown(r *record) {
 	}
 }
 
-func (w *Snapshot) nextVersion() string {
-	w.version++
-	return strconv.FormatInt(w.version, 10)
-}
-
-// newUID returns a UID that no other object has. It is the same one in every run, also if objects are created at the same time by several, so that
-// two runs can be compared: what gives it is the name, and how many objects have had it.
+// newUID returns a UID that no other object has. It depends on the name and on how many objects have had it, so that two runs can be compared.
 func (w *Snapshot) newUID(k *kind, key client.ObjectKey) types.UID {
-	w.made++
 	name := k.Group + "/" + k.Kind + "/" + key.String()
-	w.born[name]++
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", name, w.born[name]))
-	digits := hex.EncodeToString(sum[:16])
-	return types.UID(fmt.Sprintf("%s-%s-4%s-8%s-%s", digits[:8], digits[8:12], digits[13:16], digits[17:20], digits[20:]))
+	w.created[name]++
+	return types.UID(uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%s/%d", name, w.created[name])).String())
 }
 
 // OwnedBy are the objects that name uid as an owner, in a stable order. They are shared: read only.

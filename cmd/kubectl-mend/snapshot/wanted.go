@@ -131,17 +131,15 @@ func bindings(kind string) task {
 // second is what the checks name.
 func (r *reading) second(ctx context.Context) []task {
 	named := naming{}
-	r.snapshot.mu.RLock()
-	for _, rec := range r.all(machineCheckGVK) {
-		named.addOf(rec.is.(*clusterv1.MachineHealthCheck), r.Namespace)
+	for _, check := range All[clusterv1.MachineHealthCheck](r.snapshot, "") {
+		named.addOf(check, r.Namespace)
 	}
-	checks := r.all(nodeCheckGVK)
-	for _, rec := range checks {
-		for _, ref := range templatesOf(rec.is.(*nhcv1.NodeHealthCheck)) {
+	checks := All[nhcv1.NodeHealthCheck](r.snapshot, "")
+	for _, check := range checks {
+		for _, ref := range templatesOf(check) {
 			named.add(ref.GroupVersionKind(), ref.Namespace, true)
 		}
 	}
-	r.snapshot.mu.RUnlock()
 	for _, ref := range r.Templates {
 		named.add(ref.GroupVersionKind(), ref.Namespace, ref.Namespace != r.Namespace)
 	}
@@ -192,13 +190,6 @@ func (r *reading) tasks(named naming) []task {
 		}
 	}
 	return tasks
-}
-
-func (r *reading) all(gvk schema.GroupVersionKind) shelf {
-	if k := r.snapshot.kinds[gvk.GroupKind()]; k != nil {
-		return k.all
-	}
-	return nil
 }
 
 // done reports whether a kind was tried to be read in a namespace already.

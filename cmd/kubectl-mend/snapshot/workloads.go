@@ -26,8 +26,8 @@ type workloadCluster struct {
 	since  time.Time
 }
 
-// nobodyLooked is why a cluster is not seen of which nothing is known.
-const nobodyLooked = "its nodes were not read"
+// notRead is why a cluster is not seen of which nothing is known.
+const notRead = "its nodes were not read"
 
 // inWorkloads are the kinds of a workload cluster that anybody looks at.
 var inWorkloads = []installed{
@@ -45,7 +45,7 @@ func (w *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
 	defer w.mu.Unlock()
 	c := w.workloads[cluster]
 	if c == nil {
-		c = &workloadCluster{snapshot: empty(w.scheme), unseen: nobodyLooked}
+		c = &workloadCluster{snapshot: empty(w.scheme), unseen: notRead}
 		for _, is := range inWorkloads {
 			c.snapshot.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
 		}
@@ -84,7 +84,7 @@ func (w *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Ti
 	c := w.workload(cluster)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.unseen, c.since = cmp.Or(why, nobodyLooked), since
+	c.unseen, c.since = cmp.Or(why, notRead), since
 }
 
 // Unseen says why the nodes of a workload cluster were not seen, and since when, if that is known; false if they were.
@@ -93,20 +93,9 @@ func (w *Snapshot) Unseen(cluster client.ObjectKey) (why string, since time.Time
 	defer w.mu.RUnlock()
 	c := w.workloads[cluster]
 	if c == nil {
-		return nobodyLooked, time.Time{}, true
+		return notRead, time.Time{}, true
 	}
 	return c.unseen, c.since, c.unseen != ""
-}
-
-// known are the nodes of a workload cluster; false if nothing is known of it.
-func (w *Snapshot) known(cluster client.ObjectKey) (nodesOf, bool) {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	c := w.workloads[cluster]
-	if c == nil {
-		return nodesOf{}, false
-	}
-	return nodesOf{c.snapshot}, true
 }
 
 // Workloads are the workload clusters of which anything is known, also those that were not seen, in the order of their names.
@@ -118,40 +107,37 @@ func (w *Snapshot) Workloads() []client.ObjectKey {
 
 // Nodes are those of a workload cluster, by name. They are shared: read only.
 func (w *Snapshot) Nodes(cluster client.ObjectKey) []*corev1.Node {
-	inner, known := w.known(cluster)
-	if !known {
-		return nil
+	if c := w.known(cluster); c != nil {
+		return All[corev1.Node](c, "")
 	}
-	return inner.allNodes()
+	return nil
 }
 
 // Node returns a node of a workload cluster, or nil if there is none. It is shared: read only.
 func (w *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
-	inner, known := w.known(cluster)
-	if !known {
-		return nil
+	if c := w.known(cluster); c != nil {
+		return One[corev1.Node](c, client.ObjectKey{Name: name})
 	}
-	return inner.node(name)
+	return nil
 }
 
-var nodeKind = corev1.SchemeGroupVersion.WithKind("Node").GroupKind()
+// known is what was seen of a workload cluster; nil if nothing is known of it.
+func (w *Snapshot) known(cluster client.ObjectKey) *Snapshot {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if c := w.workloads[cluster]; c != nil {
+		return c.snapshot
+	}
+	return nil
+}
 
 // nodesOf are the nodes of a workload cluster as workload.View reads them.
 type nodesOf struct{ *Snapshot }
 
 // GetByKey implements workload.Store.
 func (n nodesOf) GetByKey(name string) (any, bool, error) {
-	node := n.node(name)
+	node := One[corev1.Node](n.Snapshot, client.ObjectKey{Name: name})
 	return node, node != nil, nil
-}
-
-func (n nodesOf) node(name string) *corev1.Node {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if r := n.kinds[nodeKind].records[client.ObjectKey{Name: name}]; r != nil {
-		return r.is.(*corev1.Node)
-	}
-	return nil
 }
 
 // Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters.
@@ -196,14 +182,15 @@ var errRecorded = errors.New("a record cannot be asked for more than was recorde
 
 // Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
 func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
-	if w.live == nil {
+	w.mu.RLock()
+	live, reader := w.live != nil, w.live[cluster]
+	w.mu.RUnlock()
+	switch {
+	case !live:
 		return nil, errRecorded
+	case reader == nil:
+		why, _, _ := w.Unseen(cluster)
+		return nil, fmt.Errorf("cluster %s cannot be asked: %s", cluster, cmp.Or(why, notRead))
 	}
-	w.live.mu.Lock()
-	defer w.live.mu.Unlock()
-	if reader := w.live.workloads[cluster]; reader != nil {
-		return reader, nil
-	}
-	why, _, _ := w.Unseen(cluster)
-	return nil, fmt.Errorf("cluster %s cannot be asked: %s", cluster, cmp.Or(why, nobodyLooked))
+	return reader, nil
 }
