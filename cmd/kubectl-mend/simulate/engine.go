@@ -75,7 +75,9 @@ func newEngine(ctx context.Context, w *snapshot.Snapshot, q Question) (*engine, 
 // objects are all that are reconciled, checks first, each kind by name; also those that are gone since, once more.
 func (s *engine) objects() []object {
 	var all []object
-	add := func(kind string, obj client.Object) { all = append(all, object{kind, obj.GetNamespace(), obj.GetName()}) }
+	add := func(kind string, obj client.Object) {
+		all = append(all, object{kind, obj.GetNamespace(), obj.GetName()})
+	}
 	for _, check := range snapshot.All[clusterv1.MachineHealthCheck](s.snapshot, "") {
 		add("MachineHealthCheck", check)
 	}

@@ -53,7 +53,9 @@ func (s *engine) requestKinds() []requestKind {
 }
 
 // crdOf is the name of the CustomResourceDefinition of a kind, as those are called that kubemend may act on.
-func crdOf(kind schema.GroupVersionKind) string { return strings.ToLower(kind.Kind) + "s." + kind.Group }
+func crdOf(kind schema.GroupVersionKind) string {
+	return strings.ToLower(kind.Kind) + "s." + kind.Group
+}
 
 // remediators makes those whose controllers are not simulated work on their requests, and release what is deleted.
 func (o *environment) remediators(ctx context.Context) {

@@ -17,9 +17,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -46,10 +48,10 @@ type kindInFile struct {
 	Versions   []string `json:"versions"`
 	Namespaced bool     `json:"namespaced,omitempty"`
 	// Read are the namespaces that were read, "" for all; Unread those that were not, and why.
-	Read   []string         `json:"read,omitempty"`
-	Unread []namespaceFile  `json:"unread,omitempty"`
-	Whole  []map[string]any `json:"objects,omitempty"`
-	Bare   []map[string]any `json:"metadata,omitempty"`
+	Read   []string               `json:"read,omitempty"`
+	Unread []namespaceFile        `json:"unread,omitempty"`
+	Whole  []runtime.RawExtension `json:"objects,omitempty"`
+	Bare   []runtime.RawExtension `json:"metadata,omitempty"`
 }
 
 // namespaceFile is why a namespace was not read: an answer of the API server, or a sentence.
@@ -61,30 +63,26 @@ type namespaceFile struct {
 
 // workloadFile is what was seen of a workload cluster.
 type workloadFile struct {
-	Namespace string           `json:"namespace"`
-	Name      string           `json:"name"`
-	Unseen    string           `json:"unseen,omitempty"`
-	Since     time.Time        `json:"since,omitzero"`
-	Nodes     []map[string]any `json:"nodes,omitempty"`
+	Namespace string        `json:"namespace"`
+	Name      string        `json:"name"`
+	Unseen    string        `json:"unseen,omitempty"`
+	Since     time.Time     `json:"since,omitzero"`
+	Nodes     []corev1.Node `json:"nodes,omitempty"`
 }
 
 // Save writes the snapshot to a file: JSON, packed with gzip. There is nothing in it that nobody looks at: no Secret, no address or credentials of a
 // BMC, no spec of another's template. It holds names, labels, conditions and what they say.
 func (w *Snapshot) Save(to io.Writer) error {
-	doc, err := w.document()
-	if err != nil {
-		return fmt.Errorf("save the record: %w", err)
-	}
 	packed := gzip.NewWriter(to)
 	encoder := json.NewEncoder(packed)
 	encoder.SetIndent("", " ")
-	if err := errors.Join(encoder.Encode(doc), packed.Close()); err != nil {
+	if err := errors.Join(encoder.Encode(w.document()), packed.Close()); err != nil {
 		return fmt.Errorf("save the record: %w", err)
 	}
 	return nil
 }
 
-func (w *Snapshot) document() (*document, error) {
+func (w *Snapshot) document() *document {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	doc := &document{APIVersion: mendv1.GroupVersion.String(), Kind: fileKind, Taken: w.Taken, Missing: w.missing}
@@ -92,26 +90,20 @@ func (w *Snapshot) document() (*document, error) {
 		if len(k.versions) == 0 || k.GroupKind == secretKind || k.GroupKind == configMapKind {
 			continue
 		}
-		is, err := k.inFile()
-		if err != nil {
-			return nil, err
-		}
-		doc.Kinds = append(doc.Kinds, is)
+		doc.Kinds = append(doc.Kinds, k.inFile())
 	}
 	slices.SortFunc(doc.Kinds, func(a, b kindInFile) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
 	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareKeys) {
 		c := w.workloads[key]
 		is := workloadFile{Namespace: key.Namespace, Name: key.Name, Unseen: c.unseen, Since: c.since}
 		for _, node := range All[corev1.Node](c.snapshot, "") {
-			content, err := tree(slimNode(node))
-			if err != nil {
-				return nil, err
+			if kept := slimNode(node); kept != nil {
+				is.Nodes = append(is.Nodes, *kept)
 			}
-			is.Nodes = append(is.Nodes, content)
 		}
 		doc.Workloads = append(doc.Workloads, is)
 	}
-	return doc, nil
+	return doc
 }
 
 var (
@@ -119,7 +111,7 @@ var (
 	configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
 )
 
-func (k *kind) inFile() (kindInFile, error) {
+func (k *kind) inFile() kindInFile {
 	is := kindInFile{Group: k.Group, Kind: k.Kind, Plural: k.plural, Versions: k.versions, Namespaced: k.namespaced}
 	for _, namespace := range slices.Sorted(maps.Keys(k.scopes)) {
 		answer := apierrors.APIStatus(nil)
@@ -134,31 +126,16 @@ func (k *kind) inFile() (kindInFile, error) {
 		}
 	}
 	for _, r := range k.all {
-		kept := slim(r.is.DeepCopyObject().(client.Object))
-		if kept == nil {
-			continue
-		}
-		content, err := tree(kept)
-		if err != nil {
-			return is, fmt.Errorf("%s %s: %w", k.Kind, r.key, err)
-		}
-		if isMetadata(kept) {
-			is.Bare = append(is.Bare, content)
-		} else {
-			is.Whole = append(is.Whole, content)
+		switch kept := slim(r.is.DeepCopyObject().(client.Object)); {
+		case kept == nil:
+		case isMetadata(kept):
+			is.Bare = append(is.Bare, runtime.RawExtension{Object: kept})
+		default:
+			is.Whole = append(is.Whole, runtime.RawExtension{Object: kept})
 		}
 	}
-	return is, nil
+	return is
 }
-
-// stopped is a clock that stands still. What was recorded is looked at as it was then.
-type stopped time.Time
-
-// Now implements clock.PassiveClock.
-func (s stopped) Now() time.Time { return time.Time(s) }
-
-// Since implements clock.PassiveClock.
-func (s stopped) Since(t time.Time) time.Duration { return time.Time(s).Sub(t) }
 
 // Load reads a snapshot that was saved, packed or not. Its clock stands still at the moment at which it was taken.
 func Load(from io.Reader) (*Snapshot, error) {
@@ -168,7 +145,7 @@ func Load(from io.Reader) (*Snapshot, error) {
 	}
 	w := New()
 	w.kinds = map[schema.GroupKind]*kind{}
-	w.Taken, w.missing, w.Clock = doc.Taken, doc.Missing, stopped(doc.Taken)
+	w.Taken, w.missing, w.Clock = doc.Taken, doc.Missing, clocktesting.NewFakePassiveClock(doc.Taken)
 	for _, k := range doc.Kinds {
 		if err := w.load(k); err != nil {
 			return nil, fmt.Errorf("load the objects of kind %s: %w", k.Kind, err)
@@ -176,13 +153,7 @@ func Load(from io.Reader) (*Snapshot, error) {
 	}
 	for _, c := range doc.Workloads {
 		key := client.ObjectKey{Namespace: c.Namespace, Name: c.Name}
-		nodes := make([]corev1.Node, len(c.Nodes))
-		for i, content := range c.Nodes {
-			if err := fill(&nodes[i], content); err != nil {
-				return nil, fmt.Errorf("load the nodes of cluster %s: %w", key, err)
-			}
-		}
-		w.SetNodes(key, nodes)
+		w.SetNodes(key, c.Nodes)
 		if c.Unseen != "" {
 			w.SetUnseen(key, c.Unseen, c.Since)
 		}
@@ -256,27 +227,22 @@ func (w *Snapshot) load(is kindInFile) error {
 		}
 	}
 	for _, content := range is.Whole {
-		u := &unstructured.Unstructured{Object: content}
-		if err := w.put(k, u.GroupVersionKind(), u); err != nil {
+		tree := &unstructured.Unstructured{}
+		if err := utiljson.Unmarshal(content.Raw, &tree.Object); err != nil {
+			return err
+		}
+		if err := w.keep(k, tree.GroupVersionKind(), tree); err != nil {
 			return err
 		}
 	}
 	for _, content := range is.Bare {
 		bare := &metav1.PartialObjectMetadata{}
-		if err := fill(bare, content); err != nil {
+		if err := utiljson.Unmarshal(content.Raw, bare); err != nil {
 			return err
 		}
-		if err := w.put(k, bare.GroupVersionKind(), bare); err != nil {
+		if err := w.keep(k, bare.GroupVersionKind(), bare); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func fill(obj client.Object, content map[string]any) error {
-	data, err := json.Marshal(content)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(data, obj)
 }

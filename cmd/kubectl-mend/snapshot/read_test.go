@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -392,7 +393,7 @@ func contentOf(t testing.TB, w *Snapshot) map[string]any {
 	all := map[string]any{}
 	for gk, k := range w.kinds {
 		for _, r := range k.all {
-			content, err := tree(r.is)
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r.is)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -401,7 +402,7 @@ func contentOf(t testing.TB, w *Snapshot) map[string]any {
 	}
 	for _, cluster := range w.Workloads() {
 		for _, n := range w.Nodes(cluster) {
-			content, err := tree(n)
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n)
 			if err != nil {
 				t.Fatal(err)
 			}

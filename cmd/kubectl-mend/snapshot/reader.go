@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,99 +27,68 @@ var ErrReadOnly = errors.New("this is a snapshot of a cluster: nothing can be wr
 // every write. With client.UnsafeDisableDeepCopy what is read is shared: read only.
 func (w *Snapshot) ReadOnly() client.Client { return &api{snapshot: w} }
 
-// api is the client of a snapshot.
-type api struct {
-	refused
-
-	snapshot *Snapshot
-}
-
-// refused are the writes.
-type refused struct{}
-
-// Create implements client.Writer.
-func (refused) Create(context.Context, client.Object, ...client.CreateOption) error {
-	return ErrReadOnly
-}
-
-// Update implements client.Writer.
-func (refused) Update(context.Context, client.Object, ...client.UpdateOption) error {
-	return ErrReadOnly
-}
-
-// Patch implements client.Writer.
-func (refused) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
-	return ErrReadOnly
-}
-
-// Delete implements client.Writer.
-func (refused) Delete(context.Context, client.Object, ...client.DeleteOption) error {
-	return ErrReadOnly
-}
-
-// DeleteAllOf implements client.Writer.
-func (refused) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
-	return ErrReadOnly
-}
-
-// Apply implements client.Writer.
-func (refused) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-	return ErrReadOnly
-}
-
-// Status implements client.StatusClient.
-func (refused) Status() client.SubResourceWriter { return refusedPart{} }
-
-// SubResource implements client.SubResourceClientConstructor.
-func (refused) SubResource(string) client.SubResourceClient { return refusedPart{} }
-
-// refusedPart are the writes of a subresource, and its reads, which nobody needs.
-type refusedPart struct{}
-
-// Get implements client.SubResourceReader.
-func (refusedPart) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
-	return errors.New("a snapshot has no subresource of its own: a status is read with its object")
-}
-
-// Create implements client.SubResourceWriter.
-func (refusedPart) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-	return ErrReadOnly
-}
-
-// Update implements client.SubResourceWriter.
-func (refusedPart) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
-	return ErrReadOnly
-}
-
-// Patch implements client.SubResourceWriter.
-func (refusedPart) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-	return ErrReadOnly
-}
-
-// Apply implements client.SubResourceWriter.
-func (refusedPart) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-	return ErrReadOnly
-}
+// api is the client of a snapshot. It refuses every write.
+type api struct{ snapshot *Snapshot }
 
 var _ client.Client = &api{}
 
-// Scheme implements client.Client.
+func (*api) Create(context.Context, client.Object, ...client.CreateOption) error { return ErrReadOnly }
+
+func (*api) Update(context.Context, client.Object, ...client.UpdateOption) error { return ErrReadOnly }
+
+func (*api) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return ErrReadOnly
+}
+
+func (*api) Delete(context.Context, client.Object, ...client.DeleteOption) error { return ErrReadOnly }
+
+func (*api) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
+	return ErrReadOnly
+}
+
+func (*api) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	return ErrReadOnly
+}
+
+func (*api) Status() client.SubResourceWriter { return subresource{} }
+
+func (*api) SubResource(string) client.SubResourceClient { return subresource{} }
+
+// subresource refuses writes, and reads as well: a status is read with its object.
+type subresource struct{}
+
+func (subresource) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
+	return ErrReadOnly
+}
+
+func (subresource) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+	return ErrReadOnly
+}
+
+func (subresource) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	return ErrReadOnly
+}
+
+func (subresource) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+	return ErrReadOnly
+}
+
+func (subresource) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+	return ErrReadOnly
+}
+
 func (a *api) Scheme() *runtime.Scheme { return a.snapshot.scheme }
 
-// RESTMapper implements client.Client.
 func (a *api) RESTMapper() meta.RESTMapper { return a.snapshot.RESTMapper() }
 
-// GroupVersionKindFor implements client.Client.
 func (a *api) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
 	return apiutil.GVKForObject(obj, a.snapshot.scheme)
 }
 
-// IsObjectNamespaced implements client.Client.
 func (a *api) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 	return apiutil.IsObjectNamespaced(obj, a.snapshot.scheme, a.RESTMapper())
 }
 
-// Get implements client.Reader.
 func (a *api) Get(_ context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
 	gvk, err := a.GroupVersionKindFor(obj)
 	if err != nil {
@@ -202,7 +172,7 @@ func (w *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []clie
 	}
 	from := k.all
 	if namespace != "" {
-		from = deref(k.namespace[namespace])
+		from = ptr.Deref(k.namespace[namespace], nil)
 	}
 	all := make([]client.Object, 0, len(from))
 	for _, r := range from {
@@ -234,7 +204,7 @@ func (a *api) List(_ context.Context, list client.ObjectList, options ...client.
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", list, err)
 	}
-	gvk.Kind = singular(gvk.Kind)
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	shared := ptr.Deref(o.UnsafeDisableDeepCopy, false)
 	w := a.snapshot
@@ -263,13 +233,6 @@ func (a *api) List(_ context.Context, list client.ObjectList, options ...client.
 	return nil
 }
 
-func singular(list string) string {
-	if n := len(list) - len("List"); n > 0 && list[n:] == "List" {
-		return list[:n]
-	}
-	return list
-}
-
 // selected are the records that a list is about. The lock is held.
 func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) ([]*record, error) {
 	k, err := w.find(gvk)
@@ -283,8 +246,7 @@ func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) 
 	if err != nil {
 		return nil, err
 	}
-	all := (o.LabelSelector == nil || o.LabelSelector.Empty()) && len(rest) == 0
-	if all {
+	if (o.LabelSelector == nil || o.LabelSelector.Empty()) && len(rest) == 0 {
 		return from, nil
 	}
 	found := make([]*record, 0, len(from))
@@ -313,20 +275,13 @@ func (k *kind) candidates(o *client.ListOptions) (shelf, fields.Requirements, er
 			if o.Namespace != "" {
 				key = indexKey(o.Namespace, key)
 			}
-			return deref(i.found[key]), wanted[1:], nil
+			return ptr.Deref(i.found[key], nil), wanted[1:], nil
 		}
 	}
 	if o.Namespace != "" {
-		return deref(k.namespace[o.Namespace]), wanted, nil
+		return ptr.Deref(k.namespace[o.Namespace], nil), wanted, nil
 	}
 	return k.all, wanted, nil
-}
-
-func deref(s *shelf) shelf {
-	if s == nil {
-		return nil
-	}
-	return *s
 }
 
 func (k *kind) hasFields(r *record, wanted fields.Requirements) bool {

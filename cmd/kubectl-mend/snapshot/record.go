@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/conversion"
 )
@@ -86,80 +84,47 @@ func converted(scheme *runtime.Scheme, obj client.Object, s shape) (client.Objec
 	if isMetadata(obj) {
 		return nil, errors.New("no more than its metadata is known")
 	}
-	if is := obj.GetObjectKind().GroupVersionKind(); is.Version != s.gvk.Version && scheme.Recognizes(is) && scheme.Recognizes(s.gvk) {
-		other, err := inVersion(scheme, obj, s.gvk)
-		if err != nil || !s.tree {
-			return other, err
-		}
-		obj = other
-	}
-	if s.tree {
-		content, err := tree(obj)
+	to := client.Object(&unstructured.Unstructured{})
+	if scheme.Recognizes(s.gvk) {
+		typed, err := scheme.New(s.gvk)
 		if err != nil {
 			return nil, err
 		}
-		u := &unstructured.Unstructured{Object: content}
-		u.SetGroupVersionKind(s.gvk)
-		return u, nil
+		to = typed.(client.Object)
 	}
-	typed, err := scheme.New(s.gvk)
-	if err != nil {
+	if err := convert(obj, to); err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(obj)
-	if err != nil {
-		return nil, err
-	}
-	return decoded(data, typed.(client.Object), s.gvk)
-}
-
-func decoded(data []byte, into client.Object, gvk schema.GroupVersionKind) (client.Object, error) {
-	if err := utiljson.Unmarshal(data, into); err != nil {
-		return nil, err
-	}
-	into.GetObjectKind().SetGroupVersionKind(gvk)
-	return into, nil
-}
-
-// inVersion converts an object as its webhook does, or, if it has none, by name of its fields, as an API server does.
-func inVersion(scheme *runtime.Scheme, obj client.Object, gvk schema.GroupVersionKind) (client.Object, error) {
-	made, err := scheme.New(gvk)
-	if err != nil {
-		return nil, err
-	}
-	to := made.(client.Object)
-	if from, ok := obj.(conversion.Convertible); ok {
-		if hub, isHub := made.(conversion.Hub); isHub {
-			err = from.ConvertTo(hub)
-			to.GetObjectKind().SetGroupVersionKind(gvk)
-			return to, err
+	if s.tree {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(to)
+		if err != nil {
+			return nil, err
 		}
+		to = &unstructured.Unstructured{Object: content}
 	}
-	if from, isHub := obj.(conversion.Hub); isHub {
-		if convertible, ok := made.(conversion.Convertible); ok {
-			err = convertible.ConvertFrom(from)
-			to.GetObjectKind().SetGroupVersionKind(gvk)
-			return to, err
-		}
-	}
-	data, err := json.Marshal(obj)
-	if err != nil {
-		return nil, err
-	}
-	return decoded(data, to, gvk)
+	to.GetObjectKind().SetGroupVersionKind(s.gvk)
+	return to, nil
 }
 
-// tree is obj as a tree of values, which belongs to the caller.
-func tree(obj client.Object) (map[string]any, error) {
-	data, err := json.Marshal(obj)
+// convert makes to what from is: between versions as the webhook of the kind does, or, if it has none, by name of the fields, as an API server does.
+func convert(from, to client.Object) error {
+	hub, isHub := to.(conversion.Hub)
+	if is, ok := from.(conversion.Convertible); ok && isHub {
+		return is.ConvertTo(hub)
+	}
+	hub, isHub = from.(conversion.Hub)
+	if is, ok := to.(conversion.Convertible); ok && isHub {
+		return is.ConvertFrom(hub)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from.DeepCopyObject())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	content := map[string]any{}
-	if err := utiljson.Unmarshal(data, &content); err != nil {
-		return nil, err
+	if tree, is := to.(*unstructured.Unstructured); is {
+		tree.Object = content
+		return nil
 	}
-	return content, nil
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(content, to)
 }
 
 // shelf is a list of records in the order of their names.

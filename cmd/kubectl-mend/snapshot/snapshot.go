@@ -156,19 +156,14 @@ func (w *Snapshot) Add(objs ...client.Object) error {
 		if _, read := k.scopes[obj.GetNamespace()]; !read {
 			k.scopes[""] = nil
 		}
-		if err := w.put(k, gvk, obj); err != nil {
+		if err := w.keep(k, gvk, obj.DeepCopyObject().(client.Object)); err != nil {
 			return fmt.Errorf("add %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
 		}
 	}
 	return nil
 }
 
-// put stores a copy of obj, without what nobody reads of any object. The lock is held.
-func (w *Snapshot) put(k *kind, gvk schema.GroupVersionKind, obj client.Object) error {
-	return w.keep(k, gvk, obj.DeepCopyObject().(client.Object))
-}
-
-// keep stores own itself, which nobody else may have. The lock is held.
+// keep stores own itself, which belongs to the snapshot from then on, without what is read of no object. The lock is held.
 func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) error {
 	if u, ok := own.(*unstructured.Unstructured); ok && w.scheme.Recognizes(gvk) {
 		typed, err := w.scheme.New(gvk)
