@@ -65,7 +65,7 @@ func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 
 // keepManaged gives an object the managed fields back that a snapshot drops.
 func (w *Snapshot) keepManaged(obj client.Object) {
-	for _, r := range w.kinds[machineCheckGVK.GroupKind()].all {
+	for _, r := range w.kinds[machineCheckGVK.GroupKind()].in("") {
 		if r.key == client.ObjectKeyFromObject(obj) {
 			r.is.SetManagedFields(obj.GetManagedFields())
 		}

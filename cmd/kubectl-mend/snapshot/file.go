@@ -125,7 +125,7 @@ func (k *kind) inFile() kindInFile {
 			is.Unread = append(is.Unread, namespaceFile{Namespace: namespace, Why: why.Error()})
 		}
 	}
-	for _, r := range k.all {
+	for _, r := range k.in("") {
 		switch kept := slim(r.is.DeepCopyObject().(client.Object)); {
 		case kept == nil:
 		case isMetadata(kept):

@@ -48,10 +48,9 @@ type kind struct {
 	// scopes say of a namespace, or of all if it is empty, whether it was read: nil if it was, else why it was not.
 	scopes map[string]error
 
-	records   map[client.ObjectKey]*record
-	all       shelf
-	namespace map[string]*shelf
-	indexes   map[string]*index
+	records map[client.ObjectKey]*record
+	// indexes are by the name of the field. That without a name finds all objects.
+	indexes map[string]*index
 }
 
 // kindFor returns the kind, which is installed with it if it was not. The lock is held.
@@ -60,7 +59,7 @@ func (w *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespace
 	if k == nil {
 		k = &kind{
 			GroupKind: gvk.GroupKind(), plural: plural, namespaced: namespaced, scopes: map[string]error{},
-			records: map[client.ObjectKey]*record{}, namespace: map[string]*shelf{}, indexes: map[string]*index{},
+			records: map[client.ObjectKey]*record{}, indexes: map[string]*index{"": newIndex(func(client.Object) []string { return []string{""} })},
 		}
 		w.kinds[gvk.GroupKind()] = k
 		w.mapper = nil
@@ -149,12 +148,8 @@ func (k *kind) custom() bool {
 	return strings.Contains(k.Group, ".") && !strings.HasSuffix(k.Group, ".k8s.io")
 }
 
-func (k *kind) inNamespace(namespace string) *shelf {
-	if k.namespace[namespace] == nil {
-		k.namespace[namespace] = &shelf{}
-	}
-	return k.namespace[namespace]
-}
+// in are the objects in a namespace, or in all if that is empty, by name.
+func (k *kind) in(namespace string) shelf { return k.indexes[""].in(namespace, "") }
 
 // RESTMapper knows the kinds that are installed.
 func (w *Snapshot) RESTMapper() meta.RESTMapper {
@@ -189,11 +184,17 @@ func (w *Snapshot) RESTMapper() meta.RESTMapper {
 
 // index finds objects by a value that a function takes from them.
 type index struct {
-	gvk    schema.GroupVersionKind // of the objects that the function takes; metadata alone if bare
-	bare   bool
+	shape  shape // of the objects that the function takes
 	values client.IndexerFunc
-	found  map[string]*shelf // by namespace and value, and by value alone
+	found  map[indexKey]shelf
 	of     map[*record][]string
+}
+
+// indexKey is a value, in one namespace or, if that is empty, in all.
+type indexKey struct{ namespace, value string }
+
+func newIndex(values client.IndexerFunc) *index {
+	return &index{values: values, found: map[indexKey]shelf{}, of: map[*record][]string{}}
 }
 
 // IndexField makes objects of a kind be found by client.MatchingFields. One that was added before by the same name is replaced.
@@ -204,55 +205,55 @@ func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	plural, _ := meta.UnsafeGuessKindToResource(gvk)
 	k := w.kinds[gvk.GroupKind()]
 	if k == nil {
-		k = w.kindFor(gvk, plural.Resource, true)
+		k = w.kindFor(gvk, "", true)
 		k.versions, w.mapper = nil, nil // it is as little installed as before
 	}
-	i := &index{gvk: gvk, bare: isMetadata(obj), values: values, found: map[string]*shelf{}, of: map[*record][]string{}}
+	i := newIndex(values)
+	i.shape = shapeOf(obj, gvk)
 	k.indexes[field] = i
-	for _, r := range k.all {
-		i.put(r)
+	for _, r := range k.in("") {
+		i.update(r)
 	}
 	return nil
 }
 
-func (k *kind) reindex(r *record) {
-	for _, i := range k.indexes {
-		i.take(r)
-		i.put(r)
-	}
+// in are the objects with a value in a namespace, or in all if that is empty.
+func (i *index) in(namespace, value string) shelf { return i.found[indexKey{namespace, value}] }
+
+// keys are those of what has a value.
+func (r *record) keys(value string) []indexKey {
+	return []indexKey{{"", value}, {r.key.Namespace, value}}
 }
 
-func (k *kind) unindex(r *record) {
-	for _, i := range k.indexes {
-		i.take(r)
+// update makes an object be found by the values that it has now.
+func (i *index) update(r *record) {
+	obj, err := r.is, error(nil)
+	if i.shape != (shape{}) {
+		obj, err = r.as(i.shape)
 	}
-}
-
-func (i *index) put(r *record) {
-	obj, err := r.as(shape{gvk: i.gvk, bare: i.bare})
-	if err != nil {
-		return // of an object of which no more than metadata is known nothing can be found
+	var values []string
+	if err == nil { // else no more than its metadata is known
+		values = i.values(obj)
 	}
-	for _, value := range i.values(obj) {
-		for _, key := range []string{value, indexKey(r.key.Namespace, value)} {
-			if i.found[key] == nil {
-				i.found[key] = &shelf{}
-			}
-			i.found[key].put(r)
-			i.of[r] = append(i.of[r], key)
+	if slices.Equal(values, i.of[r]) {
+		return
+	}
+	i.take(r)
+	i.of[r] = values
+	for _, value := range values {
+		for _, key := range r.keys(value) {
+			i.found[key] = i.found[key].with(r)
 		}
 	}
 }
 
 func (i *index) take(r *record) {
-	for _, key := range i.of[r] {
-		i.found[key].take(r)
+	for _, value := range i.of[r] {
+		for _, key := range r.keys(value) {
+			i.found[key] = i.found[key].without(r)
+		}
 	}
 	delete(i.of, r)
 }
-
-// indexKey cannot be a value alone: no namespace has a NUL in its name.
-func indexKey(namespace, value string) string { return namespace + "\x00" + value }

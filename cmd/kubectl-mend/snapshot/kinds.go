@@ -114,7 +114,7 @@ func (w *Snapshot) marked(marks []client.ListOption) []schema.GroupVersionKind {
 		}
 		for _, mark := range marks {
 			o := (&client.ListOptions{}).ApplyOptions([]client.ListOption{mark})
-			if slices.ContainsFunc(k.all, func(r *record) bool {
+			if slices.ContainsFunc(k.in(""), func(r *record) bool {
 				return o.LabelSelector != nil && o.LabelSelector.Matches(labels.Set(r.is.GetLabels()))
 			}) {
 				kinds = append(kinds, gk.WithVersion(k.versions[0]))

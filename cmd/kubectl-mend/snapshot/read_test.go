@@ -392,7 +392,7 @@ func contentOf(t testing.TB, w *Snapshot) map[string]any {
 	t.Helper()
 	all := map[string]any{}
 	for gk, k := range w.kinds {
-		for _, r := range k.all {
+		for _, r := range k.in("") {
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r.is)
 			if err != nil {
 				t.Fatal(err)

@@ -170,10 +170,7 @@ func (w *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []clie
 	if k == nil {
 		return nil
 	}
-	from := k.all
-	if namespace != "" {
-		from = ptr.Deref(k.namespace[namespace], nil)
-	}
+	from := k.in(namespace)
 	all := make([]client.Object, 0, len(from))
 	for _, r := range from {
 		all = append(all, r.is)
@@ -269,19 +266,10 @@ func (k *kind) candidates(o *client.ListOptions) (shelf, fields.Requirements, er
 			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("%s cannot be selected by the field %q", k.plural, f.Field))
 		}
 	}
-	if len(wanted) > 0 {
-		if i := k.indexes[wanted[0].Field]; i != nil {
-			key := wanted[0].Value
-			if o.Namespace != "" {
-				key = indexKey(o.Namespace, key)
-			}
-			return ptr.Deref(i.found[key], nil), wanted[1:], nil
-		}
+	if len(wanted) > 0 && k.indexes[wanted[0].Field] != nil {
+		return k.indexes[wanted[0].Field].in(o.Namespace, wanted[0].Value), wanted[1:], nil
 	}
-	if o.Namespace != "" {
-		return ptr.Deref(k.namespace[o.Namespace], nil), wanted, nil
-	}
-	return k.all, wanted, nil
+	return k.in(o.Namespace), wanted, nil
 }
 
 func (k *kind) hasFields(r *record, wanted fields.Requirements) bool {

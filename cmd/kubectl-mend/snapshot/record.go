@@ -130,20 +130,22 @@ func convert(from, to client.Object) error {
 // shelf is a list of records in the order of their names.
 type shelf []*record
 
-func (s *shelf) put(r *record) {
+func (s shelf) with(r *record) shelf {
 	if at, found := s.find(r); !found {
-		*s = slices.Insert(*s, at, r)
+		return slices.Insert(s, at, r)
 	}
+	return s
 }
 
-func (s *shelf) take(r *record) {
+func (s shelf) without(r *record) shelf {
 	if at, found := s.find(r); found {
-		*s = slices.Delete(*s, at, at+1)
+		return slices.Delete(s, at, at+1)
 	}
+	return s
 }
 
-func (s *shelf) find(r *record) (int, bool) {
-	return slices.BinarySearchFunc(*s, r.key, func(a *record, key client.ObjectKey) int { return compareKeys(a.key, key) })
+func (s shelf) find(r *record) (int, bool) {
+	return slices.BinarySearchFunc(s, r.key, func(a *record, key client.ObjectKey) int { return compareKeys(a.key, key) })
 }
 
 func compareKeys(a, b client.ObjectKey) int {

@@ -85,7 +85,7 @@ func (r *reading) remediated() func(cluster client.ObjectKey) bool {
 		if !r.requested(gk) {
 			continue
 		}
-		for _, rec := range k.all {
+		for _, rec := range k.in("") {
 			of[client.ObjectKey{Namespace: rec.key.Namespace, Name: rec.is.GetLabels()[clusterv1.ClusterNameLabel]}] = true
 		}
 	}

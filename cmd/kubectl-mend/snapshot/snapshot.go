@@ -78,18 +78,19 @@ func New() *Snapshot {
 	if err != nil {
 		panic(err) // two packages register the same kind, whatever the input
 	}
-	w := empty(scheme)
-	for _, is := range always {
-		w.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
-	}
-	return w
+	return empty(scheme, always)
 }
 
-func empty(scheme *runtime.Scheme) *Snapshot {
-	return &Snapshot{
+// empty has no objects.
+func empty(scheme *runtime.Scheme, kinds []installed) *Snapshot {
+	w := &Snapshot{
 		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{}, owned: map[types.UID]map[*record]bool{}, created: map[string]int{},
 		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]bool{},
 	}
+	for _, is := range kinds {
+		w.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
+	}
+	return w
 }
 
 // Scheme is that of all kinds that are known by their types.
@@ -195,35 +196,33 @@ func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 }
 
 // store makes obj what its name stands for, and keeps indexes and owners up to date. The lock is held, and obj belongs to the snapshot.
-func (w *Snapshot) store(k *kind, obj client.Object) *record {
+func (w *Snapshot) store(k *kind, obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
 	r := k.records[key]
 	if r == nil {
 		r = &record{kind: k, key: key, scheme: w.scheme}
 		k.records[key] = r
-		k.all.put(r)
-		k.inNamespace(key.Namespace).put(r)
 	} else {
 		w.disown(r)
 	}
 	r.set(obj)
-	k.reindex(r)
+	for _, i := range k.indexes {
+		i.update(r)
+	}
 	for _, owner := range obj.GetOwnerReferences() {
 		if w.owned[owner.UID] == nil {
 			w.owned[owner.UID] = map[*record]bool{}
 		}
 		w.owned[owner.UID][r] = true
 	}
-	return r
 }
 
 // remove takes an object out of the snapshot. The lock is held.
 func (w *Snapshot) remove(r *record) {
-	k := r.kind
-	delete(k.records, r.key)
-	k.all.take(r)
-	k.inNamespace(r.key.Namespace).take(r)
-	k.unindex(r)
+	delete(r.kind.records, r.key)
+	for _, i := range r.kind.indexes {
+		i.take(r)
+	}
 	w.disown(r)
 }
 

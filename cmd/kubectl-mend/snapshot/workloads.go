@@ -38,52 +38,36 @@ var inWorkloads = []installed{
 }
 
 // Workload is a workload cluster, as a snapshot of its own. It has nodes; pods, volumes and leases are not read.
-func (w *Snapshot) Workload(cluster client.ObjectKey) *Snapshot { return w.workload(cluster).snapshot }
-
-func (w *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
+func (w *Snapshot) Workload(cluster client.ObjectKey) *Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := w.workloads[cluster]
-	if c == nil {
-		c = &workloadCluster{snapshot: empty(w.scheme), unseen: notRead}
-		for _, is := range inWorkloads {
-			c.snapshot.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
-		}
-		w.workloads[cluster] = c
+	return w.workload(cluster).snapshot
+}
+
+// workload is a workload cluster, which is known from now on. The lock is held.
+func (w *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
+	if w.workloads[cluster] == nil {
+		w.workloads[cluster] = &workloadCluster{snapshot: empty(w.scheme, inWorkloads), unseen: notRead}
 	}
-	return c
+	return w.workloads[cluster]
 }
 
 // SetNodes says that a workload cluster was seen, and that these are its nodes.
 func (w *Snapshot) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
-	c := w.workload(cluster)
-	fresh := make([]client.Object, 0, len(nodes))
+	seen := &workloadCluster{snapshot: empty(w.scheme, inWorkloads)}
 	for i := range nodes {
-		fresh = append(fresh, &nodes[i])
+		_ = seen.snapshot.Add(&nodes[i]) // nodes are known by their type
 	}
-	c.snapshot.clear()
-	_ = c.snapshot.Add(fresh...) // nodes are known by their type
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.unseen, c.since = "", time.Time{}
-}
-
-// clear takes everything out of a snapshot.
-func (w *Snapshot) clear() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, k := range w.kinds {
-		for _, r := range slices.Clone(k.all) {
-			w.remove(r)
-		}
-	}
+	w.workloads[cluster] = seen
 }
 
 // SetUnseen says that a workload cluster cannot be seen, why, and since when; since may be zero. Its nodes are as they were.
 func (w *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Time) {
-	c := w.workload(cluster)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	c := w.workload(cluster)
 	c.unseen, c.since = cmp.Or(why, notRead), since
 }
 
