@@ -40,7 +40,7 @@ func TestNoCatchAllFolders(t *testing.T) {
 	}
 }
 
-// What the image and Tilt leave out is missed only when somebody builds there.
+// A folder that the image or Tilt leaves out is missed only by builds there.
 func TestTheBuildKnowsEveryFolder(t *testing.T) {
 	want := append(topLevelSources(listPackages(t)), "go.mod", "go.sum")
 	slices.Sort(want)

@@ -35,7 +35,7 @@ func fleet() dashboard {
 			number("Remediations of machines in flight", "",
 				none(`sum(max by (namespace, name, cluster) (kubemend_remediations_in_flight{`+inCluster+`}))`), false),
 			number("Hosts kept powered off", "", none(`sum(max by (namespace, kind) (kubemend_hosts_kept_powered_off{namespace=~"$namespace"}))`), false),
-			number("Hosts out of service", "Marked as unhealthy: somebody has to repair them.",
+			number("Hosts out of service", "Marked as unhealthy: repair them.",
 				none(`count(max by (namespace, name) (kubemend_host_exhausted{namespace=~"$namespace"}) == 1)`), true),
 			list("Alerts that fire", "", columns, `ALERTS{alertname=~"Kubemend.*", alertstate="firing"}`),
 		}},
@@ -145,7 +145,7 @@ func host() dashboard {
 			oneOf("host", "Host", `label_values(capi_hostremediation_status_host{namespace=~"$namespace", cluster_name=~"$cluster"}, host)`),
 		},
 		row{"Host $host", []panel{
-			number("Out of service", "Marked as unhealthy: somebody has to repair it.",
+			number("Out of service", "Marked as unhealthy: repair it.",
 				none(`max(kubemend_host_exhausted{namespace=~"$namespace", name="$host"})`), true),
 			value("Attempt", "", `max by (name) (`+ofHost("capi_hostremediation_status_attempt")+`)`, "none"),
 			value("Attempts allowed", "", `max by (name) (`+ofHost("capi_hostremediation_spec_strategy_retry_limit")+`) + 1`, "none"),

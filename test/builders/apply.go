@@ -16,7 +16,7 @@ const fieldOwner = client.FieldOwner("kubemend-builders")
 // server answered. Status is left alone.
 //
 // It is also the quick way to create the first object of a kind: for two seconds after a kind is established, the API
-// server makes everybody who creates one wait, but not who applies one.
+// server refuses to create one at first, but not to apply one.
 func Apply(ctx context.Context, c client.Client, objects ...client.Object) error {
 	for _, object := range objects {
 		if err := apply(ctx, c, object); err != nil {

@@ -35,7 +35,7 @@ func Deployed(host *bmov1alpha1.BareMetalHost) {
 	host.Spec.Image = &bmov1alpha1.Image{URL: "http://simulated/image.qcow2", Checksum: "0", ChecksumType: bmov1alpha1.SHA256}
 }
 
-// ExternallyDeployed says that somebody else has provisioned the host, which shall be on.
+// ExternallyDeployed says that another system has provisioned the host, which shall be on.
 func ExternallyDeployed(host *bmov1alpha1.BareMetalHost) {
 	host.Spec.Online, host.Spec.ExternallyProvisioned = true, true
 }

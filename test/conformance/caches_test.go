@@ -25,7 +25,7 @@ var _ = Describe("Stale caches", func() {
 		s.fallsSilent(ctx, "a")
 		Eventually(s.external(ctx, "a")).Should(Equal("False/RemediationRequestCreationFailed"))
 		Expect(conditions.GetMessage(s.get(ctx, "a"), "ExternallyRemediated")).To(ContainSubstring("look for Metal3Remediation"))
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 1}), "the pass goes on without it")
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 1}), "the reconcile continues without it")
 		done, _ := p.Written()
 		Expect(done).NotTo(ContainElement(HavePrefix("POST")))
 

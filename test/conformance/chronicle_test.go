@@ -49,7 +49,7 @@ func (c *chronicle) add(m *clusterv1.Machine) {
 	defer c.mu.Unlock()
 	for _, condition := range m.Status.Conditions {
 		key := turned{m.Namespace, m.Name, condition.Type}
-		// The same status since another moment is a turn too: somebody wrote it anew.
+		// The same status since another moment is a turn too: another client wrote it again.
 		is := string(condition.Status) + " " + condition.LastTransitionTime.UTC().String()
 		if c.seen[key] != is {
 			c.seen[key] = is

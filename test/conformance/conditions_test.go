@@ -54,9 +54,9 @@ func flavours(o interface {
 
 // What is said of machines.
 const (
-	well     = "True/HealthCheckSucceeded True/"
-	silent   = "False/UnhealthyNode False/UnhealthyNode"
-	nothing  = "- -"
+	well           = "True/HealthCheckSucceeded True/"
+	silent         = "False/UnhealthyNode False/UnhealthyNode"
+	nothing        = "- -"
 	ownerRequested = "False/WaitingForRemediation False/WaitingForRemediation"
 )
 

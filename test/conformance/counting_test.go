@@ -84,7 +84,7 @@ var _ = Describe("Counting", func() {
 		Expect(before.Severity).To(Equal(clusterv1.ConditionSeverityWarning))
 		Expect(before.Message).To(Equal(s.message(ctx, "check", "RemediationAllowed")()))
 		Expect(s.owner(ctx, "c")()).To(Equal(nothing), "restricted")
-		Expect(s.owner(ctx, "a")()).To(Equal(ownerRequested), "what was begun goes on")
+		Expect(s.owner(ctx, "a")()).To(Equal(ownerRequested), "what has started continues")
 
 		s.comesBack(ctx, "a")
 		Eventually(s.owner(ctx, "c")).Should(Equal(ownerRequested))

@@ -17,7 +17,7 @@ import (
 	"github.com/kubemend/kubemend/test/rig"
 )
 
-// ofKernel makes a check look at a condition that the node problem detector reports, and of which no Machine condition tells.
+// ofKernel makes a check judge by a condition that the node problem detector reports, and which no Machine condition reports.
 func ofKernel(c *clusterv1.MachineHealthCheck) {
 	c.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
 		{Type: "KernelDeadlock", Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](60)},

@@ -218,7 +218,7 @@ func (s *environment) change(ctx context.Context, machine string, change func(*c
 	Expect(here.Status().Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 }
 
-// isDeleted deletes a machine that somebody's finalizer keeps.
+// isDeleted deletes a machine that a finalizer of another client keeps.
 func (s *environment) isDeleted(ctx context.Context, machine string) {
 	GinkgoHelper()
 	s.change(ctx, machine, func(m *clusterv1.Machine) { m.Finalizers = []string{"test.kubemend.io/keep"} })

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// told returns the events of an environment, sorted by nothing, as "Object Reason".
-func (s *environment) told(ctx context.Context) func() []string {
+// sentEvents returns the events of an environment, unsorted, as "Object Reason".
+func (s *environment) sentEvents(ctx context.Context) func() []string {
 	return func() []string {
 		var all []string
 		for _, e := range s.allEvents(ctx) {
@@ -51,22 +51,22 @@ var _ = Describe("Events and metrics", func() {
 		s.workers(ctx, "a", "b", "c")
 		s.check(ctx, "check", by("reboot"), atMost("1"))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 3, 1}))
-		Expect(s.told(ctx)()).To(BeEmpty(), "there is nothing to announce of a check that is content")
+		Expect(s.sentEvents(ctx)()).To(BeEmpty(), "a healthy check causes no event")
 		in := s.cluster.Namespace + "/"
 
 		s.fallsSilent(ctx, "a")
-		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted"))
+		Eventually(s.sentEvents(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted"))
 		Expect(s.note(ctx, "a", "MachineMarkedUnhealthy")()).To(Equal("Normal: Machine " + in + "a has been marked as unhealthy by " + in + "check: " +
 			"Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
 		Expect(s.note(ctx, "check", "RemediationStarted")()).To(Equal("Normal: Requested a Metal3Remediation for a"))
 
 		s.fallsSilent(ctx, "b")
-		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted",
+		Eventually(s.sentEvents(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted",
 			"b MachineMarkedUnhealthy", "check RemediationRestricted"))
 		Expect(s.note(ctx, "check", "RemediationRestricted")()).To(Equal("Warning: " + s.message(ctx, "check", "RemediationAllowed")()))
 
 		s.comesBack(ctx, "a")
-		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted",
+		Eventually(s.sentEvents(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted",
 			"b MachineMarkedUnhealthy", "check RemediationRestricted",
 			"a MachineHealthy", "check RemediationEnded", "check RemediationAllowed", "check RemediationStarted"))
 		Expect(s.note(ctx, "a", "MachineHealthy")()).To(Equal("Normal: Machine " + in + "a has been marked as healthy again by " + in + "check"))
@@ -88,7 +88,7 @@ var _ = Describe("Events and metrics", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 0, 0}))
 		s.changeCheck(ctx, "check", strict)
 
-		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "b MachineMarkedUnhealthy", "c MachineMarkedUnhealthy",
+		Eventually(s.sentEvents(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "b MachineMarkedUnhealthy", "c MachineMarkedUnhealthy",
 			"check RemediationStarted", "check RemediationStarted", "check RemediationStarted"))
 		for _, e := range s.allEvents(ctx) {
 			Expect(e.Regarding.UID).NotTo(BeEmpty())
@@ -109,14 +109,14 @@ var _ = Describe("Events and metrics", func() {
 
 		s.nodeReports(ctx, "a", corev1.NodeReady, corev1.ConditionFalse, 0)
 		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
-		Expect(s.told(ctx)()).To(BeEmpty(), "a is only pending")
+		Expect(s.sentEvents(ctx)()).To(BeEmpty(), "a is only pending")
 		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
 			c.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](1)
 		})
 
-		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationRestricted"))
+		Eventually(s.sentEvents(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationRestricted"))
 		s.fallsSilent(ctx, "b")
-		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationRestricted", "b MachineMarkedUnhealthy"))
+		Eventually(s.sentEvents(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationRestricted", "b MachineMarkedUnhealthy"))
 		Consistently(s.events(ctx, "check", "RemediationRestricted")).Should(Equal(1))
 	})
 

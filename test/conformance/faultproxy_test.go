@@ -31,7 +31,7 @@ func (p passage) kubeconfig() []byte {
 	return content
 }
 
-// stall keeps back what watches of a resource would tell, until the returned function is called or the spec has ended.
+// stall delays the events of watches of a resource, until the returned function is called or the spec has ended.
 func (p passage) stall(resource string) (goOn func()) {
 	GinkgoHelper()
 	goOn = p.Stall(resource)

@@ -41,7 +41,7 @@ func (u *upheaval) isCalm(ctx context.Context) {
 	Eventually(u.health(ctx, "breaks")).Should(Equal(well))
 	Eventually(u.health(ctx, "wavers")).Should(Equal(well))
 	Eventually(u.counts(ctx, "check")).Should(Equal([]int32{3, 2, 2}))
-	Eventually(u.told(ctx)).Should(ConsistOf("recovers MachineMarkedUnhealthy", "check RemediationStarted"))
+	Eventually(u.sentEvents(ctx)).Should(ConsistOf("recovers MachineMarkedUnhealthy", "check RemediationStarted"))
 }
 
 // strike lets it all happen, under a plan.
@@ -189,10 +189,10 @@ var _ = Describe("When writes fail", Ordered, func() {
 // toldOnce checks that no event was sent twice, and, if all are wanted, that none is missing.
 func (u *upheaval) toldOnce(ctx context.Context, all bool, why string) {
 	GinkgoHelper()
-	told := u.told(ctx)
+	sentEvents := u.sentEvents(ctx)
 	before := []string{"recovers MachineMarkedUnhealthy", "check RemediationStarted"}
 	if all {
-		Eventually(told).Should(ContainElements(append(before, raised...)), why)
+		Eventually(sentEvents).Should(ContainElements(append(before, raised...)), why)
 	}
 	for _, e := range append(raised, "breaks RemediationFailed", "check RemediationRestricted") {
 		object, reason, _ := strings.Cut(e, " ")

@@ -138,11 +138,11 @@ var _ = Describe("The policy of docs/examples/limits-policy.yaml", Serial, func(
 		Expect(patch(editor, `{"cluster.x-k8s.io/remediate-machine":""}`)).To(refused)
 		Expect(patch(operator, `{"cluster.x-k8s.io/remediate-machine":""}`)).To(Succeed())
 		Expect(patch(editor, `{"note":"of a machine that is marked"}`)).To(Succeed())
-		Expect(patch(editor, `{"cluster.x-k8s.io/remediate-machine":null}`)).To(Succeed(), "a mark may be taken off")
+		Expect(patch(editor, `{"cluster.x-k8s.io/remediate-machine":null}`)).To(Succeed(), "a mark may be removed")
 	})
 })
 
-// whoMay is a client of somebody who may do this with the machines of a namespace.
+// whoMay is a client of a user who may do this with the machines of a namespace.
 func whoMay(ctx context.Context, namespace, name string, verbs ...string) client.Client {
 	GinkgoHelper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: []rbacv1.PolicyRule{

@@ -177,7 +177,7 @@ var _ = Describe("Requests", func() {
 		Expect(s.both(ctx, "check", "RemediationTemplateAvailable")()).To(Equal("True/TemplateFound -"))
 		Expect(here.Delete(ctx, metal3.object("Metal3RemediationTemplate", s.cluster.Namespace, "reboot"))).To(Succeed())
 		Eventually(s.both(ctx, "check", "RemediationTemplateAvailable")).Should(Equal("False/RemediationTemplateNotFound -"))
-		Expect(s.external(ctx, "a")()).To(Equal(asked), "what was begun needs its template no more")
+		Expect(s.external(ctx, "a")()).To(Equal(asked), "what has started needs its template no more")
 		Expect(s.requested(ctx)()).To(ConsistOf("a", "b"))
 	})
 

@@ -8,7 +8,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// onlyPaused are the fields of somebody who wrote this condition, and nothing else.
+// onlyPaused are the managed fields of a client that wrote this condition, and nothing else.
 const onlyPaused = `{"f:status": {"f:conditions": {"k:{\"type\":\"Paused\"}": {
 	"f:type": {}, "f:status": {}, "f:reason": {}, "f:message": {}, "f:lastTransitionTime": {}, "f:observedGeneration": {}}}}}`
 

@@ -1,7 +1,7 @@
 // Package faults makes one chosen write of a program fail, or be the last one before the program crashes. The API server is a fake client in
 // memory, so that a campaign can try every write of a remediation in milliseconds.
 //
-// What only a real API server knows (schemas, watches, the connection that breaks) is in package gateway.
+// What only a real API server knows (schemas, watches, the connection that breaks) is in package test/faultproxy.
 package faults
 
 import (
@@ -102,7 +102,7 @@ func (w *Writes) Restart() {
 	w.crashed = false
 }
 
-// Client is the way of the program to the API server behind c. The test and those who are simulated use c itself.
+// Client is the way of the program to the API server behind c. The test and the simulators use c itself.
 func (w *Writes) Client(c client.WithWatch) client.WithWatch {
 	scheme := c.Scheme()
 	return interceptor.NewClient(c, interceptor.Funcs{

@@ -113,7 +113,7 @@ var stories = map[string][]story{
 			recorded: []string{`kubemend_host_remediations_waiting_for_person{namespace="ns", kind="HostRemediation", reason="OperatorSilent"} _x10 1x19 stale`},
 			turns:    []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "1 HostRemediations in ns wait for a person: OperatorSilent",
 		},
-		quiet("what goes on by itself", `kubemend_host_remediations_waiting_for_person{namespace="ns", kind="HostRemediation", reason="OperatorSilent"} 1x2 stale`),
+		quiet("what continues without a person", `kubemend_host_remediations_waiting_for_person{namespace="ns", kind="HostRemediation", reason="OperatorSilent"} 1x2 stale`),
 	},
 	"KubemendHostKeptOffTooLong": {
 		{
@@ -237,7 +237,7 @@ var stories = map[string][]story{
 		{
 			name:     "none is there",
 			recorded: []string{`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"} 1x9 stale _x19 1x20`},
-			turns:    []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "nothing is mended",
+			turns:    []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "nothing is remediated",
 		},
 		quiet("the lead passes on",
 			`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"} 1x9 stale`,

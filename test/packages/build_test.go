@@ -61,7 +61,7 @@ func kustomized(t *testing.T, folder string) []byte {
 	return built[folder]
 }
 
-// substituted is what clusterctl makes of a manifest, for a user who has set nothing but these variables.
+// substituted is what clusterctl makes of a manifest, for a user who has set only these variables.
 func substituted(t *testing.T, manifest []byte, variables map[string]string) []byte {
 	t.Helper()
 	out, err := yamlprocessor.NewSimpleProcessor().Process(manifest, func(name string) (string, error) {

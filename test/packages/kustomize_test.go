@@ -85,7 +85,7 @@ func TestThePackageRulesFindViolations(t *testing.T) {
 		"a finalizer that stays for an answer": {rule: "objects can be deleted without a webhook's answer", kind: "MutatingWebhookConfiguration", change: unconditional},
 		"versions without a conversion":        {rule: "kinds of several versions are converted", kind: "CustomResourceDefinition", path: []string{"spec", "conversion"}},
 		"a contract without a version":         {rule: "Cluster API finds the versions of its contract", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
-		"a memory that anybody may write":      {rule: "what kubemend remembers is protected", kind: "ValidatingAdmissionPolicy", path: []string{"spec", "variables"}},
+		"a memory that any client may write":   {rule: "what kubemend remembers is protected", kind: "ValidatingAdmissionPolicy", path: []string{"spec", "variables"}},
 		"a policy that is not bound":           {rule: "what kubemend remembers is protected", kind: "ValidatingAdmissionPolicyBinding", path: []string{"spec", "policyName"}, value: "other"},
 		"kinds that clusterctl does not see":   {rule: "clusterctl discovers the kinds that move", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
 		"templates that stay when all moves":   {rule: "templates move with their cluster", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},

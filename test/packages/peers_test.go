@@ -19,7 +19,7 @@ func TestOnlyNamedPeersMayReadMetrics(t *testing.T) {
 					continue
 				}
 				if named = len(from.From) > 0; !named {
-					t.Errorf("%s: everybody may ask for metrics", name)
+					t.Errorf("%s: every client may read metrics", name)
 				}
 			}
 		}

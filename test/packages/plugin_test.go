@@ -331,7 +331,7 @@ func TestAReleaseHasThePluginForEveryPlatform(t *testing.T) {
 		t.Errorf("(-want +got):\n%s\n%s", diff, steps)
 	}
 	if !strings.Contains(steps, "krew -version 'v1.2.3' -url 'https://github.com/kubemend/kubemend/releases/download/v1.2.3'") {
-		t.Errorf("krew is not told where the archives are:\n%s", steps)
+		t.Errorf("krew does not know where the archives are:\n%s", steps)
 	}
 	if !regexp.MustCompile(`(?m)^release:.*\n(\t.*\n)*\t@\$\(MAKE\) plugin\n(\t.*\n)*\t.*sha256sum`).Match(read(t, "Makefile")) {
 		t.Error("make release does not make the plugin before it sums up")

@@ -82,7 +82,7 @@ func featureRights(t *testing.T, all []object) []string {
 
 func wild(word string) bool { return strings.Contains(word, "*") }
 
-// deletable are the kinds whose objects a rule lets somebody delete.
+// deletable are the kinds whose objects a rule makes a user delete.
 func deletable(rule rbacv1.PolicyRule) []string {
 	if !slices.Contains(rule.Verbs, "delete") && !slices.Contains(rule.Verbs, "deletecollection") {
 		return nil

@@ -19,7 +19,7 @@ func (c *ControlPlane) Kubeconfig() []byte { return c.kube }
 // KubeconfigFile is a file with Kubeconfig; it goes when the rig goes.
 func (c *ControlPlane) KubeconfigFile() string { return c.path("kubeconfig") }
 
-// User makes a client certificate for a user, who may do what RBAC grants to that name and those groups: this is how a
+// User makes a client certificate for a user with the rights that RBAC grants to that name and those groups: this is how a
 // program is run under the rights that it ships with.
 func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, []byte, error) {
 	id, err := c.ca.client(name, groups)
@@ -68,7 +68,7 @@ func (c *ControlPlane) run(p program, args ...string) (*process, error) {
 	return started, nil
 }
 
-// end ends a program, and tells whether there was one.
+// end ends a program, and reports whether there was one.
 func (c *ControlPlane) end(p program) bool {
 	c.mu.Lock()
 	started := c.running[p]
@@ -78,7 +78,7 @@ func (c *ControlPlane) end(p program) bool {
 	return started != nil
 }
 
-// stop ends everything at once: nothing that one program could still tell another is of use. It reports programs that
+// stop ends everything at once: nothing that one program could still progress another is of use. It reports programs that
 // had ended by themselves before, since whatever was tested with them was tested without them.
 func (c *ControlPlane) stop() error {
 	c.mu.Lock()

@@ -19,7 +19,7 @@ const (
 	// startPatience bounds a start whose caller gave no deadline. A start takes seconds; this is for a machine that
 	// is busy with everything else as well.
 	startPatience = 2 * time.Minute
-	// portAttempts bounds how often a start is repeated because somebody took its port. See port.
+	// portAttempts bounds how often a start is repeated because another program took its port. See port.
 	portAttempts = 5
 )
 
@@ -109,7 +109,7 @@ func (c *ControlPlane) boot(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start control plane %s: %w", c.name, err)
 	}
-	c.rig.tell(since, "%s: etcd and kube-apiserver are ready on %s", c.name, c.apiPort.address())
+	c.rig.progress(since, "%s: etcd and kube-apiserver are ready on %s", c.name, c.apiPort.address())
 	return nil
 }
 

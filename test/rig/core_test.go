@@ -122,7 +122,7 @@ func setsDefaults(t *testing.T, c client.Client) {
 // them.
 func listensOnLoopback(t *testing.T, r *Rig) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells which process listens where")
+		t.Skip("only Linux reports which process listens where")
 	}
 	g := expecting(t)
 	ours := map[string]bool{}

@@ -11,7 +11,7 @@ import (
 // coreKubeconfig is the key of the kubeconfig that core takes instead of the one that all take; see test/rig/capi.
 const coreKubeconfig = "core"
 
-// KubeconfigSecret tells Cluster API how to reach the workload cluster of a Cluster. Create it before the Cluster's
+// KubeconfigSecret gives Cluster API access to the workload cluster of a Cluster. Create it before the Cluster's
 // infrastructure is provisioned: a connection that fails is tried again only after 30 s.
 func KubeconfigSecret(cluster client.ObjectKey, workload *ControlPlane) *corev1.Secret {
 	return &corev1.Secret{
@@ -27,7 +27,7 @@ func KubeconfigSecret(cluster client.ObjectKey, workload *ControlPlane) *corev1.
 }
 
 // SharedKubeconfigSecret is KubeconfigSecret with a kubeconfig for kubemend, such as GrantWorkloadUser returns, and the administrator's for
-// core. Cluster API knows only one Secret for everybody, and core needs more rights than kubemend: it labels nodes, and drains and deletes
+// core. Cluster API knows only one Secret for all its clients, and core needs more rights than kubemend: it labels nodes, and drains and deletes
 // them. So in a real management cluster the user of that Secret may do more than kubemend ever does. That kubemend could do with less can
 // only be shown where each has its own.
 func SharedKubeconfigSecret(cluster client.ObjectKey, workload *ControlPlane, kubemend []byte) *corev1.Secret {

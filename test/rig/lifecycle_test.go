@@ -58,10 +58,10 @@ func TestARigWhoseOwnerIsKilledOrphansNothing(t *testing.T) {
 		part string
 		end  func(*os.Process) error
 	}{
-		"killed":  {"wait", func(p *os.Process) error { return p.Kill() }},
-		"panics":  {"panic", func(*os.Process) error { return nil }},
-		"Ctrl-C":  {"wait", func(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGINT) }},
-		"told to": {"wait", func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }},
+		"killed":      {"wait", func(p *os.Process) error { return p.Kill() }},
+		"panics":      {"panic", func(*os.Process) error { return nil }},
+		"Ctrl-C":      {"wait", func(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGINT) }},
+		"by a signal": {"wait", func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +94,7 @@ func TestAnInterruptedStartOrphansNothing(t *testing.T) {
 	}()
 	const guard, etcdAndReaper = 1, 2
 	g.Eventually(func() int { return len(processesOf(r.folder)) }).Should(BeNumerically(">=", guard+etcdAndReaper))
-	_ = r.Stop() // it tells of the start that it broke
+	_ = r.Stop() // it reports the start that it broke
 	g.Eventually(failed).Should(Receive(HaveOccurred()))
 	nothingLeft(g, r.folder)
 }

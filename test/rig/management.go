@@ -13,7 +13,7 @@ import (
 
 // ManagementOptions are the options of a management control plane.
 type ManagementOptions struct {
-	// Name tells several management control planes apart; "management" if empty.
+	// Name distinguishes several management control planes; "management" if empty.
 	Name string
 	// Core runs Cluster API's core controllers and webhooks, so that v1beta1 is converted and everything is validated.
 	// Without it there are the kinds alone.
@@ -85,7 +85,7 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 	if err := kinds.install(ctx, c.Config()); err != nil {
 		return err
 	}
-	c.rig.tell(since, "%s: %d kinds are served", c.name, len(kinds))
+	c.rig.progress(since, "%s: %d kinds are served", c.name, len(kinds))
 	if c.ours != nil {
 		if err := c.ours.install(ctx, c.Config(), filepath.Join(c.rig.root, ourWebhooks)); err != nil {
 			return err
@@ -131,7 +131,7 @@ func (c *ControlPlane) bootCore(ctx context.Context, hooks *webhooks, args []str
 	if err := c.startCore(ctx, hooks, args); err != nil {
 		return fmt.Errorf("start Cluster API core of %s: %w", c.name, err)
 	}
-	c.rig.tell(since, "%s: Cluster API core is ready", c.name)
+	c.rig.progress(since, "%s: Cluster API core is ready", c.name)
 	return nil
 }
 

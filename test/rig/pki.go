@@ -16,7 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// certificateLife is longer than any rig lives, also that of a demo which somebody forgets over the weekend.
+// certificateLife is longer than any rig lives, also that of a demo which a user forgets over the weekend.
 const certificateLife = 7 * 24 * time.Hour
 
 // authority signs the certificates of one control plane. Its key never leaves this process.

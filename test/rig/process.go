@@ -125,7 +125,7 @@ func (e *endedError) Error() string {
 	return fmt.Sprintf("%s ended by itself with %s\n%s", e.name, how, e.tail())
 }
 
-// portTaken tells whether a program ended because somebody else listens on its port.
+// portTaken reports whether a program ended because another program listens on its port.
 func portTaken(err error) bool {
 	var ended *endedError
 	return errors.As(err, &ended) && strings.Contains(ended.tail(), "address already in use")

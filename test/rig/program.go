@@ -16,7 +16,7 @@ const managerReady = time.Minute
 
 // ManagerOptions say which manager is started.
 type ManagerOptions struct {
-	// Name tells the managers of a control plane apart.
+	// Name distinguishes the managers of a control plane.
 	Name string
 	// Binary is the path of the program. It takes the flags that the managers of Cluster API have in common:
 	// --kubeconfig, --health-addr, --diagnostics-address and --insecure-diagnostics.

@@ -86,7 +86,7 @@ func (r *Rig) makeFolders(logs string) error {
 }
 
 // Stop ends every program and removes the rig's folder. It returns when all of it is gone, and may be called again. Its
-// error also tells of programs that had ended by themselves before.
+// error also reports programs that had ended by themselves before.
 func (r *Rig) Stop() error {
 	r.mu.Lock()
 	r.stopped = true
@@ -130,8 +130,8 @@ func (r *Rig) leave(plane *ControlPlane) {
 	_ = plane.stop() // why the start failed is known already
 }
 
-// tell writes a line of progress.
-func (r *Rig) tell(since time.Time, format string, args ...any) {
+// progress writes a line about the progress.
+func (r *Rig) progress(since time.Time, format string, args ...any) {
 	if r.log == nil {
 		return
 	}

@@ -103,7 +103,7 @@ func expecting(t *testing.T) *WithT {
 }
 
 // processesOf are the numbers of the processes that were started with the folder on their command line: everything that
-// a rig runs is. Only Linux tells.
+// a rig runs is. Only Linux reports that.
 func processesOf(folder string) []string {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline") // only a bad pattern is an error
 	var found []string

@@ -90,7 +90,7 @@ func (h *webhooks) redirect(to *admissionv1.WebhookClientConfig) {
 	to.Service = nil
 }
 
-// Trust does for a manifest what cert-manager and a Service do in a cluster: the API server finds who is started with WebhookFlags, and trusts the
+// Trust does for a manifest what cert-manager and a Service do in a cluster: the API server finds the manager that is started with WebhookFlags, and trusts the
 // certificate. It changes webhook configurations and the conversion of kinds, and leaves all other objects as they are.
 func (c *ControlPlane) Trust(o *unstructured.Unstructured) error {
 	if err := c.trust(o); err != nil {

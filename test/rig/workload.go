@@ -73,7 +73,7 @@ func (c *ControlPlane) bootControllerManager(ctx context.Context, controllers []
 	if err != nil {
 		return fmt.Errorf("start the controllers of %s: %w", c.name, err)
 	}
-	c.rig.tell(since, "%s: kube-controller-manager is ready", c.name)
+	c.rig.progress(since, "%s: kube-controller-manager is ready", c.name)
 	return nil
 }
 

@@ -14,7 +14,7 @@ var worst = map[string]struct {
 }{
 	"kubemend-manager-role": {"every manager", map[string]string{
 		"authentication.k8s.io/tokenreviews":                 "whether a token is good",
-		"authorization.k8s.io/subjectaccessreviews":          "what anybody may do",
+		"authorization.k8s.io/subjectaccessreviews":          "what each user may do",
 		"cluster.x-k8s.io/machinehealthchecks":               "rewrite every MachineHealthCheck",
 		"cluster.x-k8s.io/machinehealthchecks/status":        "rewrite every MachineHealthCheck",
 		"cluster.x-k8s.io/machines/status":                   "mark every Machine",

@@ -57,7 +57,7 @@ func (p *clusterProvisioner) setUp(manager ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile provisions a Metal3Cluster, or lets it go.
+// Reconcile provisions a Metal3Cluster, or removes its finalizer.
 func (p *clusterProvisioner) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	infra := empty(metal3Cluster)
 	if err := p.client.Get(ctx, request.NamespacedName, infra); err != nil {

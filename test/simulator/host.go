@@ -26,7 +26,7 @@ type Host struct {
 	timer  *time.Timer
 	closed bool
 
-	// A turn is the time from one power change to the next: what was begun in one is void in another.
+	// A turn is the time from one power change to the next: what has started in one is void in another.
 	turn    int
 	boots   int
 	history History
@@ -83,7 +83,7 @@ func (h *Host) set(change func(*bmo.Host)) {
 	h.hosts.enqueue(h.key)
 }
 
-// silence stops the kubelet, and waits for its last request: it is silent before anybody can see that the host is off.
+// silence stops the kubelet, and waits for its last request: it is silent before any client can see that the host is off.
 func (h *Host) silence() {
 	if kubelet := h.Kubelet(); kubelet != nil {
 		kubelet.Stop()
@@ -161,7 +161,7 @@ func (h *Host) Kubelet() *Kubelet {
 	return h.carried
 }
 
-// Powered tells whether the power is really on.
+// Powered reports whether the power is really on.
 func (h *Host) Powered() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

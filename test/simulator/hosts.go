@@ -110,7 +110,7 @@ func newHosts(management *rest.Config, o HostsOptions, in *hall) (*Hosts, error)
 	return h, nil
 }
 
-// Start runs the hosts until the context ends; then it also stops their kubelets, unless somebody else looks after them. It may be called once.
+// Start runs the hosts until the context ends; then it also stops their kubelets, unless other Hosts continue them. It may be called once.
 func (h *Hosts) Start(ctx context.Context) error {
 	defer h.shut()
 	if err := h.manager.Start(ctx); err != nil {

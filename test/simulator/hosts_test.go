@@ -77,7 +77,7 @@ func play(t *testing.T, what string, start func(context.Context) error) {
 	})
 }
 
-// slot is one host of a fixture, as it is and as BMO tells it.
+// slot is one host of a fixture, as it is and as BMO reports it.
 type slot struct {
 	*simulator.Host
 	*fixture
@@ -175,7 +175,7 @@ func TestAHostStaysOffWhileItHasARebootAnnotation(t *testing.T) {
 			s.annotate(suffixed+"-too", "")
 			s.strip(suffixed)
 			s.isReconciled(r.add(name+"-witness", builders.Deployed))
-			s.Expect(s.Powered()).To(BeFalse(), "somebody else still asks")
+			s.Expect(s.Powered()).To(BeFalse(), "another client still asks")
 			began = time.Now()
 			s.strip(suffixed + "-too")
 			s.told(true)

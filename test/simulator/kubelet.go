@@ -113,7 +113,7 @@ func (k *Kubelet) end(forGood bool) {
 	}
 }
 
-// Running tells whether the kubelet was started and not stopped.
+// Running reports whether the kubelet was started and not stopped.
 func (k *Kubelet) Running() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

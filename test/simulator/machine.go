@@ -26,7 +26,7 @@ import (
 // machineWorkers is how many machines are provisioned at the same time: a rack of hosts does not queue up.
 const machineWorkers = 20
 
-// hostLost is how soon another host is chosen, after somebody else was quicker.
+// hostLost is how soon another host is chosen, after another client was quicker.
 const hostLost = 20 * time.Millisecond
 
 // machineProvisioner gives every Metal3Machine a host, and the host a kubelet.
@@ -135,7 +135,7 @@ type lodging struct {
 	host *Host
 }
 
-// lodge finds a Metal3Machine a host, or tells that it has to wait for one.
+// lodge finds a Metal3Machine a host, or reports that it has to wait for one.
 func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unstructured, now time.Time) (lodging, error) {
 	key := client.ObjectKeyFromObject(infra)
 	if p.pool == nil {
@@ -189,7 +189,7 @@ func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.
 	return ctrl.Result{}, nil
 }
 
-// begin remembers when work on a machine began, and tells when it is done.
+// begin remembers when work on a machine began, and returns when it is done.
 func (i *Infrastructure) begin(machine client.ObjectKey, uid types.UID, now time.Time) time.Time {
 	i.mu.Lock()
 	t := i.tenants[machine]

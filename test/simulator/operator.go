@@ -86,7 +86,7 @@ func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	return ctrl.Result{RequeueAfter: pass.After}, nil
 }
 
-// movedAway tells that clusterctl has moved an object, and deletes it here: it is about to go. Neither BMO nor CAPM3 knows that annotation. By
+// movedAway reports that clusterctl has moved an object, and deletes it here: it is about to go. Neither BMO nor CAPM3 knows that annotation. By
 // chance they see the object once more in between, without a finalizer: they would add theirs, and then delete what is behind it. That race is
 // between clusterctl and them, and none of our tests is decided by it.
 //
@@ -115,7 +115,7 @@ func (o *operator) save(ctx context.Context, pass bmo.Pass, bmh, before *bmov1al
 	return nil
 }
 
-// eventOf is the reason of the event by which BMO tells an error. (baremetalhost_controller.go recordActionFailure)
+// eventOf is the reason of the event by which BMO reports an error. (baremetalhost_controller.go recordActionFailure)
 func eventOf(kind bmov1alpha1.ErrorType) string {
 	return map[bmov1alpha1.ErrorType]string{
 		bmov1alpha1.ProvisionedRegistrationError: "ProvisionedRegistrationError", bmov1alpha1.RegistrationError: "RegistrationError",

@@ -61,7 +61,7 @@ func (b *boot) tend(ctx context.Context, pod *corev1.Pod) ([]corev1.UniqueVolume
 	return volumes, client.IgnoreNotFound(b.client.Status().Patch(ctx, pod, client.StrategicMergeFrom(before)))
 }
 
-// runs tells whether the pod is said to run; node-lifecycle takes Ready away from the pods of a silent node.
+// runs reports whether the pod is said to run; node-lifecycle takes Ready away from the pods of a silent node.
 func runs(pod *corev1.Pod) bool {
 	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

@@ -151,7 +151,7 @@ func (p *pool) hostOf(ctx context.Context, infra *unstructured.Unstructured) (*b
 	return present(host, p.client.Get(ctx, client.ObjectKey{Namespace: infra.GetNamespace(), Name: name}, host))
 }
 
-// vacate gives the host of a Metal3Machine back, and tells whether it is given back: off and deprovisioned first.
+// vacate releases the host of a Metal3Machine, and reports whether it is released: off and deprovisioned first.
 func (p *pool) vacate(ctx context.Context, infra *unstructured.Unstructured) (bool, error) {
 	host, err := p.hostOf(ctx, infra)
 	if err != nil {
@@ -209,5 +209,5 @@ func (p *pool) tenantsOf(ctx context.Context, object client.Object) []reconcile.
 	return requests
 }
 
-// lost tells whether somebody else was quicker; then a host is chosen again.
+// lost reports whether another client was quicker; then a host is chosen again.
 func lost(err error) bool { return apierrors.IsConflict(err) }

@@ -94,7 +94,7 @@ func (s *Scheduler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	err = s.client.SubResource("binding").Create(ctx, pod, binding)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return ctrl.Result{}, nil // it has gone, or somebody has bound it
+		return ctrl.Result{}, nil // it is gone, or another scheduler has bound it
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("bind pod %s to node %s: %w", request, node, err)
@@ -103,7 +103,7 @@ func (s *Scheduler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	return ctrl.Result{}, nil
 }
 
-// claimsBound tells whether every claim of a pod has its volume.
+// claimsBound reports whether every claim of a pod has its volume.
 func (s *Scheduler) claimsBound(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.PersistentVolumeClaim == nil {
@@ -142,7 +142,7 @@ func (s *Scheduler) nodeFor(ctx context.Context, pod *corev1.Pod) (string, error
 	return best.Name, nil
 }
 
-// takes tells whether a node will have a pod.
+// takes reports whether a node will have a pod.
 func takes(node *corev1.Node, pod *corev1.Pod) bool {
 	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

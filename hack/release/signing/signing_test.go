@@ -156,12 +156,12 @@ func TestTheImageIsSignedByItsDigestAndAnotherIsRefused(t *testing.T) {
 	s.must(with("verify-attestation", verify, "--type=spdxjson", shipped)...)
 	s.refuses("no matching attestations", with("verify-attestation", verify, "--type=spdxjson", changed)...)
 
-	// A key of somebody else is not ours.
+	// Another key than that of the release is refused.
 	s.must("generate-key-pair", "--output-key-prefix=other")
 	s.refuses("could not verify envelope", with("verify", []string{"--key=other.pub", "--trusted-root=absent.json", "--insecure-ignore-tlog"}, shipped)...)
 }
 
-// Who has no registry has the layout: its top is signed as a file, by its digest all else is named.
+// Users without a registry have the layout: its top is signed as a file, by its digest all else is named.
 func TestEveryByteOfTheImageLayoutIsSigned(t *testing.T) {
 	s := newSigner(t)
 	index, folder := image(t)

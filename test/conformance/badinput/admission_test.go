@@ -118,7 +118,7 @@ func TestAManifestIsRefusedWithTheNameOfItsFieldUntilItIsCorrected(t *testing.T)
 				t.Errorf("got %v; want it refused with its kind, with %s, and: %s", err, row.field, row.says)
 			}
 			if _, err := server.Create(t.Context(), good); err != nil {
-				t.Errorf("put right, it is refused: %v", err)
+				t.Errorf("corrected, it is refused: %v", err)
 			}
 		})
 	}

@@ -133,7 +133,7 @@ func TestACheckReportsAnInvalidFieldUntilItIsCorrected(t *testing.T) {
 				f.reconcile("bad")
 			}
 			if c := conditions.Get(f.check("bad"), row.condition); !f.asked("bad") || c != nil && c.Status != metav1.ConditionTrue {
-				t.Errorf("put right, its machine is remediated: %t, and it says %+v", f.asked("bad"), c)
+				t.Errorf("corrected, its machine is remediated: %t, and it says %+v", f.asked("bad"), c)
 			}
 		})
 	}

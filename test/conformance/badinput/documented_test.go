@@ -1,5 +1,5 @@
 // Package badinput puts wrong values into all that users write, and looks at what becomes of it: each is refused or reported with its object, its field
-// and what was expected, holds up nothing else, and is as if it had never been once it is put right. docs/bad-input.md is made from it.
+// and what was expected, holds up nothing else, and is as if it had never been once it is corrected. docs/bad-input.md is made from it.
 package badinput
 
 import (
@@ -14,7 +14,7 @@ import (
 func TestBadInputsAreDocumented(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Bad input\n\nWhat becomes of a wrong value, by where it stands. Generated from `test/conformance/badinput` by `make generate`, which tries each.\n" +
-		"Nothing else is held up by one, and none needs a restart when it has been put right.\n\n" +
+		"Nothing else is held up by one, and none needs a restart when it has been corrected.\n\n" +
 		"## Manifests that the API server refuses\n\nBy the CustomResourceDefinitions, so without a webhook. Nothing is stored.\n\n| kind | field | value | message |\n|---|---|---|---|\n")
 	for _, row := range manifests {
 		line(&b, row.kind, row.field, written(row.value), row.says)

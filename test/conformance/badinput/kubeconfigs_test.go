@@ -77,7 +77,7 @@ func TestAKubeconfigIsRefusedWithTheNameOfItsEntryUntilItIsCorrected(t *testing.
 				t.Fatal(err)
 			}
 			if err := read("bad"); err != nil || kubeconfigs.Refused(client.ObjectKey{Namespace: "ns", Name: "bad"}) != nil {
-				t.Errorf("put right, it is refused: %v", err)
+				t.Errorf("corrected, it is refused: %v", err)
 			}
 		})
 	}

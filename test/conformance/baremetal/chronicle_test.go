@@ -192,17 +192,17 @@ func (c *chronicle) faults(namespace string, nodesGoByHand bool) (found []string
 		switch o := m.object.(type) {
 		case *bmov1alpha1.BareMetalHost:
 			if name == neighbour && last[name] != nil {
-				say(m, "is of somebody else, and was touched")
+				say(m, "belongs to another client, and was changed")
 			}
 			if last[name] = o; m.gone {
 				delete(last, name)
 			}
 			if off := heldControlPlanes(last); len(off) > 1 {
-				say(m, fmt.Sprintf("is held off together with others: %q", off))
+				say(m, fmt.Sprintf("is kept powered off together with others: %q", off))
 			}
 		case *corev1.Node:
 			if name == neighbour && was[name] {
-				say(m, "is of somebody else, and was touched")
+				say(m, "belongs to another client, and was changed")
 			}
 			safe := last[name] != nil && held(last[name]) && !last[name].Status.PoweredOn
 			if fenced(o) && !was[name] && !safe {

@@ -77,7 +77,7 @@ func (s *environment) start() {
 	go func() { ended <- c.mgr.Start(ctx) }()
 	c.end = sync.OnceFunc(func() {
 		stop()
-		// ClusterCache may be telling somebody who has gone that it is connected. In a process of its own that would end with it.
+		// ClusterCache may be sending an event to a watcher that is gone. In a process of its own that would end with it.
 		Expect(<-ended).To(Or(Succeed(), MatchError(context.DeadlineExceeded)))
 		c.cc.(interface{ Shutdown() }).Shutdown()
 	})

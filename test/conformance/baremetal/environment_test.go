@@ -98,12 +98,12 @@ func (s *environment) create(ctx context.Context, objects ...client.Object) {
 	}
 }
 
-// end is to be deferred. It stops all that belongs to the environment, checks that nothing was unsafe, and tells what there is if the spec has
+// end is to be deferred. It stops all that belongs to the environment, checks that nothing was unsafe, and reports the objects if the spec has
 // failed.
 func (s *environment) end() {
 	failure := recover()
 	if failure != nil {
-		AddReportEntry(s.Kind.Kind+" in "+s.namespace, s.tell())
+		AddReportEntry(s.Kind.Kind+" in "+s.namespace, s.dump())
 	}
 	s.kill()
 	s.clock.Stop()
@@ -120,7 +120,7 @@ func (s *environment) end() {
 	history.forget(s.namespace)
 }
 
-// goes takes away what other environments would have to look at: all have one workload cluster.
+// goes removes what other environments would have to reconcile: all have one workload cluster.
 func (s *environment) goes() {
 	GinkgoHelper()
 	for _, name := range append([]string{neighbour}, s.names()...) {
@@ -146,8 +146,8 @@ func (s *environment) wasSafe() {
 	Expect(history.faults(s.namespace, s.nodesGoByHand)).To(BeEmpty())
 }
 
-// tell is all that may help to see why a spec has failed.
-func (s *environment) tell() string {
+// dump is all that may help to see why a spec has failed.
+func (s *environment) dump() string {
 	var text strings.Builder
 	for _, m := range history.of(s.namespace) {
 		switch o := m.object.(type) {
@@ -168,24 +168,24 @@ func (s *environment) tell() string {
 }
 
 // bothKinds is a spec that runs for each kind of remediation, for both at the same time.
-func bothKinds(text string, tell func(context.Context, *environment)) {
+func bothKinds(text string, body func(context.Context, *environment)) {
 	GinkgoHelper()
 	It(text, func(ctx SpecContext) {
 		suite.AtOnce(crowd, len(kinds), func(i int) {
 			s := newEnvironment(ctx, kinds[i])
 			defer s.end()
-			tell(ctx, s)
+			body(ctx, s)
 		})
 	})
 }
 
 // oneKind is a spec that runs for one kind alone: test/faults/hosts tries both in memory.
-func oneKind(k kind, text string, tell func(context.Context, *environment)) {
+func oneKind(k kind, text string, body func(context.Context, *environment)) {
 	GinkgoHelper()
 	It(text, func(ctx SpecContext) {
 		s := newEnvironment(ctx, k)
 		defer s.end()
-		tell(ctx, s)
+		body(ctx, s)
 	})
 }
 

@@ -271,7 +271,7 @@ func (m *member) ends(ctx context.Context, state string) {
 	m.settles(ctx)
 }
 
-// settles waits until the controller has seen the remediation as it is, and has nothing more to do or to say about it.
+// settles waits until the controller has observed the remediation as it is, and has nothing more to write about it.
 func (m *member) settles(ctx context.Context) {
 	GinkgoHelper()
 	controller := m.environment.clock.QueueOf(strings.ToLower(m.environment.Kind.Kind))

@@ -54,7 +54,7 @@ func over(succeeded metav1.ConditionStatus, why string) [2]string {
 }
 
 // saidItFailedWhileItHeld is the revision at which a remediation said that it has failed while it held its host off; 0 if none did. A check
-// that hears of a failure lets somebody else try at once.
+// that hears of a failure lets the next step start at once.
 func (s *environment) saidItFailedWhileItHeld() uint64 {
 	holding := map[string]bool{}
 	for _, moment := range history.of(s.namespace) {

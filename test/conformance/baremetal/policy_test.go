@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// Memory is read, so who may write it may have done what it says. docs/security.md tells of it.
+// kubemend acts on its memory, so a user who may write it can cause what it says. docs/security.md describes it.
 var _ = Describe("The policy of config/policy/memory.yaml", Serial, func() {
 	It("allows only users who may write the status of remediations to change what kubemend remembers", func(ctx SpecContext) {
 		const namespace = "policy-memory"
@@ -58,7 +58,7 @@ var _ = Describe("The policy of config/policy/memory.yaml", Serial, func() {
 	})
 })
 
-// as is a client of somebody who may create and change these resources in a namespace.
+// as is a client of a user who may create and change these resources in a namespace.
 func as(ctx context.Context, namespace, name string, resources ...string) client.Client {
 	GinkgoHelper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: []rbacv1.PolicyRule{

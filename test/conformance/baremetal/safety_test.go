@@ -108,8 +108,8 @@ var _ = Describe("Safety", func() {
 		m.fails(ctx)
 		m.remediate(ctx)
 		m.comesToMove(ctx)
-		m.strip(ctx, m.holdOff(ctx)) // somebody meant well
-		Eventually(m.holds).WithArguments(ctx).Should(BeTrue(), "it is held off again")
+		m.strip(ctx, m.holdOff(ctx)) // a user meant well
+		Eventually(m.holds).WithArguments(ctx).Should(BeTrue(), "it is kept powered off again")
 		m.evict(ctx)
 		Eventually(func() bool {
 			s.clock.Step(5 * time.Second) // it may have been seen off already, which has to be so for a while

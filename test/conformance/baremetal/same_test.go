@@ -25,7 +25,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// holdOff is the annotation by which a remediation holds its host off.
+// holdOff is the annotation by which a remediation keeps its host powered off.
 func (m *member) holdOff(ctx context.Context) string {
 	GinkgoHelper()
 	return infrav1.PowerOffAnnotationPrefix + string(m.remediation(ctx).GetUID())

@@ -342,7 +342,7 @@ var unmanagedHosts = map[string]struct {
 	},
 }
 
-// isUsable checks that nothing keeps the host off, once everybody lets it come on.
+// isUsable checks that nothing keeps the host off, once no annotation keeps it off.
 func (m *member) isUsable(ctx context.Context) {
 	GinkgoHelper()
 	m.host.Die(false)

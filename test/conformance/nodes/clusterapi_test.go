@@ -218,7 +218,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 			s.annotates(ctx, m, annotation, "yes")
 			s.settle("check")
 			s.clock.Step(step)
-			Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty(), "what has begun ends in time")
+			Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty(), "what has started ends in time")
 			s.settle("check")
 			Expect(s.about(ctx, "w1")).To(HaveLen(1))
 			s.annotates(ctx, m, annotation, "")

@@ -104,9 +104,9 @@ func (s *environment) control(mgr ctrl.Manager) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	writer := client.WithFieldOwner(dated{whole, s.births}, mendv1.FieldOwner)
-	s.tells = &teller{EventRecorder: &events.FakeRecorder{}}
+	s.recorder = &teller{EventRecorder: &events.FakeRecorder{}}
 	if !s.wanted.mute {
-		s.tells.EventRecorder = mgr.GetEventRecorder("NodeHealthCheck")
+		s.recorder.EventRecorder = mgr.GetEventRecorder("NodeHealthCheck")
 	}
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	Expect(err).NotTo(HaveOccurred())
@@ -119,7 +119,7 @@ func (s *environment) control(mgr ctrl.Manager) {
 		Requests:  &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Discovery: api,
 		Installed: (&crdgate.Reconciler{Client: mgr.GetClient()}).Installed,
-		Recorder:  s.tells, Clock: s.pace, Log: mgr.GetLogger(), LeaseNamespace: s.leases, Resync: s.wanted.resync,
+		Recorder:  s.recorder, Clock: s.pace, Log: mgr.GetLogger(), LeaseNamespace: s.leases, Resync: s.wanted.resync,
 	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.pace.NewQueue})).To(Succeed())
 }
 

@@ -74,17 +74,17 @@ type environment struct {
 	// here is the client of all but the controller. In memory the controller has done all that it has to do before an answer.
 	here client.Client
 	// memory is the controller of an environment in memory; nil at the API server.
-	memory *inmemory.Program
-	pace   patient // the clock of an environment at the API server
-	births *births
-	plan   *faultproxy.Plan
-	kill   func()
-	ears   *ears // nil while there is no controller
-	tells  *teller
-	notes  *notes              // the events of an environment in memory
-	kinds  map[remediator]bool // of which there are templates
-	nodes  []string
-	checks []string
+	memory   *inmemory.Program
+	pace     patient // the clock of an environment at the API server
+	births   *births
+	plan     *faultproxy.Plan
+	kill     func()
+	ears     *ears // nil while there is no controller
+	recorder *teller
+	notes    *notes              // the events of an environment in memory
+	kinds    map[remediator]bool // of which there are templates
+	nodes    []string
+	checks   []string
 
 	mu  sync.Mutex
 	log []string
@@ -118,12 +118,12 @@ func newEnvironment(ctx context.Context, m mode) *environment {
 // begin begins to count the controller's writes anew, and decides the fate of one of them.
 func (s *environment) begin(nth int, f faultproxy.Fate) { s.plan = way.Expect(s.name, nth, f) }
 
-// end is to be deferred. It stops all that belongs to the environment, and tells what there is if the spec has failed.
+// end is to be deferred. It stops all that belongs to the environment, and reports the objects if the spec has failed.
 func (s *environment) end() {
 	failure := recover()
 	ctx := context.Background()
 	if failure != nil {
-		AddReportEntry(fmt.Sprintf("%s in %s", s.mode, s.name), s.tell(ctx))
+		AddReportEntry(fmt.Sprintf("%s in %s", s.mode, s.name), s.dump(ctx))
 	}
 	s.kill()
 	if s.memory != nil {
@@ -145,8 +145,8 @@ func (s *environment) end() {
 	}
 }
 
-// tell is all that may help to see why a spec has failed.
-func (s *environment) tell(ctx context.Context) string {
+// dump is all that may help to see why a spec has failed.
+func (s *environment) dump(ctx context.Context) string {
 	var text strings.Builder
 	for _, name := range s.checks {
 		check := &nhcv1.NodeHealthCheck{}

@@ -61,7 +61,7 @@ var _ = Describe("A check reports", func() {
 			s.settle(c)
 		}
 		s.isQuiet()
-		before, told := s.versions(ctx), s.tells.told.Load()
+		before, told := s.versions(ctx), s.recorder.told.Load()
 		// A reconcile for an earlier change may come late. One for a heartbeat would come each time.
 		Eventually(func(g Gomega) {
 			s.isQuiet()
@@ -77,7 +77,7 @@ var _ = Describe("A check reports", func() {
 			s.reconcile(c)
 		}
 		Expect(s.versions(ctx)).To(Equal(before))
-		Expect(s.tells.told.Load()).To(Equal(told))
+		Expect(s.recorder.told.Load()).To(Equal(told))
 	})
 
 	once("its columns, and a status with medik8s' fields and values", func(ctx context.Context, s *environment) {

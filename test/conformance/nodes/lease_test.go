@@ -21,7 +21,7 @@ func (s *environment) term() time.Duration {
 	return 10 * time.Minute
 }
 
-// takes makes the lease on a node somebody else's, for a time from now on.
+// takes makes another holder take the lease on a node, for a time from now on.
 func (s *environment) takes(ctx context.Context, node, holder string, length time.Duration) {
 	GinkgoHelper()
 	now := metav1.NewMicroTime(s.clock.Now())

@@ -46,8 +46,8 @@ func newEnvironmentInMemory(ctx context.Context, m mode) *environment {
 		mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
 		kill: func() {}, kinds: map[remediator]bool{}, notes: &notes{},
 	}
-	s.tells = &teller{EventRecorder: s.notes}
-	s.memory = inprocess.Program(server, inprocess.Options{Leases: s.leases, Recorder: s.tells, Logger: s.logger()})
+	s.recorder = &teller{EventRecorder: s.notes}
+	s.memory = inprocess.Program(server, inprocess.Options{Leases: s.leases, Recorder: s.recorder, Logger: s.logger()})
 	s.here = settled{server.WithWatch, s.memory}
 	s.clock = leaping{s.memory}
 	Expect(builders.Apply(ctx, server.WithWatch, builders.Namespace(s.name), builders.Namespace(s.elsewhere), builders.Namespace(s.leases),

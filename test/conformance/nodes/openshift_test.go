@@ -28,12 +28,12 @@ var (
 )
 
 // onOpenShift is a spec for which OpenShift's kinds are installed; at an API server no other environment may be played then.
-func onOpenShift(text string, m mode, tell func(context.Context, *environment)) {
+func onOpenShift(text string, m mode, body func(context.Context, *environment)) {
 	GinkgoHelper()
-	inMemory.onOpenShift(text, m, tell)
+	inMemory.onOpenShift(text, m, body)
 }
 
-func (p places) onOpenShift(text string, m mode, tell func(context.Context, *environment)) {
+func (p places) onOpenShift(text string, m mode, body func(context.Context, *environment)) {
 	GinkgoHelper()
 	crds := func() []*apiextensionsv1.CustomResourceDefinition {
 		return []*apiextensionsv1.CustomResourceDefinition{
@@ -44,7 +44,7 @@ func (p places) onOpenShift(text string, m mode, tell func(context.Context, *env
 	It(text, func(ctx SpecContext) {
 		s := newEnvironmentInMemory(ctx, m)
 		s.installs(ctx, crds()...)
-		play(ctx, s, tell)
+		play(ctx, s, body)
 	})
 	if !p.server {
 		return
@@ -61,7 +61,7 @@ func (p places) onOpenShift(text string, m mode, tell func(context.Context, *env
 				Eventually(func() bool { return apierrors.IsNotFound(here.Get(ctx, client.ObjectKeyFromObject(crd), crd)) }).Should(BeTrue())
 			}
 		})
-		play(ctx, newEnvironment(ctx, m), tell)
+		play(ctx, newEnvironment(ctx, m), body)
 	})
 }
 

@@ -19,29 +19,29 @@ var (
 )
 
 // in is a spec that runs in one mode.
-func (p places) in(m mode, text string, tell func(context.Context, *environment)) {
+func (p places) in(m mode, text string, body func(context.Context, *environment)) {
 	GinkgoHelper()
-	p.inModes(text, []mode{m}, tell)
+	p.inModes(text, []mode{m}, body)
 }
 
 // once is a spec about a check with one template.
-func (p places) once(text string, tell func(context.Context, *environment)) {
+func (p places) once(text string, body func(context.Context, *environment)) {
 	GinkgoHelper()
-	p.in(mode{}, text, tell)
+	p.in(mode{}, text, body)
 }
 
 // inEveryMode is a spec that runs in all modes.
-func (p places) inEveryMode(text string, tell func(context.Context, *environment)) {
+func (p places) inEveryMode(text string, body func(context.Context, *environment)) {
 	GinkgoHelper()
-	p.inModes(text, modes, tell)
+	p.inModes(text, modes, body)
 }
 
-func (p places) inModes(text string, modes []mode, tell func(context.Context, *environment)) {
+func (p places) inModes(text string, modes []mode, body func(context.Context, *environment)) {
 	GinkgoHelper()
 	if p.memory {
 		It(text, func(ctx SpecContext) {
 			for _, m := range modes {
-				play(ctx, newEnvironmentInMemory(ctx, m), tell)
+				play(ctx, newEnvironmentInMemory(ctx, m), body)
 			}
 		})
 	}
@@ -49,40 +49,40 @@ func (p places) inModes(text string, modes []mode, tell func(context.Context, *e
 		if p.memory {
 			text += atAServer
 		}
-		It(text, needsServer, func(ctx SpecContext) { play(ctx, newEnvironment(ctx, modes[0]), tell) })
+		It(text, needsServer, func(ctx SpecContext) { play(ctx, newEnvironment(ctx, modes[0]), body) })
 	}
 }
 
 // atAServer ends the names of specs that run at an API server too.
 const atAServer = " (at an API server)"
 
-func in(m mode, text string, tell func(context.Context, *environment)) {
+func in(m mode, text string, body func(context.Context, *environment)) {
 	GinkgoHelper()
-	inMemory.in(m, text, tell)
+	inMemory.in(m, text, body)
 }
 
-func once(text string, tell func(context.Context, *environment)) {
+func once(text string, body func(context.Context, *environment)) {
 	GinkgoHelper()
-	inMemory.once(text, tell)
+	inMemory.once(text, body)
 }
 
-func inEveryMode(text string, tell func(context.Context, *environment)) {
+func inEveryMode(text string, body func(context.Context, *environment)) {
 	GinkgoHelper()
-	inMemory.inEveryMode(text, tell)
+	inMemory.inEveryMode(text, body)
 }
 
-func inModes(text string, modes []mode, tell func(context.Context, *environment)) {
+func inModes(text string, modes []mode, body func(context.Context, *environment)) {
 	GinkgoHelper()
-	inMemory.inModes(text, modes, tell)
+	inMemory.inModes(text, modes, body)
 }
 
 // needsServer labels the specs that need an API server.
 var needsServer = Label("server")
 
-// play tells a spec in an environment.
-func play(ctx context.Context, s *environment, tell func(context.Context, *environment)) {
+// play runs a spec in an environment.
+func play(ctx context.Context, s *environment, body func(context.Context, *environment)) {
 	GinkgoHelper()
 	defer s.end()
 	s.start()
-	tell(ctx, s)
+	body(ctx, s)
 }

@@ -174,7 +174,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		s.fails(ctx, "w2")
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{5, 3}))
 		Expect(s.about(ctx, "w2")).To(BeEmpty())
-		Expect(s.isLeaving(ctx, req)()).To(BeFalse(), "what has begun goes on")
+		Expect(s.isLeaving(ctx, req)()).To(BeFalse(), "what has started continues")
 		Expect(s.allowed(ctx, "check")()).To(Equal("False/PauseRequested"))
 		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ConsistOf(
 			"Normal [remediation] Postponing potential remediations because of pause requests"))

@@ -210,7 +210,7 @@ func (s *environment) says(ctx context.Context, req *unstructured.Unstructured, 
 	Expect(s.here.Status().Patch(ctx, u, client.MergeFrom(before))).To(Succeed())
 }
 
-// isDeleted lets somebody delete a request.
+// isDeleted makes a user delete a request.
 func (s *environment) isDeleted(ctx context.Context, req *unstructured.Unstructured) {
 	GinkgoHelper()
 	Expect(s.here.Delete(ctx, req.DeepCopy())).To(Succeed())

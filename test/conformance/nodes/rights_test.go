@@ -82,7 +82,7 @@ func aggregates(ctx context.Context, name string, r remediator, verbs ...string)
 }
 
 // withRights is a spec in which the controller may do only what its roles allow.
-func withRights(text string, m mode, tell func(context.Context, *environment)) {
+func withRights(text string, m mode, body func(context.Context, *environment)) {
 	GinkgoHelper()
 	It(text, needsServer, func(ctx SpecContext) {
 		s := newEnvironment(ctx, m)
@@ -90,7 +90,7 @@ func withRights(text string, m mode, tell func(context.Context, *environment)) {
 		s.grants(ctx)
 		s.wanted.user = manager
 		s.start()
-		tell(ctx, s)
+		body(ctx, s)
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // mended is the template of the first documentation, with its kind spelled as the check of that documentation spells it.
-func mended() *unstructured.Unstructured {
+func corrected() *unstructured.Unstructured {
 	GinkgoHelper()
 	template := suite.Seed("000/template.yaml")[0]
 	template.SetKind(provider.templates().Kind)
@@ -42,7 +42,7 @@ var _ = Describe("The manifests of", func() {
 		s.kinds[provider] = true
 		s.workers(ctx, 2)
 		s.node(ctx, "w3", labelled("pool", "another")) // all nodes are selected
-		s.manifest(ctx, mended())
+		s.manifest(ctx, corrected())
 		s.manifest(ctx, suite.Seed("000/nodehealthcheck.yaml")[0])
 		const check = "nodehealthcheck-sample"
 		Eventually(s.phase(ctx, check)).Should(Equal(enabled))
@@ -96,7 +96,7 @@ var _ = Describe("The manifests of", func() {
 
 		s.change(ctx, check, func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = []string{"again"} })
 		Eventually(s.phase(ctx, check)).Should(HavePrefix("Paused"))
-		Expect(s.isLeaving(ctx, req)()).To(BeFalse(), "what has begun persists")
+		Expect(s.isLeaving(ctx, req)()).To(BeFalse(), "what has started continues")
 		Expect(s.isGone(ctx, req)()).To(BeFalse())
 		s.recovers(ctx, "a")
 		Eventually(s.isGone(ctx, req)).Should(BeTrue())

@@ -20,7 +20,7 @@ import (
 // for a moment only is in it as well.
 type chronicle struct {
 	mu sync.Mutex
-	// held are the hosts that are held off now, and together those that were at the same time, if ever more than one was.
+	// held are the hosts that are kept powered off now, and together those that were at the same time, if ever more than one was.
 	held     map[string]bool
 	together []string
 	// messages are those of each remediation, in order.
@@ -69,7 +69,7 @@ func (c *chronicle) note(e watch.Event) {
 	}
 }
 
-// heldTogether are hosts that were held off at the same time.
+// heldTogether are hosts that were kept powered off at the same time.
 func (c *chronicle) heldTogether() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

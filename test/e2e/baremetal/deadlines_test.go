@@ -65,7 +65,7 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 		By("waiting until the connection is there again")
 		Eventually(step(ctx, ofWorker)).WithTimeout(2 * time.Minute).Should(Equal("Succeeded"))
 		Eventually(step(ctx, ofFirst)).WithTimeout(2 * time.Minute).Should(Equal("Succeeded"))
-		Eventually(lonely.told(ctx, ours.name, worker.name, worker.began)).Should(And(HaveKeyWithValue("Fenced", 1), freed))
+		Eventually(lonely.recordedEvents(ctx, ours.name, worker.name, worker.began)).Should(And(HaveKeyWithValue("Fenced", 1), freed))
 		Expect(lonely.events(ctx, ours.name, first.name, first.began)).NotTo(HaveKey("Fenced"))
 		for _, s := range []story{first, worker} {
 			Expect(changes(s.host.History().Since(s.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
@@ -88,7 +88,7 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 		fixture.replaced(ctx, lame)
 		marked(ctx, lame.host)
 		Expect(lame.host.History().Since(lame.began).Cycles()).To(Equal(2), "two attempts")
-		Eventually(fixture.told(ctx, ours.name, lame.name, lame.began)).Should(And(HaveKey("NodeStillUnhealthy"), HaveKey("OwnerRequested"), Not(HaveKey("Fenced"))))
+		Eventually(fixture.recordedEvents(ctx, ours.name, lame.name, lame.began)).Should(And(HaveKey("NodeStillUnhealthy"), HaveKey("OwnerRequested"), Not(HaveKey("Fenced"))))
 	}, SpecTimeout(twoDeadlines))
 
 	It("leaves no machine on a host that it has marked", func(ctx SpecContext) {
@@ -163,7 +163,7 @@ func marked(ctx context.Context, host *simulator.Host) {
 		g.Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
 		g.Expect(bmh.Annotations).To(And(HaveKey(infrav1.UnhealthyAnnotation), HaveKey(infrav1.LegacyUnhealthyAnnotation)))
 		for key := range bmh.Annotations {
-			g.Expect(key).NotTo(HavePrefix(infrav1.PowerOffAnnotationPrefix), "the next one who has this host could not switch it on")
+			g.Expect(key).NotTo(HavePrefix(infrav1.PowerOffAnnotationPrefix), "the next consumer of this host could not power it on")
 		}
 	}).Should(Succeed())
 }

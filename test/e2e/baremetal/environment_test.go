@@ -209,8 +209,8 @@ func (env *environment) gone(ctx context.Context, k kind, name string) bool {
 	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: name}, k.empty()))
 }
 
-// told is events, for Eventually: an event is sent after what it tells of.
-func (env *environment) told(ctx context.Context, kind, name string, since time.Time) func() map[string]int {
+// recordedEvents is events, for Eventually: an event is sent after the change that it reports.
+func (env *environment) recordedEvents(ctx context.Context, kind, name string, since time.Time) func() map[string]int {
 	return func() map[string]int { return env.events(ctx, kind, name, since) }
 }
 
@@ -219,16 +219,16 @@ func (env *environment) events(ctx context.Context, kind, name string, since tim
 	GinkgoHelper()
 	list := &eventsv1.EventList{}
 	Expect(here.List(ctx, list, client.InNamespace(env.Namespace))).To(Succeed())
-	told := map[string]int{}
+	recordedEvents := map[string]int{}
 	for _, e := range list.Items {
 		if e.Regarding.Kind == kind && e.Regarding.Name == name && !e.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
-			told[e.Reason]++
+			recordedEvents[e.Reason]++
 			if e.Series != nil {
-				told[e.Reason] += int(e.Series.Count) - 1
+				recordedEvents[e.Reason] += int(e.Series.Count) - 1
 			}
 		}
 	}
-	return told
+	return recordedEvents
 }
 
 // freed matches the event that reports an unfenced node: as a rule as soon as the host is on. If the machine is healthy before that, its request is deleted first.

@@ -91,7 +91,7 @@ var _ = Describe("A manager with --teardown", Ordered, func() {
 		Eventually(answer(ctx, first, "/readyz/teardown")).WithTimeout(time.Minute).Should(And(
 			ContainSubstring("HostRemediation "+fixture.Namespace+"/"+name), ContainSubstring("RebootRemediation default/drilled")))
 		Expect(powered(host)()).To(BeFalse(), "its workload is on its way")
-		Eventually(fixture.told(ctx, "MachineHealthCheck", check.Name, began)).Should(HaveKey(mendv1.EventCheckReleased))
+		Eventually(fixture.recordedEvents(ctx, "MachineHealthCheck", check.Name, began)).Should(HaveKey(mendv1.EventCheckReleased))
 
 		By("killing it, with two more there")
 		first.Kill()
@@ -213,7 +213,7 @@ func conditionOf(conditions []metav1.Condition, kind string) metav1.ConditionSta
 	return ""
 }
 
-// remediatedNode has a node of the management cluster remediated by somebody who holds on to the request.
+// remediatedNode has a node of the management cluster remediated by a remediator that keeps the request.
 func remediatedNode(ctx context.Context) *unstructured.Unstructured {
 	GinkgoHelper()
 	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{}}}}

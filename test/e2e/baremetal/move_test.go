@@ -54,7 +54,7 @@ func clusterIsMoved(ctx SpecContext) {
 	}
 	for _, j := range travels {
 		Consistently(j.ended).ShouldNot(Receive())
-		Expect(j.now(ctx, target.client)).To(BeNil(), "nothing is moved while a host is held off")
+		Expect(j.now(ctx, target.client)).To(BeNil(), "nothing is moved while a host is kept powered off")
 		Expect(j.Host(j.lost).Powered()).To(BeFalse())
 	}
 
@@ -66,7 +66,7 @@ func clusterIsMoved(ctx SpecContext) {
 		Eventually(j.ended).WithTimeout(3 * time.Minute).Should(Receive(BeNil()))
 		Eventually(func() *clusterv1.Cluster { return j.now(ctx, here) }).Should(BeNil())
 		Expect(j.now(ctx, target.client)).NotTo(BeNil())
-		Expect(j.remembers(ctx, target.client)).To(HaveField("Attempt", 1), "the attempt goes on")
+		Expect(j.remembers(ctx, target.client)).To(HaveField("Attempt", 1), "the attempt continues")
 	}
 
 	By("waiting until the machine is healthy, in its new management cluster")

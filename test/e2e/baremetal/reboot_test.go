@@ -39,8 +39,8 @@ var _ = Describe("A worker whose kubelet hangs", func() {
 			for _, reason := range []string{"PowerOffRequested", "Fenced", "PowerOnRequested", "PoweredOn"} {
 				once = And(once, HaveKeyWithValue(reason, 1))
 			}
-			Eventually(fixture.told(ctx, k.name, name, began)).Should(once)
-			Eventually(fixture.told(ctx, "BareMetalHost", host.Key().Name, began)).Should(HaveKeyWithValue("PowerOffRequested", 1))
+			Eventually(fixture.recordedEvents(ctx, k.name, name, began)).Should(once)
+			Eventually(fixture.recordedEvents(ctx, "BareMetalHost", host.Key().Name, began)).Should(HaveKeyWithValue("PowerOffRequested", 1))
 		}, SpecTimeout(specPatience))
 	}
 })

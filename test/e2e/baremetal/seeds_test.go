@@ -45,7 +45,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		Expect(asked.Spec.Strategy.Timeout).NotTo(BeNil())
 		Expect(asked.Spec.Strategy.Timeout.Duration).To(Equal(5 * time.Minute))
 		seeded.cycled(ctx, name, identity, began)
-		Eventually(seeded.told(ctx, theirs.name, name, began)).Should(And(HaveKeyWithValue("Fenced", 1), freed))
+		Eventually(seeded.recordedEvents(ctx, theirs.name, name, began)).Should(And(HaveKeyWithValue("Fenced", 1), freed))
 	}, SpecTimeout(specPatience))
 
 	It("have three control-plane hosts that fail at once power-cycled in turn, and those that wait report for which one", func(ctx SpecContext) {
@@ -72,7 +72,7 @@ var _ = Describe("The manifests of the documentation", func() {
 			seeded.cycled(ctx, name, identities[name], began)
 			histories = append(histories, seeded.Host(name).History().Since(began))
 		}
-		Expect(seen.heldTogether()).To(BeEmpty(), "held off at the same time")
+		Expect(seen.heldTogether()).To(BeEmpty(), "kept powered off at the same time")
 		Expect(simulator.MostOff(histories...)).To(Equal(1), "off at the same time")
 		slices.SortFunc(histories, func(a, b simulator.History) int { return a[0].At.Compare(b[0].At) })
 		for i, next := range histories[1:] {
@@ -113,7 +113,7 @@ var _ = Describe("Two control-plane hosts that have lost their power", func() {
 					begun++
 				}
 			}
-			g.Expect(begun).To(Equal(1), "one has its turn, and the other one waits")
+			g.Expect(begun).To(Equal(1), "one is power-cycled, and the other one waits in the queue")
 		}).Should(Succeed())
 	}, SpecTimeout(specPatience))
 })

@@ -112,7 +112,7 @@ func clientFor(config *rest.Config) client.WithWatch {
 		bmov1alpha1.AddToScheme, infrav1beta1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme)
 }
 
-// startCluster starts everybody who plays what this machine cannot have.
+// startCluster starts the simulators of what this machine cannot have.
 func startCluster() {
 	GinkgoHelper()
 	hosts, provider = suite.Hardware(management.Config())

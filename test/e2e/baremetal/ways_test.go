@@ -31,7 +31,7 @@ var _ = Describe("A host or node that is not like the others", func() {
 		Expect(saidOf(ctx, rem, infrav1.PoweredOffCondition)()).To(Equal("False/CannotBeProven"))
 		Expect(saidOf(ctx, rem, infrav1.WorkloadMovedCondition)()).To(Equal("False/CannotBeProven"))
 		Expect(saidOf(ctx, rem, infrav1.NodeHealthyCondition)()).To(Equal("True/MachineHealthy"))
-		Eventually(fixture.told(ctx, ours.name, name, began)).Should(And(
+		Eventually(fixture.recordedEvents(ctx, ours.name, name, began)).Should(And(
 			HaveKeyWithValue("PowerOffDisabled", 1), HaveKeyWithValue("RebootRequested", 1), Not(HaveKey("Fenced")), Not(HaveKey("PowerOffRequested"))))
 		fixture.nothingIsLeft(ctx, host, name)
 		Consistently(func() int { return len(host.History().Since(began)) }).Should(Equal(1), "rebooted once")
@@ -54,9 +54,9 @@ var _ = Describe("A host or node that is not like the others", func() {
 		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).Should(BeTrue())
 		hostIsFree(ctx, host)
 		node := fixture.Node(ctx, name)
-		Expect(outOfService(node)).To(BeTrue(), "it is not ours to take away")
+		Expect(outOfService(node)).To(BeTrue(), "kubemend must not remove it")
 		Expect(node.Annotations).NotTo(HaveKey(fence.FencedByAnnotation))
-		Eventually(fixture.told(ctx, ours.name, name, began)).Should(And(HaveKeyWithValue("PowerOnRequested", 1), Not(HaveKey("Fenced")), Not(HaveKey("Unfenced"))))
+		Eventually(fixture.recordedEvents(ctx, ours.name, name, began)).Should(And(HaveKeyWithValue("PowerOnRequested", 1), Not(HaveKey("Fenced")), Not(HaveKey("Unfenced"))))
 	}, SpecTimeout(specPatience))
 
 	It("is deleted and gets its labels and annotations back, if fencing deletes nodes", func(ctx SpecContext) {

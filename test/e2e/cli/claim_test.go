@@ -48,7 +48,7 @@ var _ = Describe("For an unclaimed check", func() {
 	}, SpecTimeout(specPatience))
 })
 
-// sees tells when a check is first seen as it is to be.
+// sees returns when a check is first seen as it is to be.
 func sees(ctx context.Context, check *clusterv1.MachineHealthCheck, is func(*clusterv1.MachineHealthCheck) bool) <-chan time.Time {
 	GinkgoHelper()
 	changes, err := here.Watch(ctx, &clusterv1.MachineHealthCheckList{}, client.InNamespace(check.Namespace),

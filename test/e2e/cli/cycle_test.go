@@ -85,7 +85,7 @@ type entered struct {
 	At   time.Time
 }
 
-// steps tells of each step of the remediation of a machine.
+// steps reports each step of the remediation of a machine.
 func steps(ctx context.Context, name string) <-chan entered {
 	GinkgoHelper()
 	changes, err := here.Watch(ctx, &mendv1.HostRemediationList{}, client.InNamespace(fixture.Namespace),

@@ -131,7 +131,7 @@ func drills(ctx context.Context, node string, status corev1.ConditionStatus) {
 	Expect(here.Status().Patch(ctx, n, client.StrategicMergeFrom(before))).To(Succeed())
 }
 
-// asked tells when a remediator is first asked for a node.
+// asked returns when a remediator is first asked for a node.
 func asked(ctx context.Context, kind schema.GroupVersionKind, node string) <-chan time.Time {
 	GinkgoHelper()
 	list := &unstructured.UnstructuredList{}

@@ -37,7 +37,7 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 
 		By("pending")
 		announced := announcements(ctx, lost)
-		Expect(announced).NotTo(BeEmpty(), "somebody asked while the machine was pending")
+		Expect(announced).NotTo(BeEmpty(), "the first question was asked while the machine was pending")
 		Expect(slices.Compact(announced)).To(HaveLen(1), "nothing changes meanwhile")
 		Expect(announced[0].Person).To(BeFalse())
 		Expect(announced[0].Text).To(HaveSuffix(

@@ -95,7 +95,7 @@ func startManager(ctx context.Context, more ...string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// startCluster starts everybody who plays what this machine cannot have.
+// startCluster starts the simulators of what this machine cannot have.
 func startCluster() {
 	GinkgoHelper()
 	_, provider = suite.Hardware(plane.Config())

@@ -42,7 +42,7 @@ func texts[T fmt.Stringer](all []T) []string {
 	return found
 }
 
-// asked is how the manager answers somebody it knows, who may not read its metrics.
+// asked is the answer of the manager to an authenticated client without the right to read its metrics.
 func asked(ctx context.Context) func() (int, error) {
 	GinkgoHelper()
 	powerless := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "powerless"}}

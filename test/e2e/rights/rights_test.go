@@ -151,7 +151,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		first.Start()
 		gone(ctx, request)
 
-		By("remediating the second, whose lease somebody else had")
+		By("remediating the second, whose lease another holder had")
 		second.Stop()
 		requested(ctx, request, metav1.NamespaceDefault, "second")
 		second.Start()

@@ -87,7 +87,7 @@ func (b *box) follow(now time.Time) bool {
 // next is the next moment at which something is due; zero if nothing is.
 func (b *box) next() time.Time { return earliest(b.boot, b.looks.Next(), b.model.Next()) }
 
-// busy reports whether the host is about to change without being told: after an error the Bare Metal Operator may not look for hours.
+// busy reports whether the host is about to change without a request: after an error the Bare Metal Operator may not read it for hours.
 func (b *box) busy() bool {
 	h := b.e.host()
 	if h == nil || !b.model.Next().IsZero() {
@@ -177,7 +177,7 @@ func (b *box) operate(now time.Time) bool {
 	return done.Object || done.Status || done.Again || b.follow(now)
 }
 
-// pin keeps the host in a provisioning state, or lets it go if that is empty.
+// pin keeps the host in a provisioning state, or releases it if that is empty.
 func (b *box) pin(state bmov1alpha1.ProvisioningState) {
 	if b.model.Pinned = &state; state == "" {
 		pinned := bmov1alpha1.StateExternallyProvisioned

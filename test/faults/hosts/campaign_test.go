@@ -93,7 +93,7 @@ func everyWrite(t *testing.T, all *figures) {
 						// After every second crash the controllers run again a minute later, when the host is off.
 						downtime := time.Duration((nth+turn)%2) * time.Minute
 						label := fmt.Sprintf("write %d (%s) was %s", nth, plain.done[nth-1], fate)
-						is := tl.retold(plain, label, nth, fate, downtime)
+						is := tl.replayed(plain, label, nth, fate, downtime)
 						if !is.struck {
 							t.Fatalf("%s: it never came to that", label)
 						}

@@ -29,8 +29,8 @@ func in(state string, attempt int) func(*environment) bool {
 	}
 }
 
-// run lets everybody act, until the remediation has ended and everybody is at rest. What is in the script happens in that order, each at a
-// moment at which everybody is at rest.
+// run lets all actors act, until the remediation has ended and all actors are at rest. What is in the script happens in that order, each at a
+// moment at which all actors are at rest.
 func (e *environment) run(over func(*environment) bool) {
 	e.t.Helper()
 	for range manyMoments {
@@ -164,7 +164,7 @@ func (e *environment) story() string {
 	return text.String()
 }
 
-// until lets everybody act for as long.
+// until lets all actors act for as long.
 func (e *environment) until(d time.Duration) {
 	e.t.Helper()
 	e.alarm = e.clock.Now().Add(d)

@@ -96,7 +96,7 @@ type environment struct {
 	keep func()
 	// first is how many writes there were before the first cue; negative before it.
 	first int
-	// plane is the control plane that the host belongs to; nil if it is of none that anybody plays.
+	// plane is the control plane that the host belongs to; nil if it belongs to none that is simulated.
 	plane *plane
 	// unsafe are the moments at which a safety rule did not hold.
 	unsafe []string
@@ -269,7 +269,7 @@ func (e *environment) start() {
 	e.seen, e.due, e.tries = -1, time.Time{}, 0
 }
 
-// fork returns an environment that is as this one is now, with controllers that have just started, and that goes on by itself.
+// fork returns an environment that is as this one is now, with controllers that have just started, and that is independent of it.
 func (e *environment) fork(as settings) *environment {
 	f := &environment{
 		t: e.t, kind: e.kind, as: as, at: e.at, nodeName: e.nodeName, writes: &faults.Writes{}, clock: clocktesting.NewFakePassiveClock(e.clock.Now()), management: e.management.fork(), work: e.work.fork(),

@@ -87,7 +87,7 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 				own(b)
 			}
 		}
-		// Once everybody lets it, the host has to come on.
+		// Once nothing keeps it off, the host has to come on.
 		script = append(script, later(time.Hour, func(e *environment) {
 			s.resume(e)
 			e.box.revive()
@@ -160,7 +160,7 @@ var (
 			e.vanish(e.management, e.machine())
 		}
 	}}
-	released = event{name: "somebody removes the hold", do: func(e *environment) {
+	released = event{name: "a person removes the hold", do: func(e *environment) {
 		if h := e.host(); h != nil && heldOff(h) {
 			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) {
 				for key := range h.Annotations {

@@ -133,7 +133,7 @@ func (p *plane) check(at place) {
 	}
 }
 
-// checkHold is called when m begins to be held off, or is asked to reboot.
+// checkHold is called when m begins to be kept powered off, or is asked to reboot.
 func (p *plane) checkHold(m *environment) {
 	now, alive := m.clock.Now(), 0
 	for _, other := range p.members {
@@ -141,14 +141,14 @@ func (p *plane) checkHold(m *environment) {
 			continue
 		}
 		if p.offByUs[other] {
-			p.fault(m, "%s is held off while %s is off because of us", m.at.Name, other.at.Name)
+			p.fault(m, "%s is kept powered off while %s is off because of us", m.at.Name, other.at.Name)
 		}
 		if other.box.up || now.Sub(other.box.lastUp(now)) < knowable {
 			alive++
 		}
 	}
 	if m.box.up && p.answers() && alive <= len(p.members)/2 { // else there is no majority to break
-		p.fault(m, "%s, which is alive, is held off while %d others are: the majority breaks", m.at.Name, alive)
+		p.fault(m, "%s, which is alive, is kept powered off while %d others are: the majority breaks", m.at.Name, alive)
 	}
 }
 
@@ -156,7 +156,7 @@ func (p *plane) fault(m *environment, text string, of ...any) {
 	p.unsafe = append(p.unsafe, fmt.Sprintf("after %s: %s", m.clock.Now().Sub(noon), fmt.Sprintf(text, of...)))
 }
 
-// step lets everybody act once.
+// step lets all actors act once.
 func (p *plane) step() bool {
 	first := p.members[0]
 	now, changed := first.clock.Now(), false
@@ -195,7 +195,7 @@ func (p *plane) reports(m *environment, now time.Time) bool {
 	return false
 }
 
-// until lets everybody act for as long.
+// until lets all actors act for as long.
 func (p *plane) until(d time.Duration) {
 	clock := p.members[0].clock
 	end := clock.Now().Add(d)
@@ -236,7 +236,7 @@ var whims = []struct {
 }{
 	{"its kubelet hangs", func(p *plane, m *environment) { p.hangs[m] = true }},
 	{"its kubelet reports", func(p *plane, m *environment) { p.hangs[m] = false }},
-	{"somebody asks for its remediation", func(_ *plane, m *environment) {
+	{"a user requests its remediation", func(_ *plane, m *environment) {
 		if m.remediation() == nil {
 			m.request()
 		}
@@ -255,7 +255,7 @@ var whims = []struct {
 	{"BMO stops for it", func(_ *plane, m *environment) { m.box.model.Faults.Stopped = true }},
 	{"its BMC does not switch off", func(_ *plane, m *environment) { m.box.model.Faults.IgnoresOff = true }},
 	{"its BMC does not switch on", func(_ *plane, m *environment) { m.box.model.Faults.IgnoresOn = true }},
-	{"its host cannot be held off", func(_ *plane, m *environment) {
+	{"its host cannot be kept powered off", func(_ *plane, m *environment) {
 		m.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.DisablePowerOff = true })
 	}},
 	{"its faults are over", func(_ *plane, m *environment) { m.box.revive(); m.box.looks.Restart() }},
@@ -311,7 +311,7 @@ func playWithAPlane(rt *rapid.T, k kind) {
 	}
 }
 
-// heal ends all that goes on.
+// heal ends all disturbances.
 func (p *plane) heal() {
 	first := p.members[0]
 	first.writes.Choose(0, "")

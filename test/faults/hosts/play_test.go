@@ -54,7 +54,7 @@ var happenings = []happening{
 	faulty("the BMC does not switch off", true, func(f *bmo.Faults) { f.IgnoresOff = true }),
 	faulty("the BMC does not switch on", true, func(f *bmo.Faults) { f.IgnoresOn = true }),
 	faulty("the BMC refuses", true, func(f *bmo.Faults) { f.Refuses = "no" }),
-	faulty("the BMC tells the power as it was", true, func(f *bmo.Faults) { f.Stale = true }),
+	faulty("the BMC reports stale power", true, func(f *bmo.Faults) { f.Stale = true }),
 	faulty("BMO is too late to order anything", false, func(f *bmo.Faults) { f.Races = true }),
 	{"the host brings up no kubelet", func(e *environment) { e.box.mute = -1 }, true},
 	{"the host is paused", annotates(bmov1alpha1.PausedAnnotation), false},
@@ -77,7 +77,7 @@ var happenings = []happening{
 			o.SetAnnotations(map[string]string{infrav1.HostAnnotation: e.at.String()})
 		})
 	}, false},
-	{"somebody presses the button of the host", func(e *environment) {
+	{"a person presses the button of the host", func(e *environment) {
 		to := bmo.On
 		if e.box.model.Powered() {
 			to = bmo.Off
@@ -104,7 +104,7 @@ var happenings = []happening{
 	{"the caches lag", lags.do, false},
 	{"the caches catch up", catchesUp.do, false},
 	{"the manager restarts", restarts.do, false},
-	{"somebody removes the hold", released.do, false},
+	{"a person removes the hold", released.do, false},
 	{"the remediation is another object, as after a move", func(e *environment) {
 		if e.remediation() != nil && !heldOff(e.host()) {
 			moved(e)
@@ -134,7 +134,7 @@ func reregister(e *environment) {
 	e.do(e.management.Create(e.t.Context(), e.named(is)))
 }
 
-// steps lets everybody act until the remediation has come to another state that often; it does not wait for longer than an attempt lasts.
+// steps lets all actors act until the remediation has come to another state that often; it does not wait for longer than an attempt lasts.
 func (e *environment) steps(n int) {
 	for patience := e.clock.Now().Add(timeout); n > 0 && e.clock.Now().Before(patience); n-- {
 		for was := e.memory(); e.memory() == was && e.clock.Now().Before(patience); {
@@ -143,7 +143,7 @@ func (e *environment) steps(n int) {
 	}
 }
 
-// healed ends all that goes on.
+// healed ends all disturbances.
 func healed(e *environment) {
 	if e.writes.Crashed() {
 		e.restart()
@@ -162,7 +162,7 @@ func healed(e *environment) {
 		end.do(e)
 	}
 	e.pods.stuck, e.box.cutOff = false, false
-	if e.box.model.Stranded() { // somebody has to press its button
+	if e.box.model.Stranded() { // a person has to press its button
 		e.box.model.Press(bmo.Reset, e.clock.Now())
 	}
 	e.box.recover()

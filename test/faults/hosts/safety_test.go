@@ -45,11 +45,11 @@ func (e *environment) check(at place) {
 		e.safety.lied = false
 	}
 	if at.key.Name == theNeighbour {
-		e.fault("%s %s is of somebody else, and was touched", at.kind.Kind, at.key.Name)
+		e.fault("%s %s belongs to another client, and was changed", at.kind.Kind, at.key.Name)
 	}
 	isFenced, isGone := n != nil && fencedByUs(n), n == nil && at.kind == nodeKind
 	if safe := e.lies() || h != nil && heldOff(h) && (!e.box.model.Powered() || e.box.byHand); (isFenced && !e.safety.fenced || isGone) && !safe {
-		e.fault("the node was fenced while its host was on, or not held off")
+		e.fault("the node was fenced while its host was on, or not kept powered off")
 	}
 	e.safety.fenced = isFenced
 	if rem := e.remediation(); rem != nil && e.unreachable() && !e.kept() {
@@ -59,7 +59,7 @@ func (e *environment) check(at place) {
 		e.fault("something is held, and the remediation is not kept by its finalizer")
 	}
 	if rem := e.remediation(); rem != nil && h != nil && held(h) && reportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {
-		e.fault("the remediation reports that it was stopped, on which somebody else begins, and still holds its host")
+		e.fault("the remediation reports that it was stopped, so that another remediation may start, and still holds its host")
 	}
 	if holds := h != nil && heldOff(h); holds != e.safety.held {
 		e.safety.held, e.safety.wasOn = holds, e.box.model.Powered()
@@ -76,14 +76,14 @@ func (e *environment) check(at place) {
 // believed until it is asked the next time, which Ironic does not while it waits for the end of an order.
 func (e *environment) lies() bool { return (e.box.model.Faults.Stale || e.safety.lied) && !e.box.runs }
 
-// blocksMove checks, when everybody is at rest, that clusterctl does not move a remediation that keeps its host off.
+// blocksMove checks, when all actors are at rest, that clusterctl does not move a remediation that keeps its host powered off.
 func (e *environment) blocksMove() {
 	h, rem := e.host(), e.remediation()
 	if h == nil || rem == nil || !heldOff(h) || e.last != nil || e.writes.Crashed() || e.management.cache.lag {
 		return
 	}
 	if _, blocks := rem.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; !blocks {
-		e.fault("the remediation keeps its host off, and may be moved")
+		e.fault("the remediation keeps its host powered off, and may be moved")
 	}
 }
 

@@ -261,7 +261,7 @@ func (s *server) replace(at place, was, is client.Object) {
 	}
 }
 
-// store stores an object in a new version; nil is none. It tells everybody.
+// store stores an object in a new version; nil is none. Every watch sees it.
 func (s *server) store(at place, is client.Object) {
 	was := s.is[at]
 	if is == nil {
@@ -297,7 +297,7 @@ func conflict(at place, why string) error {
 	return apierrors.NewConflict(resource(at.kind), at.key.Name, errors.New(why))
 }
 
-// give copies an object, or its metadata, into what somebody reads it into.
+// give copies an object, or its metadata, into the target of a read.
 func give(is client.Object, kind schema.GroupVersionKind, key client.ObjectKey, into client.Object) error {
 	if is == nil {
 		return apierrors.NewNotFound(resource(kind), key.Name)

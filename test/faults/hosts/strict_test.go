@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// What the campaigns rest on must not be kinder than what everybody else tests with.
+// What the campaigns rest on must not be kinder than the fake client of controller-runtime.
 func TestTheServerIsAsStrictAsTheFakeClient(t *testing.T) {
 	machine := func(edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", Labels: map[string]string{"a": "b"}}}

@@ -117,16 +117,16 @@ var (
 var tales = []tale{
 	{name: "a power cycle that helps", ends: "Succeeded", cycles: 1},
 	{name: "a second power cycle that helps", again: true, settings: settings{box: mute(1)}, ends: "Succeeded", cycles: 2},
-	{name: "two power cycles in vain, after which the owner is asked", again: true, settings: settings{box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
+	{name: "two power cycles in vain, after which owner remediation is requested", again: true, settings: settings{box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
 	{name: "a power cycle with the node deleted", settings: settings{fencing: fence.Delete}, ends: "Succeeded", cycles: 1},
 	{name: "a second power cycle with the node deleted", again: true, settings: settings{fencing: fence.Delete, box: mute(1)}, ends: "Succeeded", cycles: 2},
 	{name: "two resets of a host that must not be powered off", settings: settings{host: builders.NeverOff, box: mute(1)}, ends: "Succeeded", cycles: 2, stays: true},
 	{
-		name: "two resets in vain, after which the owner is asked", again: true, settings: settings{host: builders.NeverOff, box: mute(-1)},
+		name: "two resets in vain, after which owner remediation is requested", again: true, settings: settings{host: builders.NeverOff, box: mute(-1)},
 		ends: "OwnerRequested", cycles: 2, stays: true,
 	},
 	{
-		name: "a BMC that fails, after which the owner is asked", settings: settings{box: func(b *box) { b.model.Faults.Refuses = "no route to the BMC" }},
+		name: "a BMC that fails, after which owner remediation is requested", settings: settings{box: func(b *box) { b.model.Faults.Refuses = "no route to the BMC" }},
 		ends: "OwnerRequested", stays: true,
 	},
 	{
@@ -134,7 +134,7 @@ var tales = []tale{
 		ends: "Succeeded", cycles: 1, stays: true,
 	},
 	{
-		name: "a workload cluster that cannot be reached, for which no host is marked", cycles: 1, stays: true,
+		name: "an unreachable workload cluster, for which no host is marked", cycles: 1, stays: true,
 		settings: settings{box: func(b *box) { b.mute, b.e.pods.unreachable = -1, true }},
 		script:   append([]cue{{in("Booting", 1), func(*environment) {}}}, later(time.Hour, deleted)...),
 	},
@@ -164,9 +164,9 @@ var tales = []tale{
 			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
 		})},
 	},
-	{name: "a request of a NodeHealthCheck, after which the owner is asked", again: true, settings: settings{nodeCheck: true, box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
+	{name: "a request of a NodeHealthCheck, after which owner remediation is requested", again: true, settings: settings{nodeCheck: true, box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
 	{
-		name: "a request of a NodeHealthCheck that it tells to stop", settings: settings{nodeCheck: true, box: func(b *box) { b.e.pods.stuck = true }},
+		name: "a request that its NodeHealthCheck stops", settings: settings{nodeCheck: true, box: func(b *box) { b.e.pods.stuck = true }},
 		ends: "Stopped", cycles: 1, stays: true, script: []cue{standstills[2].there(stopped)},
 	},
 }
@@ -228,7 +228,7 @@ func unmanaged() []tale {
 			name: "a host that is " + u.name + " at first", settings: u.settings, ends: "Succeeded", cycles: 1,
 			script: []cue{{in("Preparing", 1), u.end}},
 		}, tale{
-			name: "a host that stays " + u.name + ", for which no host is marked", settings: u.settings, stays: true,
+			name: "a host that stays " + u.name + " and is not marked", settings: u.settings, stays: true,
 			script: append([]cue{{in("Preparing", 1), func(*environment) {}}}, later(time.Hour, deleted)...),
 		})
 	}
@@ -254,7 +254,7 @@ func (tl tale) from(plain performance) int {
 	return max(plain.first, 0)
 }
 
-// play tells the tale undisturbed.
+// play plays the tale undisturbed.
 func (tl tale) play(t *testing.T, k kind, label string) performance {
 	t.Helper()
 	e := newEnvironment(t, k, tl.settings)
@@ -291,8 +291,8 @@ func (p performance) before(nth int) (moment, int) {
 	return last, nth - last.writes
 }
 
-// retold tells the tale from the moment before the nth write, which is befallen by a fate.
-func (tl tale) retold(p performance, label string, nth int, fate faults.Fate, downtime time.Duration) performance {
+// replayed plays the tale from the moment before the nth write, which fails.
+func (tl tale) replayed(p performance, label string, nth int, fate faults.Fate, downtime time.Duration) performance {
 	p.t.Helper()
 	from, nth := p.before(nth)
 	as := tl.settings

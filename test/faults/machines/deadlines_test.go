@@ -97,7 +97,7 @@ func startsWithin(seconds int32) func(*clusterv1.MachineHealthCheck) {
 }
 
 // begun is an environment with these machines and a check that has looked at them.
-func begun(t *testing.T, machines []string, edits ...func(*clusterv1.MachineHealthCheck)) *environment {
+func judged(t *testing.T, machines []string, edits ...func(*clusterv1.MachineHealthCheck)) *environment {
 	t.Helper()
 	e := newEnvironment(t)
 	e.machines(machines...)
@@ -119,7 +119,7 @@ func (e *environment) happens(within time.Duration, events ...func()) {
 
 func TestW10ATimeoutExpiresToTheSecond(t *testing.T) {
 	t.Parallel()
-	e := begun(t, []string{"a", "b"}, timeouts(2, 3))
+	e := judged(t, []string{"a", "b"}, timeouts(2, 3))
 	began := e.clock.Now()
 	e.happens(2*time.Second-time.Millisecond, func() {
 		e.there.sets("a", corev1.ConditionFalse, 0)
@@ -141,7 +141,7 @@ func TestW10ATimeoutExpiresToTheSecond(t *testing.T) {
 
 func TestW15ATimeoutExpiresWhileTheCheckIsShortCircuited(t *testing.T) {
 	t.Parallel()
-	e := begun(t, []string{"a", "b"}, upTo("0"), timeouts(4, 300))
+	e := judged(t, []string{"a", "b"}, upTo("0"), timeouts(4, 300))
 	e.happens(time.Second, func() { e.fail("a") })
 	e.health("a", silent)
 	e.checkSays("RemediationAllowed", "False/TooManyUnhealthy")
@@ -229,7 +229,7 @@ func ofMachines(c *clusterv1.MachineHealthCheck) {
 func TestW13AnUnreachableClusterMakesMachinesUnknownUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	names := []string{"good", "bad", "recovers", "dies", "pending", "loses-node", "by-hand", "own-fault"}
-	e := begun(t, names, byTemplate, timeouts(300, 20), startsWithin(20), ofMachines)
+	e := judged(t, names, byTemplate, timeouts(300, 20), startsWithin(20), ofMachines)
 	e.happens(time.Second, func() { e.fail("bad", "recovers") }, func() { e.there.sets("pending", corev1.ConditionUnknown, 0) })
 	e.requested("bad", "recovers")
 	e.checkSays("WorkloadClusterReachable", "True/Reachable")

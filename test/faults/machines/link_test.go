@@ -65,7 +65,7 @@ func (c *connection) failures() int {
 	return int(c.to.clock.Now().Sub(c.to.cutAt) / workload.ProbeInterval)
 }
 
-// follow does what goes on by itself: connections are made and closed, and watches tell what they see.
+// follow does what happens without the controllers: connections are made and closed, and watches deliver events.
 func (c *connection) follow() {
 	up := c.to.cutAt.IsZero()
 	switch {

@@ -196,7 +196,7 @@ func (e *environment) asManyAsAllowed(check *clusterv1.MachineHealthCheck, bad, 
 		want = min(bad, 1)
 	}
 	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil && bad > limit.IntValue() {
-		want = 0 // what was begun before goes on
+		want = 0 // what has started before goes on
 	}
 	if flying < want {
 		e.t.Errorf("%d machines are unhealthy, %d may be remediated, and %d are: %s", bad, want, flying, e.record.history())

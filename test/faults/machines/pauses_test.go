@@ -17,7 +17,7 @@ func TestANodeThatRecoveredDuringAPauseIsNotUnhealthyBecauseOfAStaleCache(t *tes
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := begun(t, []string{"m1", "m2"}, byTemplate, timeouts(300, 300))
+			e := judged(t, []string{"m1", "m2"}, byTemplate, timeouts(300, 300))
 			e.happens(time.Second, func() { e.there.sets("m1", corev1.ConditionUnknown, 290*time.Second) })
 			e.happens(time.Second, func() { tc.pause(e) })
 			e.happens(25*time.Second, e.cut, func() { e.recover("m1") })

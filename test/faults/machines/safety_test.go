@@ -54,7 +54,7 @@ func (e *environment) mayStartLocked(m *clusterv1.Machine, what string, more int
 // lost reports whether a probe of the workload cluster has failed, or its watches are not made again yet.
 func (e *environment) lost() bool { return e.link.failures() > 0 || e.link.nodes == nil }
 
-// ready reports whether a machine's node is Ready, as far as anybody can know.
+// ready reports whether a machine's node is Ready, as far as that can be known.
 func (e *environment) ready(machine string) bool {
 	nodes := e.there.nodes
 	if !e.there.cutAt.IsZero() && e.link.nodes != nil {
@@ -141,7 +141,7 @@ func (e *environment) mayDelete(req *unstructured.Unstructured) {
 	}
 	maker, ours := remediationrequest.MadeBy(req)
 	if !ours {
-		e.t.Errorf("the request for machine %s is deleted, which somebody else made", req.GetName())
+		e.t.Errorf("the request for machine %s is deleted, which another client made", req.GetName())
 	}
 	m := &clusterv1.Machine{}
 	if err := e.api.Get(e.ctx, client.ObjectKeyFromObject(req), m); err != nil {

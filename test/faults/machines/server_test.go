@@ -141,7 +141,7 @@ func aTemplate(namespace, name string) *unstructured.Unstructured {
 	return o
 }
 
-// ownedBy adds to a machine what an API server keeps of who wrote its conditions, as far as anybody here reads it.
+// ownedBy adds to a machine what an API server keeps of who wrote its conditions, as far as these tests read it.
 func ownedBy(owner string, m *clusterv1.Machine) {
 	conditions := make([]string, 0, len(m.Status.Conditions))
 	for _, c := range m.Status.Conditions {

@@ -24,17 +24,17 @@ var happenings = map[string]func(*environment){
 	"the node recovers":         func(e *environment) { e.recovers("w1") },
 	"the node fails again":      func(e *environment) { e.turns("w1", "False", 10*time.Minute) },
 	"the node is deleted":       func(e *environment) { e.loses("w1") },
-	"somebody deletes the requests": func(e *environment) {
+	"a user deletes the requests": func(e *environment) {
 		for _, r := range e.requests() {
 			e.deletes(r)
 		}
 	},
-	"the remediator holds on to its request": func(e *environment) {
+	"the remediator keeps its request": func(e *environment) {
 		for _, r := range e.requests() {
 			e.holds(r, true)
 		}
 	},
-	"the remediator lets its request go": func(e *environment) {
+	"the remediator removes its finalizer": func(e *environment) {
 		for _, r := range e.requests() {
 			e.holds(r, false)
 		}
@@ -72,7 +72,7 @@ func (e *environment) changesTemplate() {
 	if e.getCheck("check") == nil {
 		return
 	}
-	e.safety.ladder, e.safety.exchanged = nil, true // what was begun by the old one is no step of the new one
+	e.safety.ladder, e.safety.exchanged = nil, true // what has started by the old one is no step of the new one
 	e.changes("check", func(c *nhcv1.NodeHealthCheck) {
 		if c.Spec.RemediationTemplate != nil {
 			c.Spec.RemediationTemplate.Kind, c.Spec.RemediationTemplate.Name = templateOf(hard.kind).Kind, hard.name
@@ -90,7 +90,7 @@ var orders = map[string]struct {
 	"one template: success, a relapse, a restart and a late cache": {classicAnd, []string{
 		"the remediator succeeds", "the node recovers", "the node fails again", "the manager restarts", "the cache is late"}},
 	"one template: requests are deleted, and their remediator holds on to them": {classicAnd, []string{
-		"somebody deletes the requests", "the remediator holds on to its request", "the node recovers", "the manager restarts", "the node fails again"}},
+		"a user deletes the requests", "the remediator keeps its request", "the node recovers", "the manager restarts", "the node fails again"}},
 	"one template: the check is paused, and its template exchanged": {classicAnd, []string{
 		"the check is paused", "the check is unpaused", "the template is another", "the node recovers", "the node fails again"}},
 	"two steps: timeouts, failure, success and recovery": {twoSteps, []string{
@@ -98,11 +98,11 @@ var orders = map[string]struct {
 	"two steps: timeouts while the cache is late": {twoSteps, []string{
 		"the time of a step passes", "the cache is late", "the cache catches up", "the remediator fails", "the node recovers"}},
 	"two steps: a node that flaps while requests are deleted": {twoSteps, []string{
-		"the node recovers", "the node fails again", "the time of a step passes", "somebody deletes the requests", "the manager restarts"}},
+		"the node recovers", "the node fails again", "the time of a step passes", "a user deletes the requests", "the manager restarts"}},
 	"two steps: a pause and an exchanged template": {twoSteps, []string{
 		"the check is paused", "the check is unpaused", "the time of a step passes", "the template is another", "the node recovers"}},
 	"two steps: the node and the check are deleted": {twoSteps, []string{
-		"the node is deleted", "the check is deleted", "the manager restarts", "the remediator holds on to its request", "the time of a step passes"}},
+		"the node is deleted", "the check is deleted", "the manager restarts", "the remediator keeps its request", "the time of a step passes"}},
 	"two steps: two nodes at once": {twoSteps, []string{
 		"another node fails", "the node recovers", "the remediator fails", "the cache is late", "the manager restarts"}},
 }

@@ -31,7 +31,7 @@ type run struct {
 }
 
 // tell tells a tale, in which befall may let something fail.
-func tell(t *testing.T, of tale, befall func(*environment)) run {
+func play(t *testing.T, of tale, befall func(*environment)) run {
 	t.Helper()
 	e := newEnvironment(t)
 	for _, name := range []string{"w1", "w2", "w3"} {
@@ -108,7 +108,7 @@ func everyWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			of := tales[name]
-			plain := tell(t, of, undisturbed)
+			plain := play(t, of, undisturbed)
 			if diff := cmp.Diff(kindsMade(of.made), kindsMade(plain.Made)); diff != "" || len(plain.Left) > 0 || len(plain.Leases) > 0 {
 				t.Fatalf("undisturbed: %+v (-want +got):\n%s", plain.outcome, diff)
 			}
@@ -124,7 +124,7 @@ func everyWrite(t *testing.T) {
 			for nth := 1; nth <= len(plain.writes); nth++ {
 				for _, fate := range faults.Fates {
 					t.Run(fmt.Sprintf("%s (write %d) is %s", plain.writes[nth-1], nth, fate), func(t *testing.T) {
-						got := tell(t, of, func(e *environment) { e.program.Writes.Choose(nth, fate) })
+						got := play(t, of, func(e *environment) { e.program.Writes.Choose(nth, fate) })
 						if !got.struck {
 							t.Error("the write did not come")
 						}
@@ -134,7 +134,7 @@ func everyWrite(t *testing.T) {
 			}
 			for nth := 1; nth <= plain.reconciles; nth++ {
 				t.Run(fmt.Sprintf("the manager is killed after pass %d", nth), func(t *testing.T) {
-					same(t, tell(t, of, func(e *environment) { e.killsAfter(nth) }))
+					same(t, play(t, of, func(e *environment) { e.killsAfter(nth) }))
 				})
 			}
 			// The number of reconciles depends on whether the cache of a kind is filled before or after a reconcile, which no two runs do alike.

@@ -48,7 +48,7 @@ func templateOf(kind schema.GroupVersionKind) schema.GroupVersionKind {
 	return kind.GroupVersion().WithKind(kind.Kind + "Template")
 }
 
-// environment is a cluster with the controller. The test plays everybody else.
+// environment is a cluster with the controller. The test plays all other actors.
 type environment struct {
 	*testing.T
 	server  *inmemory.Server
@@ -249,7 +249,7 @@ func (e *environment) leases() map[string]string {
 	return held
 }
 
-// takes makes somebody hold the lease on a node for a time.
+// takes makes another holder take the lease on a node for a time.
 func (e *environment) takes(node, holder string, length time.Duration) {
 	e.Helper()
 	now := metav1.NewMicroTime(e.server.Clock.Now())

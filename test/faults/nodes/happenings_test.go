@@ -76,7 +76,7 @@ func climbsMember(e *environment) {
 	e.ends()
 }
 
-// losing: somebody deletes the node, and its remediation ends.
+// losing: a user deletes the node, and its remediation ends.
 func losing(e *environment) {
 	e.first()
 	e.loses("w1")
@@ -96,7 +96,7 @@ func replacing(e *environment) {
 	e.ends()
 }
 
-// unchecking: somebody deletes the check at its second step, and all of its remediation ends.
+// unchecking: a user deletes the check at its second step, and all of its remediation ends.
 func unchecking(e *environment) {
 	req := e.first()
 	e.inTime(req, 0)
@@ -106,12 +106,12 @@ func unchecking(e *environment) {
 	e.ends()
 }
 
-// rechecking: another check of the same name does not take over what was begun, but ends it and begins anew.
+// rechecking: another check of the same name does not take over what has started, but ends it and begins anew.
 func rechecking(e *environment) {
 	req := e.first()
 	e.deleteCheck("check")
 	e.nodeCheck("check", one(refOf(soft)))
-	e.awaits("the end of what was begun", func() bool { return e.again(req).GetDeletionTimestamp() != nil })
+	e.awaits("the end of what has started", func() bool { return e.again(req).GetDeletionTimestamp() != nil })
 	e.holds(req, false)
 	e.awaits("the new request", func() bool { return len(e.requests()) == 1 && e.requests()[0].GetUID() != req.GetUID() })
 	e.recovers("w1")

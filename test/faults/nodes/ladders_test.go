@@ -172,7 +172,7 @@ var tales = map[string]tale{
 	"a check that is deleted during a remediation":      {setUp: ladder(soft, hard), happens: unchecking, made: []string{"Reboot/soft", "Replace/hard"}},
 	"a check that another one of its name replaces":     {setUp: classic(soft), happens: rechecking, made: []string{"Reboot/soft", "Reboot/soft"}},
 	"a storm and its cooldown":                          {setUp: classic(soft, storm), happens: storming, made: []string{"Reboot/soft"}},
-	"a lease that somebody else holds first":            {setUp: taken, made: []string{"Reboot/soft"}},
+	"a lease that another holder has first":             {setUp: taken, made: []string{"Reboot/soft"}},
 	"a healthy delay that begins twice":                 {setUp: classic(soft, delay(3*time.Minute)), happens: flapping, made: []string{"Reboot/soft"}},
 	"a node that a person confirms to be healthy":       {setUp: classic(soft, delay(-time.Second)), happens: confirming, made: []string{"Reboot/soft"}},
 	"a request that lasts for more than two days":       {setUp: classic(soft), happens: lasting, made: []string{"Reboot/soft"}},

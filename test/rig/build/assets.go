@@ -48,7 +48,7 @@ func (b *builder) asset(ctx context.Context, p program) (path, version, why stri
 	return "", "", why, nil
 }
 
-// ours reports whether the folder is one that we write to: a link to itself would be of no use to anybody.
+// ours reports whether the folder is one that we write to: a link to itself would be of no use.
 func (b *builder) ours(folder string) bool {
 	info, err := os.Stat(folder)
 	if err != nil {

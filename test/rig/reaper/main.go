@@ -123,7 +123,7 @@ func exitCode(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// remove tries again until the folders are gone: a file that somebody adds meanwhile makes a removal fail.
+// remove tries again until the folders are gone: a file that another process adds meanwhile makes a removal fail.
 func remove(folders []string) error {
 	deadline := time.After(removeFor)
 	again := time.NewTicker(removeEvery)

@@ -103,8 +103,8 @@ func folder(t *testing.T) string {
 
 func TestAKilledParentOrphansNoProgram(t *testing.T) {
 	for name, stubborn := range map[string]bool{
-		"a program that obeys":              false,
-		"a program that ignores being told": true,
+		"a program that obeys":           false,
+		"a program that ignores signals": true,
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := folder(t)
@@ -133,8 +133,8 @@ func TestAKilledParentOrphansNoProgram(t *testing.T) {
 
 func TestReaperEndsOnASignal(t *testing.T) {
 	for name, c := range map[string]struct {
-		args []string
-		tell func(*os.Process, io.Closer) error
+		args     []string
+		progress func(*os.Process, io.Closer) error
 	}{
 		"by SIGTERM":                {program(false), func(p *os.Process, _ io.Closer) error { return p.Signal(syscall.SIGTERM) }},
 		"by the end of its input":   {program(false), func(_ *os.Process, stdin io.Closer) error { return stdin.Close() }},
@@ -159,11 +159,11 @@ func TestReaperEndsOnASignal(t *testing.T) {
 			rest := running(t, out)
 
 			_ = cmd.Process.Signal(syscall.SIGINT) // must not matter
-			if err := c.tell(cmd.Process, stdin); err != nil {
+			if err := c.progress(cmd.Process, stdin); err != nil {
 				t.Fatal(err)
 			}
 			if err := cmd.Wait(); err != nil {
-				t.Errorf("reaper did as told and still reports %v", err)
+				t.Errorf("reaper ended as requested and still reports %v", err)
 			}
 			allGone(t, rest)
 			folderGone(t, dir)
