@@ -56,31 +56,26 @@ func (t *trial) alone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before, err := t.read(ctx)
+	rest := time.Second
+	if t.size.clusters == 1 { // in many, the next machine belongs to another check
+		rest += t.interval
+	}
+	var seen delays
+	before, after, err := between(ctx, t.read, t.settle, func() error {
+		for _, i := range machines {
+			if err := seen.add(t.failAndWait(ctx, i)); err != nil {
+				return err
+			}
+			if _, err := t.quiet(ctx, rest); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	var delays []time.Duration
-	for _, i := range machines {
-		delay, err := t.failAndWait(ctx, i)
-		if err != nil {
-			return err
-		}
-		delays = append(delays, delay)
-		// In many clusters, the next machine belongs to another check.
-		rest := t.interval
-		if t.size.clusters > 1 {
-			rest = 0
-		}
-		if _, err := t.quiet(ctx, rest+time.Second); err != nil {
-			return err
-		}
-	}
-	after, err := t.settle(ctx)
-	if err != nil {
-		return err
-	}
-	t.record(delays, aloneMedian, aloneWorst)
+	t.record(seen.all, aloneMedian, aloneWorst)
 	d := after.minus(before)
 	t.figures[aloneSamples] = float64(n)
 	t.figures[alonePatches] = d.patches / float64(n)
@@ -96,18 +91,12 @@ func (t *trial) spread(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before, err := t.read(ctx)
-	if err != nil {
-		return err
-	}
 	var seen delays
-	err = t.paced(ctx, machines, t.scale.spreadOver/time.Duration(len(machines)), func(ctx context.Context, i int) error {
-		return seen.add(t.failAndWait(ctx, i))
+	before, after, err := between(ctx, t.read, t.shortQuiet, func() error {
+		return t.paced(ctx, machines, t.scale.spreadOver/time.Duration(len(machines)), func(ctx context.Context, i int) error {
+			return seen.add(t.failAndWait(ctx, i))
+		})
 	})
-	if err != nil {
-		return err
-	}
-	after, err := t.quiet(ctx, quietFor)
 	if err != nil {
 		return err
 	}
@@ -126,28 +115,21 @@ func (t *trial) mass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before, err := t.quiet(ctx, quietFor)
-	if err != nil {
-		return err
-	}
 	defer t.watchMemory(ctx)()
-	failures := make([]failure, len(machines))
-	err = t.each(ctx, machines, func(ctx context.Context, i int) (err error) {
-		failures[i-machines[0]], err = t.failNode(ctx, i)
+	var delays []time.Duration
+	before, after, err := between(ctx, t.shortQuiet, t.shortQuiet, func() error {
+		failures := make([]failure, len(machines))
+		err := t.each(ctx, machines, func(ctx context.Context, i int) (err error) {
+			failures[i-machines[0]], err = t.failNode(ctx, i)
+			return err
+		})
+		for i := 0; err == nil && i < len(failures); i++ {
+			var delay time.Duration
+			delay, err = t.delay(ctx, failures[i])
+			delays = append(delays, delay)
+		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	var delays []time.Duration
-	for _, nodeFailed := range failures {
-		delay, err := t.delay(ctx, nodeFailed)
-		if err != nil {
-			return err
-		}
-		delays = append(delays, delay)
-	}
-	after, err := t.quiet(ctx, quietFor)
 	if err != nil {
 		return err
 	}

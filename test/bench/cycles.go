@@ -93,22 +93,20 @@ func (r *hostEnvironment) alone(ctx context.Context, t *trial, n int) error {
 	if err != nil {
 		return err
 	}
-	before, err := t.read(ctx)
-	if err != nil {
-		return err
-	}
 	var cycles []cycle
-	for _, i := range machines {
-		c, err := r.cycle(ctx, i)
-		if err != nil {
-			return err
+	before, after, err := between(ctx, t.read, t.settle, func() error {
+		for _, i := range machines {
+			c, err := r.cycle(ctx, i)
+			if err != nil {
+				return err
+			}
+			cycles = append(cycles, c)
+			if _, err := t.quiet(ctx, time.Second); err != nil {
+				return err
+			}
 		}
-		cycles = append(cycles, c)
-		if _, err := t.quiet(ctx, time.Second); err != nil {
-			return err
-		}
-	}
-	after, err := t.settle(ctx)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -124,28 +122,20 @@ func (r *hostEnvironment) alone(ctx context.Context, t *trial, n int) error {
 	return nil
 }
 
-// readyFor waits until nothing happens any more. It returns that many machines that were not power-cycled yet, and the metrics at that moment.
-func (r *hostEnvironment) readyFor(ctx context.Context, t *trial, n int) ([]int, reading, error) {
-	machines, err := r.takeUnused(n)
-	if err != nil {
-		return nil, reading{}, err
-	}
-	before, err := t.quiet(ctx, quietFor)
-	return machines, before, err
-}
-
 // byHand has one host after another power-cycled for a remediation that a user creates, so that only the power cycle is counted and not the check.
 func (r *hostEnvironment) byHand(ctx context.Context, t *trial, n int) error {
-	machines, before, err := r.readyFor(ctx, t, n)
+	machines, err := r.takeUnused(n)
 	if err != nil {
 		return err
 	}
-	for _, i := range machines {
-		if err := r.cycleByHand(ctx, i); err != nil {
-			return err
+	before, after, err := between(ctx, t.shortQuiet, t.shortQuiet, func() error {
+		for _, i := range machines {
+			if err := r.cycleByHand(ctx, i); err != nil {
+				return err
+			}
 		}
-	}
-	after, err := t.quiet(ctx, quietFor)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -157,23 +147,22 @@ func (r *hostEnvironment) byHand(ctx context.Context, t *trial, n int) error {
 
 // mass has a tenth of the hosts power-cycled at once.
 func (r *hostEnvironment) mass(ctx context.Context, t *trial, n int) error {
-	machines, before, err := r.readyFor(ctx, t, n)
+	machines, err := r.takeUnused(n)
 	if err != nil {
 		return err
 	}
 	defer t.watchMemory(ctx)()
 	cycles := make([]cycle, n)
-	group, working := errgroup.WithContext(ctx)
-	for at, i := range machines {
-		group.Go(func() (err error) {
-			cycles[at], err = r.cycle(working, i)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	after, err := t.quiet(ctx, quietFor)
+	before, after, err := between(ctx, t.shortQuiet, t.shortQuiet, func() error {
+		group, working := errgroup.WithContext(ctx)
+		for at, i := range machines {
+			group.Go(func() (err error) {
+				cycles[at], err = r.cycle(working, i)
+				return err
+			})
+		}
+		return group.Wait()
+	})
 	if err != nil {
 		return err
 	}

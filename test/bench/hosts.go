@@ -8,6 +8,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -145,24 +146,20 @@ func (r *hostEnvironment) fillHost(ctx context.Context, i int) error {
 
 // awaitPower waits until all hosts are powered on.
 func (r *hostEnvironment) awaitPower(ctx context.Context) error {
-	ticks := time.NewTicker(readEvery)
-	defer ticks.Stop()
-	for {
-		powered := 0
+	powered := 0
+	err := wait.PollUntilContextCancel(ctx, readEvery, true, func(context.Context) (bool, error) {
+		powered = 0
 		for i := range r.size.machines {
 			if r.host(i).Powered() {
 				powered++
 			}
 		}
-		if powered == r.size.machines {
-			return nil
-		}
-		select {
-		case <-ticks.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for hosts: %d of %d are on: %w", powered, r.size.machines, ctx.Err())
-		}
+		return powered == r.size.machines, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for hosts: %d of %d are on: %w", powered, r.size.machines, err)
 	}
+	return nil
 }
 
 func (r *hostEnvironment) host(i int) *simulator.Host {
@@ -223,19 +220,13 @@ func (r *hostEnvironment) cycleByHand(ctx context.Context, i int) error {
 	if err := r.managementWatcher.Create(ctx, request); err != nil {
 		return err
 	}
-	late, ticks := time.After(contenderTimeout), time.NewTicker(readEvery)
-	defer ticks.Stop()
-	for !conditions.IsTrue(request, nhcv1.SucceededCondition) {
-		select {
-		case <-ticks.C:
-		case <-late:
-			return fmt.Errorf("wait for the power cycle of %s: its message is %q after %s", name, request.Status.Message, contenderTimeout)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if err := r.managementWatcher.Get(ctx, key, request); err != nil {
-			return err
-		}
+	late := time.After(contenderTimeout)
+	err := wait.PollUntilContextTimeout(ctx, readEvery, contenderTimeout, true, func(ctx context.Context) (bool, error) {
+		err := r.managementWatcher.Get(ctx, key, request)
+		return conditions.IsTrue(request, nhcv1.SucceededCondition), err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the power cycle of %s: %w; its message is %q", name, err, request.Status.Message)
 	}
 	if err := r.managementWatcher.Delete(ctx, request); err != nil {
 		return err

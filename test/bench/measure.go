@@ -148,20 +148,26 @@ func (t *trial) busy(before, after reading) reading {
 	return d
 }
 
+// between returns the metrics at the beginning and at the end of do.
+func between(ctx context.Context, begin, end func(context.Context) (reading, error), do func() error) (before, after reading, err error) {
+	if before, err = begin(ctx); err != nil {
+		return before, after, err
+	}
+	if err = do(); err != nil {
+		return before, after, err
+	}
+	after, err = end(ctx)
+	return before, after, err
+}
+
 // heartbeats lets nodes report that nothing has changed.
 func (t *trial) heartbeats(ctx context.Context) error {
-	before, err := t.read(ctx)
-	if err != nil {
-		return err
-	}
 	n := t.scale.beats
-	err = t.paced(ctx, t.machines(0, n), heartbeatEvery, func(ctx context.Context, i int) error {
-		return t.patchNode(ctx, i%t.size.machines, heartbeat(i/t.size.machines))
+	before, after, err := between(ctx, t.read, t.settle, func() error {
+		return t.paced(ctx, t.machines(0, n), heartbeatEvery, func(ctx context.Context, i int) error {
+			return t.patchNode(ctx, i%t.size.machines, heartbeat(i/t.size.machines))
+		})
 	})
-	if err != nil {
-		return err
-	}
-	after, err := t.settle(ctx)
 	if err != nil {
 		return err
 	}
@@ -196,18 +202,13 @@ func (t *trial) steadyReconciles(ctx context.Context) error {
 	if t.interval > 0 {
 		n, every = t.scale.slowly, t.interval+touchEvery
 	}
-	before, err := t.read(ctx)
-	if err != nil {
-		return err
-	}
 	last := t.machines(t.size.machines-t.size.clusters, t.size.clusters) // one of each cluster
-	err = t.paced(ctx, t.machines(0, n), every, func(ctx context.Context, round int) error {
-		return t.each(ctx, last, func(ctx context.Context, i int) error { return t.touch(ctx, i, strconv.Itoa(round)) })
+	// When paced returns, the last reconcile ended an interval ago.
+	before, after, err := between(ctx, t.read, t.read, func() error {
+		return t.paced(ctx, t.machines(0, n), every, func(ctx context.Context, round int) error {
+			return t.each(ctx, last, func(ctx context.Context, i int) error { return t.touch(ctx, i, strconv.Itoa(round)) })
+		})
 	})
-	if err != nil {
-		return err
-	}
-	after, err := t.read(ctx) // the last reconcile ended an interval ago
 	if err != nil {
 		return err
 	}

@@ -277,20 +277,15 @@ var (
 
 // reconciles makes the contender reconcile the check although there is nothing to do.
 func (w *nodeEnvironment) reconciles(ctx context.Context, t *trial, n int, into reconcileFigures) error {
-	before, err := t.quiet(ctx, quietFor)
-	if err != nil {
-		return err
-	}
 	last := w.size.machine(w.size.machines - 1)
-	err = t.paced(ctx, w.machines(0, n), touchEvery, func(ctx context.Context, _ int) error {
-		// A selector may be about a label; annotations without a meaning are not even cached.
-		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, touchAnnotation, time.Now().UnixNano())
-		return w.nodesAPI.Patch(types.MergePatchType).Resource("nodes").Name(last).Body(patch).Do(ctx).Error()
+	// When paced returns, the last reconcile ended an interval ago.
+	before, after, err := between(ctx, t.shortQuiet, t.read, func() error {
+		return t.paced(ctx, w.machines(0, n), touchEvery, func(ctx context.Context, _ int) error {
+			// A selector may be about a label; annotations without a meaning are not even cached.
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, touchAnnotation, time.Now().UnixNano())
+			return w.nodesAPI.Patch(types.MergePatchType).Resource("nodes").Name(last).Body(patch).Do(ctx).Error()
+		})
 	})
-	if err != nil {
-		return err
-	}
-	after, err := t.read(ctx) // the last reconcile ended an interval ago
 	if err != nil {
 		return err
 	}
@@ -307,33 +302,27 @@ func (w *nodeEnvironment) reconciles(ctx context.Context, t *trial, n int, into 
 
 // failNodes makes nodes Unknown one after another, and measures how long after its timeout a remediation was created for each.
 func (w *nodeEnvironment) failNodes(ctx context.Context, t *trial, much nodeScale) error {
-	before, err := t.quiet(ctx, quietFor)
-	if err != nil {
-		return err
-	}
-	defer t.watchMemory(ctx)()
-	took := &delays{}
 	chosen, err := w.takeUnused(much.unhealthy)
 	if err != nil {
 		return err
 	}
-	err = t.paced(ctx, chosen, much.spreadOver/time.Duration(much.unhealthy), func(ctx context.Context, i int) error {
-		fell := time.Now().Truncate(time.Second) // as it is stored
-		if err := w.patchNode(ctx, i, unknownSince(fell)); err != nil {
-			return err
-		}
-		at, err := w.await(ctx, w.size.machine(i))
-		return took.add(max(at.Sub(fell.Add(nodeTimeout)), 0), err)
+	defer t.watchMemory(ctx)()
+	var seen delays
+	before, after, err := between(ctx, t.shortQuiet, t.shortQuiet, func() error {
+		return t.paced(ctx, chosen, much.spreadOver/time.Duration(much.unhealthy), func(ctx context.Context, i int) error {
+			since := time.Now().Truncate(time.Second) // as it is stored
+			if err := w.patchNode(ctx, i, unknownSince(since)); err != nil {
+				return err
+			}
+			at, err := w.await(ctx, w.size.machine(i))
+			return seen.add(max(at.Sub(since.Add(nodeTimeout)), 0), err)
+		})
 	})
 	if err != nil {
 		return err
 	}
-	after, err := t.quiet(ctx, quietFor)
-	if err != nil {
-		return err
-	}
 	d, each := after.minus(before), float64(much.unhealthy)
-	t.record(took.all, dueMedian, dueWorst)
+	t.record(seen.all, dueMedian, dueWorst)
 	t.figures[dueReconciles] = d.reconciles / each
 	t.figures[dueReconcileTime] = d.took / d.reconciles * 1000
 	t.figures[dueReads] = d.reads / each

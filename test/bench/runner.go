@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/kubemend/kubemend/test/rig"
 )
 
@@ -72,16 +74,9 @@ func (r *runner) watchMemory(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		ticks := time.NewTicker(readEvery)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticks.C:
-			}
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			_, _ = r.read(ctx) // an error is returned by the next phase
-		}
+		}, readEvery)
 	})
 	return func() {
 		cancel()
@@ -96,6 +91,9 @@ const quietFor = 2 * time.Second
 func (r *runner) settle(ctx context.Context) (reading, error) {
 	return r.quiet(ctx, r.interval+quietFor)
 }
+
+// shortQuiet waits until the contender is quiet, whatever its interval.
+func (r *runner) shortQuiet(ctx context.Context) (reading, error) { return r.quiet(ctx, quietFor) }
 
 // quiet waits until nothing happened for that long.
 func (r *runner) quiet(ctx context.Context, long time.Duration) (reading, error) {
