@@ -84,24 +84,14 @@ func (h hostileScale) measure(ctx context.Context, s settings, binaries map[stri
 	if err := letTimePass(ctx, t.scale.idle); err != nil {
 		return nil, err
 	}
-	machines, err := t.takeUnused(t.scale.spread)
-	if err != nil {
-		return nil, err
-	}
-	var seen delays
-	err = t.paced(ctx, machines, t.scale.spreadOver/time.Duration(len(machines)), func(ctx context.Context, i int) error {
-		return seen.add(t.failAndWait(ctx, i))
-	})
-	if err != nil {
+	if err := t.spread(ctx); err != nil {
 		return nil, err
 	}
 	last, err := t.quiet(ctx, quietFor)
 	if err != nil {
 		return nil, err
 	}
-	t.record(seen.all, spreadMedian, spreadWorst)
 	t.figures[residentSteady] = last.resident / mebibyte
-	t.figures[spreadSamples] = float64(len(seen.all))
 	t.figures[residentHighest] = t.highest / mebibyte
 	t.progress("beside %d hostile clusters: p99 %.0f ms, %.0f MiB", len(hostilities), t.figures[spreadWorst]*1000, t.figures[residentHighest])
 	return t.figures, nil
