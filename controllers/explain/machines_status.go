@@ -135,7 +135,8 @@ const maxNames = 10
 // leftToCycles names the unhealthy machines that are left to a power cycle which the check did not request; empty if there is none.
 func leftToCycles(p *machines.Plan) string {
 	var left []string
-	for _, d := range p.Decisions {
+	for _, i := range p.Open {
+		d := p.Decisions[i]
 		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting {
 			left = append(left, fmt.Sprintf("%s to %s %s", t.Name, t.Cycle.Kind, t.Cycle.Name))
 		}

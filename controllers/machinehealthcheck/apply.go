@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -190,7 +189,7 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 // set sets conditions on m, the machine of s as it was last read or written, and reports whether they are stored.
 func (r *Reconciler) set(ctx context.Context, w *observed, s step, m *clusterv1.Machine, all []machines.Condition, o outcome) (outcome, bool) {
 	next := s.with(w, m, all)
-	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
+	if sameConditions(next, m) {
 		return o, true
 	}
 	return r.save(ctx, next, o)
@@ -271,15 +270,12 @@ func stepsOf(w *observed, p plan) []step {
 	var steps []step
 	for _, i := range p.Open {
 		if d := p.Decisions[i]; !d.Idle() {
-			steps = append(steps, stepOf(w, &p, d, &w.targets[i]))
+			steps = append(steps, stepOf(w, &p, d, w.targets[i]))
 		}
 	}
-	skipped := map[string]*target{}
-	for i := range w.skipped {
-		skipped[w.skipped[i].machine.Name] = &w.skipped[i]
-	}
 	for _, d := range p.Releases {
-		steps = append(steps, step{Decision: d, facts: &p.facts, target: skipped[d.Target.Name]})
+		place, _ := placeOf(w.skipped, d.Target.Name)
+		steps = append(steps, step{Decision: d, facts: &p.facts, target: w.skipped[place]})
 	}
 	return steps
 }

@@ -23,6 +23,7 @@ func BenchmarkOneChangeAmongFiveThousand(b *testing.B) {
 	var m memory
 	for b.Loop() {
 		f.ready("cluster-1-md-0-02500", corev1.ConditionTrue, noon)
+		f.handle(r)
 		w := aCheck().limited("40%")
 		w.link = workload.Seen(workload.Up, f.nodes)
 		w.check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}

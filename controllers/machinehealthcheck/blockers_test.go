@@ -69,12 +69,12 @@ func TestTheModeNamesTheControllerThatActs(t *testing.T) {
 func TestAMachineIsNotAheadOfItself(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	if h := seen(w, decide(w), &w.targets[0]).Blockers; len(h) > 0 {
+	if h := seen(w, decide(w), w.targets[0]).Blockers; len(h) > 0 {
 		t.Errorf("the only unhealthy machine is blocked: %+v", h)
 	}
 	w = aCheck(a("m", health.Unhealthy), a("n", health.Unhealthy, askedOwner))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	if h := seen(w, decide(w), &w.targets[0]).Blockers; len(h) != 1 || h[0].Reason != string(budget.AtWork) {
+	if h := seen(w, decide(w), w.targets[0]).Blockers; len(h) != 1 || h[0].Reason != string(budget.AtWork) {
 		t.Errorf("a machine beside one in flight is blocked by %+v, want %s", h, budget.AtWork)
 	}
 }

@@ -64,7 +64,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 				}
 				w.now = now
 				for j, state := range pass.states {
-					w.having(append(w.targets, a(string(rune('a'+j)), state))...)
+					w.also(a(string(rune('a'+j)), state))
 				}
 				m.recall(w)
 				s := decide(w)

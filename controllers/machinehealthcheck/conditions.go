@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -135,10 +134,23 @@ func releasedCopy(m *clusterv1.Machine) *clusterv1.Machine {
 		dropOwnerRemediated(next)
 	}
 	conditions.Delete(next, clusterv1.MachineExternallyRemediatedCondition)
-	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
+	if sameConditions(next, m) {
 		return nil
 	}
 	return next
+}
+
+// sameConditions reports whether a and b have the same conditions, in both flavours. Reflection takes milliseconds for that.
+func sameConditions(a, b *clusterv1.Machine) bool {
+	return slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, func(x, y metav1.Condition) bool {
+		same := x.LastTransitionTime.Equal(&y.LastTransitionTime)
+		x.LastTransitionTime = y.LastTransitionTime
+		return same && x == y
+	}) && slices.EqualFunc(a.GetV1Beta1Conditions(), b.GetV1Beta1Conditions(), func(x, y clusterv1.Condition) bool {
+		same := x.LastTransitionTime.Equal(&y.LastTransitionTime)
+		x.LastTransitionTime = y.LastTransitionTime
+		return same && x == y
+	})
 }
 
 // statusCopy returns a machine of its own with m's identity and conditions. m is shared with the cache.

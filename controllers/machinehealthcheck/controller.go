@@ -62,6 +62,7 @@ type Reconciler struct {
 	memory     memory
 	machines   toolscache.Indexer // nil: they are listed through Client
 	written    ownWrites
+	journal    journal
 	merging    enqueue.Merging
 	controller controller.Controller
 }

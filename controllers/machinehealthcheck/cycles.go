@@ -8,8 +8,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
@@ -42,7 +42,6 @@ var errListing = errors.New("its first list is under way")
 // Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not installed, or
 // that may not be read, have none. The API server is not asked as long as all machines are healthy.
 func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
-	cycles := map[types.UID]*remediationrequest.Metadata{}
 	w.unread = map[schema.GroupKind]*unread{}
 	for _, versions := range cycleKinds {
 		kind := versions[0].GroupKind()
@@ -56,16 +55,17 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 				continue
 			}
 			for _, o := range req.OwnerReferences {
-				cycles[o.UID] = req
+				if place, found := placeOf(w.targets, o.Name); found && isCycleOf(w.targets[place], o, req) {
+					w.alter(place, func(t *target) { t.cycle = req })
+				}
 			}
 		}
 	}
-	for i := range w.targets {
-		t := &w.targets[i]
-		if is := cycles[t.machine.UID]; is != nil && (t.request == nil || t.request.UID != is.UID) {
-			t.cycle = is
-		}
-	}
+}
+
+// isCycleOf reports whether req, which o owns, is a power cycle of the machine of t that its check did not ask for.
+func isCycleOf(t *target, o metav1.OwnerReference, req *remediationrequest.Metadata) bool {
+	return t.machine.UID == o.UID && (t.request == nil || t.request.UID != req.UID)
 }
 
 // onHost reports whether m is on a bare-metal host, by what its infrastructure is. (CAPM3)

@@ -91,14 +91,14 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	if c := allowed(s); !strings.Contains(c.Message, "m to HostRemediation by-hand") {
 		t.Errorf("the check says %q", c.Message)
 	}
-	is := seen(w, s, &w.targets[0])
+	is := seen(w, s, w.targets[0])
 	if len(is.Blockers) == 0 || is.Blockers[0].Reason != explain.RemediationUnderWay || is.Begins {
 		t.Errorf("explain says %+v", is.Blockers)
 	}
 	if want := "nothing, until HostRemediation by-hand is over"; is.Next.Text != want {
 		t.Errorf("next is %q, want %q", is.Next.Text, want)
 	}
-	if seen(w, s, &w.targets[1]).Blockers[0].Reason == explain.RemediationUnderWay {
+	if seen(w, s, w.targets[1]).Blockers[0].Reason == explain.RemediationUnderWay {
 		t.Error("the other machine is left to it as well")
 	}
 }
@@ -108,7 +108,7 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 	onItsWayOut(w.targets[0].cycle)
 	w.targets[0].cycle.Finalizers = []string{mendv1.HostRemediationFinalizer}
 	deadline := ago(time.Second).Add(time.Hour)
-	if h := seen(w, decide(w), &w.targets[0]).Blockers[0]; !h.Until.Equal(deadline) || !strings.Contains(h.Person, "finalizer") {
+	if h := seen(w, decide(w), w.targets[0]).Blockers[0]; !h.Until.Equal(deadline) || !strings.Contains(h.Person, "finalizer") {
 		t.Errorf("explain says %+v, want until %s and what a person can do", h, deadline)
 	}
 	if next := decide(w).VerdictsUntil; !next.Equal(deadline) {

@@ -111,7 +111,7 @@ func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testin
 	if len(w.trouble) == 0 {
 		t.Error("it is not said what could not be read")
 	}
-	is := seen(w, decide(w), &w.targets[0])
+	is := seen(w, decide(w), w.targets[0])
 	if len(is.Blockers) == 0 || is.Blockers[0].Reason != explain.NotRead || !is.Blockers[0].Until.Equal(noon.Add(10*time.Minute)) {
 		t.Errorf("explain says %+v, want it to say until when nothing begins", is.Blockers)
 	}
@@ -159,7 +159,7 @@ func TestAKindOfWhichOneVersionCannotBeReadIsReadInTheOther(t *testing.T) {
 	}}
 	cycle.SetGroupVersionKind(infrav1beta1.GroupVersion.WithKind("Metal3Remediation"))
 	r := &Reconciler{Kinds: &brokenKinds{kind: "Metal3Remediation", version: infrav1.GroupVersion.Version}, Requests: cyclesOfHosts(cycle)}
-	w := aCheck(m, a("another", health.Unhealthy, onMetal))
+	w := aCheck(a("another", health.Unhealthy, onMetal), m)
 	if begins := r.readCycles(t, w); begins["metal"] || !begins["another"] || len(w.trouble) > 0 {
 		t.Errorf("remediations begin of %v, want that of the other machine alone: %v", begins, w.trouble)
 	}

@@ -47,7 +47,15 @@ func aCheck(targets ...target) *observed {
 
 // having gives the check these targets.
 func (w *observed) having(targets ...target) *observed {
-	w.targets = targets
+	w.targets = nil
+	return w.also(targets...)
+}
+
+// also gives the check these targets more.
+func (w *observed) also(targets ...target) *observed {
+	for i := range targets {
+		w.targets = append(w.targets, &targets[i])
+	}
 	return w
 }
 
@@ -77,7 +85,7 @@ func of(t *target) *given {
 func decide(w *observed) plan {
 	if w.remediation.read && w.remediation.known && w.remediation.missing == "" {
 		for i := range w.targets {
-			if t := &w.targets[i]; t.request == nil {
+			if t := w.targets[i]; t.request == nil {
 				_, t.unusable = w.requestFor(t.machine)
 			}
 		}
@@ -91,7 +99,7 @@ func decide(w *observed) plan {
 	maps.Copy(m.Begun, was.Begun)
 	maps.Copy(m.Refused, was.Refused)
 	for i, t := range f.Targets {
-		is := of(&w.targets[i])
+		is := of(w.targets[i])
 		if m.Decisions = append(m.Decisions, &machines.Decision{Target: t, Verdict: is.verdict, At: w.now}); is.begun {
 			m.Began(t.ID, f.Kind, w.now)
 		}

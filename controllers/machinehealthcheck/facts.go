@@ -46,13 +46,10 @@ func (w *observed) facts() machines.Facts {
 		Limits: limits, Invalid: invalid != nil, Limited: w.before.lasts && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
 		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.read}, Explains: w.explains,
 		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
-		Targets: make([]*machines.Target, len(w.targets)),
+		Targets: w.factsAboutAll(),
 	}
-	for i := range w.targets {
-		f.Targets[i] = w.factsAbout(&w.targets[i])
-	}
-	for i := range w.skipped {
-		f.Skipped = append(f.Skipped, w.factsAbout(&w.skipped[i]))
+	for _, t := range w.skipped {
+		f.Skipped = append(f.Skipped, w.factsAbout(t))
 	}
 	return f
 }
@@ -93,16 +90,44 @@ var requests = map[Ownership]machines.Request{Foreign: machines.ForeignRequest, 
 
 var links = map[workload.Link]machines.Link{workload.Unsure: machines.LinkUnsure, workload.Up: machines.LinkUp, workload.Down: machines.LinkDown}
 
+// factsAboutAll are those about all targets. The list is shared with the next reconcile if no target is altered.
+func (w *observed) factsAboutAll() []*machines.Target {
+	if w.sighting != nil && w.sighting.facts != nil && len(w.altered) == 0 {
+		return w.sighting.facts
+	}
+	all := make([]*machines.Target, len(w.targets))
+	if w.sighting != nil {
+		copy(all, w.sighting.facts)
+	}
+	for i, t := range w.targets {
+		if all[i] == nil {
+			all[i] = w.factsAbout(t)
+		}
+	}
+	for _, i := range w.altered {
+		all[i] = w.factsAbout(w.targets[i])
+	}
+	return all
+}
+
+// plainFacts are those about t as far as they are a matter of its machine, its node and the other checks.
+func (w *observed) plainFacts(t *target) *machines.Target {
+	is := targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)
+	is.Older, is.OlderCheck = t.older != "", t.older
+	return is
+}
+
 // factsAbout are those about t: the very ones that were seen before if nothing has changed.
 func (w *observed) factsAbout(t *target) *machines.Target {
-	is := w.sight(t).facts
-	if t.request == nil && t.cycle == nil && t.older == "" && t.unusable == nil {
+	is := t.facts
+	if is == nil {
+		is = w.plainFacts(t)
+	}
+	if t.request == nil && t.cycle == nil && t.unusable == nil {
 		return is
 	}
 	more := *is
-	more.Older, more.Unusable = t.older != "", t.unusable != nil
-	more.OlderCheck = t.older
-	if t.unusable != nil {
+	if more.Unusable = t.unusable != nil; more.Unusable {
 		more.UnusableWhy = t.unusable.Error()
 	}
 	if t.request != nil {
@@ -117,23 +142,6 @@ func (w *observed) factsAbout(t *target) *machines.Target {
 		}
 	}
 	return &more
-}
-
-// sight is t as it was read, with the facts about it.
-func (w *observed) sight(t *target) *sighted {
-	was := t.sighted
-	if was != nil && was.facts != nil && was.node == t.node && was.known == t.known {
-		return was
-	}
-	is := sighted{machine: t.machine}
-	if was != nil {
-		is = *was
-	}
-	is.node, is.known, is.facts = t.node, t.known, targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)
-	if t.sighted = &is; w.sighting != nil {
-		w.sighting.machines[w.sighting.places[t.machine.Name]] = t.sighted
-	}
-	return t.sighted
 }
 
 // targetOf states what is known of m and of its node, which is nil if it cannot be seen.

@@ -120,7 +120,7 @@ func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 		w := aCheck(a("m1", health.Unhealthy)).external()
 		w.remediation.known = known
 		var m memory
-		m.leave(w, decide(w), outcome{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true})
+		m.leave(w, decide(w), outcome{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: w.targets[0]}, requested: true})
 		w = aCheck(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
 		m.recall(w)
 		if n := begunUncounted(w, decide(w)); n != 0 {
@@ -152,8 +152,10 @@ func TestAfterARestartARestrictionIsNotToldAgain(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Healthy)).limited("0")
 	p := decide(w)
 	w.check.Status = statusAfter(w, p, result{}).Status
-	for name, machines := range map[string][]target{"it goes on": w.targets, "it is over": {a("m1", health.Healthy), a("m2", health.Healthy)}} {
-		again := aCheck(machines...).limited("0")
+	for name, again := range map[string]*observed{
+		"it goes on": aCheck(a("m1", health.Unhealthy), a("m2", health.Healthy)), "it is over": aCheck(a("m1", health.Healthy), a("m2", health.Healthy)),
+	} {
+		again.limited("0")
 		again.check.Status = w.check.Status
 		p := decide(again)
 		var told []string
@@ -176,7 +178,7 @@ func TestWhatALongReconcileBeganCountsFromItsEnd(t *testing.T) {
 	}
 	r, w := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon.Add(time.Minute)), Recorder: events.NewFakeRecorder(9)}, two()
 	r.tell(t.Context(), w, decide(w), applied{outcomes: []outcome{
-		{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true},
+		{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: w.targets[0]}, requested: true},
 	}})
 	w = two()
 	w.now = noon.Add(time.Minute + time.Second)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -122,7 +123,7 @@ func measureState(w *observed, s plan, labels []string) {
 }
 
 // madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.
-func madeFirst(targets []target, open []int) time.Time {
+func madeFirst(targets []*target, open []int) time.Time {
 	var first time.Time
 	for _, i := range open {
 		if req := targets[i].request; req != nil {
@@ -161,5 +162,6 @@ func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	}
 	if last {
 		reachable.DeleteLabelValues(key.Namespace, cluster)
+		r.journal.forget(client.ObjectKey{Namespace: key.Namespace, Name: cluster})
 	}
 }

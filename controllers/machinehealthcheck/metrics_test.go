@@ -16,9 +16,9 @@ func TestTheOldestRequestIsTheOneThatWasMadeFirst(t *testing.T) {
 			t.request = &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(ago(d))}}
 		}
 	}
-	targets := []target{
+	targets := aCheck(
 		a("m1", health.Healthy), a("m2", health.Unhealthy, made(time.Hour)), a("m3", health.Unhealthy, made(2*time.Hour)), a("m4", health.Unhealthy, made(0)),
-	}
+	).targets
 	if got := madeFirst(targets, []int{0, 1, 2, 3}); !got.Equal(ago(2 * time.Hour)) {
 		t.Errorf("got %s, want two hours ago", got)
 	}

@@ -15,9 +15,9 @@ import (
 
 func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
 	w := aCheck(a("broken", health.Unhealthy), a("pending", health.Pending))
-	of(&w.targets[1]).verdict.Recheck = noon.Add(3 * time.Second)
+	of(w.targets[1]).verdict.Recheck = noon.Add(3 * time.Second)
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon), Recorder: events.NewFakeRecorder(100)}
-	failing := []outcome{{step: step{target: &w.targets[0]}, err: errors.New("refused by a webhook")}}
+	failing := []outcome{{step: step{target: w.targets[0]}, err: errors.New("refused by a webhook")}}
 	for range 20 {
 		r.memory.recall(w)
 		if result := r.tell(t.Context(), w, decide(w), applied{outcomes: failing}); result.RequeueAfter > 3*time.Second {

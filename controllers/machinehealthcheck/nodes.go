@@ -44,15 +44,12 @@ func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
 	return p
 }
 
-// observeNodes finds out what is known of the nodes of all targets.
+// observeNodes finds out what is known of the nodes of the targets that were read.
 func (r *Reconciler) observeNodes(ctx context.Context, w *observed) {
-	gone := r.findNodes(ctx, w)
-	for i := range w.targets {
-		w.targets[i].known = knownOf(w, &w.targets[i], gone)
-	}
+	w.complete(r.findNodes(ctx, w))
 }
 
-// findNodes finds the nodes of all targets in the cache, and asks the workload cluster itself about those that are missing there: a cache
+// findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a cache
 // may be behind, and a node that is called deleted is never waited for. Nobody asks for the node of a machine that is being deleted: it goes
 // with it. It returns the names of the nodes that the workload cluster itself says it does not have.
 func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[string]bool) {
@@ -61,8 +58,7 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 	}
 	gone = map[string]bool{}
 	var missing []string
-	for i := range w.targets {
-		t := &w.targets[i]
+	for _, t := range w.fresh {
 		name := t.machine.Status.NodeRef.Name
 		if name == "" {
 			continue
@@ -99,7 +95,7 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 // somebody else, is confirmed again.
 func (w *observed) mayStart(t *target) bool {
 	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
-	return !deleting(t.machine) && t.request == nil && (w.remediation.external || asked == nil || asked.Status != metav1.ConditionFalse)
+	return !deleting(t.machine) && w.requestOf(t.machine.Name) == nil && (w.remediation.external || asked == nil || asked.Status != metav1.ConditionFalse)
 }
 
 // markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.

@@ -69,7 +69,7 @@ func (j *judging) outage(ended time.Duration) *judging {
 
 func (j *judging) verdict() health.Verdict {
 	w := j.w.having(target{machine: j.machine})
-	t := &w.targets[0]
+	t := w.targets[0]
 	if j.w.link = workload.Seen(j.link, j.nodes); j.link == workload.Up {
 		t.node = j.w.link.Node(j.machine.Status.NodeRef.Name)
 	}
@@ -200,6 +200,7 @@ func TestNobodyAsksForTheNodeOfAMachineThatIsBeingDeleted(t *testing.T) {
 	w.link = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
 	there := &asks{}
 	r := &Reconciler{Clusters: there}
+	w.fresh, w.sighting = w.targets, &sighting{targets: w.targets}
 	r.observeNodes(t.Context(), w)
 	verdicts := w.decide().Decisions
 	if !slices.Equal(there.names, []string{"node-stays"}) {

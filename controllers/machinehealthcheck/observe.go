@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +26,7 @@ import (
 // observed is everything that one reconcile decides on, read once.
 type observed struct {
 	now     time.Time
-	check   *clusterv1.MachineHealthCheck
+	check   *clusterv1.MachineHealthCheck // shared with the cache, as is cluster: read only
 	cluster *clusterv1.Cluster
 	mode    machines.Mode
 	// actsUnclaimed says that kubemend acts on checks that are not claimed; explains says that a reader wants to know all blockers.
@@ -42,8 +42,11 @@ type observed struct {
 	infrastructureReady bool // the Cluster's InfrastructureReady
 	link                workload.View
 
-	targets []target // sorted by name
-	skipped []target // selected, but the user wants them left alone
+	targets []*target // sorted by name
+	skipped []*target // selected, but the user wants them left alone
+	// fresh are the targets that were read and not taken from before, altered the places of those that are copies.
+	fresh   []*target
+	altered []int
 	// counted are the numbers of all targets in the status, if not all were read; only an explanation does without.
 	counted *machines.Counted
 
@@ -56,6 +59,8 @@ type observed struct {
 	// before is what is remembered of the reconcile before, sighting is what this one has read of the machines.
 	before   remembered
 	sighting *sighting
+	// last is what the reconcile before has read of the machines, if it is of any use.
+	last *sighting
 	// unread are the kinds of power cycles that were looked for; nil for one that could be read.
 	unread map[schema.GroupKind]*unread
 	// trouble is what could not be observed, of what a reconcile can do without.
@@ -64,35 +69,15 @@ type observed struct {
 	recheck time.Time
 }
 
-// target is one machine that the check selects.
-type target struct {
-	machine *clusterv1.Machine // shared with the cache: read only
-	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
-	known   health.Node        // what is known of it
-	sighted *sighted           // as it was read before
-	// request is the one that the provider would act on, of any maker.
-	request *remediationrequest.Metadata
-	// cycle is a power cycle of the machine that is under way and that this check did not ask for; nil if there is none.
-	cycle *remediationrequest.Metadata
-	// older is the name of an older check that selects the machine too and acts on it.
-	older string
-	// unusable is why no request can be made for it from the template, as far as that was looked at.
-	unusable error
-}
-
-// placeOf is where the machine of that name is among targets, which are sorted by name; false if it is not there.
-func placeOf(targets []target, name string) (place int, found bool) {
-	return slices.BinarySearchFunc(targets, name, func(t target, name string) int { return cmp.Compare(t.machine.Name, name) })
-}
-
 // find reads a check and its Cluster, and decides how kubemend stands to it. It returns nil if there is no such check.
 func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
 	w := &observed{now: now, actsUnclaimed: r.Unclaimed == Act, check: &clusterv1.MachineHealthCheck{}, cluster: &clusterv1.Cluster{}}
-	if err := r.Client.Get(ctx, key, w.check); apierrors.IsNotFound(err) {
+	if err := r.Client.Get(ctx, key, w.check, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read MachineHealthCheck %s: %w", key, err)
 	}
+	w.check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck")) // which an object from a cache does not carry
 	if !r.watched(w.check) {
 		w.filtered = r.WatchFilterValue
 	}
@@ -100,7 +85,7 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 		return w, nil // it is ignored
 	}
 	clusterKey := client.ObjectKey{Namespace: w.check.Namespace, Name: w.check.Spec.ClusterName}
-	err := r.Client.Get(ctx, clusterKey, w.cluster)
+	err := r.Client.Get(ctx, clusterKey, w.cluster, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Cluster %s of MachineHealthCheck %s: %w", clusterKey, key, err)
 	}
@@ -170,6 +155,7 @@ func (r *Reconciler) observe(ctx context.Context, w *observed) error {
 	}
 	r.observeRemediation(ctx, w)
 	r.observeNodes(asking, w)
+	w.attachRequests()
 	return nil
 }
 
@@ -192,28 +178,10 @@ func (r *Reconciler) observeLink(ctx context.Context, w *observed) error {
 
 // observeMachines reads the machines that the check selects.
 func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
-	all, err := r.machinesOf(ctx, client.ObjectKeyFromObject(w.cluster))
-	if err != nil {
+	if err := r.sight(ctx, w); err != nil {
 		return err
 	}
-	w.sighting = w.before.sighting.next(w.check, all, w.selector)
-	w.targets = make([]target, 0, len(all))
-	for _, is := range w.sighting.machines {
-		switch {
-		case is.selected && is.skipped:
-			w.skipped = append(w.skipped, target{machine: is.machine, sighted: is})
-		case is.selected:
-			w.targets = append(w.targets, target{machine: is.machine, sighted: is})
-		}
-	}
-	if len(w.others) == 0 {
-		return nil
-	}
-	for _, those := range [][]target{w.targets, w.skipped} {
-		for i := range those {
-			those[i].older = olderCheckOf(w.others, those[i].machine)
-		}
-	}
+	w.targets, w.skipped = w.sighting.targets, w.sighting.skipped
 	return nil
 }
 
@@ -249,6 +217,15 @@ type otherCheck struct {
 	selector labels.Selector
 	template string // the name of the one that its requests are made from; empty if they are not, or of another kind than ours
 	older    bool   // older than the check whose reconcile this is
+
+	uid        types.UID
+	generation int64
+}
+
+// same reports whether o and other are the same check with the same spec.
+func (o otherCheck) same(other otherCheck) bool {
+	o.selector, other.selector = nil, nil
+	return o == other
 }
 
 // observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
@@ -264,7 +241,7 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, w *observed) error 
 			continue
 		}
 		if selector, err := selectorOf(other); err == nil {
-			is := otherCheck{name: other.Name, selector: selector, older: older(other, w.check)}
+			is := otherCheck{name: other.Name, selector: selector, older: older(other, w.check), uid: other.UID, generation: other.Generation}
 			if is.template = other.Spec.Remediation.TemplateRef.Name; other.Spec.Remediation.TemplateRef.Kind != w.check.Spec.Remediation.TemplateRef.Kind {
 				is.template = ""
 			}

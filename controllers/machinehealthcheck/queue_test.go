@@ -106,7 +106,7 @@ func TestExplainStartsWhatAReconcileStartsFromTheQueue(t *testing.T) {
 				}
 			}
 			for i := range w.targets {
-				is := seen(w, s, &w.targets[i])
+				is := seen(w, s, w.targets[i])
 				if is.Begins != slices.Contains(begun, is.Name) {
 					t.Errorf("explain says of %s that it begins: %t; begun are %v", is.Name, is.Begins, begun)
 				}

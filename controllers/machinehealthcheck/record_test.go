@@ -78,7 +78,7 @@ func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Unhealthy)).external()
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 	for len(w.targets) < 5000 {
-		w.having(append(w.targets, a(fmt.Sprintf("n%04d", len(w.targets)), health.Healthy, markedBefore))...)
+		w.also(a(fmt.Sprintf("n%04d", len(w.targets)), health.Healthy, markedBefore))
 	}
 	before := statusAfter(w, decide(w), result{})
 	refused := statusAfter(w, decide(w), result{refused: errors.New("no rights"), failed: true})

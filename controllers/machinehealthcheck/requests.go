@@ -124,15 +124,31 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 			return err
 		}
 	}
-	requests, err := r.requestsOf(ctx, w, w.remediation.kind)
-	if err != nil {
+	if _, err := r.requestsOf(ctx, w, w.remediation.kind); err != nil {
 		return err
-	}
-	for i := range w.targets {
-		w.targets[i].request = requests[w.targets[i].machine.Name]
 	}
 	w.remediation.known = true
 	return nil
+}
+
+// requestOf is the request for the machine of that name, of the kind that the check names; nil if there is none, or if that is not known.
+func (w *observed) requestOf(machine string) *remediationrequest.Metadata {
+	if !w.remediation.known {
+		return nil
+	}
+	return w.requests[w.remediation.kind][machine]
+}
+
+// attachRequests gives the targets their requests.
+func (w *observed) attachRequests() {
+	if !w.remediation.known {
+		return
+	}
+	for name, req := range w.requests[w.remediation.kind] {
+		if place, found := placeOf(w.targets, name); found {
+			w.alter(place, func(t *target) { t.request = req })
+		}
+	}
 }
 
 // observeKind reports whether objects of that kind can be read. If they never can as things stand, the check says why.
@@ -179,8 +195,12 @@ func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
 // tryTemplate finds out for which machines that are not healthy no request can be made from the template.
 func (w *observed) tryTemplate(p plan) {
 	for _, i := range p.Open {
-		if t := &w.targets[i]; p.Decisions[i].Verdict.State != health.Healthy && t.request == nil {
-			_, t.unusable = w.requestFor(t.machine)
+		t := w.targets[i]
+		if p.Decisions[i].Verdict.State == health.Healthy || t.request != nil {
+			continue
+		}
+		if _, err := w.requestFor(t.machine); err != nil {
+			w.alter(i, func(t *target) { t.unusable = err })
 		}
 	}
 }
@@ -204,9 +224,10 @@ func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 			}
 		}
 		if w.remediation.external && kind.GroupKind() == w.remediation.kind.GroupKind() {
-			for i := range w.targets {
-				delete(orphans, w.targets[i].machine.Name)
-			}
+			maps.DeleteFunc(orphans, func(name string, _ *remediationrequest.Metadata) bool {
+				_, needed := placeOf(w.targets, name)
+				return needed
+			})
 		}
 		for _, name := range slices.Sorted(maps.Keys(orphans)) {
 			w.orphans = append(w.orphans, orphans[name])

@@ -2,86 +2,210 @@ package machinehealthcheck
 
 import (
 	"cmp"
+	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// sighting is what a reconcile has read of the machines of a cluster, for the next one: the facts about a machine that has not changed are the same
-// pointer, which tells a decision that nothing has to be judged again. It is not changed once the reconcile is over, and without it the facts
-// are the same. (docs/adr/0051-decide-judges.md)
-type sighting struct {
-	check      types.UID
-	generation int64
-	places     map[string]int // in machines, by name
-	machines   []*sighted     // of the cluster, by name
-}
-
-// sighted is one machine as it was read. It and its node are shared with the caches, which never change an object: another version of it is another
-// pointer.
-type sighted struct {
-	machine  *clusterv1.Machine
-	selected bool
-	skipped  bool // its user wants it left alone
-
-	node  *corev1.Node
-	known health.Node
+// target is one machine that the check selects. One that was observed does not change: another version of the machine or of its node is another target.
+type target struct {
+	machine *clusterv1.Machine // shared with the cache: read only
+	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
+	known   health.Node        // what is known of it
+	// older is the name of an older check that selects the machine too and acts on it.
+	older string
+	// facts are what all this comes to; nil if it was not asked for yet.
 	facts *machines.Target
+
+	// What follows is of one reconcile, on a copy of the target.
+
+	// request is the one that the provider would act on, of any maker.
+	request *remediationrequest.Metadata
+	// cycle is a power cycle of the machine that is under way and that this check did not ask for; nil if there is none.
+	cycle *remediationrequest.Metadata
+	// unusable is why no request can be made for it from the template, as far as that was looked at.
+	unusable error
 }
 
-// machine is the machine of that name; nil if there is none.
-func (s *sighting) machine(name string) *clusterv1.Machine {
-	if place, known := s.places[name]; known {
-		return s.machines[place].machine
+// placeOf is where the machine of that name is among targets, which are sorted by name; false if it is not there.
+func placeOf(targets []*target, name string) (place int, found bool) {
+	return slices.BinarySearchFunc(targets, name, func(t *target, name string) int { return cmp.Compare(t.machine.Name, name) })
+}
+
+// with is targets with t as the one of that name, or without any if t is nil. It changes targets.
+func with(targets []*target, name string, t *target) []*target {
+	switch place, found := placeOf(targets, name); {
+	case found && t != nil:
+		targets[place] = t
+	case found:
+		return slices.Delete(targets, place, place+1)
+	case t != nil:
+		return slices.Insert(targets, place, t)
+	}
+	return targets
+}
+
+// sighting is what a reconcile has read of the machines of a check, for the next one, which reads again those that events were about since: the others are
+// as they were. It does not change once the reconcile is over, and without it a reconcile finds the same. (docs/adr/0075-a-reconcile-reads-what-has-changed.md)
+type sighting struct {
+	basis  sightingBasis
+	others []otherCheck
+	until  position  // the events before it were about what was read
+	full   time.Time // when all machines were read
+
+	targets, skipped []*target // sorted by name; skipped are those that the user wants left alone
+	names            []string  // of targets
+	said             []string  // status.targets of the check, if they are those names
+	facts            []*machines.Target
+	unseen           []string // targets whose node the cache does not have
+}
+
+// sightingBasis is what an observation of a machine depends on, besides the machine, its node and the other checks.
+type sightingBasis struct {
+	check       types.UID
+	generation  int64
+	cluster     client.ObjectKey
+	initialized bool
+	nodes       workload.Origin
+}
+
+// target is the target of that name; nil if there is none.
+func (s *sighting) target(name string) *target {
+	for _, those := range [][]*target{s.targets, s.skipped} {
+		if place, found := placeOf(those, name); found {
+			return those[place]
+		}
 	}
 	return nil
 }
 
-// next is the sighting of all machines of the cluster, without their nodes. What has not changed since s is taken from there.
-func (s *sighting) next(check *clusterv1.MachineHealthCheck, all []*clusterv1.Machine, selector labels.Selector) *sighting {
-	is := &sighting{check: check.UID, generation: check.Generation, machines: make([]*sighted, len(all))}
-	if s == nil || s.check != is.check || s.generation != is.generation { // the selector, or what is judged, may be another one
-		s = &sighting{}
+// sight reads the machines of the check: those that may have changed since the reconcile before, or all of them, if that cannot be told. That no event was
+// missed is relied on until the next resync.
+func (r *Reconciler) sight(ctx context.Context, w *observed) error {
+	key := client.ObjectKeyFromObject(w.cluster)
+	is := &sighting{others: w.others, full: w.now, basis: sightingBasis{
+		check: w.check.UID, generation: w.check.Generation, cluster: key, initialized: w.initialized, nodes: w.link.Origin(),
+	}}
+	if w.sighting = is; r.machines == nil {
+		return r.sightAll(ctx, w)
 	}
-	if len(all) != len(s.machines) {
-		return s.sorted(is, all, selector)
+	was, since := w.before.sighting, position{}
+	if was != nil {
+		since = was.until
 	}
+	changed, until, known := r.journal.since(key, since)
+	if is.until = until; was != nil && was.basis == is.basis && slices.EqualFunc(was.others, is.others, otherCheck.same) {
+		w.last = was
+	}
+	if !known || w.last == nil || w.now.Before(was.full) || r.Resync > 0 && !w.now.Before(was.full.Add(r.Resync)) {
+		return r.sightAll(ctx, w)
+	}
+	is.full, is.names, is.said, is.facts = was.full, was.names, was.said, was.facts
+	is.targets, is.skipped = slices.Clone(was.targets), slices.Clone(was.skipped)
+	changed = slices.Concat(changed, w.before.wrote, w.before.unsure, was.unseen)
+	slices.Sort(changed)
+	for _, name := range slices.Compact(changed) {
+		m, err := r.machineOf(key, name)
+		if err != nil {
+			return err
+		}
+		w.add(name, m)
+	}
+	return nil
+}
+
+// sightAll reads all machines of the cluster.
+func (r *Reconciler) sightAll(ctx context.Context, w *observed) error {
+	all, err := r.machinesOf(ctx, client.ObjectKeyFromObject(w.cluster))
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	w.sighting.targets = make([]*target, 0, len(all))
 	for _, m := range all {
-		place, known := s.places[m.Name]
-		if !known {
-			return s.sorted(is, all, selector)
-		}
-		if is.machines[place] = s.machines[place]; s.machines[place].machine != m {
-			is.machines[place] = newlySighted(m, selector)
-		}
+		w.add(m.Name, m)
 	}
-	is.places = s.places
-	return is
+	return nil
 }
 
-func newlySighted(m *clusterv1.Machine, selector labels.Selector) *sighted {
-	return &sighted{machine: m, selected: selector.Matches(labels.Set(m.Labels)), skipped: len(leftAloneBy(m)) > 0}
+// add notes that m is the machine of that name; nil if the cluster has none.
+func (w *observed) add(name string, m *clusterv1.Machine) {
+	var is, skips *target
+	switch {
+	case m == nil || !w.selector.Matches(labels.Set(m.Labels)):
+	case len(leftAloneBy(m)) > 0:
+		skips = &target{machine: m, older: olderCheckOf(w.others, m)}
+	default:
+		is = &target{machine: m, older: olderCheckOf(w.others, m)}
+		w.fresh = append(w.fresh, is)
+	}
+	targets := with(w.sighting.targets, name, is)
+	if len(targets) != len(w.sighting.targets) {
+		w.sighting.names, w.sighting.said, w.sighting.facts = nil, nil, nil // others are at other places
+	}
+	w.sighting.targets, w.sighting.skipped = targets, with(w.sighting.skipped, name, skips)
 }
 
-// sorted fills in is, which has other machines than s.
-func (s *sighting) sorted(is *sighting, all []*clusterv1.Machine, selector labels.Selector) *sighting {
-	for i, m := range all {
-		if place, known := s.places[m.Name]; known && s.machines[place].machine == m {
-			is.machines[i] = s.machines[place]
-		} else {
-			is.machines[i] = newlySighted(m, selector)
+// complete completes the targets that were read with what is known of their nodes, given the names of those that are gone. A target that is as it was before
+// is the very same one, and so are the facts about it, which tells a decision that nothing has to be judged again.
+func (w *observed) complete(gone map[string]bool) {
+	is := w.sighting
+	for _, t := range w.fresh {
+		t.known = knownOf(w, t, gone)
+		if w.last != nil {
+			if was := w.last.target(t.machine.Name); was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node && was.known == t.known {
+				t.facts = was.facts
+			}
+		}
+		if t.facts == nil {
+			t.facts = w.plainFacts(t)
+		}
+		if t.node == nil && t.machine.Status.NodeRef.Name != "" && w.link.Link == workload.Up {
+			is.unseen = append(is.unseen, t.machine.Name)
 		}
 	}
-	slices.SortFunc(is.machines, func(a, b *sighted) int { return cmp.Compare(a.machine.Name, b.machine.Name) })
-	is.places = make(map[string]int, len(all))
-	for i, m := range is.machines {
-		is.places[m.machine.Name] = i
+	if is.facts == nil {
+		is.names, is.facts = make([]string, len(is.targets)), make([]*machines.Target, len(is.targets))
+		for i, t := range is.targets {
+			is.names[i], is.facts[i] = t.machine.Name, t.facts
+		}
+	} else if len(w.fresh) > 0 {
+		is.facts = slices.Clone(is.facts)
+		for _, t := range w.fresh {
+			place, _ := placeOf(is.targets, t.machine.Name)
+			is.facts[place] = t.facts
+		}
 	}
-	return is
+}
+
+// alter changes a target for this reconcile alone.
+func (w *observed) alter(place int, change func(*target)) {
+	if len(w.altered) == 0 {
+		w.targets = slices.Clone(w.targets)
+	}
+	t := *w.targets[place]
+	change(&t)
+	w.targets[place], w.altered = &t, append(w.altered, place)
+}
+
+// machine is the machine of that name as it was read; nil if there is none.
+func (w *observed) machine(name string) *clusterv1.Machine {
+	if w.sighting == nil {
+		return nil
+	}
+	if t := w.sighting.target(name); t != nil {
+		return t.machine
+	}
+	return nil
 }

@@ -54,7 +54,7 @@ func (p plan) reach() *machines.Report {
 
 // statusAfter returns the check with the status that follows from p and from what became of it.
 func statusAfter(w *observed, p plan, is result) *clusterv1.MachineHealthCheck {
-	next := w.check.DeepCopy()
+	next := copyOf(w.check)
 	for _, c := range p.Conditions {
 		setCheckCondition(next, p, c)
 	}
@@ -65,7 +65,7 @@ func statusAfter(w *observed, p plan, is result) *clusterv1.MachineHealthCheck {
 		next.Status.ExpectedMachines = ptr.To(clamp(p.Population.Total()))
 		next.Status.CurrentHealthy = ptr.To(clamp(p.Population.Healthy))
 		next.Status.RemediationsAllowed = ptr.To(clamp(p.Grant.Remaining))
-		next.Status.Targets = targetNames(w)
+		next.Status.Targets = w.targetNames()
 		if !is.failed {
 			next.Status.ObservedGeneration = next.Generation
 		}
@@ -82,13 +82,33 @@ func statusAfter(w *observed, p plan, is result) *clusterv1.MachineHealthCheck {
 
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-func targetNames(w *observed) []string {
-	names := make([]string, 0, min(len(w.targets), maxTargets))
-	for i := range w.targets[:min(len(w.targets), maxTargets)] {
-		names = append(names, w.targets[i].machine.Name)
-	}
-	return names
+// copyOf is check, to be changed but for the names of its targets: there may be thousands of them, and they are shared.
+func copyOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck {
+	is := *check
+	is.Status.Targets = nil
+	next := is.DeepCopy()
+	next.Status.Targets = check.Status.Targets
+	return next
 }
+
+// targetNames are the names of the targets: the very list that the check has, if they are the same.
+func (w *observed) targetNames() []string {
+	is, s := w.check.Status.Targets, w.sighting
+	if s == nil || s.names == nil {
+		s = &sighting{names: make([]string, 0, len(w.targets))}
+		for _, t := range w.targets {
+			s.names = append(s.names, t.machine.Name)
+		}
+	}
+	if names := s.names[:min(len(s.names), maxTargets)]; !identical(is, s.said) && !slices.Equal(is, names) {
+		return names
+	}
+	s.said = is
+	return is
+}
+
+// identical reports whether a and b are the very same list.
+func identical(a, b []string) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }
 
 // setCheckCondition sets or removes c, in both flavours if there are two.
 func setCheckCondition(next *clusterv1.MachineHealthCheck, p plan, c machines.Condition) {
@@ -127,7 +147,7 @@ func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *cluste
 		return nil
 	}
 	was, is := *w.check, *next
-	if slices.Equal(was.Status.Targets, is.Status.Targets) { // thousands of names, which need not be encoded to be compared
+	if sameNames(was.Status.Targets, is.Status.Targets) { // thousands of names, which need not be encoded to be compared
 		was.Status.Targets, is.Status.Targets = nil, nil
 	}
 	patch, err := client.MergeFromWithOptions(&was, client.MergeFromWithOptimisticLock{}).Data(&is)
@@ -183,9 +203,11 @@ func turns(s *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckSt
 	return is
 }
 
+func sameNames(a, b []string) bool { return identical(a, b) || slices.Equal(a, b) }
+
 // sameStatus compares the targets apart: there may be thousands of them, and reflection allocates for each.
 func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
-	same := slices.Equal(a.Targets, b.Targets)
+	same := sameNames(a.Targets, b.Targets)
 	a.Targets, b.Targets = nil, nil
 	return same && equality.Semantic.DeepEqual(a, b)
 }
@@ -216,7 +238,7 @@ func (r *Reconciler) recordOwner(ctx context.Context, w *observed) error {
 		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
 	}
 	// The status is written next, on top of this.
-	w.check = w.check.DeepCopy()
-	w.check.ResourceVersion = saved.ResourceVersion
+	is := *w.check
+	is.ResourceVersion, w.check = saved.ResourceVersion, &is
 	return nil
 }

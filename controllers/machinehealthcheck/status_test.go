@@ -221,7 +221,7 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 
 func TestEnded(t *testing.T) {
 	w := aCheck(a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Pending), a("recovered", health.Healthy))
-	w.skipped = []target{a("skipped", health.Healthy)}
+	w.skipped = aCheck(a("skipped", health.Healthy)).targets
 	flights := map[types.UID]flight{}
 	for _, name := range []string{"recovered", "atWork", "dropped", "skipped", "gone"} {
 		flights[types.UID("uid-of-"+name)] = flight{name, "Owner"}
@@ -245,6 +245,9 @@ func TestW12ASteadyPassAllocatesNothingForEachMachine(t *testing.T) {
 			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore)
 		}
 		w := aCheck(targets...)
+		for _, t := range w.targets {
+			t.facts = w.plainFacts(t)
+		}
 		first := decide(w)
 		w.check, w.before.decided = statusAfter(w, first, result{}), first.Memory
 		return testing.AllocsPerRun(20, func() {

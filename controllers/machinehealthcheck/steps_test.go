@@ -178,11 +178,11 @@ func TestCountPutsEveryTargetInOneClass(t *testing.T) {
 
 func TestASkippedMachineIsLetGoOfOnlyIfSomethingWasSaidOfIt(t *testing.T) {
 	w := aCheck()
-	w.skipped = []target{
-		a("quiet", health.Healthy),
-		a("failed", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
+	w.skipped = aCheck(
 		a("elsewhere", health.Healthy, olderCheck("old"), withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
-	}
+		a("failed", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
+		a("quiet", health.Healthy),
+	).targets
 	steps := stepsOf(w, decide(w))
 	if len(steps) != 1 || steps[0].Step != machines.Release || steps[0].target.machine.Name != "failed" {
 		t.Errorf("stepsOf() = %d steps, want to let go of failed alone", len(steps))
@@ -281,7 +281,7 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 		return w
 	}
 	w := pass()
-	m.leave(w, decide(w), outcome{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true})
+	m.leave(w, decide(w), outcome{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: w.targets[0]}, requested: true})
 
 	decided := func(changes ...func(*target)) plan {
 		w := pass(changes...)
