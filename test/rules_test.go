@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/test/rules"
 )
 
-// What suites compare with the page themselves, the texts of their specs, is not compared here: suite.InRules does it.
+// What suites compare with the page themselves, the texts of their specs, is not compared here: suite.Run does it.
 
 func TestRulesNameGoTestsThatExist(t *testing.T) {
 	all := testFiles(t)
@@ -51,7 +51,7 @@ func TestRulesHaveASectionForEverySuite(t *testing.T) {
 			t.Errorf("%s has no section \"## %s\": add one, with the rules that the specs of the suite hold", rules.File, folder)
 		}
 		if !comparesSpecs.MatchString(text) {
-			t.Errorf("%s: call suite.InRules(t) before RunSpecs, so that the suite is compared with %s", f.path, rules.File)
+			t.Errorf("%s: call suite.Run instead of RunSpecs, so that the suite is compared with %s", f.path, rules.File)
 		}
 	}
 	if suites < 3 {
@@ -159,8 +159,8 @@ type testFile struct {
 }
 
 var (
-	runsSpecs     = regexp.MustCompile(`(?m)^\tRunSpecs\(`)
-	comparesSpecs = regexp.MustCompile(`(?s)\n\tsuite\.InRules\(t\)\n(?:.*\n)?\tRunSpecs\(`)
+	runsSpecs     = regexp.MustCompile(`(?m)^\t(suite\.Run|RunSpecs)\(t, `)
+	comparesSpecs = regexp.MustCompile(`(?m)^\tsuite\.Run\(t, `)
 	letterID      = regexp.MustCompile(`\b(?:[WCN]\d{1,3}|NHC#\d+)\b`)
 	funcID        = regexp.MustCompile(`^Test([WCN]\d{1,3})(?:[A-Z]|$)`)
 	seedIDs       = regexp.MustCompile(`\bseeds? ((?:\d\.\d+|\d{3})(?:(?:, (?:seed )?| and )(?:\d\.\d+|\d{3}))*)`)

@@ -7,13 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
@@ -35,17 +33,11 @@ var (
 const acting = "act"
 
 func TestConformance(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(50 * time.Second) // a connection, or the lookup of a kind, that fails is retried after 30 s
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	SetDefaultConsistentlyDuration(time.Second)
-	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
-	suite.InRules(t)
-	RunSpecs(t, "Conformance")
+	// A connection, or the lookup of a kind, that fails is retried after 30 s.
+	suite.Run(t, "Conformance", suite.Patience{Eventually: 50 * time.Second, Consistently: time.Second, Polling: 50 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(logr.Discard()) // what libraries have to say is no result
 	control = suite.Rig(ctx)
 	var err error
 	management, err = control.Management(ctx, rig.ManagementOptions{})

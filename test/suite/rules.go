@@ -12,9 +12,9 @@ import (
 	"github.com/kubemend/kubemend/test/rules"
 )
 
-// InRules fails the test unless the specs of its suite are those that test/RULES.md has for the package. It is for a suite's only Go test,
-// before RunSpecs. All specs count, whatever the focus is: nothing runs for it but the bodies of containers.
-func InRules(t *testing.T) {
+// inRules fails the test unless the specs of its suite are those that test/RULES.md has for the package. All specs count, whatever the
+// focus is: nothing runs for it but the bodies of containers.
+func inRules(t *testing.T) {
 	t.Helper()
 	specs := specNames() // in each of several processes, so that all of them number the specs alike
 	if ginkgo.GinkgoParallelProcess() != 1 {

@@ -159,7 +159,7 @@ func (s *environment) dump() string {
 			_, _ = fmt.Fprintf(&text, "%d machine %s gone %t: %+v\n", m.revision, o.Name, m.gone, o.Status.Conditions)
 		default:
 			_, _ = fmt.Fprintf(&text, "%d %T %s gone %t: %v %v %+v\n",
-				m.revision, o, o.GetName(), m.gone, o.GetFinalizers(), o.GetAnnotations(), saidBy(o))
+				m.revision, o, o.GetName(), m.gone, o.GetFinalizers(), o.GetAnnotations(), builders.ReportOf(o))
 		}
 	}
 	written, _ := s.plan.Written()

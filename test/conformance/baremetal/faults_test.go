@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 
+	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
@@ -19,7 +20,7 @@ import (
 
 // outcome is all that is to be seen when a tale is over.
 type outcome struct {
-	Said       said
+	Said       builders.RemediationReport
 	Host       []string // the keys of its annotations
 	Node       map[string]string
 	Taints     []string

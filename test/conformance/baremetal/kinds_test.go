@@ -22,9 +22,7 @@ type kind struct {
 var kinds = []kind{
 	{
 		Kind: hostremediation.Metal3,
-		make: func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
-			return &infrav1.Metal3Remediation{ObjectMeta: m, Spec: infrav1.Metal3RemediationSpec{Strategy: &s}}
-		},
+		make: builders.Metal3Remediation,
 		template: func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
 			t := &infrav1.Metal3RemediationTemplate{ObjectMeta: m}
 			t.Spec.Template.Spec.Strategy = &s
@@ -33,40 +31,13 @@ var kinds = []kind{
 	},
 	{
 		Kind: hostremediation.Own,
-		make: func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
-			return &mendv1.HostRemediation{ObjectMeta: m, Spec: mendv1.HostRemediationSpec{Strategy: builders.HostStrategy(s)}}
-		},
+		make: builders.HostRemediation,
 		template: func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
 			t := &mendv1.HostRemediationTemplate{ObjectMeta: m}
 			t.Spec.Template.Spec.Strategy = builders.HostStrategy(s)
 			return t
 		},
 	},
-}
-
-// said is what a remediation says to users, as far as both kinds have it.
-type said struct {
-	Phase      infrav1.RemediationPhase
-	Retries    int
-	Message    string
-	Conditions map[string]string // like "True/Done"
-}
-
-func saidBy(rem client.Object) said {
-	is := said{Conditions: map[string]string{}}
-	var conditions []metav1.Condition
-	switch o := rem.(type) {
-	case *infrav1.Metal3Remediation:
-		is.Phase, is.Retries, is.Message = o.Status.Phase, int(o.Status.RetryCount), o.Status.Message
-		conditions = o.Status.Conditions
-	case *mendv1.HostRemediation:
-		is.Phase, is.Retries, is.Message = o.Status.Phase, max(int(o.Status.Attempt)-1, 0), o.Status.Message
-		conditions = o.Status.Conditions
-	}
-	for _, c := range conditions {
-		is.Conditions[c.Type] = string(c.Status) + "/" + c.Reason
-	}
-	return is
 }
 
 // memory is the exact state of a remediation: it is stored before any condition reports it.
@@ -77,7 +48,7 @@ type memory struct {
 
 func memoryOf(rem client.Object) memory {
 	var m memory
-	// What cannot be read is nowhere; the spec that waits for something better tells.
+	// What cannot be read is in no state; a spec that waits for another state fails.
 	_ = json.Unmarshal([]byte(rem.GetAnnotations()[mendv1.PowerCycleAnnotation]), &m)
 	return m
 }

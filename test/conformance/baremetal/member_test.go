@@ -245,12 +245,12 @@ func (m *member) comesToAttempt(ctx context.Context, state string, attempt int) 
 }
 
 // says is what the remediation says.
-func (m *member) says(ctx context.Context) said {
+func (m *member) says(ctx context.Context) builders.RemediationReport {
 	GinkgoHelper()
 	if rem := m.remediation(ctx); rem != nil {
-		return saidBy(rem)
+		return builders.ReportOf(rem)
 	}
-	return said{}
+	return builders.RemediationReport{}
 }
 
 // reports is a condition of the remediation.

@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
 )
 
 // askedByNodeCheck makes the remediation in the shape that a NodeHealthCheck gives it: no label names the Cluster, and the check, which is
@@ -63,7 +64,7 @@ func (s *environment) saidItFailedWhileItHeld() uint64 {
 			holding[o.Name] = held(o)
 		case *corev1.Node, *clusterv1.Machine:
 		default:
-			if saidBy(o).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" && holding[o.GetName()] {
+			if builders.ReportOf(o).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" && holding[o.GetName()] {
 				return moment.revision
 			}
 		}

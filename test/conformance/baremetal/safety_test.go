@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
@@ -38,7 +39,7 @@ var _ = Describe("Safety", func() {
 			for i, m := range all {
 				switch rem := m.remediationBy(ctx, of[i]); memoryOf(rem).State {
 				case "Pending", "Preparing":
-					if text := saidBy(rem).Message; strings.Contains(text, "Waiting for its turn (") {
+					if text := builders.ReportOf(rem).Message; strings.Contains(text, "Waiting in its queue (") {
 						waiting++
 					}
 				case "Succeeded":

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -47,14 +45,7 @@ var (
 )
 
 func TestBareMetalConformance(t *testing.T) {
-	ctrl.SetLogger(logr.Discard()) // what libraries have to say is no result
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(2 * time.Minute)
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	SetDefaultConsistentlyDuration(700 * time.Millisecond)
-	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
-	suite.InRules(t)
-	RunSpecs(t, "Bare-metal conformance")
+	suite.Run(t, "Bare-metal conformance", suite.Patience{Eventually: 2 * time.Minute, Consistently: 700 * time.Millisecond, Polling: 50 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -25,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -44,18 +42,12 @@ var (
 )
 
 func TestNodeConformance(t *testing.T) {
-	ctrl.SetLogger(logr.Discard()) // what libraries have to say is no result
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(50 * time.Second) // less than the minute after which much is looked at again by itself
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	SetDefaultConsistentlyDuration(700 * time.Millisecond)
-	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
-	suite.InRules(t)
+	// Less than the minute after which much is looked at again by itself.
 	config, reporter := GinkgoConfiguration()
 	if testing.Short() {
 		config.LabelFilter = "!" + needsServer[0]
 	}
-	RunSpecs(t, "Node conformance", config, reporter)
+	suite.Run(t, "Node conformance", suite.Patience{Eventually: 50 * time.Second, Consistently: 700 * time.Millisecond, Polling: 50 * time.Millisecond}, config, reporter)
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

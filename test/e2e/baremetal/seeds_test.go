@@ -144,7 +144,7 @@ func (env *environment) losesItsPower(ctx context.Context, host *simulator.Host)
 // waitedForAnother reports whether one of the messages of a machine's remediation says that it waits, and names another machine.
 func waitedForAnother(messages []string, name string, all []string) bool {
 	return slices.ContainsFunc(messages, func(message string) bool {
-		_, why, waits := strings.Cut(message, "Waiting for its turn (")
+		_, why, waits := strings.Cut(message, "Waiting in its queue (")
 		return waits && !strings.Contains(why, name) && slices.ContainsFunc(all, func(other string) bool { return strings.Contains(why, other) })
 	})
 }

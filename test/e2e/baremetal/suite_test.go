@@ -18,7 +18,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
@@ -55,13 +54,7 @@ var (
 )
 
 func TestBareMetal(t *testing.T) {
-	ctrl.SetLogger(logr.Discard())
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(2 * time.Minute)
-	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-	SetDefaultConsistentlyDuration(3 * time.Second)
-	suite.InRules(t)
-	RunSpecs(t, "Bare metal")
+	suite.Run(t, "Bare metal", suite.Patience{Eventually: 2 * time.Minute, Consistently: 3 * time.Second, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

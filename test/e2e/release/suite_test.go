@@ -16,10 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/kubemend/kubemend/test/suite"
 )
@@ -41,12 +39,7 @@ var (
 )
 
 func TestRelease(t *testing.T) {
-	ctrl.SetLogger(logr.Discard())
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(2 * time.Minute)
-	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-	suite.InRules(t)
-	RunSpecs(t, "Release")
+	suite.Run(t, "Release", suite.Patience{Eventually: 2 * time.Minute, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

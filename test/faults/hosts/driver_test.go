@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubemend/kubemend/test/builders"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -150,7 +151,7 @@ func (e *environment) story() string {
 	fmt.Fprintf(&text, "%s: %s at %q (%s), fault struck %t, %d restarts, last error: %v\n%q\n",
 		e.label, e.Kind.Kind, e.memory(), e.clock.Now().Sub(noon), struck, e.restarts, e.last, e.unsafe)
 	if rem := e.remediation(); rem != nil {
-		fmt.Fprintf(&text, "remediation %v %v\n%+v\n", rem.GetFinalizers(), rem.GetAnnotations(), reportOf(rem))
+		fmt.Fprintf(&text, "remediation %v %v\n%+v\n", rem.GetFinalizers(), rem.GetAnnotations(), builders.ReportOf(rem))
 	}
 	if h := e.host(); h != nil {
 		fmt.Fprintf(&text, "host %v on %t %+v, really %t %v\n", h.Annotations, h.Status.PoweredOn, h.Status.ErrorMessage, e.box.model.Powered(), e.box.history)

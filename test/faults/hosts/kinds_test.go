@@ -20,37 +20,8 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{hostremediation.Metal3, func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
-		return &infrav1.Metal3Remediation{ObjectMeta: m, Spec: infrav1.Metal3RemediationSpec{Strategy: &s}}
-	}},
-	{hostremediation.Own, func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
-		return &mendv1.HostRemediation{ObjectMeta: m, Spec: mendv1.HostRemediationSpec{Strategy: builders.HostStrategy(s)}}
-	}},
-}
-
-// report is what a remediation reports to users, as far as both kinds have it.
-type report struct {
-	Phase      infrav1.RemediationPhase
-	Retries    int
-	Message    string
-	Conditions map[string]string // like "True/Done"
-}
-
-func reportOf(rem client.Object) report {
-	is := report{Conditions: map[string]string{}}
-	var conditions []metav1.Condition
-	switch o := rem.(type) {
-	case *infrav1.Metal3Remediation:
-		is.Phase, is.Retries, is.Message = o.Status.Phase, int(o.Status.RetryCount), o.Status.Message
-		conditions = o.Status.Conditions
-	case *mendv1.HostRemediation:
-		is.Phase, is.Retries, is.Message = o.Status.Phase, max(int(o.Status.Attempt)-1, 0), o.Status.Message
-		conditions = o.Status.Conditions
-	}
-	for _, c := range conditions {
-		is.Conditions[c.Type] = string(c.Status) + "/" + c.Reason
-	}
-	return is
+	{hostremediation.Metal3, builders.Metal3Remediation},
+	{hostremediation.Own, builders.HostRemediation},
 }
 
 // memoryOf is what a remediation remembers of itself.

@@ -16,6 +16,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/partners/bmo"
+	"github.com/kubemend/kubemend/test/builders"
 )
 
 // safety is what has to be remembered to see whether something was unsafe.
@@ -58,7 +59,7 @@ func (e *environment) check(at place) {
 	if holds := h != nil && held(h) || isFenced && !e.unreachable() && !e.safety.gaveUp; holds && !e.kept() && !e.safety.moving {
 		e.fault("something is held, and the remediation is not kept by its finalizer")
 	}
-	if rem := e.remediation(); rem != nil && h != nil && held(h) && reportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {
+	if rem := e.remediation(); rem != nil && h != nil && held(h) && builders.ReportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {
 		e.fault("the remediation reports that it was stopped, so that another remediation may start, and still holds its host")
 	}
 	if holds := h != nil && heldOff(h); holds != e.safety.held {
@@ -133,7 +134,7 @@ type outcome struct {
 	Gone       bool // the remediation
 	State      string
 	Attempt    int
-	Reported   report
+	Reported   builders.RemediationReport
 	Host       []string // the keys of its annotations
 	Power      []bmo.Power
 	Powered    bool
@@ -150,7 +151,7 @@ func (e *environment) outcome() outcome {
 	if rem := e.remediation(); rem == nil {
 		o.Gone = true
 	} else {
-		o.State, o.Attempt, o.Reported = e.memory(), memoryOf(rem).Attempt, reportOf(rem)
+		o.State, o.Attempt, o.Reported = e.memory(), memoryOf(rem).Attempt, builders.ReportOf(rem)
 	}
 	if h := e.host(); h != nil {
 		o.Host = slices.Sorted(maps.Keys(h.Annotations))
