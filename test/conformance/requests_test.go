@@ -97,7 +97,7 @@ var _ = Describe("Requests", func() {
 			conditions.Set(m, condition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionTrue, 0))
 		})
 		s.change(ctx, "b", func(m *clusterv1.Machine) { conditions.Delete(m, clusterv1.MachineExternallyRemediatedCondition) })
-		s.fallsSilent(ctx, "c") // so there is one more pass, at least
+		s.fallsSilent(ctx, "c") // so there is one more reconcile, at least
 
 		s.isRequested(ctx, "c")
 		Consistently(s.external(ctx, "a")).Should(Equal("True/Test"))

@@ -20,7 +20,7 @@ var happenings = map[string]func(*environment){
 		e.allSay(nhcv1.ProcessingCondition, metav1.ConditionFalse)
 		e.allSay(nhcv1.SucceededCondition, metav1.ConditionFalse)
 	},
-	"the time of a step passes": func(e *environment) { e.reconciles(timeout) },
+	"the time of a step passes": func(e *environment) { e.elapse(timeout) },
 	"the node recovers":         func(e *environment) { e.recovers("w1") },
 	"the node fails again":      func(e *environment) { e.turns("w1", "False", 10*time.Minute) },
 	"the node is deleted":       func(e *environment) { e.loses("w1") },

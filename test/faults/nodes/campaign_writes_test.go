@@ -44,7 +44,7 @@ func play(t *testing.T, of tale, befall func(*environment)) run {
 	e.must(e.program.Settle())
 	happens := of.happens
 	if happens == nil {
-		happens = climbs(len(of.made))
+		happens = escalates(len(of.made))
 	}
 	happens(e)
 	return e.result()
@@ -133,7 +133,7 @@ func everyWrite(t *testing.T) {
 				}
 			}
 			for nth := 1; nth <= plain.reconciles; nth++ {
-				t.Run(fmt.Sprintf("the manager is killed after pass %d", nth), func(t *testing.T) {
+				t.Run(fmt.Sprintf("the manager is killed after reconcile %d", nth), func(t *testing.T) {
 					same(t, play(t, of, func(e *environment) { e.killsAfter(nth) }))
 				})
 			}

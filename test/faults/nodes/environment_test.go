@@ -325,8 +325,8 @@ func (e *environment) awaits(what string, is func() bool) {
 	}
 }
 
-// passes lets time pass.
-func (e *environment) reconciles(d time.Duration) {
+// elapse lets time pass.
+func (e *environment) elapse(d time.Duration) {
 	e.Helper()
 	e.must(e.program.Walk(d))
 }

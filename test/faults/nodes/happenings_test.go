@@ -24,7 +24,7 @@ func (e *environment) first() *unstructured.Unstructured {
 func stays(e *environment) {
 	req := e.first()
 	e.inTime(req, 0)
-	e.reconciles(20 * time.Minute)
+	e.elapse(20 * time.Minute)
 	e.recovers("w1")
 	e.ends()
 }
@@ -46,11 +46,11 @@ func failing(e *environment) {
 // deleting: what was asked for is asked for again, a minute later.
 func deleting(e *environment) {
 	req := e.first()
-	e.reconciles(10 * time.Second)
+	e.elapse(10 * time.Second)
 	e.deletes(req.DeepCopy())
-	e.reconciles(10 * time.Second)
+	e.elapse(10 * time.Second)
 	e.holds(req, false)
-	e.reconciles(10 * time.Second)
+	e.elapse(10 * time.Second)
 	if len(e.requests()) > 0 || e.leases()["w1"] == "" {
 		e.Fatalf("the request is made again at once, or the lease is released before that\n%s", e.state())
 	}
@@ -59,17 +59,17 @@ func deleting(e *environment) {
 	e.ends()
 }
 
-// climbsMember: two nodes of the control plane fail, and the second one is remediated when the first one is not any more.
-func climbsMember(e *environment) {
+// escalatesMember: two nodes of the control plane fail, and the second one is remediated when the first one is not any more.
+func escalatesMember(e *environment) {
 	e.turns("c1", "Unknown", 10*time.Minute)
 	e.awaits("the request", func() bool { return len(e.requests()) == 1 })
 	req := e.requests()[0]
 	e.holds(req, true)
 	e.turns("c2", "Unknown", 10*time.Minute)
-	e.reconciles(2 * time.Minute)
+	e.elapse(2 * time.Minute)
 	e.recovers("c1")
 	e.awaits("its end", func() bool { return e.again(req).GetDeletionTimestamp() != nil })
-	e.reconciles(time.Minute)
+	e.elapse(time.Minute)
 	e.holds(req, false)
 	e.awaits("the other one", func() bool { return len(e.requests()) == 1 && about(e.requests()[0]) == "c2" })
 	e.recovers("c2")
@@ -88,7 +88,7 @@ func replacing(e *environment) {
 	req := e.first()
 	e.says(req, nhcv1.NodeDeletionExpectedCondition, metav1.ConditionTrue)
 	e.loses("w1")
-	e.reconciles(time.Minute)
+	e.elapse(time.Minute)
 	if e.again(req).GetDeletionTimestamp() != nil {
 		e.Fatalf("the request is deleted before its remediator has done\n%s", e.state())
 	}
@@ -123,9 +123,9 @@ func storming(e *environment) {
 	for _, name := range []string{"w1", "w2"} {
 		e.turns(name, "Unknown", 4*time.Minute)
 	}
-	e.reconciles(2 * time.Minute)
+	e.elapse(2 * time.Minute)
 	e.recovers("w2")
-	e.reconciles(2 * time.Minute)
+	e.elapse(2 * time.Minute)
 	if len(e.requests()) > 0 {
 		e.Fatalf("a remediation began before the cooldown was over\n%s", e.state())
 	}
@@ -138,11 +138,11 @@ func storming(e *environment) {
 func flapping(e *environment) {
 	req := e.first()
 	e.recovers("w1")
-	e.reconciles(2 * time.Minute)
+	e.elapse(2 * time.Minute)
 	e.turns("w1", "False", 0)
-	e.reconciles(time.Minute)
+	e.elapse(time.Minute)
 	e.recovers("w1")
-	e.reconciles(2 * time.Minute)
+	e.elapse(2 * time.Minute)
 	if e.again(req).GetDeletionTimestamp() != nil {
 		e.Fatalf("the healthy delay did not begin anew\n%s", e.state())
 	}
@@ -153,7 +153,7 @@ func flapping(e *environment) {
 func confirming(e *environment) {
 	req := e.first()
 	e.recovers("w1")
-	e.reconciles(time.Hour)
+	e.elapse(time.Hour)
 	if e.again(req).GetDeletionTimestamp() != nil {
 		e.Fatalf("no user has confirmed that the node is healthy\n%s", e.state())
 	}
@@ -167,7 +167,7 @@ func confirming(e *environment) {
 // lasting: the request is marked as old.
 func lasting(e *environment) {
 	req := e.first()
-	e.reconciles(time.Second)
+	e.elapse(time.Second)
 	e.must(e.program.Step(48 * time.Hour)) // at once, or the lease would be renewed hundreds of times
 	e.awaits("the mark", func() bool { return e.again(req).GetAnnotations()[nhcv1.OldRequestAnnotation] != "" })
 	e.recovers("w1")
@@ -177,7 +177,7 @@ func lasting(e *environment) {
 // exchanging: the check names another template. What the first one made ends with the remediation.
 func exchanging(e *environment) {
 	req := e.first()
-	e.reconciles(time.Second)
+	e.elapse(time.Second)
 	ref := e.template(hard.kind, hard.name, false)
 	e.safety.exchanged = true
 	e.says(req, nhcv1.SucceededCondition, metav1.ConditionTrue)

@@ -19,7 +19,7 @@ import (
 type tale struct {
 	// setUp makes what there is at first, besides the nodes w1 to w3.
 	setUp func(*environment)
-	// happens is what happens then; nil for what climbs does. All has come to an end when it returns.
+	// happens is what happens then; nil for what escalates does. All has come to an end when it returns.
 	happens func(*environment)
 	// made are the requests that are made, in their order.
 	made []string
@@ -66,8 +66,8 @@ func ladder(steps ...step) func(*environment) {
 	}
 }
 
-// climbs lets w1 fail, the remediator of each step do nothing but the last one, and w1 recover.
-func climbs(steps int) func(*environment) {
+// escalates lets w1 fail, the remediator of each step do nothing but the last one, and w1 recover.
+func escalates(steps int) func(*environment) {
 	return func(e *environment) {
 		e.fails("w1")
 		var last *unstructured.Unstructured
@@ -90,11 +90,11 @@ func climbs(steps int) func(*environment) {
 func (e *environment) inTime(req *unstructured.Unstructured, i int) {
 	e.Helper()
 	left := req.GetCreationTimestamp().Add(timeout).Sub(e.server.Clock.Now())
-	e.reconciles(left - 2*time.Second)
+	e.elapse(left - 2*time.Second)
 	if n := len(e.requests()); n != i+1 || e.again(req).GetAnnotations()[nhcv1.TimedOutAnnotation] != "" {
 		e.Fatalf("step %d ended before its time was over\n%s", i+1, e.state())
 	}
-	e.reconciles(2 * time.Second)
+	e.elapse(2 * time.Second)
 	e.awaits("that the step is given up", func() bool { return e.again(req).GetAnnotations()[nhcv1.TimedOutAnnotation] != "" })
 }
 
@@ -166,7 +166,7 @@ var tales = map[string]tale{
 	"two steps, the first named after the Machine":      {setUp: ofMachine(ladder(cycled, soft)), made: []string{"Cycle/cycled", "Reboot/soft"}},
 	"a remediator that fails":                           {setUp: ladder(soft, hard), happens: failing, made: []string{"Reboot/soft", "Replace/hard"}},
 	"a remediator that deletes its request":             {setUp: ladder(soft, hard), happens: deleting, made: []string{"Reboot/soft", "Reboot/soft"}},
-	"a node of the control plane":                       {setUp: ofMembers, happens: climbsMember, made: []string{"Reboot/soft", "Reboot/soft"}},
+	"a node of the control plane":                       {setUp: ofMembers, happens: escalatesMember, made: []string{"Reboot/soft", "Reboot/soft"}},
 	"a node that is deleted during its remediation":     {setUp: ladder(soft, hard), happens: losing, made: []string{"Reboot/soft"}},
 	"a node that its remediator deletes":                {setUp: classic(soft), happens: replacing, made: []string{"Reboot/soft"}},
 	"a check that is deleted during a remediation":      {setUp: ladder(soft, hard), happens: unchecking, made: []string{"Reboot/soft", "Replace/hard"}},
