@@ -161,7 +161,8 @@ func host() dashboard {
 		row{"All hosts of the namespace", []panel{
 			course("Hosts kept powered off", "", "none", third,
 				query{`sum by (namespace) (max by (namespace, kind) (kubemend_hosts_kept_powered_off{namespace=~"$namespace"}))`, "{{namespace}}"}),
-			course("The longest that one is kept powered off", "", "s", third, query{`time() - min by (namespace, kind) (` + held + `)`, "{{namespace}}: {{kind}}"}),
+			course("The longest that one is kept powered off", "", "s", third,
+				query{`time() - min by (namespace, kind) (` + held + `)`, "{{namespace}}: {{kind}}"}),
 			course("Stuck", "Past their deadline, and refused what they ask for.", "none", third,
 				query{`max by (namespace, kind) (kubemend_host_remediations_stuck{namespace=~"$namespace"})`, "{{namespace}}: {{kind}}"}),
 			course("Attempts, per hour", "", "none", third,

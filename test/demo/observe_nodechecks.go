@@ -60,7 +60,8 @@ func nodeLimitChanged(was, is *nhcv1.NodeHealthCheck) *observation {
 	case now == nil || (before != nil && before.Status == now.Status && before.Message == now.Message):
 		return nil
 	case now.Status == metav1.ConditionFalse:
-		return &observation{fact: shortCircuited, text: fmt.Sprintf("RemediationAllowed=False, %s: %s", now.Reason, noMachines.ReplaceAllString(now.Message, ""))}
+		sum := noMachines.ReplaceAllString(now.Message, "")
+		return &observation{fact: shortCircuited, text: fmt.Sprintf("RemediationAllowed=False, %s: %s", now.Reason, sum)}
 	case before == nil || before.Status == metav1.ConditionTrue:
 		return nil
 	}
@@ -71,7 +72,9 @@ func nodeLimitChanged(was, is *nhcv1.NodeHealthCheck) *observation {
 func agentAsked(was, is *unstructured.Unstructured) []observation {
 	switch {
 	case is == nil:
-		return []observation{{by: kubemendNodes, fact: agentRequestGone, about: was.GetName(), text: fmt.Sprintf("SelfNodeRemediation %s is deleted", was.GetName())}}
+		return []observation{{
+			by: kubemendNodes, fact: agentRequestGone, about: was.GetName(), text: fmt.Sprintf("deletes SelfNodeRemediation %s", was.GetName()),
+		}}
 	case was == nil:
 		return []observation{{
 			by: kubemendNodes, fact: agentRequest, about: is.GetName(),

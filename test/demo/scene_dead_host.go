@@ -18,7 +18,8 @@ func deadHost(ctx context.Context, s *environment) error {
 	s.narrator.heading("Scene dead-host: a host never boots again",
 		"A power cycle does not help here, and neither does a second one: templates/"+rebootTemplate+", which the check of "+
 			"templates/"+rebootingCheckV1beta2+" names, allows one retry. Then kubemend marks the host unhealthy and requests "+
-			"owner remediation, and the MachineSet replaces the Machine on a spare host. The timeout of an attempt is "+attemptSeconds+" s, the least that the API allows, so this takes a while.")
+			"owner remediation, and the MachineSet replaces the Machine on a spare host. The timeout of an attempt is "+
+			attemptSeconds+" s, the least that the API allows, so this takes a while.")
 	s.narrator.countFrom(s.begin())
 	// The other scene has the file for the older version.
 	seconds := strconv.Itoa(int(nodeTimeout.Seconds()))

@@ -30,8 +30,9 @@ const cooldown = 6 * time.Second
 func openingNodes(ctx context.Context, s *environment) error {
 	s.narrator.heading("The check: templates/"+nodeCheckTemplate,
 		"NodeHealthChecks watch the nodes of the API server that they are in, so this cluster manages itself: its Machines and its Nodes are objects "+
-			"of one API server. A worker that is Unknown for "+nodeTimeout.String()+" is unhealthy. Then kubemend requests that the agent on the node reboots it, by a "+
-			"SelfNodeRemediation; if that fails, or after a minute, that the host of the node's Machine is power-cycled, by a HostRemediation. "+
+			"of one API server. A worker that is Unknown for "+nodeTimeout.String()+" is unhealthy. Then kubemend requests "+
+			"that the agent on the node reboots it, by a SelfNodeRemediation; if that fails, or after a minute, "+
+			"that the host of the node's Machine is power-cycled, by a HostRemediation. "+
 			"No remediation starts while fewer than 51% of the workers are healthy, and for "+cooldown.String()+" afterwards. "+
 			"kubemend (nodes) is the controller of NodeHealthChecks, kubemend (host) that of HostRemediations.")
 	s.narrator.countFrom(s.begin())
@@ -82,7 +83,8 @@ func escalate(ctx context.Context, s *environment) error {
 	if err := s.eachKubelet([]string{before.machine}, (*simulator.Kubelet).Stop); err != nil {
 		return err
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("stops the kubelet of Node %s, on BareMetalHost %s; its power stays on", before.machine, before.host.Key().Name))
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("stops the kubelet of Node %s, on BareMetalHost %s; its power stays on",
+		before.machine, before.host.Key().Name))
 	for _, part := range []func(context.Context, origin) error{
 		s.agentTried, s.hostTried, s.poweredOff, s.poweredOn, s.nodeRecovers, s.nothingIsLeft, s.nodeIsFree,
 	} {

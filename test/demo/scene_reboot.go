@@ -220,6 +220,7 @@ func (s *environment) nothingIsLeft(ctx context.Context, before origin) error {
 	if _, signed := node.Annotations[fence.FencedByAnnotation]; signed || outOfService(node) {
 		return fmt.Errorf("node %s is still fenced", before.machine)
 	}
-	s.narrator.line(time.Now(), demo, "verified: the same Machine is on the same host, which was powered off and on once; no annotation, taint or request is left")
+	s.narrator.line(time.Now(), demo,
+		"verified: the same Machine is on the same host, which was powered off and on once; no annotation, taint or request is left")
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 // only when something else about the machine changes.
 var hostTimes = simulator.Times{PowerOff: 2 * time.Second, PowerOn: 2 * time.Second, Boot: time.Second, Deprovisioning: time.Second}
 
-// selfNodeRemediation are the requests that are left to the agent on a node. The remediator that serves them is simulated, by the contract of medik8s: the agent
-// hangs with the kubelet, and after agentTakes the remediator notices.
+// selfNodeRemediation are the requests that are left to the agent on a node. Their remediator is simulated, by the contract of medik8s: the agent hangs
+// with the kubelet, and after agentTakes the remediator notices.
 var selfNodeRemediation = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
 
 const agentTakes = 4 * time.Second

@@ -64,7 +64,9 @@ func (s *environment) watch(background context.Context) error {
 	return nil
 }
 
-func (s *environment) observe(background context.Context, config *rest.Config, handlers map[client.Object]toolscache.ResourceEventHandler) (cache.Cache, error) {
+func (s *environment) observe(
+	background context.Context, config *rest.Config, handlers map[client.Object]toolscache.ResourceEventHandler,
+) (cache.Cache, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func (c *ControlPlane) end(p program) bool {
 	return started != nil
 }
 
-// stop ends everything at once: nothing that one program could still progress another is of use. It reports programs that
+// stop ends everything at once: nothing that one program could still send to another is of use. It reports programs that
 // had ended by themselves before, since whatever was tested with them was tested without them.
 func (c *ControlPlane) stop() error {
 	c.mu.Lock()

@@ -15,7 +15,7 @@ import (
 type Kubemend = Manager
 
 // Kubemend starts the manager against this control plane with the given kubeconfig (the administrator's if it is nil) and returns when its
-// caches are filled. It ends with the control plane, at the latest. Names progress several managers apart. Where there is Namespace it announces
+// caches are filled. It ends with the control plane, at the latest. Names distinguish several managers. Where there is Namespace it announces
 // itself there, as it does where it is installed.
 func (c *ControlPlane) Kubemend(ctx context.Context, name string, kubeconfig []byte, args ...string) (*Kubemend, error) {
 	return c.kubemend(ctx, ManagerOptions{Name: name, Kubeconfig: kubeconfig, Args: args})

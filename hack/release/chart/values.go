@@ -40,12 +40,15 @@ func valuesOf(objects []tree) ([]value, error) {
 	}
 	return []value{
 		{"kinds.hostRemediation", "Install the CRDs of HostRemediation and its template.", true, yes},
-		{"kinds.metal3Remediation", "Install the CRDs of Metal3Remediation and its template, and their webhooks. CAPM3 brings its own: never enable this beside it.", false, yes},
-		{"kinds.nodeHealthCheck", "Install the CRD of NodeHealthCheck, and its webhook. The operator of medik8s brings its own: never enable this beside it.", false, yes},
+		{"kinds.metal3Remediation", "Install the CRDs of Metal3Remediation and its template, and their webhooks. " +
+			"CAPM3 brings its own: never enable this beside it.", false, yes},
+		{"kinds.nodeHealthCheck", "Install the CRD of NodeHealthCheck, and its webhook. " +
+			"The operator of medik8s brings its own: never enable this beside it.", false, yes},
 		{"kinds.keep", "Keep the CRDs, and all their objects, when the release is uninstalled.", true, yes},
-		{"rights.hosts", "Give the manager the rights to power-cycle hosts also if this release does not install the kinds of remediations: because they exist " +
-			"already, or for a teardown.", false, yes},
-		{"rights.nodes", "Give the manager the rights to act on NodeHealthChecks also if this release does not install their kind: because it exists already.", false, yes},
+		{"rights.hosts", "Give the manager the rights to power-cycle hosts also if this release does not install the kinds of " +
+			"remediations: because they exist already, or for a teardown.", false, yes},
+		{"rights.nodes", "Give the manager the rights to act on NodeHealthChecks also if this release does not install their kind: " +
+			"because it exists already.", false, yes},
 		{
 			"rights.allNamespaces", "Give the manager its rights in all namespaces also if flags.namespace names one, to which they are limited otherwise: " +
 				"it then migrates stored versions for other shards.", false, yes,
