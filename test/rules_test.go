@@ -167,7 +167,7 @@ var (
 	seedID        = regexp.MustCompile(`\d\.\d+|\d{3}`)
 )
 
-// ids are those in names of tests. A test's name can be any text, so all texts are looked at.
+// ids are those in names of tests. A test's name can be any text, so all texts are searched.
 func (f testFile) ids() map[string]bool {
 	found := map[string]bool{}
 	for _, name := range f.funcs {

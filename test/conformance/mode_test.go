@@ -137,7 +137,7 @@ var _ = Describe("Unclaimed checks", func() {
 		Eventually(reconciles(ctx, m)).Should(BeNumerically(">", before))
 		s.comesBack(ctx, "good")
 		Eventually(state("unhealthy")).Should(BeEquivalentTo(1))
-		Consistently(s.requested(ctx)).Should(ConsistOf("good", "once-failed"), "Cluster API looks after it now")
+		Consistently(s.requested(ctx)).Should(ConsistOf("good", "once-failed"), "Cluster API acts on it now")
 	})
 
 	It("are not read in mode ignore, unlike claimed ones", func(ctx SpecContext) {

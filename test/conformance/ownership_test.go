@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
-// ofDisk makes a check look at the disk and at nothing else.
+// ofDisk makes a check judge by the disk alone.
 func ofDisk(c *clusterv1.MachineHealthCheck) {
 	c.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](1)},

@@ -41,7 +41,7 @@ var _ = Describe("Judging", func() {
 		Expect(v1beta1conditions.GetMessage(m, "HealthCheckSucceeded")).To(Equal(
 			"Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
 		Expect(conditions.GetMessage(m, "OwnerRemediated")).To(Equal("Waiting for remediation"))
-		// What MachineSet and KubeadmControlPlane look for, with their own eyes.
+		// The very functions by which MachineSet and KubeadmControlPlane find such machines.
 		Expect(collections.IsUnhealthyAndOwnerRemediated(m)).To(BeTrue())
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
 	})

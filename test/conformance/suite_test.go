@@ -29,7 +29,7 @@ var (
 	there      client.Client // the workload cluster
 )
 
-// acting is the label cluster.x-k8s.io/watch-filter of what the shared manager looks at.
+// acting is the label cluster.x-k8s.io/watch-filter of what the shared manager acts on.
 const acting = "act"
 
 func TestConformance(t *testing.T) {

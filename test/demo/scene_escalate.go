@@ -166,10 +166,10 @@ func (s *environment) nodeIsFree(ctx context.Context, of origin) error {
 	leases := &coordinationv1.LeaseList{}
 	check := &nhcv1.NodeHealthCheck{}
 	if err := s.here.List(ctx, asked); err != nil {
-		return fmt.Errorf("look for requests that are left: %w", err)
+		return fmt.Errorf("list SelfNodeRemediations: %w", err)
 	}
 	if err := s.here.List(ctx, leases, client.InNamespace(nhcv1.DefaultLeaseNamespace)); err != nil {
-		return fmt.Errorf("look for leases that are left: %w", err)
+		return fmt.Errorf("list leases: %w", err)
 	}
 	if err := s.here.Get(ctx, client.ObjectKey{Name: nodeCheckName}, check); err != nil {
 		return fmt.Errorf("read NodeHealthCheck %s: %w", nodeCheckName, err)

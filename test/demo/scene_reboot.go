@@ -208,7 +208,7 @@ func (s *environment) nothingIsLeft(ctx context.Context, before origin) error {
 	}
 	requests := &mendv1.HostRemediationList{}
 	if err := s.here.List(ctx, requests); err != nil {
-		return fmt.Errorf("look for requests that are left: %w", err)
+		return fmt.Errorf("list HostRemediations: %w", err)
 	}
 	if len(requests.Items) > 0 {
 		return fmt.Errorf("%d HostRemediations are left", len(requests.Items))

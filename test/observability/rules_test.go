@@ -326,7 +326,7 @@ func firing(rule *rules.AlertingRule) []*rules.Alert {
 	return slices.DeleteFunc(rule.ActiveAlerts(), func(a *rules.Alert) bool { return a.State != rules.StateFiring })
 }
 
-// check looks at what people read when the alert fires.
+// check checks the texts that users read when the alert fires.
 func (s story) check(t *testing.T, alert *rules.Alert) {
 	t.Helper()
 	description := alert.Annotations.Get("description")

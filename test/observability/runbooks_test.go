@@ -42,7 +42,7 @@ func TestEveryAlertHasAPageThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// The table in docs/monitoring.md has what people look for before they install the alerts.
+// The table in docs/monitoring.md has what users read before they install the alerts.
 func TestEveryAlertIsInTheTableOfAlerts(t *testing.T) {
 	page := string(read(t, "docs", "monitoring.md"))
 	for _, r := range rulesOf(t) {

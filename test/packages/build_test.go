@@ -1,6 +1,6 @@
 // Package packages checks what a user installs: the kustomizations of config/, what clusterctl makes of them, and the Helm chart.
 //
-// It renders them with the tools themselves, and looks at the objects. It needs no control plane.
+// It renders them with the tools themselves, and checks the objects. It needs no control plane.
 package packages
 
 import (

@@ -309,7 +309,7 @@ func TestAnArchiveOfAnotherProgramIsRefused(t *testing.T) {
 
 var pluginBuilt = regexp.MustCompile(`CGO_ENABLED=0 GOOS=(\w+) GOARCH=(\w+) +go build -trimpath -ldflags '-s -w -X main\.version=v1\.2\.3' -o out/bin/kubectl-mend-(\S+) `)
 
-// To build for all platforms takes minutes; what make would do is looked at instead.
+// To build for all platforms takes minutes; the commands of `make -n` are checked instead.
 func TestAReleaseHasThePluginForEveryPlatform(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "make", "--dry-run", "plugin", "VERSION=v1.2.3")
 	cmd.Dir = root

@@ -48,7 +48,7 @@ type descriptor struct {
 	} `json:"platform"`
 }
 
-// manifest is an index, or an image, as far as it is looked at here.
+// manifest is an index, or an image, as far as these tests read it.
 type manifest struct {
 	Manifests []descriptor `json:"manifests"`
 	Config    descriptor   `json:"config"`
@@ -246,7 +246,7 @@ func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 	}
 }
 
-// A tag moves: what is built from one is not what was looked at. Dependabot moves the digests.
+// A tag moves: an image that is built from one is not the reviewed one. Dependabot moves the digests.
 func TestTheDockerfileNamesItsBaseImagesByDigest(t *testing.T) {
 	dockerfile := string(read(t, "Dockerfile"))
 	bases := regexp.MustCompile(`(?m)^(?:FROM (?:--\S+ )?|# syntax=)(\S+)`).FindAllStringSubmatch(dockerfile, -1)

@@ -94,7 +94,7 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 
 	group, booting = errgroup.WithContext(ctx)
 	if o.ControllerManager || len(o.Controllers) > 0 {
-		// After the kinds: the garbage collector looks for new ones only every 30 s.
+		// After the kinds: the garbage collector finds new ones only every 30 s.
 		group.Go(func() error {
 			return c.bootControllerManager(booting, slices.Concat(OwnerControllers(), o.Controllers), defaultNodeGrace)
 		})

@@ -25,7 +25,7 @@ type WorkloadOptions struct {
 	Audit bool
 }
 
-// NodeControllers look after nodes, after the pods of dead nodes and after their volumes.
+// NodeControllers are the controllers of nodes, of the pods of dead nodes and of their volumes.
 func NodeControllers() []string {
 	return []string{
 		"node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",

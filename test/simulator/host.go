@@ -14,8 +14,8 @@ import (
 // Host is one host with its BMC: what is really so, whatever its BareMetalHost says. What becomes of it is decided by package bmo; here it has
 // a clock, and a kubelet.
 //
-// Every knob takes effect at once, stays as it is until it is turned again, and has the Bare Metal Operator look at the host. (A real one may
-// not look for hours after an error.)
+// Every knob takes effect at once, stays as it is until it is turned again, and enqueues the host for the Bare Metal Operator. (A real one may
+// not reconcile it for hours after an error.)
 type Host struct {
 	hosts *Hosts
 	key   client.ObjectKey

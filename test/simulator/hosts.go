@@ -18,13 +18,13 @@ import (
 	"github.com/kubemend/kubemend/partners/bmo"
 )
 
-// newsRoom is how much news about hosts may wait to be looked at before who brings more has to wait.
+// newsRoom is how many events about hosts may wait before their senders have to wait.
 const newsRoom = 10_000
 
 // Times are how long a host takes. What takes no time is done at once.
 type Times = bmo.Times
 
-// Waits are how long the Bare Metal Operator and Ironic wait before they look again.
+// Waits are how long the Bare Metal Operator and Ironic wait before they reconcile again.
 type Waits = bmo.Waits
 
 // Hurried are waits in the proportions of the real ones, so that a suite need not wait for minutes. A story that depends on how slow they are
@@ -82,7 +82,7 @@ func NewHosts(management *rest.Config, o HostsOptions) (*Hosts, error) {
 	return newHosts(management, o, &hall{known: map[client.ObjectKey]*Host{}})
 }
 
-// SeenFrom are the same hosts, looked after by the Bare Metal Operator of another management cluster, to which their objects may be moved.
+// SeenFrom are the same hosts, under the Bare Metal Operator of another management cluster, to which their objects may be moved.
 // It is started by itself.
 func (h *Hosts) SeenFrom(management *rest.Config) (*Hosts, error) {
 	return newHosts(management, h.options, h.hall)

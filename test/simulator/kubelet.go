@@ -24,7 +24,7 @@ type KubeletOptions struct {
 	ProviderID string
 	Labels     map[string]string
 	Taints     []corev1.Taint
-	// Every is how often the lease is renewed and the Node looked at; 1 s if zero.
+	// Every is how often the lease is renewed and the Node read; 1 s if zero.
 	Every time.Duration
 	// Heartbeat is how often conditions that have not changed are posted again; 5 min if zero, as a real kubelet does.
 	Heartbeat time.Duration

@@ -109,7 +109,7 @@ func (b *boot) postStatus(ctx context.Context) error {
 		return nil // deleted while we run: only another boot brings it back
 	}
 	if err != nil {
-		return fmt.Errorf("look at node %s: %w", b.options.Node, err)
+		return fmt.Errorf("read node %s: %w", b.options.Node, err)
 	}
 	b.attached = map[corev1.UniqueVolumeName]bool{}
 	for _, volume := range node.Status.VolumesAttached {

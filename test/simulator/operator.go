@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// hostWorkers is how many hosts are looked at in parallel.
+	// hostWorkers is how many hosts are reconciled in parallel.
 	hostWorkers = 20
-	// conflicted is when to look again after a conflict: the cache is about to show what was written.
+	// conflicted is the requeue after a conflict: the cache is about to show what was written.
 	conflicted = 5 * time.Millisecond
 )
 
@@ -55,9 +55,9 @@ func (o *operator) setUp(manager ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile looks at one BareMetalHost, as BMO does: it follows what is really so, and then does one thing. What that is, is the model's.
+// Reconcile reconciles one BareMetalHost, as BMO does: it updates the status from the real state, and then takes one step of the model.
 //
-// Like BMO it reads from a cache, and writes whole objects: of two who write, one has a conflict, and looks again.
+// Like BMO it reads from a cache, and writes whole objects: of two writers one has a conflict, and retries.
 func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	bmh := &bmov1alpha1.BareMetalHost{}
 	if err := o.client.Get(ctx, request.NamespacedName, bmh); err != nil {

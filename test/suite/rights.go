@@ -16,7 +16,7 @@ import (
 var LookedFor = []string{"list controlplane.cluster.x-k8s.io/kubeadmcontrolplanes"}
 
 // NothingForbidden expects that control planes with Audit have forbidden kubemend nothing but LookedFor: that a right is missing shall not
-// depend on whether a spec notices. Not looked at are the API groups of remediators that bring their rights along, but not at once.
+// depend on whether a spec notices. The API groups of remediators that bring their rights along later are left out.
 func NothingForbidden(planes []*rig.ControlPlane, latecomers ...string) {
 	ginkgo.GinkgoHelper()
 	var found []string

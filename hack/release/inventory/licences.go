@@ -50,7 +50,7 @@ func locate(ctx context.Context, modules []*module) error {
 
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-._].*)?$`)
 
-// readLicences reads every licence and notice at the top of the module. One without a licence that is known here is for a person to look at.
+// readLicences reads every licence and notice at the top of the module. A module without a licence that is known here is an error for a person to resolve.
 func (m *module) readLicences() error {
 	entries, err := os.ReadDir(m.folder)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package badinput puts wrong values into all that users write, and looks at what becomes of it: each is refused or reported with its object, its field
-// and what was expected, holds up nothing else, and is as if it had never been once it is corrected. docs/bad-input.md is made from it.
+// Package badinput puts wrong values into all that users write: each has to be refused or reported with its object, its field
+// and the expected value, must not delay anything else, and must leave no trace once it is corrected. The tests write docs/bad-input.md.
 package badinput
 
 import (

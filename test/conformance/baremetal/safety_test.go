@@ -52,7 +52,7 @@ var _ = Describe("Safety", func() {
 		Eventually(func() int { look(); return waiting }).Should(Equal(2))
 		Eventually(func() int {
 			if look(); waiting+over == len(all) {
-				s.clock.Step(5 * time.Second) // those who wait look again after as long as caches may lag
+				s.clock.Step(5 * time.Second) // remediations in the queue are reconciled again after as long as caches may lag
 			}
 			return over
 		}).Should(Equal(len(all)))

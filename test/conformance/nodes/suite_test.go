@@ -42,7 +42,7 @@ var (
 )
 
 func TestNodeConformance(t *testing.T) {
-	// Less than the minute after which much is looked at again by itself.
+	// Less than the minute after which much is reconciled again anyway.
 	config, reporter := GinkgoConfiguration()
 	if testing.Short() {
 		config.LabelFilter = "!" + needsServer[0]

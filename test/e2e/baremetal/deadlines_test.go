@@ -22,7 +22,7 @@ import (
 // twoDeadlines is for a machine that has two attempts of 100 s each, and less is not allowed.
 const twoDeadlines = 6 * time.Minute
 
-// A deadline is at least 100 s away, so these stories wait together: what is broken first is looked at last, and a cluster is moved meanwhile.
+// A deadline is at least 100 s away, so these stories wait together: what is broken first is checked last, and a cluster is moved meanwhile.
 var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 	var dead, lame story
 

@@ -285,7 +285,7 @@ func traces(ctx context.Context, config *rest.Config) []string {
 			}
 		}
 	}
-	Expect(kinds).To(BeNumerically(">", 40), "all kinds are looked at")
+	Expect(kinds).To(BeNumerically(">", 40), "all kinds are listed")
 	return found
 }
 

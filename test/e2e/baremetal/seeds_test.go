@@ -33,7 +33,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		applied(ctx, "003/workers.yaml")
 		name := seeded.WorkerNames(ctx)[0]
 		identity, host, began := seeded.Machine(ctx, name).UID, seeded.Host(name), time.Now()
-		host.Take(simulator.Times{PowerOff: 2 * time.Second}) // so that the request can be looked at
+		host.Take(simulator.Times{PowerOff: 2 * time.Second}) // so that the request can be observed
 		DeferCleanup(func() { host.Take(simulator.Times{}) })
 
 		seeded.silence(ctx, name)

@@ -133,7 +133,7 @@ func escalates(ctx context.Context) {
 	Eventually(said(ctx, ladder, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
 }
 
-// takesItsTime slows a host down for as long as the spec runs, so that what is done to it can be looked at.
+// takesItsTime slows a host down for as long as the spec runs, so that the remediation can be observed.
 func takesItsTime(h *simulator.Host) {
 	h.Take(simulator.Times{PowerOff: time.Second, PowerOn: time.Second, Boot: time.Second})
 	DeferCleanup(func() { h.Take(simulator.Times{}) })

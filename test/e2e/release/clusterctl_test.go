@@ -132,7 +132,7 @@ func documentedVariables() []string {
 	return all
 }
 
-// container is of the manager's container what is looked at.
+// container is the manager's container, as far as these specs read it.
 type container struct {
 	image string
 	args  []string

@@ -209,7 +209,7 @@ func (c *cluster) mentions(ctx context.Context) func() ([]string, error) {
 			}
 		}
 		if listed < 40 {
-			return nil, fmt.Errorf("look at all kinds: there are %d only", listed)
+			return nil, fmt.Errorf("list all kinds: there are only %d", listed)
 		}
 		return found, nil
 	}

@@ -58,7 +58,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		manager.Kill()
 	}, SpecTimeout(specPatience))
 
-	// What clusterctl looks at by itself is in "A management cluster that clusterctl looks after". This is what Cluster API's controllers look at.
+	// What clusterctl reads is in "A management cluster under clusterctl". This is what Cluster API's controllers read.
 	It("has kinds that Cluster API finds by its contract", func(ctx SpecContext) {
 		management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		management.start(ctx, "standalone")

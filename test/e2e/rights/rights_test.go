@@ -273,7 +273,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		grant(ctx, filepath.Join("..", "docs", "examples", "one-namespace"))
 		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeFalse())
 		Eventually(mayListSecrets(ctx, namespace)).Should(BeTrue())
-		for _, crd := range kindsOfOurs(ctx) { // as if powerless had looked at them before
+		for _, crd := range kindsOfOurs(ctx) { // as if no manager had migrated them before
 			Expect(here.Patch(ctx, &crd, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())
 		}
 		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off", "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")

@@ -24,7 +24,7 @@ type box struct {
 	e     *environment
 	model bmo.Host
 
-	// looks are when the Bare Metal Operator looks at the BareMetalHost.
+	// looks are the moments at which the Bare Metal Operator reconciles the BareMetalHost.
 	looks bmo.Looks
 	// history is all that has happened to the power.
 	history []bmo.Power

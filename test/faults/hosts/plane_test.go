@@ -113,7 +113,7 @@ func (p *plane) identities(now time.Time, into *coordinationv1.LeaseList) {
 	}
 }
 
-// check looks for what must not be so at any moment. It is called after every change of an object.
+// check fails the test if something is true that must never be. It is called after every change of an object.
 func (p *plane) check(at place) {
 	for _, m := range p.members {
 		m.check(at)
@@ -265,7 +265,7 @@ var whims = []struct {
 }
 
 // TestAControlPlaneKeepsItsMajority plays remediations of the three hosts of a control plane at random, through what may happen to hosts, kubelets,
-// the manager and its caches, and looks at the true power of all three: no two are off because of us, nor is one switched off that is alive if no
+// the manager and its caches, and checks the true power of all three: no two are off because of us, nor is one switched off that is alive if no
 // majority is alive without it, as far as that could be known; and in the end all are on.
 func TestAControlPlaneKeepsItsMajority(t *testing.T) {
 	for _, k := range kinds {

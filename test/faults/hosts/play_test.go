@@ -168,7 +168,7 @@ func healed(e *environment) {
 	e.box.recover()
 }
 
-// TestRandomActionsOfPartnersKeepAPowerCycleSafe plays power cycles at random through all that their partners, people and bad luck may do, and looks at the
+// TestRandomActionsOfPartnersKeepAPowerCycleSafe plays power cycles at random through all that their partners, people and bad luck may do, and checks the
 // true power of the host: no node is fenced that runs, no volume has two writers, and in the end the host is on, its node bears nothing of ours,
 // and no host is marked unhealthy for another's fault.
 func TestRandomActionsOfPartnersKeepAPowerCycleSafe(t *testing.T) {
@@ -180,7 +180,7 @@ func TestRandomActionsOfPartnersKeepAPowerCycleSafe(t *testing.T) {
 	}
 }
 
-// longEnough is how long it may take until all is over, once everything is healed: the Bare Metal Operator may not look for eight hours.
+// longEnough is how long it may take until all is over, once all disturbances have ended: the Bare Metal Operator may wait for eight hours.
 const longEnough = 12 * time.Hour
 
 func playWithPartners(rt *rapid.T, k kind) {

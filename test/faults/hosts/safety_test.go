@@ -36,7 +36,7 @@ type safety struct {
 	lied bool
 }
 
-// check looks for what must not be so at any moment. It is called after every change of an object.
+// check fails the test if something is true that must never be. It is called after every change of an object.
 func (e *environment) check(at place) {
 	h, n := e.host(), e.node()
 	switch {

@@ -72,7 +72,7 @@ func (e *environment) renewed(node string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// GetRESTConfig and Watch: nothing is watched. Who waits for pods to go has to look again.
+// GetRESTConfig and Watch: nothing is watched. A controller that waits for pods to go has to read them again.
 func (s site) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
 	return nil, clustercache.ErrClusterNotConnected
 }

@@ -96,7 +96,7 @@ func startsWithin(seconds int32) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To(seconds) }
 }
 
-// begun is an environment with these machines and a check that has looked at them.
+// judged is an environment with these machines and a check that has judged them.
 func judged(t *testing.T, machines []string, edits ...func(*clusterv1.MachineHealthCheck)) *environment {
 	t.Helper()
 	e := newEnvironment(t)
@@ -218,7 +218,7 @@ func (e *environment) says(machine, kind string, status metav1.ConditionStatus, 
 	e.must(e.api.Status().Update(e.ctx, m))
 }
 
-// ofMachines looks at two conditions of Machines: one that mirrors the connection, and one of their own.
+// ofMachines selects two conditions of Machines: one that mirrors the connection, and one of their own.
 func ofMachines(c *clusterv1.MachineHealthCheck) {
 	c.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{
 		{Type: "NodeReady", Status: metav1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](1)},

@@ -50,7 +50,7 @@ type environment struct {
 	late     client.Reader // what caches show while they lag behind; nil if they do not
 	due      map[work]time.Time
 	failed   map[work]int
-	coming   []time.Time // when events come that enqueueAll the checks
+	coming   []time.Time // when events come that enqueue the checks
 
 	// reconciles counts the reconciles; the program is restarted before the one of number killBefore.
 	reconciles, killBefore int
@@ -60,7 +60,7 @@ type environment struct {
 	unknown bool
 }
 
-// work is an object that one of the controllers is to look at.
+// work is an object that one of the controllers is to reconcile.
 type work struct {
 	releaser bool
 	key      types.NamespacedName

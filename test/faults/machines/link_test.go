@@ -84,7 +84,7 @@ func (c *connection) GetHealthCheckingState(context.Context, client.ObjectKey) c
 	return clustercache.HealthCheckingState{ConsecutiveFailures: c.failures()}
 }
 
-// Watch implements clustercache.ClusterCache. The test makes the controller look again itself.
+// Watch implements clustercache.ClusterCache. The test enqueues the checks itself.
 func (c *connection) Watch(_ context.Context, _ client.ObjectKey, w clustercache.Watcher) error {
 	c.follow()
 	if c.nodes == nil {

@@ -23,7 +23,7 @@ type safety struct {
 	exchanged bool
 }
 
-// check looks for what must never be.
+// check fails the test if something is true that must never be.
 func (s *safety) check() error {
 	live := map[string][]string{}
 	members := map[string]bool{}
@@ -73,7 +73,7 @@ func over(req *unstructured.Unstructured) bool {
 		})
 }
 
-// begun looks at a request when it is there for the first time.
+// begun checks a request when it exists for the first time.
 func (s *safety) begun(req *unstructured.Unstructured) error {
 	node := s.getNode(about(req))
 	if s.late { // the controller could not know better
