@@ -32,4 +32,6 @@ func (c *Check) PartOf(b *Blocker) Part {
 }
 
 // TextHasMode reports whether Text says what Because says.
-func (c *Check) TextHasMode() bool { return c.Reason == mendv1.ClusterNotFoundReason }
+func (c *Check) TextHasMode() bool {
+	return c.Reason == mendv1.ClusterNotFoundReason || c.Reason == mendv1.InvalidSelectorReason
+}

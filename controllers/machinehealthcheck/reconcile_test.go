@@ -171,3 +171,30 @@ func (o outdated) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	}
 	return err
 }
+
+// A selector that cannot be parsed selects neither all machines nor none: with none, the check's requests would be deleted.
+func TestACheckWhoseSelectorCannotBeParsedSaysSoAndKeepsWhatItHas(t *testing.T) {
+	r := reconciling(t, func(check *clusterv1.MachineHealthCheck) {
+		check.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Is", Values: []string{"workers"}}}
+		check.Status.Targets = []string{"m"}
+	})
+	if next, begun := r.pass(0); begun || next != 0 {
+		t.Errorf("a remediation begins: %t; the next reconcile is after %s, and a change of the check causes it", begun, next)
+	}
+	check := &clusterv1.MachineHealthCheck{}
+	if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(r.check), check); err != nil {
+		t.Fatal(err)
+	}
+	c := conditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	want := `Remediation is not allowed, spec.selector: "Is" is not a valid label selector operator; the operators are In, NotIn, Exists and DoesNotExist`
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != mendv1.InvalidSelectorReason || c.Message != want {
+		t.Errorf("the check says %+v, want False InvalidSelector: %s", c, want)
+	}
+	if len(check.Status.Targets) != 1 {
+		t.Errorf("its targets are %v, want them as they were", check.Status.Targets)
+	}
+	is, err := r.Explain(t.Context(), client.ObjectKeyFromObject(r.check), noon)
+	if err != nil || is.Reason != mendv1.InvalidSelectorReason || is.Text != want || is.Next.Text != "correct spec.selector" {
+		t.Errorf("explain says %s, %q, next %q, %v", is.Reason, is.Text, is.Next.Text, err)
+	}
+}

@@ -88,7 +88,7 @@ func (r *Releaser) stopped(ctx context.Context, m *clusterv1.Machine) (bool, err
 	return filtered || ptr.Deref(cluster.Spec.Paused, false), nil
 }
 
-// checksOf returns the names of the checks that judge m.
+// checksOf returns the names of the checks that judge m, or may judge it.
 func (r *Releaser) checksOf(ctx context.Context, m *clusterv1.Machine) (map[string]bool, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
@@ -97,7 +97,8 @@ func (r *Releaser) checksOf(ctx context.Context, m *clusterv1.Machine) (map[stri
 	}
 	checks := map[string]bool{}
 	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp.IsZero() && selects(&list.Items[i], labels.Set(m.Labels)) {
+		selector, err := selectorOf(&list.Items[i]) // if it cannot be parsed, the check may have selected m until a moment ago
+		if list.Items[i].DeletionTimestamp.IsZero() && (err != nil || selector.Matches(labels.Set(m.Labels))) {
 			checks[list.Items[i].Name] = true
 		}
 	}

@@ -9,8 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -30,7 +33,10 @@ func releaserOf(t *testing.T, objects ...client.Object) *Releaser {
 	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithIndex(&clusterv1.Machine{}, clusterIndex, func(o client.Object) []string { return []string{o.(*clusterv1.Machine).Spec.ClusterName} }).Build()
+		WithIndex(&clusterv1.Machine{}, clusterIndex, func(o client.Object) []string { return []string{o.(*clusterv1.Machine).Spec.ClusterName} }).
+		WithIndex(&clusterv1.MachineHealthCheck{}, clusterIndex, func(o client.Object) []string {
+			return []string{o.(*clusterv1.MachineHealthCheck).Spec.ClusterName}
+		}).Build()
 	kinds := remediationrequest.NewKinds(&informertest.FakeInformers{Scheme: scheme, Synced: &synced}, c, "", remediationrequest.NewMetadata)
 	return &Releaser{Client: c, Live: c, Requests: &remediationrequest.Requests{Client: c, Live: c}, Kinds: kinds}
 }
@@ -95,5 +101,29 @@ func TestABrokenAggregatedAPIDoesNotKeepTheSearchGoing(t *testing.T) {
 	}
 	if ctx.Err() != nil || asked != 1 || len(r.Kinds.InUse()) != 1 {
 		t.Errorf("it was searched %d times, found kinds %v, ended by the test: %v; want once, HostRemediation, by itself", asked, r.Kinds.InUse(), ctx.Err())
+	}
+}
+
+func TestTheRequestsOfACheckWhoseSelectorCannotBeParsedStay(t *testing.T) {
+	for name, tc := range map[string]struct {
+		operator metav1.LabelSelectorOperator
+		stays    bool
+	}{"it cannot be parsed": {"Is", true}, "it selects other machines": {metav1.LabelSelectorOpIn, false}} {
+		t.Run(name, func(t *testing.T) {
+			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "gone"}}
+			check.Spec.ClusterName = "c1"
+			check.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: tc.operator, Values: []string{"workers"}}}
+			r := releaserOf(t, machineIn("c1", "m1"), hostRemediation("m1"), check, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
+			r.Recorder = events.NewFakeRecorder(1)
+			if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "m1"}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "m1"}, hostRemediation("m1")); (err == nil) != tc.stays {
+				t.Errorf("the request is there: %t (%v), want %t", err == nil, err, tc.stays)
+			}
+		})
 	}
 }

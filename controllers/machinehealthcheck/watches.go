@@ -197,17 +197,11 @@ func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, mac
 	}
 	var checks []reconcile.Request
 	for i := range list.Items {
-		if machine == nil || selects(&list.Items[i], machine) {
+		if selector, err := selectorOf(&list.Items[i]); machine == nil || err == nil && selector.Matches(machine) {
 			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return checks
-}
-
-// selects reports whether check selects a machine with these labels. An empty selector selects nothing. (Cluster API.)
-func selects(check *clusterv1.MachineHealthCheck, machine labels.Set) bool {
-	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-	return err == nil && !selector.Empty() && selector.Matches(machine)
 }
 
 // checkChanges passes everything about a check but its status, which is ours.

@@ -87,7 +87,10 @@ func limited() []saidOf {
 func naming() []saidOf {
 	rows := []saidOf{{"spec.clusterName", "none", allowed, mendv1.ClusterNotFoundReason, "none", func(c *clusterv1.MachineHealthCheck) {
 		c.Spec.ClusterName = "none"
-	}}}
+	}}, {"spec.selector", map[string]any{"matchExpressions": []any{map[string]any{"key": "pool", "operator": "Is", "values": []any{"bad"}}}},
+		allowed, mendv1.InvalidSelectorReason, `"Is" is not a valid label selector operator`, func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Is", Values: []string{"bad"}}}
+		}}}
 	for _, row := range []struct{ apiVersion, kind, reason, says string }{
 		{"coordination.k8s.io/v1", "Lease", mendv1.TemplateRefusedReason, `kind "Lease" is none of templates: their names end in Template`},
 		{"v1", "PodTemplate", mendv1.TemplateRefusedReason, `kind "PodTemplate" of group "" belongs to Kubernetes itself`},
