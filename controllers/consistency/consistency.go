@@ -70,7 +70,7 @@ func (w *Writes) Stale(obj client.Object) bool {
 	return false
 }
 
-// Pending are the objects whose last write nobody was shown yet. After Stale was asked of all objects that a cache shows, and none was, it does not show
+// Pending are the objects whose last write no cache has shown yet. After Stale was asked of all objects that a cache shows, and none was, it does not show
 // them at all: they are new, or gone.
 func (w *Writes) Pending() []client.ObjectKey {
 	var all []client.ObjectKey

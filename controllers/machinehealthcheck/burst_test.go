@@ -20,8 +20,8 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 		at     int // in milliseconds; zero for a merge window after the reconcile before
 	}
 	for name, tc := range map[string]struct {
-		limit  string
-		passes []seen
+		limit      string
+		reconciles []seen
 	}{
 		"the first of three to fail is not remediated, nor are the others": {"40%", []seen{
 			{[]health.State{well, well, well, well, well}, 0, 0}, {[]health.State{bad, well, well, well, well}, 0, 0}, {[]health.State{bad, bad, bad, well, well}, 0, 0},
@@ -56,7 +56,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			var m memory
 			check, now := aCheck().check, noon
-			for i, pass := range tc.passes {
+			for i, pass := range tc.reconciles {
 				w := aCheck().limited(tc.limit)
 				w.check.Status = check.Status
 				if now = now.Add(enqueue.MergeWindow); pass.at > 0 {
@@ -74,17 +74,17 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 						begun++
 					}
 					if s.Verdict.State == bad && !s.Sets(machines.HealthCheckSucceeded, "False") {
-						t.Errorf("pass %d: machine %s is not called unhealthy", i, s.target.machine.Name)
+						t.Errorf("reconcile %d: machine %s is not called unhealthy", i, s.target.machine.Name)
 					}
 				}
 				if begun != pass.begun {
-					t.Errorf("pass %d begins %d remediations, want %d", i, begun, pass.begun)
+					t.Errorf("reconcile %d begins %d remediations, want %d", i, begun, pass.begun)
 				}
 				again, waits := s.Recheck, s.JustSeen
 				if waits && !s.Grant.ShortCircuited() && (!again.After(now) || again.After(now.Add(enqueue.MergeWindow))) {
-					t.Errorf("pass %d: it is looked at again at %s", i, again.Format(time.StampMilli))
+					t.Errorf("reconcile %d: it is looked at again at %s", i, again.Format(time.StampMilli))
 				} else if s.Grant.ShortCircuited() && !again.IsZero() {
-					t.Errorf("pass %d: it is looked at again and again while too many are unhealthy", i)
+					t.Errorf("reconcile %d: it is looked at again and again while too many are unhealthy", i)
 				}
 				check = statusAfter(w, s, result{})
 				m.leave(w, s)
@@ -101,7 +101,7 @@ func TestAStatusThatCannotBeWrittenHoldsUpNoRemediation(t *testing.T) {
 	var m memory
 	stored := aCheck(a("a", health.Unhealthy), a("b", health.Unhealthy), a("c", health.Unhealthy)).limited("1")
 	check, now := statusAfter(stored, decide(stored), result{}), noon
-	for passes := 1; ; passes++ {
+	for reconciles := 1; ; reconciles++ {
 		w := aCheck(a("a", health.Unhealthy), a("b", health.Healthy), a("c", health.Healthy)).limited("1")
 		w.check.Status, w.now = check.Status, now
 		m.recall(w)
@@ -109,8 +109,8 @@ func TestAStatusThatCannotBeWrittenHoldsUpNoRemediation(t *testing.T) {
 		if steps := stepsOf(w, s); len(steps) > 0 && steps[0].Starts() {
 			break
 		}
-		if now = s.Recheck; passes > 2 || now.IsZero() {
-			t.Fatalf("after %d passes nothing has begun, the next is at %s", passes, now)
+		if now = s.Recheck; reconciles > 2 || now.IsZero() {
+			t.Fatalf("after %d reconciles nothing has begun, the next is at %s", reconciles, now)
 		}
 		m.leave(w, s)
 	}

@@ -121,7 +121,7 @@ func failureOfOurs(external *metav1.Condition) bool {
 		external.Reason == clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 }
 
-// releasedCopy returns a copy of m, status alone, without what checks had said of it: a failed health check, a request to its
+// releasedCopy returns a copy of m, status alone, without the conditions that checks had set: a failed health check, a request to its
 // owner that the owner did not take up, the request to a provider. It returns nil if there is nothing of it.
 func releasedCopy(m *clusterv1.Machine) *clusterv1.Machine {
 	next := statusCopy(m)

@@ -115,13 +115,13 @@ func TestSaidHealthyAgreesWithWhatWouldBeWritten(t *testing.T) {
 		})
 	}
 	if n := testing.AllocsPerRun(100, func() { markedHealthy(a1) }); n != 0 {
-		t.Errorf("markedHealthy() allocates %v times; it is called for every machine of every pass", n)
+		t.Errorf("markedHealthy() allocates %v times; it is called for each machine in each reconcile", n)
 	}
 }
 
 var a1 = a("m", health.Healthy, markedBefore).machine
 
-func TestReleasingTakesBackOnlyWhatAChecksSaid(t *testing.T) {
+func TestReleasingRemovesOnlyTheConditionsOfChecks(t *testing.T) {
 	m := a("m", health.Unhealthy, withCondition(clusterv1.ReadyCondition, metav1.ConditionFalse, "X"),
 		withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode"), askedOwner,
 		withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine
@@ -131,11 +131,11 @@ func TestReleasingTakesBackOnlyWhatAChecksSaid(t *testing.T) {
 	}
 	answered := a("m", health.Unhealthy, withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
 	if releasedCopy(answered) != nil {
-		t.Error("the owner's own answer was taken back")
+		t.Error("the owner's own answer was removed")
 	}
 	cycled := a("m", health.Unhealthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, mendv1.PowerCycleFailedReason), askedOwner).machine
 	if marked(cycled) || releasedCopy(cycled) != nil {
-		t.Error("what a power cycle said, without any check, was taken back")
+		t.Error("the condition of a power cycle, which no check set, was removed")
 	}
 }
 

@@ -43,8 +43,8 @@ func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
 			r.DeletionTimestamp = &metav1.Time{Time: ago(time.Hour)}
 			r.Finalizers = []string{mendv1.HostRemediationFinalizer}
 		}, false},
-		"one that nobody has taken on yet": {func(r *remediationrequest.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Minute)) }, true},
-		"one that nobody ever took on":     {func(r *remediationrequest.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Hour)) }, false},
+		"one that no controller has taken on yet": {func(r *remediationrequest.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Minute)) }, true},
+		"one that no controller ever took on":     {func(r *remediationrequest.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Hour)) }, false},
 		"one that is over": {func(r *remediationrequest.Metadata) {
 			r.Annotations = map[string]string{mendv1.PowerCycleAnnotation: "{}"}
 		}, false},
@@ -112,15 +112,15 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 		t.Errorf("explain says %+v, want until %s and what a person can do", h, deadline)
 	}
 	if next := decide(w).VerdictsUntil; !next.Equal(deadline) {
-		t.Errorf("the next look is at %s, want %s", next, deadline)
+		t.Errorf("the next reconcile is at %s, want %s", next, deadline)
 	}
 }
 
-// Nothing tells that nobody has taken a power cycle on.
-func TestACheckIsLookedAtAgainWhenAPowerCycleThatNobodyTakesOnCountsNoMore(t *testing.T) {
+// No event says that no controller has taken a power cycle on.
+func TestACheckIsReconciledWhenAPowerCycleThatNoControllerTakesOnStopsCounting(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy, powerCycled))
 	w.targets[0].cycle.CreationTimestamp = metav1.NewTime(ago(time.Minute))
 	if next, want := decide(w).VerdictsUntil, noon.Add(9*time.Minute); !next.Equal(want) {
-		t.Errorf("the next look is at %s, want %s", next, want)
+		t.Errorf("the next reconcile is at %s, want %s", next, want)
 	}
 }

@@ -136,13 +136,13 @@ func TestWhatCannotBeReadForTenMinutesHoldsUpNothingAnyMore(t *testing.T) {
 			t.Fatalf("its remediation begins after %d minutes", minute)
 		}
 		if !w.recheck.Equal(noon.Add(10 * time.Minute)) {
-			t.Fatalf("after %d minutes the next look is at %s", minute, w.recheck)
+			t.Fatalf("after %d minutes the next reconcile is at %s", minute, w.recheck)
 		}
 	}
 	if !at(10)["metal"] || len(w.trouble) == 0 {
 		t.Errorf("after the deadline nothing begins, or nothing is said: %v", w.trouble)
 	}
-	// Nobody has looked for an hour, as all were well. The deadline begins anew.
+	// They were not read for an hour, as all machines were healthy. The deadline begins anew.
 	if at(70)["metal"] {
 		t.Error("its remediation begins because of what could not be read an hour ago")
 	}

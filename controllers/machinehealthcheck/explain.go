@@ -55,7 +55,7 @@ func Unselected(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) strin
 }
 
 // Counted are the numbers of check's targets in its status, for a reader that does not read them all; nil where the status is not about the check as
-// it is, or not kept up to date: nobody writes it while the check is paused.
+// it is, or not kept up to date: kubemend does not write it while the check is paused.
 func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *machines.Counted {
 	s := &check.Status
 	if s.ObservedGeneration != check.Generation || s.ExpectedMachines == nil || s.CurrentHealthy == nil || modeFor(check, cluster, Act) != machines.Active {

@@ -20,7 +20,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// looked is the explanation of w.
+// explanationOf is the explanation of w.
 func explanationOf(w *observed) *explain.Check {
 	return explained(w, decide(w))
 }
@@ -55,7 +55,7 @@ func dueIn(d time.Duration) func(*target) {
 	}
 }
 
-// barred is the look of somebody who may read neither templates nor requests.
+// barred is a reader who may read neither templates nor requests.
 func barred(w *observed) { w.remediation.known, w.remediation.unread = false, true }
 
 func TestWhatBlocksAMachine(t *testing.T) {
@@ -65,18 +65,18 @@ func TestWhatBlocksAMachine(t *testing.T) {
 		given *observed
 		want  []string
 	}{
-		"a healthy machine is held back by nothing":    {aCheck(a("m", health.Healthy)), nil},
-		"an unhealthy machine is held back by nothing": {aCheck(a("m", health.Unhealthy)), nil},
+		"nothing blocks a healthy machine":             {aCheck(a("m", health.Healthy)), nil},
+		"nothing blocks an unhealthy machine":          {aCheck(a("m", health.Unhealthy)), nil},
 		"a pending machine is within its timeout":      {aCheck(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
 		"a starting machine too":                       {aCheck(a("m", health.Starting, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
 		"one whose node is waited for without end too": {aCheck(a("m", health.Starting)).limited("100%"), []string{explain.WithinTimeout}},
 		"a pending machine beyond the limit is within its timeout, and would be blocked": {
 			aCheck(a("m", health.Pending, dueIn(time.Minute))).limited("0"), []string{explain.WithinTimeout, tooMany}},
-		"one too many is short-circuited":        {aCheck(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
-		"an impossible limit grants nothing":     {aCheck(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
-		"an older check acts":                    {aCheck(a("m", health.Unhealthy, olderCheck("other"))), []string{mendv1.OverlapReason}},
-		"a machine on its way out is let go":     {aCheck(a("m", health.Unhealthy, beingDeleted)), []string{explain.MachineBeingDeleted}},
-		"one whose remediation has begun is not": {aCheck(a("m", health.Unhealthy, askedOwner)), nil},
+		"one too many is short-circuited":                           {aCheck(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
+		"an impossible limit grants nothing":                        {aCheck(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
+		"an older check acts":                                       {aCheck(a("m", health.Unhealthy, olderCheck("other"))), []string{mendv1.OverlapReason}},
+		"nothing is left to do for a machine that is being deleted": {aCheck(a("m", health.Unhealthy, beingDeleted)), []string{explain.MachineBeingDeleted}},
+		"one whose remediation has begun is not":                    {aCheck(a("m", health.Unhealthy, askedOwner)), nil},
 		"one behind the control plane is not judged": {
 			aCheck(a("m", health.Unknown, behindGate(health.ControlPlaneNotInitialized))).limited("100%"), []string{string(health.ControlPlaneNotInitialized)}},
 		"one behind the infrastructure is not judged": {
@@ -101,9 +101,9 @@ func TestWhatBlocksAMachine(t *testing.T) {
 			aCheck(a("m", health.Pending, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *observed) {
 				w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 			}), []string{explain.WithinTimeout, string(budget.AtWork)}},
-		"what whoever looks may not read says nothing of the manager": {
+		"what the reader may not read says nothing about the manager": {
 			aCheck(a("m", health.Unhealthy)).external().with(barred), []string{explain.NotSeenByYou}},
-		"whoever may not read requests goes by what the machine says of its own": {
+		"a reader who may not read requests goes by the conditions of the machine": {
 			aCheck(a("m", health.Unhealthy, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external().with(barred), nil},
 		"and goes by what the check says of its template": {
 			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
@@ -119,7 +119,7 @@ func TestWhatBlocksAMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := explanationOf(tc.given).Targets[0]
 			if got := reasons(is.Blockers); !slices.Equal(got, tc.want) {
-				t.Errorf("held back by %q, want %q", got, tc.want)
+				t.Errorf("blocked by %q, want %q", got, tc.want)
 			}
 		})
 	}
@@ -130,10 +130,10 @@ func TestThoseWhoHaveToWaitSaySoAndTheOthersDoNot(t *testing.T) {
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 	is := explanationOf(w)
 	if late := is.Targets[0]; late.Begins || !slices.Equal(reasons(late.Blockers), []string{string(budget.AtWork)}) {
-		t.Errorf("the one that was due last: begins %t, held back by %+v", late.Begins, late.Blockers)
+		t.Errorf("the one that was due last: begins %t, blocked by %+v", late.Begins, late.Blockers)
 	}
 	if later := is.Targets[1]; !later.Begins || len(later.Blockers) > 0 {
-		t.Errorf("the one that was due first: begins %t, held back by %+v", later.Begins, later.Blockers)
+		t.Errorf("the one that was due first: begins %t, blocked by %+v", later.Begins, later.Blockers)
 	}
 }
 
@@ -171,11 +171,11 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 			"its owner, MachineSet owner, has put it off and tries again: Two are too many", false},
 		"its owner cannot": {aCheck(a("m", health.Unhealthy, owner, answered(cannot, ""))),
 			"its owner, MachineSet owner, cannot replace it (CannotBeRemediated): end that, or replace the machine by hand", true},
-		"nobody can be asked":    {aCheck(a("m", health.Unhealthy, withoutOwner)), explain.Ownerless.Text, true},
-		"nobody was there to be": {aCheck(a("m", health.Unhealthy, withoutOwner, askedOwner)), explain.Ownerless.Text, true},
+		"no owner can be asked":     {aCheck(a("m", health.Unhealthy, withoutOwner)), explain.Ownerless.Text, true},
+		"no owner was there to ask": {aCheck(a("m", health.Unhealthy, withoutOwner, askedOwner)), explain.Ownerless.Text, true},
 		"its request is answered": {aCheck(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"))).external(),
 			"Metal3Remediation ns/m goes on; the request is deleted as soon as the machine is healthy", false},
-		"it was handed over, and its owner has put it off": {
+		"its owner was asked, and has put it off": {
 			aCheck(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"), answered(deferred, "later"))).external(),
 			"its owner, MachineSet owner, has put it off and tries again: later", false},
 		"it is on its way out": {aCheck(a("m", health.Unhealthy, owner, beingDeleted)), "nothing, until it is gone", false},
@@ -208,7 +208,7 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 	}
 }
 
-func TestWhatTheOwnerSaysIsToldBesideTheProvider(t *testing.T) {
+func TestWhatTheOwnerReportsStandsBesideTheProviders(t *testing.T) {
 	external := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
 	askedByPowerCycle := aCheck(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
 	want := "ExternallyRemediated=False WaitingForRemediation; OwnerRemediated=False RemediationDeferred: later"
@@ -231,7 +231,7 @@ func TestWhoIsPausedIsSaidByWhatPausesIt(t *testing.T) {
 		w.mode, w.cluster.Spec.Paused = machines.Paused, ptr.To(tc.cluster)
 		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: tc.annotation}
 		if is := explanationOf(w); is.Because != tc.want || is.Targets[0].Blockers[0].Text != tc.want {
-			t.Errorf("%s: because %q, held back by %q, want %q", name, is.Because, is.Targets[0].Blockers[0].Text, tc.want)
+			t.Errorf("%s: because %q, blocked by %q, want %q", name, is.Because, is.Targets[0].Blockers[0].Text, tc.want)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 	}
 }
 
-// What a look says begins is what a reconcile begins, and whoever is unhealthy and not remediated is told why.
+// Explain starts what a reconcile starts, and says why a machine is unhealthy and not remediated.
 func TestExplainStartsWhatAReconcileStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := aRandomCheck(t)
@@ -274,9 +274,9 @@ func TestExplainStartsWhatAReconcileStarts(t *testing.T) {
 			}
 			switch waits := target.State == health.Unhealthy && !target.InFlight; {
 			case target.Begins != begins[target.Name]:
-				t.Errorf("%s: the look says begins %t, the pass %t", target.Name, target.Begins, begins[target.Name])
+				t.Errorf("%s: explain starts it: %t, the reconcile: %t", target.Name, target.Begins, begins[target.Name])
 			case waits && target.Begins != (len(target.Blockers) == 0):
-				t.Errorf("%s: begins %t, held back by %+v", target.Name, target.Begins, target.Blockers)
+				t.Errorf("%s: begins %t, blocked by %+v", target.Name, target.Begins, target.Blockers)
 			case target.State != health.Healthy && target.Next == (explain.Step{}) && !deleting(w.targets[i].machine):
 				t.Errorf("%s is %s, and nothing is said of what happens next", target.Name, target.State)
 			}

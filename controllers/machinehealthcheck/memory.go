@@ -144,8 +144,8 @@ func (is *remembered) note(w *observed, o outcome, kind string, now time.Time) {
 	}
 }
 
-// after is what is to be remembered of a kind of power cycles that could not be read, or could, at now; nil if nothing is. If nobody has tried for
-// longer than the retries of a check are apart, nobody knows since when.
+// after is what is to be remembered of a kind of power cycles that could not be read, or could, at now; nil if nothing is. If none was
+// tried for longer than the retries of a check are apart, it is not known since when.
 func (is *unread) after(failed bool, now time.Time) *unread {
 	switch {
 	case !failed:

@@ -18,7 +18,7 @@ import (
 )
 
 // A rollout exceeds the limits without an unhealthy machine: no warning, and no all-clear afterwards. A status that could not be saved changes nothing.
-func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
+func TestARestrictionIsReportedOnce(t *testing.T) {
 	const restricted, allowed = mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed
 	well := []target{a("m1", health.Healthy), a("m2", health.Healthy)}
 	starting := []target{a("m1", health.Starting), a("m2", health.Healthy)}
@@ -26,25 +26,25 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 	leaving := []target{a("m1", health.Pending), a("m2", health.Unhealthy, beingDeleted, withCondition(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
 	joined := []target{a("m1", health.Unhealthy), leaving[1]}
 	cases := map[string]struct {
-		passes  [][]target
-		unsaved int // the reconcile whose status cannot be saved, from 1
-		limits  []string
-		want    []string
+		reconciles [][]target
+		unsaved    int // the reconcile whose status cannot be saved, from 1
+		limits     []string
+		want       []string
 	}{
-		"a rollout is not worth a word":                          {passes: [][]target{well, starting, starting, well}},
-		"a bad machine is, and its recovery":                     {passes: [][]target{well, bad, bad, well}, want: []string{restricted, allowed}},
-		"also if the limit was exceeded before":                  {passes: [][]target{well, starting, bad, well}, want: []string{restricted, allowed}},
-		"also if a machine that is being deleted was bad before": {passes: [][]target{leaving, joined, well}, want: []string{restricted, allowed}},
-		"also if it could not be saved at first":                 {passes: [][]target{starting, bad, bad}, unsaved: 2, want: []string{restricted}},
-		"an impossible limit is told though nothing was allowed before": {
-			passes: [][]target{bad, bad, bad}, limits: []string{"0%", "-1", "-1"}, want: []string{restricted, restricted},
+		"a rollout is not worth a word":                          {reconciles: [][]target{well, starting, starting, well}},
+		"a bad machine is, and its recovery":                     {reconciles: [][]target{well, bad, bad, well}, want: []string{restricted, allowed}},
+		"also if the limit was exceeded before":                  {reconciles: [][]target{well, starting, bad, well}, want: []string{restricted, allowed}},
+		"also if a machine that is being deleted was bad before": {reconciles: [][]target{leaving, joined, well}, want: []string{restricted, allowed}},
+		"also if it could not be saved at first":                 {reconciles: [][]target{starting, bad, bad}, unsaved: 2, want: []string{restricted}},
+		"an impossible limit is reported though nothing was allowed before": {
+			reconciles: [][]target{bad, bad, bad}, limits: []string{"0%", "-1", "-1"}, want: []string{restricted, restricted},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var told []string
 			check, warned := aCheck().check, (*string)(nil)
-			for i, seen := range tc.passes {
+			for i, seen := range tc.reconciles {
 				w := aCheck(seen...).limited("0%")
 				if tc.limits != nil {
 					w.limited(tc.limits[i])
@@ -148,7 +148,7 @@ func TestHowARemediationEnded(t *testing.T) {
 	}
 }
 
-func TestAfterARestartARestrictionIsNotToldAgain(t *testing.T) {
+func TestAfterARestartARestrictionIsNotReportedAgain(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Healthy)).limited("0")
 	p := decide(w)
 	w.check.Status = statusAfter(w, p, result{}).Status

@@ -50,8 +50,8 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *observed) {
 }
 
 // findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a cache
-// may be behind, and a node that is called deleted is never waited for. Nobody asks for the node of a machine that is being deleted: it goes
-// with it. It returns the names of the nodes that the workload cluster itself says it does not have.
+// may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is being deleted, which
+// goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
 func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[string]bool) {
 	if w.link.Link != workload.Up {
 		return nil
@@ -109,7 +109,7 @@ func knownOf(w *observed, t *target, gone map[string]bool) health.Node {
 	name := t.machine.Status.NodeRef.Name
 	switch {
 	case name == "" && (w.link.Link == workload.Up || !w.initialized):
-		// Before the control plane is initialized nobody can be asked, and nobody needs to be: the first control plane is what is awaited.
+		// Before the control plane is initialized there is no API server to ask, and no need: the first control plane is what is awaited.
 		return health.NodeAwaited
 	case t.node != nil:
 		return health.NodePresent
@@ -172,7 +172,7 @@ func since(c *metav1.Condition) time.Time {
 	return c.LastTransitionTime.Time
 }
 
-// clusterPaused reports whether what Cluster API says of the machines of c is as old as a pause: nobody writes it as long as the Cluster is paused, and
+// clusterPaused reports whether what Cluster API says of the machines of c is as old as a pause: Cluster API does not write it while the Cluster is paused, and
 // after that core sets the machine's own condition Paused to False before it looks at anything else. (Cluster API, util/paused.) A Cluster's condition
 // Paused tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
 func clusterPaused(c *clusterv1.Cluster) bool { return ptr.Deref(c.Spec.Paused, false) }
@@ -194,7 +194,7 @@ func resumed(m *clusterv1.Machine) time.Time {
 }
 
 // finalFailure is what Cluster API says has failed for good, from which the machine never recovers; empty if nothing has. Core copies it from the
-// infrastructure machine, or sets it if that was deleted, and takes it back never. Since v1.11 nobody in Cluster API acts on it.
+// infrastructure machine, or sets it if that was deleted, and never removes it. Since v1.11 no controller of Cluster API acts on it.
 func finalFailure(m *clusterv1.Machine) string {
 	if m.Status.Deprecated == nil || m.Status.Deprecated.V1Beta1 == nil {
 		return ""

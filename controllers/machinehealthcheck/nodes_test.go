@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// judging is one machine in a cluster that is well, a check with one rule about it, and what is seen of its node. It is judged at noon.
+// judging is one machine in a healthy cluster, a check with one rule about it, and what is seen of its node. It is judged at noon.
 type judging struct {
 	w       *observed
 	machine *clusterv1.Machine
@@ -105,7 +105,7 @@ func TestEvidenceHasAnAuthorAndATime(t *testing.T) {
 		"that word when it is as old as the machine that was restored":                {noInfra(48*h).node("True", m).paused("False", 72*h).made(7 * m), health.Unhealthy},
 		"a Cluster that is paused":                                                    {noInfra(2*h).node("True", h).pausedCluster(), health.Unknown},
 		"a node that is silent since the end of an outage in which nothing was known": {unread(55*m).node("Unknown", 10*time.Second).outage(15 * time.Second), health.Pending},
-		"a node that could not say during an outage that it is well":                  {unread(0).node("Unknown", 61*m).nodeRule("Unknown", 5*m).outage(5 * time.Second), health.Pending},
+		"a node that could not report during an outage that it is healthy":            {unread(0).node("Unknown", 61*m).nodeRule("Unknown", 5*m).outage(5 * time.Second), health.Pending},
 		"a worker that has waited for its control plane to be initialized":            {notAwaited(25 * m), health.Starting},
 		"a first node for which the time of a pause was waited":                       {noInfra(2*h).awaited(3*h).paused("False", m).withInfra(), health.Starting},
 		"a first node that is awaited while the machine is paused":                    {noInfra(2*h).awaited(3*h).paused("True", m).withInfra(), health.Starting},
@@ -195,7 +195,7 @@ func (a *asks) NodesExist(_ context.Context, _ client.ObjectKey, names []string)
 }
 
 // A rollout deletes every machine of a cluster, and each takes its node along.
-func TestNobodyAsksForTheNodeOfAMachineThatIsBeingDeleted(t *testing.T) {
+func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	w := aCheck(a("going", health.Healthy, beingDeleted, onNode), a("stays", health.Healthy, onNode))
 	w.link = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
 	there := &asks{}
@@ -216,7 +216,7 @@ func TestNobodyAsksForTheNodeOfAMachineThatIsBeingDeleted(t *testing.T) {
 
 func onNode(t *target) { t.machine.Status.NodeRef.Name = "node-" + t.machine.Name }
 
-func TestAFailureThatIsFinalReachesTheCacheAndWakesTheCheck(t *testing.T) {
+func TestAFailureThatIsFinalReachesTheCacheAndEnqueuesTheCheck(t *testing.T) {
 	was := judged("A", "True", "B", 0, 0).machine
 	is := judged("A", "True", "B", 0, 0).failed("CreateError", "no host\nis left").machine
 	slim, err := SlimMachine(is.DeepCopy())
@@ -224,6 +224,6 @@ func TestAFailureThatIsFinalReachesTheCacheAndWakesTheCheck(t *testing.T) {
 		t.Errorf("the cache has %q, want %q", finalFailure(slim.(*clusterv1.Machine)), want)
 	}
 	if !machineChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
-		t.Error("nobody looks when it fails")
+		t.Error("the check is not enqueued when it fails")
 	}
 }

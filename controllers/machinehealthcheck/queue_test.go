@@ -58,19 +58,19 @@ func TestAMachineThatCannotBeRemediatedLetsTheOthersGoOn(t *testing.T) {
 		given *observed
 		begun string
 	}{
-		"one whose request was refused goes last":           {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedBefore), a("b", health.Unhealthy)).external(), "b"},
-		"also if nobody could say so":                       {aCheck(a("a", health.Unhealthy, dueFor(hour), failedAgo(minute)), a("b", health.Unhealthy)).external(), "b"},
-		"also if a user marked it":                          {aCheck(a("a", health.Unhealthy, byUser, failedAgo(minute)), a("b", health.Unhealthy)), "b"},
-		"alone it is tried again":                           {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedBefore)).external(), "a"},
-		"of two, the one that was tried longest ago":        {aCheck(a("a", health.Unhealthy, dueFor(hour), failedAgo(minute)), a("b", health.Unhealthy, failedAgo(2*minute))).external(), "b"},
-		"one that its owner cannot replace takes no place":  {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedByOwner), a("b", health.Unhealthy)), "b"},
-		"one that its owner has put off does":               {aCheck(a("a", health.Unhealthy, dueFor(hour), putOffByOwner), a("b", health.Unhealthy)), ""},
-		"a request that came to nothing takes none either":  {aCheck(a("a", health.Unhealthy, requestedBy("check", "check-uid"), refusedByOwner), a("b", health.Unhealthy)).external(), "b"},
-		"one that nobody owns goes last":                    {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)), "b"},
-		"handed to nobody it takes no place":                {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner, askedOwner), a("b", health.Unhealthy)), "b"},
-		"and those after it are not kept waiting":           {aCheck(a("a", health.Unhealthy, withoutOwner), a("b", health.Unhealthy, withoutOwner)), "a b"},
-		"that nobody owns it does not matter to a provider": {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)).external(), "a"},
-		"a template of no use begins nothing":               {badTemplate(aCheck(a("a", health.Unhealthy)).external()), ""},
+		"one whose request was refused goes last":            {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedBefore), a("b", health.Unhealthy)).external(), "b"},
+		"also if that could not be written":                  {aCheck(a("a", health.Unhealthy, dueFor(hour), failedAgo(minute)), a("b", health.Unhealthy)).external(), "b"},
+		"also if a user marked it":                           {aCheck(a("a", health.Unhealthy, byUser, failedAgo(minute)), a("b", health.Unhealthy)), "b"},
+		"alone it is tried again":                            {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedBefore)).external(), "a"},
+		"of two, the one that was tried longest ago":         {aCheck(a("a", health.Unhealthy, dueFor(hour), failedAgo(minute)), a("b", health.Unhealthy, failedAgo(2*minute))).external(), "b"},
+		"one that its owner cannot replace takes no place":   {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedByOwner), a("b", health.Unhealthy)), "b"},
+		"one that its owner has put off does":                {aCheck(a("a", health.Unhealthy, dueFor(hour), putOffByOwner), a("b", health.Unhealthy)), ""},
+		"a request that came to nothing takes none either":   {aCheck(a("a", health.Unhealthy, requestedBy("check", "check-uid"), refusedByOwner), a("b", health.Unhealthy)).external(), "b"},
+		"one without an owner goes last":                     {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)), "b"},
+		"with no owner to ask it takes no place":             {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner, askedOwner), a("b", health.Unhealthy)), "b"},
+		"and those after it are not kept waiting":            {aCheck(a("a", health.Unhealthy, withoutOwner), a("b", health.Unhealthy, withoutOwner)), "a b"},
+		"that it has no owner does not matter to a provider": {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)).external(), "a"},
+		"a template of no use begins nothing":                {badTemplate(aCheck(a("a", health.Unhealthy)).external()), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := tc.given.oneAtOnce()
@@ -93,7 +93,7 @@ func TestExplainStartsWhatAReconcileStartsFromTheQueue(t *testing.T) {
 		"one of two":            aCheck(a("a", health.Unhealthy), a("b", health.Unhealthy)),
 		"one that was refused":  aCheck(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy)).external(),
 		"a bad template":        badTemplate(aCheck(a("a", health.Unhealthy), a("b", health.Unhealthy)).external()),
-		"one that nobody owns":  aCheck(a("a", health.Unhealthy, withoutOwner, askedOwner), a("b", health.Unhealthy)),
+		"one without an owner":  aCheck(a("a", health.Unhealthy, withoutOwner, askedOwner), a("b", health.Unhealthy)),
 		"an owner that refuses": aCheck(a("a", health.Unhealthy, refusedByOwner), a("b", health.Unhealthy)).external(),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := a("m", health.Unhealthy)
-			if tc.refused { // all has been said of it
+			if tc.refused { // its conditions are all set
 				was := of(&m)
 				m.machine = written(m.machine, was.verdict.Due(noon), ago(time.Minute), setUnhealthy, machines.NotCreated)
 				*of(&m) = *was
@@ -186,13 +186,13 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 				t.Errorf("there is a request: %t, counted: %t, error %v; want %t", found != nil, o.requested, err, tc.made)
 			}
 			if tc.change && !o.again {
-				t.Error("nobody looks again")
+				t.Error("there is no reconcile after it")
 			}
 		})
 	}
 }
 
-// A machine whose condition the API server refuses, so that nothing can be said of it, must not be the first in each reconcile.
+// A machine whose condition the API server refuses, so that none can be set, must not be the first in each reconcile.
 func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	var m memory
 	pass := func() *observed {

@@ -45,7 +45,7 @@ func (i indexed) IndexField(_ context.Context, obj client.Object, field string, 
 	return nil
 }
 
-// reconciled is a controller over a check with a limit of one, and a machine that a person has marked beside one that is well.
+// reconciled is a controller over a check with a limit of one, and a machine that a person has marked beside a healthy one.
 type reconciled struct {
 	*Reconciler
 	t     *testing.T
@@ -105,7 +105,7 @@ func TestAReconcileThatFindsAMachineUnhealthyIsRepeatedAndBeginsThen(t *testing.
 	}
 }
 
-func TestTheEndOfTheCooldownWakesTheCheck(t *testing.T) {
+func TestTheEndOfTheCooldownEnqueuesTheCheck(t *testing.T) {
 	r := reconciling(t, func(check *clusterv1.MachineHealthCheck) {
 		check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m"}
 		check.Status.Conditions = []metav1.Condition{saidAt(mendv1.StormCooldown, "True", mendv1.CoolingDownReason, time.Minute)}
@@ -119,7 +119,7 @@ func TestTheEndOfTheCooldownWakesTheCheck(t *testing.T) {
 	}
 }
 
-func TestTheCacheIsDoubtedOfAClusterThatNobodyLookedAtDuringAPause(t *testing.T) {
+func TestTheCacheOfAClusterIsDoubtedThatNoReconcileReadDuringAPause(t *testing.T) {
 	r := reconciling(t, func(check *clusterv1.MachineHealthCheck) {
 		check.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})

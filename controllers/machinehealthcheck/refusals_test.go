@@ -22,23 +22,23 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 		s := decide(w)
 		for _, st := range stepsOf(w, s) {
 			if st.Starts() && (i == 0 || st.target.machine.Name != "b") {
-				t.Errorf("look %d begins the remediation of %s", i, st.target.machine.Name)
+				t.Errorf("reconcile %d begins the remediation of %s", i, st.target.machine.Name)
 			}
 			st.target.machine.Status = st.with(w, st.target.machine, st.Conditions).Status
 		}
 		m.leave(w, s)
 		if conditionOf(w.targets[0].machine, clusterv1.MachineExternallyRemediatedCondition) == nil {
-			t.Fatalf("look %d takes the refusal back, although nothing was tried", i)
+			t.Fatalf("reconcile %d removes the refusal, although nothing was tried", i)
 		}
 	}
 }
 
-func TestACheckTakesNoRefusalBackWhileNothingMayBegin(t *testing.T) {
+func TestARefusalStaysWhileNothingMayBegin(t *testing.T) {
 	w := aCheck(a("a", health.Unhealthy)).external().limited("60%")
 	s := decide(w)
 	w.check = statusAfter(w, s, result{refused: errors.New("refused by a webhook")})
 	w.before.lasts = true // and has seen nothing yet
 	if next := statusAfter(w, decide(w), result{}); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
-		t.Error("the refusal is taken back, although nothing was tried")
+		t.Error("the refusal is removed, although nothing was tried")
 	}
 }

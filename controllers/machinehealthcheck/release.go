@@ -33,12 +33,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Releaser lets go of machines that no check judges any more: because the check was deleted, because it selects other
-// machines now, or because the machine was relabelled. It deletes the requests that were made for them and takes back
-// what was said of them.
+// Releaser releases machines that no check judges any more: because the check was deleted, because it selects other
+// machines now, or because the machine was relabelled. It deletes the requests that were made for them and removes
+// the conditions that checks had set.
 //
-// A finalizer on the check would do the same as long as somebody runs, and would keep the check from being deleted
-// when nobody does. Instead each request and condition says whose it is: a request carries its maker, and a condition
+// A finalizer on the check would do the same as long as a manager runs, and would keep the check from being deleted
+// when none does. Instead each request and condition says whose it is: a request carries its maker, and a condition
 // its field owner. So it also works for a check that was deleted while no manager ran.
 type Releaser struct {
 	Client   client.Client // reads from caches
@@ -72,8 +72,8 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if len(checks) > 0 || !marked(m) {
 		return ctrl.Result{}, err
 	}
-	result, takeBackErr := r.removeConditions(ctx, m)
-	return result, errors.Join(err, takeBackErr)
+	result, conditionsErr := r.removeConditions(ctx, m)
+	return result, errors.Join(err, conditionsErr)
 }
 
 // stopped reports whether m belongs to a Cluster that is paused, or that another manager looks after. Machines
@@ -148,7 +148,7 @@ func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine) (
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("take back the conditions of machine %s: %w", m.Name, err)
+		return ctrl.Result{}, fmt.Errorf("remove the conditions of machine %s: %w", m.Name, err)
 	}
 	r.tell(ctx, m, explain.ConditionsRemoved)
 	return ctrl.Result{}, nil
@@ -195,14 +195,14 @@ func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options
 	return mgr.Add(manager.RunnableFunc(r.discover))
 }
 
-// discover looks, once after the start, for requests that were left behind, and tries again until it could look everywhere. A group that cannot be
+// discover looks, once after the start, for orphaned requests, and tries again until it could look everywhere. A group that cannot be
 // discovered is that of an aggregated API whose server is broken, which may be so for months; requests are objects of CRDs.
 func (r *Releaser) discover(ctx context.Context) error {
 	// It ends with success or with the manager; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, time.Minute, true, func(ctx context.Context) (bool, error) {
 		lists, err := r.Discovery.ServerPreferredResources() // some are listed even if others cannot be
 		if discovery.IsGroupDiscoveryFailedError(err) {
-			log.FromContext(ctx).Info("Looked for requests that were left behind, but not in all groups of the API", "reason", err.Error())
+			log.FromContext(ctx).Info("Looked for orphaned requests, but not in all groups of the API", "reason", err.Error())
 			err = nil
 		}
 		if err != nil {
@@ -210,7 +210,7 @@ func (r *Releaser) discover(ctx context.Context) error {
 		}
 		err = errors.Join(err, r.Kinds.Discover(ctx, lists, client.HasLabels{mendv1.MadeByUIDLabel}))
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Cannot look for requests that were left behind")
+			log.FromContext(ctx).Error(err, "Cannot look for orphaned requests")
 		}
 		return err == nil, nil
 	})
@@ -240,7 +240,7 @@ func (r *Releaser) markedBy(ctx context.Context, check client.Object) []reconcil
 }
 
 // markedIn returns the machines of a cluster of which a check may have said something, and those for which there is a request of a check. The latter
-// may be unmarked: what was said of a machine may have been taken back, or it was never said, before the Cluster was paused.
+// may be unmarked: its conditions may have been removed, or never set, before the Cluster was paused.
 func (r *Releaser) markedIn(ctx context.Context, cluster client.Object) []reconcile.Request {
 	markedMachines := r.markedMachines(ctx, cluster.GetNamespace(), cluster.GetName())
 	for _, kind := range r.Kinds.InUse() {

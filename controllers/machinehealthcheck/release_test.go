@@ -65,15 +65,15 @@ func TestAfterAPauseTheRequestsOfUnmarkedMachinesAreLookedAt(t *testing.T) {
 	}
 }
 
-func TestALabelThatHandsAClusterToThisManagerWakes(t *testing.T) {
+func TestALabelThatAssignsAClusterToThisManagerEnqueues(t *testing.T) {
 	was := &clusterv1.Cluster{}
 	is := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterv1.WatchLabel: "east"}}}
 	if !clusterChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
-		t.Error("nobody looks at a Cluster that is handed over")
+		t.Error("a Cluster that is assigned to this manager enqueues nothing")
 	}
 	is.Labels = map[string]string{"other": "label"}
 	if clusterChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
-		t.Error("any label wakes")
+		t.Error("any label enqueues")
 	}
 }
 

@@ -33,11 +33,11 @@ type remediation struct {
 	ref      clusterv1.MachineHealthCheckRemediationTemplateReference
 	kind     schema.GroupVersionKind // of the requests
 
-	// known is false while it cannot be told which requests exist. Then none is made and none deleted.
+	// known is false while it is not known which requests exist. Then none is made and none deleted.
 	known bool
 	// syncing says that it will be known soon: the first list of a kind is under way.
 	syncing bool
-	// cyclesUnread is until when nothing is begun for machines on hosts, as it cannot be told which power cycles are under way; zero if it can.
+	// cyclesUnread is until when nothing is begun for machines on hosts, as it is not known which power cycles are in progress; zero if it can.
 	cyclesUnread time.Time
 	// missing says why there is no template; empty if there is one.
 	missing string
@@ -263,10 +263,10 @@ func (w *observed) ownership(t *target) Ownership {
 }
 
 // OwnershipOf finds out how req, which has the name of m, relates to check. A request counts only for the Machine whose UID it names: one that a
-// deleted Machine of the same name has left is nobody's, and goes with that Machine.
+// deleted Machine of the same name has left belongs to no Machine that exists, and goes with its own.
 //
 // A request without mark that was cloned from a template of the kind that the check names was made by Cluster API core before the check
-// was claimed, also if the check named another template then. It is taken over, since otherwise nobody would ever end it.
+// was claimed, also if the check named another template then. It is adopted, since no other controller would ever end it.
 func OwnershipOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *remediationrequest.Metadata) Ownership {
 	maker, marked := remediationrequest.MadeBy(req)
 	switch {

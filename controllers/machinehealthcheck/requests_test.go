@@ -24,9 +24,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// A request is the same in all versions of its kind. Were it taken for a stray in one of them, it would be deleted under the
+// A request is the same in all versions of its kind. Were it taken for an orphan in one of them, it would be deleted under the
 // feet of the provider, and made again, for ever.
-func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
+func TestARequestKnownInTwoVersionsIsNoOrphan(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy)).external()
 	old, kind := w.remediation.kind, w.remediation.kind.GroupKind().WithVersion("v0old")
 	scheme := runtime.NewScheme()
@@ -36,7 +36,7 @@ func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme)
 	for _, k := range []schema.GroupVersionKind{old, kind} {
-		for _, name := range []string{"m", "left-behind"} {
+		for _, name := range []string{"m", "orphaned"} {
 			req := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "ns", Name: name, Annotations: map[string]string{mendv1.MadeByAnnotation: "check"},
 			}}
@@ -56,8 +56,8 @@ func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
 		t.Errorf("%d kinds are in use, want one", n)
 	}
 	r.observeOrphans(t.Context(), w)
-	if len(w.orphans) != 1 || w.orphans[0].Name != "left-behind" {
-		t.Errorf("strays are %v, want left-behind alone", w.orphans)
+	if len(w.orphans) != 1 || w.orphans[0].Name != "orphaned" {
+		t.Errorf("orphans are %v, want orphaned alone", w.orphans)
 	}
 }
 
@@ -75,15 +75,15 @@ func (k forbiddenKinds) Named(context.Context, types.NamespacedName, ...schema.G
 	return nil
 }
 
-func TestARightThatWhoeverLooksLacksIsNotOneThatTheManagerLacks(t *testing.T) {
+func TestARightThatTheReaderLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "infrastructure.cluster.x-k8s.io", Resource: "metal3remediations"}, "", nil)
 	for name, tc := range map[string]struct {
 		err     error
 		missing string
 		unread  bool
 	}{
-		"the manager may not":   {forbidden, "kubemend has no right to list the kind", false},
-		"whoever looks may not": {fmt.Errorf("%w: %w", explain.ErrUnread, forbidden), "", true},
+		"the manager may not": {forbidden, "kubemend has no right to list the kind", false},
+		"the reader may not":  {fmt.Errorf("%w: %w", explain.ErrUnread, forbidden), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("m", health.Unhealthy)).external()
@@ -98,7 +98,7 @@ func TestARightThatWhoeverLooksLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	}
 }
 
-// Whoever may write a check in one namespace would otherwise choose what the manager watches in all of them.
+// A user who may write a check in one namespace would otherwise choose what the manager watches in all of them.
 func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 	for name, tc := range map[string]struct{ apiVersion, kind, says string }{
 		"one without the suffix":      {"infrastructure.cluster.x-k8s.io/v1beta1", "Metal3Remediation", "their names end in Template"},
@@ -124,7 +124,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			}
 			holds := explanationOf(w).Targets[0].Blockers
 			if len(holds) != 1 || holds[0].Reason != mendv1.TemplateRefusedReason || holds[0].Text != c.Message {
-				t.Errorf("the machine is held back by %+v, want what the check says", holds)
+				t.Errorf("the machine is blocked by %+v, want what the check says", holds)
 			}
 			steps := stepsOf(w, decide(w))
 			if len(steps) != 1 || steps[0].Step != machines.NoStep || steps[0].external().Because != machines.TemplateRefused || explain.MachineMessage(steps[0].facts, steps[0].Decision, steps[0].external(), nil) != c.Message {
@@ -150,9 +150,9 @@ func (k *askedKinds) Named(_ context.Context, _ types.NamespacedName, kinds ...s
 	return nil
 }
 
-// What is not in the cache yet may be ours, made by a reconcile that ended before it could say so: called bad without it, the machine would look
+// What is not in the cache yet may be ours, made by a reconcile that ended before it could set the conditions: marked unhealthy without it, the machine would look
 // as if its provider had removed what is said of the request.
-func TestAMachineWhoseRequestAppearedIsCalledBadTogetherWithIt(t *testing.T) {
+func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*unstructured.Unstructured)
 		want   string

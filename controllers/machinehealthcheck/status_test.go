@@ -100,14 +100,14 @@ func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
 	}
 }
 
-func TestAStatusIsTheSameAfterASecondPass(t *testing.T) {
+func TestAStatusIsTheSameAfterASecondReconcile(t *testing.T) {
 	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
 	w.remediation.missing = "it is gone"
 	first := statusAfter(w, decide(w), result{})
 	again := *w
 	again.check, again.now = first, noon.Add(time.Hour)
 	if diff := cmp.Diff(first.Status, statusAfter(&again, decide(&again), result{}).Status); diff != "" {
-		t.Errorf("the same world an hour later is said otherwise (-first +second):\n%s", diff)
+		t.Errorf("the same observed state has another status an hour later (-first +second):\n%s", diff)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 	}{
 		"requests cannot be read":              {func(w *observed) { w.remediation.known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
 		"the template is there, nothing begun": {func(*observed) {}, map[clusterv1.ConditionType]bool{request: true}},
-		"nobody waits any more":                {func(w *observed) { w.having(a("a", health.Healthy)) }, map[clusterv1.ConditionType]bool{}},
+		"no machine waits any more":            {func(w *observed) { w.having(a("a", health.Healthy)) }, map[clusterv1.ConditionType]bool{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -185,10 +185,10 @@ func TestW14NumbersFitTheirFields(t *testing.T) {
 	}
 }
 
-func TestAGenerationIsObservedOnlyByAPassThatGotThrough(t *testing.T) {
+func TestAGenerationIsObservedOnlyByAReconcileThatSucceeded(t *testing.T) {
 	w := aCheck()
 	if got := statusAfter(w, decide(w), result{failed: true}).Status.ObservedGeneration; got != 0 {
-		t.Errorf("a failed pass observed generation %d", got)
+		t.Errorf("a failed reconcile observed generation %d", got)
 	}
 	if got := statusAfter(w, decide(w), result{}).Status.ObservedGeneration; got != w.check.Generation {
 		t.Errorf("observedGeneration is %d, want %d", got, w.check.Generation)
@@ -233,12 +233,12 @@ func TestEnded(t *testing.T) {
 	}
 	w.before.inFlight = nil
 	if got := ended(w, decide(w)); len(got) > 0 {
-		t.Errorf("without a pass before, %v ended", got)
+		t.Errorf("without a reconcile before, %v ended", got)
 	}
 }
 
 // The names in the status are a list that grows as a whole; nothing else may be allocated for each machine.
-func TestW12ASteadyPassAllocatesNothingForEachMachine(t *testing.T) {
+func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
 	allocations := func(machines int) float64 {
 		targets := make([]target, machines)
 		for i := range targets {
@@ -253,10 +253,10 @@ func TestW12ASteadyPassAllocatesNothingForEachMachine(t *testing.T) {
 		return testing.AllocsPerRun(20, func() {
 			s := w.decide()
 			if steps := stepsOf(w, s); len(steps) > 0 {
-				t.Fatalf("a steady world needs %d steps", len(steps))
+				t.Fatalf("a steady state needs %d steps", len(steps))
 			}
 			if next := statusAfter(w, s, result{}); !sameStatus(w.check.Status, next.Status) {
-				t.Fatal("a steady world is said otherwise")
+				t.Fatal("a steady state has another status")
 			}
 		})
 	}

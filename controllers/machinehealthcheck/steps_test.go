@@ -22,9 +22,9 @@ func did(s step) string {
 	var words []string
 	for word, holds := range map[string]bool{
 		"1 creates a request": s.Step == machines.CreateRequest, "1 adopts the request": s.Step == machines.AdoptRequest,
-		"1 deletes the request": s.Step == machines.DeleteRequest, "1 lets go": s.Step == machines.Release,
+		"1 deletes the request": s.Step == machines.DeleteRequest, "1 releases the machine": s.Step == machines.Release,
 		"2 says healthy": s.Sets(machines.HealthCheckSucceeded, "True"), "2 says unhealthy": s.Sets(machines.HealthCheckSucceeded, "False"),
-		"3 hands over": s.Sets(machines.OwnerRemediated, "False"), "3 says waiting": s.external().Reason == requested.Reason,
+		"3 asks the owner": s.Sets(machines.OwnerRemediated, "False"), "3 says waiting": s.external().Reason == requested.Reason,
 		"3 says no template":                 s.external().Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason,
 		"3 says request failed":              s.external().Reason == machines.NotCreated.Reason,
 		"3 forgets that the owner was asked": slices.Contains(s.Conditions, ownerForgot),
@@ -64,25 +64,25 @@ func TestStepFor(t *testing.T) {
 		"a starting machine is not spoken of":                         {aCheck(a("m", health.Starting)), grants, "nothing"},
 		"an unknown machine keeps its request":                        {aCheck(a("m", health.Unknown, requestedBy(me, myUID))).external(), grants, "nothing"},
 
-		"an unhealthy machine is handed to its owner":                         {aCheck(a("m", health.Unhealthy)), grants, "says unhealthy, hands over"},
+		"the owner of an unhealthy machine is asked":                          {aCheck(a("m", health.Unhealthy)), grants, "says unhealthy, asks the owner"},
 		"without a grant it is only marked":                                   {aCheck(a("m", health.Unhealthy)), tooMany, "says unhealthy"},
-		"one that was handed over stays so":                                   {aCheck(a("m", health.Unhealthy, askedOwner)), noneAtOnce, "says unhealthy, hands over"},
-		"one that was handed over is not asked again while short-circuited":   {aCheck(a("m", health.Unhealthy, askedOwner)), tooMany, "says unhealthy"},
+		"one whose owner was asked stays so":                                  {aCheck(a("m", health.Unhealthy, askedOwner)), noneAtOnce, "says unhealthy, asks the owner"},
+		"its owner is not asked again while short-circuited":                  {aCheck(a("m", health.Unhealthy, askedOwner)), tooMany, "says unhealthy"},
 		"one that is being deleted is not spoken of":                          {aCheck(a("m", health.Unhealthy, beingDeleted)), grants, "nothing"},
 		"one that is deleted by its owner keeps the reason for that":          {aCheck(a("m", health.Unhealthy, askedOwner, beingDeleted)), grants, "nothing"},
 		"one that is being updated in place is only marked":                   {aCheck(a("m", health.Unhealthy, beingUpdated)), grants, "says unhealthy"},
-		"unless a person marks it":                                            {aCheck(a("m", health.Unhealthy, beingUpdated, byUser)), grants, "says unhealthy, hands over"},
-		"one whose remediation began before its update stays handed over":     {aCheck(a("m", health.Unhealthy, askedOwner, beingUpdated)), noneAtOnce, "says unhealthy, hands over"},
+		"unless a person marks it":                                            {aCheck(a("m", health.Unhealthy, beingUpdated, byUser)), grants, "says unhealthy, asks the owner"},
+		"one whose remediation began before its update stays with its owner":  {aCheck(a("m", health.Unhealthy, askedOwner, beingUpdated)), noneAtOnce, "says unhealthy, asks the owner"},
 		"one of which an older check speaks is left to it":                    {aCheck(a("m", health.Unhealthy, olderCheck("old"))), grants, "nothing"},
 		"a healthy one of which an older check speaks is not spoken of":       {aCheck(a("m", health.Healthy, olderCheck("old"))), grants, "nothing"},
 		"a request of ours ends with recovery although an older check speaks": {aCheck(a("m", health.Healthy, olderCheck("old"), requestedBy(me, myUID))).external(), grants, "deletes the request"},
 
-		"one that was well since its owner was asked is not handed over by being marked":         {aCheck(a("m", health.Unhealthy, healthySince)), tooMany, "says unhealthy, forgets that the owner was asked"},
-		"nor while it waits for its turn":                                                        {aCheck(a("m", health.Unhealthy, healthySince)), noneAtOnce, "says unhealthy, forgets that the owner was asked"},
-		"it is handed over as soon as that is granted":                                           {aCheck(a("m", health.Unhealthy, healthySince)), grants, "says unhealthy, hands over"},
-		"one that was well since its owner was asked gets a request and is not handed over":      {aCheck(a("m", health.Unhealthy, healthySince)).external(), grants, "creates a request, says unhealthy, forgets that the owner was asked, says waiting"},
-		"the owner that was asked because a request came to nothing stays asked":                 {aCheck(a("m", health.Unhealthy, askedOwner, requestedBy(me, myUID))).external(), grants, "says unhealthy"},
-		"an owner that is asked while its machine was called well goes on if there is a request": {aCheck(a("m", health.Unhealthy, healthySince, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
+		"one that was healthy since its owner was asked is not remediated by being marked":          {aCheck(a("m", health.Unhealthy, healthySince)), tooMany, "says unhealthy, forgets that the owner was asked"},
+		"nor while it waits for its turn":                                                           {aCheck(a("m", health.Unhealthy, healthySince)), noneAtOnce, "says unhealthy, forgets that the owner was asked"},
+		"its owner is asked as soon as that is granted":                                             {aCheck(a("m", health.Unhealthy, healthySince)), grants, "says unhealthy, asks the owner"},
+		"one that was healthy since its owner was asked gets a request, and its owner is not asked": {aCheck(a("m", health.Unhealthy, healthySince)).external(), grants, "creates a request, says unhealthy, forgets that the owner was asked, says waiting"},
+		"the owner that was asked because a request came to nothing stays asked":                    {aCheck(a("m", health.Unhealthy, askedOwner, requestedBy(me, myUID))).external(), grants, "says unhealthy"},
+		"an owner that is asked while its machine was called well goes on if there is a request":    {aCheck(a("m", health.Unhealthy, healthySince, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
 
 		"an unhealthy machine gets a request":                           {aCheck(a("m", health.Unhealthy)).external(), grants, "creates a request, says unhealthy, says waiting"},
 		"W2: one that is being deleted gets none":                       {aCheck(a("m", health.Unhealthy, beingDeleted)).external(), grants, "nothing"},
@@ -93,7 +93,7 @@ func TestStepFor(t *testing.T) {
 		"W9: nor deleted on recovery":                                   {aCheck(a("m", health.Healthy, markedBefore, requestedBy("other", "x"))).external(), grants, "nothing"},
 		"one that was made and is not in the caches yet is spoken of":   {aCheck(a("m", health.Unhealthy, begunLately)).external(), grants, "says unhealthy, says waiting"},
 		"while requests are listed for the first time, it waits":        {aCheck(a("m", health.Unhealthy)).listing(), grants, "nothing"},
-		"unless it was called bad before":                               {aCheck(a("m", health.Unhealthy, askedOwner)).listing(), grants, "says unhealthy"},
+		"unless it was marked unhealthy before":                         {aCheck(a("m", health.Unhealthy, askedOwner)).listing(), grants, "says unhealthy"},
 		"a request that core made from our template is adopted":         {aCheck(a("m", health.Unhealthy, requestedBy("", ""))).external(), grants, "adopts the request, says unhealthy, says waiting"},
 		"also if the check named another template then":                 {aCheck(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external(), grants, "adopts the request, says unhealthy, says waiting"},
 		"unless another check of the machine names that one":            {aCheck(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external().with(otherCheckWith("another")), grants, "says unhealthy, says request failed"},
@@ -102,11 +102,11 @@ func TestStepFor(t *testing.T) {
 		"nor deleted on recovery of this one":                           {aCheck(a("m", health.Healthy, markedBefore, requestedBy(me, myUID, ofAnotherMachine))).external(), grants, "nothing"},
 		"a power cycle that a person asked for is left alone":           {aCheck(a("m", health.Unhealthy, powerCycled)), grants, "says unhealthy"},
 		"also by a check with a template":                               {aCheck(a("m", health.Unhealthy, powerCycled)).external(), grants, "says unhealthy"},
-		"also on recovery, so that the next pass may end it":            {aCheck(a("m", health.Healthy, markedBefore, requestedBy("", ""))).external(), grants, "adopts the request"},
+		"also on recovery, so that the next reconcile may end it":       {aCheck(a("m", health.Healthy, markedBefore, requestedBy("", ""))).external(), grants, "adopts the request"},
 		"but not by a check that leaves the machine to an older one":    {aCheck(a("m", health.Healthy, markedBefore, olderCheck("old"), requestedBy("", ""))).external(), grants, "nothing"},
 		"a request of our predecessor is inherited":                     {aCheck(a("m", health.Unhealthy, requestedBy(me, "old-uid"))).external(), grants, "adopts the request, says unhealthy, says waiting"},
 		"on recovery our request is deleted":                            {aCheck(a("m", health.Healthy, requestedBy(me, myUID))).external(), grants, "deletes the request, says healthy"},
-		"W5: what was said of a request is taken back with recovery":    {aCheck(a("m", health.Healthy, markedBefore, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external(), grants, "says healthy"},
+		"W5: the condition about a request is removed with recovery":    {aCheck(a("m", health.Healthy, markedBefore, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external(), grants, "says healthy"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestThoseMarkedByHandGoFirstThenTheLongestOverdueThenByName(t *testing.T) {
 		}
 	}
 	if want := []string{"b", "c", "e"}; !slices.Equal(handed, want) {
-		t.Errorf("handed over %v, want %v", handed, want)
+		t.Errorf("the owners asked are those of %v, want %v", handed, want)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestCountPutsEveryTargetInOneClass(t *testing.T) {
 	}
 }
 
-func TestASkippedMachineIsLetGoOfOnlyIfSomethingWasSaidOfIt(t *testing.T) {
+func TestASkippedMachineIsReleasedOnlyIfACheckMarkedIt(t *testing.T) {
 	w := aCheck()
 	w.skipped = aCheck(
 		a("elsewhere", health.Healthy, olderCheck("old"), withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
@@ -185,7 +185,7 @@ func TestASkippedMachineIsLetGoOfOnlyIfSomethingWasSaidOfIt(t *testing.T) {
 	).targets
 	steps := stepsOf(w, decide(w))
 	if len(steps) != 1 || steps[0].Step != machines.Release || steps[0].target.machine.Name != "failed" {
-		t.Errorf("stepsOf() = %d steps, want to let go of failed alone", len(steps))
+		t.Errorf("stepsOf() = %d steps, want failed alone released", len(steps))
 	}
 }
 
@@ -304,16 +304,16 @@ func TestWhatAProviderSaysStandsWhileRequestsAreUnknown(t *testing.T) {
 	w := aCheck(a("m", health.Healthy, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "TheProviderIsAtWork"))).external()
 	w.remediation.known = false
 	if s := stepsOf(w, decide(w))[0]; !s.Sets(machines.HealthCheckSucceeded, "True") || s.external().Type != "" {
-		t.Errorf("it says %+v, want that the machine is well and nothing of a request that may be somebody else's", s.Conditions)
+		t.Errorf("it says %+v, want that the machine is healthy and nothing of a request that may be somebody else's", s.Conditions)
 	}
 	w.remediation.known = true
 	if s := stepsOf(w, decide(w))[0]; s.external() != requestGone {
-		t.Errorf("it says %+v, want what is said of no request taken back", s.Conditions)
+		t.Errorf("it says %+v, want the condition about no request removed", s.Conditions)
 	}
 }
 
 func TestAnOwnerThatNeverAnsweredIsNotAtWork(t *testing.T) {
-	stale := func(t *target) { // the machine was well since; nobody took the request to its owner away
+	stale := func(t *target) { // the machine was healthy since; the owner has not removed the condition
 		markedBefore(t)
 		withCondition(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 	}

@@ -29,8 +29,8 @@ func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 	}
 	const allowed, tooMany, cooling = clusterv1.MachineHealthCheckRemediationAllowedReason, clusterv1.MachineHealthCheckTooManyUnhealthyReason, mendv1.CoolingDownReason
 	for name, tc := range map[string]struct {
-		cooldown string
-		passes   []pass
+		cooldown   string
+		reconciles []pass
 	}{
 		"without a cooldown the straggler is remediated at once": {"", []pass{{0, storm, 0, tooMany, false, 0}, {time.Minute, straggler, 1, allowed, false, 0}}},
 		"with one it waits, to the second": {"10m", []pass{{0, storm, 0, tooMany, false, 0}, {time.Minute, straggler, 0, cooling, false, 11 * time.Minute},
@@ -38,14 +38,14 @@ func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 		"a storm that comes back begins it anew": {"10m", []pass{{0, storm, 0, tooMany, false, 0}, {time.Minute, straggler, 0, cooling, false, 11 * time.Minute},
 			{2 * time.Minute, storm, 0, tooMany, false, 0}, {3 * time.Minute, straggler, 0, cooling, false, 13 * time.Minute}}},
 		"a rollout is no storm": {"10m", []pass{{0, rollout, 0, tooMany, false, 0}, {time.Minute, straggler, 1, allowed, false, 0}}},
-		"a storm after which all is well is over after it, too": {"10m", []pass{{0, storm, 0, tooMany, false, 0}, {time.Minute, well, 0, cooling, false, 11 * time.Minute},
+		"a storm after which all are healthy is over after it, too": {"10m", []pass{{0, storm, 0, tooMany, false, 0}, {time.Minute, well, 0, cooling, false, 11 * time.Minute},
 			{12 * time.Minute, well, 0, allowed, false, 0}, {13 * time.Minute, straggler, 1, allowed, false, 0}}},
 		"a cluster that does not answer neither ends a storm nor begins one": {"10m", []pass{{0, storm, 0, tooMany, false, 0}, {time.Minute, straggler, 0, "", true, 0},
 			{2 * time.Minute, straggler, 0, cooling, false, 12 * time.Minute}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored := aCheck().check
-			for i, p := range tc.passes {
+			for i, p := range tc.reconciles {
 				w := aCheck(p.seen...).limited("1")
 				w.now = noon.Add(p.after)
 				w.check.Status = stored.Status
@@ -57,14 +57,14 @@ func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 				}
 				s := decide(w)
 				if starts := s.starts(); starts != p.starts {
-					t.Errorf("pass %d: %d begin, want %d", i, starts, p.starts)
+					t.Errorf("reconcile %d: %d begin, want %d", i, starts, p.starts)
 				}
 				if at := s.Storm.Recheck; at.IsZero() != (p.recheck == 0) || p.recheck != 0 && !at.Equal(noon.Add(p.recheck)) {
-					t.Errorf("pass %d: it is looked at again at %s, want %s after noon", i, at, p.recheck)
+					t.Errorf("reconcile %d: it is looked at again at %s, want %s after noon", i, at, p.recheck)
 				}
 				stored = statusAfter(w, s, result{})
 				if c := conditionOf(stored, clusterv1.MachineHealthCheckRemediationAllowedCondition); p.reason != "" && c.Reason != p.reason {
-					t.Errorf("pass %d: RemediationAllowed is %s/%s, want %s", i, c.Status, c.Reason, p.reason)
+					t.Errorf("reconcile %d: RemediationAllowed is %s/%s, want %s", i, c.Status, c.Reason, p.reason)
 				}
 			}
 		})
@@ -112,7 +112,7 @@ func TestWhatCannotBeReadInAnAnnotationBeginsNothingAndIsSaid(t *testing.T) {
 				t.Errorf("a remediation begins: %t", begins)
 			}
 			if is := seen(w, s, w.targets[0]); !begins && !is.Next.Person {
-				t.Errorf("nobody is asked to do something: %+v", is.Next)
+				t.Errorf("no person is asked to do something: %+v", is.Next)
 			}
 		})
 	}

@@ -79,7 +79,7 @@ func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
 // that was deleted because nothing needs it any more.
 //
 // Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only count how
-// often it came: the second machine would be told under the name of the first. (client-go, tools/events: a series is what has the same
+// often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what has the same
 // regarding, related, reason and action.)
 func remediationNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event

@@ -37,9 +37,9 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	for _, name := range []string{"first", "second"} {
 		w := aCheck(a(name, health.Unhealthy))
 		r.send(ctx, remediationNotes(w, w.decide(), []outcome{{step: step{target: w.targets[0]}, requested: true}}))
-		stray := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
-		stray.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
-		r.send(ctx, remediationNotes(w, w.decide(), []outcome{{released: stray}}))
+		orphan := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		orphan.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
+		r.send(ctx, remediationNotes(w, w.decide(), []outcome{{released: orphan}}))
 	}
 	want := []string{"Asked the owner to remediate first", "Asked the owner to remediate second",
 		"Deleted HostRemediation first: no target needs it any more", "Deleted HostRemediation second: no target needs it any more"}

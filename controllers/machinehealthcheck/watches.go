@@ -31,7 +31,7 @@ import (
 // reconcileTimeout bounds a reconcile. What it had written by then stays written, and the next reconcile goes on from there.
 const reconcileTimeout = 2 * time.Minute
 
-// probeLost is after which silence ClusterCache wakes the checks of a cluster: a bit more than one probe interval, so
+// probeLost is after which silence ClusterCache enqueues the checks of a cluster: a bit more than one probe interval, so
 // that an answered probe never does.
 const probeLost = workload.ProbeInterval + time.Second
 
@@ -72,7 +72,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	return nil
 }
 
-// AddIndexes adds the indexes that passes list by.
+// AddIndexes adds the indexes that reconciles list by.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, index := range []struct {
 		obj    client.Object

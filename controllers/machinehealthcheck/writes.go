@@ -19,7 +19,7 @@ import (
 
 // ownWrites tells the events of machines that this process has just written from all others. Such an event tells nothing that the reconcile
 // that wrote it did not know, and to look at the whole check once more because of it would double the work of every change. Why that
-// loses nothing is in docs/adr/0013-own-writes-wake-nobody.md.
+// loses nothing is in ADR 13.
 type ownWrites struct {
 	mu sync.Mutex
 	// written are the versions whose events are still to come.
@@ -87,7 +87,7 @@ func (o *ownWrites) is(m client.Object) bool {
 	return true
 }
 
-// stale reports whether m is older than it was written. Then a reconcile waits for the cache to show the write, and the event of it wakes the check.
+// stale reports whether m is older than it was written. Then a reconcile waits for the cache to show the write, and the event of it enqueues the check.
 func (o *ownWrites) stale(m client.Object) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,7 +15,7 @@ func version(name, version string) *clusterv1.Machine {
 	return m
 }
 
-func (o *ownWrites) passes(m *clusterv1.Machine) bool {
+func (o *ownWrites) reconciles(m *clusterv1.Machine) bool {
 	return o.ignored().Update(event.UpdateEvent{ObjectOld: m, ObjectNew: m})
 }
 
@@ -37,8 +37,8 @@ func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 		{"a version is ignored once: nothing is kept of it", version("m1", "8"), true},
 	}
 	for _, step := range steps {
-		if got := own.passes(step.machine); got != step.want {
-			t.Errorf("%s: passes: %t, want %t", step.name, got, step.want)
+		if got := own.reconciles(step.machine); got != step.want {
+			t.Errorf("%s: reconciles: %t, want %t", step.name, got, step.want)
 		}
 	}
 	own.begin(version("m1", "9"))
@@ -56,7 +56,7 @@ func TestEventsThatComeBeforeTheAnswer(t *testing.T) {
 		events []string
 		saved  bool
 		missed bool
-		later  map[string]bool // what passes afterwards
+		later  map[string]bool // what reconciles afterwards
 	}{
 		"the own one is ignored":                      {[]string{"8"}, true, false, map[string]bool{"8": true, "9": true}},
 		"somebody else's is not lost":                 {[]string{"9"}, true, true, map[string]bool{"8": false}},
@@ -69,16 +69,16 @@ func TestEventsThatComeBeforeTheAnswer(t *testing.T) {
 			var own ownWrites
 			own.begin(version("m1", "7"))
 			for _, v := range tc.events {
-				if own.passes(version("m1", v)) {
-					t.Errorf("the event of version %s passes although it is not known whose it is", v)
+				if own.reconciles(version("m1", v)) {
+					t.Errorf("the event of version %s reconciles although it is not known whose it is", v)
 				}
 			}
 			if got := own.end(version("m1", "8"), tc.saved); got != tc.missed {
 				t.Errorf("missed: %t, want %t", got, tc.missed)
 			}
 			for v, want := range tc.later {
-				if got := own.passes(version("m1", v)); got != want {
-					t.Errorf("version %s passes afterwards: %t, want %t", v, got, want)
+				if got := own.reconciles(version("m1", v)); got != want {
+					t.Errorf("version %s reconciles afterwards: %t, want %t", v, got, want)
 				}
 			}
 		})
@@ -86,14 +86,14 @@ func TestEventsThatComeBeforeTheAnswer(t *testing.T) {
 }
 
 // A reconcile that found the cache to be stale waits for nothing but the write. Its event must not be dropped then.
-func TestTheEventOfAWriteWakesWhoWaitsForIt(t *testing.T) {
+func TestTheEventOfAWriteEnqueuesTheReconcileThatWaitsForIt(t *testing.T) {
 	var own ownWrites
 	own.begin(version("m1", "7"))
 	own.end(version("m1", "8"), true)
 	if !own.stale(version("m1", "7")) {
 		t.Error("a machine as it was before the write is not stale")
 	}
-	if !own.passes(version("m1", "8")) {
+	if !own.reconciles(version("m1", "8")) {
 		t.Error("the event of the write is dropped while a reconcile waits for it")
 	}
 	if own.stale(version("m1", "8")) {

@@ -11,7 +11,7 @@ type Population struct {
 	Unhealthy int `json:"unhealthy"` // to be remediated, whether that has begun or not
 	Pending   int `json:"pending"`
 	Starting  int `json:"starting"`
-	// Recovering counts those that are well again and whose remediation is not over: a remediator may still
+	// Recovering counts those that are healthy again and whose remediation is not over: a remediator may still
 	// keep workload away. A NodeHealthCheck counts them here, a MachineHealthCheck under Healthy.
 	Recovering int `json:"recovering"`
 	Deleting   int `json:"deleting"`
@@ -29,7 +29,7 @@ type Population struct {
 // Class is what one machine, or node, is counted as.
 type Class string
 
-// The classes, in the order in which people are told of them.
+// The classes, in the order in which reports name them.
 const (
 	Healthy    Class = "healthy"
 	Unhealthy  Class = "unhealthy"
@@ -122,7 +122,7 @@ type Grant struct {
 func (g Grant) ShortCircuited() bool { return g.Reason == TooMany || g.Reason == TooFew }
 
 // Decide applies l to p. It never grants more than Waiting, and never more than would
-// keep the number in flight within its limit. Where nobody is bad, nobody is too many.
+// keep the number in flight within its limit. Where none is unhealthy, none is too many.
 func Decide(p Population, l Limits) Grant {
 	bad := p.NotHealthy()
 	switch {

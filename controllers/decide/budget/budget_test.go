@@ -50,14 +50,14 @@ func TestDecide(t *testing.T) {
 		l    Limits
 		want Grant
 	}{
-		"nobody waits, nothing starts":            {of(0), upTo(4), Grant{Remaining: 4}},
-		"all that wait may start":                 {of(3), upTo(4), Grant{Start: 3, Remaining: 1}},
-		"exactly the limit is still allowed":      {of(4), upTo(4), Grant{Start: 4}},
-		"one above the limit forbids all":         {of(5), upTo(4), Grant{Reason: TooMany}},
-		"a limit of zero allows none":             {of(1), upTo(0), Grant{Reason: TooMany}},
-		"a limit of zero is met when all is well": {of(0), upTo(0), Grant{}},
-		"so is a limit below zero":                {of(0), upTo(-2), Grant{}},
-		"a limit below zero allows none":          {of(1), upTo(-2), Grant{Reason: TooMany}},
+		"none waits, nothing starts":                  {of(0), upTo(4), Grant{Remaining: 4}},
+		"all that wait may start":                     {of(3), upTo(4), Grant{Start: 3, Remaining: 1}},
+		"exactly the limit is still allowed":          {of(4), upTo(4), Grant{Start: 4}},
+		"one above the limit forbids all":             {of(5), upTo(4), Grant{Reason: TooMany}},
+		"a limit of zero allows none":                 {of(1), upTo(0), Grant{Reason: TooMany}},
+		"a limit of zero is met when all are healthy": {of(0), upTo(0), Grant{}},
+		"so is a limit below zero":                    {of(0), upTo(-2), Grant{}},
+		"a limit below zero allows none":              {of(1), upTo(-2), Grant{Reason: TooMany}},
 
 		"a pending counts against the limit":                 {of(4, pending), upTo(4), Grant{Reason: TooMany}},
 		"a machine that starts counts against the limit":     {of(4, starting), upTo(4), Grant{Reason: TooMany}},
@@ -82,9 +82,9 @@ func TestDecide(t *testing.T) {
 		"as many places as wait hold nothing back":      {of(2), atOnce(2), Grant{Start: 2, Remaining: 8}},
 		"more places than wait hold nothing back":       {of(2, begun), atOnce(9), Grant{Start: 2, Remaining: 7}},
 		"a place is kept until the remediation is over": {of(1, lingering), atOnce(1), Grant{Reason: AtWork, Remaining: 9}},
-		"a lowered limit never takes back":              {of(1, begun, begun), atOnce(1), Grant{Reason: AtWork, Remaining: 7}},
+		"a lowered limit ends nothing that was begun":   {of(1, begun, begun), atOnce(1), Grant{Reason: AtWork, Remaining: 7}},
 		"no place at all starts nothing":                {of(1), atOnce(0), Grant{Reason: AtWork, Remaining: 9}},
-		"nobody is held back where nobody waits":        {of(0, begun), atOnce(1), Grant{Remaining: 9}},
+		"none is blocked where none waits":              {of(0, begun), atOnce(1), Grant{Remaining: 9}},
 		"the short circuit comes before the places":     {of(5), Limits{AtMost: 4, InFlight: 0}, Grant{Reason: TooMany}},
 	}
 	for name, tc := range cases {
@@ -277,10 +277,10 @@ func TestAGrantStaysWithinItsLimits(t *testing.T) {
 }
 
 // Every refusal has a reason that a user can read, and none is given where nothing was refused.
-func TestAReasonIsGivenExactlyWhenSomebodyIsHeldBack(t *testing.T) {
+func TestAReasonIsGivenExactlyWhenSomethingIsBlocked(t *testing.T) {
 	holds(t, func(t *rapid.T, p Population, l Limits) {
 		g := Decide(p, l)
-		if heldBack := g.Start < p.Waiting || g.ShortCircuited(); heldBack != (g.Reason != Enough) {
+		if blocked := g.Start < p.Waiting || g.ShortCircuited(); blocked != (g.Reason != Enough) {
 			t.Fatalf("%d wait: %+v", p.Waiting, g)
 		}
 	})

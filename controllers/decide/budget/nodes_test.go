@@ -84,15 +84,15 @@ func TestThresholds(t *testing.T) {
 		"C83: none may be unhealthy":                                 {"", "0", 4, 1, false},
 		"C83, seed 0.11, seed 1.4: without thresholds 51% are asked": {"", "", 3, 1, true},
 
-		"seed 0.11: without thresholds 51% of 3 are not 1":      {"", "", 3, 2, false},
-		"seed 0.13: at most maxUnhealthy, which is not below":   {"", "40%", 5, 2, true},
-		"seed 1.10: at least minHealthy, which is not above":    {"2", "", 3, 1, true},
-		"W16: a single node is not remediated without asking":   {"", "", 1, 1, false},
-		"a single node is remediated where none has to be well": {"0%", "", 1, 1, true},
-		"all may be unhealthy":                                  {"", "100%", 4, 4, true},
-		"no node at all is fine by any number of healthy ones":  {"3", "", 0, 0, true},
-		"no node at all is fine without thresholds":             {"", "", 0, 0, true},
-		"all well is fine although fewer are there than asked":  {"9", "", 4, 0, true},
+		"seed 0.11: without thresholds 51% of 3 are not 1":                     {"", "", 3, 2, false},
+		"seed 0.13: at most maxUnhealthy, which is not below":                  {"", "40%", 5, 2, true},
+		"seed 1.10: at least minHealthy, which is not above":                   {"2", "", 3, 1, true},
+		"W16: a single node is not remediated without asking":                  {"", "", 1, 1, false},
+		"a single node is remediated where none has to be healthy":             {"0%", "", 1, 1, true},
+		"all may be unhealthy":                                                 {"", "100%", 4, 4, true},
+		"no node at all is fine by any number of healthy ones":                 {"3", "", 0, 0, true},
+		"no node at all is fine without thresholds":                            {"", "", 0, 0, true},
+		"all are healthy, which is enough although fewer are there than asked": {"9", "", 4, 0, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,7 @@ import "time"
 
 // Storm is what a NodeHealthCheck with a stormCooldownDuration remembers of the last time when too many nodes were not healthy.
 //
-// A common cause, such as a broken switch, ends at one moment, and the nodes are well again one by one. Without a cooldown those that
+// A common cause, such as a broken switch, ends at one moment, and the nodes are healthy again one by one. Without a cooldown those that
 // are slow would be remediated as soon as few enough are left.
 type Storm struct {
 	// Active says that there is one, or that one is cooling down.
@@ -42,7 +42,7 @@ func (t StormTurn) String() string {
 	return "unknown"
 }
 
-// StormStep is a storm after one more look.
+// StormStep is a storm after one more reconcile.
 type StormStep struct {
 	Storm
 	// Blocks says that nothing new may start because of the storm. While there are too many unhealthy nodes the limits say so
@@ -53,7 +53,7 @@ type StormStep struct {
 	Turn    StormTurn
 }
 
-// Next returns what becomes of s at now. It has to be asked in every pass, also when no node is unhealthy: a storm that nobody looks at
+// Next returns what becomes of s at now. It has to be called in every reconcile, also when no node is unhealthy: a storm that is not looked at
 // does not end, and would hold up the next, unrelated failure for the whole cooldown (weakness W11).
 //
 // cooldown is the spec's stormCooldownDuration: without one any storm ends at once, and with a changed one the end moves. tooMany says

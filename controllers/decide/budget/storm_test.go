@@ -43,7 +43,7 @@ func TestStorm(t *testing.T) {
 		"W11: even while there are too many":     {raging, nil, tooMany, StormStep{Turn: StormEnded}},
 		"without the field no storm begins":      {calm, nil, tooMany, StormStep{}},
 		"without the field there is no storm":    {calm, nil, few, StormStep{}},
-		"a cooldown without a storm is litter":   {Storm{CoolingSince: noon}, &ten, few, StormStep{}},
+		"a cooldown without a storm is ignored":  {Storm{CoolingSince: noon}, &ten, few, StormStep{}},
 		"even without the field":                 {Storm{CoolingSince: noon}, nil, few, StormStep{}},
 		"and does not survive the next storm":    {Storm{CoolingSince: noon}, &ten, tooMany, StormStep{Storm: raging, Blocks: true, Turn: StormBegan}},
 		"a clock that went back waits that long": {coolingSince(noon.Add(time.Minute)), &ten, few, StormStep{coolingSince(noon.Add(time.Minute)), true, noon.Add(11 * time.Minute), StormUnchanged}},

@@ -59,7 +59,7 @@ func TestWhatClusterAPISawOfANodeCountsOnlyIfTheNodeSaysSo(t *testing.T) {
 		"a node without the condition is unknown":                            {with(NodePresent, machineSays(NodeReady, "Unknown", "NodeReadyUnknown", ago(2*h))), unhealthy(MachineCondition)},
 		"a node that could not be read is as we see it":                      {with(NodePresent, machineSays(NodeReady, "Unknown", InternalError, ago(2*h)), readySince(ago(h))), well()},
 		"a node that is gone is not ready":                                   {with(NodeGone, notReadyMirror), unhealthy(MachineCondition, NodeDeleted)},
-		"a node that nobody can see says nothing":                            {with(NodeUnseen, notReadyMirror), unknown()},
+		"a node that cannot be read says nothing":                            {with(NodeUnseen, notReadyMirror), unknown()},
 		"a node that is not there yet says nothing":                          {awaited(ago(m), notReadyMirror), pending(Starting, 9*m, NodeStartup)},
 		"a full disk is not healthy":                                         {with(NodePresent, notHealthy, readySince(ago(2*h)), diskFull(ago(2*h))), unhealthy(MachineCondition)},
 		"a full disk that is empty again is not the reason":                  {with(NodePresent, notHealthy, readySince(ago(2*h)), Signal{OnNode, "DiskPressure", "False", "", ago(m)}), well()},
@@ -116,25 +116,25 @@ func TestTimeWithoutContactCountsForNothing(t *testing.T) {
 	const m, h = time.Minute, time.Hour
 	unknown := machineSays("EtcdPodHealthy", "Unknown", InspectionFailed, ago(h))
 	judgeCases{
-		"a node counts from its kubelet's first report on":           {with(NodePresent, notReady(ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, NodeCondition)},
-		"one that turned since counts as ever":                       {with(NodePresent, notReady(ago(5*m))).reached(ago(6 * m)), unhealthy(NodeCondition)},
-		"a look that could not be taken counts from the next one on": {with(NodePresent, unknown).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
-		"so does one that was taken before":                          {with(NodePresent, machineSays("EtcdPodHealthy", "False", "Failed", ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
-		"so does what Cluster API saw of the node":                   {with(NodePresent, machineSays(NodeReady, "False", "NodeNotReady", ago(h)), notReady(ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition, NodeCondition)},
-		"and what anybody does not know":                             {with(NodePresent, machineSays("InfrastructureReady", "Unknown", "NoAnswer", ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
-		"what a provider knows has nothing to do with it":            {with(NodePresent, machineSays("InfrastructureReady", "False", "HostDead", ago(h))).reached(ago(2 * m)), unhealthy(MachineCondition)},
-		"in the end it counts":                                       {with(NodePresent, unknown).reached(ago(6 * m)), unhealthy(MachineCondition)},
-		"a later end of a pause counts":                              {with(NodePresent, unknown).reached(ago(h)).resumed(ago(m)), pending(Pending, 5*m, MachineCondition)},
+		"a node counts from its kubelet's first report on": {with(NodePresent, notReady(ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, NodeCondition)},
+		"one that turned since counts as ever":             {with(NodePresent, notReady(ago(5*m))).reached(ago(6 * m)), unhealthy(NodeCondition)},
+		"a read that failed counts from the next one on":   {with(NodePresent, unknown).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
+		"so does one that was taken before":                {with(NodePresent, machineSays("EtcdPodHealthy", "False", "Failed", ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
+		"so does what Cluster API saw of the node":         {with(NodePresent, machineSays(NodeReady, "False", "NodeNotReady", ago(h)), notReady(ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition, NodeCondition)},
+		"and what anybody does not know":                   {with(NodePresent, machineSays("InfrastructureReady", "Unknown", "NoAnswer", ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
+		"what a provider knows has nothing to do with it":  {with(NodePresent, machineSays("InfrastructureReady", "False", "HostDead", ago(h))).reached(ago(2 * m)), unhealthy(MachineCondition)},
+		"in the end it counts":                             {with(NodePresent, unknown).reached(ago(6 * m)), unhealthy(MachineCondition)},
+		"a later end of a pause counts":                    {with(NodePresent, unknown).reached(ago(h)).resumed(ago(m)), pending(Pending, 5*m, MachineCondition)},
 	}.run(t, evidence)
 }
 
 func TestALookThatWaitsForTheNodeIsNotHeldAgainstTheMachine(t *testing.T) {
 	const m, h = time.Minute, time.Hour
 	judgeCases{
-		"a worker that waited for its control plane":       {awaited(ago(m), machineSays(NodeReady, "Unknown", InspectionFailed, ago(h))), pending(Starting, 9*m, NodeStartup)},
-		"a first control plane, at which nobody can look":  {awaited(ago(m), machineSays("EtcdPodHealthy", "Unknown", InspectionFailed, ago(h))), pending(Starting, 9*m, NodeStartup)},
-		"a pod that failed is another thing":               {awaited(ago(m), machineSays("EtcdPodHealthy", "False", "Failed", ago(h))), unhealthy(MachineCondition, NodeStartup).until(9 * m)},
-		"when the node is there, that nobody can look may": {with(NodePresent, machineSays("EtcdPodHealthy", "Unknown", InspectionFailed, ago(h))), unhealthy(MachineCondition)},
+		"a worker that waited for its control plane":            {awaited(ago(m), machineSays(NodeReady, "Unknown", InspectionFailed, ago(h))), pending(Starting, 9*m, NodeStartup)},
+		"a first control plane, which cannot be inspected yet":  {awaited(ago(m), machineSays("EtcdPodHealthy", "Unknown", InspectionFailed, ago(h))), pending(Starting, 9*m, NodeStartup)},
+		"a pod that failed is another thing":                    {awaited(ago(m), machineSays("EtcdPodHealthy", "False", "Failed", ago(h))), unhealthy(MachineCondition, NodeStartup).until(9 * m)},
+		"when the node is there, a failed inspection may count": {with(NodePresent, machineSays("EtcdPodHealthy", "Unknown", InspectionFailed, ago(h))), unhealthy(MachineCondition)},
 	}.run(t, evidence)
 }
 

@@ -1,4 +1,4 @@
-// Package health judges whether one machine is well.
+// Package health judges whether one machine is healthy.
 //
 // It is given facts, a policy and a moment, and returns a verdict. It reads no
 // API, writes no condition and logs nothing, so a verdict can be reproduced from
@@ -45,10 +45,9 @@ var remote = map[string]bool{
 	"EtcdMemberHealthy": true, "NodeKubeadmLabelsAndTaintsSet": true,
 }
 
-// Settling is how long after a pause or an outage a condition that is older is taken for what was true before it. Whoever writes the condition
-// has that time to look again: a kubelet posts a change within 10 seconds, ClusterCache tries to connect every 10 to 30 seconds, and the
-// controllers that write conditions of Machines begin with all objects at once. Only an older condition needs it: while its status stays, nobody
-// writes it anew, so nothing tells that somebody looked.
+// Settling is how long after a pause or an outage a condition that is older is taken for what was true before it. Its writer has that time to look again: a kubelet posts a change within 10 seconds, ClusterCache tries to connect every 10 to 30 seconds, and the
+// controllers that write conditions of Machines begin with all objects at once. Only an older condition needs it: while its status stays, its
+// writer does not write it anew, so nothing shows that it looked.
 const Settling = time.Minute
 
 // Signal is one condition as last reported.
@@ -138,7 +137,7 @@ const (
 	Starting
 	// Pending machines match a rule whose time has not run out.
 	Pending
-	// Unknown machines could not be asked, or what is known of them is as old as a pause. That is never a reason to act and never one to let go.
+	// Unknown machines could not be asked, or what is known of them is as old as a pause. That is never a reason to act, and never one to end a remediation.
 	Unknown
 	// Unhealthy machines are to be remediated.
 	Unhealthy
@@ -187,7 +186,7 @@ type Finding struct {
 	Reason Reason
 	// Detail is one stable sentence without full stop, in Cluster API's words.
 	Detail string
-	// Limit is how long it is put up with; Due is when that is over.
+	// Limit is the timeout of the rule; Due is when it expires.
 	Limit time.Duration
 	Due   time.Time
 	// Signal is what a rule matched; zero if the finding is not about a condition.

@@ -18,8 +18,8 @@ import (
 // while its node is neither late nor deleted. A condition is evidence only if it is
 // known to be true still: see since and doubted. A failure that is final counts, as
 // it did until Cluster API v1.11. And a mark by hand does not end
-// the judging, so that a verdict holds all there is to say; whoever puts it into
-// words for a condition speaks of the mark alone, as Cluster API does.
+// the judging, so that a verdict holds all there is to say; the message of
+// a condition names the mark alone, as Cluster API's does.
 func Judge(t Target, p Policy, now time.Time) Verdict {
 	v := Verdict{State: undisputed(t)}
 	if t.Marked {
@@ -131,8 +131,8 @@ func (r Rule) matches(s Signal) bool {
 	return s.Source == r.Source && s.Type == r.Type && s.Status == r.Status
 }
 
-// blind reports whether s tells that somebody could not look, or was written by somebody who looked where nobody can look now. Neither says
-// anything about the machine.
+// blind reports whether s says that its writer could not look, or was seen in a workload cluster that cannot be read now. Neither says anything about
+// the machine.
 func blind(s Signal, node Node) bool {
 	switch {
 	case s.Source != OnMachine:
@@ -153,7 +153,7 @@ func repeatsNode(s Signal) bool {
 }
 
 // since is from when on s counts, and why that is later than its last transition, if it is for a doubt. What is older than the end of a pause or
-// of an outage may have been otherwise meanwhile, as nobody looked: it counts from when its writer has surely looked again. What Cluster API
+// of an outage may have been otherwise meanwhile, as its writer did not look: it counts from when its writer has surely looked again. What Cluster API
 // has seen of a node counts from when it is true of the node.
 func since(s Signal, t Target) (from time.Time, late Doubt) {
 	from = s.Since

@@ -151,7 +151,7 @@ func TestConditions(t *testing.T) {
 func TestSeveralConditionsAtOnce(t *testing.T) {
 	const m, hour = time.Minute, time.Hour
 	judgeCases{
-		"the nearest of two moments is the next look":  {with(NodePresent, silent(ago(m)), hostLost(ago(2*m))), pending(Pending, 2*m, MachineCondition, NodeCondition)},
+		"the nearest of two moments is the recheck":    {with(NodePresent, silent(ago(m)), hostLost(ago(2*m))), pending(Pending, 2*m, MachineCondition, NodeCondition)},
 		"it is so whichever comes first":               {with(NodePresent, silent(ago(2*m)), hostLost(noon)), pending(Pending, 3*m, MachineCondition, NodeCondition)},
 		"one condition that is due is enough":          {with(NodePresent, silent(ago(m)), diskFull(ago(m))), unhealthy(NodeCondition, NodeCondition).until(4 * m)},
 		"what is due later does not undo what is due":  {with(NodePresent, hostLost(ago(4*m)), notReady(ago(m))), unhealthy(MachineCondition, NodeCondition).until(2 * m)},
@@ -212,14 +212,14 @@ func TestGates(t *testing.T) {
 	for _, g := range []Gate{ControlPlaneNotInitialized, InfrastructureNotReady} {
 		t.Run(string(g), func(t *testing.T) {
 			judgeCases{
-				"a node that is well is not called healthy": {behind(g, with(NodePresent)), unknown()},
-				"a bad node is not unhealthy":               {behind(g, with(NodePresent, silent(ago(hour)))), unknown()},
-				"a bad node is not waited for":              {behind(g, with(NodePresent, silent(noon))), unknown()},
-				"a bad machine is not unhealthy":            {behind(g, with(NodePresent, hostLost(ago(hour)))), unknown()},
-				"a deleted node is not unhealthy":           {behind(g, with(NodeGone)), unknown()},
-				"a first node is not late":                  {behind(g, awaited(ago(hour))), unknown()},
-				"a first node is not even awaited":          {behind(g, awaited(noon)), unknown()},
-				"nothing can be seen behind it either":      {behind(g, with(NodeUnseen)), unknown()},
+				"a healthy node makes no healthy machine": {behind(g, with(NodePresent)), unknown()},
+				"a bad node is not unhealthy":             {behind(g, with(NodePresent, silent(ago(hour)))), unknown()},
+				"a bad node is not waited for":            {behind(g, with(NodePresent, silent(noon))), unknown()},
+				"a bad machine is not unhealthy":          {behind(g, with(NodePresent, hostLost(ago(hour)))), unknown()},
+				"a deleted node is not unhealthy":         {behind(g, with(NodeGone)), unknown()},
+				"a first node is not late":                {behind(g, awaited(ago(hour))), unknown()},
+				"a first node is not even awaited":        {behind(g, awaited(noon)), unknown()},
+				"nothing can be seen behind it either":    {behind(g, with(NodeUnseen)), unknown()},
 			}.run(t, policy)
 
 			if v := Judge(behind(g, with(NodePresent)), policy, noon); v.Gate != g {

@@ -14,8 +14,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// world is what one health check watches, with a controller that does as it is told.
-type world struct {
+// environment is what one health check watches, with a controller that does what the verdicts and the limits say.
+type environment struct {
 	policy   health.Policy
 	atMost   string        // as in a spec
 	inFlight int           // zero is no limit here: a story states only what is special
@@ -43,15 +43,15 @@ type machine struct {
 	verdict      health.Verdict
 }
 
-// event is something that happens to a world from outside.
+// event is something that happens to an environment from outside.
 type event struct {
 	at   time.Time
 	text string
-	do   func(*world)
+	do   func(*environment)
 }
 
 // say writes a line about name, unless it would repeat the last one.
-func (w *world) say(name, format string, args ...any) bool {
+func (w *environment) say(name, format string, args ...any) bool {
 	line := strings.TrimRight(fmt.Sprintf(format, args...), " ")
 	if w.said[name] == line {
 		return false
@@ -61,11 +61,11 @@ func (w *world) say(name, format string, args ...any) bool {
 	return true
 }
 
-func (w *world) write(line string) { fmt.Fprintf(&w.story, "%8s  %s\n", w.now.Sub(noon), line) }
+func (w *environment) write(line string) { fmt.Fprintf(&w.story, "%8s  %s\n", w.now.Sub(noon), line) }
 
 // play tells what becomes of w. Time only ever moves to the next event, or to the next
 // moment at which a verdict says that it will change.
-func (w *world) play(t *testing.T) string {
+func (w *environment) play(t *testing.T) string {
 	t.Helper()
 	w.now, w.said = noon, map[string]string{}
 	for step := 0; ; step++ {
@@ -92,7 +92,7 @@ func (w *world) play(t *testing.T) string {
 }
 
 // happen lets everything happen whose time has come.
-func (w *world) happen() bool {
+func (w *environment) happen() bool {
 	happened := false
 	for len(w.events) > 0 && !w.now.Before(w.events[0].at) {
 		e := w.events[0]
@@ -105,13 +105,13 @@ func (w *world) happen() bool {
 }
 
 // schedule keeps the events in the order of their times.
-func (w *world) schedule(e event) {
+func (w *environment) schedule(e event) {
 	w.events = append(w.events, e)
 	slices.SortStableFunc(w.events, func(a, b event) int { return a.at.Compare(b.at) })
 }
 
 // judge gives every machine its verdict, and reports whether any has changed.
-func (w *world) judge() bool {
+func (w *environment) judge() bool {
 	changed := false
 	for _, m := range w.machines {
 		m.verdict = health.Verdict{}
@@ -127,7 +127,7 @@ func (w *world) judge() bool {
 	return changed
 }
 
-func (w *world) target(m *machine) health.Target {
+func (w *environment) target(m *machine) health.Target {
 	t := health.Target{
 		Marked: m.marked, Gate: w.gate, Node: m.node, AwaitedSince: m.awaitedSince, Signals: m.signals, Reached: w.reached,
 	}
@@ -148,7 +148,7 @@ func (m *machine) state() string {
 }
 
 // held is what is held against m, and from when on if that is still to come.
-func (w *world) held(m *machine) string {
+func (w *environment) held(m *machine) string {
 	held := make([]string, 0, len(m.verdict.Findings)+1)
 	switch {
 	case m.verdict.Gate != health.Open:
@@ -167,7 +167,7 @@ func (w *world) held(m *machine) string {
 }
 
 // remediate begins what may begin, and reports whether anything did.
-func (w *world) remediate(t *testing.T) bool {
+func (w *environment) remediate(t *testing.T) bool {
 	p, waiting := w.count()
 	if p.Total() != len(w.machines) {
 		t.Errorf("%s: %d machines are counted, there are %d", w.now.Sub(noon), p.Total(), len(w.machines))
@@ -188,7 +188,7 @@ func (w *world) remediate(t *testing.T) bool {
 	return g.Start > 0
 }
 
-func (w *world) limits(t *testing.T) budget.Limits {
+func (w *environment) limits(t *testing.T) budget.Limits {
 	amount, err := budget.ParseAmount(w.atMost)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func (w *world) limits(t *testing.T) budget.Limits {
 }
 
 // count returns the population, and who waits in the order in which they go: the longest overdue first.
-func (w *world) count() (p budget.Population, waiting []*machine) {
+func (w *environment) count() (p budget.Population, waiting []*machine) {
 	for _, m := range w.machines {
 		if m.begun {
 			p.InFlight++
@@ -232,7 +232,7 @@ func (w *world) count() (p budget.Population, waiting []*machine) {
 	return p, waiting
 }
 
-func (w *world) begin(m *machine) {
+func (w *environment) begin(m *machine) {
 	m.begun = true
 	w.write(fmt.Sprintf("%-10s remediation begins", m.name))
 	if w.repair > 0 {
@@ -240,8 +240,8 @@ func (w *world) begin(m *machine) {
 	}
 }
 
-// next is when the world is to be looked at again; zero if never.
-func (w *world) next() time.Time {
+// next is when the environment is to be looked at again; zero if never.
+func (w *environment) next() time.Time {
 	var next time.Time
 	if len(w.events) > 0 {
 		next = w.events[0].at

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The worlds below are small on purpose, and their times are whole minutes, so that
+// The facts below are small on purpose, and their times are whole minutes, so that
 // rules and signals meet often and moments often coincide.
 var (
 	sources  = rapid.SampledFrom([]Source{OnMachine, OnNode})
@@ -142,7 +142,7 @@ func TestEveryStateHasItsMeaning(t *testing.T) {
 	})
 }
 
-// "Could not be asked" is never a reason to act, and never one to let go.
+// "Could not be asked" is never a reason to act, and never one to end a remediation.
 func TestWhoCouldNotBeAskedIsNotActedOn(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		v := Judge(target, p, noon)
@@ -184,8 +184,8 @@ func machineFails(t Target, p Policy) bool {
 	})
 }
 
-// Evidence has an author and a time: nothing counts that was written before a pause and not since, and no time in which nobody looked.
-func TestTimeInWhichNobodyLookedCountsForNothing(t *testing.T) {
+// Evidence has an author and a time: nothing counts that was written before a pause and not since, and no time in which its author did not look.
+func TestTimeInWhichTheAuthorDidNotLookCountsForNothing(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		for _, f := range Judge(target, p, noon).Due(noon) {
 			s := f.Signal

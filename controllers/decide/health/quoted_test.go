@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// A kubelet writes the reason of a Node's condition, and nobody limits it. (Kubernetes validates no condition of a Node.)
+// A kubelet writes the reason of a Node's condition, and no limit applies. (Kubernetes validates no condition of a Node.)
 func TestAFindingQuotesAKibibyteOfWhatOthersWroteAtMost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

@@ -62,8 +62,8 @@ func (m *machine) set(source health.Source, kind, status, reason string, now tim
 	m.signals = append(m.signals, s)
 }
 
-func at(minutes float64, text string, do ...func(*world)) event {
-	return event{noon.Add(time.Duration(minutes * float64(time.Minute))), text, func(w *world) {
+func at(minutes float64, text string, do ...func(*environment)) event {
+	return event{noon.Add(time.Duration(minutes * float64(time.Minute))), text, func(w *environment) {
 		for _, d := range do {
 			d(w)
 		}
@@ -71,8 +71,8 @@ func at(minutes float64, text string, do ...func(*world)) event {
 }
 
 // each does something to the machines with these names, or to all if none is named.
-func each(names []string, do func(*world, *machine)) func(*world) {
-	return func(w *world) {
+func each(names []string, do func(*environment, *machine)) func(*environment) {
+	return func(w *environment) {
 		for _, m := range slices.Clone(w.machines) {
 			if len(names) == 0 || slices.Contains(names, m.name) {
 				do(w, m)
@@ -82,44 +82,44 @@ func each(names []string, do func(*world, *machine)) func(*world) {
 }
 
 // reports lets nodes say whether they are ready; a node that was awaited has joined then.
-func reports(ready string, names ...string) func(*world) {
+func reports(ready string, names ...string) func(*environment) {
 	reason := map[string]string{"True": "KubeletReady", "False": "KubeletNotReady", "Unknown": "NodeStatusUnknown"}[ready]
-	return each(names, func(w *world, m *machine) {
+	return each(names, func(w *environment, m *machine) {
 		m.node = health.NodePresent
 		m.set(health.OnNode, "Ready", ready, reason, w.now)
 	})
 }
 
-func machineReports(kind, status, reason string, names ...string) func(*world) {
-	return each(names, func(w *world, m *machine) { m.set(health.OnMachine, kind, status, reason, w.now) })
+func machineReports(kind, status, reason string, names ...string) func(*environment) {
+	return each(names, func(w *environment, m *machine) { m.set(health.OnMachine, kind, status, reason, w.now) })
 }
 
-func mark(name string) func(*world) {
-	return each([]string{name}, func(_ *world, m *machine) { m.marked = true })
+func mark(name string) func(*environment) {
+	return each([]string{name}, func(_ *environment, m *machine) { m.marked = true })
 }
 
-func deleteNode(name string) func(*world) {
-	return each([]string{name}, func(_ *world, m *machine) { m.node = health.NodeGone })
+func deleteNode(name string) func(*environment) {
+	return each([]string{name}, func(_ *environment, m *machine) { m.node = health.NodeGone })
 }
 
-func deleteMachine(name string) func(*world) {
-	return each([]string{name}, func(_ *world, m *machine) { m.deleting = true })
+func deleteMachine(name string) func(*environment) {
+	return each([]string{name}, func(_ *environment, m *machine) { m.deleting = true })
 }
 
-func replace(name, by string) func(*world) {
-	return each([]string{name}, func(w *world, m *machine) {
+func replace(name, by string) func(*environment) {
+	return each([]string{name}, func(w *environment, m *machine) {
 		w.machines = slices.DeleteFunc(w.machines, func(other *machine) bool { return other == m })
 		w.machines = append(w.machines, &machine{name: by, node: health.NodeAwaited, awaitedSince: w.now})
 	})
 }
 
-func cutOff(w *world)    { w.cutOff = true }
-func reconnect(w *world) { w.cutOff, w.reached = false, w.now }
+func cutOff(w *environment)    { w.cutOff = true }
+func reconnect(w *environment) { w.cutOff, w.reached = false, w.now }
 
-func closeGate(g health.Gate) func(*world) { return func(w *world) { w.gate = g } }
+func closeGate(g health.Gate) func(*environment) { return func(w *environment) { w.gate = g } }
 
 // openGate starts the time of those who wait for a node anew, as the opened gate's condition does.
-func openGate(w *world) {
+func openGate(w *environment) {
 	w.gate = health.Open
 	for _, m := range w.machines {
 		if m.node == health.NodeAwaited {
@@ -128,9 +128,9 @@ func openGate(w *world) {
 	}
 }
 
-// stories are told anew each time: playing one uses it up.
-func stories() map[string]*world {
-	return map[string]*world{
+// stories are made anew each time: playing one uses it up.
+func stories() map[string]*environment {
+	return map[string]*environment{
 		"a node falls silent and comes back in time": {
 			policy: policy, atMost: "40%", machines: workers(3),
 			events: []event{
@@ -218,5 +218,5 @@ func stories() map[string]*world {
 }
 
 func TestStories(t *testing.T) {
-	golden.Stories(t, stories(), func(t *testing.T, w *world) string { return w.play(t) })
+	golden.Stories(t, stories(), func(t *testing.T, w *environment) string { return w.play(t) })
 }

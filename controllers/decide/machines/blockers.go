@@ -54,7 +54,7 @@ func notJudged(p *Plan, d *Decision) []Blocker {
 	case d.Verdict.Doubted(health.NotSincePause):
 		return []Blocker{{Reason: AwaitsClusterAPI}}
 	case d.Target.Deleting:
-		return nil // nobody looks for its node
+		return nil // its node is not looked for
 	}
 	return []Blocker{{Reason: NodeNotSeen}}
 }

@@ -149,8 +149,8 @@ var classes = map[health.State]budget.Class{
 	health.Unknown: budget.Unknown,
 }
 
-// grant applies the limits, and the cooldown after they were exceeded. Limits that cannot be read grant nothing, and nobody knows how a cooldown
-// goes on then.
+// grant applies the limits, and the cooldown after they were exceeded. Limits that cannot be read grant nothing, and how a cooldown goes on
+// is not known then.
 func grant(f *Facts, p *Plan) {
 	if f.Invalid {
 		p.Storm.Storm = f.Storm
@@ -180,8 +180,8 @@ func stormAfter(f *Facts, p *Plan) budget.StormStep {
 // queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it, or if there
 // is no owner to ask: nothing is in flight then, and nothing will tell that it is over.
 //
-// Those come last whose remediation could not be begun when it was tried, the longest ago first, and those that nobody owns: else one machine
-// that nobody can remediate would keep all others waiting. Before them, those marked by hand are first, then those that have been due for
+// Those come last whose remediation could not be begun when it was tried, the longest ago first, and those without an owner: else one machine
+// that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been due for
 // longest, and by name where that is the same.
 func queue(f *Facts, p *Plan) {
 	waiting := make([]*Decision, 0, len(p.Open))
@@ -271,7 +271,7 @@ func verdictsUntil(p *Plan, watched []int) time.Time {
 	return next
 }
 
-// observable is when a remediation that was begun, and that nobody has observed yet, is not waited for any more; zero if there is none. Nothing tells
+// observable is when a remediation that was begun, and that was not observed yet, is not waited for any more; zero if there is none. No event says
 // that a request was never observed because it was deleted at once.
 func observable(f *Facts, p *Plan) time.Time {
 	var next time.Time

@@ -97,7 +97,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"also if it starts without a timeout":             {of(is(health.Starting, func(t *given) { t.Verdict.Recheck = time.Time{} })), []Reason{WithinTimeout}},
 		"a machine of an unreachable cluster is unjudged": {of(is(health.Unknown)).with(func(f *Facts) { f.Cluster.Link = LinkDown }), []Reason{ClusterUnreachable}},
 		"so is one whose node could not be asked for":     {of(is(health.Unknown)), []Reason{NodeNotSeen}},
-		"so is one that nobody looked at since a pause": {of(is(health.Unknown, func(t *given) {
+		"so is one that Cluster API has not looked at since a pause": {of(is(health.Unknown, func(t *given) {
 			t.Verdict.Void = []health.Void{{Doubt: health.NotSincePause}}
 		})), []Reason{AwaitsClusterAPI}},
 		"so is one whose control plane is not initialized": {of(is(health.Unknown, func(t *given) {
@@ -153,7 +153,7 @@ func TestWhichMachinesStart(t *testing.T) {
 		"before it, one that a person marked":                   {of(bad(due(hour)), bad(byPerson)).with(atOnce(1)), "b"},
 		"by name where that is the same":                        {of(bad(), bad()).with(atOnce(1)), "a"},
 		"last is one that could not be begun":                   {of(bad(due(hour), func(t *given) { t.refused = ago(1) }), bad()).with(atOnce(1)), "b"},
-		"and one that nobody owns, which takes no place":        {of(bad(due(hour), func(t *given) { t.Owned = false }), bad(), bad(func(t *given) { t.Owned = false })).with(atOnce(1)), "b"},
+		"and one without an owner, which takes no place":        {of(bad(due(hour), func(t *given) { t.Owned = false }), bad(), bad(func(t *given) { t.Owned = false })).with(atOnce(1)), "b"},
 		"with a template it is no matter who owns it":           {of(bad(due(hour), func(t *given) { t.Owned = false }), bad()).with(external).with(atOnce(1)), "a"},
 		"one without a usable template lets the next go":        {of(bad(func(t *given) { t.Unusable = true }), bad()).with(external).with(atOnce(1)), "b"},
 		"one whose owner cannot remediate takes no place":       {of(bad(func(t *given) { t.Owner = CannotRemediate }), bad()).with(atOnce(1)), "b"},

@@ -154,7 +154,7 @@ type Request int
 const (
 	// NoRequest is that there is none.
 	NoRequest Request = iota
-	// ForeignRequest is one that another check made, or nobody known, or that is for another Machine.
+	// ForeignRequest is one that another check made, or an unknown maker, or that is for another Machine.
 	ForeignRequest
 	// AdoptableRequest is one that this check takes over.
 	AdoptableRequest
@@ -178,7 +178,7 @@ const (
 type Cycle struct {
 	Kind, Name string
 	Deleting   bool
-	// Until is when it counts as over although nobody has ended it; zero if it counts for as long as it lasts.
+	// Until is when it counts as over although it has not ended; zero if it counts for as long as it lasts.
 	Until time.Time
 }
 

@@ -77,7 +77,7 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"a template that is missing is reported":                       {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing = true }), unhealthy + ", RemediationTemplateNotFound because of TemplateMissing"},
 		"so is one that can be none":                                   {of(bad()).with(external).with(func(f *Facts) { f.Template.Refused = true }), unhealthy + ", RemediationTemplateNotFound because of TemplateRefused"},
 		"so is one of no use":                                          {of(bad(func(t *given) { t.Unusable = true })).with(external), unhealthy + ", RemediationRequestCreationFailed because of TemplateUnusable"},
-		"that it was missing is taken back":                            {of(bad(func(t *given) { t.TemplateNotFound, t.RequestFailed = true, true })).with(external).with(atOnce(0)), unhealthy + ", " + noReport},
+		"that it was missing is removed":                               {of(bad(func(t *given) { t.TemplateNotFound, t.RequestFailed = true, true })).with(external).with(atOnce(0)), unhealthy + ", " + noReport},
 		"while requests are listed for the first time nothing is set":  {of(bad()).with(external).with(func(f *Facts) { f.Template.Known, f.Template.Syncing = false, true }), ""},
 		"but on a machine that is marked":                              {of(bad(marked)).with(external).with(func(f *Facts) { f.Template.Known, f.Template.Syncing = false, true }), unhealthy},
 		"what this process created is announced before it is observed": {of(bad(func(t *given) { t.begun = true })).with(external), unhealthy + ", " + waiting},

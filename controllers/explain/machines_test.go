@@ -1,0 +1,63 @@
+package explain
+
+import (
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+func checkIn(mode machines.Mode) *machines.Facts {
+	return &machines.Facts{Mode: mode, About: machines.About{Namespace: "ns", Name: "check", Cluster: "c1"}}
+}
+
+func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
+	annotated := func(f *machines.Facts) { f.About.PausedBy = ptr.To("maintenance") }
+	clusterPaused := func(f *machines.Facts) { f.About.ClusterPaused = true }
+	for name, tc := range map[string]struct {
+		mode  machines.Mode
+		given []func(*machines.Facts)
+		want  string
+	}{
+		"an active check needs nothing, whatever its annotation was": {machines.Active, []func(*machines.Facts){annotated, clusterPaused}, ""},
+		"the annotation of a paused check must go": {machines.Paused, []func(*machines.Facts){annotated},
+			"When it is to go on, take the annotation cluster.x-k8s.io/paused off the check"},
+		"a paused Cluster must go on": {machines.Paused, []func(*machines.Facts){clusterPaused}, "When it is to go on, set spec.paused of Cluster c1 to false"},
+		"of two pauses both must end": {machines.Paused, []func(*machines.Facts){annotated, clusterPaused},
+			"When it is to go on, take the annotation cluster.x-k8s.io/paused off the check, and set spec.paused of Cluster c1 to false"},
+		"an unclaimed check can be claimed": {machines.Observed, nil, "Hand it to kubemend, if it is to act: kubectl mend claim mhc/check -n ns"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := checkIn(tc.mode)
+			for _, change := range tc.given {
+				change(f)
+			}
+			if got := Enable(f); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheModeNamesTheControllerThatActs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode    machines.Mode
+		want    Mode
+		because string
+	}{
+		"kubemend acts on a check that it acts on": {machines.Active, Acting, ""},
+		"Cluster API acts on an ignored check": {machines.Ignored, Core,
+			"The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"},
+		"Cluster API acts on an observed check": {machines.Observed, Observing,
+			"The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"},
+		"without a Cluster no controller acts":      {machines.NoCluster, Nobody, "There is no Cluster c1 in namespace ns"},
+		"nor with a selector that cannot be parsed": {machines.BadSelector, Nobody, "The spec.selector of the check cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, because := MachineMode(checkIn(tc.mode)); got != tc.want || because != tc.because {
+				t.Errorf("got %s, because %q; want %s, because %q", got, because, tc.want, tc.because)
+			}
+		})
+	}
+}
