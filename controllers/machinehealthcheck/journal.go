@@ -13,8 +13,8 @@ import (
 // journal holds the names of the machines that events were about, in their order, so that a reconcile reads those again and no others.
 //
 // A name is noted by the handler of the event, which the informer calls after it has stored the object, and before a reconcile is enqueued. A reconcile asks
-// for the names first and reads the objects afterwards: it sees what it was told of or something newer, and is enqueued again for what it was not told of.
-// The zero value is ready for use, and notes nothing of clusters that nobody has asked for.
+// for the names first and reads the objects afterwards: it sees what the events were about or something newer, and is enqueued again for what has no entry yet.
+// The zero value is ready for use, and notes nothing of clusters for which no check has asked.
 type journal struct {
 	mu       sync.Mutex
 	clusters map[client.ObjectKey]*entries
@@ -49,7 +49,7 @@ func (j *journal) note(cluster client.ObjectKey, machine string) {
 	is.names = append(is.names, machine)
 }
 
-// forget forgets a cluster: whoever asks for it next is told that the names are not known.
+// forget forgets a cluster: to a check that asks for it next the names are not known.
 func (j *journal) forget(cluster client.ObjectKey) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -75,7 +75,7 @@ func (j *journal) since(cluster client.ObjectKey, from position) (names []string
 	return slices.Clone(is.names[from.at-is.first:]), until, true
 }
 
-// noted is a predicate that passes all events of machines, and notes them. It has to be the first one.
+// noted is a predicate that lets all events of machines through, and notes them. It has to be the first one.
 func (j *journal) noted() predicate.Predicate {
 	note := func(obj client.Object) bool {
 		if m, is := obj.(*clusterv1.Machine); is {

@@ -24,10 +24,10 @@ func TestAJournalTellsWhatWasNotedSinceOrThatItDoesNotKnow(t *testing.T) {
 		t.Errorf("got %v, known: %t", names, known)
 	}
 	if names, _, known = j.since(one, next); !known || len(names) > 0 {
-		t.Errorf("what was told already is told again: %v", names)
+		t.Errorf("names that were returned already are returned again: %v", names)
 	}
 	if names, _, known = j.since(one, start); !known || len(names) != 2 {
-		t.Errorf("another check that asks later is told %v", names)
+		t.Errorf("another check that asks later gets %v", names)
 	}
 	if _, _, known = j.since(other, next); known {
 		t.Error("a position in the journal of one cluster is known in that of another one")
@@ -39,7 +39,7 @@ func TestAJournalTellsWhatWasNotedSinceOrThatItDoesNotKnow(t *testing.T) {
 		t.Error("what is not kept any more is known")
 	}
 	if names, _, known = j.since(one, position{next.in, next.at + mostEntries + 7}); !known || names[0] != strconv.Itoa(mostEntries+7) || len(names) != mostEntries-7 {
-		t.Errorf("of what is kept, %d names are told", len(names))
+		t.Errorf("of what is kept, %d names are returned", len(names))
 	}
 	if kept := len(j.clusters[one].names); kept > 2*mostEntries {
 		t.Errorf("%d names are kept", kept)
