@@ -265,7 +265,7 @@ func templateUnusable(_ *machines.Facts, _ *machines.Plan, d *machines.Decision,
 }
 
 // NoTemplate says why no request can be made.
-func NoTemplate(f *machines.Facts) string { return "No request can be made: " + f.Template.MissingWhy }
+func NoTemplate(f *machines.Facts) string { return "No request can be made: " + f.Template.Missing }
 
 // ForeignRequest says why none is made for t, for which one exists.
 func ForeignRequest(f *machines.Facts, t *machines.Target) string {

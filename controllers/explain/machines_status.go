@@ -28,7 +28,7 @@ func CheckMessage(f *machines.Facts, p *machines.Plan, c machines.Condition) str
 	case machines.TargetsExclusive:
 		return overlapping(f)
 	case machines.RemediationTemplateAvailable:
-		if f.Template.Missing {
+		if f.Template.Missing != "" {
 			return NoTemplate(f)
 		}
 	case machines.StormCooldown:

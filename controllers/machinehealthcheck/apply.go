@@ -282,7 +282,7 @@ func stepsOf(w *observed, p plan) []step {
 
 func stepOf(w *observed, p *plan, d *machines.Decision, t *target) step {
 	s := step{Decision: d, facts: &p.facts, target: t}
-	if d.Tried && w.remediation.external {
+	if d.Tried && w.remediation.External {
 		s.refused = t.unusable
 	}
 	if d.Step == machines.CreateRequest {

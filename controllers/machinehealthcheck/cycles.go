@@ -98,7 +98,7 @@ func later(a, b time.Time) time.Time {
 // be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
 func (r *Reconciler) cyclesOf(ctx context.Context, w *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
 	for _, kind := range append([]schema.GroupVersionKind{w.remediation.kind}, r.Kinds.InUse()...) {
-		if w.remediation.known && kind.GroupKind() == versions[0].GroupKind() {
+		if w.remediation.Known && kind.GroupKind() == versions[0].GroupKind() {
 			return r.requestsOf(ctx, w, kind) // it is read already: not in two versions
 		}
 	}

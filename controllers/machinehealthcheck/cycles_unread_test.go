@@ -19,6 +19,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -67,7 +68,7 @@ func cyclesOfHosts(objects ...*remediationrequest.Metadata) *remediationrequest.
 // readCycles finds the power cycles of the observed state and returns the machines whose remediation begins.
 func (r *Reconciler) readCycles(t *testing.T, w *observed) map[string]bool {
 	t.Helper()
-	w.remediation, w.trouble, w.requests = remediation{known: true}, nil, nil
+	w.remediation, w.trouble, w.requests = remediation{Template: machines.Template{Known: true}}, nil, nil
 	r.memory.recall(w)
 	if w.unread = nil; decide(w).Needs.Cycles {
 		r.observeCycles(t.Context(), w)

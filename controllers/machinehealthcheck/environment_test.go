@@ -41,7 +41,7 @@ func aCheck(targets ...target) *observed {
 		initialized:         true,
 		infrastructureReady: true,
 		link:                workload.View{Link: workload.Up},
-		remediation:         remediation{known: true},
+		remediation:         remediation{Template: machines.Template{Known: true}},
 	}).having(targets...)
 }
 
@@ -83,7 +83,7 @@ func of(t *target) *given {
 
 // decide decides what w comes to, with the verdicts and the memory that the test gives.
 func decide(w *observed) plan {
-	if w.remediation.read && w.remediation.known && w.remediation.missing == "" {
+	if w.remediation.read && w.remediation.Known && w.remediation.Missing == "" {
 		for i := range w.targets {
 			if t := w.targets[i]; t.request == nil {
 				_, t.unusable = w.requestFor(t.machine)
@@ -135,14 +135,15 @@ func (w *observed) external() *observed {
 		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: templateKind, Name: "reboot",
 	}
 	w.check.Spec.Remediation.TemplateRef = ref
-	w.remediation = remediation{external: true, known: true, ref: ref, kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
+	w.remediation = byRequests(ref)
+	w.remediation.Known = true
 	w.remediation.read, w.remediation.template = true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
 	return w
 }
 
 // listing makes the check remediate by requests that are being listed for the first time.
 func (w *observed) listing() *observed {
-	w.external().remediation.known, w.remediation.syncing = false, true
+	w.external().remediation.Known, w.remediation.Syncing = false, true
 	return w
 }
 

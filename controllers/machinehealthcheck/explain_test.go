@@ -56,7 +56,7 @@ func dueIn(d time.Duration) func(*target) {
 }
 
 // barred is a reader who may read neither templates nor requests.
-func barred(w *observed) { w.remediation.known, w.remediation.unread = false, true }
+func barred(w *observed) { w.remediation.Known, w.remediation.Unread = false, true }
 
 func TestWhatBlocksAMachine(t *testing.T) {
 	const me, myUID = "check", "check-uid"
@@ -92,7 +92,7 @@ func TestWhatBlocksAMachine(t *testing.T) {
 			aCheck(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{explain.RequestInTheWay}},
 		"a request of ours is not": {aCheck(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
 		"without a template there is none": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.Missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
 		"a template for other objects is as good as none": {
 			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
 				w.remediation.templateErr = errors.New("it is odd")
@@ -113,7 +113,7 @@ func TestWhatBlocksAMachine(t *testing.T) {
 				}}
 			}), []string{mendv1.TemplateNotFoundReason}},
 		"what cannot be read holds up": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.known = false }), []string{explain.NotRead}},
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.Known = false }), []string{explain.NotRead}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -305,8 +305,8 @@ func aRandomCheck(t *rapid.T) *observed {
 	w.link.Link = rapid.SampledFrom([]workload.Link{workload.Up, workload.Up, workload.Down}).Draw(t, "link")
 	if rapid.Bool().Draw(t, "external") {
 		w.external()
-		w.remediation.known = rapid.Bool().Draw(t, "known")
-		w.remediation.missing = rapid.SampledFrom([]string{"", "", "it is not there"}).Draw(t, "missing")
+		w.remediation.Known = rapid.Bool().Draw(t, "known")
+		w.remediation.Missing = rapid.SampledFrom([]string{"", "", "it is not there"}).Draw(t, "missing")
 	} else {
 		for i := range w.targets {
 			w.targets[i].request = nil

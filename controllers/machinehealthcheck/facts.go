@@ -45,7 +45,7 @@ func (w *observed) facts() machines.Facts {
 		Outage: w.outage(), Overlaps: w.overlaps(),
 		Limits: limits, Invalid: invalid != nil, Limited: w.before.lasts && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
 		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.read}, Explains: w.explains,
-		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
+		Template: w.remediation.Template, CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
 		Targets: w.factsAboutAll(),
 	}
 	for _, t := range w.skipped {
@@ -169,14 +169,6 @@ func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, k
 		is.TemplateNotFound = c.Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
 	}
 	return is
-}
-
-// facts are those about the template.
-func (r remediation) facts() machines.Template {
-	return machines.Template{
-		Kind: r.kind.Kind, TemplateKind: r.ref.Kind, Name: r.ref.Name, MissingWhy: r.missing, Fix: r.mend,
-		External: r.external, Known: r.known, Refused: r.refused, Missing: r.missing != "", Unread: r.unread, Syncing: r.syncing,
-	}
 }
 
 // ownerRefuses reports whether m was handed to its owner, and the owner will not replace it as things stand: it says so, or there is none.

@@ -74,7 +74,7 @@ func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 	}
 	seen := aCheck(a("m1", health.Unhealthy, asked)).external()
 	unseen := aCheck(a("m1", health.Unhealthy)).external()
-	unseen.remediation.known = false
+	unseen.remediation.Known = false
 
 	var m memory
 	for _, step := range []struct {
@@ -118,7 +118,7 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 	for name, known := range map[string]bool{"requests were read": true, "requests were never read": false} {
 		w := aCheck(a("m1", health.Unhealthy)).external()
-		w.remediation.known = known
+		w.remediation.Known = known
 		var m memory
 		m.leave(w, decide(w), outcome{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: w.targets[0]}, requested: true})
 		w = aCheck(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()

@@ -20,30 +20,20 @@ const (
 )
 
 var (
-	targetsByState = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_machinehealthcheck_targets",
-		Help: "Number of machines that a MachineHealthCheck watches, by state: healthy, unhealthy, pending, starting, deleting, unknown.",
-	}, []string{"namespace", "name", "cluster", "state"})
+	targetsByState = ofCheck("kubemend_machinehealthcheck_targets",
+		"Number of machines that a MachineHealthCheck watches, by state: healthy, unhealthy, pending, starting, deleting, unknown.", "state")
 
-	shortCircuited = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_machinehealthcheck_short_circuited",
-		Help: "1 while a MachineHealthCheck starts nothing because of its limits or because these are impossible, else 0.",
-	}, []string{"namespace", "name", "cluster"})
+	shortCircuited = ofCheck("kubemend_machinehealthcheck_short_circuited",
+		"1 while a MachineHealthCheck starts nothing because of its limits or because these are impossible, else 0.")
 
-	nextDeadline = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_machinehealthcheck_next_deadline_timestamp_seconds",
-		Help: "Unix time of the first moment at which time alone makes a target of a MachineHealthCheck unhealthy; 0 if there is none.",
-	}, []string{"namespace", "name", "cluster"})
+	nextDeadline = ofCheck("kubemend_machinehealthcheck_next_deadline_timestamp_seconds",
+		"Unix time of the first moment at which time alone makes a target of a MachineHealthCheck unhealthy; 0 if there is none.")
 
-	inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_remediations_in_flight",
-		Help: "Number of remediations of a MachineHealthCheck that were begun and are not over.",
-	}, []string{"namespace", "name", "cluster"})
+	inFlight = ofCheck("kubemend_remediations_in_flight",
+		"Number of remediations of a MachineHealthCheck that were begun and are not over.")
 
-	oldestRequest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_remediation_request_oldest_timestamp_seconds",
-		Help: "Unix time at which the oldest remediation request for a machine of a MachineHealthCheck was made; 0 if there is none.",
-	}, []string{"namespace", "name", "cluster"})
+	oldestRequest = ofCheck("kubemend_remediation_request_oldest_timestamp_seconds",
+		"Unix time at which the oldest remediation request for a machine of a MachineHealthCheck was made; 0 if there is none.")
 
 	started = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_remediations_started_total",
@@ -66,6 +56,11 @@ var (
 		Help: "1 while the nodes of a workload cluster can be judged, 0 while the cluster is out of reach.",
 	}, []string{"namespace", "cluster"})
 )
+
+// ofCheck is a gauge of one check.
+func ofCheck(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append([]string{"namespace", "name", "cluster"}, labels...))
+}
 
 func init() {
 	metrics.Registry.MustRegister(Metrics()...)
@@ -94,7 +89,7 @@ func measure(w *observed, p plan, outcomes []outcome) {
 			dueToActed.Observe(d.Seconds())
 		}
 	}
-	if w.remediation.seen() {
+	if w.remediation.Observed() {
 		inFlight.WithLabelValues(labels...).Set(float64(p.Population.InFlight + begun))
 		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets, p.Open)))
 	}

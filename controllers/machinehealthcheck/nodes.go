@@ -95,7 +95,7 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 // somebody else, is confirmed again.
 func (w *observed) mayStart(t *target) bool {
 	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
-	return !deleting(t.machine) && w.requestOf(t.machine.Name) == nil && (w.remediation.external || asked == nil || asked.Status != metav1.ConditionFalse)
+	return !deleting(t.machine) && w.requestOf(t.machine.Name) == nil && (w.remediation.External || asked == nil || asked.Status != metav1.ConditionFalse)
 }
 
 // markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -29,24 +30,12 @@ const (
 
 // remediation is how the check has its machines remediated: by their owner, or by a request made from a template.
 type remediation struct {
-	external bool
-	ref      clusterv1.MachineHealthCheckRemediationTemplateReference
-	kind     schema.GroupVersionKind // of the requests
+	machines.Template
+	ref  clusterv1.MachineHealthCheckRemediationTemplateReference
+	kind schema.GroupVersionKind // of the requests
 
-	// known is false while it is not known which requests exist. Then none is made and none deleted.
-	known bool
-	// syncing says that it will be known soon: the first list of a kind is under way.
-	syncing bool
-	// cyclesUnread is until when nothing is begun for machines on hosts, as it is not known which power cycles are in progress; zero if it can.
+	// cyclesUnread is until when nothing is begun for machines on hosts, as it is not known which power cycles are in progress; zero if it is.
 	cyclesUnread time.Time
-	// missing says why there is no template; empty if there is one.
-	missing string
-	// refused says that it is because the kind that is named can be none of templates.
-	refused bool
-	// unread says that the reader may not read what the controller may: the template, or the requests.
-	unread bool
-	// mend is what a person can do about that, as the beginning of a sentence.
-	mend string
 
 	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made.
 	read        bool
@@ -54,23 +43,29 @@ type remediation struct {
 	templateErr error
 }
 
-// seen reports whether it is known what is in flight. To be asked, an owner needs no request.
-func (r remediation) seen() bool { return !r.external || r.known }
+// byRequests is a remediation by requests that are made from a template.
+func byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) remediation {
+	kind := remediationrequest.KindOf(remediationrequest.TemplateKind(ref))
+	return remediation{ref: ref, kind: kind, Template: machines.Template{External: true, Kind: kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}}
+}
+
+// missing says why there is no template, and what a person can do about that, as the beginning of a sentence.
+func (r *remediation) missing(why, fix string) { r.Missing, r.Fix = why, fix }
 
 // observeRemediation finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
 func (r *Reconciler) observeRemediation(ctx context.Context, w *observed) {
-	w.remediation = remediation{known: true}
+	w.remediation = remediation{Template: machines.Template{Known: true}}
 	ref := w.check.Spec.Remediation.TemplateRef
 	if err := r.nameKinds(ctx, w, ref); err != nil {
 		w.trouble = append(w.trouble, err)
 	}
 	if ref.IsDefined() {
 		err := r.observeTemplate(ctx, w, ref)
-		if w.remediation.unread = errors.Is(err, explain.ErrUnread); err != nil {
-			w.remediation.known = false
+		if w.remediation.Unread = errors.Is(err, explain.ErrUnread); err != nil {
+			w.remediation.Known = false
 		}
-		if err != nil && !w.remediation.unread {
+		if err != nil && !w.remediation.Unread {
 			w.trouble = append(w.trouble, err)
 		}
 	}
@@ -104,10 +99,10 @@ func (r *Reconciler) requestsOf(ctx context.Context, w *observed, kind schema.Gr
 
 func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	templateKind := remediationrequest.TemplateKind(ref)
-	w.remediation = remediation{external: true, ref: ref, kind: remediationrequest.KindOf(templateKind)}
+	w.remediation = byRequests(ref)
 	if why := remediationrequest.Refusal(templateKind); why != "" {
-		w.remediation.refused, w.remediation.missing = true, "spec.remediation.templateRef: "+why
-		w.remediation.mend = "Name a remediation template there"
+		w.remediation.Refused = true
+		w.remediation.missing("spec.remediation.templateRef: "+why, "Name a remediation template there")
 		return nil
 	}
 	for _, kind := range []schema.GroupVersionKind{templateKind, w.remediation.kind} {
@@ -127,13 +122,13 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 	if _, err := r.requestsOf(ctx, w, w.remediation.kind); err != nil {
 		return err
 	}
-	w.remediation.known = true
+	w.remediation.Known = true
 	return nil
 }
 
 // requestOf is the request for the machine of that name, of the kind that the check names; nil if there is none, or if that is not known.
 func (w *observed) requestOf(machine string) *remediationrequest.Metadata {
-	if !w.remediation.known {
+	if !w.remediation.Known {
 		return nil
 	}
 	return w.requests[w.remediation.kind][machine]
@@ -141,7 +136,7 @@ func (w *observed) requestOf(machine string) *remediationrequest.Metadata {
 
 // attachRequests gives the targets their requests.
 func (w *observed) attachRequests() {
-	if !w.remediation.known {
+	if !w.remediation.Known {
 		return
 	}
 	for name, req := range w.requests[w.remediation.kind] {
@@ -156,17 +151,15 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
 	case remediationrequest.Missing(err):
-		w.remediation.missing = fmt.Sprintf("the kind %s is not installed", kind.GroupKind())
-		w.remediation.mend = "Install the kind"
+		w.remediation.missing(fmt.Sprintf("the kind %s is not installed", kind.GroupKind()), "Install the kind")
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		w.remediation.missing = fmt.Sprintf("kubemend has no right to list the kind %s", kind.GroupKind())
-		w.remediation.mend = "Give it that right"
+		w.remediation.missing(fmt.Sprintf("kubemend has no right to list the kind %s", kind.GroupKind()), "Give it that right")
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case err == nil && !ready:
-		w.remediation.syncing = true
+		w.remediation.Syncing = true
 		w.lookAgainIn(syncingRequests)
 	}
 	return ready, err
@@ -176,8 +169,7 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 func (r *Reconciler) confirmMissing(ctx context.Context, w *observed) error {
 	err := r.readTemplate(ctx, w)
 	if remediationrequest.Missing(err) {
-		w.remediation.mend = "Make it"
-		w.remediation.missing = fmt.Sprintf("%s %s/%s does not exist", w.remediation.ref.Kind, w.check.Namespace, w.remediation.ref.Name)
+		w.remediation.missing(fmt.Sprintf("%s %s/%s does not exist", w.remediation.ref.Kind, w.check.Namespace, w.remediation.ref.Name), "Make it")
 		return nil
 	}
 	return err
@@ -223,7 +215,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 				orphans[name] = req
 			}
 		}
-		if w.remediation.external && kind.GroupKind() == w.remediation.kind.GroupKind() {
+		if w.remediation.External && kind.GroupKind() == w.remediation.kind.GroupKind() {
 			maps.DeleteFunc(orphans, func(name string, _ *remediationrequest.Metadata) bool {
 				_, needed := placeOf(w.targets, name)
 				return needed

@@ -88,8 +88,8 @@ func TestARightThatTheReaderLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("m", health.Unhealthy)).external()
 			(&Reconciler{Kinds: forbiddenKinds{err: tc.err}}).observeRemediation(t.Context(), w)
-			if is := w.remediation; is.known || is.unread != tc.unread || !strings.HasPrefix(is.missing, tc.missing) || (tc.missing == "") != (is.missing == "") {
-				t.Errorf("missing %q, unread %t, known %t; want missing %q, unread %t", is.missing, is.unread, is.known, tc.missing, tc.unread)
+			if is := w.remediation; is.Known || is.Unread != tc.unread || !strings.HasPrefix(is.Missing, tc.missing) || (tc.missing == "") != (is.Missing == "") {
+				t.Errorf("missing %q, unread %t, known %t; want missing %q, unread %t", is.Missing, is.Unread, is.Known, tc.missing, tc.unread)
 			}
 			if len(w.trouble) > 0 {
 				t.Errorf("it is trouble: %v", w.trouble)

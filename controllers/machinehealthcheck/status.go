@@ -128,7 +128,7 @@ func setCheckCondition(next *clusterv1.MachineHealthCheck, p plan, c machines.Co
 		})
 	case c.Type == machines.RemediationTemplateAvailable && is.Status == metav1.ConditionFalse:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", p.facts.Template.MissingWhy)
+			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", p.facts.Template.Missing)
 	case c.Type == machines.RemediationTemplateAvailable:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition)
 	}

@@ -88,7 +88,7 @@ func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("a", health.Healthy)).external()
-			w.remediation.known, w.remediation.missing = tc.known, tc.missing
+			w.remediation.Known, w.remediation.Missing = tc.known, tc.missing
 			var got metav1.ConditionStatus
 			if c := conditionOf(statusAfter(w, decide(w), result{}), mendv1.RemediationTemplateAvailable); c != nil {
 				got = c.Status
@@ -102,7 +102,7 @@ func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
 
 func TestAStatusIsTheSameAfterASecondReconcile(t *testing.T) {
 	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
-	w.remediation.missing = "it is gone"
+	w.remediation.Missing = "it is gone"
 	first := statusAfter(w, decide(w), result{})
 	again := *w
 	again.check, again.now = first, noon.Add(time.Hour)
@@ -118,16 +118,16 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 		later func(*observed)
 		want  map[clusterv1.ConditionType]bool
 	}{
-		"requests cannot be read":              {func(w *observed) { w.remediation.known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
+		"requests cannot be read":              {func(w *observed) { w.remediation.Known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
 		"the template is there, nothing begun": {func(*observed) {}, map[clusterv1.ConditionType]bool{request: true}},
 		"no machine waits any more":            {func(w *observed) { w.having(a("a", health.Healthy)) }, map[clusterv1.ConditionType]bool{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("a", health.Unhealthy)).external()
-			w.remediation.missing = "it is gone"
+			w.remediation.Missing = "it is gone"
 			s := decide(w)
-			w.check, w.remediation.missing = statusAfter(w, s, result{refused: errors.New("no rights")}), ""
+			w.check, w.remediation.Missing = statusAfter(w, s, result{refused: errors.New("no rights")}), ""
 			tc.later(w)
 			got := map[clusterv1.ConditionType]bool{}
 			for _, c := range statusAfter(w, decide(w), result{}).GetV1Beta1Conditions() {
@@ -144,7 +144,7 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 
 func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
 	w := aCheck(a("a", health.Unhealthy)).external()
-	w.remediation.missing = "it is gone"
+	w.remediation.Missing = "it is gone"
 	s := decide(w)
 	w.check = statusAfter(w, s, result{refused: errors.New("no rights")})
 	for _, kind := range []clusterv1.ConditionType{
@@ -154,7 +154,7 @@ func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
 			t.Errorf("%s is %v, want False", kind, c)
 		}
 	}
-	w.remediation.missing = ""
+	w.remediation.Missing = ""
 	s = decide(w)
 	healed := statusAfter(w, s, result{started: true})
 	for _, kind := range []clusterv1.ConditionType{

@@ -124,7 +124,7 @@ func TestStepFor(t *testing.T) {
 
 func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy)).external()
-	w.remediation.missing = "gone"
+	w.remediation.Missing = "gone"
 	steps := stepsOf(w, decide(w))
 	if got := did(steps[0]); got != "says unhealthy, says no template" {
 		t.Errorf("stepsOf() %s", got)
@@ -136,7 +136,7 @@ func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 
 func TestWhileRequestsAreUnknownNoneIsMade(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy)).external()
-	w.remediation.known = false
+	w.remediation.Known = false
 	if got := did(stepsOf(w, decide(w))[0]); got != "says unhealthy" {
 		t.Errorf("stepsOf() %s, want it only said", got)
 	}
@@ -302,11 +302,11 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 
 func TestWhatAProviderSaysStandsWhileRequestsAreUnknown(t *testing.T) {
 	w := aCheck(a("m", health.Healthy, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "TheProviderIsAtWork"))).external()
-	w.remediation.known = false
+	w.remediation.Known = false
 	if s := stepsOf(w, decide(w))[0]; !s.Sets(machines.HealthCheckSucceeded, "True") || s.external().Type != "" {
 		t.Errorf("it says %+v, want that the machine is healthy and nothing of a request that may be somebody else's", s.Conditions)
 	}
-	w.remediation.known = true
+	w.remediation.Known = true
 	if s := stepsOf(w, decide(w))[0]; s.external() != requestGone {
 		t.Errorf("it says %+v, want the condition about no request removed", s.Conditions)
 	}

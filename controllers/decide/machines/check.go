@@ -54,7 +54,7 @@ func checkConditions(f *Facts, p *Plan) []Condition {
 	if f.Cluster.Settled() {
 		all = append(all, p.Allowed, cooldown(p))
 	}
-	if !f.Template.External || f.Template.Known || f.Template.Missing {
+	if !f.Template.External || f.Template.Known || f.Template.Missing != "" {
 		all = append(all, templateAvailable(f))
 	}
 	if !f.Claimed {
@@ -154,7 +154,7 @@ func templateAvailable(f *Facts) Condition {
 		return Condition{Type: RemediationTemplateAvailable, Remove: true}
 	case f.Template.Refused:
 		return condition(RemediationTemplateAvailable, conditionFalse, TemplateRefused)
-	case f.Template.Missing:
+	case f.Template.Missing != "":
 		return condition(RemediationTemplateAvailable, conditionFalse, templateNotFound)
 	}
 	return condition(RemediationTemplateAvailable, conditionTrue, templateFound)

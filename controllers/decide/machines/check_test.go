@@ -69,8 +69,8 @@ func TestTheConditionsOfACheck(t *testing.T) {
 			map[string]string{TargetsExclusive: "False/Overlap"}},
 		"another check selects others":      {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}} }), false, nil},
 		"a template that is there":          {of(unclaimed, external), false, map[string]string{RemediationTemplateAvailable: "True/TemplateFound"}},
-		"a template that is not there":      {of(unclaimed, external, func(f *Facts) { f.Template.Missing = true }), false, map[string]string{RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
-		"a kind that can be no template":    {of(unclaimed, external, func(f *Facts) { f.Template.Missing, f.Template.Refused = true, true }), false, map[string]string{RemediationTemplateAvailable: "False/TemplateRefused"}},
+		"a template that is not there":      {of(unclaimed, external, func(f *Facts) { f.Template.Missing = "it is gone" }), false, map[string]string{RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
+		"a kind that can be no template":    {of(unclaimed, external, func(f *Facts) { f.Template.Missing, f.Template.Refused = "it is a Lease", true }), false, map[string]string{RemediationTemplateAvailable: "False/TemplateRefused"}},
 		"a template that could not be read": {of(unclaimed, external, func(f *Facts) { f.Template.Known = false }), false, map[string]string{RemediationTemplateAvailable: "-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
 		"and once":                                         {of(bad()).with(external).with(func(f *Facts) { f.Read.Template = true }), Needs{}},
 		"not while too many are unhealthy":                 {of(bad()).with(external).with(func(f *Facts) { f.Limits.AtMost = 0 }), Needs{}},
 		"but to explain all that blocks a machine":         {of(bad()).with(external).with(func(f *Facts) { f.Limits.AtMost, f.Explains = 0, true }), Needs{Template: true}},
-		"not if the template is not there":                 {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing, f.Explains = true, true }), Needs{}},
+		"not if the template is not there":                 {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing, f.Explains = "it is gone", true }), Needs{}},
 	} {
 		if got := Decide(tc.given).Needs; got != tc.want {
 			t.Errorf("%s: needs %+v, want %+v", name, got, tc.want)

@@ -51,7 +51,7 @@ func Decide(f Facts) Plan {
 	queue(&f, &p)
 	p.Allowed = allowed(&f, &p)
 	p.Conditions = checkConditions(&f, &p)
-	p.AllRequested = f.Template.observed() && f.Cluster.Settled() && p.Population.Waiting == 0 && !p.JustSeen
+	p.AllRequested = f.Template.Observed() && f.Cluster.Settled() && p.Population.Waiting == 0 && !p.JustSeen
 	p.Restriction = restriction(&f, &p)
 	for _, i := range p.Open {
 		block(&f, &p, p.Decisions[i], sudden[i])
@@ -76,7 +76,7 @@ func needs(f *Facts, p *Plan) Needs {
 		is.Template = is.Template || d.Tried || f.Explains && !d.InFlight && !d.Blocked(NotUnhealthy)
 	}
 	is.Cycles = is.Cycles && !f.Read.Cycles
-	is.Template = is.Template && !is.Cycles && !f.Read.Template && f.Template.External && f.Template.Known && !f.Template.Missing
+	is.Template = is.Template && !is.Cycles && !f.Read.Template && f.Template.External && f.Template.Known && f.Template.Missing == ""
 	return is
 }
 
@@ -123,7 +123,7 @@ func waits(f *Facts, d *Decision) bool {
 			return false
 		}
 	}
-	return !f.Template.External || f.Template.Known && !f.Template.Missing && !f.Template.Refused
+	return !f.Template.External || f.Template.Known && f.Template.Missing == "" && !f.Template.Refused
 }
 
 func count(p *budget.Population, d *Decision) {

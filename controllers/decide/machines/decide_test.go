@@ -120,7 +120,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"no place for any":                         {of(bad()).with(atOnce(0)), []Reason{NoneAtOnce}},
 		"no place for one more":                    {of(bad(), bad(func(t *given) { t.Owner = Asked })).with(atOnce(1)), []Reason{RemediationsInProgress}},
 		"a request that is not the check's":        {of(bad(func(t *given) { t.Request = ForeignRequest })).with(external), []Reason{RequestInTheWay}},
-		"a template that is missing":               {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing = true }), []Reason{TemplateMissing}},
+		"a template that is missing":               {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing = "it is gone" }), []Reason{TemplateMissing}},
 		"a template that can be none":              {of(bad()).with(external).with(func(f *Facts) { f.Template.Refused = true }), []Reason{TemplateRefused}},
 		"a template of no use":                     {of(bad(func(t *given) { t.Unusable = true })).with(external), []Reason{TemplateUnusable}},
 		"requests that are not known":              {of(bad()).with(func(f *Facts) { f.Template = Template{External: true} }), []Reason{RequestsUnread}},
@@ -218,7 +218,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 	}
 	f.Template = Template{
 		External: rapid.Bool().Draw(t, "external"), Known: !seldom.Draw(t, "unknown"), Refused: seldom.Draw(t, "refused"),
-		Missing: seldom.Draw(t, "missing"), Unread: seldom.Draw(t, "unread"),
+		Missing: map[bool]string{true: "it is gone"}[seldom.Draw(t, "missing")], Unread: seldom.Draw(t, "unread"),
 	}
 	if !f.Template.External {
 		f.Template = Template{Known: true}
@@ -274,7 +274,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 				"too many are not healthy":      p.Population.NotHealthy() > f.Limits.AtMost,
 				"too few are not healthy":       p.Population.NotHealthy() < f.Limits.AtLeast,
 				"it cools down":                 f.Cooldown != nil && f.Storm.Active,
-				"requests are not known":        f.Template.External && (!f.Template.Known || f.Template.Missing || f.Template.Refused || f.Template.Unread),
+				"requests are not known":        f.Template.External && (!f.Template.Known || f.Template.Missing != "" || f.Template.Refused || f.Template.Unread),
 				"no request can be made for it": is.Unusable,
 				"power cycles are not known":    is.OnHost && !f.CyclesUnread.IsZero(),
 				"it may be the first of many":   f.Limited,

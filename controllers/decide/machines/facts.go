@@ -137,16 +137,18 @@ type Template struct {
 	External bool
 	// Known says that it is known which requests exist. While it is not, none is made. Syncing says that it will be in a moment.
 	Known, Syncing bool
-	// Kind is that of the requests, TemplateKind and Name are the template's. MissingWhy and Fix say why there is none and what to do about it.
-	Kind, TemplateKind, Name, MissingWhy, Fix string
-	// Refused says that the check names what can be no template, Missing that there is no such template or kind.
-	Refused, Missing bool
+	// Kind is that of the requests, TemplateKind and Name are the template's.
+	Kind, TemplateKind, Name string
+	// Missing says why there is no template, as a clause, and Fix what a person can do about that; empty if there is one. Refused says that the check
+	// names what can be no template.
+	Missing, Fix string
+	Refused      bool
 	// Unread says that the reader may not read the template or the requests, which kubemend may.
 	Unread bool
 }
 
-// observed reports whether it is known what is in flight. To be asked, an owner needs no request.
-func (t Template) observed() bool { return !t.External || t.Known }
+// Observed reports whether it is known what is in flight. To be asked, an owner needs no request.
+func (t Template) Observed() bool { return !t.External || t.Known }
 
 // Request is how the remediation request of a machine relates to the check.
 type Request int

@@ -89,7 +89,7 @@ func healthyStep(f *Facts, d *Decision) {
 		return
 	}
 	d.set(HealthCheckSucceeded, conditionTrue, HealthCheckSucceeded, "")
-	if !t.ProviderReports || t.Request != ForeignRequest && f.Template.observed() {
+	if !t.ProviderReports || t.Request != ForeignRequest && f.Template.Observed() {
 		d.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
 	}
 }
@@ -145,7 +145,7 @@ func externalStep(f *Facts, d *Decision) {
 		existingStep(d)
 	case f.Template.Refused:
 		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, TemplateRefused)
-	case f.Template.Missing: // a request that exists needs its template no more
+	case f.Template.Missing != "": // a request that exists needs its template no more
 		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, TemplateMissing)
 	case d.Tried && t.Unusable:
 		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, TemplateUnusable)

@@ -74,7 +74,7 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"an adoptable one is adopted":                                  {of(bad(marked, requested(AdoptableRequest))).with(external), "adopt request, " + unhealthy + ", " + waiting},
 		"unless it is being deleted":                                   {of(bad(marked, requested(AdoptableRequest), func(t *given) { t.RequestDeleting = true })).with(external), unhealthy},
 		"one of another check is in the way":                           {of(bad(requested(ForeignRequest))).with(external), unhealthy + ", RemediationRequestCreationFailed because of RequestInTheWay"},
-		"a template that is missing is reported":                       {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing = true }), unhealthy + ", RemediationTemplateNotFound because of TemplateMissing"},
+		"a template that is missing is reported":                       {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing = "it is gone" }), unhealthy + ", RemediationTemplateNotFound because of TemplateMissing"},
 		"so is one that can be none":                                   {of(bad()).with(external).with(func(f *Facts) { f.Template.Refused = true }), unhealthy + ", RemediationTemplateNotFound because of TemplateRefused"},
 		"so is one of no use":                                          {of(bad(func(t *given) { t.Unusable = true })).with(external), unhealthy + ", RemediationRequestCreationFailed because of TemplateUnusable"},
 		"that it was missing is removed":                               {of(bad(func(t *given) { t.TemplateNotFound, t.RequestFailed = true, true })).with(external).with(atOnce(0)), unhealthy + ", " + noReport},
