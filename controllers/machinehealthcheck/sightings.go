@@ -90,7 +90,7 @@ func (s *sighting) target(name string) *target {
 	return nil
 }
 
-// sight reads the machines of the check: those that may have changed since the reconcile before, or all of them, if that cannot be told. That no event was
+// sight reads the machines of the check: those that may have changed since the reconcile before, or all of them, if those are not known. That no event was
 // missed is relied on until the next resync.
 func (r *Reconciler) sight(ctx context.Context, w *observed) error {
 	key := client.ObjectKeyFromObject(w.cluster)
