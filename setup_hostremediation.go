@@ -21,9 +21,12 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
+	"github.com/kubemend/kubemend/controllers/hostremediation/sweeper"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -33,8 +36,8 @@ import (
 func hostRemediationServices(
 	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, self replica.Replica, o *options,
 ) ([]*crdgate.Service, error) {
-	wakeups := &hostremediation.Wakeups{}
-	nodes := fence.NewNodes(cc, wakeups.Wake)
+	left := &enqueue.Broadcast[fence.Place]{}
+	nodes := fence.NewNodes(cc, left.Send)
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		nodes.Close()
@@ -58,20 +61,20 @@ func hostRemediationServices(
 		return nil, fmt.Errorf("export the remediations that are under way: %w", err)
 	}
 	// A reconciler ends what was begun, and begins nothing, if its service is switched off.
-	reconciler := func(kind hostremediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
+	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(),
-			Hosts: hosts, Clusters: clusters, Nodes: nodes, Wakeups: wakeups, Claims: claims, UnderWay: underWay,
+			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Claims: claims, UnderWay: underWay,
 			Fencing:  o.hostRemediations.Fencing,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return cc.GetUncachedClient(ctx, cluster)
 			},
-			Self: here, Leaving: o.teardown.Enabled || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
+			Self: here, Teardown: o.teardown.Enabled || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
 		}
 	}
 	metal3, own, sweeper := hostServices(o)
-	theirs, ours := reconciler(hostremediation.Metal3, metal3), reconciler(hostremediation.Own, own)
+	theirs, ours := reconciler(remediation.Metal3, metal3), reconciler(remediation.Own, own)
 	metal3.Start, metal3.Serve = start(mgr, cc, theirs, o), theirs.Serve
 	own.Start = start(mgr, cc, ours, o)
 	sweeper.Start = func(context.Context) error { return sweep(mgr, clusters, nodes, hosts, recorder, o) }
@@ -93,8 +96,8 @@ func hostServices(o *options) (metal3, own, sweeper *crdgate.Service) {
 	return metal3, own, sweeper
 }
 
-func installed(mgr ctrl.Manager) func() ([]hostremediation.Kind, error) {
-	return func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(mgr.GetRESTMapper()) }
+func installed(mgr ctrl.Manager) remediation.Installed {
+	return func() ([]remediation.Kind, error) { return remediation.InstalledKinds(mgr.GetRESTMapper()) }
 }
 
 func start(mgr ctrl.Manager, cc clustercache.ClusterCache, r *hostremediation.Reconciler, o *options) func(context.Context) error {
@@ -109,19 +112,19 @@ func start(mgr ctrl.Manager, cc clustercache.ClusterCache, r *hostremediation.Re
 // sweep starts the controllers that release orphaned hosts and nodes.
 func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder, o *options) error {
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
-	if !o.teardown.Enabled { // the teardown looks at the nodes of all clusters anyway
-		sweeper := &hostremediation.NodeSweeper{
+	if !o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
+		orphaned := &sweeper.Nodes{
 			Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(), Fenced: clusters.Fenced, Nodes: nodes,
 			Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace,
 		}
-		if err := sweeper.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
+		if err := orphaned.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
 			return err
 		}
-		clusters.OnFenced(sweeper.Wake)
+		clusters.OnFenced(orphaned.Events.Send)
 	}
-	return (&hostremediation.Sweeper{
+	return (&sweeper.Hosts{
 		Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(), Hosts: hosts,
-		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace, Leaving: o.teardown.Enabled,
+		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace, Teardown: o.teardown.Enabled,
 	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1})
 }
 

@@ -51,7 +51,7 @@ func tearDown(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clu
 	}
 	uninstaller := &teardown.Uninstaller{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
-		Clusters: cc, Nodes: fence.NewNodes(cc, func(client.ObjectKey, string) {}),
+		Clusters: cc, Nodes: fence.NewNodes(cc, func(fence.Place) {}),
 		Discovery: api, Serves: services.Serves, Recorder: mgr.GetEventRecorder("kubemend"), Clock: clock.RealClock{},
 		Namespace: o.namespace, WatchFilterValue: o.watchFilter, LeaseNamespace: o.nodeHealthChecks.LeaseNamespace,
 		Lock: lock, Elected: mgr.Elected(), Begin: func() error { return services.SetupWithManager(mgr) },

@@ -135,8 +135,8 @@ func (s attachmentStore) gone(obj any) {
 	if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
 	}
-	if a, ok := obj.(*storagev1.VolumeAttachment); ok && s.nodes.watched(place{s.cluster, a.Spec.NodeName}) {
-		s.nodes.wake(s.cluster, a.Spec.NodeName)
+	if a, ok := obj.(*storagev1.VolumeAttachment); ok && s.nodes.watched(Place{s.cluster, a.Spec.NodeName}) {
+		s.nodes.left(Place{s.cluster, a.Spec.NodeName})
 	}
 }
 

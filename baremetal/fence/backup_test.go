@@ -221,7 +221,7 @@ func TestABackupThatWasNotGivenBackIsKept(t *testing.T) {
 	}{
 		"the write fails":                 {worldOf(refuses, node(afterwards)), saved, "refused"},
 		"the node is gone again":          {worldOf(interceptor.Funcs{}), saved, errGone.Error()},
-		"the node is still being deleted": {worldOf(interceptor.Funcs{}, leaving), saved, errLeaving.Error()},
+		"the node is still being deleted": {worldOf(interceptor.Funcs{}, leaving), saved, errDeleting.Error()},
 		"the cluster is out of reach":     {&world{down: true}, saved, "connection to the workload cluster is down"},
 		"the backup cannot be read":       {worldOf(interceptor.Funcs{}, node()), Backup{Labels: "{"}, infrav1.NodeLabelsBackupAnnotation},
 	}

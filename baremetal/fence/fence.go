@@ -60,9 +60,9 @@ func (o Owner) inherits(node *corev1.Node) bool {
 	return taint != nil && taint.Value == infrav1.OutOfServiceTaintValue && (mark == "" && o.Unsigned || slices.Contains(o.Former, mark))
 }
 
-// Wake is told that something may have left a node that is watched, or that its watch has ended: look again, and ask for the watch
-// again. It must not block.
-type Wake func(cluster client.ObjectKey, node string)
+// Left is called when something may have left a node that is watched, or its watch has ended: the node has to be read again, and Watch called again. It must
+// not block.
+type Left func(Place)
 
 // RBAC in the workload clusters, besides that of package workload. The taint comes and goes by a patch. Nodes are deleted before Kubernetes
 // v1.28, which knows no such taint, or where the manager is told to. No pod and no volume is touched: Kubernetes does that, once the node is
@@ -75,7 +75,7 @@ type Wake func(cluster client.ObjectKey, node string)
 // Nodes sees and fences nodes. It is safe for concurrent use.
 type Nodes struct {
 	clusters Clusters
-	wake     Wake
+	left     Left
 	dial     func(*rest.Config) (*link, error)
 	pause    time.Duration
 	running  sync.WaitGroup // the watches, also those that are told to end
@@ -84,22 +84,22 @@ type Nodes struct {
 	closed      bool
 	links       map[client.ObjectKey]*link
 	attachments map[client.ObjectKey]toolscache.SharedIndexInformer
-	watches     map[place]*podWatch
+	watches     map[Place]*podWatch
 }
 
-// place is a node of a cluster.
-type place struct {
-	cluster client.ObjectKey
-	node    string
+// Place is a node of a workload cluster.
+type Place struct {
+	Cluster client.ObjectKey
+	Node    string
 }
 
-// NewNodes returns the nodes of clusters. wake hears of those that are watched.
-func NewNodes(clusters Clusters, wake Wake) *Nodes {
+// NewNodes returns the nodes of clusters. left is called for those that are watched.
+func NewNodes(clusters Clusters, left Left) *Nodes {
 	return &Nodes{
-		clusters: clusters, wake: wake, dial: dial, pause: pauseAfterEnd,
+		clusters: clusters, left: left, dial: dial, pause: pauseAfterEnd,
 		links:       map[client.ObjectKey]*link{},
 		attachments: map[client.ObjectKey]toolscache.SharedIndexInformer{},
-		watches:     map[place]*podWatch{},
+		watches:     map[Place]*podWatch{},
 	}
 }
 
@@ -110,7 +110,7 @@ func (n *Nodes) Forget(cluster client.ObjectKey) {
 	delete(n.links, cluster)
 	delete(n.attachments, cluster)
 	for at, w := range n.watches {
-		if at.cluster == cluster {
+		if at.Cluster == cluster {
 			w.cancel()
 			delete(n.watches, at)
 		}

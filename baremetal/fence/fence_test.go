@@ -87,7 +87,7 @@ func deleteThatVeryOne(ctx context.Context, c client.WithWatch, obj client.Objec
 	return c.Delete(ctx, obj)
 }
 
-func nodesOf(w *world) *Nodes { return NewNodes(w, func(client.ObjectKey, string) {}) }
+func nodesOf(w *world) *Nodes { return NewNodes(w, func(Place) {}) }
 
 // looker is who can look at a node.
 type looker interface {
@@ -98,7 +98,7 @@ type looker interface {
 func lookers(w *world) map[string]looker {
 	return map[string]looker{
 		"who fences": nodesOf(w),
-		"an onlooker": Onlooker{Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+		"an onlooker": Reader{Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 			return w.GetUncachedClient(ctx, cluster)
 		}},
 	}

@@ -38,8 +38,8 @@ type Seen struct {
 
 	// Node is what the API server returned; nil unless Present. All below is read from it, and zero if there is none, but for Drained.
 	Node *corev1.Node
-	// Leaving says that the node is being deleted and is kept by a finalizer.
-	Leaving bool
+	// Deleting says that the node is being deleted and is kept by a finalizer.
+	Deleting bool
 	// Ready is the status of the condition Ready, Unknown if there is no such condition, and ReadySince when it became that.
 	Ready      corev1.ConditionStatus
 	ReadySince time.Time
@@ -87,16 +87,16 @@ func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string,
 	})
 }
 
-// Onlooker looks at nodes as Nodes does, and keeps nothing: no connection, no cache and no watch.
-type Onlooker struct {
+// Reader looks at nodes as Nodes does, and keeps nothing: no connection, no cache and no watch.
+type Reader struct {
 	// Reader returns a reader of a workload cluster. Of pods it has to select those of a node, by the field spec.nodeName.
 	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 }
 
 // Look is that of Nodes.
-func (o Onlooker) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
+func (r Reader) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
 	return look(ctx, cluster, node, by, func() (client.Reader, volumes, error) {
-		reader, err := o.Reader(ctx, cluster)
+		reader, err := r.Reader(ctx, cluster)
 		return reader, func(ask bool) ([]string, error) {
 			if !ask {
 				return nil, nil
@@ -170,7 +170,7 @@ func lastSign(ctx context.Context, live client.Reader, seen Seen) (time.Time, er
 func SeenOf(node *corev1.Node, by Owner) Seen {
 	mark := types.UID(node.Annotations[FencedByAnnotation])
 	seen := Seen{
-		Presence: Present, Node: node, Leaving: !node.DeletionTimestamp.IsZero(), Ready: corev1.ConditionUnknown,
+		Presence: Present, Node: node, Deleting: !node.DeletionTimestamp.IsZero(), Ready: corev1.ConditionUnknown,
 		// One that somebody else deletes, and that a finalizer keeps, is there for Kubernetes: without the taint no pod of it is deleted.
 		Fenced: outOfService(node) != nil || !node.DeletionTimestamp.IsZero() && by.Deletes,
 		Ours:   by.owns(mark) || by.inherits(node), Inherited: by.inherits(node), Mark: mark,

@@ -244,12 +244,12 @@ func TestLook(t *testing.T) {
 		},
 		"a node that somebody else deletes, and that a finalizer keeps, is not fenced": {
 			world: worldOf(interceptor.Funcs{}, node(leaving), pod("p")), name: "n",
-			want: Seen{Presence: Present, Leaving: true, Ready: corev1.ConditionUnknown},
+			want: Seen{Presence: Present, Deleting: true, Ready: corev1.ConditionUnknown},
 		},
 		"a node that we delete, and that a finalizer keeps, is fenced": {
 			deletes: true,
 			world:   worldOf(interceptor.Funcs{}, node(leaving), pod("p", tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists}))), name: "n",
-			want: Seen{Presence: Present, Leaving: true, Ready: corev1.ConditionUnknown, Fenced: true, Left: []string{"Pod ns/p"}, Count: 1},
+			want: Seen{Presence: Present, Deleting: true, Ready: corev1.ConditionUnknown, Fenced: true, Left: []string{"Pod ns/p"}, Count: 1},
 		},
 	}
 	for name, tc := range cases {

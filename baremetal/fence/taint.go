@@ -21,9 +21,9 @@ import (
 )
 
 var (
-	errOther   = errors.New("another node has taken its name")
-	errGone    = errors.New("it is gone, and its labels and annotations cannot be given back yet")
-	errLeaving = errors.New("it is being deleted, and its labels and annotations cannot be given back yet")
+	errOther    = errors.New("another node has taken its name")
+	errGone     = errors.New("it is gone, and its labels and annotations cannot be given back yet")
+	errDeleting = errors.New("it is being deleted, and its labels and annotations cannot be given back yet")
 )
 
 // Fence makes the workload of a node move, by the given mode, and signs it as by. node is as it was last seen. To repeat it does no
@@ -82,7 +82,7 @@ func (n *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 	}
 	err = change(ctx, live, node, func(is *corev1.Node) error {
 		if !kept.empty() && !is.DeletionTimestamp.IsZero() {
-			return errLeaving
+			return errDeleting
 		}
 		putBackInService(is, by)
 		if saved.since(is) {

@@ -33,18 +33,18 @@ type podWatch struct {
 // ended it, the node is woken once, and the next pass asks again. A cluster without a connection is not watched, and this is no error:
 // that it is connected again is told by ClusterCache's own source.
 func (n *Nodes) Watch(ctx context.Context, cluster client.ObjectKey, node string, seen Seen) error {
-	err := n.watch(ctx, place{cluster, node}, seen)
+	err := n.watch(ctx, Place{cluster, node}, seen)
 	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return nil
 	}
 	return fmt.Errorf("watch what leaves node %q of cluster %s: %w", node, cluster, err)
 }
 
-func (n *Nodes) watch(ctx context.Context, at place, seen Seen) error {
-	if err := n.clusters.Watch(ctx, at.cluster, attachmentStore{n, at.cluster}); err != nil {
+func (n *Nodes) watch(ctx context.Context, at Place, seen Seen) error {
+	if err := n.clusters.Watch(ctx, at.Cluster, attachmentStore{n, at.Cluster}); err != nil {
 		return err
 	}
-	l, err := n.link(ctx, at.cluster)
+	l, err := n.link(ctx, at.Cluster)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (n *Nodes) watch(ctx context.Context, at place, seen Seen) error {
 	opening, opened := context.WithTimeout(ctx, openPatience)
 	defer opened()
 	inTime := context.AfterFunc(opening, cancel)
-	stream, err := l.pods(alone, at.node, seen.pods)
+	stream, err := l.pods(alone, at.Node, seen.pods)
 	if !inTime() && err == nil {
 		stream.Stop()
 		err = opening.Err()
@@ -69,15 +69,15 @@ func (n *Nodes) watch(ctx context.Context, at place, seen Seen) error {
 	}
 	go n.follow(alone, at, w, stream)
 	// An attachment that went before the watch was claimed has woken nobody.
-	if left, err := n.attachmentsLeft(ctx, nil, at.cluster, at.node, false); err == nil && len(left) < seen.volumes && n.cachedAttachments(at.cluster) != nil {
-		n.wake(at.cluster, at.node)
+	if left, err := n.attachmentsLeft(ctx, nil, at.Cluster, at.Node, false); err == nil && len(left) < seen.volumes && n.cachedAttachments(at.Cluster) != nil {
+		n.left(at)
 	}
 	return nil
 }
 
 // Unwatch ends the watch on a node, if there is one.
 func (n *Nodes) Unwatch(cluster client.ObjectKey, node string) {
-	at := place{cluster, node}
+	at := Place{cluster, node}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if w := n.watches[at]; w != nil {
@@ -101,7 +101,7 @@ func (n *Nodes) Close() {
 
 // claim puts w in place, unless there is one of the same connection already. One of a former connection makes way. What is claimed
 // counts as running.
-func (n *Nodes) claim(at place, w *podWatch) bool {
+func (n *Nodes) claim(at Place, w *podWatch) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	was := n.watches[at]
@@ -117,7 +117,7 @@ func (n *Nodes) claim(at place, w *podWatch) bool {
 }
 
 // drop ends w, and makes room for the next one.
-func (n *Nodes) drop(at place, w *podWatch) {
+func (n *Nodes) drop(at Place, w *podWatch) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w.cancel()
@@ -126,7 +126,7 @@ func (n *Nodes) drop(at place, w *podWatch) {
 	}
 }
 
-func (n *Nodes) watched(at place) bool {
+func (n *Nodes) watched(at Place) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.watches[at] != nil
@@ -134,19 +134,19 @@ func (n *Nodes) watched(at place) bool {
 
 // follow is the life of a watch: it listens, and when the stream has ended by itself, it makes room for the next one and has that asked
 // for.
-func (n *Nodes) follow(ctx context.Context, at place, w *podWatch, stream watch.Interface) {
+func (n *Nodes) follow(ctx context.Context, at Place, w *podWatch, stream watch.Interface) {
 	defer n.running.Done()
 	n.listen(ctx, at, stream)
 	select {
 	case <-ctx.Done():
 	case <-time.After(n.pause):
 		n.drop(at, w)
-		n.wake(at.cluster, at.node)
+		n.left(at)
 	}
 }
 
 // listen wakes the node for as long as the watch is wanted and its stream lasts.
-func (n *Nodes) listen(ctx context.Context, at place, stream watch.Interface) {
+func (n *Nodes) listen(ctx context.Context, at Place, stream watch.Interface) {
 	defer stream.Stop()
 	for {
 		select {
@@ -157,7 +157,7 @@ func (n *Nodes) listen(ctx context.Context, at place, stream watch.Interface) {
 			case !more, e.Type == watch.Error:
 				return
 			case hasLeft(e):
-				n.wake(at.cluster, at.node)
+				n.left(at)
 			}
 		}
 	}

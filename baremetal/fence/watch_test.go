@@ -34,10 +34,10 @@ type server struct {
 
 func (s *server) nodes() *Nodes {
 	s.world = &world{config: &rest.Config{}}
-	n := NewNodes(s, func(cluster client.ObjectKey, node string) {
+	n := NewNodes(s, func(at Place) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.woken = append(s.woken, cluster.Name+"/"+node)
+		s.woken = append(s.woken, at.Cluster.Name+"/"+at.Node)
 	})
 	n.dial = func(config *rest.Config) (*link, error) { return &link{config: config, pods: s.open}, nil }
 	return n
@@ -181,7 +181,7 @@ func TestAWatchEndsWhenToldTo(t *testing.T) {
 				end(n) // to repeat it does no harm
 				same(t, "streams that have ended", []bool{true}, s.ended())
 				same(t, "woken", nil, s.wakes())
-				if n.watched(place{cluster, "n"}) {
+				if n.watched(Place{cluster, "n"}) {
 					t.Error("it is still watched")
 				}
 			})
@@ -221,7 +221,7 @@ func TestAStreamThatEndsWakesItsNodeAfterAPause(t *testing.T) {
 				same(t, "woken at once", nil, s.wakes())
 				mustWatch(t, n, "n")
 				same(t, "streams that have ended", []bool{true}, s.ended()[:1])
-				waitFor(t, func() bool { return !n.watched(place{cluster, "n"}) })
+				waitFor(t, func() bool { return !n.watched(Place{cluster, "n"}) })
 				if pause := time.Since(began); pause != pauseAfterEnd { //nolint:forbidigo // the clock of the bubble
 					t.Errorf("woken after %v, want %v", pause, pauseAfterEnd)
 				}
@@ -281,7 +281,7 @@ func TestAClusterWithoutAConnectionIsNotWatched(t *testing.T) {
 		n := s.nodes()
 		s.down = true
 		mustWatch(t, n, "n")
-		if len(s.streams) > 0 || n.watched(place{cluster, "n"}) {
+		if len(s.streams) > 0 || n.watched(Place{cluster, "n"}) {
 			t.Error("it is watched")
 		}
 	})
@@ -296,7 +296,7 @@ func TestAWatchThatCannotBeOpenedIsAnErrorAndLeavesNothing(t *testing.T) {
 				if err := n.Watch(t.Context(), cluster, "n", Seen{}); err == nil {
 					t.Error("no error")
 				}
-				if n.watched(place{cluster, "n"}) {
+				if n.watched(Place{cluster, "n"}) {
 					t.Error("it counts as watched")
 				}
 				s.refuses, s.hangs = nil, false

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -98,18 +97,15 @@ func (h *Hosts) Named(ctx context.Context, namespace, name string) (*bmov1alpha1
 
 func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*bmov1alpha1.BareMetalHost, error) {
 	found := &bmov1alpha1.BareMetalHost{}
-	err := h.Client.Get(ctx, key, found, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		err = h.Live.Get(ctx, key, found)
-	}
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err == nil && h.written.Stale(found) {
+	exists, err := consistency.Read(ctx, h.Client, h.Live, key, found, client.UnsafeDisableDeepCopy)
+	if exists && h.written.Stale(found) {
 		err = consistency.ErrStale
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read BareMetalHost %s: %w", key, err)
+	}
+	if !exists {
+		return nil, nil
 	}
 	return found, nil
 }
@@ -132,15 +128,12 @@ func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav
 	if err != nil {
 		return nil, err
 	}
-	err = h.Client.Get(ctx, key, found, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		err = h.Live.Get(ctx, key, found)
-	}
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	exists, err := consistency.Read(ctx, h.Client, h.Live, key, found, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("read Metal3Machine %s: %w", key, err)
+	}
+	if !exists {
+		return nil, nil
 	}
 	return found, nil
 }

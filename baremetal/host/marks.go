@@ -162,24 +162,23 @@ func (h *Hosts) Reboot(ctx context.Context, host *bmov1alpha1.BareMetalHost, by 
 	return h.annotateAsRead(ctx, host, "ask to reboot", ask)
 }
 
-// Release takes all away that a remediation asked of the host. What others asked for stays.
+// Release removes all annotations of a remediation that act on the power of the host. Those of others stay.
 func (h *Hosts) Release(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
+	marks := AllMarks(host)
+	maps.DeleteFunc(marks, func(_ string, uid types.UID) bool { return !by.is(uid) })
+	return h.RemoveMarks(ctx, host, marks)
+}
+
+// RemoveMarks removes annotations that act on the power of the host, and with those that name who asked for a reboot or a receipt what was asked.
+func (h *Hosts) RemoveMarks(ctx context.Context, host *bmov1alpha1.BareMetalHost, marks map[string]types.UID) error {
 	away := map[string]any{}
-	for key := range host.Annotations {
-		if uid, hold := KeptOffFor(key); hold && by.is(uid) {
-			away[key] = nil
-		}
-	}
-	for key, uid := range AllMarks(host) {
-		if _, hold := KeptOffFor(key); hold || !by.is(uid) {
-			continue
-		}
+	for key := range marks {
 		away[key] = nil
-		if RebootAsked(host) {
+		if _, hold := KeptOffFor(key); !hold && RebootAsked(host) {
 			away[infrav1.RebootAnnotation] = nil
 		}
 	}
-	return h.annotate(ctx, host, "let go", away)
+	return h.annotate(ctx, host, "release", away)
 }
 
 // MarkUnhealthy keeps the host from being chosen for another machine. A mark that somebody else made stays theirs.
@@ -235,9 +234,7 @@ func (h *Hosts) patch(ctx context.Context, host *bmov1alpha1.BareMetalHost, what
 	if err != nil {
 		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.Namespace, host.Name, err)
 	}
-	target := &metav1.PartialObjectMetadata{} // else the answer would be all of a host
-	target.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))
-	target.Name, target.Namespace = host.Name, host.Namespace
+	target := Reference(host) // else the answer would be all of a host
 	err = h.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.Namespace, host.Name, err)
@@ -299,4 +296,12 @@ func AllMarks(host *bmov1alpha1.BareMetalHost) map[string]types.UID {
 		marks[mendv1.ReceiptForAnnotation] = uid
 	}
 	return marks
+}
+
+// Reference is host with its kind, as the object of an event; objects from a cache have none.
+func Reference(host *bmov1alpha1.BareMetalHost) *metav1.PartialObjectMetadata {
+	about := &metav1.PartialObjectMetadata{}
+	about.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))
+	about.Name, about.Namespace, about.UID = host.Name, host.Namespace, host.UID
+	return about
 }

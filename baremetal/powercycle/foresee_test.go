@@ -64,7 +64,7 @@ func anyFacts(t *rapid.T) Facts {
 		f.Since = time.Time{} // nobody has looked at it yet
 	}
 	rare := []*bool{
-		&f.WasOff, &f.Touched, &f.StartedUnhealthy, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Leaving, &f.Healthy, &f.Unhealthy, &f.OwnerAsked,
+		&f.WasOff, &f.Touched, &f.StartedUnhealthy, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Teardown, &f.Healthy, &f.Unhealthy, &f.OwnerAsked,
 		&f.ControlPlane, &f.NoPowerOff, &f.KeptOffByOthers, &f.PowerFails, &f.KeptOff, &f.HasPowerAnnotations, &f.RebootAsked, &f.RebootPending, &f.HostMarked, &f.Looked,
 		&f.Fenced, &f.FencedByUs, &f.Drained,
 	}
@@ -80,7 +80,7 @@ func anyFacts(t *rapid.T) Facts {
 			*m = paused
 		}
 	}
-	f.Machine = rapid.SampledFrom([]Machine{MachinePresent, MachinePresent, MachinePresent, MachineLeaving, MachineGone}).Draw(t, "machine")
+	f.Machine = rapid.SampledFrom([]Machine{MachinePresent, MachinePresent, MachinePresent, MachineDeleting, MachineGone}).Draw(t, "machine")
 	f.Host = rapid.SampledFrom([]Host{HostOurs, HostOurs, HostOurs, HostForeign, HostGone}).Draw(t, "host")
 	f.Node = rapid.SampledFrom([]Node{NodePresent, NodeUnseen, NodeAbsent}).Draw(t, "node")
 	return f

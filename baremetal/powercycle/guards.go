@@ -142,15 +142,15 @@ func anyhow(situation) bool { return true }
 var (
 	always = is("otherwise", anyhow)
 
-	deletedHealthy = is("remediation deleted, machine healthy", func(s situation) bool { return s.Deleting && s.State == Booting && (s.Healthy || s.Up) })
-	deletedBooting = is("remediation deleted, host power-cycled", func(s situation) bool { return s.Deleting && s.State == Booting })
-	deleted        = is("remediation deleted", func(s situation) bool { return s.Deleting })
-	machineGone    = is("machine gone", func(s situation) bool { return s.Machine == MachineGone })
-	machineLeaving = is("machine being deleted", func(s situation) bool { return s.Machine == MachineLeaving })
-	stoppedHealthy = is("told to stop, machine healthy", func(s situation) bool { return s.Stop && s.State == Booting && (s.Healthy || s.Up) })
-	stopped        = is("told to stop", func(s situation) bool { return s.Stop })
+	deletedHealthy  = is("remediation deleted, machine healthy", func(s situation) bool { return s.Deleting && s.State == Booting && (s.Healthy || s.Up) })
+	deletedBooting  = is("remediation deleted, host power-cycled", func(s situation) bool { return s.Deleting && s.State == Booting })
+	deleted         = is("remediation deleted", func(s situation) bool { return s.Deleting })
+	machineGone     = is("machine gone", func(s situation) bool { return s.Machine == MachineGone })
+	machineDeleting = is("machine being deleted", func(s situation) bool { return s.Machine == MachineDeleting })
+	stoppedHealthy  = is("told to stop, machine healthy", func(s situation) bool { return s.Stop && s.State == Booting && (s.Healthy || s.Up) })
+	stopped         = is("told to stop", func(s situation) bool { return s.Stop })
 
-	leaving = is("kubemend is being removed", func(s situation) bool { return s.Leaving && !s.moving() })
+	leaving = is("kubemend is being removed", func(s situation) bool { return s.Teardown && !s.moving() })
 
 	hostMissing = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
 	hostLost    = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone })
@@ -262,14 +262,14 @@ var (
 	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	onStillFenced = is("host on, node still fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
-		return s.ours() && s.Node != NodePresent && s.Machine != MachineLeaving
+		return s.ours() && s.Node != NodePresent && s.Machine != MachineDeleting
 	}).tells(FenceUnseen)
 	lateStillFenced = timed("workload cluster back after all, node still fenced by us", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && !s.ControlPlane && s.fencedHere() })
 	unmanagedFenced = is("power not managed now, node still fenced by us", func(s situation) bool { return (!s.Acts || s.Serviced) && s.fencedHere() })
 	stillFenced     = is("node still fenced by us", situation.fencedHere)
 	finalizerFenced = is("finalizer, node still fenced by us", func(s situation) bool {
-		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine != MachineLeaving
+		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine != MachineDeleting
 	})
 
 	healthy   = is("machine healthy", func(s situation) bool { return s.Healthy })

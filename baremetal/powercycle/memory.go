@@ -215,3 +215,13 @@ func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 	}
 	return m
 }
+
+// NotAfter is m without moments after now: a clock that never expires would keep others in the queue waiting for ever.
+func (m Memory) NotAfter(now time.Time) Memory {
+	for _, at := range []*time.Time{&m.Since, &m.Began, &m.Asked, &m.Unseen, &m.Paused} {
+		if at.After(now) {
+			*at = now
+		}
+	}
+	return m
+}

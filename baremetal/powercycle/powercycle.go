@@ -131,8 +131,8 @@ type Machine int
 const (
 	// MachinePresent is there and stays.
 	MachinePresent Machine = iota
-	// MachineLeaving is being deleted.
-	MachineLeaving
+	// MachineDeleting is being deleted.
+	MachineDeleting
 	// MachineGone does not exist, or another one has its name.
 	MachineGone
 )
@@ -218,8 +218,8 @@ type Facts struct {
 	Stop bool
 	// Paused says that the remediation or its cluster is to be left alone.
 	Paused bool
-	// Leaving says that kubemend itself is being removed: nobody will go on with what is under way.
-	Leaving bool
+	// Teardown says that kubemend itself is being removed: nobody will go on with what is under way.
+	Teardown bool
 
 	Machine Machine
 	// Healthy says that the node is ready and that no health check calls the machine bad.

@@ -40,7 +40,7 @@ func in(s State, changes ...func(*Facts)) Facts {
 
 func deleting(f *Facts)         { f.Deleting = true }
 func toStop(f *Facts)           { f.Stop = true }
-func machineGoing(f *Facts)     { f.Machine = MachineLeaving }
+func machineGoing(f *Facts)     { f.Machine = MachineDeleting }
 func machineVanished(f *Facts)  { f.Machine = MachineGone }
 func wellNow(f *Facts)          { f.Healthy = true }
 func startedUnhealthy(f *Facts) { f.StartedUnhealthy = true }
@@ -57,7 +57,7 @@ func off(f *Facts)              { f.PoweredOn = false }
 func on(f *Facts)               { f.PoweredOn = true }
 func hostPaused(f *Facts)       { f.Acts = false }
 func paused(f *Facts)           { f.Paused = true }
-func leavingNow(f *Facts)       { f.Leaving = true }
+func leavingNow(f *Facts)       { f.Teardown = true }
 func resumed(f *Facts)          { f.Memory.Paused = ago(time.Hour) }
 func heldElsewhere(f *Facts)    { f.KeptOffByOthers = true }
 func failing(f *Facts)          { f.PowerFails = true }

@@ -144,7 +144,7 @@ func TestStories(t *testing.T) {
 		"it is cancelled in the middle":    ordinary(from(40*time.Second, func(f *Facts) { f.Deleting = true })),
 		"it is told to stop at once":       ordinary(from(0, func(f *Facts) { f.Stop = true })),
 		"it is told to stop in the middle": ordinary(from(40*time.Second, func(f *Facts) { f.Stop = true })),
-		"the machine is deleted":           ordinary(from(40*time.Second, func(f *Facts) { f.Machine = MachineLeaving })),
+		"the machine is deleted":           ordinary(from(40*time.Second, func(f *Facts) { f.Machine = MachineDeleting })),
 		"the owner switches the host off":  ordinary(from(40*time.Second, func(f *Facts) { f.Wanted = false })),
 		"the cluster is paused and moved": ordinary(func(c *cast) {
 			c.spoil = func(now time.Time, f *Facts) {

@@ -76,7 +76,7 @@ var endings = []row{
 	{deletedBooting, Advance, Ended, NoLongerNeededReason},
 	{deleted, Advance, Ended, CancelledReason},
 	{machineGone, Advance, Ended, MachineGoneReason},
-	{machineLeaving, Advance, Ended, MachineDeletingReason},
+	{machineDeleting, Advance, Ended, MachineDeletingReason},
 	{stoppedHealthy, Advance, Succeeded, MachineHealthyReason},
 	{stopped, Advance, Stopped, TimedOutByCheckReason},
 	{leaving, Advance, Ended, TeardownReason},

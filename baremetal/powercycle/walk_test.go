@@ -74,7 +74,7 @@ func (s scene) key() [20]byte {
 	for i, b := range []bool{
 		f.Moved != "", f.WasOff, f.StartedUnhealthy, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Healthy, f.OwnerAsked, f.ControlPlane, f.First, f.Wanted, f.PoweredOn, f.Acts,
 		f.NoPowerOff, f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Unhealthy, s.rising, s.cured,
-		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffByOthers, f.Stop, f.Leaving, f.Faulted, f.PowerFails, f.HostAnew, f.Serviced,
+		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffByOthers, f.Stop, f.Teardown, f.Faulted, f.PowerFails, f.HostAnew, f.Serviced,
 		f.Provable, f.Sound, f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "",
 	} {
 		if b {
@@ -169,7 +169,7 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Fenced, n.f.FencedByUs = true, false },
 		func(n *scene) { n.f.Healthy = !n.f.Healthy },
 		func(n *scene) { n.f.Paused = !n.f.Paused },
-		func(n *scene) { n.f.Leaving, n.disturbances = true, 1 }, // the last one: all there is would else be walked once more
+		func(n *scene) { n.f.Teardown, n.disturbances = true, 1 }, // the last one: all there is would else be walked once more
 		func(n *scene) { n.f.NoPowerOff = !n.f.NoPowerOff },
 		func(n *scene) { n.f.KeptOffByOthers = !n.f.KeptOffByOthers },
 		func(n *scene) { n.f.PowerFails = !n.f.PowerFails && (n.f.acts() || n.f.State == PoweringOn) },
@@ -240,7 +240,7 @@ func wrong(s scene, step Step) string {
 		return "touches somebody else's host"
 	case (step.Do == KeepOff || step.Do == Reboot || step.Do == RequestOwner) && (f.Deleting || f.Stop):
 		return "begins what is to end"
-	case f.Leaving && slices.Contains([]Action{BeginAttempt, AddFinalizer, KeepOff, Reboot, Fence, MarkHost, RequestOwner}, step.Do) && !f.moving():
+	case f.Teardown && slices.Contains([]Action{BeginAttempt, AddFinalizer, KeepOff, Reboot, Fence, MarkHost, RequestOwner}, step.Do) && !f.moving():
 		return "begins something while kubemend leaves"
 	case f.State.Final() && step.Next != f.State && step.Do != Withdraw:
 		return "goes on after its end"

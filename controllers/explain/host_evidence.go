@@ -40,7 +40,7 @@ func (e *evidence) ofRemediation(p *PowerCycle) {
 	e.add(p.Deleted, "the remediation is being deleted")
 	e.add(!p.Asked, "the remediation asks for nothing: spec.strategy is not %s", infrav1.RebootRemediationStrategy)
 	e.add(f.Stop, "the remediation is told to stop (annotation %s)", nhcv1.TimedOutAnnotation)
-	e.add(f.Leaving, "kubemend is being removed, or power cycles are switched off")
+	e.add(f.Teardown, "kubemend is being removed, or power cycles are switched off")
 	e.add(p.Pause != "", "the remediation is paused %s", p.pausedBy())
 	e.add(f.Finalizer, "finalizer %s keeps the remediation until all is released", p.Finalizer)
 	e.add(!m.Asked.IsZero() && !m.WasOff, "the host was asked to power off at %s", clockOf(m.Asked))
@@ -57,7 +57,7 @@ func (e *evidence) ofMachine(p *PowerCycle) {
 		return
 	}
 	e.add(p.Facts.ControlPlane, "Machine %s is of the control plane", p.Machine)
-	e.add(p.Facts.Machine == powercycle.MachineLeaving, "Machine %s is being deleted", p.Machine)
+	e.add(p.Facts.Machine == powercycle.MachineDeleting, "Machine %s is being deleted", p.Machine)
 	e.add(p.MachineUnhealthy != "", "Machine %s is marked unhealthy (condition %s, reason %s)",
 		p.Machine, clusterv1.MachineHealthCheckSucceededCondition, p.MachineUnhealthy)
 	e.add(p.Facts.Healthy, "Machine %s is healthy", p.Machine)
@@ -110,7 +110,7 @@ func (e *evidence) ofNode(p *PowerCycle) {
 	}
 	e.add(n.Unseen == "" && n.Ready == "" && !n.Looked, "node %s does not exist", n.Name)
 	if n.Looked {
-		e.add(n.Leaving, "node %s is being deleted", n.Name)
+		e.add(n.Deleting, "node %s is being deleted", n.Name)
 		e.add(f.NodeMismatch, "node %s is not the machine's: it has providerID %q, and UID %s", n.Name, n.ProviderID, n.UID)
 		e.add(!f.Fenced, "node %s is not fenced", n.Name)
 		e.add(n.OutOfService, "node %s has the taint %s, %s", n.Name, infrav1.OutOfServiceTaintKey, n.whoseFence())

@@ -76,8 +76,8 @@ type NodeDetails struct {
 	BootID, Before string
 	// Looked says that the workload cluster itself was asked and shows the node; Answered, that it has answered at all.
 	Looked, Answered bool
-	// Leaving, ProviderID, UID, OutOfService and Fence are what it shows then: Fence is whose the taint is.
-	Leaving         bool
+	// Deleting, ProviderID, UID, OutOfService and Fence are what it shows then: Fence is whose the taint is.
+	Deleting        bool
 	ProviderID, UID string
 	OutOfService    bool
 	Fence           string
@@ -138,8 +138,8 @@ func (p *PowerCycle) Sentence(step powercycle.Step) string {
 	return inBrackets(text, details)
 }
 
-// CauseSaid is what is known of a cause besides the sentence of its step, to be remembered with it.
-func (p *PowerCycle) CauseSaid(step powercycle.Step) string {
+// CauseDetails is what is known of a cause besides the sentence of its step, to be remembered with it.
+func (p *PowerCycle) CauseDetails(step powercycle.Step) string {
 	return cut(strings.Join(written(append(p.details(step.Reason), p.Host.Trouble)), "; "))
 }
 

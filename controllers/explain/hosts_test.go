@@ -175,7 +175,7 @@ func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
 // What is remembered has to fit into an annotation, and the error of a host is as long as its operator likes.
 func TestWhatIsRememberedOfACauseHasAnEnd(t *testing.T) {
 	p := &PowerCycle{Host: HostDetails{Trouble: strings.Repeat("ü", maxMessage)}}
-	got := p.CauseSaid(powercycle.Step{Reason: powercycle.PowerOffTimedOutReason})
+	got := p.CauseDetails(powercycle.Step{Reason: powercycle.PowerOffTimedOutReason})
 	if len(got) > maxMessage+len("...") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes are remembered, valid: %t; want %d at most", len(got), utf8.ValidString(got), maxMessage)
 	}

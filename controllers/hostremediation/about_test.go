@@ -16,7 +16,7 @@ func TestAHostIsKeptOffUnderTheUIDThatTheRemediationHadBeforeItWasMoved(t *testi
 		"moved, and another keeps it off":     {"old", holdOff + "another", "new"},
 		"never moved, and a UID was left out": {"", holdOff, "new"},
 	} {
-		w := &observed{rem: remediation("new", "")}
+		w := &observed{rem: aRemediation("new", "")}
 		w.record.UID = "new"
 		if tc.before != "" {
 			w.record.UID = "old"

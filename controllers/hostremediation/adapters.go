@@ -2,7 +2,6 @@ package hostremediation
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -17,9 +16,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-//go:generate mockgen -source=adapters.go -destination=mocks_test.go -package=hostremediation -exclude_interfaces=Hosts,Nodes,HostReader,NodeReader,NodeWatcher,Clusters,Sight -write_package_comment=false
+//go:generate mockgen -source=adapters.go -destination=mocks_test.go -package=hostremediation -exclude_interfaces=Hosts,Nodes,HostReader,NodeReader,NodeWatcher,FenceModes,Clusters -write_package_comment=false
 
-// Hosts is what is asked of bare-metal hosts; host.Hosts does it.
+// Hosts are the bare-metal hosts; host.Hosts implements it.
 type Hosts interface {
 	HostReader
 	HostPower
@@ -33,7 +32,7 @@ type HostReader interface {
 	Refresh(ctx context.Context, found *host.Found) error
 }
 
-// HostPower asks something of the power of a host.
+// HostPower asks for changes of the power of a host.
 type HostPower interface {
 	KeepOff(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
 	AskReceipt(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, asked time.Time) error
@@ -41,22 +40,27 @@ type HostPower interface {
 	Release(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
 }
 
-// HostMarker marks hosts on which no machine is to be put.
+// HostMarker marks hosts as unhealthy, so that CAPM3 puts no machine on them.
 type HostMarker interface {
 	MarkUnhealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
 	MarkHealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
 }
 
-// Nodes is what is asked of the nodes of hosts; fence.Nodes does it.
+// NodeReader reads the nodes of hosts; fence.Reader implements it, and fence.Nodes.
+type NodeReader interface {
+	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
+}
+
+// Nodes are the nodes of hosts; fence.Nodes implements it.
 type Nodes interface {
 	NodeReader
 	NodeFencer
 	NodeWatcher
+	FenceModes
 }
 
-// NodeReader reads a node, and how one of its cluster is to be fenced.
-type NodeReader interface {
-	Sight
+// FenceModes is how the nodes of a cluster are fenced.
+type FenceModes interface {
 	ModeFor(ctx context.Context, cluster client.ObjectKey, override fence.Mode) (fence.Mode, error)
 }
 
@@ -67,62 +71,21 @@ type NodeFencer interface {
 	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 }
 
-// NodeWatcher tells of what leaves a node.
+// NodeWatcher watches what leaves a node.
 type NodeWatcher interface {
 	Watch(ctx context.Context, cluster client.ObjectKey, node string, seen fence.Seen) error
 	Unwatch(cluster client.ObjectKey, node string)
 	Forget(cluster client.ObjectKey)
 }
 
-// Sight is what a look asks of nodes; fence.Onlooker has it, and all Nodes.
-type Sight interface {
-	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
-}
-
-// Sighted returns the Nodes of a Reconciler that only looks: what would change a node is refused.
-func Sighted(s Sight) Nodes { return sighted{s} }
-
-type sighted struct{ Sight }
-
-var errSighted = errors.New("nodes are only looked at")
-
-// ModeFor is refused.
-func (sighted) ModeFor(context.Context, client.ObjectKey, fence.Mode) (fence.Mode, error) {
-	return "", errSighted
-}
-
-// Fence is refused.
-func (sighted) Fence(context.Context, client.ObjectKey, *corev1.Node, fence.Owner, fence.Mode, time.Time) error {
-	return errSighted
-}
-
-// Unfence is refused.
-func (sighted) Unfence(context.Context, client.ObjectKey, *corev1.Node, fence.Owner, fence.Backup) error {
-	return errSighted
-}
-
-// Disown is refused.
-func (sighted) Disown(context.Context, client.ObjectKey, *corev1.Node, fence.Owner) error {
-	return errSighted
-}
-
-// Watch is refused.
-func (sighted) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return errSighted }
-
-// Unwatch does nothing: nothing is watched.
-func (sighted) Unwatch(client.ObjectKey, string) {}
-
-// Forget does nothing: nothing is kept.
-func (sighted) Forget(client.ObjectKey) {}
-
-// Clusters is what is seen of workload clusters from here; workload.Clusters sees it.
+// Clusters are the workload clusters; workload.Clusters implements it.
 type Clusters interface {
 	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
 }
 
 var (
-	_ Hosts    = (*host.Hosts)(nil)
-	_ Nodes    = (*fence.Nodes)(nil)
-	_ Sight    = fence.Onlooker{}
-	_ Clusters = (*workload.Clusters)(nil)
+	_ Hosts      = (*host.Hosts)(nil)
+	_ Nodes      = (*fence.Nodes)(nil)
+	_ NodeReader = fence.Reader{}
+	_ Clusters   = (*workload.Clusters)(nil)
 )

@@ -37,8 +37,8 @@ func (d *deadlines) Look(ctx context.Context, cluster client.ObjectKey, node str
 
 func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
 	k := fixtureOf(t)
-	there := &deadlines{Nodes: k.r.Nodes}
-	k.r.Nodes, k.r.Clusters = there, there
+	there := &deadlines{Nodes: k.nodes}
+	k.r.Nodes, k.r.Fencer, k.r.Clusters = there, there, there
 	k.expects(powersOff)
 	most := 0
 	for range 5 {
@@ -69,8 +69,8 @@ func (d *deadlines) Watch(ctx context.Context, _ client.ObjectKey, _ string, _ f
 
 func TestWhatLeavesANodeIsWatchedWithTheDeadlineOfWhatIsRead(t *testing.T) {
 	k := fixtureOf(t)
-	there := &deadlines{Nodes: k.r.Nodes}
-	k.r.Nodes, k.r.Clusters = there, there
+	there := &deadlines{Nodes: k.nodes}
+	k.r.Nodes, k.r.Fencer, k.r.Clusters = there, there, there
 	k.expects(powersOff, fences)
 	k.pass()
 	k.power(false)

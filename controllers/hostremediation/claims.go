@@ -7,7 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // Claims let only one remediation of a queue begin while the caches do not show yet what this process has let begin. Whose place it is, is
@@ -16,8 +18,8 @@ import (
 type Claims struct {
 	mu sync.Mutex
 	by map[string]*claim // by queue: a control plane, or a machine
-	// over tells the controllers of all kinds that something is over in a namespace.
-	over audience[string]
+	// Over has the namespaces in which a remediation, of any kind, is over: others may have waited for it.
+	Over enqueue.Broadcast[string]
 }
 
 // claim is the right to begin. It ends when the one that has it is seen not to need it, and passes on once others have read what it has written.
@@ -33,7 +35,7 @@ type claim struct {
 
 // Begin claims a queue for rem, unless another remediation has claimed it and seen, which is what the decision was made on, does not show what
 // that has written. Then the name of that one is returned.
-func (c *Claims) Begin(queue string, rem someRemediation, seen []someRemediation) (ahead string) {
+func (c *Claims) Begin(queue string, rem remediation.OfKind, seen []remediation.OfKind) (ahead string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	is := c.by[queue]
@@ -44,7 +46,7 @@ func (c *Claims) Begin(queue string, rem someRemediation, seen []someRemediation
 		c.by = map[string]*claim{}
 	}
 	if is == nil || is.uid != rem.GetUID() {
-		is = &claim{kind: rem.kind, name: rem.GetName(), key: client.ObjectKeyFromObject(rem), uid: rem.GetUID()}
+		is = &claim{kind: rem.Kind.Kind, name: rem.GetName(), key: client.ObjectKeyFromObject(rem), uid: rem.GetUID()}
 		c.by[queue] = is
 	}
 	is.open = true
@@ -52,7 +54,7 @@ func (c *Claims) Begin(queue string, rem someRemediation, seen []someRemediation
 }
 
 // shownBy reports whether seen has the remediation in the version that was stored, or a later one.
-func (c *claim) shownBy(seen []someRemediation) bool {
+func (c *claim) shownBy(seen []remediation.OfKind) bool {
 	if c.open || c.lost || c.stored == "" {
 		return false
 	}
@@ -112,6 +114,3 @@ func (c *Claims) End(kind string, key client.ObjectKey) {
 		}
 	}
 }
-
-// Over tells those who wait in a namespace, whatever their kind, that something is over there.
-func (c *Claims) Over(namespace string) { c.over.tell(namespace) }

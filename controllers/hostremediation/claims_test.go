@@ -19,13 +19,14 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
 // inVersion is the remediation of that UID as it was read in that version.
-func inVersion(uid types.UID, version string) someRemediation {
-	rem := remediation(uid, "")
+func inVersion(uid types.UID, version string) remediation.OfKind {
+	rem := aRemediation(uid, "")
 	rem.SetResourceVersion(version)
-	return someRemediation{rem, Own.Kind}
+	return remediation.OfKind{Object: rem, Kind: remediation.Own}
 }
 
 func TestAQueueIsClaimedUntilOthersCanReadWhatCameOfIt(t *testing.T) {
@@ -52,8 +53,8 @@ func TestAQueueIsClaimedUntilOthersCanReadWhatCameOfIt(t *testing.T) {
 				c.Written(a, "", refused)
 			}, "1", "a",
 		},
-		"what is over is not waited for":               {func(c *Claims) { c.End(Own.Kind, client.ObjectKeyFromObject(a)) }, "1", ""},
-		"what is over of another kind decides nothing": {func(c *Claims) { c.End(Metal3.Kind, client.ObjectKeyFromObject(a)) }, "1", "a"},
+		"what is over is not waited for":               {func(c *Claims) { c.End(remediation.Own.Kind, client.ObjectKeyFromObject(a)) }, "1", ""},
+		"what is over of another kind decides nothing": {func(c *Claims) { c.End(remediation.Metal3.Kind, client.ObjectKeyFromObject(a)) }, "1", "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var claims Claims
@@ -64,14 +65,14 @@ func TestAQueueIsClaimedUntilOthersCanReadWhatCameOfIt(t *testing.T) {
 			if got := claims.Begin("another queue", inVersion("c", "1"), nil); got != "" {
 				t.Errorf("in another queue %q is ahead", got)
 			}
-			var seen []someRemediation
+			var seen []remediation.OfKind
 			if tc.seen != "" {
 				seen = append(seen, inVersion("a", tc.seen))
 			}
 			if got := claims.Begin("queue", b, seen); got != tc.ahead {
 				t.Errorf("%q is ahead, want %q", got, tc.ahead)
 			}
-			if again := claims.Begin("queue", a, []someRemediation{b}); (again == "") != (tc.ahead == "a") {
+			if again := claims.Begin("queue", a, []remediation.OfKind{b}); (again == "") != (tc.ahead == "a") {
 				t.Errorf("the first waits for %q after that", again)
 			}
 		})
@@ -84,7 +85,7 @@ type interleaved struct {
 	// stored and cached are the versions and states of each remediation in the API server and in the cache.
 	stored, cached map[types.UID]version
 	// decided is what the reconcile under way has read, by its remediation; nil if it does not want to begin.
-	decided map[types.UID][]someRemediation
+	decided map[types.UID][]remediation.OfKind
 	claimed map[types.UID]bool
 }
 
@@ -101,10 +102,10 @@ func (i *interleaved) do(t *rapid.T, uid types.UID) {
 		if i.cached[uid].begun {
 			return
 		}
-		var seen []someRemediation
+		var seen []remediation.OfKind
 		for other, is := range i.cached {
 			if other != uid && is.begun {
-				i.claims.End(self.kind, client.ObjectKeyFromObject(self)) // it waits, and needs no claim
+				i.claims.End(self.Kind.Kind, client.ObjectKeyFromObject(self)) // it waits, and needs no claim
 				return
 			}
 			seen = append(seen, inVersion(other, strconv.Itoa(is.number)))
@@ -123,7 +124,7 @@ func (i *interleaved) do(t *rapid.T, uid types.UID) {
 	case what == "end" && i.stored[uid].begun && !i.claimed[uid]:
 		i.stored[uid] = version{i.stored[uid].number + 1, false}
 	case what == "restart" && len(i.claimed) == 0: // a new process reads all that is stored first
-		i.claims.by, i.decided = nil, map[types.UID][]someRemediation{}
+		i.claims.by, i.decided = nil, map[types.UID][]remediation.OfKind{}
 		for other, is := range i.stored {
 			i.cached[other] = is
 		}
@@ -131,7 +132,7 @@ func (i *interleaved) do(t *rapid.T, uid types.UID) {
 }
 
 // write writes that a remediation has begun. The answer may be lost, and so may the write; the next reconcile finds out which.
-func (i *interleaved) write(t *rapid.T, uid types.UID, self someRemediation) {
+func (i *interleaved) write(t *rapid.T, uid types.UID, self remediation.OfKind) {
 	fate := rapid.SampledFrom([]string{"made", "made", "refused", "lost", "not made"}).Draw(t, "fate")
 	next := version{i.stored[uid].number + 1, true}
 	switch fate {
@@ -159,7 +160,7 @@ func TestNoTwoRemediationsOfAQueueBeginHoweverTheirReconcilesInterleave(t *testi
 	began := 0
 	rapid.Check(t, func(t *rapid.T) {
 		i := &interleaved{
-			stored: map[types.UID]version{}, cached: map[types.UID]version{}, decided: map[types.UID][]someRemediation{}, claimed: map[types.UID]bool{},
+			stored: map[types.UID]version{}, cached: map[types.UID]version{}, decided: map[types.UID][]remediation.OfKind{}, claimed: map[types.UID]bool{},
 		}
 		var all []types.UID
 		for n := range rapid.IntRange(2, 4).Draw(t, "remediations") {
@@ -194,11 +195,11 @@ func TestARemediationThatCannotBeginKeepsNoOtherWaiting(t *testing.T) {
 		k.found = &host.Found{Host: k.host, Is: is, Why: "consumerRef"}
 		k.pass()
 		rem := k.remediation()
-		seen := []someRemediation{{own{rem}, Own.Kind}}
+		seen := []remediation.OfKind{{Object: remediation.Wrap(rem), Kind: remediation.Own}}
 		if ahead := k.r.Claims.Begin("machine machine-uid", inVersion("other", "1"), seen); ahead != "" {
 			t.Errorf("host %d: %q keeps another one waiting that reads what it is", is, ahead)
 		}
-		if got := remembered(rem).UnderWay(); got != begins {
+		if got := remediation.Remembered(rem).UnderWay(); got != begins {
 			t.Errorf("host %d: it is under way: %t", is, got)
 		}
 	}
@@ -223,14 +224,14 @@ func TestARemediationThatAsksForNothingAnyMoreKeepsNoOtherWaiting(t *testing.T) 
 			if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err == nil {
 				t.Fatal("want the error of the write")
 			}
-			seen := []someRemediation{{own{k.remediation()}, Own.Kind}}
+			seen := []remediation.OfKind{{Object: remediation.Wrap(k.remediation()), Kind: remediation.Own}}
 			if ahead := k.r.Claims.Begin("machine machine-uid", inVersion("other", "1"), seen); ahead != "m" {
 				t.Fatalf("%q is ahead while nobody knows what came of the write, want m", ahead)
 			}
 			k.r.Client = here
 			k.edit(change)
 			k.pass()
-			seen = []someRemediation{{own{k.remediation()}, Own.Kind}}
+			seen = []remediation.OfKind{{Object: remediation.Wrap(k.remediation()), Kind: remediation.Own}}
 			if ahead := k.r.Claims.Begin("machine machine-uid", inVersion("other", "1"), seen); ahead != "" {
 				t.Errorf("%q keeps another one waiting for ever", ahead)
 			}

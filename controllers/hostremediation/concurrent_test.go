@@ -131,7 +131,7 @@ func TestReconcilesThatRunAtOncePowerOffOneControlPlaneHost(t *testing.T) {
 		shows := oneIn(10)
 		hosts := &crowd{held: map[string]types.UID{}, lags: func() bool { return !shows() }}
 		l := &lagging{WithWatch: p.client.(client.WithWatch), catches: oneIn(10)}
-		p.r.Client, p.r.Hosts, p.r.Nodes = l.cache(), hosts, Sighted(unasked{})
+		p.r.Client, p.r.Hosts, p.r.Nodes = l.cache(), hosts, unasked{}
 		var names []string
 		for _, machine := range []string{"m", "b", "c"} {
 			for n := range 2 {

@@ -18,6 +18,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -51,7 +52,7 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 	because := func(reason powercycle.Reason) powercycle.Step {
 		return powercycle.Step{Do: powercycle.Wait, Reason: reason}
 	}
-	rem := Own.New()
+	rem := remediation.Own.New()
 	for _, now := range []struct {
 		name   string
 		memory powercycle.Memory
@@ -72,7 +73,7 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 		{"a machine that is well says so, and nothing that was not so", in(powercycle.Succeeded, "NodeGone"), powercycle.Facts{}, because("MachineHealthy"), "++-WorkloadStuck+++"},
 		{"a host that cannot be off proves nothing", in(powercycle.Booting, ""), powercycle.Facts{NoPowerOff: true}, because("Booting"), "+-CannotBeProven-CannotBeProven++-Booting"},
 	} {
-		sayConditions(rem, now.memory, now.facts, now.step, "why", noon)
+		setConditions(rem, now.memory, now.facts, now.step, "why", noon)
 		if got := milestonesOf(rem.GetConditions()); got != now.want {
 			t.Errorf("%s: %s, want %s", now.name, got, now.want)
 		}
@@ -100,9 +101,9 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		"a fence that cannot be taken away keeps nobody":        {powercycle.Failed, powercycle.Facts{FencedByUs: true}, powercycle.Wait, "False, False"},
 		"one that cannot begin is not under way, and never was": {"", powercycle.Facts{}, powercycle.Wait, "False, False"},
 	} {
-		rem := Own.New()
+		rem := remediation.Own.New()
 		step := powercycle.Step{Do: tc.do, Reason: "Because"}
-		sayConditions(rem, powercycle.Memory{State: tc.state}, tc.facts, step, "why", noon)
+		setConditions(rem, powercycle.Memory{State: tc.state}, tc.facts, step, "why", noon)
 		processing, succeeded := conditions.Get(rem, nhcv1.ProcessingCondition), conditions.Get(rem, nhcv1.SucceededCondition)
 		if got := fmt.Sprintf("%s, %s", processing.Status, succeeded.Status); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
@@ -132,13 +133,13 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 		powercycle.Failed:          {infrav1.PhaseFailed, time.Time{}},
 		powercycle.Stopped:         {infrav1.PhaseFailed, time.Time{}},
 	} {
-		w := &observed{policy: policy, record: record{Memory: powercycle.Memory{State: state, Since: noon, Began: noon.Add(-2 * time.Minute), Attempt: 2}}}
+		w := &observed{policy: policy, record: remediation.Record{Memory: powercycle.Memory{State: state, Since: noon, Began: noon.Add(-2 * time.Minute), Attempt: 2}}}
 		got := reportOf(w, powercycle.Step{Do: powercycle.Wait}, "")
 		if got.Phase != want.phase || got.Deadline == nil != want.deadline.IsZero() || got.Deadline != nil && !got.Deadline.Time.Equal(want.deadline) {
 			t.Errorf("%s: phase %q until %v, want %q until %s", state, got.Phase, got.Deadline, want.phase, want.deadline)
 		}
-		m := metal3{&infrav1.Metal3Remediation{}}
-		m.Say(got)
+		m := &infrav1.Metal3Remediation{}
+		remediation.Wrap(m).Report(got)
 		if m.Status.RetryCount != 1 {
 			t.Errorf("%s: retryCount is %d; the first attempt is no retry, the second is one", state, m.Status.RetryCount)
 		}
@@ -156,7 +157,7 @@ func TestWhoPausesARemediationIsSaid(t *testing.T) {
 		"its Cluster is":              {nil, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}, explain.PausedWithCluster},
 		"what clusterctl has left it": {map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}, nil, explain.PausedByMove},
 	} {
-		rem := Own.New()
+		rem := remediation.Own.New()
 		rem.SetAnnotations(tc.annotations)
 		if got := (&observed{rem: rem, cluster: tc.cluster}).pause(); got != tc.want {
 			t.Errorf("%s: paused %q, want %q", name, got, tc.want)
@@ -166,7 +167,7 @@ func TestWhoPausesARemediationIsSaid(t *testing.T) {
 
 func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 	aWorld := func(state powercycle.State, boot string, checked metav1.ConditionStatus) *observed {
-		w := &observed{machine: &clusterv1.Machine{}, sight: sight{node: readyNode(boot)}, record: record{BootID: "before", Memory: powercycle.Memory{State: state}}}
+		w := &observed{machine: &clusterv1.Machine{}, observation: observation{node: readyNode(boot)}, record: remediation.Record{BootID: "before", Memory: powercycle.Memory{State: state}}}
 		if checked != "" {
 			w.machine.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: checked}}
 		}
@@ -182,7 +183,7 @@ func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 		"before it was cycled its boot does not matter":              {aWorld(powercycle.Preparing, "before", ""), true},
 		"a machine whose health check has passed is, once it booted": {aWorld(powercycle.Booting, "after", metav1.ConditionTrue), true},
 	} {
-		if got := tc.w.booted() && !markedUnhealthy(tc.w.machine); got != tc.want {
+		if got := tc.w.booted() && !remediation.MarkedUnhealthy(tc.w.machine); got != tc.want {
 			t.Errorf("%s: well: %t", name, got)
 		}
 	}

@@ -5,56 +5,60 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// ErrUnasked is to be in the errors of the Clusters and Nodes of a Reconciler that looks from where a workload cluster cannot be asked at
-// all, such as a record of the management cluster alone. That says nothing of the cluster: the controller may see it.
+// ErrUnasked is in the errors of Clusters and Nodes where a workload cluster cannot be asked at all, such as in a record of the management cluster alone. That
+// is no fact about the cluster: the controller may reach it.
 var ErrUnasked = errors.New("the workload cluster cannot be asked from here")
 
-// Explain returns what a reconcile of the remediation called key sees at now, and the step that it takes first, and does nothing: it writes nothing, watches
-// nothing and claims nothing. It returns nil if there is no such remediation, or if it is none of ours. Of r it needs the Kind, Installed, Client and
-// Live to read from, Hosts, Clusters and Nodes (see Sighted), and the settings.
+// Explain returns what a reconcile of the remediation called key observes at now, and the step that it takes first. It writes nothing, watches nothing and
+// claims nothing. It returns nil if there is no such remediation, or if kubemend does not act on it. Of r it needs Kind, Installed, Client and Live to read
+// from, Hosts, Clusters, Nodes, and the settings.
 //
-// Where the node or the queue cannot be asked for (ErrUnasked), and the step depends on what the answer would be, what the remediation last
-// said of itself is repeated, as long as what can be seen agrees with it; else the step is that of a reconcile that cannot ask either. Where a reconcile
-// would fail, because the host or the machine cannot be read, what was last said is all there is. Both are said in Trouble.
+// Where the node or the queue cannot be read (ErrUnasked), and the step depends on them, Explain repeats the remediation's last condition, as long as the
+// other facts agree with it; else the step is that of a reconcile that cannot read them either. Where a reconcile would fail, because the host or the machine
+// cannot be read, the last condition is all there is. Trouble has both.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Remediation, error) {
-	w, err := r.look(ctx, key, now)
+	w, err := r.inspect(ctx, key, now)
 	switch {
 	case w == nil || err != nil && ctx.Err() != nil:
 		return nil, err
 	case err != nil:
 		return r.unread(w, err), nil
 	}
-	return r.seen(w), nil
+	return r.explain(w), nil
 }
 
-// Observe returns what a reconcile of the remediation called key decides on at now, with what it is explained by: facts, policy and names. The step
-// is Decide's. It does nothing else, as Explain, and returns nil if there is no such remediation, or if it is none of ours.
+// Observe returns what a reconcile of the remediation called key decides on at now, with the names that explain it. Its Decide returns the step. Like
+// Explain it only reads, and returns nil if there is no such remediation, or if kubemend does not act on it.
 func (r *Reconciler) Observe(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.PowerCycle, error) {
-	w, err := r.look(ctx, key, now)
+	w, err := r.inspect(ctx, key, now)
 	if w == nil || err != nil {
 		return nil, err
 	}
 	return w.about(), nil
 }
 
-// look observes the remediation called key for those who do not act on it. It returns nil if there is none that is ours; with an error, what was read
-// so far.
-func (r *Reconciler) look(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
+// inspect observes the remediation called key without acting on it. It returns nil if there is none that kubemend acts on; with an error, what was read so
+// far.
+func (r *Reconciler) inspect(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
 	if r.Kind.New == nil {
-		return nil, fmt.Errorf("read %s %s: of %s no more is known than metadata", r.Kind.Kind, key, r.Kind.GroupVersion())
+		return nil, fmt.Errorf("read %s %s: only the metadata of %s is known", r.Kind.Kind, key, r.Kind.GroupVersion())
 	}
-	w := &observed{now: now, rem: r.Kind.New(), looks: true}
+	w := &observed{now: now, rem: r.Kind.New(), explains: true}
 	if found, err := r.read(ctx, key, w); err != nil || !found {
 		return nil, err
 	}
@@ -65,26 +69,26 @@ func (r *Reconciler) look(ctx context.Context, key client.ObjectKey, now time.Ti
 	return w, err
 }
 
-// seen is what is to be said of what was observed.
-func (r *Reconciler) seen(w *observed) *explain.Remediation {
+// explain explains what was observed.
+func (r *Reconciler) explain(w *observed) *explain.Remediation {
 	step := w.about().Decide()
 	var trouble []string
-	said := ""
+	last := ""
 	if len(w.unasked) > 0 && w.depends(step) {
-		step, said = w.recall(step)
-		trouble = troubles(w.unasked, said)
+		step, last = w.recall(step)
+		trouble = explain.Unasked(w.unasked, last != "")
 	}
-	is := r.standing(w, step)
+	is := r.progress(w, step)
 	is.Trouble = trouble
-	is.Reason, is.Acts, is.Text = string(step.Reason), step.Do != powercycle.Wait, cmp.Or(said, w.foretold(step))
+	is.Reason, is.Acts, is.Text = string(step.Reason), step.Do != powercycle.Wait, cmp.Or(last, w.messageOf(step))
 	about := w.about()
 	is.Evidence, is.Blockers = about.Evidence(), about.Blockers(step)
 	is.Next = about.Next(step, is.Blockers)
 	return is
 }
 
-// foretold is what is said of step once it is taken.
-func (w *observed) foretold(step powercycle.Step) string {
+// messageOf is the message of step once it is taken.
+func (w *observed) messageOf(step powercycle.Step) string {
 	after := *w
 	if !w.ownerless {
 		after.remember(step)
@@ -92,15 +96,15 @@ func (w *observed) foretold(step powercycle.Step) string {
 	return after.about().Message("", step)
 }
 
-// standing is how the remediation stands before the step is taken.
-func (r *Reconciler) standing(w *observed, step powercycle.Step) *explain.Remediation {
+// progress is the progress of the remediation before the step is taken.
+func (r *Reconciler) progress(w *observed, step powercycle.Step) *explain.Remediation {
 	before := *w
 	state := cmp.Or(w.facts.State, powercycle.Pending)
 	if !w.ownerless {
 		before.record.Memory = powercycle.After(w.facts, powercycle.Step{Do: powercycle.Wait, Next: state}, w.now)
 	}
 	m := before.record.Memory
-	is := r.called(w)
+	is := r.names(w)
 	is.State, is.Attempt, is.Attempts = string(state), m.Attempt, w.policy.Attempts()
 	is.Phase, is.Began, is.Since = string(reportOf(&before, step, "").Phase), m.Began, w.facts.Since
 	if begun := w.facts.State != ""; begun || step.Do == powercycle.Wait {
@@ -109,8 +113,8 @@ func (r *Reconciler) standing(w *observed, step powercycle.Step) *explain.Remedi
 	return is
 }
 
-// called is the remediation, and what it is about, by their names.
-func (r *Reconciler) called(w *observed) *explain.Remediation {
+// names are the names of the remediation, its host, node and machine.
+func (r *Reconciler) names(w *observed) *explain.Remediation {
 	namespace := w.rem.GetNamespace()
 	is := &explain.Remediation{
 		Ref:  explain.Ref{Kind: r.Kind.Kind, Namespace: namespace, Name: w.rem.GetName()},
@@ -119,40 +123,25 @@ func (r *Reconciler) called(w *observed) *explain.Remediation {
 	if w.found.Host != nil {
 		is.Host = w.found.Host.Name
 	}
-	if owner := ownerOf(w.rem); owner != nil {
+	if owner := remediation.OwnerOf(w.rem); owner != nil {
 		is.Machine = explain.Ref{Kind: owner.Kind, Namespace: namespace, Name: owner.Name}
 	}
 	return is
 }
 
-// unread is what is known of a remediation over which no reconcile can be made, for err.
+// unread is what is known of a remediation that cannot be reconciled, for err.
 func (r *Reconciler) unread(w *observed, err error) *explain.Remediation {
-	is, m := r.called(w), w.record.Memory
+	is, m := r.names(w), w.record.Memory
 	is.State, is.Attempt, is.Attempts, is.Began, is.Since = string(cmp.Or(m.State, powercycle.Pending)), m.Attempt, w.policy.Attempts(), m.Began, m.Since
 	is.Phase, is.Deadline = string(phases[m.State]), deadlineOf(m, w.policy)
 	if c := conditions.Get(w.rem, nhcv1.ProcessingCondition); c != nil {
 		is.Reason, is.Text = c.Reason, c.Message
 	}
-	is.Trouble = troubles([]error{err}, is.Text)
+	is.Trouble = explain.Unasked([]error{err}, is.Text != "")
 	return is
 }
 
-// troubles says of errors what was done without the answer.
-func troubles(errs []error, said string) []string {
-	without := "; this is what a pass decides that cannot ask either"
-	if said != "" {
-		without = "; what the remediation last said is repeated"
-	}
-	var texts []string
-	for _, err := range errs {
-		if text := explain.Plain(err) + without; !slices.Contains(texts, text) {
-			texts = append(texts, text)
-		}
-	}
-	return texts
-}
-
-// possible are the facts that may be true of what could not be asked.
+// possible are the facts that may be true where they could not be read.
 func (w *observed) possible() []powercycle.Facts {
 	all := []powercycle.Facts{w.facts}
 	vary := func(change func(*powercycle.Facts)) {
@@ -164,11 +153,11 @@ func (w *observed) possible() []powercycle.Facts {
 	if len(w.ahead) > 0 {
 		vary(func(f *powercycle.Facts) { f.First = true })
 	}
-	blind := w.facts.Node == powercycle.NodeUnseen && errors.Is(errors.Join(w.unasked...), ErrUnasked)
-	if blind {
+	unreadable := w.facts.Node == powercycle.NodeUnseen && errors.Is(errors.Join(w.unasked...), ErrUnasked)
+	if unreadable {
 		vary(func(f *powercycle.Facts) { f.Healthy, f.Unhealthy = true, false })
 	}
-	if blind && needsNode(w) {
+	if unreadable && needsNode(w) {
 		node := func(is powercycle.Node, fenced, drained bool) func(*powercycle.Facts) {
 			return func(f *powercycle.Facts) {
 				f.Node, f.Looked, f.Fenced, f.FencedByUs, f.Drained = is, true, fenced, fenced, drained
@@ -188,7 +177,7 @@ func (w *observed) possible() []powercycle.Facts {
 	return all
 }
 
-// depends reports whether another step would be taken if what could not be asked was otherwise.
+// depends reports whether the step depends on facts that could not be read.
 func (w *observed) depends(step powercycle.Step) bool {
 	for _, f := range w.possible() {
 		if s := powercycle.Next(f, w.policy, w.now); s.Do != step.Do || s.Next != step.Next || s.Reason != step.Reason {
@@ -198,8 +187,8 @@ func (w *observed) depends(step powercycle.Step) bool {
 	return false
 }
 
-// recall assumes of what could not be asked what the remediation has found out by what it last said, and returns the wait that it is in and
-// the sentence. It returns step if nothing was said that can be true still.
+// recall assumes the facts that the remediation's last condition implies where they could not be read, and returns the wait that it is in and the condition's
+// message. It returns step if the condition cannot be true any more.
 func (w *observed) recall(step powercycle.Step) (powercycle.Step, string) {
 	last := conditions.Get(w.rem, nhcv1.ProcessingCondition)
 	if last == nil {
@@ -212,4 +201,69 @@ func (w *observed) recall(step powercycle.Step) (powercycle.Step, string) {
 		}
 	}
 	return step, ""
+}
+
+// about is what was observed, as package explain renders it.
+func (w *observed) about() *explain.PowerCycle {
+	p := &explain.PowerCycle{
+		Facts: w.facts, Policy: w.policy, Now: w.now, After: w.record.Memory, Ownerless: w.ownerless,
+		Asked: asked(w.rem), Deleted: !w.rem.GetDeletionTimestamp().IsZero(), Finalizer: w.kind.Finalizer, Pause: w.pause(),
+		Host: w.aboutHost(), Node: w.aboutNode(), Ahead: w.ahead, Unasked: len(w.unasked) > 0,
+	}
+	if owner := remediation.OwnerOf(w.rem); owner != nil {
+		p.Owner = owner.Name
+	}
+	if w.cluster != nil {
+		p.Cluster = w.cluster.Name
+	}
+	if w.machine != nil {
+		p.Machine = w.machine.Name
+		if c := conditions.Get(w.machine, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
+			p.MachineUnhealthy = c.Reason
+		}
+	}
+	return p
+}
+
+func (w *observed) aboutHost() explain.HostDetails {
+	h, power := w.found.Host, w.power
+	is := explain.HostDetails{
+		Known: h != nil, Mismatch: w.found.Why, Unmanaged: power.Unmanaged, Trouble: power.Trouble, Doubt: power.Doubt, KeptOffBy: power.KeptOffBy,
+	}
+	if h == nil {
+		return is
+	}
+	is.Namespace, is.Name, is.Unhealthy = h.Namespace, h.Name, host.Unhealthy(h)
+	is.KeptOffFor, is.KeptOffAs = keptOffFor(h, w.record.By(w.rem)), w.keptOffAs()
+	if ref := h.Spec.ConsumerRef; ref != nil {
+		is.Consumer = fmt.Sprintf("%s %s", ref.Kind, ref.Name)
+	}
+	return is
+}
+
+// keptOffAs is the UID by which the remediation keeps its host powered off: that of before it was moved, if it was.
+func (w *observed) keptOffAs() string {
+	by := w.record.By(w.rem)
+	for key := range w.found.Host.Annotations {
+		if uid, hold := host.KeptOffFor(key); hold && by.Before != "" && uid == by.Before {
+			return string(uid)
+		}
+	}
+	return string(by.UID)
+}
+
+func (w *observed) aboutNode() explain.NodeDetails {
+	seen := w.seen
+	is := explain.NodeDetails{
+		Name: w.nodeName(), Unseen: w.unseenBecause, Unhealthy: w.unhealthy, Before: w.record.BootID, Looked: seen.Presence == fence.Present,
+		Answered: seen.Presence != fence.Unseen, Deleting: seen.Deleting, Fence: string(seen.Mark), Ours: seen.Ours,
+		Left: seen.Left, Count: seen.Count, Drained: seen.Drained,
+	}
+	if w.node != nil {
+		is.Ready, is.BootID = string(readyOf(w.node)), w.node.Status.NodeInfo.BootID
+	}
+	if seen.Node != nil {
+		is.ProviderID, is.UID, is.OutOfService = seen.Node.Spec.ProviderID, string(seen.Node.UID), fence.OutOfService(seen.Node)
+	}
+	return is
 }

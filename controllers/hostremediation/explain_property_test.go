@@ -18,6 +18,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
 // draws are what observed states are made of.
@@ -38,8 +39,8 @@ func (d draws) moment(what string) time.Time {
 }
 
 // record is what a remediation may remember, possible or not.
-func (d draws) record() record {
-	rec := record{UID: fixtureUID, Host: "h", Node: "node", Cluster: "c"}
+func (d draws) record() remediation.Record {
+	rec := remediation.Record{UID: fixtureUID, Host: "h", Node: "node", Cluster: "c"}
 	rec.State = rapid.SampledFrom([]powercycle.State{
 		powercycle.Pending, powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.PoweringOn, powercycle.Rebooting,
 		powercycle.Booting, powercycle.RequestingOwner, powercycle.Succeeded, powercycle.OwnerRequested, powercycle.Failed, powercycle.Ended, powercycle.Stopped, "Sideways",
@@ -146,7 +147,7 @@ func (d draws) observed(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	k.r.Leaving = d.seldom("kubemend leaves")
+	k.r.Teardown = d.seldom("kubemend leaves")
 	return k
 }
 
@@ -158,7 +159,7 @@ func (k *fixture) firstStep() (*taken, error) {
 		return nil, err
 	}
 	if w.ownerless {
-		return nil, k.r.say(ctx, w, noOwner, nil)
+		return nil, k.r.writeStatus(ctx, w, noOwner, nil)
 	}
 	step, err := k.r.decide(ctx, w)
 	if err == nil {
@@ -204,7 +205,7 @@ func TestALookSaysWhatThePassThenSays(t *testing.T) {
 		if text != is.Text || reason != is.Reason {
 			rt.Fatalf("the look says\n%s: %s\nand the pass\n%s: %s\nof\n%s", is.Reason, is.Text, reason, text, told(is))
 		}
-		if rec := remembered(rem); !is.Acts && rec.State != "" && (is.State != string(rec.State) || is.Attempt != rec.Attempt || !is.Deadline.Equal(deadlineOf(rec.Memory, policyOf(own{rem}.Strategy())))) {
+		if rec := remediation.Remembered(rem); !is.Acts && rec.State != "" && (is.State != string(rec.State) || is.Attempt != rec.Attempt || !is.Deadline.Equal(deadlineOf(rec.Memory, policyOf(remediation.Wrap(rem).Strategy())))) {
 			rt.Fatalf("the look sees it in %s until %s, and the pass in %+v", is.State, is.Deadline, rec.Memory)
 		}
 	})

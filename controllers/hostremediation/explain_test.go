@@ -19,6 +19,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -33,7 +34,7 @@ func (k *fixture) controlPlane() {
 	}
 	other := m.DeepCopy()
 	other.Name, other.UID, other.ResourceVersion = "other", "other-uid", ""
-	rival := Own.New().Unwrapped()
+	rival := remediation.Own.New().Unwrapped()
 	rival.SetNamespace("ns")
 	rival.SetName("rival")
 	rival.SetUID("rival-uid")
@@ -164,7 +165,7 @@ func TestLooks(t *testing.T) {
 			k.seen.Left, k.seen.Count = []string{"Pod ns/db-0"}, 1
 			k.pass()
 			r := k.onlooker()
-			r.Nodes, r.Clusters = Sighted(unasked{}), answering{err: fmt.Errorf("read it: %w", ErrUnasked)}
+			r.Nodes, r.Clusters = unasked{}, answering{err: fmt.Errorf("read it: %w", ErrUnasked)}
 			return r
 		},
 		"the workload cluster was not recorded and nothing was said": func(k *fixture) *Reconciler {
@@ -175,13 +176,13 @@ func TestLooks(t *testing.T) {
 				k.t.Fatal(err)
 			}
 			r := k.onlooker()
-			r.Nodes, r.Clusters = Sighted(unasked{}), answering{err: ErrUnasked}
+			r.Nodes, r.Clusters = unasked{}, answering{err: ErrUnasked}
 			return r
 		},
 		"the workload cluster was not recorded and does not matter": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOff)
 			r := k.onlooker()
-			r.Nodes, r.Clusters = Sighted(unasked{}), answering{err: ErrUnasked}
+			r.Nodes, r.Clusters = unasked{}, answering{err: ErrUnasked}
 			return r
 		},
 		"the host powers on": func(k *fixture) *Reconciler {

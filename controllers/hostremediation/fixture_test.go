@@ -25,6 +25,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -85,8 +86,8 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	k.host.Spec.Online, k.host.Status.PoweredOn, k.host.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
 	k.seen = fence.Seen{Presence: fence.Present, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
 	k.r = &Reconciler{
-		Kind: Own, Installed: func() ([]Kind, error) { return []Kind{Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Clusters: silent{},
-		Claims: &Claims{}, UnderWay: NewUnderWay(k.clock), Wakeups: &Wakeups{}, Recorder: events.NewFakeRecorder(1000), Clock: k.clock, Fencing: fence.Taint,
+		Kind: remediation.Own, Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{remediation.Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Fencer: k.nodes, Clusters: silent{},
+		Claims: &Claims{}, UnderWay: NewUnderWay(k.clock), Recorder: events.NewFakeRecorder(1000), Clock: k.clock, Fencing: fence.Taint,
 	}
 	var none controller.Controller
 	k.r.controller.Store(&none)

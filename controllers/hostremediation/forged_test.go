@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
 // strategy and ownStrategy are the defaults.
@@ -65,7 +66,7 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 			row.evil.Annotations[infrav1.NodeLabelsBackupAnnotation] = `{"node-role.kubernetes.io/control-plane":"","tier":"payments"}`
 			row.evil.Annotations[infrav1.NodeAnnotationsBackupAnnotation] = `{"projectcalico.org/IPv4Address":"10.6.6.6/24"}`
 			held := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdOff + "victim-uid": "x"}}}
-			s := sceneOf(t, Own, held, outOfServiceNode("victim-uid"), row.evil, row.victim)
+			s := sceneOf(t, remediation.Own, held, outOfServiceNode("victim-uid"), row.evil, row.victim)
 			hostBefore, nodeBefore := s.host(), s.node()
 			s.reconcile("evil", 6, nil)
 			if diff := cmp.Diff(hostBefore, s.host()); diff != "" {
@@ -81,10 +82,10 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 func TestNobodyGoesFirstByAForgedBeginning(t *testing.T) {
 	honest := remembering("honest", "b", ofMachine("victim", "machine-uid"), "")
 	honest.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
-	w := &observed{rem: own{honest}, record: record{Memory: powercycle.Memory{State: powercycle.Preparing, Attempt: 1, Began: noon.Add(-time.Hour)}}}
+	w := &observed{rem: remediation.Wrap(honest), record: remediation.Record{Memory: powercycle.Memory{State: powercycle.Preparing, Attempt: 1, Began: noon.Add(-time.Hour)}}}
 	early := remembering("early", "a", ofMachine("victim", "machine-uid"), `{"state":"Booting","attempt":1,"began":"1970-01-01T00:00:00Z"}`)
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "victim", UID: "machine-uid"}}
-	q := powercycle.Queue{Self: w.queued(), SameMachine: queuedOf([]someRemediation{{early, Own.Kind}}, m, honest)}
+	q := powercycle.Queue{Self: w.queued(), SameMachine: queuedOf(remediation.Existing{All: []remediation.OfKind{{Object: early, Kind: remediation.Own}}}, m, honest)}
 	if len(q.SameMachine) != 1 || len(q.Ahead(noon)) > 0 {
 		t.Errorf("a remediation that was created later has begun earlier: %+v", q)
 	}
@@ -94,13 +95,13 @@ func TestNobodyGoesFirstByAForgedBeginning(t *testing.T) {
 func TestAMomentThatHasNotComeIsNotRemembered(t *testing.T) {
 	never := remembering("evil", "evil-uid", ofMachine("victim", "machine-uid"), `{"state":"Booting","since":"2999-01-01T00:00:00Z","attempt":1,"began":"2999-01-01T00:00:00Z","uid":"evil-uid"}`)
 	h := &bmov1alpha1.BareMetalHost{}
-	s := sceneOf(t, Own, h, &corev1.Node{}, never)
+	s := sceneOf(t, remediation.Own, h, &corev1.Node{}, never)
 	s.reconcile("evil", 2, nil)
 	rem := &mendv1.HostRemediation{}
 	if err := s.here.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "evil"}, rem); err != nil {
 		t.Fatal(err)
 	}
-	var rec record
+	var rec remediation.Record
 	if err := json.Unmarshal([]byte(rem.Annotations[mendv1.PowerCycleAnnotation]), &rec); err != nil || rec.Since.After(noon) || rec.Began.After(noon) {
 		t.Errorf("since %s, began %s (%v); want nothing after %s", rec.Since, rec.Began, err, noon)
 	}
@@ -120,7 +121,7 @@ func TestTheNodeOfAnotherMachineIsNeverFenced(t *testing.T) {
 				`","asked":"` + noon.Format(time.RFC3339) + `","touched":true,"fencing":true,"uid":"r","machine":"victim","host":"h","node":"victim-node","nodeUID":"n"}`
 			rem := remembering("r", "r", ofMachine("victim", "machine-uid"), memory)
 			rem.Finalizers = []string{mendv1.HostRemediationFinalizer}
-			s := sceneOf(t, Own, &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdOff + "r": "x"}}}, node, rem)
+			s := sceneOf(t, remediation.Own, &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdOff + "r": "x"}}}, node, rem)
 			s.reconcile("r", 6, func() {
 				if len(s.node().Spec.Taints) > 0 {
 					t.Error("it is fenced")

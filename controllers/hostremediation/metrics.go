@@ -6,13 +6,11 @@ import (
 	"sync"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
@@ -43,18 +41,13 @@ var (
 		Name: "kubemend_host_fences_left_total",
 		Help: "Number of remediations of hosts that are over and could not take the fence off the node in time; it may be there still.",
 	}, []string{"namespace", "kind"})
-
-	exhausted = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_host_exhausted",
-		Help: "1 for a BareMetalHost that is marked as unhealthy, because power-cycling it did not help or by somebody else: no machine is put on it.",
-	}, []string{"namespace", "name"})
 )
 
 func init() { metrics.Registry.MustRegister(Metrics()...) }
 
-// Metrics returns what this package exports besides UnderWay, for those who document or test it.
+// Metrics returns what this package exports besides UnderWay.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{attempts, ends, stateDuration, unfenced, fencesLeft, exhausted}
+	return []prometheus.Collector{attempts, ends, stateDuration, unfenced, fencesLeft}
 }
 
 // measure exports what a step has changed, once it is remembered.
@@ -76,20 +69,20 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 	if step.Reason == powercycle.UnfenceTimedOutReason {
 		fencesLeft.WithLabelValues(namespace, kind).Inc()
 	}
-	held := holds(w, step)
-	if step.Next.Final() && !held {
+	kept := keepsOff(w, step)
+	if step.Next.Final() && !kept {
 		r.UnderWay.forget(kind, key)
 		return
 	}
-	is := standing{state: step.Next, fenced: fenced, due: stuckAt(w), person: string(w.record.Person)}
-	if held {
-		is.held, is.since = true, w.record.Asked
+	is := progress{state: step.Next, fenced: fenced, due: stuckAt(w), person: string(w.record.Person)}
+	if kept {
+		is.keptOff, is.since = true, w.record.Asked
 	}
 	r.UnderWay.note(kind, key, is)
 }
 
-// unfencedFor is why step leaves the point at which the node of an attempt is fenced without that having been done; empty if it was done,
-// or may be yet. A node that is gone needs no fence.
+// unfencedFor is the reason for which step gives up fencing the node in this attempt; empty if the node is fenced, or may be yet. A node that is gone needs no
+// fence.
 func unfencedFor(w *observed, step powercycle.Step, fenced bool) string {
 	given := false
 	switch was := w.facts.State; {
@@ -106,17 +99,8 @@ func unfencedFor(w *observed, step powercycle.Step, fenced bool) string {
 	return string(step.Reason)
 }
 
-// measureHost exports whether the BareMetalHost called key is marked as unhealthy. h is nil if it is gone.
-func measureHost(key client.ObjectKey, h *bmov1alpha1.BareMetalHost) {
-	if h == nil || !host.Unhealthy(h) {
-		exhausted.DeleteLabelValues(key.Namespace, key.Name)
-		return
-	}
-	exhausted.WithLabelValues(key.Namespace, key.Name).Set(1)
-}
-
-// stuckAt is when a remediation counts as stuck if it is still in its state then: every state has the patience of an attempt, and one in
-// which something is refused again and again may outlast it. One that is paused or waits in its queue is not stuck.
+// stuckAt is when a remediation counts as stuck if it is still in its state then: every state times out, but one in which something is refused again and again
+// may last longer. A remediation that is paused or waits in its queue is not stuck.
 func stuckAt(w *observed) time.Time {
 	m := w.record.Memory
 	switch {
@@ -129,56 +113,55 @@ func stuckAt(w *observed) time.Time {
 	return time.Time{}
 }
 
-// stuckAfter is how long after its patience a state is left even if an API server is slow.
+// stuckAfter is how long after its timeout a state is left even if an API server is slow.
 const stuckAfter = time.Minute
 
-// UnderWay counts the remediations that are not over, of all kinds; it is a collector of metrics. A nil one counts nothing, as for those who only
-// explain or simulate.
+// UnderWay counts the remediations that are not over, of all kinds; it is a collector of metrics. A nil one counts nothing.
 type UnderWay struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
-	all   map[standingKey]standing
+	all   map[progressKey]progress
 }
 
-// NewUnderWay returns a count of none. The clock says whether one is stuck when the metrics are read.
+// NewUnderWay returns an empty one. The clock decides which remediations are stuck when the metrics are read.
 func NewUnderWay(c clock.PassiveClock) *UnderWay { return &UnderWay{clock: c} }
 
-type standingKey struct {
+type progressKey struct {
 	kind string
 	client.ObjectKey
 }
 
-type standing struct {
+type progress struct {
 	state powercycle.State
 	// fenced says that the node was fenced while the workload moves.
-	fenced bool
-	held   bool
-	since  time.Time // the host was asked to power off; zero if it is not held
-	due    time.Time // zero: never
+	fenced  bool
+	keptOff bool
+	since   time.Time // the host was asked to power off; zero if it is not kept powered off
+	due     time.Time // zero: never
 	// person is the reason for which a person was asked; empty if none was.
 	person string
 }
 
-func (u *UnderWay) note(kind string, key client.ObjectKey, s standing) {
+func (u *UnderWay) note(kind string, key client.ObjectKey, s progress) {
 	if u == nil {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.all == nil {
-		u.all = map[standingKey]standing{}
+		u.all = map[progressKey]progress{}
 	}
-	u.all[standingKey{kind, key}] = s
+	u.all[progressKey{kind, key}] = s
 }
 
-// of returns what was noted of a remediation last; nothing if it is new to this process.
-func (u *UnderWay) of(kind string, key client.ObjectKey) standing {
+// of returns the progress of a remediation; zero if it is new to this process.
+func (u *UnderWay) of(kind string, key client.ObjectKey) progress {
 	if u == nil {
-		return standing{}
+		return progress{}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.all[standingKey{kind, key}]
+	return u.all[progressKey{kind, key}]
 }
 
 func (u *UnderWay) forget(kind string, key client.ObjectKey) {
@@ -187,23 +170,23 @@ func (u *UnderWay) forget(kind string, key client.ObjectKey) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.all, standingKey{kind, key})
+	delete(u.all, progressKey{kind, key})
 }
 
-// forgetAll forgets all of a kind: they are somebody else's now.
+// forgetAll forgets all of a kind: another controller acts on them now.
 func (u *UnderWay) forgetAll(kind string) {
 	if u == nil {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.all, func(key standingKey, _ standing) bool { return key.kind == kind })
+	maps.DeleteFunc(u.all, func(key progressKey, _ progress) bool { return key.kind == kind })
 }
 
 var (
 	underWayDesc = prometheus.NewDesc("kubemend_host_remediations",
 		"Number of remediations of hosts that are not over, by their state in the power cycle.", []string{"namespace", "kind", "state"}, nil)
-	heldDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off",
+	keptOffDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off",
 		"Number of hosts that remediations keep powered off now.", []string{"namespace", "kind"}, nil)
 	oldestDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off_oldest_timestamp_seconds",
 		"Unix time at which the host that has been kept powered off for longest was asked to power off; there is none while no host is kept powered off.",
@@ -219,13 +202,13 @@ var (
 // Describe implements prometheus.Collector.
 func (u *UnderWay) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- underWayDesc
-	descriptions <- heldDesc
+	descriptions <- keptOffDesc
 	descriptions <- oldestDesc
 	descriptions <- stuckDesc
 	descriptions <- personDesc
 }
 
-// Collect implements prometheus.Collector. That one is stuck is a matter of time alone, so it is found out when it is asked for.
+// Collect implements prometheus.Collector. A remediation becomes stuck by time alone, so that is computed here.
 func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
 	type place struct{ namespace, kind string }
 	type at struct {
@@ -239,14 +222,14 @@ func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
 	persons := map[asks]float64{}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	states, held, stuck, oldest := map[at]float64{}, map[place]float64{}, map[place]float64{}, map[place]time.Time{}
+	states, kept, stuck, oldest := map[at]float64{}, map[place]float64{}, map[place]float64{}, map[place]time.Time{}
 	for key, s := range u.all {
 		p := place{key.Namespace, key.kind}
 		states[at{p, s.state}]++
 		if s.person != "" {
 			persons[asks{p, s.person}]++
 		}
-		held[p], stuck[p] = held[p]+number(s.held), stuck[p]+number(!s.due.IsZero() && !u.clock.Now().Before(s.due))
+		kept[p], stuck[p] = kept[p]+number(s.keptOff), stuck[p]+number(!s.due.IsZero() && !u.clock.Now().Before(s.due))
 		if was, known := oldest[p]; !s.since.IsZero() && (!known || s.since.Before(was)) {
 			oldest[p] = s.since
 		}
@@ -257,8 +240,8 @@ func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
 	for a, n := range persons {
 		out <- prometheus.MustNewConstMetric(personDesc, prometheus.GaugeValue, n, a.namespace, a.kind, a.reason)
 	}
-	for p := range held {
-		out <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, held[p], p.namespace, p.kind)
+	for p := range kept {
+		out <- prometheus.MustNewConstMetric(keptOffDesc, prometheus.GaugeValue, kept[p], p.namespace, p.kind)
 		out <- prometheus.MustNewConstMetric(stuckDesc, prometheus.GaugeValue, stuck[p], p.namespace, p.kind)
 	}
 	for p, since := range oldest {

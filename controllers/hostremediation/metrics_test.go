@@ -1,8 +1,6 @@
 package hostremediation
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -10,13 +8,9 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
@@ -48,9 +42,9 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(noon)
 	u := NewUnderWay(clock)
-	for name, s := range map[string]standing{
-		"a": {state: powercycle.MovingWorkload, held: true, since: noon.Add(-time.Minute), due: noon.Add(time.Hour)},
-		"b": {state: powercycle.MovingWorkload, held: true, since: noon.Add(-time.Hour), due: noon.Add(2 * time.Hour)},
+	for name, s := range map[string]progress{
+		"a": {state: powercycle.MovingWorkload, keptOff: true, since: noon.Add(-time.Minute), due: noon.Add(time.Hour)},
+		"b": {state: powercycle.MovingWorkload, keptOff: true, since: noon.Add(-time.Hour), due: noon.Add(2 * time.Hour)},
 		"c": {state: powercycle.Pending},
 		"d": {state: powercycle.Booting, due: noon},
 	} {
@@ -157,63 +151,6 @@ func TestAFenceThatStaysIsCountedOnce(t *testing.T) {
 	k.wait(10 * time.Minute)
 	if got := gathered(t, fencesLeft)[name]; got != before+1 {
 		t.Errorf("%g fences stay, want the same one still", got-before)
-	}
-}
-
-func TestAnExhaustedHostIsExportedUntilItIsRepairedOrGone(t *testing.T) {
-	const name = "kubemend_host_exhausted host-1 ns"
-	marks := map[string]string{infrav1.UnhealthyAnnotation: "x", mendv1.MarkedForAnnotation: "machine-that-was-replaced"}
-	for does, ends := range map[string]func(context.Context, client.Client, *bmov1alpha1.BareMetalHost) error{
-		"somebody repairs it": func(ctx context.Context, c client.Client, h *bmov1alpha1.BareMetalHost) error {
-			delete(h.Annotations, infrav1.UnhealthyAnnotation)
-			return c.Update(ctx, h)
-		},
-		"it is deleted": func(ctx context.Context, c client.Client, h *bmov1alpha1.BareMetalHost) error {
-			return c.Delete(ctx, h)
-		},
-	} {
-		t.Run(does, func(t *testing.T) {
-			s, c, _ := sweeperOf(t, marks)
-			sweep(t, s, c)
-			if got := gathered(t, exhausted); got[name] != 1 {
-				t.Errorf("got %v, want the host", got)
-			}
-			h := &bmov1alpha1.BareMetalHost{}
-			key := client.ObjectKey{Namespace: "ns", Name: "host-1"}
-			if err := errors.Join(c.Get(t.Context(), key, h), ends(t.Context(), c, h)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
-				t.Fatal(err)
-			}
-			if got := gathered(t, exhausted); len(got) != 0 {
-				t.Errorf("got %v afterwards, want none", got)
-			}
-		})
-	}
-}
-
-func TestAHostThatLosesItsMarksIsLookedAtOnceMore(t *testing.T) {
-	hostWith := func(annotations ...string) *bmov1alpha1.BareMetalHost {
-		h := &bmov1alpha1.BareMetalHost{}
-		for _, key := range annotations {
-			metav1.SetMetaDataAnnotation(&h.ObjectMeta, key, "x")
-		}
-		return h
-	}
-	for name, tc := range map[string]struct {
-		was, is *bmov1alpha1.BareMetalHost
-		passes  bool
-	}{
-		"marked":         {hostWith(), hostWith(infrav1.LegacyUnhealthyAnnotation), true},
-		"still marked":   {hostWith(mendv1.MarkedForAnnotation), hostWith(mendv1.MarkedForAnnotation), true},
-		"repaired":       {hostWith(infrav1.UnhealthyAnnotation), hostWith(), true},
-		"let go":         {hostWith(holdOff + "uid"), hostWith(), true},
-		"none of either": {hostWith("note"), hostWith(), false},
-	} {
-		if got := marked().Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.passes {
-			t.Errorf("%s: it is looked at: %t, want %t", name, got, tc.passes)
-		}
 	}
 }
 

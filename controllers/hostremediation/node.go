@@ -7,24 +7,28 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// drainRecheck is how soon to look again at a node that is being emptied, should the watch on it have told nothing.
-const drainRecheck = 20 * time.Second
+const (
+	// drainRecheck is how soon to read a node again that is being drained, should its watch have reported nothing.
+	drainRecheck = 20 * time.Second
+	// unreachableRecheck is how soon to read again from a workload cluster that did not answer.
+	unreachableRecheck = 10 * time.Second
+)
 
-// unreachableRecheck is how soon to ask again a workload cluster that could not be asked.
-const unreachableRecheck = 10 * time.Second
-
-// observeNode finds out what there is of the node. Nothing is asked of the workload cluster but where the answer decides: power is
-// switched off and on without it, because a control plane that is dead is the very case in which it is needed.
+// observeNode observes the node. The workload cluster is asked only where a step depends on its answer: power is switched off and on without it, since a dead
+// control plane is the very case in which that is needed.
 func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	name := w.nodeName()
 	if name == "" {
@@ -33,7 +37,7 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	}
 	w.facts.Node = powercycle.NodeUnseen
 	if w.cluster == nil {
-		w.unseenBecause = "its Cluster does not exist"
+		w.unseenBecause = explain.NoCluster
 		return
 	}
 	ctx, done := w.answering(ctx)
@@ -44,8 +48,8 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	}
 }
 
-// answering is ctx with the one deadline of all that a reconcile reads from the workload cluster, from the first time on that it does: the facts are
-// stated anew after each step that is only remembered.
+// answering is ctx with the one deadline of all that a reconcile reads from the workload cluster. It counts from the first read, since the facts are stated anew
+// after each step that is only remembered.
 func (w *observed) answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !w.answersUntil.IsZero() {
 		return context.WithDeadline(ctx, w.answersUntil)
@@ -55,8 +59,8 @@ func (w *observed) answering(ctx context.Context) (context.Context, context.Canc
 	return ctx, done
 }
 
-// fencedInCache reports whether the cache shows our fence on the node, where no more has to be known than that: it is taken off without a look at the
-// node itself. What has to be given back to a node is not in the cache.
+// fencedInCache reports whether the cache shows the fence of this remediation on the node, where a step depends on that alone: the node is unfenced without
+// being read past the cache. A node that a backup has to be restored to is not.
 func (r *Reconciler) fencedInCache(ctx context.Context, w *observed) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload, powercycle.PoweringOff, powercycle.PoweringOn:
@@ -74,7 +78,7 @@ func (r *Reconciler) fencedInCache(ctx context.Context, w *observed) bool {
 	return true
 }
 
-// followNode has what leaves the node enqueue the remediation while the workload moves.
+// followNode enqueues the remediation when something leaves the node, while the workload moves.
 func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 	name := w.nodeName()
 	if w.cluster == nil || name == "" {
@@ -83,23 +87,23 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 	cluster := client.ObjectKeyFromObject(w.cluster)
 	switch {
 	case w.facts.State != powercycle.MovingWorkload:
-		r.Nodes.Unwatch(cluster, name)
+		r.Fencer.Unwatch(cluster, name)
 	case w.seen.Waits():
 		ctx, done := w.answering(ctx)
 		defer done()
-		if err := r.Nodes.Watch(ctx, cluster, name, w.seen); err != nil {
-			w.lookAgain(unreachableRecheck) // until then drainRecheck has to do
+		if err := r.Fencer.Watch(ctx, cluster, name, w.seen); err != nil {
+			w.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
 		}
 	}
 }
 
-// readNode asks the workload cluster itself for the node, and what is left on it.
+// readNode reads the node past the cache, and what is left on it.
 func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
-	cluster, emptying := client.ObjectKeyFromObject(w.cluster), w.facts.State == powercycle.MovingWorkload
+	cluster, drains := client.ObjectKeyFromObject(w.cluster), w.facts.State == powercycle.MovingWorkload
 	seen, err := r.Nodes.Look(ctx, cluster, name, w.signs())
 	for _, trouble := range []error{seen.Cause, err} {
 		if trouble != nil {
-			w.cannotSee(trouble)
+			w.unreadable(trouble)
 		}
 	}
 	if seen.Presence == fence.Present {
@@ -113,13 +117,13 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	if seen.Node != nil && w.record.BootID != "" && seen.Node.Status.NodeInfo.BootID != "" {
 		w.facts.NewBoot = seen.Node.Status.NodeInfo.BootID != w.record.BootID
 	}
-	if emptying && !seen.Drained {
-		w.lookAgain(drainRecheck)
+	if drains && !seen.Drained {
+		w.recheckAfter(drainRecheck)
 	}
 }
 
-// claimFence makes a fence that is on the machine's node ours if the remediation that has signed it is gone: nobody else would ever take it away. In
-// doubt it is not, nor is anything on the node of another machine but what we have signed.
+// claimFence takes over a fence on the machine's node if the remediation that has signed it is gone: nothing else would ever remove it. In doubt it is not taken
+// over, nor is a fence on the node of another machine.
 func (r *Reconciler) claimFence(ctx context.Context, w *observed, seen *fence.Seen) {
 	if w.facts.NodeMismatch = w.mismatched(seen.Node); w.facts.NodeMismatch {
 		seen.Ours, seen.Inherited = seen.Ours && !seen.Inherited, false
@@ -128,19 +132,19 @@ func (r *Reconciler) claimFence(ctx context.Context, w *observed, seen *fence.Se
 	if seen.Ours || seen.Mark == "" || w.machine == nil || w.machine.Status.NodeRef.Name != seen.Node.Name {
 		return
 	}
-	living, err := r.census(ctx, w)
+	existing, err := r.Installed.In(ctx, r.Client, w.rem.GetNamespace())
 	if err != nil {
 		w.unasked = append(w.unasked, err)
 		return
 	}
-	if living.lives(seen.Mark) {
+	if existing.Has(seen.Mark) {
 		return
 	}
 	w.predecessor, seen.Ours, seen.Inherited = seen.Mark, true, fence.OutOfService(seen.Node)
 }
 
-// mismatched reports whether node, which has the name of the machine's node, is not that: it belongs to another machine by its provider ID, or it is
-// not the one that was there before the power cycle. One that we have deleted ourselves is another one when it is back.
+// mismatched reports whether node, which has the name of the machine's node, is another one: it belongs to another machine by its provider ID, or it is not the
+// node of before the power cycle. A node that kubemend has deleted is another object when it is back.
 func (w *observed) mismatched(node *corev1.Node) bool {
 	if node == nil || w.machine == nil {
 		return false
@@ -151,40 +155,37 @@ func (w *observed) mismatched(node *corev1.Node) bool {
 	return w.record.State == powercycle.MovingWorkload && w.record.NodeUID != "" && w.record.NodeUID != node.UID
 }
 
-// presence is what package fence calls what there is of a node.
+// presence maps what package fence has read to the fact.
 var presence = map[fence.Presence]powercycle.Node{
 	fence.Unseen: powercycle.NodeUnseen, fence.Absent: powercycle.NodeAbsent, fence.Present: powercycle.NodePresent,
 }
 
-// observeCached reads the node as the cache has it, which is enough to say whether the machine is well.
+// observeCached reads the node from the cache, which is enough to judge whether the machine is healthy.
 func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string) {
 	key := client.ObjectKeyFromObject(w.cluster)
 	var watches []clustercache.Watcher
 	w.facts.BootUnread = w.record.BootID == ""
-	if !w.looks && !r.Unwatched {
+	if !w.explains && !r.Unwatched {
 		if r.controller.Load() == nil { // it is being set up
-			w.lookAgain(consistency.Lag)
+			w.recheckAfter(consistency.Wait(1))
 			return
 		}
 		watches = append(watches, r.nodeWatch(key))
 	}
 	link, err := r.Clusters.View(ctx, key, w.now, watches...)
 	if err != nil {
-		w.cannotSee(err)
+		w.unreadable(err)
 		if w.record.State == powercycle.Rebooting {
-			w.lookAgain(impatience)
+			w.recheckAfter(retry)
 		}
 		return
 	}
 	w.facts.BootUnread = w.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
 	w.facts.OutOfReach = link.Link != workload.Up
 	if w.facts.OutOfReach {
-		w.unseenBecause = "the workload cluster cannot be reached"
-		if link.Silent {
-			w.unseenBecause = workload.ErrSilent.Error()
-		}
-		if link.Recheck > 0 && !w.facts.State.Final() { // else an event will come, or nothing depends on it
-			w.lookAgain(max(link.Recheck, impatience))
+		w.unseenBecause = explain.Unreachable(link.Silent)
+		if link.Recheck > 0 && !w.facts.State.Final() { // else an event comes, or no step depends on it
+			w.recheckAfter(max(link.Recheck, retry))
 		}
 		return
 	}
@@ -192,23 +193,23 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	r.judge(ctx, w)
 }
 
-// judge says whether the machine is well, by its node as the cache has it.
+// judge judges whether the machine is healthy, by its node in the cache.
 func (r *Reconciler) judge(ctx context.Context, w *observed) {
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
 	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
 	w.unhealthy = r.unhealthyFor(ctx, w)
-	w.facts.Healthy = w.booted() && w.unhealthy == "" && (!markedUnhealthy(w.machine) || !r.stillJudged(ctx, w))
+	w.facts.Healthy = w.booted() && w.unhealthy == "" && (!remediation.MarkedUnhealthy(w.machine) || !r.stillJudged(ctx, w))
 	w.facts.Unhealthy = !w.facts.Healthy && w.node != nil
 }
 
-// stillJudged reports whether the health check that calls the machine bad will take that back when it is not so any more. In doubt it will.
+// stillJudged reports whether a health check judges the machine, and will mark it healthy again. In doubt one does.
 func (r *Reconciler) stillJudged(ctx context.Context, w *observed) bool {
-	still, err := judged(ctx, r.Client, w.machine)
-	return err != nil || still
+	judged, err := remediation.Judged(ctx, r.Client, w.machine)
+	return err != nil || judged
 }
 
-// needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows. While the workload
-// moves, it does; else where something of ours may be there that has to go. (PoweringOn leaves that to Booting, unless it is paused.)
+// needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the workload moves, and where the node
+// may be fenced by this remediation. (PoweringOn leaves that to Booting, unless it is paused.)
 func needsNode(w *observed) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload:
@@ -223,7 +224,7 @@ func needsNode(w *observed) bool {
 	return w.record.Fencing || !w.backup().Empty()
 }
 
-// nodeName is the name of the machine's node, or that which is remembered; empty if it never had one.
+// nodeName is the name of the machine's node, or the one in the record; empty if there never was a node.
 func (w *observed) nodeName() string {
 	if w.machine != nil && w.machine.Status.NodeRef.Name != "" {
 		return w.machine.Status.NodeRef.Name
@@ -231,8 +232,8 @@ func (w *observed) nodeName() string {
 	return w.record.Node
 }
 
-// booted reports whether the node is ready, under another boot than before the power cycle. A node stays ready for a while when its host
-// goes off, so that it is ready under the old boot says nothing.
+// booted reports whether the node is ready under another boot than before the power cycle. A node stays ready for a while after its host is off, so that it is
+// ready under the old boot proves nothing.
 func (w *observed) booted() bool {
 	if w.node == nil || w.machine == nil || readyOf(w.node) != corev1.ConditionTrue || w.mismatched(w.node) {
 		return false
@@ -245,18 +246,51 @@ func readyOf(node *corev1.Node) corev1.ConditionStatus {
 	return cmp.Or(statusOf(node, corev1.NodeReady), corev1.ConditionUnknown)
 }
 
-// cannotSee notes why the node cannot be seen.
-func (w *observed) cannotSee(err error) {
+// unreadable notes why the node cannot be read.
+func (w *observed) unreadable(err error) {
 	w.unseenBecause = explain.Plain(err)
-	w.lookAgain(unreachableRecheck)
+	w.recheckAfter(unreachableRecheck)
 	if errors.Is(err, ErrUnasked) {
 		w.unasked = append(w.unasked, err)
 	}
 }
 
-// lookAgain makes the remediation be looked at after d at the latest.
-func (w *observed) lookAgain(d time.Duration) {
+// recheckAfter enqueues the remediation after d at the latest.
+func (w *observed) recheckAfter(d time.Duration) {
 	if at := w.now.Add(d); w.recheck.IsZero() || at.Before(w.recheck) {
 		w.recheck = at
 	}
+}
+
+// unhealthyFor is the unhealthy condition of the NodeHealthCheck that asked for the remediation of w which the node has, for however short; empty if it has none,
+// or the check cannot be read. A node may be Ready and be remediated for another condition: that it is Ready proves nothing then.
+func (r *Reconciler) unhealthyFor(ctx context.Context, w *observed) string {
+	if w.node == nil {
+		return ""
+	}
+	for _, owner := range w.rem.GetOwnerReferences() {
+		if gv, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || gv.Group != nhcv1.GroupVersion.Group || owner.Kind != "NodeHealthCheck" {
+			continue
+		}
+		check := &nhcv1.NodeHealthCheck{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: owner.Name}, check); err != nil || check.UID != owner.UID {
+			continue // Ready is all that the node is judged by
+		}
+		for _, c := range check.Spec.UnhealthyConditions {
+			if statusOf(w.node, c.Type) == c.Status {
+				return explain.UnhealthyNode(check.Name, string(c.Type), string(c.Status))
+			}
+		}
+	}
+	return ""
+}
+
+// statusOf is the status of a condition of node; empty if the node does not have it.
+func statusOf(node *corev1.Node, of corev1.NodeConditionType) corev1.ConditionStatus {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == of {
+			return node.Status.Conditions[i].Status
+		}
+	}
+	return ""
 }

@@ -16,6 +16,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
 // ofNodeHealthCheck gives a remediation the shape that a NodeHealthCheck gives it, for the node of a machine.
@@ -136,14 +137,14 @@ func TestAMachineThatNoCheckJudgesIsCalledBadWhenItIsHandedOver(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := k.r.requestOwner(t.Context(), m, noon); err != nil {
+			if err := remediation.RequestOwner(t.Context(), k.client, m, noon); err != nil {
 				t.Fatal(err)
 			}
 			m = k.machine(t.Context())
 			if acts := collections.IsUnhealthyAndOwnerRemediated(m); acts != tc.acts {
 				t.Errorf("its owner acts on it: %t; conditions are %v", acts, m.Status.Conditions)
 			}
-			if err := withdraw(t.Context(), k.client, m); err != nil {
+			if err := remediation.WithdrawFromOwner(t.Context(), k.client, m); err != nil {
 				t.Fatal(err)
 			}
 			m = k.machine(t.Context())
@@ -156,12 +157,12 @@ func TestAMachineThatNoCheckJudgesIsCalledBadWhenItIsHandedOver(t *testing.T) {
 
 func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *testing.T) {
 	k := fixtureOf(t)
-	if err := k.r.requestOwner(t.Context(), k.machine(t.Context()), noon); err != nil {
+	if err := remediation.RequestOwner(t.Context(), k.client, k.machine(t.Context()), noon); err != nil {
 		t.Fatal(err)
 	}
 	m := k.machine(t.Context())
 	conditions.Set(m, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "RemediationDeferred"})
-	if err := withdraw(t.Context(), k.client, m); err != nil {
+	if err := remediation.WithdrawFromOwner(t.Context(), k.client, m); err != nil {
 		t.Fatal(err)
 	}
 	m = k.machine(t.Context())
@@ -239,13 +240,13 @@ func TestANodeIsWellOnlyIfTheNodeHealthCheckThatAskedFindsNothingWrong(t *testin
 			for of, status := range row.conditions {
 				node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: of, Status: status})
 			}
-			s := sceneOf(t, Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, node, append(row.checks, rem)...)
+			s := sceneOf(t, remediation.Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, node, append(row.checks, rem)...)
 			s.reconcile("victim", 3, nil)
 			got := &mendv1.HostRemediation{}
 			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
 				t.Fatal(err)
 			}
-			if state := remembered(got).State; (state == powercycle.Succeeded) != row.well {
+			if state := remediation.Remembered(got).State; (state == powercycle.Succeeded) != row.well {
 				t.Errorf("it is %s, want it to have succeeded: %t", state, row.well)
 			}
 		})

@@ -7,10 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -25,6 +22,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -32,18 +30,18 @@ import (
 // observed is everything that one reconcile decides on, read once.
 type observed struct {
 	now  time.Time
-	rem  Object
-	kind Kind
-	// looks says that nobody acts on what is seen: so nothing is watched.
-	looks bool
+	rem  remediation.Object
+	kind remediation.Kind
+	// explains says that nothing acts on what is observed: so nothing is watched.
+	explains bool
 
 	cluster *clusterv1.Cluster // nil if it does not exist
 	machine *clusterv1.Machine // nil if it is gone
 	found   host.Found
 	power   host.Power
 
-	// rem has what is remembered since it was read; stored is what of that the API server has, saved
-	// says that it has all of it, or that the remediation is gone. taken are the steps that were taken.
+	// rem has what the remediation remembers; stored is what of that the API server has, saved says that it has all of it, or that the remediation is gone.
+	// taken are the steps that were taken.
 	stored metadata
 	saved  bool
 	taken  []taken
@@ -51,41 +49,41 @@ type observed struct {
 	answersUntil time.Time
 	// mode is how the node is to be fenced.
 	mode fence.Mode
-	// queue is what may go first, rivals the remediations of its namespace, and members the machines of its control plane; nil before they are read.
-	queue   *powercycle.Queue
-	rivals  []someRemediation
-	members []*clusterv1.Machine
+	// queue is what may go first, existing are the remediations of its namespace, and members the machines of its control plane; nil before they are read.
+	queue    *powercycle.Queue
+	existing remediation.Existing
+	members  []*clusterv1.Machine
 	// queueErr is why the queue could not be read, connected when it is known whether the API of the control plane answers; zero if it is.
 	queueErr  error
 	connected time.Time
 	// claimed is the remediation that has claimed the queue although the caches do not show that; empty if none has.
 	claimed string
 
-	record record
+	record remediation.Record
 	facts  powercycle.Facts
 	policy powercycle.Policy
 
 	// ownerless says that no machine owns the remediation, and that nothing was done for it.
 	ownerless bool
-	sight
+	observation
 }
 
-// sight is what was found out of the node and of the queue, by what is remembered.
-type sight struct {
-	node *corev1.Node // as the cache has it; nil if it cannot be seen
-	seen fence.Seen   // as the workload cluster itself says, where that is needed
+// observation is what was observed of the node and of the queue. It depends on what the remediation remembers, and is made anew after each step.
+type observation struct {
+	node *corev1.Node // from the cache; nil if it is not there
+	seen fence.Seen   // from the workload cluster itself, where a step depends on that
 
 	// predecessor is the remediation that is gone and whose fence is on the node; empty if there is none.
 	predecessor types.UID
 	// ahead is what goes first; empty if the remediation does.
 	ahead []powercycle.Ahead
-	// unhealthy is what the NodeHealthCheck that asked finds wrong with the node still; empty if that is nothing.
+	// unhealthy is the unhealthy condition of the NodeHealthCheck that asked which the node still has; empty if there is none.
 	unhealthy string
-	// unseenBecause is why the node cannot be seen.
+	// unseenBecause is why the node cannot be read.
 	unseenBecause string
-	// recheck is a moment at which to look again although nothing was seen to change.
+	// recheck is when to reconcile again although no event came.
 	recheck time.Time
-	// unasked is what could not be asked, of the node and of the queue, and may be known to who acts.
+	// unasked is why node or queue could not be read.
 	unasked []error
 }
 
@@ -95,8 +93,8 @@ type taken struct {
 	step powercycle.Step
 }
 
-// observe reads what is observed of the remediation called key, for a reconcile; claimed is the one that has claimed its queue, if it is known.
-// It returns nil if there is nothing to do.
+// observe observes the remediation called key for a reconcile; claimed is the remediation that has claimed its queue; empty if that is not known. It returns
+// nil if there is nothing to do.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, claimed string) (*observed, error) {
 	w := &observed{now: now, rem: r.Kind.New(), claimed: claimed}
 	if found, err := r.read(ctx, key, w); err != nil {
@@ -135,20 +133,20 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *observed
 	return err == nil, nil
 }
 
-// survey finds out all that a step for the remediation of w is decided on. It reports false if there is nothing to decide.
+// survey reads all that a step for the remediation of w is decided on. It returns false if there is nothing to decide.
 func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 	w.policy, w.kind = policyOf(w.rem.Strategy()), r.Kind
-	w.record, _ = recordOf(w.rem) // what cannot be read has failed, and says so
+	w.record, _ = remediation.RecordOf(w.rem) // a record that cannot be read is that of a failed remediation
 	if err := r.observeMachine(ctx, w); err != nil {
 		return false, err
 	}
-	if err := r.doubt(ctx, w); err != nil {
+	if err := r.checkRecord(ctx, w); err != nil {
 		return false, err
 	}
-	if r.standsBack(w) {
+	if !r.actsOn(w) {
 		return false, nil
 	}
-	if ownerOf(w.rem) == nil && r.untouched(w) {
+	if remediation.OwnerOf(w.rem) == nil && r.untouched(w) {
 		w.ownerless = true
 		return true, nil
 	}
@@ -161,33 +159,48 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 	return true, r.stateFacts(ctx, w)
 }
 
-// stateFacts states what a step is decided on, by what w remembers.
+// checkRecord drops what the record cannot have: a UID that the remediation never had, and moments that have not come.
+func (r *Reconciler) checkRecord(ctx context.Context, w *observed) error {
+	w.record.Memory = w.record.NotAfter(w.now)
+	if w.record.UID == "" || w.record.UID == w.rem.GetUID() {
+		return nil
+	}
+	existing, err := r.Installed.In(ctx, r.Client, w.rem.GetNamespace())
+	if err != nil {
+		return err
+	}
+	w.record.UID = existing.Former(w.rem)
+	return nil
+}
+
+// stateFacts states the facts that a step is decided on, which depend on what w remembers.
 func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
-	w.sight = sight{}
+	w.observation = observation{}
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
 	r.placeInQueue(ctx, w)
 	for _, err := range w.unasked {
 		if errors.Is(err, consistency.ErrStale) {
-			return err // what the cache of hosts has of another member is known in a moment
+			return err // the cache of hosts will have another member's host in a moment
 		}
 	}
 	return nil
 }
 
-// standsBack reports whether the remediation is none of ours, or asks for nothing.
+// actsOn reports whether kubemend acts on the remediation: it passes the watch filter, and asks for something.
 //
-// Without a strategy nothing is done, as CAPM3 has it. If it was taken away in the middle, what was begun is ended.
-func (r *Reconciler) standsBack(w *observed) bool {
+// Without a strategy nothing is done, as in CAPM3. If the strategy is removed from a remediation under way, that ends.
+func (r *Reconciler) actsOn(w *observed) bool {
 	filtered := r.WatchFilterValue != "" && w.rem.GetLabels()[clusterv1.WatchLabel] != r.WatchFilterValue &&
 		(w.cluster == nil || w.cluster.Labels[clusterv1.WatchLabel] != r.WatchFilterValue)
-	ours := !r.untouched(w) && w.record.Filter == r.WatchFilterValue // what was begun is ended, also if the label is gone
-	return filtered && !ours || (!asked(w.rem) || r.Leaving) && r.untouched(w)
+	began := !r.untouched(w)
+	ours := began && w.record.Filter == r.WatchFilterValue // a remediation that began ends, also without the label
+	return (!filtered || ours) && (began || asked(w.rem) && !r.Teardown)
 }
 
-// untouched reports whether nothing was done for the remediation yet.
+// untouched reports whether the remediation has not begun.
 func (r *Reconciler) untouched(w *observed) bool {
-	return w.record.State == "" && (r.Off && r.Kind.signsNothing() || !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer))
+	return w.record.State == "" && (r.Off && r.Kind.SignsNothing() || !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer))
 }
 
 // pause is what pauses the remediation; empty if nothing does.
@@ -203,44 +216,49 @@ func (w *observed) pause() explain.Pause {
 	return ""
 }
 
-// moved reports whether clusterctl has moved the remediation elsewhere, and left this one behind to be deleted.
+// moved reports whether clusterctl has moved the remediation to another cluster, and is about to delete this one.
 func (w *observed) moved() bool {
 	_, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 	return moved
 }
 
-// asked reports whether the remediation asks for anything that we know.
-func asked(rem Object) bool {
+// asked reports whether the remediation asks for a power cycle.
+func asked(rem remediation.Object) bool {
 	s := rem.Strategy()
 	return s != nil && s.Reboots
 }
 
-// observeMachine reads the machine that owns the remediation, and its cluster. Of a machine that is gone the cluster is remembered: its
-// node may still be there, and be fenced by us. (Nor need the machine be named any more: of a remediation with another owner, such as a
-// NodeHealthCheck, the garbage collector takes the reference to it away.)
+// observeMachine reads the machine that owns the remediation, and its cluster. The cluster of a machine that is gone is remembered: its node may still be
+// fenced by this remediation. (Nor need the owner reference exist any more: the garbage collector removes it if there is another owner, such as a
+// NodeHealthCheck.)
 func (r *Reconciler) observeMachine(ctx context.Context, w *observed) error {
 	cluster, namespace := w.record.Cluster, w.rem.GetNamespace()
-	if owner := ownerOf(w.rem); owner != nil {
+	if owner := remediation.OwnerOf(w.rem); owner != nil {
 		m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: namespace, Name: owner.Name}
-		err := r.Client.Get(ctx, key, m, client.UnsafeDisableDeepCopy)
-		if apierrors.IsNotFound(err) {
-			err = r.Live.Get(ctx, key, m)
-		}
-		if client.IgnoreNotFound(err) != nil {
+		found, err := consistency.Read(ctx, r.Client, r.Live, key, m, client.UnsafeDisableDeepCopy)
+		if err != nil {
 			return fmt.Errorf("read machine %s: %w", key, err)
 		}
-		if err == nil && m.UID == owner.UID {
+		if found && m.UID == owner.UID {
 			w.machine, cluster = m, m.Spec.ClusterName
 		}
 	}
 	if cluster == "" {
 		return nil
 	}
-	return r.observeCluster(ctx, w, client.ObjectKey{Namespace: namespace, Name: cluster})
+	c, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: cluster}
+	found, err := consistency.Read(ctx, r.Client, r.Live, key, c)
+	if err != nil {
+		return fmt.Errorf("read cluster %s: %w", key, err)
+	}
+	if found {
+		w.cluster = c
+	}
+	return nil
 }
 
-// observeDeletion reads the machine past the cache if its host is switched off: who deletes a machine does that, and the cache of hosts may show
-// it before that of machines shows why. The remediation would fail for the host, and warn of that, where it only ends.
+// observeDeletion reads the machine past the cache if its host is switched off: CAPM3 does that for a machine that is deleted, and the cache of hosts may show
+// it before that of machines shows why. The remediation would fail for the host, with a warning, where it only ends.
 func (r *Reconciler) observeDeletion(ctx context.Context, w *observed) error {
 	if w.machine == nil || w.found.Is != powercycle.HostOurs || w.power.Wanted || w.record.State.Final() {
 		return nil
@@ -258,39 +276,14 @@ func (r *Reconciler) observeDeletion(ctx context.Context, w *observed) error {
 	return nil
 }
 
-func (r *Reconciler) observeCluster(ctx context.Context, w *observed, key client.ObjectKey) error {
-	cluster := &clusterv1.Cluster{}
-	err := r.Client.Get(ctx, key, cluster)
-	if apierrors.IsNotFound(err) {
-		err = r.Live.Get(ctx, key, cluster)
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read cluster %s: %w", key, err)
-	}
-	if err == nil {
-		w.cluster = cluster
-	}
-	return nil
-}
-
-// ownerOf returns the reference to the machine that owns rem, or nil.
-func ownerOf(rem client.Object) *metav1.OwnerReference {
-	for _, owner := range rem.GetOwnerReferences() {
-		if gv := owner.APIVersion; owner.Kind == "Machine" && schema.FromAPIVersionAndKind(gv, owner.Kind).Group == clusterv1.GroupVersion.Group {
-			return &owner
-		}
-	}
-	return nil
-}
-
 // observeHost finds the machine's host.
 func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
-	w.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
+	w.found = host.Found{Is: powercycle.HostGone, Why: explain.NoMachine}
 	if w.machine != nil {
 		var err error
 		w.found, err = r.Hosts.Of(ctx, w.machine)
 		if leaving := !w.rem.GetDeletionTimestamp().IsZero(); meta.IsNoMatchError(err) && leaving {
-			w.found = host.Found{Is: powercycle.HostGone, Why: err.Error()} // what is not known any more keeps nobody from letting go
+			w.found = host.Found{Is: powercycle.HostGone, Why: err.Error()} // a kind that is gone must not keep the remediation
 		} else if err != nil {
 			return err
 		}
@@ -302,8 +295,8 @@ func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
 	return nil
 }
 
-// rememberHost puts the host that is remembered in the place of the one that was found if it bears marks of ours: a machine that is said to have
-// another host now, or none, must not leave the former one off for ever. Without such a mark a name alone is remembered, and it could be any host's.
+// rememberHost replaces the host that was found by the one in the record if that has annotations of this remediation: when the machine has another host now,
+// or none, the former one must not stay off for ever. Without such an annotation the name alone is no proof.
 func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	if w.record.Host == "" || w.found.Host != nil && w.found.Host.Name == w.record.Host {
 		return nil
@@ -312,7 +305,7 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	if err != nil || former == nil {
 		return err
 	}
-	marks := host.MarksOf(former, w.record.by(w.rem), w.record.Attempt, w.record.Asked)
+	marks := host.MarksOf(former, w.record.By(w.rem), w.record.Attempt, w.record.Asked)
 	marked := w.machine != nil && host.MarkedFor(former) == w.machine.UID
 	switch {
 	case w.found.Host == nil && (marks.Any || marked):
@@ -320,18 +313,18 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	case marks.Any:
 		w.found = host.Found{
 			Host: former, Is: powercycle.HostForeign,
-			Why: fmt.Sprintf("the machine's host was BareMetalHost %s, and is said to be %s now", former.Name, w.found.Host.Name),
+			Why: explain.HostReplaced(former.Name, w.found.Host.Name),
 		}
 	}
 	return nil
 }
 
-// marks are those of the remediation on its host.
+// marks are the annotations of the remediation on its host.
 func (w *observed) marks() host.Marks {
-	return host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt, w.record.Asked)
+	return host.MarksOf(w.found.Host, w.record.By(w.rem), w.record.Attempt, w.record.Asked)
 }
 
-// factsOf states what is known but of the node and of the turn.
+// factsOf states the facts, but for the node and the queue.
 func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	marks := w.marks()
 	_, stop := w.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
@@ -340,8 +333,8 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
 		Stop:      stop,
-		Paused:    w.pause() != "" && !r.Leaving, // who leaves has no later
-		Leaving:   r.Leaving,
+		Paused:    w.pause() != "" && !r.Teardown, // nothing goes on later
+		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
 		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == "",
@@ -355,7 +348,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	}
 	f.Machine = powercycle.MachinePresent
 	if !w.machine.DeletionTimestamp.IsZero() {
-		f.Machine = powercycle.MachineLeaving
+		f.Machine = powercycle.MachineDeleting
 	}
 	if w.found.Host != nil && host.MarkedFor(w.found.Host) == w.machine.UID {
 		f.Marked = true
@@ -365,8 +358,8 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	return f
 }
 
-// policyOf is what is tried for a remediation that asks for s, and how long it waits for what.
-func policyOf(s *Strategy) powercycle.Policy {
+// policyOf is the policy of a remediation with the strategy s.
+func policyOf(s *remediation.Strategy) powercycle.Policy {
 	p := powercycle.Policy{
 		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, Releasing: releasing,
 		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew, Servicing: servicing, Unreachable: unreachable, Queue: queue,

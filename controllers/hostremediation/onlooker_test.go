@@ -102,7 +102,7 @@ func (k *fixture) onlooker() *Reconciler {
 	})
 	return &Reconciler{
 		Kind: k.r.Kind, Installed: k.r.Installed, Client: reader, Live: reader, Hosts: shown{k.hosts, k.t}, Clusters: k.r.Clusters,
-		Nodes: Sighted(k.nodes), WatchFilterValue: k.r.WatchFilterValue, Leaving: k.r.Leaving,
+		Nodes: k.nodes, WatchFilterValue: k.r.WatchFilterValue, Teardown: k.r.Teardown,
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -37,11 +38,12 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 		HostPower
 		HostMarker
 	}{k.hosts, power, marker}
-	k.r.Nodes = struct {
+	k.r.Fencer = struct {
 		NodeReader
 		NodeFencer
 		NodeWatcher
-	}{k.nodes, fencer, k.nodes}
+		FenceModes
+	}{k.nodes, fencer, k.nodes, k.nodes}
 	some := gomock.Any()
 	var order []any
 	for range 2 { // attempts
@@ -84,7 +86,7 @@ func TestAHostThatTheMachineHasLostIsLetGo(t *testing.T) {
 	k.found = &host.Found{Is: powercycle.HostOurs, Host: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other-uid"}}}
 	status := k.pass()
 	const want = "The remediation has failed (The host does not belong to the machine any more " +
-		"(the machine's host was BareMetalHost h, and is said to be other now))"
+		"(the machine's host was BareMetalHost h, and is BareMetalHost other now))"
 	if status.Phase != infrav1.PhaseFailed || status.Message != want {
 		t.Errorf("phase %q: %q, want %q", status.Phase, status.Message, want)
 	}
@@ -104,7 +106,7 @@ func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
-			s := sceneOf(t, Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, &corev1.Node{}, rem)
+			s := sceneOf(t, remediation.Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, &corev1.Node{}, rem)
 			cached, lags := s.host(), true
 			h := cached.DeepCopy()
 			change(h)
@@ -129,7 +131,7 @@ func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
 			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), before); err != nil {
 				t.Fatal(err)
 			}
-			if state := remembered(before).State; state != powercycle.PoweringOff {
+			if state := remediation.Remembered(before).State; state != powercycle.PoweringOff {
 				t.Errorf("in %s, want PoweringOff", state)
 			}
 			s.reconcile("victim", 5, nil)
@@ -263,7 +265,7 @@ func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 	k := fixtureOf(t)
 	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "consumerRef"}
 	k.pass()
-	if rec := remembered(k.remediation()); rec.Host != "h" {
+	if rec := remediation.Remembered(k.remediation()); rec.Host != "h" {
 		t.Errorf("it remembers host %q; no event of h would wake it", rec.Host)
 	}
 }
@@ -290,7 +292,7 @@ func TestWhatIsIntendedIsStoredBeforeItIsDone(t *testing.T) {
 	k.r.Clusters = boots("before", corev1.ConditionUnknown)
 	stored := func(what string, is func(powercycle.Memory) bool) func() error {
 		return func() error {
-			if m := remembered(k.remediation()).Memory; !is(m) {
+			if m := remediation.Remembered(k.remediation()).Memory; !is(m) {
 				t.Errorf("%s, and it remembers %+v", what, m)
 			}
 			return nil
@@ -346,7 +348,7 @@ func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
 // ADR 17: of two that begin at the same moment both see each other, before either acts.
 func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *testing.T) {
 	rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
-	s := sceneOf(t, Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, &corev1.Node{}, rem)
+	s := sceneOf(t, remediation.Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, &corev1.Node{}, rem)
 	m := &clusterv1.Machine{}
 	if err := s.here.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "victim"}, m); err != nil {
 		t.Fatal(err)
@@ -361,7 +363,7 @@ func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *tes
 		if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
 			t.Fatal(err)
 		}
-		if rec := remembered(got); rec.State != powercycle.PoweringOff || rec.Attempt != 1 || len(s.host().Annotations) != want {
+		if rec := remediation.Remembered(got); rec.State != powercycle.PoweringOff || rec.Attempt != 1 || len(s.host().Annotations) != want {
 			t.Errorf("after pass %d it is in %s, attempt %d, and its host has %v", pass+1, rec.State, rec.Attempt, s.host().Annotations)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -24,17 +25,17 @@ import (
 )
 
 const (
-	// queueRecheck is how soon to read the queue again, should no event have said that something is over.
+	// queueRecheck is how soon to read the queue again, should an event have been lost.
 	queueRecheck = 5 * time.Minute
-	// leaseRecheck is how soon to look again whose API servers are alive: no watch tells of their leases.
+	// leaseRecheck is how soon to read the leases of API servers again, which are not watched.
 	leaseRecheck = 30 * time.Second
-	// replicaRecheck is how soon to look again whether another replica could act.
+	// replicaRecheck is how soon to check again whether another replica could take over.
 	replicaRecheck = 30 * time.Second
-	// claimRecheck is how soon to look again whether the caches show what another remediation has begun.
+	// claimRecheck is how soon to check again whether the caches show what another remediation has begun.
 	claimRecheck = 5 * time.Second
 )
 
-// placeInQueue says whether the remediation is first in its queue. The queue is read once in a reconcile, and only where it matters; nothing is
+// placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends on it; nothing is
 // claimed here.
 func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 	w.facts.First = true
@@ -55,31 +56,31 @@ func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 	if w.queueErr != nil {
 		w.unasked = append(w.unasked, w.queueErr)
 	}
-	w.lookAgain(queueRecheck)
+	w.recheckAfter(queueRecheck)
 	for _, a := range ahead {
-		w.lookAgainAt(a)
+		w.recheckFor(a)
 	}
 }
 
-// lookAgainAt makes the remediation be looked at again when what is ahead of it may have gone without an event.
-func (w *observed) lookAgainAt(a powercycle.Ahead) {
+// recheckFor enqueues the remediation for when what is ahead of it may have gone without an event.
+func (w *observed) recheckFor(a powercycle.Ahead) {
 	switch {
 	case a.Reason == powercycle.QueueUnknown:
-		w.lookAgain(unreachableRecheck)
+		w.recheckAfter(unreachableRecheck)
 	case a.Reason == powercycle.ManagerOnHost:
-		w.lookAgain(replicaRecheck)
+		w.recheckAfter(replicaRecheck)
 	case a.Reason == powercycle.ClaimedByAnother:
-		w.lookAgain(claimRecheck)
+		w.recheckAfter(claimRecheck)
 	case a.Objection.Reason == controlplane.NotSeen && !w.connected.IsZero():
-		w.lookAgain(w.connected.Sub(w.now))
+		w.recheckAfter(w.connected.Sub(w.now))
 	case !a.Objection.Until.IsZero():
-		w.lookAgain(a.Objection.Until.Sub(w.now))
+		w.recheckAfter(a.Objection.Until.Sub(w.now))
 	case a.Objection.Reason == controlplane.MajorityAtRisk:
-		w.lookAgain(leaseRecheck)
+		w.recheckAfter(leaseRecheck)
 	}
 }
 
-// queueName names the queue in which the remediation of w waits: that of the control plane, or that of its machine.
+// queueName is the name of the queue in which the remediation of w waits: that of the control plane, or that of its machine.
 func (w *observed) queueName() string {
 	if w.facts.ControlPlane {
 		return "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
@@ -87,12 +88,12 @@ func (w *observed) queueName() string {
 	return "machine " + string(w.machine.UID)
 }
 
-// readQueue reads what the remediation of w may have to wait for. What cannot be read keeps it waiting, and holds up nothing that was begun.
+// readQueue reads what the remediation of w may have to wait for. If that cannot be read the remediation waits; one that has begun goes on.
 func (r *Reconciler) readQueue(ctx context.Context, w *observed) *powercycle.Queue {
-	q := &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.by(w.rem)), Claimed: w.claimed}
+	q := &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.By(w.rem)), Claimed: w.claimed}
 	var err error
-	if w.rivals, err = r.inNamespace(ctx, w.rem.GetNamespace()); err == nil {
-		q.SameMachine = queuedOf(w.rivals, w.machine, w.rem)
+	if w.existing, err = r.Installed.In(ctx, r.Client, w.rem.GetNamespace()); err == nil {
+		q.SameMachine = queuedOf(w.existing, w.machine, w.rem)
 		if w.facts.ControlPlane {
 			q.Plane, err = r.readPlane(ctx, w)
 		}
@@ -106,48 +107,23 @@ func (r *Reconciler) readQueue(ctx context.Context, w *observed) *powercycle.Que
 	return q
 }
 
-// someRemediation is a remediation of any kind, with the name of that.
-type someRemediation struct {
-	client.Object
-	kind string
-}
-
-// inNamespace returns the remediations of all kinds in a namespace. They may be shared: read only.
-func (r *Reconciler) inNamespace(ctx context.Context, namespace string) ([]someRemediation, error) {
-	kinds, err := r.Installed()
-	if err != nil {
-		return nil, err
-	}
-	var all []someRemediation
-	for _, kind := range kinds {
-		of, err := kind.all(ctx, r.Client, namespace)
-		if err != nil {
-			return nil, err
-		}
-		for _, rem := range of {
-			all = append(all, someRemediation{rem, kind.Kind})
-		}
-	}
-	return all, nil
-}
-
-// queued is the remediation of w itself in its queue, by what it remembers so far.
+// queued is the remediation of w itself in its queue, with what it remembers so far.
 func (w *observed) queued() powercycle.Queued {
 	return powercycle.Queued{
 		Memory: w.record.Memory, Name: w.rem.GetName(), UID: string(w.rem.GetUID()), Created: w.rem.GetCreationTimestamp().Time,
 	}
 }
 
-// queuedOf are the remediations that m owns, but for self, as they are known to those that may have to wait for them.
-func queuedOf(all []someRemediation, m *clusterv1.Machine, self client.Object) []powercycle.Queued {
+// queuedOf are the remediations that m owns, but for self, as others in the queue know them.
+func queuedOf(all remediation.Existing, m *clusterv1.Machine, self client.Object) []powercycle.Queued {
 	var of []powercycle.Queued
-	for _, rem := range all {
-		if rem.GetUID() == self.GetUID() || !ownedBy(rem, m) {
+	for _, rem := range all.Of(m) {
+		if rem.GetUID() == self.GetUID() {
 			continue
 		}
-		rec, err := recordOf(rem)
+		rec, err := remediation.RecordOf(rem)
 		of = append(of, powercycle.Queued{
-			Memory: rec.Memory, Name: rem.kind + " " + rem.GetName(), UID: string(rem.GetUID()), Created: rem.GetCreationTimestamp().Time,
+			Memory: rec.Memory, Name: rem.Kind.Kind + " " + rem.GetName(), UID: string(rem.GetUID()), Created: rem.GetCreationTimestamp().Time,
 			Unreadable: err != nil, Leaves: !rem.GetDeletionTimestamp().IsZero() || annotations.HasPaused(rem),
 		})
 	}
@@ -177,8 +153,8 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 	return plane, nil
 }
 
-// planeAPI is whether the API of w's cluster answers, and its nodes if it does. A cluster that refuses to show them is as good as silent: so
-// nobody is alive whom nobody can see, and no majority kept that nobody can count.
+// planeAPI is whether the API of w's cluster answers, and its nodes if it does. A cluster that refuses to show its nodes counts as silent: no member is known to be
+// alive then, and no majority can be counted.
 func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, controlplane.API, error) {
 	if w.cluster == nil {
 		return workload.View{}, controlplane.NoAnswer, nil
@@ -186,13 +162,13 @@ func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, 
 	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(w.cluster), w.now)
 	switch {
 	case errors.Is(err, ErrUnasked):
-		return view, controlplane.Connecting, fmt.Errorf("look at the control plane: %w", err)
+		return view, controlplane.Connecting, fmt.Errorf("read the control plane: %w", err)
 	case err != nil || view.Link == workload.Down:
-		return view, controlplane.NoAnswer, nil //nolint:nilerr // what could not be seen is the answer
+		return view, controlplane.NoAnswer, nil //nolint:nilerr // that it could not be read is the answer
 	case view.Link == workload.Up:
 		return view, controlplane.Answers, nil
 	}
-	w.connected = w.now.Add(max(view.Recheck, impatience)) // it is known after a minute at the latest
+	w.connected = w.now.Add(max(view.Recheck, retry)) // it connects or fails within a minute
 	return view, controlplane.Connecting, nil
 }
 
@@ -212,7 +188,7 @@ func (r *Reconciler) controlPlaneMachines(ctx context.Context, w *observed) ([]*
 	return all, nil
 }
 
-// memberOf is what there is of m as a member of the control plane, but for its node and its API server.
+// memberOf is m as a member of the control plane, but for its node and its API server.
 func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Machine) (powercycle.Member, error) {
 	own, found := m.UID == w.machine.UID, w.found
 	if !own {
@@ -231,10 +207,10 @@ func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Mac
 		return is, nil
 	}
 	if keptOffFor(found.Host, host.Remediation{}) != "" {
-		is.KeptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
+		is.KeptOff = explain.KeptOff(found.Host.Name)
 	}
 	is.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host))
-	is.Remediations = queuedOf(w.rivals, m, w.rem)
+	is.Remediations = queuedOf(w.existing, m, w.rem)
 	return is, nil
 }
 
@@ -260,7 +236,7 @@ func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
 	return conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time, true
 }
 
-// nodeSign is what a node says of its member; nil is one that does not exist any more.
+// nodeSign is what a node shows of its member; nil is a node that does not exist any more.
 func nodeSign(node *corev1.Node) controlplane.Sign {
 	if node != nil && readyOf(node) == corev1.ConditionTrue {
 		return controlplane.Alive
@@ -268,8 +244,8 @@ func nodeSign(node *corev1.Node) controlplane.Sign {
 	return controlplane.Silent
 }
 
-// readLeases adds what the leases of the API servers say, where that decides: they are read live. Where they cannot be read the nodes decide
-// alone.
+// readLeases adds what the leases of the API servers show, where a step depends on that: they are read past the cache. Where they cannot be read the nodes alone
+// count.
 func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 	w.queue.Self = w.queued()
 	if r.Reader == nil || !w.queue.LeasesDecide(w.now) {
@@ -294,18 +270,13 @@ func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 	}
 }
 
-func ownedBy(rem client.Object, m *clusterv1.Machine) bool {
-	owner := ownerOf(rem)
-	return owner != nil && owner.UID == m.UID
-}
-
-// claim claims the queue of the remediation, if the steps that were decided on begin what only one may begin at a time. It returns the
-// remediation that has done so already, though the caches do not show that: then these steps must not be taken.
+// claim claims the queue of the remediation, if the steps that were decided on begin what only one may begin at a time. It returns the remediation that has
+// claimed it already, though the caches do not show that: then these steps must not be taken.
 func (r *Reconciler) claim(w *observed, step powercycle.Step) (ahead string) {
 	if !w.begins(step) {
 		return ""
 	}
-	return r.Claims.Begin(w.queueName(), someRemediation{w.rem, r.Kind.Kind}, w.rivals)
+	return r.Claims.Begin(w.queueName(), remediation.OfKind{Object: w.rem, Kind: r.Kind}, w.existing.All)
 }
 
 // begins reports whether step, or one that was taken before it in this reconcile, begins what only one remediation of a queue may begin.
@@ -321,8 +292,8 @@ func (w *observed) begins(step powercycle.Step) bool {
 	return step.Begins()
 }
 
-// unclaim ends the claim of a remediation that begins nothing and has nothing under way. If the answer to its last write was lost, the API server is
-// asked what came of that: until the cache shows it, nothing can be said.
+// unclaim ends the claim of a remediation that begins nothing and has nothing under way. If the answer to its last write was lost, the remediation is read past
+// the cache: the claim stays until the cache shows what came of that write.
 func (r *Reconciler) unclaim(ctx context.Context, w *observed) error {
 	key := client.ObjectKeyFromObject(w.rem)
 	if w.facts.KeptOff || w.record.UnderWay() {

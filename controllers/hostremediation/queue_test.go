@@ -126,7 +126,7 @@ func (p *plane) renewed(ago map[string]time.Duration) {
 // rival adds a remediation of another member that remembers this.
 func (p *plane) rival(name, remembers string) {
 	p.t.Helper()
-	rem := remediation(types.UID("rival-"+name), remembers).Unwrapped()
+	rem := aRemediation(types.UID("rival-"+name), remembers).Unwrapped()
 	rem.SetNamespace("ns")
 	rem.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID(name + "-uid")}})
 	if err := p.client.Create(p.t.Context(), rem); err != nil {
@@ -349,7 +349,7 @@ func TestAMemberIsOffIfItsHostIs(t *testing.T) {
 		"its host is off": {host.Found{Host: &bmov1alpha1.BareMetalHost{}}, true},
 		"there is none":   {host.Found{}, false},
 	} {
-		is, err := (&Reconciler{}).memberOf(t.Context(), &observed{machine: m, rem: remediation("a", ""), found: tc.found}, m)
+		is, err := (&Reconciler{}).memberOf(t.Context(), &observed{machine: m, rem: aRemediation("a", ""), found: tc.found}, m)
 		if err != nil || is.Off != tc.off {
 			t.Errorf("%s: %+v (%v)", name, is, err)
 		}

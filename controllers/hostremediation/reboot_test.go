@@ -15,6 +15,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -25,7 +26,7 @@ func rebootedScene(t *testing.T, rem client.Object) *scene {
 	h.Spec.DisablePowerOff = true
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
 	node.Spec.ProviderID = "metal3://victim"
-	s := sceneOf(t, Own, h, node, rem)
+	s := sceneOf(t, remediation.Own, h, node, rem)
 	s.ready("before")
 	return s
 }
@@ -39,7 +40,7 @@ func TestAHostThatIsRebootedIsNotWellBeforeItsNodeHasBooted(t *testing.T) {
 		if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
 			t.Fatal(err)
 		}
-		return remembered(got).State
+		return remediation.Remembered(got).State
 	}
 	s.reconcile("victim", 6, nil)
 	s.receipt() // the ask is taken
@@ -78,7 +79,7 @@ func TestAHostIsNotRebootedBeforeTheBootOfItsNodeIsKnown(t *testing.T) {
 	if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
 		t.Fatal(err)
 	}
-	if boot := remembered(got).BootID; !asked() || boot != "before" {
+	if boot := remediation.Remembered(got).BootID; !asked() || boot != "before" {
 		t.Errorf("asked to reboot: %t, with boot %q remembered; want it asked, and the boot that the node has", asked(), boot)
 	}
 }

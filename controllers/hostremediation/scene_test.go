@@ -31,8 +31,11 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
+
+const holdOff = infrav1.PowerOffAnnotationPrefix
 
 // scene is a management cluster and a workload cluster in memory, with the adapters that the manager has.
 type scene struct {
@@ -79,7 +82,7 @@ func (p plainCluster) View(ctx context.Context, _ client.ObjectKey, _ time.Time,
 }
 
 // Of the machine "victim" on host "h", whose node is "victim-node", everything says the same. All are in the namespace "ns" and the cluster "c".
-func sceneOf(t *testing.T, kind Kind, h *bmov1alpha1.BareMetalHost, node *corev1.Node, remediations ...client.Object) *scene {
+func sceneOf(t *testing.T, kind remediation.Kind, h *bmov1alpha1.BareMetalHost, node *corev1.Node, remediations ...client.Object) *scene {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
@@ -111,10 +114,13 @@ func sceneOf(t *testing.T, kind Kind, h *bmov1alpha1.BareMetalHost, node *corev1
 		there: fake.NewClientBuilder().WithScheme(scheme).WithObjects(node).
 			WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build(),
 	}
+	nodes := fence.NewNodes(plainCluster{s.there}, func(fence.Place) {})
 	s.r = &Reconciler{
-		Kind: kind, Installed: func() ([]Kind, error) { return []Kind{Metal3, Own}, nil }, Client: s.here, Live: s.here,
-		Hosts: &host.Hosts{Client: s.here, Live: s.here}, Nodes: fence.NewNodes(plainCluster{s.there}, func(client.ObjectKey, string) {}),
-		Clusters: plainCluster{s.there}, Claims: &Claims{}, UnderWay: NewUnderWay(s.clock), Wakeups: &Wakeups{}, Recorder: s.events, Clock: s.clock,
+		Kind: kind, Installed: func() ([]remediation.Kind, error) {
+			return []remediation.Kind{remediation.Metal3, remediation.Own}, nil
+		}, Client: s.here, Live: s.here,
+		Hosts: &host.Hosts{Client: s.here, Live: s.here}, Nodes: nodes, Fencer: nodes,
+		Clusters: plainCluster{s.there}, Claims: &Claims{}, UnderWay: NewUnderWay(s.clock), Recorder: s.events, Clock: s.clock,
 		Fencing: fence.Taint, Unwatched: true,
 	}
 	var none controller.Controller
@@ -189,4 +195,15 @@ func outOfServiceNode(mark types.UID) *corev1.Node {
 		n.Annotations = map[string]string{fence.FencedByAnnotation: string(mark)}
 	}
 	return n
+}
+
+// aRemediation remembers this; nothing if it has not begun.
+func aRemediation(uid types.UID, remembers string) remediation.Object {
+	rem := remediation.Own.New()
+	rem.SetUID(uid)
+	rem.SetName(string(uid))
+	if remembers != "" {
+		rem.SetAnnotations(map[string]string{mendv1.PowerCycleAnnotation: remembers})
+	}
+	return rem
 }

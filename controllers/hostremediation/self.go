@@ -20,30 +20,20 @@ type Self struct {
 	StandDown func()
 }
 
-// on reports whether the manager runs on the host of w. Who only looks cannot know that, and takes the word of who did.
+// on reports whether the manager runs on the host of w, as far as its node is known. Explain cannot know that, and believes the last condition.
 func (s Self) on(w *observed) bool {
-	return w.looks && saidLast(w.rem) == powercycle.ManagerRunsHereReason || s.isOn(w)
-}
-
-// saidLast is the reason that a remediation gave last for what is done about it; empty if it has said nothing.
-func saidLast(rem Object) powercycle.Reason {
-	if c := conditions.Get(rem, nhcv1.ProcessingCondition); c != nil {
-		return powercycle.Reason(c.Reason)
+	if c := conditions.Get(w.rem, nhcv1.ProcessingCondition); w.explains && c != nil && c.Reason == string(powercycle.ManagerRunsHereReason) {
+		return true
 	}
-	return ""
-}
-
-// isOn reports whether the manager runs on the host of w, as far as its node is known.
-func (s Self) isOn(w *observed) bool {
 	if s.Node == "" || s.BootID == "" || w.nodeName() != s.Node {
 		return false
 	}
 	return w.node != nil && w.node.Status.NodeInfo.BootID == s.BootID || w.node == nil && w.record.BootID == s.BootID
 }
 
-// makeWay ends this replica if another one can take over: it then does what this one must not, which is to switch itself off. To stay is
-// safe, so in doubt it stays.
-func (s Self) makeWay(ctx context.Context) {
+// giveUpLeadership ends this replica if another one can take over, which may switch off the host that this one runs on. To stay is safe, so in doubt it
+// stays.
+func (s Self) giveUpLeadership(ctx context.Context) {
 	if s.Elsewhere == nil || s.StandDown == nil {
 		return
 	}

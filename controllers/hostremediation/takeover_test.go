@@ -14,6 +14,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
 // said reports whether an event with that reason was sent.
@@ -51,7 +52,7 @@ func TestWhatCAPM3HasUnderWayIsTakenOver(t *testing.T) {
 	held := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdOff + "r": infrav1.PowerOffAnnotationValue}}}
 	held.Status.OperationalStatus = bmov1alpha1.OperationalStatusOK
 	held.Status.Conditions = []metav1.Condition{{Type: bmov1alpha1.ManageableCondition, Status: metav1.ConditionTrue, Reason: "Manageable"}}
-	s := sceneOf(t, Metal3, held, outOfServiceNode(""), rem)
+	s := sceneOf(t, remediation.Metal3, held, outOfServiceNode(""), rem)
 	safe := func() {
 		_, keptOff := s.host().Annotations[holdOff+"r"]
 		if h := s.host(); !keptOff && !h.Status.PoweredOn && fence.OutOfService(s.node()) && s.node().Annotations[fence.FencedByAnnotation] == "" {
@@ -81,7 +82,7 @@ func TestWhatCAPM3HasUnderWayIsTakenOver(t *testing.T) {
 	if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
 		t.Fatal(err)
 	}
-	if memory := remembered(got); memory.Attempt != 1 || memory.State != "Succeeded" {
+	if memory := remediation.Remembered(got); memory.Attempt != 1 || memory.State != "Succeeded" {
 		t.Errorf("state %s after %d attempts; want that it succeeded in the first: %v", memory.State, memory.Attempt, got.Status.Conditions)
 	}
 }
@@ -97,7 +98,7 @@ func TestWhatSaysSomethingToKubemendAloneDoesNotStayWithCAPM3(t *testing.T) {
 	}}
 	rem.Spec.Strategy = strategy
 	held := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdOff + "r": infrav1.PowerOffAnnotationValue}}}
-	s := sceneOf(t, Metal3, held, outOfServiceNode("r"), rem)
+	s := sceneOf(t, remediation.Metal3, held, outOfServiceNode("r"), rem)
 	s.r.Serve(false)
 	s.reconcile("victim", 2, nil)
 	got := &infrav1.Metal3Remediation{}
@@ -140,8 +141,8 @@ func TestASwitchedOffKindLetsGoOfWhatItHolds(t *testing.T) {
 				rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: row.memory}
 			}
 			held := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdOff + "r": infrav1.PowerOffAnnotationValue}}}
-			s := sceneOf(t, Metal3, held, &corev1.Node{}, rem)
-			s.r.Leaving, s.r.Off = true, true
+			s := sceneOf(t, remediation.Metal3, held, &corev1.Node{}, rem)
+			s.r.Teardown, s.r.Off = true, true
 			s.reconcile("victim", 8, nil)
 			if _, is := s.host().Annotations[holdOff+"r"]; is != row.held {
 				t.Errorf("held off: %t, want %t", is, row.held)
@@ -168,7 +169,7 @@ func TestTheFenceOfARemediationThatIsGoneGoesWithTheNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
-			s := sceneOf(t, Own, &bmov1alpha1.BareMetalHost{}, outOfServiceNode("gone"), append(row.living, rem)...)
+			s := sceneOf(t, remediation.Own, &bmov1alpha1.BareMetalHost{}, outOfServiceNode("gone"), append(row.living, rem)...)
 			s.power(true)
 			s.reconcile("victim", 5, nil)
 			s.power(false)

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -26,14 +25,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 const (
-	// passTimeout bounds a reconcile.
-	passTimeout = time.Minute
+	// timeout bounds a reconcile.
+	timeout = time.Minute
 	// machineIndex, hostIndex and nodeIndex find remediations by the names of their machine, host and node.
 	machineIndex = "kubemend.machine"
 	hostIndex    = "kubemend.host"
@@ -44,7 +45,7 @@ const (
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options) error {
-	options.ReconciliationTimeout = passTimeout
+	options.ReconciliationTimeout = timeout
 	options.RateLimiter = enqueue.Retries(enqueue.Conflicted)
 	between, err := host.Metal3MachineKind(mgr.GetRESTMapper())
 	if err != nil {
@@ -54,7 +55,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		return err
 	}
 	c, err := ctrl.NewControllerManagedBy(mgr).
-		Named(r.Kind.name()).
+		Named(r.Kind.ControllerName()).
 		WithOptions(options).
 		For(r.Kind.New().Unwrapped(), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, metadataChanged()))).
@@ -63,10 +64,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(hostChanges())).
 		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, r.forgetting(handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
-		WatchesRawSource(cc.GetClusterSource(r.Kind.name(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
-		WatchesRawSource(r.Wakeups.heard.source(func(ctx context.Context, at place) []reconcile.Request { return r.ofNode(ctx, at.cluster, at.node) })).
-		WatchesRawSource(r.Claims.over.source(r.waiting)).
-		WatchesRawSource(r.turned.source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).
+		WatchesRawSource(cc.GetClusterSource(r.Kind.ControllerName(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
+		WatchesRawSource(r.Left.Source(r.ofNode)).
+		WatchesRawSource(r.Claims.Over.Source(r.waiting)).
+		WatchesRawSource(r.switched.Source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the %s controller: %w", r.Kind.Kind, err)
@@ -78,15 +79,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for field, name := range map[string]func(client.Object) string{
 		machineIndex: func(o client.Object) string {
-			if owner := ownerOf(o); owner != nil {
+			if owner := remediation.OwnerOf(o); owner != nil {
 				return owner.Name
 			}
 			return ""
 		},
-		hostIndex: func(o client.Object) string { return remembered(o).Host },
-		nodeIndex: func(o client.Object) string { return remembered(o).Node },
+		hostIndex: func(o client.Object) string { return remediation.Remembered(o).Host },
+		nodeIndex: func(o client.Object) string { return remediation.Remembered(o).Node },
 		queueIndex: func(o client.Object) string {
-			if remembered(o).MayQueue() {
+			if remediation.Remembered(o).MayQueue() {
 				return queued
 			}
 			return ""
@@ -103,14 +104,6 @@ func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer
 		}
 	}
 	return nil
-}
-
-// remembered is the record of o; an empty one if it cannot be read.
-func remembered(o client.Object) record {
-	if rec, err := recordOf(o); err == nil {
-		return rec
-	}
-	return record{}
 }
 
 // ofMachine maps a machine to its remediations, and to those that wait in a queue: one may have waited for this machine.
@@ -149,26 +142,26 @@ func (r *Reconciler) waiting(ctx context.Context, namespace string) []reconcile.
 	return r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{queueIndex: queued})
 }
 
-// ends tells those that wait in a queue, also those of the other kind, that a remediation is over or gone.
+// ends enqueues the remediations that wait in a queue, also those of the other kind, when one is over or gone.
 func (r *Reconciler) ends() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) {
-			if remembered(e.ObjectNew).State.Final() && !remembered(e.ObjectOld).State.Final() {
-				r.Claims.Over(e.ObjectNew.GetNamespace())
+			if remediation.Remembered(e.ObjectNew).State.Final() && !remediation.Remembered(e.ObjectOld).State.Final() {
+				r.Claims.Over.Send(e.ObjectNew.GetNamespace())
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.Claims.Over(e.Object.GetNamespace()) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.Claims.Over.Send(e.Object.GetNamespace()) },
 	}
 }
 
-// forgetting passes events of clusters on, and lets go of what is kept of the nodes of one that is gone.
+// forgetting passes events of clusters on, and forgets the nodes of one that is gone.
 func (r *Reconciler) forgetting(next handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: next.Create, UpdateFunc: next.Update,
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			r.Nodes.Forget(client.ObjectKeyFromObject(e.Object))
+			r.Fencer.Forget(client.ObjectKeyFromObject(e.Object))
 			next.Delete(ctx, e, q)
 		},
 	}
@@ -195,23 +188,24 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 // nodeWatch is the watch on the nodes of one workload cluster. A node's heartbeat is no event.
 func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	return workload.NodeWatch{
-		ID:         r.Kind.name() + "-nodes",
+		ID:         r.Kind.ControllerName() + "-nodes",
 		Controller: *r.controller.Load(),
 		Hears: handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
-			return r.ofNode(ctx, cluster, node.Name)
+			return r.ofNode(ctx, fence.Place{Cluster: cluster, Node: node.Name})
 		}),
 		Predicate: nodeChanges(),
 	}
 }
 
-// ofNode maps a node to the remediations that remember a node of its name, and to those that wait in a queue: a control plane that has one more
-// member that is alive may do without another one. One of another cluster is looked at in vain.
-func (r *Reconciler) ofNode(ctx context.Context, cluster client.ObjectKey, node string) []reconcile.Request {
-	return append(r.requests(ctx, client.InNamespace(cluster.Namespace), client.MatchingFields{nodeIndex: node}), r.waiting(ctx, cluster.Namespace)...)
+// ofNode maps a node to the remediations that remember a node of its name, and to those that wait in a queue: a control plane that has one more member that is
+// alive may do without another one. Those of another cluster are reconciled in vain.
+func (r *Reconciler) ofNode(ctx context.Context, at fence.Place) []reconcile.Request {
+	namespace := at.Cluster.Namespace
+	return append(r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{nodeIndex: at.Node}), r.waiting(ctx, namespace)...)
 }
 
-// metadataChanged passes what others write. What the remediation remembers is ours, and wakes nobody: a host that refuses what is asked of it would
-// have it stored again and again.
+// metadataChanged lets changes by others through. The record is kubemend's own, and enqueues nothing: a host that refuses what is asked of it would have it
+// stored again and again.
 func metadataChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !maps.Equal(withoutMemory(e.ObjectOld.GetAnnotations()), withoutMemory(e.ObjectNew.GetAnnotations())) ||
@@ -227,23 +221,14 @@ func withoutMemory(annotations map[string]string) map[string]string {
 	return others
 }
 
-// machineChanges passes what a step can depend on.
+// machineChanges lets changes through that a step can depend on.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		return was.UID != is.UID || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
-			said(was, clusterv1.MachineHealthCheckSucceededCondition) != said(is, clusterv1.MachineHealthCheckSucceededCondition) ||
-			said(was, clusterv1.MachineOwnerRemediatedCondition) != said(is, clusterv1.MachineOwnerRemediatedCondition)
+			remediation.ConditionOf(was, clusterv1.MachineHealthCheckSucceededCondition) != remediation.ConditionOf(is, clusterv1.MachineHealthCheckSucceededCondition) ||
+			remediation.ConditionOf(was, clusterv1.MachineOwnerRemediatedCondition) != remediation.ConditionOf(is, clusterv1.MachineOwnerRemediatedCondition)
 	}}
-}
-
-func said(m *clusterv1.Machine, kind string) metav1.ConditionStatus {
-	for i := range m.Status.Conditions {
-		if m.Status.Conditions[i].Type == kind {
-			return m.Status.Conditions[i].Status
-		}
-	}
-	return ""
 }
 
 func hostChanges() predicate.Predicate {
@@ -252,7 +237,7 @@ func hostChanges() predicate.Predicate {
 	}}
 }
 
-// nodeChanges passes what says that a node has booted, is ready, or is fenced.
+// nodeChanges lets changes through that show that a node has booted, is ready, or is fenced.
 func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 		was, is := e.ObjectOld, e.ObjectNew

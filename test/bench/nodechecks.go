@@ -88,7 +88,7 @@ func measureNodes(ctx context.Context, much nodeScale, s settings, binaries map[
 		return results, err
 	}
 	defer func() { err = errors.Join(err, w.tearDown()) }()
-	c := s.kubemend("--node-monitor-grace-period=0s") // else nothing starts in the first 50 s
+	c := s.kubemend()
 	c.controller = "nodehealthcheck"
 	t := &trial{environment: w.environment, figures: results.figures, scale: scale{idle: much.idle, beats: much.beats}}
 	if err := w.firstReconcile(ctx, t, c, binaries[c.source]); err != nil {

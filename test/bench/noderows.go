@@ -73,8 +73,7 @@ func (r *report) nodesSection() string {
 
 // nodeMethod says how the figures of NodeHealthChecks are taken, and what distorts them.
 const nodeMethod = `One API server with nodes of about 8 KiB, one NodeHealthCheck of all of them with two templates, and kubemend's
-manager as a process of its own, which does not wait for kubelets after its start (--node-monitor-grace-period=0s). No remediator runs, so the
-remediations stay.
+manager as a process of its own. No remediator runs, so the remediations stay.
 
 - **Steady reconcile**: forced by a label on one node. Its time is from controller_runtime_reconcile_time_seconds; calls are in
   rest_client_requests_total.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
@@ -28,60 +29,67 @@ func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live:
 
 // RemediationsOf are looks at the remediations that a machine owns, of both kinds.
 func (a *Asker) RemediationsOf(ctx context.Context, m *clusterv1.Machine) ([]explain.Remediation, error) {
-	kinds, err := a.readable(ctx, m.Namespace)
+	existing, err := remediation.Installed(func() ([]remediation.Kind, error) { return a.readable(ctx, m.Namespace) }).In(ctx, a.reader, m.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	named, err := hostremediation.Of(ctx, a.reader, kinds, m)
-	if err != nil {
-		return nil, err
-	}
-	return a.looks(ctx, named)
+	return a.looks(ctx, named(existing.Of(m)))
 }
 
 // RemediationsHolding are looks at the remediations that act on the power of a host, and the UIDs of those that act on it and are not known.
 func (a *Asker) RemediationsHolding(ctx context.Context, h *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
-	kinds, err := a.readable(ctx, h.Namespace)
+	existing, err := remediation.Installed(func() ([]remediation.Kind, error) { return a.readable(ctx, h.Namespace) }).In(ctx, a.reader, h.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	named, unknown, err := hostremediation.Holding(ctx, a.reader, kinds, h)
-	if err != nil {
-		return nil, nil, err
-	}
-	looks, err := a.looks(ctx, named)
+	known, unknown := existing.OnHost(h)
+	looks, err := a.looks(ctx, named(known))
 	return looks, unknown, err
+}
+
+// hostRemediation is a remediation by its kind and its name.
+type hostRemediation struct {
+	Kind remediation.Kind
+	Key  client.ObjectKey
+}
+
+func named(all []remediation.OfKind) []hostRemediation {
+	names := make([]hostRemediation, 0, len(all))
+	for _, rem := range all {
+		names = append(names, hostRemediation{rem.Kind, client.ObjectKeyFromObject(rem)})
+	}
+	return names
 }
 
 // Remediations are looks at those of that name, of the kind called so or, if that is empty, of both. There may be none.
 func (a *Asker) Remediations(ctx context.Context, kind string, key client.ObjectKey) ([]explain.Remediation, error) {
-	kinds, err := hostremediation.InstalledKinds(a.World.RESTMapper())
+	kinds, err := remediation.InstalledKinds(a.World.RESTMapper())
 	if err != nil {
 		return nil, err
 	}
-	var named []hostremediation.Named
+	var named []hostRemediation
 	for _, k := range kinds {
 		if kind == "" || kind == k.Kind {
-			named = append(named, hostremediation.Named{Kind: k, Key: key})
+			named = append(named, hostRemediation{k, key})
 		}
 	}
 	return a.looks(ctx, named)
 }
 
 // readable are the kinds of remediations that are installed and were read in a namespace. Of the others the world says that it lacks them.
-func (a *Asker) readable(ctx context.Context, namespace string) ([]hostremediation.Kind, error) {
-	kinds, err := hostremediation.InstalledKinds(a.World.RESTMapper())
+func (a *Asker) readable(ctx context.Context, namespace string) ([]remediation.Kind, error) {
+	kinds, err := remediation.InstalledKinds(a.World.RESTMapper())
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(kinds, func(k hostremediation.Kind) bool {
+	return slices.DeleteFunc(kinds, func(k remediation.Kind) bool {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
 		return a.reader.List(ctx, list, client.InNamespace(namespace)) != nil
 	}), nil
 }
 
-func (a *Asker) looks(ctx context.Context, named []hostremediation.Named) ([]explain.Remediation, error) {
+func (a *Asker) looks(ctx context.Context, named []hostRemediation) ([]explain.Remediation, error) {
 	var all []explain.Remediation
 	for _, n := range named {
 		if n.Kind.New == nil { // in a version of which no more is known than metadata: it is CAPM3's
@@ -100,7 +108,7 @@ func (a *Asker) looks(ctx context.Context, named []hostremediation.Named) ([]exp
 
 // remediation is a look at one as the manager has it that acts on it, or as one would that looked at all; nil if there is none, or if it asks
 // for nothing.
-func (a *Asker) remediation(ctx context.Context, n hostremediation.Named) (*explain.Remediation, error) {
+func (a *Asker) remediation(ctx context.Context, n hostRemediation) (*explain.Remediation, error) {
 	if served, not := a.Managers.serves(crdOf(n.Kind)); !served && not != nil {
 		is, err := a.remediations(n.Kind, managerlease.Announcement{}).Explain(ctx, n.Key, a.Now)
 		if is != nil {
@@ -143,7 +151,7 @@ func (m Managers) serving(crd, namespace string) []managerlease.Announcement {
 }
 
 // offsOf are why managers do not act on a remediation, whose own label counts as well as its Cluster's.
-func (a *Asker) offsOf(ctx context.Context, n hostremediation.Named) ([]managerlease.Off, error) {
+func (a *Asker) offsOf(ctx context.Context, n hostRemediation) ([]managerlease.Off, error) {
 	rem := n.Kind.New().Unwrapped()
 	if err := a.reader.Get(ctx, n.Key, rem); err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", n.Kind.Kind, n.Key, err)
@@ -162,13 +170,13 @@ func (a *Asker) offsOf(ctx context.Context, n hostremediation.Named) ([]managerl
 }
 
 // remediations are those of a kind, to be looked at as by a manager that says this of itself.
-func (a *Asker) remediations(kind hostremediation.Kind, by managerlease.Announcement) *hostremediation.Reconciler {
+func (a *Asker) remediations(kind remediation.Kind, by managerlease.Announcement) *hostremediation.Reconciler {
 	return &hostremediation.Reconciler{
-		WatchFilterValue: by.WatchFilter, Leaving: by.Teardown,
+		WatchFilterValue: by.WatchFilter, Teardown: by.Teardown,
 		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters, a.World.Unseen},
-		Installed: func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(a.World.RESTMapper()) },
-		Nodes:     hostremediation.Sighted(fence.Onlooker{Reader: a.live}), Reader: a.live,
-		Wakeups: &hostremediation.Wakeups{}, Clock: clock.RealClock{},
+		Installed: func() ([]remediation.Kind, error) { return remediation.InstalledKinds(a.World.RESTMapper()) },
+		Nodes:     fence.Reader{Reader: a.live}, Reader: a.live,
+		Clock: clock.RealClock{},
 	}
 }
 
@@ -200,8 +208,8 @@ func (c asked) View(ctx context.Context, cluster client.ObjectKey, now time.Time
 }
 
 // crdOf is the name of the CustomResourceDefinition of a kind.
-func crdOf(kind hostremediation.Kind) string {
-	if kind.Kind == hostremediation.Metal3.Kind {
+func crdOf(kind remediation.Kind) string {
+	if kind.Kind == remediation.Metal3.Kind {
 		return crdgate.Metal3CRD
 	}
 	return crdgate.OwnCRD

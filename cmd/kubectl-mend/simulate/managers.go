@@ -18,6 +18,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
 	"github.com/kubemend/kubemend/controllers/crdgate"
@@ -70,27 +71,27 @@ func (s *engine) machineController(says managerlease.Announcement) *machinehealt
 }
 
 // hostKinds are the kinds of remediations of hosts that can be simulated; none where there are no hosts.
-func (s *engine) hostKinds() ([]hostremediation.Kind, error) {
+func (s *engine) hostKinds() ([]remediation.Kind, error) {
 	if len(snapshot.All[bmov1alpha1.BareMetalHost](s.snapshot, "")) == 0 {
 		return nil, nil // no host can be power-cycled
 	}
-	kinds, err := hostremediation.InstalledKinds(s.snapshot.RESTMapper())
-	return slices.DeleteFunc(kinds, func(k hostremediation.Kind) bool { return k.New == nil }), err
+	kinds, err := remediation.InstalledKinds(s.snapshot.RESTMapper())
+	return slices.DeleteFunc(kinds, func(k remediation.Kind) bool { return k.New == nil }), err
 }
 
 // hostControllers are those of a manager for the kinds that it serves.
-func (s *engine) hostControllers(m managerlease.Manager, kinds []hostremediation.Kind) []*hostremediation.Reconciler {
+func (s *engine) hostControllers(m managerlease.Manager, kinds []remediation.Kind) []*hostremediation.Reconciler {
 	w, c := s.snapshot, s.client
-	nodes, claims, wakeups := s.newNodes(), &hostremediation.Claims{}, &hostremediation.Wakeups{}
+	nodes, claims := s.newNodes(), &hostremediation.Claims{}
 	var all []*hostremediation.Reconciler
 	for _, kind := range kinds {
 		if m.Unserved(crdOf(kind.GroupVersionKind)) != nil {
 			continue
 		}
 		all = append(all, &hostremediation.Reconciler{
-			Installed: func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(w.RESTMapper()) },
-			Kind:      kind, Client: c, Live: c, Hosts: &host.Hosts{Client: c, Live: c}, Clusters: w.Clusters(), Nodes: nodes,
-			Wakeups: wakeups, Claims: claims, Recorder: s.eventLog, Clock: s.clock, Fencing: cmp.Or(fence.Mode(m.Announcement.Fencing), fence.Auto),
+			Installed: func() ([]remediation.Kind, error) { return remediation.InstalledKinds(w.RESTMapper()) },
+			Kind:      kind, Client: c, Live: c, Hosts: &host.Hosts{Client: c, Live: c}, Clusters: w.Clusters(), Nodes: nodes, Fencer: nodes,
+			Claims: claims, Recorder: s.eventLog, Clock: s.clock, Fencing: cmp.Or(fence.Mode(m.Announcement.Fencing), fence.Auto),
 			WatchFilterValue: m.Announcement.WatchFilter, Unwatched: true,
 		})
 	}
@@ -98,11 +99,11 @@ func (s *engine) hostControllers(m managerlease.Manager, kinds []hostremediation
 }
 
 // kindsOnMetal are the kinds of remediations of hosts that kubemend carries out, each once.
-func (s *engine) kindsOnMetal() []hostremediation.Kind {
-	var kinds []hostremediation.Kind
+func (s *engine) kindsOnMetal() []remediation.Kind {
+	var kinds []remediation.Kind
 	for i := range s.managed {
 		for _, r := range s.managed[i].hosts {
-			if !slices.ContainsFunc(kinds, func(k hostremediation.Kind) bool { return k.Kind == r.Kind.Kind }) {
+			if !slices.ContainsFunc(kinds, func(k remediation.Kind) bool { return k.Kind == r.Kind.Kind }) {
 				kinds = append(kinds, r.Kind)
 			}
 		}
@@ -153,7 +154,7 @@ func (s *engine) reconcilersOf(a object) []reconcile.Reconciler {
 type nodes struct{ *fence.Nodes }
 
 func (s *engine) newNodes() nodes {
-	return nodes{fence.NewNodes(inMemory{s.snapshot.Clusters(), s.state}, func(client.ObjectKey, string) {})}
+	return nodes{fence.NewNodes(inMemory{s.snapshot.Clusters(), s.state}, func(fence.Place) {})}
 }
 
 // ModeFor implements hostremediation.Nodes. Every Kubernetes that is supported knows the taint.

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/partners/remediator"
 )
@@ -35,7 +35,7 @@ func (s *engine) requestKinds() []requestKind {
 		if remediationrequest.Refusal(template) != "" || slices.ContainsFunc(kinds, func(o requestKind) bool { return same(o.GroupKind()) }) {
 			return
 		}
-		k.ours = slices.ContainsFunc(s.kindsOnMetal(), func(o hostremediation.Kind) bool { return same(o.GroupKind()) })
+		k.ours = slices.ContainsFunc(s.kindsOnMetal(), func(o remediation.Kind) bool { return same(o.GroupKind()) })
 		kinds = append(kinds, k)
 	}
 	for _, check := range snapshot.All[clusterv1.MachineHealthCheck](s.snapshot, "") {

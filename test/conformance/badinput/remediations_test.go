@@ -27,6 +27,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 )
 
@@ -139,9 +140,9 @@ func newEnvironment(t *testing.T, broken *memory) *environment {
 	s := &environment{t: t, api: fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).
 		WithStatusSubresource(&mendv1.HostRemediation{}, &clusterv1.Machine{}).Build()}
 	s.Reconciler = &hostremediation.Reconciler{
-		Kind: hostremediation.Own, Installed: func() ([]hostremediation.Kind, error) { return []hostremediation.Kind{hostremediation.Own}, nil },
+		Kind: remediation.Own, Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{remediation.Own}, nil },
 		Client: s.api, Live: s.api, Hosts: &host.Hosts{Client: s.api, Live: s.api}, Clusters: reachable{}, Claims: &hostremediation.Claims{},
-		Wakeups: &hostremediation.Wakeups{}, Recorder: events.NewFakeRecorder(1000), Clock: clocktesting.NewFakePassiveClock(noon.Add(time.Second)), Unwatched: true,
+		Recorder: events.NewFakeRecorder(1000), Clock: clocktesting.NewFakePassiveClock(noon.Add(time.Second)), Unwatched: true,
 	}
 	return s
 }

@@ -33,7 +33,10 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/controllers/hostremediation/sweeper"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -139,8 +142,8 @@ func (c *controllers) connect(ctx context.Context) {
 
 func (c *controllers) remediate(ctx context.Context, s *environment) {
 	GinkgoHelper()
-	wakeups, claims := &hostremediation.Wakeups{}, &hostremediation.Claims{}
-	nodes := fence.NewNodes(c.cc, wakeups.Wake)
+	left, claims := &enqueue.Broadcast[fence.Place]{}, &hostremediation.Claims{}
+	nodes := fence.NewNodes(c.cc, left.Send)
 	Expect(c.mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		nodes.Close()
@@ -150,19 +153,20 @@ func (c *controllers) remediate(ctx context.Context, s *environment) {
 	if s.wanted.mute {
 		recorder = &events.FakeRecorder{}
 	}
-	installed := func() ([]hostremediation.Kind, error) {
-		return []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own}, nil
+	installed := func() ([]remediation.Kind, error) {
+		return []remediation.Kind{remediation.Metal3, remediation.Own}, nil
 	}
 	for _, k := range kinds {
 		Expect((&hostremediation.Reconciler{
 			Kind: k.Kind, Installed: installed, Client: c.writer, Live: c.mgr.GetAPIReader(),
-			Hosts: &host.Hosts{Client: c.writer, Live: c.mgr.GetAPIReader()}, Clusters: c.clusters, Nodes: nodes, Wakeups: wakeups, Claims: claims,
+			Hosts: &host.Hosts{Client: c.writer, Live: c.mgr.GetAPIReader()}, Clusters: c.clusters, Nodes: nodes, Fencer: nodes, Left: left, Claims: claims,
 			Fencing: s.wanted.fencing, Recorder: recorder, Clock: s.clock,
 		}).SetupWithManager(ctx, c.mgr, c.cc, c.options)).To(Succeed())
 	}
 	if s.wanted.sweeps > 0 {
-		Expect((&hostremediation.Sweeper{
-			Installed: installed, Client: c.writer, Live: c.mgr.GetAPIReader(), Recorder: recorder, Clock: s.clock, Grace: s.wanted.sweeps,
+		Expect((&sweeper.Hosts{
+			Installed: installed, Client: c.writer, Live: c.mgr.GetAPIReader(),
+			Hosts: &host.Hosts{Client: c.writer, Live: c.mgr.GetAPIReader()}, Recorder: recorder, Clock: s.clock, Grace: s.wanted.sweeps,
 		}).SetupWithManager(c.mgr, c.options)).To(Succeed())
 	}
 }

@@ -8,20 +8,20 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/test/builders"
 )
 
 // kind is one of the two kinds of remediations.
 type kind struct {
-	hostremediation.Kind
+	remediation.Kind
 	make     func(metav1.ObjectMeta, infrav1.RemediationStrategy) client.Object
 	template func(metav1.ObjectMeta, infrav1.RemediationStrategy) client.Object
 }
 
 var kinds = []kind{
 	{
-		Kind: hostremediation.Metal3,
+		Kind: remediation.Metal3,
 		make: builders.Metal3Remediation,
 		template: func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
 			t := &infrav1.Metal3RemediationTemplate{ObjectMeta: m}
@@ -30,7 +30,7 @@ var kinds = []kind{
 		},
 	},
 	{
-		Kind: hostremediation.Own,
+		Kind: remediation.Own,
 		make: builders.HostRemediation,
 		template: func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
 			t := &mendv1.HostRemediationTemplate{ObjectMeta: m}

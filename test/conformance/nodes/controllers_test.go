@@ -61,7 +61,7 @@ func (s *environment) start() {
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	s.kill = sync.OnceFunc(func() {
-		s.caches = nil
+		s.ears = nil
 		stop()
 		Expect(<-ended).To(Or(Succeed(), MatchError(context.DeadlineExceeded)))
 	})
@@ -113,7 +113,7 @@ func (s *environment) control(mgr ctrl.Manager) {
 	kinds := remediationrequest.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 	kinds.KeepWhileAny()
 	kinds.AskFirst(remediationrequest.AskAPIServer(writer, mapper))
-	s.caches = &caches{environment: s, own: own, management: mgr.GetClient(), kinds: kinds}
+	s.ears = &ears{environment: s, own: own, management: mgr.GetClient(), kinds: kinds}
 	Expect((&nodehealthcheck.Reconciler{
 		Client: writer, Management: mgr.GetClient(), Live: alone{mgr.GetAPIReader(), s.namespaces()}, Mapper: mapper, Kinds: kinds, Watches: kinds,
 		Requests:  &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()},

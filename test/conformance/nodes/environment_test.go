@@ -79,7 +79,7 @@ type environment struct {
 	births   *births
 	plan     *faultproxy.Plan
 	kill     func()
-	caches     *caches // nil while there is no controller
+	ears     *ears // nil while there is no controller
 	recorder *teller
 	notes    *notes              // the events of an environment in memory
 	kinds    map[remediator]bool // of which there are templates
@@ -295,10 +295,10 @@ func (s *environment) condition(kind corev1.NodeConditionType, status corev1.Con
 	}
 }
 
-// reports sets a condition of a node, as if it had been so for some time, when the controller has observed every earlier write.
+// reports sets a condition of a node, as if it had been so for some time, when the controller has heard of all that was before.
 func (s *environment) reports(ctx context.Context, name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, ago time.Duration) {
 	GinkgoHelper()
-	s.waitForCaches(ctx)
+	s.hears(ctx)
 	n := s.getNode(ctx, name)
 	before := n.DeepCopy()
 	builders.Reports(n, s.condition(kind, status, ago))

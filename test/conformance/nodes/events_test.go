@@ -70,7 +70,7 @@ var _ = Describe("A check reports", func() {
 				s.heartbeat(ctx, n)
 				before["node "+n] = s.getNode(ctx, n).ResourceVersion
 			}
-			s.waitForCaches(ctx)
+			s.hears(ctx)
 			g.Consistently(s.reconciles).Should(Equal(counts))
 		}).Should(Succeed())
 		for _, c := range s.checks {

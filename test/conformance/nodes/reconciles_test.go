@@ -25,8 +25,8 @@ func (s *environment) settle(check string) {
 	Eventually(func() string {
 		GinkgoHelper()
 		before := s.written(ctx)
-		if unobserved := cmp.Diff(before, s.caches.observed(ctx)); unobserved != "" {
-			return unobserved
+		if unheard := cmp.Diff(before, s.ears.heard(ctx)); unheard != "" {
+			return unheard
 		}
 		s.reconcile(check)
 		return cmp.Diff(before, s.written(ctx))

@@ -29,6 +29,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/builders"
@@ -252,13 +253,13 @@ func (e *environment) start() {
 	}
 	behind := client.WithFieldOwner(cached{live, e.management.cache, crashed}, mendv1.FieldOwner)
 	view := site{e: e, live: e.writes.Client(e.work)}
+	nodes := fence.NewNodes(view, func(fence.Place) {})
 	e.controller = &hostremediation.Reconciler{
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
-		Nodes:   fence.NewNodes(view, func(client.ObjectKey, string) {}),
-		Wakeups: &hostremediation.Wakeups{}, Claims: &hostremediation.Claims{}, Recorder: &events.FakeRecorder{}, Clock: e.clock,
+		Nodes: nodes, Fencer: nodes, Claims: &hostremediation.Claims{}, Recorder: &events.FakeRecorder{}, Clock: e.clock,
 		Fencing: cmp.Or(e.as.fencing, fence.Taint), Unwatched: true,
-		Installed: func() ([]hostremediation.Kind, error) {
-			return []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own}, nil
+		Installed: func() ([]remediation.Kind, error) {
+			return []remediation.Kind{remediation.Metal3, remediation.Own}, nil
 		},
 	}
 	if e.as.controlPlane {

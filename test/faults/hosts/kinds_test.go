@@ -9,19 +9,19 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/test/builders"
 )
 
 // kind is one of the two kinds of remediations.
 type kind struct {
-	hostremediation.Kind
+	remediation.Kind
 	make func(metav1.ObjectMeta, infrav1.RemediationStrategy) client.Object
 }
 
 var kinds = []kind{
-	{hostremediation.Metal3, builders.Metal3Remediation},
-	{hostremediation.Own, builders.HostRemediation},
+	{remediation.Metal3, builders.Metal3Remediation},
+	{remediation.Own, builders.HostRemediation},
 }
 
 // memoryOf is what a remediation remembers of itself.

@@ -10,22 +10,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-// tell sends events about the steps that were taken, if they are stored, measures them, and logs one line for each. What only waits is told by conditions.
+// report sends events about the steps that were taken, if they are stored, measures them, and logs one line for each. Waits are reported by conditions.
 // done says that the last one was done, and not only intended.
-func (r *Reconciler) tell(ctx context.Context, w *observed, done bool) {
+func (r *Reconciler) report(ctx context.Context, w *observed, done bool) {
 	took := w.taken
 	if last := len(took) - 1; last >= 0 && took[last].step.Do.Intended() && !done {
 		took = took[:last]
 	}
 	if !w.saved {
-		// What was done is told also if it could not be remembered: the next reconcile sees it, and does not do it again.
+		// What was done is reported also if it could not be stored: the next reconcile sees its effect, and does not do it again.
 		took = slices.DeleteFunc(slices.Clone(took), func(t taken) bool { return !t.step.Do.Visible() })
 	}
 	for i := range took {
@@ -38,15 +37,14 @@ func (r *Reconciler) tell(ctx context.Context, w *observed, done bool) {
 				"BareMetalHost", klog.KRef(w.rem.GetNamespace(), w.record.Host))
 		}
 	}
-	for _, n := range notesOf(took) {
-		recorder.Send(r.Recorder, n)
+	for _, e := range eventsOf(took) {
+		recorder.Send(r.Recorder, e)
 	}
 }
 
-// notesOf are the events about the steps of one reconcile. One that goes without saying, because of the step that was taken with it, has no event of its own,
-// only its sentence.
-func notesOf(took []taken) []recorder.Event {
-	var notes []recorder.Event
+// eventsOf are the events about the steps of one reconcile. A step that the one taken with it implies has no event of its own, only its sentence.
+func eventsOf(took []taken) []recorder.Event {
+	var all []recorder.Event
 	before := ""
 	for i := range took {
 		t := &took[i]
@@ -59,26 +57,26 @@ func notesOf(took []taken) []recorder.Event {
 		case acts && leadsTo[t.step.Reason]:
 			before = explain.JoinedSteps(before, t.about().Sentence(t.step))
 		case t.step.Reason == powercycle.PoweredOnReason && next.Reason == powercycle.UnfencedReason:
-			notes = append(notes, t.notes(before, explain.HostStep(next))...)
-			return append(notes, notesOf(took[i+2:])...)
+			all = append(all, t.events(before, explain.HostStep(next))...)
+			return append(all, eventsOf(took[i+2:])...)
 		default:
-			notes = append(notes, t.notes(before, "")...)
+			all = append(all, t.events(before, "")...)
 			before = ""
 		}
 	}
-	return notes
+	return all
 }
 
-// leadsTo are the reasons of steps of which the action after them tells.
+// leadsTo are the reasons of steps that the event of the action after them reports.
 var leadsTo = map[powercycle.Reason]bool{powercycle.PoweredOffReason: true, powercycle.WorkloadMovedReason: true}
 
-// quiet are the actions that nobody needs to hear of: they only remember.
+// quiet are the actions without an event: they only remember.
 var quiet = map[powercycle.Action]bool{
 	powercycle.Wait: true, powercycle.AddFinalizer: true, powercycle.NoteAsked: true, powercycle.NoteOn: true, powercycle.NoteReceipt: true,
 	powercycle.DropFinalizer: true,
 }
 
-// onHost and onMachine are the reasons that are told on the host and on the machine as well.
+// onHost and onMachine are the reasons with an event on the host and on the machine as well.
 var (
 	onHost = map[powercycle.Reason]bool{
 		powercycle.PowerOffRequestedReason: true, powercycle.RebootRequestedReason: true, powercycle.OwnerRequestedReason: true,
@@ -93,10 +91,10 @@ var (
 	}
 )
 
-// inVain are the states that a remediation comes to which has not helped.
+// inVain are the states of a remediation that has not helped.
 var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopped: true, powercycle.RequestingOwner: true}
 
-// warns reports whether somebody may have to do something about a step, or will.
+// warns reports whether a step is a warning: a person may have to do something about it.
 func warns(w *observed, step powercycle.Step) bool {
 	switch step.Reason {
 	case powercycle.SignOfLifeReason, powercycle.FencingImpossibleReason, powercycle.UnfenceTimedOutReason:
@@ -111,44 +109,32 @@ func warns(w *observed, step powercycle.Step) bool {
 	return inVain[step.Next]
 }
 
-// notes are the events about a step: one on the remediation, and one each on the host and the machine where a person looks there for it. before is what
-// led to it, after what came of it.
-func (t *taken) notes(before, after string) []recorder.Event {
+// events are the events about a step: one on the remediation, and for some reasons one on the host and one on the machine. before is what led to the step,
+// after what came of it.
+func (t *taken) events(before, after string) []recorder.Event {
 	step := t.step
 	if quiet[step.Do] && step.Reason != powercycle.UnfenceTimedOutReason || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
-		return nil // PoweringOff is entered to ask, and that is told when it was done
+		return nil // the state has an event once the host was asked to power off
 	}
 	kind, text := corev1.EventTypeNormal, explain.JoinedSteps(t.about().Message(before, step), after)
 	if warns(&t.observed, step) {
 		kind = corev1.EventTypeWarning
 	}
-	var notes []recorder.Event
+	var all []recorder.Event
 	add := func(about client.Object) {
-		notes = append(notes, recorder.Event{
+		all = append(all, recorder.Event{
 			About: about, Related: t.rem.Unwrapped(), Kind: kind, Reason: string(step.Reason), Action: "Remediate", Text: text,
 		})
 	}
 	add(t.rem.Unwrapped())
 	if t.found.Host != nil && onHost[step.Reason] {
-		add(hostOf(t.found.Host))
+		add(host.Reference(t.found.Host))
 	}
 	if t.machine != nil && onMachine[step.Reason] {
-		add(machineOf(t.machine))
+		about := &clusterv1.Machine{} // objects from a cache have no kind, which an event refers to
+		about.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+		about.Name, about.Namespace, about.UID = t.machine.Name, t.machine.Namespace, t.machine.UID
+		add(about)
 	}
-	return notes
-}
-
-// hostOf returns host with the kind that an event refers to; objects from a cache do not carry theirs.
-func hostOf(host *bmov1alpha1.BareMetalHost) client.Object {
-	about := &bmov1alpha1.BareMetalHost{}
-	about.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))
-	about.Name, about.Namespace, about.UID = host.Name, host.Namespace, host.UID
-	return about
-}
-
-func machineOf(m *clusterv1.Machine) client.Object {
-	about := &clusterv1.Machine{}
-	about.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	about.Name, about.Namespace, about.UID = m.Name, m.Namespace, m.UID
-	return about
+	return all
 }

@@ -1,4 +1,4 @@
-package hostremediation
+package remediation
 
 import (
 	"testing"
@@ -9,8 +9,8 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// remediation returns one that remembers this; nothing if it has not begun.
-func remediation(uid types.UID, remembers string) Object {
+// aRemediation returns one that remembers this; nothing if it has not begun.
+func aRemediation(uid types.UID, remembers string) Object {
 	rem := Own.New()
 	rem.SetUID(uid)
 	rem.SetName(string(uid))
@@ -21,20 +21,20 @@ func remediation(uid types.UID, remembers string) Object {
 }
 
 func TestWhatIsRememberedSurvivesAMove(t *testing.T) {
-	rec, err := recordOf(remediation("new", `{"state":"PoweringOff","attempt":2,"uid":"old","host":"h","node":"n"}`))
+	rec, err := RecordOf(aRemediation("new", `{"state":"PoweringOff","attempt":2,"uid":"old","host":"h","node":"n"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if by := rec.by(remediation("new", "")); by.UID != "new" || by.Before != "old" {
+	if by := rec.By(aRemediation("new", "")); by.UID != "new" || by.Before != "old" {
 		t.Errorf("it is known as %+v, want new, and old before", by)
 	}
-	if by := rec.by(remediation("old", "")); by.Before != "" {
+	if by := rec.By(aRemediation("old", "")); by.Before != "" {
 		t.Errorf("one that was not moved was known as %q before", by.Before)
 	}
 	if rec.State != powercycle.PoweringOff || rec.Attempt != 2 || rec.Host != "h" || rec.Node != "n" {
 		t.Errorf("it remembers %+v", rec)
 	}
-	if _, err := recordOf(remediation("new", `{"state":7}`)); err == nil {
+	if _, err := RecordOf(aRemediation("new", `{"state":7}`)); err == nil {
 		t.Error("what cannot be read is no error: it would begin anew")
 	}
 }

@@ -1,4 +1,4 @@
-package hostremediation
+package remediation
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// Whoever may write a remediation can write what it remembers. What cannot be read names nobody whose power or fence would be touched, and what can be
-// read is the same after it was written again: else each reconcile would remember something else.
+// A tenant who may write a remediation can write its record. One that cannot be read names no host and no node, and one that can be read is the same after
+// it was written again: else each reconcile would store another one.
 func FuzzRecord(f *testing.F) {
 	for _, value := range []string{
 		"", "{}", "null", "[]", `"Ended"`, "{", `{"state":7}`, `{"state":"Ended","uid":"other","host":"h","node":"n","cluster":"c","fencing":true}`,
@@ -25,15 +25,15 @@ func FuzzRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value, uid string) {
 		rem := &mendv1.HostRemediation{}
 		rem.UID, rem.Annotations = types.UID(uid), map[string]string{mendv1.PowerCycleAnnotation: value}
-		r, err := recordOf(rem)
+		r, err := RecordOf(rem)
 		if err != nil {
 			if r.State != powercycle.Failed || !strings.Contains(r.Cause.Said, mendv1.PowerCycleAnnotation) ||
 				r.UID != "" || r.Host != "" || r.HostUID != "" || r.Node != "" || r.Cluster != "" || r.Machine != "" {
-				t.Errorf("recordOf(%q) = %+v, %v; want a failure that names the annotation and nobody else", value, r, err)
+				t.Errorf("RecordOf(%q) = %+v, %v; want a failure that names the annotation and nobody else", value, r, err)
 			}
 			return
 		}
-		if who := r.by(rem); who.UID != rem.UID || who.Before == rem.UID && rem.UID != "" {
+		if who := r.By(rem); who.UID != rem.UID || who.Before == rem.UID && rem.UID != "" {
 			t.Errorf("of %q it is known as %+v, want as itself, and as nobody a second time", value, who)
 		}
 		written, err := json.Marshal(r)
@@ -41,7 +41,7 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("what was read of %q cannot be written: %v", value, err)
 		}
 		rem.Annotations[mendv1.PowerCycleAnnotation] = string(written)
-		again, err := recordOf(rem)
+		again, err := RecordOf(rem)
 		if err != nil {
 			t.Fatalf("%s cannot be read: %v", written, err)
 		}

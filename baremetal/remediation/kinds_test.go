@@ -1,4 +1,4 @@
-package hostremediation
+package remediation
 
 import (
 	"slices"

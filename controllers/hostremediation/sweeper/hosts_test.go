@@ -1,15 +1,17 @@
-package hostremediation
+package sweeper
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,16 +22,24 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	realhost "github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 )
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func installed() ([]remediation.Kind, error) {
+	return []remediation.Kind{remediation.Metal3, remediation.Own}, nil
+}
 
 const holdOff = infrav1.PowerOffAnnotationPrefix
 
 // sweeperOf has one host with these annotations, and remediations of both kinds.
-func sweeperOf(t *testing.T, annotations map[string]string, remediations ...client.Object) (*Sweeper, client.Client, *clocktesting.FakePassiveClock) {
+func sweeperOf(t *testing.T, annotations map[string]string, remediations ...client.Object) (*Hosts, client.Client, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
@@ -40,12 +50,12 @@ func sweeperOf(t *testing.T, annotations map[string]string, remediations ...clie
 	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-1", UID: "host-uid", Annotations: annotations}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(remediations, host)...).WithStatusSubresource(&clusterv1.Machine{}).Build()
 	clock := clocktesting.NewFakePassiveClock(noon)
-	return &Sweeper{
-		Installed: func() ([]Kind, error) { return []Kind{Metal3, Own}, nil }, Client: c, Live: c, Hosts: &realhost.Hosts{Client: c, Live: c}, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute,
+	return &Hosts{
+		Installed: installed, Client: c, Live: c, Hosts: &realhost.Hosts{Client: c, Live: c}, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute,
 	}, c, clock
 }
 
-func sweep(t *testing.T, s *Sweeper, c client.Client) (left []string, again time.Duration) {
+func sweep(t *testing.T, s *Hosts, c client.Client) (left []string, again time.Duration) {
 	t.Helper()
 	key := client.ObjectKey{Namespace: "ns", Name: "host-1"}
 	result, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
@@ -99,7 +109,7 @@ func TestAMarkWhoseRemediationComesLaterStays(t *testing.T) {
 	if left, _ := sweep(t, s, c); len(left) != 1 {
 		t.Error("the mark of a remediation that exists was swept")
 	}
-	if len(s.since) != 0 {
+	if len(s.orphans.since) != 0 {
 		t.Error("it is still taken for an orphan: the next grace period would be short")
 	}
 }
@@ -168,7 +178,7 @@ func TestAHandOverIsTakenBackWhenTheMachineIsWellAfterAll(t *testing.T) {
 			if asked := conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition); asked == tc.back {
 				t.Errorf("its owner is asked: %t", asked)
 			}
-			if tc.back && markedUnhealthyByUs(m) {
+			if tc.back && conditions.Has(m, clusterv1.MachineHealthCheckSucceededCondition) && tc.reason != "" {
 				t.Error("we call it bad still")
 			}
 		})
@@ -177,8 +187,8 @@ func TestAHandOverIsTakenBackWhenTheMachineIsWellAfterAll(t *testing.T) {
 
 // CAPM3 before v1.13 has its kind in v1beta1 alone. What is known of it is metadata, and that is enough.
 func TestMarksOfAKindOfWhichOnlyMetadataIsKnownAreNotOrphaned(t *testing.T) {
-	old := Foreign(Metal3.GroupKind().WithVersion("v1beta1"))
-	rem := old.watched().(*metav1.PartialObjectMetadata)
+	old := remediation.MetadataOnly(remediation.Metal3.GroupKind().WithVersion("v1beta1"))
+	rem := old.Watched().(*metav1.PartialObjectMetadata)
 	rem.Namespace, rem.Name, rem.UID = "ns", "a", "old"
 	scheme := runtime.NewScheme()
 	if err := bmov1alpha1.AddToScheme(scheme); err != nil {
@@ -187,10 +197,10 @@ func TestMarksOfAKindOfWhichOnlyMetadataIsKnownAreNotOrphaned(t *testing.T) {
 	scheme.AddKnownTypeWithName(old.GroupVersionKind, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(old.GroupVersion().WithKind(old.Kind+"List"), &metav1.PartialObjectMetadataList{})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rem).Build()
-	s := &Sweeper{Installed: func() ([]Kind, error) { return []Kind{old}, nil }}
-	known, err := s.remediations(t.Context(), c, "ns")
-	if err != nil || !known["old"] || known["other"] {
-		t.Errorf("known are %v, %v", known, err)
+	s := &Hosts{Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{old}, nil }}
+	orphaned, err := s.orphaned(t.Context(), c, "ns", map[string]types.UID{"a": "old", "b": "other"})
+	if err != nil || len(orphaned) != 1 || orphaned["b"] != "other" {
+		t.Errorf("orphaned are %v, %v; want that of the other remediation", orphaned, err)
 	}
 }
 
@@ -205,11 +215,82 @@ func TestWhoLeavesSweepsAlsoWhatARemediationHasForgotten(t *testing.T) {
 		"who leaves begins nothing anew":              {true, []string{holdOff + "working"}},
 	} {
 		s, c, clock := sweeperOf(t, map[string]string{holdOff + "forgotten": "x", holdOff + "working": "x"}, forgotten, working)
-		s.Leaving = tc.leaving
+		s.Teardown = tc.leaving
 		sweep(t, s, c)
 		clock.SetTime(noon.Add(time.Minute))
 		if left, _ := sweep(t, s, c); !slices.Equal(left, tc.want) {
 			t.Errorf("%s: %v are left, want %v", name, left, tc.want)
 		}
+	}
+}
+
+func TestAHostThatLosesItsMarksIsLookedAtOnceMore(t *testing.T) {
+	hostWith := func(annotations ...string) *bmov1alpha1.BareMetalHost {
+		h := &bmov1alpha1.BareMetalHost{}
+		for _, key := range annotations {
+			metav1.SetMetaDataAnnotation(&h.ObjectMeta, key, "x")
+		}
+		return h
+	}
+	for name, tc := range map[string]struct {
+		was, is *bmov1alpha1.BareMetalHost
+		passes  bool
+	}{
+		"marked":         {hostWith(), hostWith(infrav1.LegacyUnhealthyAnnotation), true},
+		"still marked":   {hostWith(mendv1.MarkedForAnnotation), hostWith(mendv1.MarkedForAnnotation), true},
+		"repaired":       {hostWith(infrav1.UnhealthyAnnotation), hostWith(), true},
+		"let go":         {hostWith(holdOff + "uid"), hostWith(), true},
+		"none of either": {hostWith("note"), hostWith(), false},
+	} {
+		if got := marked().Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.passes {
+			t.Errorf("%s: it is looked at: %t, want %t", name, got, tc.passes)
+		}
+	}
+}
+
+func TestAnExhaustedHostIsExportedUntilItIsRepairedOrGone(t *testing.T) {
+	exported := func() []string {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(exhausted)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var hosts []string
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				hosts = append(hosts, fmt.Sprintf("%s %s: %g", m.GetLabel()[0].GetValue(), m.GetLabel()[1].GetValue(), m.GetGauge().GetValue()))
+			}
+		}
+		return hosts
+	}
+	marks := map[string]string{infrav1.UnhealthyAnnotation: "x", mendv1.MarkedForAnnotation: "machine-that-was-replaced"}
+	for does, ends := range map[string]func(context.Context, client.Client, *bmov1alpha1.BareMetalHost) error{
+		"a person repairs it": func(ctx context.Context, c client.Client, h *bmov1alpha1.BareMetalHost) error {
+			delete(h.Annotations, infrav1.UnhealthyAnnotation)
+			return c.Update(ctx, h)
+		},
+		"it is deleted": func(ctx context.Context, c client.Client, h *bmov1alpha1.BareMetalHost) error {
+			return c.Delete(ctx, h)
+		},
+	} {
+		t.Run(does, func(t *testing.T) {
+			s, c, _ := sweeperOf(t, marks)
+			sweep(t, s, c)
+			if got := exported(); !slices.Equal(got, []string{"host-1 ns: 1"}) {
+				t.Errorf("got %v, want the host", got)
+			}
+			h := &bmov1alpha1.BareMetalHost{}
+			key := client.ObjectKey{Namespace: "ns", Name: "host-1"}
+			if err := errors.Join(c.Get(t.Context(), key, h), ends(t.Context(), c, h)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+				t.Fatal(err)
+			}
+			if got := exported(); len(got) != 0 {
+				t.Errorf("got %v afterwards, want none", got)
+			}
+		})
 	}
 }

@@ -25,31 +25,31 @@ import (
 	"github.com/kubemend/kubemend/test/testclock"
 )
 
-// caches are the caches of an environment's controller. Each kind is watched on its own, so the first write may be observed last; and on a busy
-// computer that may take a while.
-type caches struct {
+// ears are the caches of an environment's controller. Each kind is watched on its own, so what was written first may be heard of last; and where
+// much else is going on, that may take a while.
+type ears struct {
 	environment     *environment
 	own, management client.Reader
 	kinds           nodehealthcheck.Kinds
 }
 
-// waitForCaches waits until the caches of the environment's controller, if there is one, have every write.
-func (s *environment) waitForCaches(ctx context.Context) {
+// hears waits until the environment's controller, if there is one, has heard of all that there is.
+func (s *environment) hears(ctx context.Context) {
 	GinkgoHelper()
 	if s.memory != nil {
 		Expect(s.memory.Settle()).To(Succeed())
 		return
 	}
-	if s.caches == nil {
+	if s.ears == nil {
 		return
 	}
 	Eventually(func() string {
 		GinkgoHelper()
-		return cmp.Diff(s.written(ctx), s.caches.observed(ctx))
-	}).Should(BeEmpty(), "the caches are to have every write")
+		return cmp.Diff(s.written(ctx), s.ears.heard(ctx))
+	}).Should(BeEmpty(), "the controller is to hear of all that there is")
 }
 
-// patient is a clock that leaps when the environment's controller has observed every earlier write: what it has made, and does not see half a
+// patient is a clock that leaps when the environment's controller has heard of all that was before: what it has made, and does not see half a
 // minute later, it takes for lost.
 type patient struct {
 	*testclock.Clock
@@ -59,20 +59,20 @@ type patient struct {
 // Step lets the clock leap.
 func (c patient) Step(d time.Duration) {
 	GinkgoHelper()
-	c.environment.waitForCaches(context.Background())
+	c.environment.hears(context.Background())
 	c.Clock.Step(d)
 }
 
 // written are the versions of all that the environment's controller reads, as the API server has it.
 func (s *environment) written(ctx context.Context) map[string]string {
 	GinkgoHelper()
-	is, err := s.caches.versions(ctx, s.here, s.here)
+	is, err := s.ears.versions(ctx, s.here, s.here)
 	Expect(err).NotTo(HaveOccurred())
 	return is
 }
 
-// observed is the same as the controller has it; nil if it has not read all kinds yet.
-func (e *caches) observed(ctx context.Context) map[string]string {
+// heard is the same as the controller has it; nil if it has not read all kinds yet.
+func (e *ears) heard(ctx context.Context) map[string]string {
 	is, err := e.versions(ctx, e.own, e.management)
 	if err != nil {
 		return nil
@@ -80,7 +80,7 @@ func (e *caches) observed(ctx context.Context) map[string]string {
 	return is
 }
 
-func (e *caches) versions(ctx context.Context, own, management client.Reader) (map[string]string, error) {
+func (e *ears) versions(ctx context.Context, own, management client.Reader) (map[string]string, error) {
 	is := map[string]string{}
 	add := func(from client.Reader, list client.ObjectList, of client.ListOption) error {
 		kind, err := apiutil.GVKForObject(list, scheme)
@@ -128,7 +128,7 @@ func (e *caches) versions(ctx context.Context, own, management client.Reader) (m
 }
 
 // reads are the kinds that the controller has found out about and watches: those of requests with those of their templates, and those of OpenShift.
-func (e *caches) reads() []schema.GroupVersionKind {
+func (e *ears) reads() []schema.GroupVersionKind {
 	var all []schema.GroupVersionKind
 	for _, kind := range e.kinds.InUse() {
 		if e.kinds.Polled(kind) { // it is in no cache, and neither are its templates with the same role

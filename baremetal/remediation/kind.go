@@ -1,15 +1,15 @@
-package hostremediation
+// Package remediation is a remediation of a bare-metal host, of either kind: what it asks for, what it remembers, and which others exist.
+//
+// It decides nothing about the power of a host.
+package remediation
 
 import (
-	"time"
-
-	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -19,27 +19,27 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Object is a remediation of either kind, as far as it is decided on: its spec. No decision rests on a status, which only one of the
+// Object is a remediation of either kind, as far as it is decided on: its spec. No decision depends on a status, which only one of the
 // kinds has in full.
 type Object interface {
 	client.Object
 	conditions.Setter
 	// Strategy is what is asked for; nil if nothing is.
 	Strategy() *Strategy
-	// Say writes into the status what the kind can say.
-	Say(Report)
+	// Report writes into the status what the kind has fields for.
+	Report(Report)
 	// Unwrapped is the object that the API server knows.
 	Unwrapped() client.Object
 }
 
-// Strategy is what a remediation of either kind asks for. What is not said has its default.
+// Strategy is what a remediation of either kind asks for, with its defaults.
 type Strategy struct {
 	Reboots bool
 	Retries int
 	Timeout time.Duration
 }
 
-// strategyOf reads a strategy. Beyond the limits, which the API server of a CRD of somebody else's does not know, is at the limit.
+// strategyOf reads a strategy. Numbers beyond the limits, which the CRD of CAPM3 does not have, are brought down to them.
 func strategyOf(what infrav1.RemediationType, retries, seconds int32) *Strategy {
 	if seconds == 0 {
 		seconds = infrav1.DefaultTimeoutSeconds
@@ -50,7 +50,7 @@ func strategyOf(what infrav1.RemediationType, retries, seconds int32) *Strategy 
 	}
 }
 
-// Report is what there is to say about a remediation.
+// Report is the progress of a remediation.
 type Report struct {
 	Phase    infrav1.RemediationPhase
 	Step     string
@@ -64,19 +64,19 @@ type Report struct {
 // Kind is one of the two kinds of remediations.
 type Kind struct {
 	schema.GroupVersionKind
-	// Finalizer keeps an object of the kind until all is let go.
+	// Finalizer keeps an object of the kind until its host is released and its node unfenced.
 	Finalizer string
 	// New returns an empty object, List an empty list.
 	New  func() Object
 	List func() client.ObjectList
 }
 
-// signsNothing reports whether somebody else acts on the kind elsewhere, who leaves no mark on the nodes that it fences: CAPM3 has the same finalizer.
-func (k Kind) signsNothing() bool { return k.Finalizer == infrav1.RemediationFinalizer }
+// SignsNothing reports whether CAPM3 acts on the kind elsewhere: it has the same finalizer, and leaves no mark on the nodes that it fences.
+func (k Kind) SignsNothing() bool { return k.Finalizer == infrav1.RemediationFinalizer }
 
-// Foreign returns a kind of remediations that only others act on, in a version of which no more is known than metadata. That is enough
-// to see which hosts it holds, and what it remembers if it was ours.
-func Foreign(gvk schema.GroupVersionKind) Kind {
+// MetadataOnly returns a kind of remediations that only other controllers act on, in a version of which kubemend knows no more than metadata. That is
+// enough to see which hosts they keep powered off, and what those remember that were kubemend's.
+func MetadataOnly(gvk schema.GroupVersionKind) Kind {
 	return Kind{GroupVersionKind: gvk, List: func() client.ObjectList {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -84,8 +84,8 @@ func Foreign(gvk schema.GroupVersionKind) Kind {
 	}}
 }
 
-// watched is an object of the kind, for watches.
-func (k Kind) watched() client.Object {
+// Watched is an object of the kind, for watches.
+func (k Kind) Watched() client.Object {
 	if k.New != nil {
 		return k.New().Unwrapped()
 	}
@@ -94,28 +94,11 @@ func (k Kind) watched() client.Object {
 	return o
 }
 
-// all returns the remediations of the kind in a namespace. They may be shared: read only.
-func (k Kind) all(ctx context.Context, reader client.Reader, namespace string) ([]client.Object, error) {
-	list := k.List()
-	if err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list %s in %s: %w", k.Kind, namespace, err)
-	}
-	var all []client.Object
-	err := meta.EachListItem(list, func(o runtime.Object) error {
-		all = append(all, o.(client.Object))
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the list of %s in %s: %w", k.Kind, namespace, err)
-	}
-	return all, nil
-}
+// ControllerName is that of the kind's controller.
+func (k Kind) ControllerName() string { return strings.ToLower(k.Kind) }
 
-// name is that of the kind's controller.
-func (k Kind) name() string { return strings.ToLower(k.Kind) }
-
-// InstalledKinds are the kinds of remediations that exist, served by us or not. CAPM3 before v1.13 has Metal3Remediations in v1beta1 alone:
-// of these no more is known than metadata.
+// InstalledKinds are the kinds of remediations whose CRDs exist, whichever controller acts on them. CAPM3 before v1.13 has Metal3Remediations in v1beta1
+// alone: of these kubemend knows no more than metadata.
 func InstalledKinds(mapper meta.RESTMapper) ([]Kind, error) {
 	var kinds []Kind
 	for _, kind := range []Kind{Metal3, Own} {
@@ -129,7 +112,7 @@ func InstalledKinds(mapper meta.RESTMapper) ([]Kind, error) {
 		_, err = mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		switch {
 		case meta.IsNoMatchError(err):
-			kind = Foreign(known.GroupVersionKind)
+			kind = MetadataOnly(known.GroupVersionKind)
 		case err != nil:
 			return nil, fmt.Errorf("find version %s of %s: %w", kind.Version, kind.Kind, err)
 		}
@@ -146,7 +129,7 @@ var Metal3 = Kind{
 	List:             func() client.ObjectList { return &infrav1.Metal3RemediationList{} },
 }
 
-// Own is the kind that is ours alone.
+// Own is the kind that kubemend alone acts on.
 var Own = Kind{
 	GroupVersionKind: mendv1.GroupVersion.WithKind("HostRemediation"),
 	Finalizer:        mendv1.HostRemediationFinalizer,
@@ -158,7 +141,7 @@ type metal3 struct{ *infrav1.Metal3Remediation }
 
 func (m metal3) Unwrapped() client.Object { return m.Metal3Remediation }
 
-// Strategy takes a retryLimit of less than 1 for one that is not said. (CAPM3.)
+// Strategy reads a retryLimit of less than 1 as the default, as CAPM3 does.
 func (m metal3) Strategy() *Strategy {
 	s := m.Spec.Strategy
 	if s == nil {
@@ -167,7 +150,7 @@ func (m metal3) Strategy() *Strategy {
 	return strategyOf(s.Type, max(s.RetryLimit, infrav1.DefaultRetryLimit), s.TimeoutSeconds)
 }
 
-func (m metal3) Say(r Report) {
+func (m metal3) Report(r Report) {
 	m.Status.Phase, m.Status.LastRemediated, m.Status.Message = r.Phase, r.Started, r.Message
 	m.Status.RetryCount = max(r.Attempt-1, 0) // the first attempt is no retry
 }
@@ -184,14 +167,14 @@ func (o own) Strategy() *Strategy {
 	return strategyOf(s.Type, ptr.Deref(s.RetryLimit, infrav1.DefaultRetryLimit), s.TimeoutSeconds)
 }
 
-func (o own) Say(r Report) {
+func (o own) Report(r Report) {
 	s := &o.Status
 	s.Phase, s.Step, s.Attempt, s.Host, s.Message = r.Phase, r.Step, r.Attempt, r.Host, r.Message
 	s.Started, s.Deadline = r.Started, r.Deadline
 }
 
-// wrapped returns obj as what it is to us.
-func wrapped(obj client.Object) Object {
+// Wrap returns an Object of either kind.
+func Wrap(obj client.Object) Object {
 	switch o := obj.(type) {
 	case *infrav1.Metal3Remediation:
 		return metal3{o}

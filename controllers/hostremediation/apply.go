@@ -1,0 +1,273 @@
+package hostremediation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// apply carries step out, stores all steps that were taken in one write, and reports them. It returns whether step was done.
+func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
+	if !w.begins(step) {
+		if err := r.unclaim(ctx, w); err != nil {
+			return false, err
+		}
+	}
+	if w.ownerless {
+		return false, r.writeStatus(ctx, w, step, nil)
+	}
+	done, err := r.take(ctx, w, step)
+	r.followNode(ctx, w)
+	if err != nil && !errors.Is(err, consistency.ErrStale) && !apierrors.IsConflict(err) {
+		err = fmt.Errorf("%s: %w", step.Do, err)
+	}
+	return done, err
+}
+
+// take carries step out, stores all steps that were taken, and reports them.
+func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
+	if w.showsFirst(step) {
+		return true, r.show(ctx, w)
+	}
+	carryOut := r.actAndStore
+	if step.Do.Intended() && step.Next == w.facts.State { // else the next reconcile would not find the state in which it was intended
+		carryOut = r.storeAndAct
+	}
+	done, err := carryOut(ctx, w, step)
+	r.report(ctx, w, done)
+	if apierrors.IsConflict(err) {
+		return done, err // the status could not be written either
+	}
+	if statusErr := r.writeStatus(ctx, w, w.settled(step, done), err); err == nil {
+		err = statusErr
+	}
+	return done, err
+}
+
+// showsFirst reports whether a remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once
+// more then, so that of two that begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
+func (w *observed) showsFirst(step powercycle.Step) bool {
+	return w.facts.ControlPlane && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0
+}
+
+// show stores what was taken, and reports it.
+func (r *Reconciler) show(ctx context.Context, w *observed) error {
+	if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
+		return err
+	}
+	r.report(ctx, w, false)
+	return r.writeStatus(ctx, w, w.taken[len(w.taken)-1].step, nil)
+}
+
+// storeAndAct stores the step, and then carries it out. It returns whether it was done.
+func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
+	err := r.prepare(ctx, w, step)
+	if err == nil {
+		err = r.took(w, step)
+	}
+	storeErr := r.store(ctx, w)
+	switch {
+	case apierrors.IsNotFound(storeErr) && step.Do == powercycle.Release: // to release the host is right in any case
+	case apierrors.IsNotFound(storeErr):
+		return false, nil // the remediation for which to do it is gone
+	case storeErr != nil:
+		return false, storeErr
+	}
+	if err != nil {
+		return false, err
+	}
+	return r.act(ctx, w, step)
+}
+
+// actAndStore carries step out, and stores it once that is done. It returns whether it was.
+func (r *Reconciler) actAndStore(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
+	done, err := r.act(ctx, w, step)
+	if done {
+		err = r.took(w, step)
+	}
+	if storeErr := client.IgnoreNotFound(r.store(ctx, w)); err == nil {
+		err = storeErr
+	}
+	return done, err
+}
+
+// settled is the step that the status shows: once a step was taken whose effect is waited for, the wait. Else each step would cost one more write.
+func (w *observed) settled(step powercycle.Step, done bool) powercycle.Step {
+	if !done || step.Do == powercycle.Wait {
+		return step
+	}
+	memory := w.record.Memory
+	w.facts = powercycle.Expect(w.facts, step, w.now)
+	w.facts.Memory = memory
+	if next := powercycle.Next(w.facts, w.policy, w.now); next.Do == powercycle.Wait {
+		return next
+	}
+	return step
+}
+
+// took makes w, and the remediation in it, remember that step was carried out, or is about to be. Nothing is written.
+func (r *Reconciler) took(w *observed, step powercycle.Step) error {
+	w.remember(step)
+	err := r.mark(w, step)
+	w.taken = append(w.taken, taken{*w, step})
+	return err
+}
+
+// remember makes w remember that step was carried out.
+func (w *observed) remember(step powercycle.Step) {
+	w.record.Memory = powercycle.After(w.facts, step, w.now)
+	if w.record.Cause != w.facts.Cause {
+		w.record.Cause.Said = w.about().CauseDetails(step)
+	}
+}
+
+// errChanged says that the facts that a step was decided on have changed.
+var errChanged = errors.New("the host has changed meanwhile")
+
+// act carries a step out, but for what is only remembered. It returns false if another client has changed the object, and the step has to be decided anew.
+func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
+	var err error
+	switch step.Do {
+	case powercycle.KeepOff, powercycle.AskReceipt, powercycle.Reboot:
+		err = r.ask(ctx, w, step.Do)
+	case powercycle.Release:
+		err = r.Hosts.Release(ctx, w.found.Host, w.record.By(w.rem))
+	case powercycle.MarkHost:
+		if err = r.Hosts.Refresh(ctx, &w.found); err == nil && w.found.Is == powercycle.HostOurs {
+			err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
+		}
+	case powercycle.Fence:
+		err = r.fence(ctx, w)
+	case powercycle.Unfence:
+		err = r.unfence(ctx, w)
+	case powercycle.RequestOwner:
+		err = remediation.RequestOwner(ctx, r.Client, w.machine, w.now)
+	case powercycle.Withdraw:
+		err = r.withdraw(ctx, w)
+	}
+	if apierrors.IsConflict(err) || errors.Is(err, errChanged) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ask asks for a change of the host's power, if the host is as the step was decided on: to power off a host that belongs to another machine by now cannot
+// be undone.
+func (r *Reconciler) ask(ctx context.Context, w *observed, what powercycle.Action) error {
+	by := w.record.By(w.rem)
+	switch what {
+	case powercycle.KeepOff:
+		return r.Hosts.KeepOff(ctx, w.found.Host, by)
+	case powercycle.AskReceipt:
+		return r.Hosts.AskReceipt(ctx, w.found.Host, by, w.record.Asked)
+	default:
+		return r.Hosts.Reboot(ctx, w.found.Host, by, w.record.Attempt)
+	}
+}
+
+// prepare reads what has to be stored with step: before a node is deleted, what has to be restored to it.
+func (r *Reconciler) prepare(ctx context.Context, w *observed, step powercycle.Step) error {
+	if step.Do != powercycle.Fence {
+		return nil
+	}
+	mode, err := r.Fencer.ModeFor(ctx, client.ObjectKeyFromObject(w.cluster), r.Fencing)
+	if err != nil {
+		return err
+	}
+	if w.mode = mode; mode != fence.Delete {
+		return nil
+	}
+	backup, err := fence.BackupOf(w.seen.Node, w.rem.GetAnnotations())
+	if err != nil {
+		return err
+	}
+	marks := maps.Clone(w.rem.GetAnnotations())
+	backup.Into(marks)
+	w.rem.SetAnnotations(marks)
+	w.record.Deleted = w.now
+	return nil
+}
+
+// fence fences the node. What came before took time: the host must be off, and kept powered off, now.
+func (r *Reconciler) fence(ctx context.Context, w *observed) error {
+	if err := r.unchanged(ctx, w); err != nil {
+		return err
+	}
+	soon, end := context.WithTimeout(ctx, fenceWithin)
+	defer end()
+	return r.Fencer.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs(), w.mode, w.now)
+}
+
+// backup is what has to be restored to the node, as far as it can be believed: only to the node of the machine, also of one that is gone, and to no node that
+// is older than its deletion. When CAPM3 deleted the node is not known, but it did so for this very remediation.
+func (w *observed) backup() fence.Backup {
+	owner := remediation.OwnerOf(w.rem)
+	if owner == nil || owner.Name != w.record.Machine || w.machine != nil && w.nodeName() != w.machine.Status.NodeRef.Name {
+		return fence.Backup{}
+	}
+	saved := fence.BackupIn(w.rem.GetAnnotations())
+	saved.Deleted = w.record.Deleted
+	created, moved := w.rem.GetCreationTimestamp().Time, w.record.By(w.rem).Before != ""
+	if w.record.TakenOver && saved.Deleted.IsZero() || !saved.Deleted.IsZero() && !moved && saved.Deleted.Before(created) {
+		saved.Deleted = created
+	}
+	if saved.Deleted.IsZero() {
+		return fence.Backup{}
+	}
+	return saved
+}
+
+// unchanged reads the host past the cache, which may be stale, and returns errChanged unless the host is as it was when the step was decided.
+func (r *Reconciler) unchanged(ctx context.Context, w *observed) error {
+	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
+		return err
+	}
+	marks, power := w.marks(), host.PowerOf(w.found.Host)
+	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || marks.KeptOff != w.facts.KeptOff {
+		return errChanged
+	}
+	return nil
+}
+
+// unfence reverts what was done to the node.
+func (r *Reconciler) unfence(ctx context.Context, w *observed) error {
+	cluster := client.ObjectKeyFromObject(w.cluster)
+	ctx, done := context.WithTimeout(ctx, workload.AnswerWithin)
+	defer done()
+	return r.Fencer.Unfence(ctx, cluster, w.seen.Node, w.signs(), w.backup())
+}
+
+// signs is the remediation as it signs a node.
+func (w *observed) signs() fence.Owner {
+	by := w.record.By(w.rem)
+	owner := fence.Owner{UID: by.UID, Unsigned: w.record.TakenOver && w.kind.SignsNothing(), Deletes: !w.record.Deleted.IsZero()}
+	for _, uid := range []types.UID{by.Before, w.predecessor} {
+		if uid != "" {
+			owner.Former = append(owner.Former, uid)
+		}
+	}
+	return owner
+}
+
+// withdraw withdraws the request for owner remediation, and then the mark of the host: an owner must not replace a machine that is healthy.
+func (r *Reconciler) withdraw(ctx context.Context, w *observed) error {
+	if err := remediation.WithdrawFromOwner(ctx, r.Client, w.machine); err != nil {
+		return err
+	}
+	if w.found.Host == nil {
+		return nil
+	}
+	return r.Hosts.MarkHealthy(ctx, w.found.Host, w.machine.UID)
+}

@@ -1,0 +1,128 @@
+package sweeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/recorder"
+)
+
+// timeout bounds a reconcile of a cluster.
+const timeout = time.Minute
+
+// Nodes unfences nodes of workload clusters that a remediation has signed which does not exist any more: because its finalizer was removed by hand, or its
+// namespace was restored without it. Such a node stays empty for ever, also when it is healthy.
+//
+// It knows only the nodes of clusters that are cached for others, and watches none itself.
+type Nodes struct {
+	// Installed has also kinds that kubemend does not act on.
+	Installed remediation.Installed
+	// Client reads from caches, Live past them.
+	Client client.Reader
+	Live   client.Reader
+	// Fenced returns the nodes of a cluster that are signed; workload.Clusters has it.
+	Fenced   func(cluster client.ObjectKey) []*corev1.Node
+	Nodes    Unfencer
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Grace is how long a fence stays whose remediation cannot be found.
+	Grace time.Duration
+	// Events are the clusters in which a node is signed.
+	Events enqueue.Broadcast[client.ObjectKey]
+
+	orphans orphans[signature]
+}
+
+// Unfencer unfences nodes; fence.Nodes does it.
+type Unfencer interface {
+	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
+}
+
+// signature is the annotation of a remediation on a node.
+type signature struct{ node, by types.UID }
+
+// Reconcile checks the nodes of the cluster called req that are signed. A failure for one delays no other.
+func (s *Nodes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	nodes := s.Fenced(req.NamespacedName)
+	if len(nodes) == 0 {
+		return ctrl.Result{}, nil
+	}
+	existing, err := s.Installed.In(ctx, s.Client, req.Namespace)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	next := s.Clock.Now().Add(recheck)
+	var errs []error
+	for _, node := range nodes {
+		at, err := s.unfence(ctx, req.NamespacedName, node, existing)
+		errs = append(errs, err)
+		if !at.IsZero() && at.Before(next) {
+			next = at
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return ctrl.Result{}, err
+	}
+	return enqueue.At(next, s.Clock.Now()), nil
+}
+
+// unfence unfences a node if its remediation is gone for longer than the grace period. It returns when to check again; zero if not before something
+// changes.
+func (s *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, existing remediation.Existing) (time.Time, error) {
+	mark := signature{node.UID, types.UID(node.Annotations[fence.FencedByAnnotation])}
+	if existing.Has(mark.by) {
+		s.orphans.forget(mark)
+		return time.Time{}, nil
+	}
+	now := s.Clock.Now()
+	if due := s.orphans.first(mark, now).Add(s.Grace); now.Before(due) {
+		return due, nil
+	}
+	if confirmed, err := s.Installed.In(ctx, s.Live, cluster.Namespace); err != nil || confirmed.Has(mark.by) {
+		return time.Time{}, err
+	}
+	if err := s.Nodes.Unfence(ctx, cluster, node, fence.Owner{UID: mark.by}, fence.Backup{}); err != nil {
+		return time.Time{}, err
+	}
+	s.orphans.forget(mark)
+	about := &clusterv1.Cluster{}
+	about.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	about.Namespace, about.Name = cluster.Namespace, cluster.Name
+	recorder.Send(s.Recorder, recorder.Event{
+		About: about, Kind: corev1.EventTypeNormal, Reason: mendv1.EventOrphanSwept, Action: "Unfence", Text: explain.OrphanedFence(node.Name, mark.by),
+	})
+	return time.Time{}, nil
+}
+
+// SetupWithManager makes s a controller of mgr. It checks a cluster when a node of it is signed, and when a remediation of it goes.
+func (s *Nodes) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
+	options.ReconciliationTimeout = timeout
+	b := ctrl.NewControllerManagedBy(mgr).Named("nodesweep").WithOptions(options).
+		WatchesRawSource(s.Events.Source(func(_ context.Context, cluster client.ObjectKey) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: cluster}}
+		}))
+	if err := watchDeletions(b, s.Installed, func(rec remediation.Record) string { return rec.Cluster }); err != nil {
+		return err
+	}
+	if err := b.Complete(s); err != nil {
+		return fmt.Errorf("set up the controller that unfences orphaned nodes: %w", err)
+	}
+	return nil
+}

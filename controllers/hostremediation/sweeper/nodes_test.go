@@ -1,0 +1,121 @@
+package sweeper
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+)
+
+// plainCluster is a workload cluster that always answers.
+type plainCluster struct{ client client.Client }
+
+func (p plainCluster) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return p.client, nil
+}
+
+func (p plainCluster) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+	return nil, clustercache.ErrClusterNotConnected
+}
+
+func (p plainCluster) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
+	return nil
+}
+
+func remembering(namespace, name string, uid types.UID, owners []metav1.OwnerReference, record string) *mendv1.HostRemediation {
+	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, OwnerReferences: owners}}
+	if record != "" {
+		rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: record}
+	}
+	return rem
+}
+
+// H-A3: nodes are unfenced as hosts are released.
+func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	victim := []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "victim", UID: "machine-uid"}}
+	here := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		remembering("ns", "moved", "new", victim, `{"state":"MovingWorkload","uid":"old","machine":"victim"}`),
+		remembering("ns", "forged", "evil", nil, `{"state":"MovingWorkload","uid":"gone","machine":"victim"}`),
+		remembering("other", "elsewhere", "elsewhere", nil, ""),
+		&infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "theirs", UID: "metal3"}},
+	).Build()
+	for name, row := range map[string]struct {
+		mark  types.UID
+		swept bool
+	}{
+		"of no remediation":                         {"gone", true},
+		"of a remediation of another namespace":     {"elsewhere", true},
+		"of one that exists":                        {"new", false},
+		"of one that exists, before it was moved":   {"old", false},
+		"of one that exists and is CAPM3's":         {"metal3", false},
+		"without a signature it is another's fence": {"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "victim-node", UID: "n"}}
+			n.Spec.Taints = []corev1.Taint{{Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect}}
+			if row.mark != "" {
+				n.Annotations = map[string]string{fence.FencedByAnnotation: string(row.mark)}
+			}
+			there := fake.NewClientBuilder().WithScheme(scheme).WithObjects(n).Build()
+			node := func() *corev1.Node {
+				is := &corev1.Node{}
+				if err := there.Get(t.Context(), client.ObjectKeyFromObject(n), is); err != nil {
+					t.Fatal(err)
+				}
+				return is
+			}
+			clock, recorder := clocktesting.NewFakePassiveClock(noon), events.NewFakeRecorder(10)
+			s := &Nodes{
+				Installed: installed, Client: here, Live: here, Nodes: fence.NewNodes(plainCluster{there}, func(fence.Place) {}),
+				Recorder: recorder, Clock: clock, Grace: time.Minute,
+				Fenced: func(client.ObjectKey) []*corev1.Node {
+					if is := node(); is.Annotations[fence.FencedByAnnotation] != "" {
+						return []*corev1.Node{is}
+					}
+					return nil
+				},
+			}
+			reconcile := func() (time.Duration, bool) {
+				t.Helper()
+				result, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "c"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return result.RequeueAfter, !fence.OutOfService(node())
+			}
+			if again, swept := reconcile(); swept || row.swept && again != time.Minute {
+				t.Errorf("at once it is unfenced: %t, and checked again after %s; want the grace period", swept, again)
+			}
+			clock.SetTime(noon.Add(time.Minute))
+			if _, swept := reconcile(); swept != row.swept {
+				t.Errorf("unfenced: %t, want %t", swept, row.swept)
+			}
+			reported := len(recorder.Events) > 0 && strings.Contains(<-recorder.Events, "OrphanedMarkRemoved")
+			if reported != row.swept {
+				t.Errorf("reported: %t, want %t", reported, row.swept)
+			}
+		})
+	}
+}
