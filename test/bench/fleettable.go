@@ -97,8 +97,8 @@ reconciled every 10; in a storm one node in a hundred becomes Unknown at once. A
 - **namespace, filled**: the largest cluster first, each into the shard with the fewest machines. **hashed**: by the FNV-1a hash of its name. **label**: by
   --watch-filter, under which a shard's caches hold the Machines, Clusters, checks and kubeconfigs of all shards.
 - **Storm**: conditions and events of the machines, without remediations. *By calls at least*: the time that the calls take with --kube-api-qps=1000.
-- **Started again**: as after an upgrade or a new election of the leader. The time is that of two cores which also ran all API servers, and for other shards' objects
-  processor time alone.
+- **Started again**: as after an upgrade or a new election of the leader. The time is that of two cores which also ran all API servers, and for
+  other shards' objects processor time alone.
 - **Beyond what was measured**: how many times the machines, and the clusters, of the largest small fleet.
 `
 
@@ -114,9 +114,10 @@ over TLS and HTTP/2 with a connection of its own, shows the nodes of one cluster
 - **Idle**: of half a minute with nothing but ClusterCache's probes (one each 10 s and cluster). The manager keeps no leases.
 - **Heartbeats, steady reconciles, first full pass**: as above. **A tenth at once**: for each node that became Unknown.
 - **Started again**: on machines that are marked already, so that nothing is left to write, until kubemend_machinehealthcheck_targets counts all of them.
-- **Of another shard**: with a --watch-filter that no object matches. The objects are in the caches nevertheless, and the manager connects to no workload cluster.
-- **Slopes**: the plane base + a·clusters + b·machines + c·checks with the least squares to all columns; the last column is by how much it misses the worst of them.
-  Where a slope is smaller than that, it is noise. Negative ones count as 0 in the fleet. What could not be measured, because
+- **Of another shard**: with a --watch-filter that no object matches. The objects are in the caches nevertheless, and the manager connects to no
+  workload cluster.
+- **Slopes**: the plane base + a·clusters + b·machines + c·checks with the least squares to all columns; the last column is by how much it misses the
+  worst of them. Where a slope is smaller than that, it is noise. Negative ones count as 0 in the fleet. What could not be measured, because
   requests timed out on a busy computer, has a dash and is left out of the fit; if too few columns are left, the cost of a check is part of that of its cluster.
 
 What this leaves out: a real workload cluster is far away and requires a client certificate; watches are opened again every 5 to 10 minutes, which half a minute
