@@ -89,7 +89,11 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 	work.SetLimit(writers)
 	for i, s := range steps {
 		work.Go(func() error {
-			outcomes[i] = r.carryOut(ctx, w, s)
+			o := r.carryOut(ctx, w, s)
+			if o.saved != nil {
+				o.saved, s.target.machine = essential(o.saved), essential(s.target.machine)
+			}
+			outcomes[i] = o
 			return nil
 		})
 	}
@@ -103,6 +107,19 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 		outcomes = append(outcomes, o)
 	}
 	return outcomes
+}
+
+// essential is what is asked of m when it was written. The first reconcile writes all machines: without this, thousands of them would be in memory three
+// times until it ends.
+func essential(m *clusterv1.Machine) *clusterv1.Machine {
+	is := &clusterv1.Machine{}
+	is.Namespace, is.Name, is.UID = m.Namespace, m.Name, m.UID
+	for _, kind := range []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineExternallyRemediatedCondition} {
+		if c := conditionOf(m, kind); c != nil {
+			is.Status.Conditions = append(is.Status.Conditions, *c)
+		}
+	}
+	return is
 }
 
 // carryOut acts on a request that exists first and sets conditions afterwards. A crash in between is mended by the next reconcile, which

@@ -91,14 +91,25 @@ func SlimMachine(obj any) (any, error) {
 	}
 	slim := &clusterv1.Machine{TypeMeta: m.TypeMeta, ObjectMeta: m.ObjectMeta}
 	slim.ManagedFields = nil
-	delete(slim.Annotations, lastApplied)
 	slim.Spec.ClusterName = workload.Interned(m.Spec.ClusterName)
 	slim.Spec.ProviderID = m.Spec.ProviderID
-	slim.Spec.InfrastructureRef = m.Spec.InfrastructureRef
+	slim.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: workload.Interned(m.Spec.InfrastructureRef.APIGroup), Kind: workload.Interned(m.Spec.InfrastructureRef.Kind), Name: m.Spec.InfrastructureRef.Name,
+	}
+	slim.APIVersion, slim.Kind = workload.Interned(m.APIVersion), workload.Interned(m.Kind)
 	slim.Namespace = workload.Interned(m.Namespace)
-	slim.Labels = make(map[string]string, len(m.Labels))
+	slim.Labels, slim.Annotations = make(map[string]string, len(m.Labels)), nil
 	for key, value := range m.Labels {
 		slim.Labels[workload.Interned(key)] = workload.Interned(value)
+	}
+	for key, value := range m.Annotations {
+		if key == lastApplied {
+			continue
+		}
+		if slim.Annotations == nil {
+			slim.Annotations = make(map[string]string, len(m.Annotations))
+		}
+		slim.Annotations[workload.Interned(key)] = value
 	}
 	slim.Status.NodeRef = m.Status.NodeRef
 	slim.Status.Conditions = exact(m.Status.Conditions)

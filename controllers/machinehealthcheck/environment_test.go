@@ -54,6 +54,7 @@ func (w *observed) having(targets ...target) *observed {
 // also gives the check these targets more.
 func (w *observed) also(targets ...target) *observed {
 	for i := range targets {
+		targets[i].name = targets[i].machine.Name
 		w.targets = append(w.targets, &targets[i])
 	}
 	return w

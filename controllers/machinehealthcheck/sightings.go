@@ -20,6 +20,7 @@ import (
 
 // target is one machine that the check selects. One that was observed does not change: another version of the machine or of its node is another target.
 type target struct {
+	name    string
 	machine *clusterv1.Machine // shared with the cache: read only
 	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
 	known   health.Node        // what is known of it
@@ -40,7 +41,7 @@ type target struct {
 
 // placeOf is where the machine of that name is among targets, which are sorted by name; false if it is not there.
 func placeOf(targets []*target, name string) (place int, found bool) {
-	return slices.BinarySearchFunc(targets, name, func(t *target, name string) int { return cmp.Compare(t.machine.Name, name) })
+	return slices.BinarySearchFunc(targets, name, func(t *target, name string) int { return cmp.Compare(t.name, name) })
 }
 
 // with is targets with t as the one of that name, or without any if t is nil. It changes targets.
@@ -145,9 +146,9 @@ func (w *observed) add(name string, m *clusterv1.Machine) {
 	switch {
 	case m == nil || !w.selector.Matches(labels.Set(m.Labels)):
 	case len(leftAloneBy(m)) > 0:
-		skips = &target{machine: m, older: olderCheckOf(w.others, m)}
+		skips = &target{name: name, machine: m, older: olderCheckOf(w.others, m)}
 	default:
-		is = &target{machine: m, older: olderCheckOf(w.others, m)}
+		is = &target{name: name, machine: m, older: olderCheckOf(w.others, m)}
 		w.fresh = append(w.fresh, is)
 	}
 	targets := with(w.sighting.targets, name, is)
@@ -164,7 +165,7 @@ func (w *observed) complete(gone map[string]bool) {
 	for _, t := range w.fresh {
 		t.known = knownOf(w, t, gone)
 		if w.last != nil {
-			if was := w.last.target(t.machine.Name); was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node && was.known == t.known {
+			if was := w.last.target(t.name); was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node && was.known == t.known {
 				t.facts = was.facts
 			}
 		}
@@ -172,19 +173,31 @@ func (w *observed) complete(gone map[string]bool) {
 			t.facts = w.plainFacts(t)
 		}
 		if t.node == nil && t.machine.Status.NodeRef.Name != "" && w.link.Link == workload.Up {
-			is.unseen = append(is.unseen, t.machine.Name)
+			is.unseen = append(is.unseen, t.name)
 		}
 	}
 	if is.facts == nil {
 		is.names, is.facts = make([]string, len(is.targets)), make([]*machines.Target, len(is.targets))
 		for i, t := range is.targets {
-			is.names[i], is.facts[i] = t.machine.Name, t.facts
+			is.names[i], is.facts[i] = t.name, t.facts
 		}
 	} else if len(w.fresh) > 0 {
 		is.facts = slices.Clone(is.facts)
 		for _, t := range w.fresh {
-			place, _ := placeOf(is.targets, t.machine.Name)
+			place, _ := placeOf(is.targets, t.name)
 			is.facts[place] = t.facts
+		}
+	}
+}
+
+// release lets go of machines that the reconcile wrote, when it ends. The next one reads them again, and nobody wakes it to do so: until then the versions
+// of before would stay in memory beside those in the cache, after the first reconcile all of them.
+func (s *sighting) release(wrote []string) {
+	for _, name := range wrote {
+		for _, those := range [][]*target{s.targets, s.skipped} {
+			if place, found := placeOf(those, name); found {
+				those[place] = &target{name: name}
+			}
 		}
 	}
 }

@@ -164,9 +164,9 @@ func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *cluste
 }
 
 // statusEvery is how long the numbers in the status of a check with so many targets stand at least: the status names each of them, so what it costs to write
-// and to watch grows with them. (docs/adr/0052-the-numbers-of-a-large-check-wait.md)
+// and to watch grows with them. (docs/adr/0077-a-large-check-takes-little-memory.md)
 func statusEvery(targets int) time.Duration {
-	if d := time.Duration(targets) * 200 * time.Microsecond; d >= enqueue.MergeWindow {
+	if d := time.Duration(targets) * 400 * time.Microsecond; d >= enqueue.MergeWindow {
 		return d
 	}
 	return 0
