@@ -31,12 +31,12 @@ func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
 		ago           time.Duration // since the status was written last
 		want          time.Duration // from now; zero for at once
 	}{
-		"of a small check at once":                       {100, 1, time.Millisecond, 0},
-		"of a large one a second after the last time":    {5000, 1, 400 * time.Millisecond, 600 * time.Millisecond},
-		"at once if the last time was longer ago":        {5000, 1, time.Second, 0},
-		"at once if it turns what the check says":        {5000, 2001, 400 * time.Millisecond, 0},
-		"never if nothing differs":                       {5000, 0, 400 * time.Millisecond, 0},
-		"of one with a thousand machines a fifth of one": {1000, 1, 50 * time.Millisecond, 150 * time.Millisecond},
+		"of a small check at once":                        {100, 1, time.Millisecond, 0},
+		"of a large one two seconds after the last time":  {5000, 1, 400 * time.Millisecond, 1600 * time.Millisecond},
+		"at once if the last time was longer ago":         {5000, 1, 2 * time.Second, 0},
+		"at once if it turns what the check says":         {5000, 2001, 400 * time.Millisecond, 0},
+		"never if nothing differs":                        {5000, 0, 400 * time.Millisecond, 0},
+		"of one with a thousand machines a fifth of that": {1000, 1, 50 * time.Millisecond, 350 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := fleet(tc.size, 0)

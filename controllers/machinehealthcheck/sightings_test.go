@@ -216,3 +216,27 @@ func TestAMachineThatHasNotChangedIsNotJudgedAgain(t *testing.T) {
 		t.Errorf("a was judged at %v, b at %v; want a at noon, and b a second later", a, b)
 	}
 }
+
+// The events of own writes wake nobody, and may come late. What was written is not kept until then.
+func TestAMachineThatWasWrittenIsReadAgainWithoutAnEvent(t *testing.T) {
+	f, r, check := newFleet(), &Reconciler{}, types.NamespacedName{Namespace: "ns", Name: "check"}
+	for _, name := range []string{"a", "b"} {
+		f.change(name, func(*clusterv1.Machine) {})
+		f.ready(name, corev1.ConditionTrue, noon)
+	}
+	f.seen(t.Context(), t, r, noon)
+	before := r.memory.checks[check]
+	before.wrote = []string{"a"}
+	before.sighting.release(before.wrote)
+	r.memory.checks[check] = before
+	if before.sighting.target("a").machine != nil || before.sighting.target("b").machine == nil {
+		t.Error("a is kept, or b is not")
+	}
+	f.handle(r)
+	f.change("a", func(m *clusterv1.Machine) { markedBefore(&target{machine: m}) })
+	f.events = nil
+	after, fresh := f.seen(t.Context(), t, r, noon), f.seen(t.Context(), t, &Reconciler{}, noon)
+	if diff := cmp.Diff(fresh, after); diff != "" || !after["a"].Facts.Healthy {
+		t.Errorf("-read anew +read after a was written\n%s", diff)
+	}
+}
