@@ -190,8 +190,8 @@ func (w *observed) complete(gone map[string]bool) {
 	}
 }
 
-// release lets go of machines that the reconcile wrote, when it ends. The next one reads them again, and nobody wakes it to do so: until then the versions
-// of before would stay in memory beside those in the cache, after the first reconcile all of them.
+// release removes the machines that the reconcile wrote, when it ends. The next one reads them again, but own writes do not enqueue it: until then the
+// former versions would stay in memory beside those in the cache, after the first reconcile all of them.
 func (s *sighting) release(wrote []string) {
 	for _, name := range wrote {
 		for _, those := range [][]*target{s.targets, s.skipped} {

@@ -217,7 +217,7 @@ func TestAMachineThatHasNotChangedIsNotJudgedAgain(t *testing.T) {
 	}
 }
 
-// The events of own writes wake nobody, and may come late. What was written is not kept until then.
+// The events of own writes enqueue no check, and may come late. What was written is not kept until then.
 func TestAMachineThatWasWrittenIsReadAgainWithoutAnEvent(t *testing.T) {
 	f, r, check := newFleet(), &Reconciler{}, types.NamespacedName{Namespace: "ns", Name: "check"}
 	for _, name := range []string{"a", "b"} {
