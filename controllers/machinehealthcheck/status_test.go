@@ -17,6 +17,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
@@ -262,5 +263,26 @@ func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
 	}
 	if few, many := allocations(10), allocations(1000); many > few {
 		t.Errorf("%.0f allocations for 1000 machines, %.0f for 10", many, few)
+	}
+}
+
+func TestTheConditionsOfACheckAreThoseOfTheAPI(t *testing.T) {
+	for is, want := range map[string]string{
+		machines.RemediationAllowed: clusterv1.MachineHealthCheckRemediationAllowedCondition, machines.PausedCondition: clusterv1.PausedCondition,
+		machines.WorkloadClusterReachable: mendv1.WorkloadClusterReachable, machines.TargetsExclusive: mendv1.TargetsExclusive,
+		machines.RemediationTemplateAvailable: mendv1.RemediationTemplateAvailable, machines.StormCooldown: mendv1.StormCooldown,
+		string(machines.ClusterNotFound): mendv1.ClusterNotFoundReason, string(machines.InvalidSelector): mendv1.InvalidSelectorReason,
+		string(machines.NotInitialized): mendv1.NotInitializedReason, string(machines.Reachable): mendv1.ReachableReason,
+		string(machines.ReachableAgain): mendv1.ReachableAgainReason, string(machines.Unreachable): mendv1.UnreachableReason,
+		string(machines.KubeconfigRefused): mendv1.KubeconfigRefusedReason, string(machines.InvalidLimit): mendv1.InvalidLimitReason,
+		string(machines.NoneAtOnce): mendv1.NoneAtOnceReason, string(machines.CoolingDown): mendv1.CoolingDownReason,
+		string(machines.TooManyUnhealthy): clusterv1.MachineHealthCheckTooManyUnhealthyReason, string(machines.TemplateRefused): mendv1.TemplateRefusedReason,
+		"Exclusive": mendv1.ExclusiveReason, "Overlap": mendv1.OverlapReason, "TemplateFound": mendv1.TemplateFoundReason,
+		"RemediationTemplateNotFound": mendv1.TemplateNotFoundReason, "Storm": mendv1.StormReason,
+		"NotPaused": clusterv1.NotPausedReason,
+	} {
+		if is != want {
+			t.Errorf("%s is %s in the API", is, want)
+		}
 	}
 }

@@ -45,8 +45,9 @@ var remote = map[string]bool{
 	"EtcdMemberHealthy": true, "NodeKubeadmLabelsAndTaintsSet": true,
 }
 
-// Settling is how long after a pause or an outage a condition that is older is taken for what was true before it. Its writer has that time to look again: a kubelet posts a change within 10 seconds, ClusterCache tries to connect every 10 to 30 seconds, and the
-// controllers that write conditions of Machines begin with all objects at once. Only an older condition needs it: while its status stays, its
+// Settling is how long after a pause or an outage a condition that is older is taken for what was true before it. Its writer has that time to look
+// again: a kubelet posts a change within 10 seconds, ClusterCache tries to connect every 10 to 30 seconds, and the controllers that write conditions
+// of Machines begin with all objects at once. Only an older condition needs it: while its status stays, its
 // writer does not write it anew, so nothing shows that it looked.
 const Settling = time.Minute
 

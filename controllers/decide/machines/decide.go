@@ -71,13 +71,19 @@ func needs(f *Facts, p *Plan) Needs {
 	var is Needs
 	for _, i := range p.Open {
 		d := p.Decisions[i]
-		t, state := d.Target, d.Verdict.State
-		is.Cycles = is.Cycles || t.OnHost && !t.Deleting && (state == health.Unhealthy || state == health.Pending)
+		is.Cycles = is.Cycles || mayBeCycled(d)
 		is.Template = is.Template || d.Tried || f.Explains && !d.InFlight && !d.Blocked(NotUnhealthy)
 	}
 	is.Cycles = is.Cycles && !f.Read.Cycles
-	is.Template = is.Template && !is.Cycles && !f.Read.Template && f.Template.External && f.Template.Known && f.Template.Missing == ""
+	readable := f.Template.External && f.Template.Known && f.Template.Missing == ""
+	is.Template = is.Template && readable && !is.Cycles && !f.Read.Template
 	return is
+}
+
+// mayBeCycled reports whether the machine of d could have a power cycle, which is a matter of hosts, and whether that makes a difference.
+func mayBeCycled(d *Decision) bool {
+	state := d.Verdict.State
+	return d.Target.OnHost && !d.Target.Deleting && (state == health.Unhealthy || state == health.Pending)
 }
 
 var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
@@ -162,8 +168,8 @@ func grant(f *Facts, p *Plan) {
 	}
 }
 
-// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines whose timeout has not expired make none: they would in every rollout. While an
-// answer of the workload cluster is awaited, the storm is neither begun nor ended.
+// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines whose timeout has not expired make none: they would in every
+// rollout. While an answer of the workload cluster is awaited, the storm is neither begun nor ended.
 func stormAfter(f *Facts, p *Plan) budget.StormStep {
 	tooMany := p.Grant.Reason == budget.TooMany && (f.Storm.Active || p.Population.Unhealthy > 0)
 	if !f.Cluster.Settled() && f.Storm.CoolingSince.IsZero() {

@@ -47,8 +47,8 @@ type Facts struct {
 	// it is known.
 	CyclesUnread time.Time
 
-	// Targets are the machines that the check selects and judges, in the order of their names. Neither they nor the list ever change: a target that is the same pointer as in
-	// the decision before is the same machine with the same facts. (docs/adr/0051-decide-judges.md)
+	// Targets are the machines that the check selects and judges, in the order of their names. Neither they nor the list ever
+	// change: a target that is the same pointer as in the decision before is the same machine with the same facts. (docs/adr/0051-decide-judges.md)
 	Targets []*Target
 	// Skipped are those that their users want left alone.
 	Skipped []*Target

@@ -82,8 +82,8 @@ func (f *Facts) judged(t *Target, was *Decision) *Decision {
 	return d
 }
 
-// holds reports whether the verdict of d is still the one that its target would get. It was given at a moment of the same clock as those that findings are due at, which
-// may be set back; a time that was measured since the process started never is.
+// holds reports whether the verdict of d is still the one that its target would get. It was given at a moment of the same clock as those that
+// findings are due at, which may be set back; a time that was measured since the process started never is.
 func (d *Decision) holds(now time.Time) bool {
 	return !now.Before(d.At) && (d.Verdict.Recheck.IsZero() || now.Before(d.Verdict.Recheck))
 }
