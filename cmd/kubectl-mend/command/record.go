@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// record is the command that writes a world to a file.
+// record is the command that writes a snapshot to a file.
 func (o *Options) record() *cobra.Command {
 	var cluster, file string
 	cmd := &cobra.Command{
@@ -43,31 +43,31 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	if name == "-" && text.IsTerminal(o.Out) {
 		return Exit{Misused, errors.New("a terminal cannot show what is packed with gzip: name a file with -o, or redirect the output")}
 	}
-	world, err := o.world(ctx, scope)
+	w, err := o.world(ctx, scope)
 	if err != nil {
 		return err
 	}
 	if name == "-" {
-		err = world.Save(text.Raw(o.Out))
+		err = w.Save(text.Raw(o.Out))
 	} else {
-		err = saved(world, name)
+		err = saved(w, name)
 	}
 	if err != nil {
 		return fmt.Errorf("write the record: %w", err)
 	}
-	o.sayMissing(world)
-	return o.sayRecorded(ctx, world, name)
+	o.sayMissing(w)
+	return o.sayRecorded(w, name)
 }
 
-// saved writes a world to a file whole, or not at all: whatever was there stays until the new one is written. What is there and is no file, such as
+// saved writes a snapshot to a file whole, or not at all: the file that was there stays until the new one is written. What is no regular file, such as
 // a pipe or a link, is written to.
-func saved(world *snapshot.Snapshot, name string) (err error) {
+func saved(w *snapshot.Snapshot, name string) (err error) {
 	if is, err := os.Lstat(name); err == nil && !is.Mode().IsRegular() {
 		other, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
 		if err != nil {
 			return err
 		}
-		return errors.Join(world.Save(other), other.Close())
+		return errors.Join(w.Save(other), other.Close())
 	}
 	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*") // its owner alone may read it: there are names of everything in it
 	if err != nil {
@@ -78,26 +78,22 @@ func saved(world *snapshot.Snapshot, name string) (err error) {
 			err = errors.Join(err, os.Remove(file.Name()))
 		}
 	}()
-	if err := errors.Join(world.Save(file), file.Close()); err != nil {
+	if err := errors.Join(w.Save(file), file.Close()); err != nil {
 		return err
 	}
 	return os.Rename(file.Name(), name)
 }
 
-// sayRecorded tells how much there is in a record. That somebody may not read machines is told already.
-func (o *Options) sayRecorded(ctx context.Context, world *snapshot.Snapshot, name string) error {
-	clusters, machines := &clusterv1.ClusterList{}, &clusterv1.MachineList{}
-	_ = world.ReadOnly().List(ctx, clusters) // what is missing was told
-	_ = world.ReadOnly().List(ctx, machines)
+// sayRecorded tells how much there is in a record.
+func (o *Options) sayRecorded(w *snapshot.Snapshot, name string) error {
 	nodes := 0
-	for _, cluster := range world.Workloads() {
-		nodes += len(world.Nodes(cluster))
+	for _, cluster := range w.Workloads() {
+		nodes += len(w.Nodes(cluster))
 	}
-	to := name
-	if to == "-" {
-		to = "the standard output"
+	if name == "-" {
+		name = "the standard output"
 	}
 	_, err := fmt.Fprintf(o.ErrOut, "Recorded clusters: %d, machines: %d, their nodes: %d. Written to %s.\n",
-		len(clusters.Items), len(machines.Items), nodes, text.Below(to))
+		len(snapshot.All[clusterv1.Cluster](w, "")), len(snapshot.All[clusterv1.Machine](w, "")), nodes, text.Below(name))
 	return err
 }

@@ -61,62 +61,58 @@ func (d *document) apply(ctx context.Context, w *snapshot.Snapshot, now time.Tim
 	switch is := d.obj.(type) {
 	case *clusterv1.MachineHealthCheck:
 		was := &clusterv1.MachineHealthCheck{}
-		there, kept, err := replaces(ctx, w, is, was, now)
-		if err != nil {
+		if notes, err = replaces(ctx, w, is, was, now, "It is new, and so the youngest: of two that select the same machine the older one acts on it"); err != nil {
 			return nil, nil, err
 		}
-		is.Status = was.Status
-		notes = append(provenance(there, kept, ", and so the youngest: of two that select the same machine the older one acts on it"), claim(is)...)
+		is.Status, notes = was.Status, append(notes, claim(is)...)
 		refused = machineCheckRefusals(is, was)
 	case *nhcv1.NodeHealthCheck:
 		was := &nhcv1.NodeHealthCheck{}
-		there, kept, err := replaces(ctx, w, is, was, now)
-		if err != nil {
+		if notes, err = replaces(ctx, w, is, was, now, "It is new"); err != nil {
 			return nil, nil, err
 		}
 		is.Status = was.Status
 		setDefaults(&is.Spec)
 		var warnings []string
-		if refused, warnings = nodeCheckRefusals(ctx, w, is, was, there); len(is.Spec.PauseRequests) > 0 {
-			warnings = append(warnings, "It has pauseRequests: no remediation would begin")
+		refused, warnings = nodeCheckRefusals(ctx, w, is, was)
+		if notes = append(notes, warnings...); len(is.Spec.PauseRequests) > 0 {
+			notes = append(notes, "It has pauseRequests: no remediation would begin")
 		}
-		notes = append(provenance(there, kept, ""), warnings...)
 	default:
 		install(w, d.obj.GetObjectKind().GroupVersionKind())
 	}
-	if err := w.Add(d.obj); err != nil {
-		return nil, nil, err
-	}
-	return notes, refused, nil
+	return notes, refused, w.Add(d.obj)
 }
 
-// replaces makes a check the one of its name that there is, if there is one: it is as old as that, remembers the same, and keeps the labels and
-// annotations that the manifest does not mention; the annotations are returned. Else it is made now.
-func replaces(ctx context.Context, w *snapshot.Snapshot, is, was client.Object, now time.Time) (there bool, kept []string, err error) {
+// replaces makes a check the one of its name that there is, which is read into was: it is as old as that, remembers the same, and keeps the labels and
+// annotations that the manifest does not mention. Else it is made now. The notes say which of both.
+func replaces(ctx context.Context, w *snapshot.Snapshot, is, was client.Object, now time.Time, isNew string) (notes []string, err error) {
 	is.SetResourceVersion("")
-	err = w.ReadOnly().Get(ctx, client.ObjectKeyFromObject(is), was)
-	switch {
-	case err == nil:
-		is.SetUID(was.GetUID())
-		is.SetCreationTimestamp(was.GetCreationTimestamp())
-		is.SetDeletionTimestamp(was.GetDeletionTimestamp())
-		is.SetFinalizers(was.GetFinalizers())
-		is.SetOwnerReferences(was.GetOwnerReferences())
-		is.SetGeneration(was.GetGeneration() + 1)
-		labels, _ := onTopOf(was.GetLabels(), is.GetLabels()) // these say nothing of what would be done
-		annotations, kept := onTopOf(was.GetAnnotations(), is.GetAnnotations())
-		is.SetLabels(labels)
-		is.SetAnnotations(annotations)
-		return true, kept, nil
+	switch err := w.ReadOnly().Get(ctx, client.ObjectKeyFromObject(is), was); {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		is.SetCreationTimestamp(metav1.NewTime(now))
 		is.SetDeletionTimestamp(nil)
 		is.SetGeneration(1)
 		is.SetUID("")
-		return false, nil, nil
-	default:
-		return false, nil, fmt.Errorf("find out whether it is there: %w", err)
+		return []string{isNew}, nil
+	case err != nil:
+		return nil, fmt.Errorf("find out whether it is there: %w", err)
 	}
+	is.SetUID(was.GetUID())
+	is.SetCreationTimestamp(was.GetCreationTimestamp())
+	is.SetDeletionTimestamp(was.GetDeletionTimestamp())
+	is.SetFinalizers(was.GetFinalizers())
+	is.SetOwnerReferences(was.GetOwnerReferences())
+	is.SetGeneration(was.GetGeneration() + 1)
+	labels, _ := onTopOf(was.GetLabels(), is.GetLabels()) // these say nothing of what would be done
+	annotations, kept := onTopOf(was.GetAnnotations(), is.GetAnnotations())
+	is.SetLabels(labels)
+	is.SetAnnotations(annotations)
+	notes = []string{"It replaces the one of its name"}
+	if len(kept) > 0 {
+		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
+	}
+	return notes, nil
 }
 
 // onTopOf are the labels or annotations that there are once those of a manifest were applied on top of them, and the names of those that are there
@@ -134,17 +130,6 @@ func onTopOf(was, is map[string]string) (all map[string]string, kept []string) {
 	}
 	slices.Sort(kept)
 	return all, kept
-}
-
-func provenance(there bool, kept []string, newness string) []string {
-	if !there {
-		return []string{"It is new" + newness}
-	}
-	notes := []string{"It replaces the one of its name"}
-	if len(kept) > 0 {
-		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
-	}
-	return notes
 }
 
 // claim has kubemend act on a check that does not say who is to.

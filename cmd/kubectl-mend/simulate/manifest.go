@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -53,8 +52,8 @@ func Read(from io.Reader, name, namespace string) (*Manifest, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
-		if empty(data) {
-			continue
+		if content, err := utilyaml.ToJSON(data); err == nil && string(content) == "null" {
+			continue // there are only comments in it
 		}
 		d, err := decode(data)
 		if err != nil {
@@ -71,16 +70,6 @@ func Read(from io.Reader, name, namespace string) (*Manifest, error) {
 		return nil, fmt.Errorf("%s: there is nothing in it", name)
 	}
 	return m, nil
-}
-
-// empty reports whether there is nothing but comments.
-func empty(data []byte) bool {
-	for line := range bytes.Lines(data) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
-			return false
-		}
-	}
-	return true
 }
 
 var manifestScheme = func() *runtime.Scheme {
@@ -166,7 +155,7 @@ func converted(obj client.Object) (document, error) {
 }
 
 func (d document) ref() explain.Ref {
-	return explain.Ref{Kind: d.obj.GetObjectKind().GroupVersionKind().Kind, Namespace: d.obj.GetNamespace(), Name: d.obj.GetName()}
+	return refOf(d.obj.GetObjectKind().GroupVersionKind().Kind, d.obj)
 }
 
 // has reports whether the manifest has an object.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -62,7 +63,7 @@ func machineCheckRefusals(is, was *clusterv1.MachineHealthCheck) []string {
 const leastTimeout = time.Minute
 
 // nodeCheckRefusals are why the schema or the webhook of NodeHealthChecks would not let a check in, and what the webhook would warn of.
-func nodeCheckRefusals(ctx context.Context, w *snapshot.Snapshot, is, was *nhcv1.NodeHealthCheck, there bool) (why, warnings []string) {
+func nodeCheckRefusals(ctx context.Context, w *snapshot.Snapshot, is, was *nhcv1.NodeHealthCheck) (why, warnings []string) {
 	spec := &is.Spec
 	ladder := spec.EscalatingRemediations
 	switch {
@@ -81,23 +82,20 @@ func nodeCheckRefusals(ctx context.Context, w *snapshot.Snapshot, is, was *nhcv1
 			why = append(why, fmt.Sprintf("spec.escalatingRemediations[%d].timeout: %s is less than %s", i, t, brief(leastTimeout)))
 		}
 	}
+	text := func(limit *intstr.IntOrString) string {
+		if limit == nil {
+			return ""
+		}
+		return limit.String()
+	}
 	if spec.MinHealthy != nil && spec.MaxUnhealthy != nil {
 		why = append(why, "spec.minHealthy and spec.maxUnhealthy cannot be specified at the same time")
-	} else {
-		smallest, most := "", ""
-		if spec.MinHealthy != nil {
-			smallest = spec.MinHealthy.String()
-		}
-		if spec.MaxUnhealthy != nil {
-			most = spec.MaxUnhealthy.String()
-		}
-		if _, err := budget.NodeLimits(smallest, most, 1); err != nil {
-			why = append(why, err.Error())
-		}
+	} else if _, err := budget.NodeLimits(text(spec.MinHealthy), text(spec.MaxUnhealthy), 1); err != nil {
+		why = append(why, err.Error())
 	}
 	webhook := admission.NodeHealthCheck{Live: w.ReadOnly()}
 	var err error
-	if there {
+	if was.UID != "" {
 		warnings, err = webhook.ValidateUpdate(ctx, was, is)
 	} else {
 		warnings, err = webhook.ValidateCreate(ctx, is)

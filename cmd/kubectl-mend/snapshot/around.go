@@ -16,10 +16,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// around reads what there is to know about one machine, or about the machine of one node.
+// around reads what explains one machine, or the machine of one node.
 //
-// Most of a large cluster are machines and nodes that are not asked about. How they stand is in the status of the check, so of the machines the one is
-// read, and those of the control plane, whose hosts are power-cycled one at a time.
+// The status of the check counts all other machines, so only this one is read, and those of the control plane, whose hosts are power-cycled one at a time.
 func (r *reading) around(ctx context.Context) {
 	r.each(ctx, append(r.clusters(), r.first()...))
 	r.machineOfNode(ctx)
@@ -74,11 +73,11 @@ func named(name string) []client.ListOption {
 	return []client.ListOption{client.MatchingFields{"metadata.name": name}}
 }
 
-// sufficient reports whether what was read of the machines does: the machine is there, it is that of the node, and its checks count the others. A
-// NodeHealthCheck looks at the machines of all nodes. Nobody writes the status of a check that is claimed while no manager runs.
+// sufficient reports whether the machines that were read suffice: the machine is there, it is that of the node, and the status of its checks counts the
+// others. They do not where there are NodeHealthChecks, which judge the machines of all nodes, and where no manager writes the status of a claimed check.
 func (r *reading) sufficient(ctx context.Context) bool {
 	managers, err := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken)
-	lookedAt := func(check *clusterv1.MachineHealthCheck) bool {
+	reconciled := func(check *clusterv1.MachineHealthCheck) bool {
 		return err != nil || slices.ContainsFunc(managers, func(m managerlease.Manager) bool {
 			off := m.StandsOff(check)
 			return off.Because == "" || off.Unknown
@@ -97,7 +96,7 @@ func (r *reading) sufficient(ctx context.Context) bool {
 	}
 	return !slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
 		return machinehealthcheck.Unselected(check, m) == "" &&
-			(machinehealthcheck.Counted(check, cluster) == nil || claimed(check) && !lookedAt(check))
+			(machinehealthcheck.Counted(check, cluster) == nil || claimed(check) && !reconciled(check))
 	})
 }
 

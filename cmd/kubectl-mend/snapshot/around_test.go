@@ -216,7 +216,7 @@ func runs(t testing.TB, w *Snapshot, says ...func(*managerlease.Announcement)) {
 	}
 }
 
-// calm makes the check say that all is well, as a manager does that runs.
+// calm makes the check say that all machines are healthy, as a running manager does.
 func calm(t *testing.T, says ...func(*managerlease.Announcement)) func(*Snapshot) {
 	return func(w *Snapshot) {
 		changed(t, func(c *clusterv1.MachineHealthCheck) {
@@ -237,8 +237,8 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 		edits []func(*Snapshot)
 		read  bool
 	}{
-		"the manager says that all is well": {false, nil, false},
-		"all are read on demand":            {true, nil, true},
+		"the manager says that all are healthy": {false, nil, false},
+		"all are read on demand":                {true, nil, true},
 		"one is not healthy": {false, []func(*Snapshot){changed(t, func(c *clusterv1.MachineHealthCheck) {
 			c.Status.CurrentHealthy = ptr.To[int32](3)
 		})}, true},
@@ -258,7 +258,7 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 		"no manager runs": {false, []func(*Snapshot){func(w *Snapshot) {
 			w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
 		}}, true},
-		"the check is not claimed any more, and what was said of it then still stands": {false, []func(*Snapshot){
+		"the check is not claimed any more, and its status is of then": {false, []func(*Snapshot){
 			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil }),
 		}, true},
 		"it is one of those that the manager acts on without a claim": {false, []func(*Snapshot){
@@ -298,7 +298,7 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 	}
 }
 
-// TestMachinesAreNotReadWithoutTheirNodes has a restless cluster of the name of one where all is well, and so many of them that machines are read of all.
+// TestMachinesAreNotReadWithoutTheirNodes has an unhealthy cluster of the name of a healthy one, and so many of them that the machines of all are read.
 func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 	for name, restless := range map[string][]client.ObjectKey{
 		"another one has the name": {{Namespace: "ns2", Name: "c1"}},
@@ -321,7 +321,7 @@ func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 			})
 			w := readAll(t, from, Scope{Nodes: true, Restless: true})
 			if machines, nodes := machinesOf(t, w); !w.Counted(key("c1")) || len(nodes) > 0 || slices.Contains(machines, "w1") {
-				t.Errorf("of a cluster where all is well machines %v and nodes %v were read", machines, nodes)
+				t.Errorf("of a cluster whose machines are healthy machines %v and nodes %v were read", machines, nodes)
 			}
 		})
 	}

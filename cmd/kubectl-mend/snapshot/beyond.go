@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// beyond reads what is out of scope, and what NodeHealthChecks look at all the same: the Machines of the nodes of the management cluster, wherever
-// they are, with their Clusters, and the MachineHealthChecks that may select them. What is needed to look at these is read as well: whoever
-// loads a record cannot know why they are in it.
+// beyond reads what is out of scope and what NodeHealthChecks are judged by all the same: the Machines of the nodes of the management cluster, in all
+// namespaces, with their Clusters, and the MachineHealthChecks that may select them. What explains these checks is read as well, since a record does
+// not say why they are in it.
 func (r *reading) beyond(ctx context.Context) {
 	clusters := r.clustersOfNodes()
 	tasks := make([]task, 0, 3*len(clusters))

@@ -43,7 +43,7 @@ func thatManagesItself(t testing.TB) *Snapshot {
 		is := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: itself.Namespace, Name: name}}
 		is.Spec.ClusterName = cluster
 		is.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
-			APIVersion: "remedies.example.com/v1", Kind: "CureTemplate", Name: "p",
+			APIVersion: "remediators.example.com/v1", Kind: "CureTemplate", Name: "p",
 		}
 		return is
 	}
@@ -122,12 +122,12 @@ func TestWithoutTheRightToReadEverythingEachNamedNamespaceIsRead(t *testing.T) {
 	}
 	for _, gvk := range []schema.GroupVersionKind{poisonKind, templateKind} {
 		forbid(from, gvk, from.kinds[gvk.GroupKind()].plural, "")
-		for _, namespace := range []string{"ns", "remedies"} {
+		for _, namespace := range []string{"ns", "remediations"} {
 			from.kinds[gvk.GroupKind()].scopes[namespace] = nil
 		}
 	}
 	w := readAll(t, from, Scope{Namespace: "ns"})
-	for _, at := range []client.ObjectKey{{Namespace: "ns", Name: "m"}, {Namespace: "remedies", Name: "n"}} {
+	for _, at := range []client.ObjectKey{{Namespace: "ns", Name: "m"}, {Namespace: "remediations", Name: "n"}} {
 		if err := w.ReadOnly().Get(t.Context(), at, whole(poisonKind)); err != nil {
 			t.Errorf("%s, which a check of its namespace may have made: %v", at, err)
 		}

@@ -70,8 +70,8 @@ type workloadFile struct {
 	Nodes     []corev1.Node `json:"nodes,omitempty"`
 }
 
-// Save writes the snapshot to a file: JSON, packed with gzip. There is nothing in it that nobody looks at: no Secret, no address or credentials of a
-// BMC, no spec of another's template. It holds names, labels, conditions and what they say.
+// Save writes the snapshot to a file: JSON, packed with gzip. It holds only what the commands read: no Secret, no address or credentials of a
+// BMC, no spec of another's template, but names, labels and conditions.
 func (w *Snapshot) Save(to io.Writer) error {
 	packed := gzip.NewWriter(to)
 	encoder := json.NewEncoder(packed)

@@ -92,30 +92,35 @@ func (unreadError) Is(target error) bool { return target == explain.ErrUnread }
 // Unwrap implements what errors.Is and errors.As ask for.
 func (e unreadError) Unwrap() error { return e.error }
 
-// unread is why a namespace of the kind was not read; nil if it was. It is explain.ErrUnread.
+// unread is why a namespace of the kind was not read, or, if that is empty, why nothing was; nil if it was. It is explain.ErrUnread.
 func (k *kind) unread(namespace string) error {
-	if why := k.whyUnread(namespace); why != nil {
+	why, known := k.scopes[namespace]
+	if !known {
+		why, known = k.scopes[""]
+	}
+	switch {
+	case known, len(k.scopes) == 0: // all that was to be read, was
+	case namespace != "":
+		why = fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace, strings.Join(slices.Sorted(maps.Keys(k.scopes)), ", "))
+	case len(k.read()) == 0:
+		why = k.scopes[slices.Min(slices.Collect(maps.Keys(k.scopes)))]
+	}
+	if why != nil {
 		return unreadError{why}
 	}
 	return nil
 }
 
-func (k *kind) whyUnread(namespace string) error {
-	if why, said := k.scopes[namespace]; said {
-		return why
+// read are the namespaces that were read, sorted; an empty name stands for all.
+func (k *kind) read() []string {
+	var read []string
+	for namespace, why := range k.scopes {
+		if why == nil {
+			read = append(read, namespace)
+		}
 	}
-	if why, said := k.scopes[""]; said {
-		return why
-	}
-	namespaces := slices.Sorted(maps.Keys(k.scopes))
-	read := func(n string) bool { return k.scopes[n] == nil }
-	switch {
-	case len(namespaces) == 0, namespace == "" && slices.ContainsFunc(namespaces, read): // all that was to be read, was
-		return nil
-	case namespace == "":
-		return k.scopes[namespaces[0]]
-	}
-	return fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace, strings.Join(namespaces, ", "))
+	slices.Sort(read)
+	return read
 }
 
 // Whole says why objects of a kind may be missing that are in namespaces which were not read; nil if all were.
@@ -126,26 +131,16 @@ func (w *Snapshot) Whole(gvk schema.GroupVersionKind) error {
 	if k == nil || len(k.scopes) == 0 {
 		return nil
 	}
-	if why, said := k.scopes[""]; said {
+	if why, known := k.scopes[""]; known {
 		return why
 	}
-	var read []string
-	for _, namespace := range slices.Sorted(maps.Keys(k.scopes)) {
-		if k.scopes[namespace] == nil {
-			read = append(read, namespace)
-		}
-	}
-	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.plural, cmp.Or(strings.Join(read, ", "), "none"))
+	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.plural, cmp.Or(strings.Join(k.read(), ", "), "none"))
 }
 
-func (k *kind) resource() schema.GroupResource {
-	return schema.GroupResource{Group: k.Group, Resource: k.plural}
-}
-
-// custom reports whether the kind comes from a CustomResourceDefinition. The group of one has a dot in its name, and needs the leave of
-// Kubernetes to end with k8s.io.
-func (k *kind) custom() bool {
-	return strings.Contains(k.Group, ".") && !strings.HasSuffix(k.Group, ".k8s.io")
+// custom reports whether the kinds of a group come from CustomResourceDefinitions. Such a group has a dot in its name, and needs the approval of Kubernetes to
+// end with k8s.io.
+func custom(group string) bool {
+	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }
 
 // in are the objects in a namespace, or in all if that is empty, by name.

@@ -19,7 +19,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them were read, or cannot be.
+// Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them were read, or cannot
+// be, so none is watched, polled or discovered later.
 type Kinds[T client.Object] struct {
 	snapshot *Snapshot
 	marks    []client.ListOption
@@ -34,8 +35,24 @@ func NewKinds[T client.Object](w *Snapshot, marks ...client.ListOption) *Kinds[T
 	return &Kinds[T]{snapshot: w, marks: marks, asked: map[schema.GroupVersionKind]bool{}}
 }
 
-// Notify does nothing: nothing that is in memory changes by itself.
+// Notify does nothing.
 func (k *Kinds[T]) Notify(remediationrequest.Watcher, handler.TypedEventHandler[T, reconcile.Request]) {
+}
+
+// Named does nothing.
+func (k *Kinds[T]) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
+	return nil
+}
+
+// Unread returns nothing.
+func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
+
+// Polled is false of all.
+func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
+
+// Discover does nothing: the marks that count are given to NewKinds.
+func (k *Kinds[T]) Discover(context.Context, []*metav1.APIResourceList, ...client.ListOption) error {
+	return nil
 }
 
 // Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and apierrors.IsForbidden if the user
@@ -50,29 +67,15 @@ func (k *Kinds[T]) Ready(_ context.Context, gvk schema.GroupVersionKind) (bool, 
 	return true, nil
 }
 
+// readable is why nothing of a kind was read; nil if any of its namespaces was.
 func (w *Snapshot) readable(gvk schema.GroupVersionKind) error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	k, err := w.find(gvk)
-	if err != nil || k.readSomewhere() {
+	if err != nil || len(k.read()) > 0 {
 		return err
 	}
 	return k.unread("")
-}
-
-// readSomewhere reports whether there is any namespace of which the kind was read.
-func (k *kind) readSomewhere() bool {
-	for _, why := range k.scopes {
-		if why == nil {
-			return true
-		}
-	}
-	return len(k.scopes) == 0
-}
-
-// Named does nothing: nothing is watched.
-func (k *Kinds[T]) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
-	return nil
 }
 
 // InUse returns the kinds of requests that were asked for, and those that are marked, each in one of its versions, in a stable order.
@@ -86,20 +89,9 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	}
 	k.mu.Unlock()
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int {
-		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Version, b.Version))
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Version, b.Version))
 	})
 	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
-}
-
-// Unread returns nothing: what was not read until now never will be.
-func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
-
-// Polled is false of all: what was read at the start is not read again.
-func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
-
-// Discover does nothing: the marks that count are given to NewKinds.
-func (k *Kinds[T]) Discover(context.Context, []*metav1.APIResourceList, ...client.ListOption) error {
-	return nil
 }
 
 // marked are the kinds of requests of which one has a mark, in the preferred version.
@@ -109,17 +101,14 @@ func (w *Snapshot) marked(marks []client.ListOption) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for gk, k := range w.kinds {
 		template := w.kinds[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}]
-		if template == nil || len(template.versions) == 0 || len(k.versions) == 0 || !k.custom() {
+		if template == nil || len(template.versions) == 0 || len(k.versions) == 0 || !custom(gk.Group) {
 			continue
 		}
-		for _, mark := range marks {
-			o := (&client.ListOptions{}).ApplyOptions([]client.ListOption{mark})
-			if slices.ContainsFunc(k.in(""), func(r *record) bool {
-				return o.LabelSelector != nil && o.LabelSelector.Matches(labels.Set(r.is.GetLabels()))
-			}) {
-				kinds = append(kinds, gk.WithVersion(k.versions[0]))
-				break
-			}
+		if slices.ContainsFunc(marks, func(mark client.ListOption) bool {
+			selector := (&client.ListOptions{}).ApplyOptions([]client.ListOption{mark}).LabelSelector
+			return selector != nil && slices.ContainsFunc(k.in(""), func(r *record) bool { return selector.Matches(labels.Set(r.is.GetLabels())) })
+		}) {
+			kinds = append(kinds, gk.WithVersion(k.versions[0]))
 		}
 	}
 	return kinds

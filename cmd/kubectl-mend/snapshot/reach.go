@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -84,7 +83,7 @@ func answering(within time.Duration) transport.WrapperFunc {
 			if err != nil {
 				end()
 				if response != nil {
-					_ = response.Body.Close() // nobody reads it any more
+					_ = response.Body.Close() // it is not read
 				}
 				return nil, err
 			}
@@ -151,7 +150,8 @@ func (r *reading) workloadReader(ctx context.Context, cluster client.ObjectKey) 
 	config.Timeout, config.QPS, config.WarningHandler = patience, -1, rest.NoWarnings{}
 	config.Wrap(answering(reachPatience))
 	config.Wrap(workload.Bounded(longestAnswer, r.snapshot.Clock.Now))
-	reader, err := client.New(config, client.Options{Scheme: r.snapshot.scheme, Mapper: workloadMapper()})
+	known := empty(r.snapshot.scheme, inWorkloads).RESTMapper() // so that no cluster has to be asked which kinds it serves
+	reader, err := client.New(config, client.Options{Scheme: r.snapshot.scheme, Mapper: known})
 	if err != nil {
 		return nil, fmt.Errorf("use its kubeconfig: %w", err)
 	}
@@ -180,17 +180,4 @@ func (r *reading) nodesWith(ctx context.Context, reader client.Reader, cluster c
 		}
 	}
 	return nodes, nil
-}
-
-// workloadMapper knows the kinds that are read of a workload cluster, so that none has to be asked which it serves.
-func workloadMapper() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
-	for _, is := range inWorkloads {
-		scope := meta.RESTScopeRoot
-		if is.namespaced {
-			scope = meta.RESTScopeNamespace
-		}
-		mapper.Add(is.GroupVersionKind, scope)
-	}
-	return mapper
 }

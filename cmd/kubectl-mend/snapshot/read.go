@@ -24,7 +24,7 @@ import (
 
 // Source is a management cluster that can be read.
 type Source struct {
-	// Config says which, and as whom.
+	// Config says which cluster, and the user.
 	Config *rest.Config
 	// Clock says when it is read; the real one if nil.
 	Clock clock.PassiveClock

@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	secret = "nobody's business" // stands wherever a snapshot must not look
+	secret = "a secret value" // stands wherever a snapshot must not look
 	junk   = "example.com/whatever"
 )
 
@@ -65,7 +65,7 @@ func tree2(gvk schema.GroupVersionKind, namespace, name string, content map[stri
 	return u
 }
 
-// aManagementCluster has something of everything, full of what is nobody's business.
+// aManagementCluster has something of everything, full of what is a secret value.
 func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
 	t.Helper()
 	w, _ := newSnapshot(t)
@@ -91,14 +91,14 @@ func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
 			"metadata": map[string]any{"annotations": map[string]any{infrav1.HostAnnotation: "ns/host"}}}),
 		&clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}, Spec: clusterv1.MachineHealthCheckSpec{
 			ClusterName: "c1", Remediation: clusterv1.MachineHealthCheckRemediation{TemplateRef: clusterv1.MachineHealthCheckRemediationTemplateReference{
-				APIVersion: "remedies.example.com/v1", Kind: "PoisonTemplate", Name: "p",
+				APIVersion: "remediators.example.com/v1", Kind: "PoisonTemplate", Name: "p",
 			}},
 		}},
 		&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, Spec: nhcv1.NodeHealthCheckSpec{
-			RemediationTemplate: &corev1.ObjectReference{APIVersion: "remedies.example.com/v1", Kind: "PoisonTemplate", Namespace: "remedies", Name: "p"},
+			RemediationTemplate: &corev1.ObjectReference{APIVersion: "remediators.example.com/v1", Kind: "PoisonTemplate", Namespace: "remediations", Name: "p"},
 		}},
 		tree2(templateKind, "ns", "p", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"password": secret}}}}),
-		tree2(poisonKind, "remedies", "n", map[string]any{
+		tree2(poisonKind, "remediations", "n", map[string]any{
 			"spec": map[string]any{"password": secret},
 			"status": map[string]any{"token": secret, "conditions": []any{
 				map[string]any{"type": "Succeeded", "status": "False", "observedGeneration": int64(1)},
@@ -184,7 +184,7 @@ func TestAllIsReadThatIsLookedAt(t *testing.T) {
 		"a check":              c.Get(t.Context(), key("check"), &clusterv1.MachineHealthCheck{}),
 		"a check of nodes":     c.Get(t.Context(), client.ObjectKey{Name: "nodes"}, &nhcv1.NodeHealthCheck{}),
 		"a template":           c.Get(t.Context(), key("p"), template),
-		"a request elsewhere":  c.Get(t.Context(), client.ObjectKey{Namespace: "remedies", Name: "n"}, poison),
+		"a request elsewhere":  c.Get(t.Context(), client.ObjectKey{Namespace: "remediations", Name: "n"}, poison),
 		"a node":               c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}),
 		"the manager's lease":  c.Get(t.Context(), client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaderLeaseName}, &coordinationv1.Lease{}),
 		"the lease of a node":  c.Get(t.Context(), client.ObjectKey{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n"}, &coordinationv1.Lease{}),
@@ -203,7 +203,7 @@ func TestAllIsReadThatIsLookedAt(t *testing.T) {
 	if _, found, _ := unstructured.NestedMap(template.Object, "spec", "template", "spec"); !found {
 		t.Errorf("the template cannot be used: %v", template.Object)
 	}
-	for _, name := range []string{"baremetalhosts.metal3.io", "poisons.remedies.example.com", "hostremediations.kubemend.io"} {
+	for _, name := range []string{"baremetalhosts.metal3.io", "poisons.remediators.example.com", "hostremediations.kubemend.io"} {
 		if there, err := w.Installed(t.Context(), name); err != nil || there == strings.HasPrefix(name, "hostremediations") {
 			t.Errorf("%s installed: %t (%v)", name, there, err)
 		}
@@ -267,7 +267,7 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t)})
 	forbid(from, hostsKind, "baremetalhosts", "")
 	forbid(from, poisonKind, "poisons", "")
-	from.kinds[poisonKind.GroupKind()].scopes["remedies"] = nil
+	from.kinds[poisonKind.GroupKind()].scopes["remediations"] = nil
 	forbid(from, corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", "")
 	delete(from.kinds[secretKind].records, key("c1-kubeconfig")) // a snapshot gives what it has, whatever else is forbidden
 	w := readAll(t, from, Scope{Nodes: true})
@@ -348,7 +348,7 @@ func unpacked(t testing.TB, file []byte) []byte {
 	return content
 }
 
-func TestAFileHoldsNothingThatIsNobodysBusiness(t *testing.T) {
+func TestARecordHoldsOnlyWhatIsRead(t *testing.T) {
 	raw := aManagementCluster(t, map[string]*rest.Config{"c1": {}})
 	raw.SetNodes(key("c1"), []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{junk: secret}}}})
 	for name, w := range map[string]*Snapshot{"as it was read": everything(t), "as somebody has filled it": raw} {

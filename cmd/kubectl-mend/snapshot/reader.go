@@ -117,7 +117,7 @@ func (w *Snapshot) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (*r
 	if err := k.unread(key.Namespace); err != nil {
 		return nil, err
 	}
-	return nil, apierrors.NewNotFound(k.resource(), key.Name)
+	return nil, apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.plural}, key.Name)
 }
 
 // Stored returns an object as it is kept, in a version: as its type, as a tree of values, or as metadata alone. It is shared: read only.

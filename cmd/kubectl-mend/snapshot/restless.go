@@ -66,9 +66,8 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 	return wanted
 }
 
-// actsOn reports whether a manager that looks at a check which is not paused keeps its status up to date. It writes none of a check that nobody has
-// claimed, unless it was told to act on those, and has seen nothing yet when it has just started: what stands in the status then was written by Cluster
-// API core, or long before.
+// actsOn reports whether a manager keeps the status of a check that it reconciles up to date. It does not if the check is unclaimed, unless its mode for
+// these is act, nor before it has connected to all clusters: then Cluster API core wrote the status, or a manager long before.
 func (r *reading) actsOn(check *clusterv1.MachineHealthCheck, m managerlease.Manager) bool {
 	claimed := check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
 	return !m.Announcement.Teardown && m.Unserved(crdgate.MachineCheckCRD) == nil && r.snapshot.Taken.Sub(m.Announcement.Started.Time) >= firstLook &&

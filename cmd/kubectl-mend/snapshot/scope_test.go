@@ -39,7 +39,7 @@ func TestWhereOneNodeIsLookedForOthersAreNot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for node, want := range map[string][]client.ObjectKey{"a": {key("c1")}, "b": {key("c2")}, "nobody's": nil, "": {key("c1"), key("c2")}} {
+	for node, want := range map[string][]client.ObjectKey{"a": {key("c1")}, "b": {key("c2")}, "unknown": nil, "": {key("c1"), key("c2")}} {
 		w := readAll(t, from, Scope{Namespace: "ns", Nodes: true, Node: node})
 		if got := w.Workloads(); !slices.Equal(got, want) {
 			t.Errorf("for node %q the nodes of %v were read, want %v", node, got, want)

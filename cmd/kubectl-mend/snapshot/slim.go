@@ -21,8 +21,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// slim drops from an object what nobody looks at. It is what keeps a recorded file small, and free of what is nobody's business. The object
-// belongs to the caller, and may be changed; nil is returned for one that is not kept at all.
+// slim drops from an object what no command reads. It keeps a record small and free of secrets. The object belongs to the caller, and may be changed;
+// nil is returned for one that is not kept at all.
 func slim(obj client.Object) client.Object {
 	var slimmed any = obj
 	var err error
@@ -75,8 +75,8 @@ func slimNode(node *corev1.Node) *corev1.Node {
 	return kept
 }
 
-// slimManagedFields keeps who wrote the numbers in the status of a check, and when. Nobody looks at anything else of managed fields, which are half of
-// an object.
+// slimManagedFields keeps who wrote the numbers in the status of a check, and when. No more is read of managed fields, which are half of an
+// object.
 func slimManagedFields(obj client.Object) {
 	var kept []metav1.ManagedFieldsEntry
 	if _, check := obj.(*clusterv1.MachineHealthCheck); check {

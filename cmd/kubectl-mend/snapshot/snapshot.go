@@ -134,8 +134,8 @@ func (w *Snapshot) Install(gvk schema.GroupVersionKind, plural string, namespace
 	w.kindFor(gvk, plural, namespaced)
 }
 
-// Forbid makes a kind one that may not be read, in one namespace or, if that is empty, in all that nothing else is said of. The error is what
-// whoever reads it gets.
+// Forbid makes a kind one that may not be read, in one namespace or, if that is empty, in all others. The error is what
+// a read of it returns.
 func (w *Snapshot) Forbid(gvk schema.GroupVersionKind, plural string, namespaced bool, namespace string, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

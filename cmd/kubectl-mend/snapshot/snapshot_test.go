@@ -69,7 +69,7 @@ func whole(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 
 var (
 	machineKind = clusterv1.GroupVersion.WithKind("Machine")
-	poisonKind  = schema.GroupVersionKind{Group: "remedies.example.com", Version: "v1", Kind: "Poison"}
+	poisonKind  = schema.GroupVersionKind{Group: "remediators.example.com", Version: "v1", Kind: "Poison"}
 )
 
 func get(t *testing.T, w *Snapshot, name string) *clusterv1.Machine {
@@ -150,7 +150,7 @@ func TestWhatIsNotThereIsSaidAsAnAPIServerSaysIt(t *testing.T) {
 		"the kind of an index alone": {w.IndexField(t.Context(), &mendv1.HostRemediation{}, "f", nil), func(err error) bool {
 			return err == nil && meta.IsNoMatchError(c.List(t.Context(), &mendv1.HostRemediationList{}))
 		}},
-		"a field that nobody indexes": {c.List(t.Context(), &clusterv1.MachineList{}, client.MatchingFields{"spec.x": "y"}), apierrors.IsBadRequest},
+		"a field without an index": {c.List(t.Context(), &clusterv1.MachineList{}, client.MatchingFields{"spec.x": "y"}), apierrors.IsBadRequest},
 		"a mapping of a kind that is there": {func() error {
 			m, err := w.RESTMapper().RESTMapping(machineKind.GroupKind())
 			if err == nil && m.Resource.Resource != "machines" {

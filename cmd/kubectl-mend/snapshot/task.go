@@ -138,7 +138,7 @@ func (r *reading) list(ctx context.Context, t task) error {
 	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 	options := append([]client.ListOption{client.InNamespace(t.namespace), fromMemory}, t.options...)
 	read := r.whole
-	if custom := (&kind{GroupKind: t.gvk.GroupKind()}).custom(); custom && !t.bare && r.snapshot.scheme.Recognizes(t.gvk) {
+	if custom(t.gvk.Group) && !t.bare && r.snapshot.scheme.Recognizes(t.gvk) {
 		read = r.inPieces // there may be thousands, and they come as JSON
 	}
 	all, err := read(ctx, t, options)

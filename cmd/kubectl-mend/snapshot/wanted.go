@@ -156,7 +156,7 @@ type naming map[schema.GroupKind]*task
 // the namespaces that were named.
 func (n naming) add(template schema.GroupVersionKind, namespace string, everywhere bool) {
 	if remediationrequest.Refusal(template) != "" {
-		return // nobody reads objects of such a kind
+		return // the controllers read no objects of such a kind
 	}
 	for _, gvk := range []schema.GroupVersionKind{template, remediationrequest.KindOf(template)} {
 		t := n[gvk.GroupKind()]
@@ -251,7 +251,7 @@ func (r *reading) markedKinds(ctx context.Context, found func(schema.GroupVersio
 	var tasks []func()
 	for gk, is := range r.served {
 		_, templated := r.served[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}]
-		if custom := (&kind{GroupKind: gk}).custom(); !templated || !custom || !is.namespaced {
+		if !templated || !custom(gk.Group) || !is.namespaced {
 			continue
 		}
 		gvk := gk.WithVersion(is.versions[0])
@@ -271,8 +271,8 @@ func (r *reading) markedKinds(ctx context.Context, found func(schema.GroupVersio
 	}
 }
 
-// has reports whether there is an object of a kind with a mark. Who may not look is told so of remediations alone: the providers of infrastructure
-// have dozens of other kinds that hardly anybody may list, and of which no check makes any.
+// has reports whether there is an object of a kind with a mark. That it may not be read is missing only of remediations: infrastructure providers have
+// dozens of other kinds that users may rarely list, and of which no check makes any.
 func (r *reading) has(ctx context.Context, gvk schema.GroupVersionKind, mark client.ListOption) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

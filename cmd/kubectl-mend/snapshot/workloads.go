@@ -161,7 +161,7 @@ func (c *Clusters) GetUncachedClient(_ context.Context, cluster client.ObjectKey
 	return c.snapshot.Workload(cluster).ReadOnly(), nil
 }
 
-// errRecorded is the error of who asks a cluster that was recorded, or that nobody may ask.
+// errRecorded is the error of a live read of a workload cluster in a record.
 var errRecorded = errors.New("a record cannot be asked for more than was recorded")
 
 // Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.

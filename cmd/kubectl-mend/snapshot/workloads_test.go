@@ -63,7 +63,7 @@ func TestAClusterThatWasNotSeenIsDown(t *testing.T) {
 
 func TestKindsSayWhatCanBeRead(t *testing.T) {
 	template := poisonKind.GroupVersion().WithKind("PoisonTemplate")
-	other := schema.GroupVersionKind{Group: "remedies.example.com", Version: "v1", Kind: "Balm"}
+	other := schema.GroupVersionKind{Group: "remediators.example.com", Version: "v1", Kind: "Balm"}
 	w, _ := newSnapshot(t)
 	w.Install(poisonKind, "poisons", true)
 	w.Install(template, "poisontemplates", true)
