@@ -79,29 +79,23 @@ func (l *eventLog) first(key string) bool {
 	return !was
 }
 
-// errorLog records in the event log what a controller logs as an error, and drops what else it logs.
+// errorLog is a logr.LogSink that records in the event log what a controller logs as an error, and drops what else it logs.
 type errorLog struct {
 	*eventLog
 
 	about explain.Ref
 }
 
-// Init implements logr.LogSink.
 func (errorLog) Init(logr.RuntimeInfo) {}
 
-// Enabled implements logr.LogSink.
 func (errorLog) Enabled(int) bool { return false }
 
-// Info implements logr.LogSink.
 func (errorLog) Info(int, string, ...any) {}
 
-// Error implements logr.LogSink.
 func (l errorLog) Error(err error, message string, _ ...any) {
 	l.failure(l.about, cmp.Or(err, errors.New(message)))
 }
 
-// WithValues implements logr.LogSink.
 func (l errorLog) WithValues(...any) logr.LogSink { return l }
 
-// WithName implements logr.LogSink.
 func (l errorLog) WithName(string) logr.LogSink { return l }

@@ -150,14 +150,14 @@ func (s *engine) reconcilersOf(a object) []reconcile.Reconciler {
 	return all
 }
 
-// nodes are those of workload clusters in memory. They are not watched: the next reconcile sees what has changed.
+// nodes are the hostremediation.Nodes of workload clusters in memory. They are not watched: the next reconcile sees what has changed.
 type nodes struct{ *fence.Nodes }
 
 func (s *engine) newNodes() nodes {
 	return nodes{fence.NewNodes(inMemory{s.snapshot.Clusters(), s.state}, func(fence.Place) {})}
 }
 
-// ModeFor implements hostremediation.Nodes. Every Kubernetes that is supported knows the taint.
+// ModeFor returns the taint where the settings do not say Delete: every Kubernetes that is supported knows it.
 func (nodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode) (fence.Mode, error) {
 	if override == fence.Delete {
 		return fence.Delete, nil
@@ -165,23 +165,19 @@ func (nodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode)
 	return fence.Taint, nil
 }
 
-// Watch implements hostremediation.Nodes.
 func (nodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
 
-// Unwatch implements hostremediation.Nodes.
 func (nodes) Unwatch(client.ObjectKey, string) {}
 
-// Forget implements hostremediation.Nodes.
 func (nodes) Forget(client.ObjectKey) {}
 
-// inMemory are workload clusters without a connection.
+// inMemory are the fence.Clusters of a state: workload clusters without a connection.
 type inMemory struct {
 	*snapshot.Clusters
 
 	state *state.State
 }
 
-// GetUncachedClient implements fence.Clusters.
 func (c inMemory) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	if _, err := c.Clusters.GetUncachedClient(ctx, cluster); err != nil {
 		return nil, err
@@ -191,12 +187,10 @@ func (c inMemory) GetUncachedClient(ctx context.Context, cluster client.ObjectKe
 
 var errInMemory = errors.New("a cluster in memory has no connection")
 
-// GetRESTConfig implements fence.Clusters.
 func (inMemory) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
 	return nil, errInMemory
 }
 
-// Watch implements fence.Clusters.
 func (inMemory) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
 	return errInMemory
 }

@@ -56,7 +56,7 @@ func (r *reading) workloads(ctx context.Context, wanted func(*clusterv1.Cluster)
 func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
 	key := client.ObjectKeyFromObject(cluster)
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition) {
-		r.snapshot.SetUnseen(key, "its control plane is not initialized yet", time.Time{})
+		r.snapshot.SetUnseen(key, notInitialized, time.Time{})
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -64,7 +64,7 @@ func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
 	nodes, err := r.nodes(ctx, key)
 	if err != nil {
 		r.snapshot.SetUnseen(key, why(err), lostSince(cluster))
-		r.snapshot.Lacks("Nodes of cluster "+key.String(), why(err))
+		r.snapshot.Lacks(nodesOfCluster(key), why(err))
 		return
 	}
 	r.snapshot.SetNodes(key, nodes)

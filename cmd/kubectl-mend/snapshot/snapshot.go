@@ -58,17 +58,6 @@ type Snapshot struct {
 	live map[client.ObjectKey]client.Reader
 }
 
-// Missing is something that a snapshot does not have, because it could not be read.
-type Missing struct {
-	// What was to be read, such as "BareMetalHosts in all namespaces".
-	What string `json:"what"`
-	// Why it was not.
-	Why string `json:"why"`
-}
-
-// String is the whole sentence.
-func (m Missing) String() string { return m.What + ": " + m.Why }
-
 // New returns a snapshot with nothing in it but the kinds that every management cluster of Cluster API has.
 func New() *Snapshot {
 	scheme := runtime.NewScheme()

@@ -1,13 +1,9 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,8 +44,7 @@ func (r *reading) read(ctx context.Context, t task) {
 	if !slices.Contains(is.versions, t.gvk.Version) {
 		known := r.snapshot.scheme.Recognizes(t.gvk)
 		if known && !t.bare && !t.anyVersion {
-			served := strings.Join(is.versions, ", ")
-			r.snapshot.Lacks(plural(t.gvk.Kind), fmt.Sprintf("they are served in %s, and version %s is needed", served, t.gvk.Version))
+			r.snapshot.Lacks(plural(t.gvk.Kind), otherVersions(is.versions, t.gvk.Version))
 			return
 		}
 		t.bare = t.bare || known
@@ -87,47 +82,6 @@ func (r *reading) say(t task, namespace string, err error) {
 		return
 	}
 	k.scopes[namespace] = err
-}
-
-// what names what a task reads.
-func (t task) what(is served) string {
-	called := cmp.Or(t.called, plural(t.gvk.Kind))
-	switch {
-	case !is.namespaced && t.gvk.Kind == "Node":
-		return called + " of the management cluster"
-	case !is.namespaced:
-		return called
-	case t.namespace == "":
-		return called + " in all namespaces"
-	default:
-		return called + " in namespace " + t.namespace
-	}
-}
-
-func plural(kind string) string {
-	if begin, is := strings.CutSuffix(kind, "y"); is {
-		return begin + "ies"
-	}
-	return kind + "s"
-}
-
-// why says why something could not be read, in the same words each time.
-func why(err error) string {
-	timeout := net.Error(nil)
-	switch {
-	case apierrors.IsForbidden(err):
-		said := err.Error()
-		if _, after, is := strings.Cut(said, "forbidden: "); is {
-			said = after
-		}
-		return "forbidden: " + said
-	case apierrors.IsUnauthorized(err):
-		return "not logged in: " + err.Error()
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), apierrors.IsTimeout(err):
-		return "no answer came in time"
-	default:
-		return err.Error()
-	}
 }
 
 // list reads what a task asks for into the snapshot.

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -107,14 +106,14 @@ func (r *reading) labelled() []client.ListOption {
 // leaseOf reads a lease of some manager, wherever it is, or at least where it usually is.
 func leaseOf(name, usually string) task {
 	return task{
-		gvk: leaseGVK, called: "Lease " + name, instead: []string{usually}, options: []client.ListOption{client.MatchingFields{"metadata.name": name}},
+		gvk: leaseGVK, called: leaseCalled(name), instead: []string{usually}, options: []client.ListOption{client.MatchingFields{"metadata.name": name}},
 	}
 }
 
 // bindings reads who has the rights of a manager, by which its lease is believed.
 func bindings(kind string) task {
 	return task{
-		gvk: rbacv1.SchemeGroupVersion.WithKind(kind), called: kind + "s of " + managerlease.OfKubemend.Roles[0],
+		gvk: rbacv1.SchemeGroupVersion.WithKind(kind), called: bindingsOfManagers(kind),
 		options: []client.ListOption{managerlease.OfKubemend.Labelled},
 		keep: func(o client.Object) bool {
 			switch b := o.(type) {
@@ -233,7 +232,7 @@ func TemplatesOf(spec *nhcv1.NodeHealthCheckSpec) []corev1.ObjectReference {
 // forNodeChecks is what NodeHealthChecks need besides, if there are any.
 func (r *reading) forNodeChecks(there bool) []task {
 	if !there {
-		r.say(task{gvk: nodeGVK}, "", errors.New("the nodes of the management cluster were not read, since there is no NodeHealthCheck"))
+		r.say(task{gvk: nodeGVK}, "", errNoNodeCheck)
 		return nil
 	}
 	tasks := []task{{gvk: nodeGVK}}
@@ -280,7 +279,7 @@ func (r *reading) has(ctx context.Context, gvk schema.GroupVersionKind, mark cli
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	err := r.client.List(ctx, list, client.InNamespace(r.Namespace), client.Limit(1), mark)
 	if err != nil && (!apierrors.IsForbidden(err) || strings.HasSuffix(gvk.Kind, "Remediation")) && !r.done(gvk.GroupKind(), r.Namespace) {
-		r.snapshot.Lacks(plural(gvk.Kind)+" that a check has made", why(err))
+		r.snapshot.Lacks(madeByChecks(gvk.Kind), why(err))
 	}
 	return err == nil && len(list.Items) > 0
 }

@@ -3,8 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -25,9 +23,6 @@ type workloadCluster struct {
 	unseen string
 	since  time.Time
 }
-
-// notRead is why a cluster is not seen of which nothing is known.
-const notRead = "its nodes were not read"
 
 // inWorkloads are the kinds of a workload cluster that anybody looks at.
 var inWorkloads = []installed{
@@ -144,7 +139,7 @@ func (c *Clusters) Doubt(client.ObjectKey, time.Time) {}
 // NodesExist says which of the named nodes a workload cluster has.
 func (c *Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
 	if why, _, unseen := c.snapshot.Unseen(cluster); unseen {
-		return nil, fmt.Errorf("ask cluster %s for its nodes: %s", cluster, why)
+		return nil, unseenError(cluster, why)
 	}
 	present := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -161,9 +156,6 @@ func (c *Clusters) GetUncachedClient(_ context.Context, cluster client.ObjectKey
 	return c.snapshot.Workload(cluster).ReadOnly(), nil
 }
 
-// errRecorded is the error of a live read of a workload cluster in a record.
-var errRecorded = errors.New("a record cannot be asked for more than was recorded")
-
 // Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
 func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
 	w.mu.RLock()
@@ -174,7 +166,7 @@ func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
 		return nil, errRecorded
 	case reader == nil:
 		why, _, _ := w.Unseen(cluster)
-		return nil, fmt.Errorf("cluster %s cannot be asked: %s", cluster, cmp.Or(why, notRead))
+		return nil, unseenError(cluster, cmp.Or(why, notRead))
 	}
 	return reader, nil
 }

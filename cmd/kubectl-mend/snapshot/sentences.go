@@ -1,0 +1,103 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/managerlease"
+)
+
+// Missing is something that a snapshot does not have, because it could not be read.
+type Missing struct {
+	// What was to be read, such as "BareMetalHosts in all namespaces".
+	What string `json:"what"`
+	// Why it was not.
+	Why string `json:"why"`
+}
+
+// String is the whole sentence.
+func (m Missing) String() string { return m.What + ": " + m.Why }
+
+// notRead is why a cluster is not seen of which nothing is known.
+const notRead = "its nodes were not read"
+
+// notInitialized is why a cluster is not read whose machines have no nodes yet.
+const notInitialized = "its control plane is not initialized yet"
+
+// errRecorded is the error of a live read of a workload cluster in a record.
+var errRecorded = errors.New("a record cannot be asked for more than was recorded")
+
+// errNoNodeCheck is why the nodes of the management cluster were not read.
+var errNoNodeCheck = errors.New("the nodes of the management cluster were not read, since there is no NodeHealthCheck")
+
+// what names what a task reads.
+func (t task) what(is served) string {
+	called := cmp.Or(t.called, plural(t.gvk.Kind))
+	switch {
+	case !is.namespaced && t.gvk.Kind == "Node":
+		return called + " of the management cluster"
+	case !is.namespaced:
+		return called
+	case t.namespace == "":
+		return called + " in all namespaces"
+	default:
+		return called + " in namespace " + t.namespace
+	}
+}
+
+func plural(kind string) string {
+	if begin, is := strings.CutSuffix(kind, "y"); is {
+		return begin + "ies"
+	}
+	return kind + "s"
+}
+
+// why says why something could not be read, in the same words each time.
+func why(err error) string {
+	timeout := net.Error(nil)
+	switch {
+	case apierrors.IsForbidden(err):
+		said := err.Error()
+		if _, after, is := strings.Cut(said, "forbidden: "); is {
+			said = after
+		}
+		return "forbidden: " + said
+	case apierrors.IsUnauthorized(err):
+		return "not logged in: " + err.Error()
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), apierrors.IsTimeout(err):
+		return "no answer came in time"
+	default:
+		return err.Error()
+	}
+}
+
+func leaseCalled(name string) string { return "Lease " + name }
+
+func bindingsOfManagers(kind string) string { return kind + "s of " + managerlease.OfKubemend.Roles[0] }
+
+func madeByChecks(kind string) string { return plural(kind) + " that a check has made" }
+
+func nodesOfCluster(cluster client.ObjectKey) string { return "Nodes of cluster " + cluster.String() }
+
+func otherVersions(served []string, needed string) string {
+	return fmt.Sprintf("they are served in %s, and version %s is needed", strings.Join(served, ", "), needed)
+}
+
+func otherNamespaces(kinds, namespace string, read []string) error {
+	return fmt.Errorf("%s in namespace %s were not read, only those in %s", kinds, namespace, strings.Join(read, ", "))
+}
+
+func someNamespaces(kinds string, read []string) error {
+	return fmt.Errorf("%s were not read in all namespaces, only in %s", kinds, cmp.Or(strings.Join(read, ", "), "none"))
+}
+
+func unseenError(cluster client.ObjectKey, why string) error {
+	return fmt.Errorf("cluster %s cannot be asked: %s", cluster, why)
+}
