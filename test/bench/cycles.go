@@ -183,7 +183,8 @@ func (t *trial) recordCycles(cycles []cycle) {
 		from, to milestone
 	}{
 		{cycleToRequest, nodeFailed, requested}, {cycleToOff, requested, askedOff}, {cycleHostOff, askedOff, off}, {cycleToFence, off, fenced},
-		{cycleToOn, fenced, askedOn}, {cycleHostOn, askedOn, on}, {cycleToUnfence, on, unfenced}, {cycleToReady, on, nodeReady}, {cycleToHealthy, nodeReady, healthy},
+		{cycleToOn, fenced, askedOn}, {cycleHostOn, askedOn, on}, {cycleToUnfence, on, unfenced}, {cycleToReady, on, nodeReady},
+		{cycleToHealthy, nodeReady, healthy},
 		{cycleToEnd, healthy, ended},
 	} {
 		took := spans(cycles, func(c cycle) time.Duration { return max(c.between(part.from, part.to), 0) })

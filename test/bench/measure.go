@@ -153,7 +153,7 @@ func between(ctx context.Context, begin, end func(context.Context) (reading, err
 	if before, err = begin(ctx); err != nil {
 		return before, after, err
 	}
-	if err = do(); err != nil {
+	if err := do(); err != nil {
 		return before, after, err
 	}
 	after, err = end(ctx)
