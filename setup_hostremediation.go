@@ -149,7 +149,7 @@ func remediationKinds(scheme *runtime.Scheme) error {
 }
 
 // slim is the transform of all caches that have none of their own. Of hosts it keeps what is read; their kind may be installed later
-// than the manager, and a cache cannot be told about kinds that are not there.
+// than the manager, and a cache cannot be set up for kinds that are not there.
 func slim(obj any) (any, error) {
 	if _, isHost := obj.(*bmov1alpha1.BareMetalHost); isHost {
 		return host.SlimHost(obj)

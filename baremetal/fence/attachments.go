@@ -32,7 +32,7 @@ func SlimAttachment(obj any) (any, error) {
 // attachmentsLeft names the attachments of volumes to a node, attached or not: one that is not may be about to be. They come from
 // the cache of the cluster; before that is filled, from a list of all, if the caller says that the answer is worth it.
 //
-// A cache lags behind. One that still has what is gone is told so, and that wakes the node. One that has not heard of what is new does
+// A cache may be stale. One that still has what is gone will see it go, and that is reported. One that does not have yet what is new does
 // no harm here: nothing is attached anew to a node that is out of service.
 func (n *Nodes) attachmentsLeft(ctx context.Context, live client.Reader, cluster client.ObjectKey, node string, ask bool) ([]string, error) {
 	switch cached := n.cachedAttachments(cluster); {
@@ -93,7 +93,7 @@ func (n *Nodes) cachedAttachments(cluster client.ObjectKey) toolscache.Indexer {
 	return informer.GetIndexer()
 }
 
-// attachmentStore remembers where the attachments of a cluster are cached, and wakes whoever waits for one of them to go.
+// attachmentStore remembers where the attachments of a cluster are cached, and reports when one of them goes.
 // ClusterCache calls it once for every connection it makes, so after a reconnect the new cache takes the place of the old one.
 type attachmentStore struct {
 	nodes   *Nodes
@@ -130,7 +130,7 @@ func (s attachmentStore) Watch(attachments cache.Cache) error {
 	return nil
 }
 
-// gone wakes the node of an attachment that is no more. That one goes is all that anybody waits for.
+// gone reports the node of an attachment that is gone.
 func (s attachmentStore) gone(obj any) {
 	if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj

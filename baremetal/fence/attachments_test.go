@@ -87,7 +87,7 @@ func see(t *testing.T, n *Nodes) []string {
 	return seen.Left
 }
 
-// The attachments in the cluster and those in the caches have other names here, so that one can tell who was asked.
+// The attachments in the cluster and those in the caches have other names here, so that the answer shows which of them was asked.
 func TestAttachmentsComeFromTheCacheOfTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := 0
@@ -101,7 +101,7 @@ func TestAttachmentsComeFromTheCacheOfTheConnection(t *testing.T) {
 		n := s.nodes()
 		defer n.Close()
 		config := s.config
-		s.world = worldOf(count, node(outage), attachment("live", "n", true))
+		s.fakeCluster = clusterOf(count, node(outage), attachment("live", "n", true))
 		s.config = config
 		may := make(chan struct{})
 		first := connected(t, may, *attachment("cached", "n", true), *attachment("elsewhere", "m", true))
@@ -114,11 +114,11 @@ func TestAttachmentsComeFromTheCacheOfTheConnection(t *testing.T) {
 		same(t, "number of lists", 2, lists)
 
 		first.changes.Delete(attachment("elsewhere", "m", true))
-		same(t, "woken by a volume that leaves another node", nil, s.wakes())
+		same(t, "reported for a volume that leaves another node", nil, s.reported())
 		first.changes.Modify(attachment("cached", "n", false))
-		same(t, "woken by a volume that is detached", nil, s.wakes())
+		same(t, "reported for a volume that is detached", nil, s.reported())
 		first.changes.Delete(attachment("cached", "n", false))
-		same(t, "woken by a volume that is gone", []string{"c/n"}, s.wakes())
+		same(t, "reported for a volume that is gone", []string{"c/n"}, s.reported())
 		same(t, "left then", nil, see(t, n))
 
 		first.stop()
@@ -130,27 +130,27 @@ func TestAttachmentsComeFromTheCacheOfTheConnection(t *testing.T) {
 		same(t, "left when there is a new one", []string{"VolumeAttachment again"}, see(t, n))
 		n.Unwatch(cluster, "n")
 		second.changes.Delete(attachment("again", "n", true))
-		same(t, "woken though nobody watches", nil, s.wakes())
+		same(t, "reported though nothing is watched", nil, s.reported())
 	})
 }
 
 // A list of all attachments of a cluster is not asked for while there are pods: the volumes go after them.
 func TestAttachmentsAreNotListedWhilePodsAreLeft(t *testing.T) {
 	fails := interceptor.Funcs{List: failing[*storagev1.VolumeAttachmentList](errors.New("asked"))}
-	seen, err := nodesOf(worldOf(fails, node(outage), pod("p"))).Look(t.Context(), cluster, "n", us)
+	seen, err := nodesOf(clusterOf(fails, node(outage), pod("p"))).Look(t.Context(), cluster, "n", us)
 	if err != nil || seen.Cause != nil {
 		t.Fatal(err, seen.Cause)
 	}
 	same(t, "left", []string{"Pod ns/p"}, seen.Left)
 }
 
-func TestTheLastKnownStateOfAnAttachmentWakesAsWell(t *testing.T) {
+func TestTheLastKnownStateOfAnAttachmentIsReportedAsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		n := s.nodes()
 		defer n.Close()
 		mustWatch(t, n, "n")
 		attachmentStore{n, cluster}.gone(toolscache.DeletedFinalStateUnknown{Obj: attachment("v", "n", true)})
-		same(t, "woken", []string{"c/n"}, s.wakes())
+		same(t, "reported", []string{"c/n"}, s.reported())
 	})
 }

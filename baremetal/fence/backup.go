@@ -110,7 +110,7 @@ type specKept struct {
 	Unschedulable bool           `json:"unschedulable,omitempty"`
 }
 
-// lifecycleTaints begin the keys of taints that say how a node is at the moment, or that its registration is not finished: whoever sets them sees to
+// lifecycleTaints begin the keys of taints that say how a node is at the moment, or that its registration is not finished: the controllers that set them set
 // them on the node that comes back. (Kubernetes, Well-Known Labels, Annotations and Taints; Cluster API, api/core/v1beta2.)
 var lifecycleTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "node.cluster.x-k8s.io/"}
 

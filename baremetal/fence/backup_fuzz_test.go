@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Whoever may write a remediation can write its backup. What a node has is not changed by one, what says where it may run is not added, and what is
+// A tenant who may write a remediation can write its backup. What a node has is not changed by one, what says where it may run is not added, and what is
 // kept of a node is the same after it was read and written.
 func FuzzBackup(f *testing.F) {
 	f.Add(`{"a":"1"}`, `{"topology":"x"}`, `{"taints":[{"key":"k","effect":"NoSchedule"}],"unschedulable":true}`)

@@ -132,7 +132,7 @@ func TestANodeThatIsBackGetsWhatItLacks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := worldOf(interceptor.Funcs{}, tc.back)
+			w := clusterOf(interceptor.Funcs{}, tc.back)
 			seen := now(t, w.client)
 			if tc.meanwhile != nil {
 				tc.meanwhile(t, w.client)
@@ -162,7 +162,7 @@ func TestANodeThatIsBackIsReservedAndCordonedAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	saved.Deleted = noon
-	w := worldOf(interceptor.Funcs{}, node(afterwards, tainted("node.kubernetes.io/not-ready", "", "NoSchedule")))
+	w := clusterOf(interceptor.Funcs{}, node(afterwards, tainted("node.kubernetes.io/not-ready", "", "NoSchedule")))
 	for range 2 {
 		if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), us, saved); err != nil {
 			t.Fatal(err)
@@ -174,8 +174,8 @@ func TestANodeThatIsBackIsReservedAndCordonedAsItWas(t *testing.T) {
 	}
 }
 
-// A backup is an annotation that whoever creates a remediation can write.
-func TestNobodyGetsWhatNobodyLost(t *testing.T) {
+// A backup is an annotation that a tenant can write.
+func TestNoNodeGetsWhatItHasNotLost(t *testing.T) {
 	forged := Backup{
 		Annotations: `{"projectcalico.org/IPv4Address":"10.6.6.6/24"}`, Spec: `{"taints":[{"key":"a","effect":"NoExecute"}],"unschedulable":true}`,
 		Labels: `{"node-role.kubernetes.io/control-plane":"","node-restriction.kubernetes.io/tier":"payments","l":"1"}`,
@@ -193,7 +193,7 @@ func TestNobodyGetsWhatNobodyLost(t *testing.T) {
 		"what says what may run on a node is not given back": {node(afterwards), protected, node(afterwards, with(nil, words{"l": "1"}))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := worldOf(interceptor.Funcs{}, row.node)
+			w := clusterOf(interceptor.Funcs{}, row.node)
 			if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), us, row.saved); err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +205,7 @@ func TestNobodyGetsWhatNobodyLost(t *testing.T) {
 	}
 }
 
-// W12: whoever drops the backup when Unfence has returned nil must not lose it.
+// W12: a backup that is dropped when Unfence has returned nil must not be lost.
 func TestABackupThatWasNotGivenBackIsKept(t *testing.T) {
 	saved := Backup{Annotations: `{"a":"1"}`, Labels: `{}`, Deleted: noon}
 	leaving := node(func(n *corev1.Node) {
@@ -215,23 +215,23 @@ func TestABackupThatWasNotGivenBackIsKept(t *testing.T) {
 		return errors.New("refused")
 	}}
 	cases := map[string]struct {
-		world *world
-		saved Backup
-		want  string
+		fakeCluster *fakeCluster
+		saved       Backup
+		want        string
 	}{
-		"the write fails":                 {worldOf(refuses, node(afterwards)), saved, "refused"},
-		"the node is gone again":          {worldOf(interceptor.Funcs{}), saved, errGone.Error()},
-		"the node is still being deleted": {worldOf(interceptor.Funcs{}, leaving), saved, errDeleting.Error()},
-		"the cluster is out of reach":     {&world{down: true}, saved, "connection to the workload cluster is down"},
-		"the backup cannot be read":       {worldOf(interceptor.Funcs{}, node()), Backup{Labels: "{"}, infrav1.NodeLabelsBackupAnnotation},
+		"the write fails":                 {clusterOf(refuses, node(afterwards)), saved, "refused"},
+		"the node is gone again":          {clusterOf(interceptor.Funcs{}), saved, errGone.Error()},
+		"the node is still being deleted": {clusterOf(interceptor.Funcs{}, leaving), saved, errDeleting.Error()},
+		"the cluster is out of reach":     {&fakeCluster{down: true}, saved, "connection to the workload cluster is down"},
+		"the backup cannot be read":       {clusterOf(interceptor.Funcs{}, node()), Backup{Labels: "{"}, infrav1.NodeLabelsBackupAnnotation},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			seen := node(afterwards)
-			if tc.world.client != nil && now(t, tc.world.client) != nil {
-				seen = now(t, tc.world.client)
+			if tc.fakeCluster.client != nil && now(t, tc.fakeCluster.client) != nil {
+				seen = now(t, tc.fakeCluster.client)
 			}
-			err := nodesOf(tc.world).Unfence(t.Context(), cluster, seen, us, tc.saved)
+			err := nodesOf(tc.fakeCluster).Unfence(t.Context(), cluster, seen, us, tc.saved)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Unfence() = %v, want that %s", err, tc.want)
 			}

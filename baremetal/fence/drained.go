@@ -21,7 +21,7 @@ const (
 	podsPerPage = 250
 	// mostPages is how many pages of them are asked for: 10,000 pods. A node has hundreds; who offers more may offer them without end.
 	mostPages = 40
-	// few is how many names are told of what is left.
+	// few is how many names are reported of what is left.
 	few = 5
 )
 

@@ -1,6 +1,6 @@
 // Package fence sees, fences and frees the node of a host, in the workload cluster of its machine.
 //
-// It looks, and does what it is told. Whether a node may be fenced, and when it has to be free again, is decided elsewhere:
+// It reads and writes what the caller asks. Whether a node may be fenced, and when it has to be free again, is decided elsewhere:
 // nothing here knows of the host, of its power or of a deadline.
 package fence
 
@@ -65,7 +65,7 @@ func (o Owner) inherits(node *corev1.Node) bool {
 type Left func(Place)
 
 // RBAC in the workload clusters, besides that of package workload. The taint comes and goes by a patch. Nodes are deleted before Kubernetes
-// v1.28, which knows no such taint, or where the manager is told to. No pod and no volume is touched: Kubernetes does that, once the node is
+// v1.28, which knows no such taint, or where --fencing says so. No pod and no volume is touched: Kubernetes does that, once the node is
 // fenced.
 // +kubebuilder:rbac:groups=core,resources=nodes,roleName=kubemend-workload-fencer,verbs=patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,roleName=kubemend-workload-fencer,verbs=get
@@ -78,7 +78,7 @@ type Nodes struct {
 	left     Left
 	dial     func(*rest.Config) (*link, error)
 	pause    time.Duration
-	running  sync.WaitGroup // the watches, also those that are told to end
+	running  sync.WaitGroup // the watches, also those that were cancelled
 
 	mu          sync.Mutex
 	closed      bool
@@ -103,7 +103,7 @@ func NewNodes(clusters Clusters, left Left) *Nodes {
 	}
 }
 
-// Forget lets go of all that is kept of a cluster that does not exist any more.
+// Forget forgets a cluster that does not exist any more.
 func (n *Nodes) Forget(cluster client.ObjectKey) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -26,8 +26,8 @@ var (
 	us      = Owner{UID: "us", Former: []types.UID{"us-before-the-move"}}
 )
 
-// world is the one workload cluster there is.
-type world struct {
+// fakeCluster is the one workload cluster there is.
+type fakeCluster struct {
 	client client.Client
 	config *rest.Config
 	cache  cache.Cache
@@ -35,21 +35,21 @@ type world struct {
 	down   bool
 }
 
-func (w *world) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+func (w *fakeCluster) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
 	if w.down {
 		return nil, clustercache.ErrClusterNotConnected
 	}
 	return w.client, nil
 }
 
-func (w *world) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+func (w *fakeCluster) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
 	if w.down {
 		return nil, clustercache.ErrClusterNotConnected
 	}
 	return w.config, nil
 }
 
-func (w *world) Watch(_ context.Context, _ client.ObjectKey, watcher clustercache.Watcher) error {
+func (w *fakeCluster) Watch(_ context.Context, _ client.ObjectKey, watcher clustercache.Watcher) error {
 	if w.down {
 		return clustercache.ErrClusterNotConnected
 	}
@@ -60,13 +60,13 @@ func (w *world) Watch(_ context.Context, _ client.ObjectKey, watcher clustercach
 	return watcher.Watch(w.cache)
 }
 
-// worldOf is a cluster that holds objs and fails as told.
-func worldOf(fails interceptor.Funcs, objs ...client.Object) *world {
+// clusterOf is a cluster that holds objs and fails as told.
+func clusterOf(fails interceptor.Funcs, objs ...client.Object) *fakeCluster {
 	if fails.Delete == nil {
 		fails.Delete = deleteThatVeryOne
 	}
 	byNode := func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }
-	return &world{
+	return &fakeCluster{
 		config: &rest.Config{}, added: map[string]bool{},
 		client: fake.NewClientBuilder().WithObjects(objs...).WithIndex(&corev1.Pod{}, nodeNameField, byNode).WithInterceptorFuncs(fails).Build(),
 	}
@@ -87,7 +87,7 @@ func deleteThatVeryOne(ctx context.Context, c client.WithWatch, obj client.Objec
 	return c.Delete(ctx, obj)
 }
 
-func nodesOf(w *world) *Nodes { return NewNodes(w, func(Place) {}) }
+func nodesOf(w *fakeCluster) *Nodes { return NewNodes(w, func(Place) {}) }
 
 // looker is who can look at a node.
 type looker interface {
@@ -95,7 +95,7 @@ type looker interface {
 }
 
 // lookers are all who look at the nodes of w: they see the same.
-func lookers(w *world) map[string]looker {
+func lookers(w *fakeCluster) map[string]looker {
 	return map[string]looker{
 		"who fences": nodesOf(w),
 		"an onlooker": Reader{Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
@@ -205,7 +205,7 @@ func TestFence(t *testing.T) {
 		"the taint and our mark come together":             {seen: node(notReady), want: []string{silent, oos, "mark us"}},
 		"W14: a taint of somebody else will do, unsigned":  {seen: node(outage), want: []string{oos}},
 		"one of another value will do as well":             {seen: node(tainted(oosKey, "maintenance", "NoExecute")), want: []string{oosOther}},
-		"one that evicts nobody will not":                  {seen: node(tainted(oosKey, "nodeshutdown", "NoSchedule")), want: []string{oosMild, oos, "mark us"}},
+		"one that evicts no pod will not":                  {seen: node(tainted(oosKey, "nodeshutdown", "NoSchedule")), want: []string{oosMild, oos, "mark us"}},
 		"what we signed is left as it is":                  {seen: node(outage, marked("us")), want: []string{oos, "mark us"}},
 		"N10: what we signed before a move is signed anew": {seen: node(outage, marked("us-before-the-move")), want: []string{oos, "mark us"}},
 		"a mark whose taint is gone is written over":       {seen: node(marked("them")), want: []string{oos, "mark us"}},
@@ -221,7 +221,7 @@ func TestFence(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := worldOf(interceptor.Funcs{}, tc.seen)
+			w := clusterOf(interceptor.Funcs{}, tc.seen)
 			seen := now(t, w.client)
 			if tc.meanwhile != nil {
 				tc.meanwhile(t, w.client)
@@ -263,7 +263,7 @@ func TestWhatIsInheritedIsSignedAndGoes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := worldOf(interceptor.Funcs{}, row.seen)
+			w := clusterOf(interceptor.Funcs{}, row.seen)
 			if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), row.heir, Taint, noon); err != nil {
 				t.Fatal(err)
 			}
@@ -281,7 +281,7 @@ func TestWhatIsInheritedIsSignedAndGoes(t *testing.T) {
 }
 
 func TestATaintSaysSinceWhen(t *testing.T) {
-	w := worldOf(interceptor.Funcs{}, node())
+	w := clusterOf(interceptor.Funcs{}, node())
 	if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), us, Taint, noon); err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func TestUnfence(t *testing.T) {
 	}{
 		"our taint and our mark go together":                 {seen: node(notReady, outage, marked("us")), want: []string{silent}},
 		"N10: what we signed before a move goes":             {seen: node(outage, marked("us-before-the-move")), want: nil},
-		"N13: a taint that nobody signed stays":              {seen: node(outage), want: []string{oos}},
+		"N13: a taint without a signature stays":             {seen: node(outage), want: []string{oos}},
 		"N13: a taint that another remediation signed stays": {seen: node(outage, marked("them")), want: []string{oos, "mark them"}},
 		"a taint that took the place of ours stays":          {seen: node(tainted(oosKey, "maintenance", "NoExecute"), marked("us")), want: []string{oosOther}},
 		"a taint beside ours stays":                          {seen: node(tainted(oosKey, "nodeshutdown", "NoSchedule"), outage, marked("us")), want: []string{oosMild}},
@@ -313,7 +313,7 @@ func TestUnfence(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := worldOf(interceptor.Funcs{}, tc.seen)
+			w := clusterOf(interceptor.Funcs{}, tc.seen)
 			seen := now(t, w.client)
 			if tc.meanwhile != nil {
 				tc.meanwhile(t, w.client)
@@ -335,7 +335,7 @@ func TestANodeOutOfACacheLosesNothingButTheFence(t *testing.T) {
 	whole := node(notReady, outage, marked("us"), func(n *corev1.Node) {
 		n.Annotations["example.org/rack"], n.Labels = "7", map[string]string{"zone": "a"}
 	})
-	w := worldOf(interceptor.Funcs{}, whole)
+	w := clusterOf(interceptor.Funcs{}, whole)
 	cached := now(t, w.client)
 	cached.Annotations, cached.Labels = map[string]string{FencedByAnnotation: "us"}, nil
 	if err := nodesOf(w).Unfence(t.Context(), cluster, cached, us, Backup{}); err != nil {
@@ -348,7 +348,7 @@ func TestANodeOutOfACacheLosesNothingButTheFence(t *testing.T) {
 }
 
 func TestNothingIsWrittenTwice(t *testing.T) {
-	w := worldOf(interceptor.Funcs{}, node(outage, marked("us")))
+	w := clusterOf(interceptor.Funcs{}, node(outage, marked("us")))
 	before := now(t, w.client)
 	n := nodesOf(w)
 	if err := n.Fence(t.Context(), cluster, before, us, Taint, noon); err != nil {
@@ -362,9 +362,9 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 	}
 }
 
-// What the caller has seen is shared with whoever looked at the same time.
+// What the caller has read is shared with others that read at the same time.
 func TestWhatWasSeenIsNotChanged(t *testing.T) {
-	w := worldOf(interceptor.Funcs{}, node(notReady))
+	w := clusterOf(interceptor.Funcs{}, node(notReady))
 	seen := now(t, w.client)
 	was := seen.DeepCopy()
 	if err := nodesOf(w).Fence(t.Context(), cluster, seen, us, Taint, noon); err != nil {
@@ -385,14 +385,14 @@ func TestAFailedWriteIsAnError(t *testing.T) {
 			return broken
 		},
 	}
-	w := worldOf(fails, node(outage, marked("us")))
+	w := clusterOf(fails, node(outage, marked("us")))
 	n := nodesOf(w)
 	for name, err := range map[string]error{
 		"taint":    n.Fence(t.Context(), cluster, node(), us, Taint, noon),
 		"delete":   n.Fence(t.Context(), cluster, node(), us, Delete, noon),
 		"unfence":  n.Unfence(t.Context(), cluster, now(t, w.client), us, Backup{}),
 		"restore":  n.Unfence(t.Context(), cluster, node(afterwards), us, Backup{Labels: `{"a":"b"}`, Deleted: noon}),
-		"no reach": nodesOf(&world{down: true}).Fence(t.Context(), cluster, node(), us, Taint, noon),
+		"no reach": nodesOf(&fakeCluster{down: true}).Fence(t.Context(), cluster, node(), us, Taint, noon),
 	} {
 		if !errors.Is(err, broken) && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 			t.Errorf("%s: %v", name, err)
@@ -400,10 +400,10 @@ func TestAFailedWriteIsAnError(t *testing.T) {
 	}
 }
 
-// A node that others write all the time is given up after a few attempts: the next pass tries again.
+// A node that others write all the time is given up after a few attempts: the next reconcile tries again.
 func TestConflictsWithoutEndAreAnError(t *testing.T) {
 	attempts := 0
-	w := worldOf(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+	w := clusterOf(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 		attempts++
 		return apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("changed"))
 	}}, node())

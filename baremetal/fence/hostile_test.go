@@ -31,13 +31,13 @@ func TestAListWithoutEndIsNotFollowed(t *testing.T) {
 		pods []corev1.Pod
 		left bool
 	}{
-		"of pods that have to move: they are left":                  {[]corev1.Pod{*pod("p")}, true},
-		"of pods that need not: nobody knows whether others follow": {[]corev1.Pod{*pod("p", inPhase(corev1.PodSucceeded))}, false},
+		"of pods that have to move: they are left": {[]corev1.Pod{*pod("p")}, true},
+		"of pods that need not: others may follow": {[]corev1.Pod{*pod("p", inPhase(corev1.PodSucceeded))}, false},
 		"of nothing": {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
-			seen, err := nodesOf(worldOf(endless(&asked, tc.pods...), node(outage))).Look(t.Context(), cluster, "n", us)
+			seen, err := nodesOf(clusterOf(endless(&asked, tc.pods...), node(outage))).Look(t.Context(), cluster, "n", us)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestALookWhoseTimeIsUpIsOfASilentCluster(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}}
-	seen, err := nodesOf(worldOf(silent)).Look(ctx, cluster, "n", us)
+	seen, err := nodesOf(clusterOf(silent)).Look(ctx, cluster, "n", us)
 	if err != nil || seen.Presence != Unseen || seen.Cause == nil {
 		t.Errorf("Look() = %+v, %v", seen, err)
 	}

@@ -21,7 +21,7 @@ import (
 type Presence int
 
 const (
-	// Unseen may be there: the workload cluster could not be asked. It is the zero value, so that nothing is ever concluded from a look
+	// Unseen may be there: the workload cluster could not be asked. It is the zero value, so that nothing is ever concluded from a read
 	// that failed.
 	Unseen Presence = iota
 	// Absent is not there: the workload cluster itself said so, or the machine never had a node.
@@ -30,7 +30,7 @@ const (
 	Present
 )
 
-// Seen is one look at a node.
+// Seen is a node as it was read.
 type Seen struct {
 	Presence Presence
 	// Cause is why a node is Unseen. It is for the log: its text is another one each time.
@@ -49,7 +49,7 @@ type Seen struct {
 
 	// Fenced says that the workload is made to move, by whomever: by a taint, or because the node is being deleted.
 	Fenced bool
-	// Ours says that the node bears our mark: there is something to take back.
+	// Ours says that the node bears our mark: there is something to remove.
 	Ours bool
 	// Inherited says that it is Ours, and bears no mark or another one than that of the UID that the remediation has now: Fence signs it anew.
 	Inherited bool
@@ -80,7 +80,7 @@ func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string,
 	return look(ctx, cluster, node, by, func() (client.Reader, volumes, error) {
 		live, err := n.clusters.GetUncachedClient(ctx, cluster)
 		if err == nil {
-			// Else each look at a fenced node would list the attachments of all nodes. That it cannot be is told by Watch.
+			// Else each read of a fenced node would list the attachments of all nodes. Watch returns why it cannot be.
 			_ = n.clusters.Watch(ctx, cluster, attachmentStore{n, cluster})
 		}
 		return live, func(ask bool) ([]string, error) { return n.attachmentsLeft(ctx, live, cluster, node, ask) }, err
@@ -166,7 +166,7 @@ func lastSign(ctx context.Context, live client.Reader, seen Seen) (time.Time, er
 	return sign, nil
 }
 
-// SeenOf is all that a node itself says, whoever has read it: by asks.
+// SeenOf is all that a node itself shows to by.
 func SeenOf(node *corev1.Node, by Owner) Seen {
 	mark := types.UID(node.Annotations[FencedByAnnotation])
 	seen := Seen{
@@ -189,7 +189,7 @@ func SeenOf(node *corev1.Node, by Owner) Seen {
 // OutOfService reports whether node has the taint by which its workload is made to move, whosesoever it is.
 func OutOfService(node *corev1.Node) bool { return outOfService(node) != nil }
 
-// outOfService returns the taint by which node is out of service; nil if there is none. Its value is nobody's concern: Kubernetes goes
+// outOfService returns the taint by which node is out of service; nil if there is none. Its value does not matter: Kubernetes goes
 // by the key, and pods are evicted by NoExecute alone.
 func outOfService(node *corev1.Node) *corev1.Taint {
 	for i, t := range node.Spec.Taints {

@@ -72,7 +72,7 @@ func TestWhatHasToLeaveAFencedNode(t *testing.T) {
 		want []string
 	}{
 		"nothing":                                         {},
-		"W10: a pod that nobody has evicted yet":          {what: pod("p"), want: []string{"Pod ns/p"}},
+		"W10: a pod that was not evicted yet":             {what: pod("p"), want: []string{"Pod ns/p"}},
 		"a pod that is terminating":                       {what: pod("p", terminating), want: []string{"Pod ns/p"}},
 		"a pod that has not started":                      {what: pod("p", inPhase(corev1.PodPending)), want: []string{"Pod ns/p"}},
 		"a pod of which nothing is known":                 {what: pod("p", inPhase(corev1.PodUnknown)), want: []string{"Pod ns/p"}},
@@ -108,7 +108,7 @@ func TestWhatHasToLeaveAFencedNode(t *testing.T) {
 			if tc.what != nil {
 				objs = append(objs, tc.what)
 			}
-			for who, looker := range lookers(worldOf(interceptor.Funcs{}, objs...)) {
+			for who, looker := range lookers(clusterOf(interceptor.Funcs{}, objs...)) {
 				seen, err := looker.Look(t.Context(), cluster, "n", us)
 				if err != nil {
 					t.Fatal(err)
@@ -124,12 +124,12 @@ func TestWhatHasToLeaveAFencedNode(t *testing.T) {
 	}
 }
 
-func TestOnlyAFewNamesAreTold(t *testing.T) {
+func TestOnlyAFewNamesAreReported(t *testing.T) {
 	objs := []client.Object{node(outage)}
 	for i := range 7 {
 		objs = append(objs, pod(fmt.Sprintf("p%d", 6-i)))
 	}
-	seen, err := nodesOf(worldOf(interceptor.Funcs{}, objs...)).Look(t.Context(), cluster, "n", us)
+	seen, err := nodesOf(clusterOf(interceptor.Funcs{}, objs...)).Look(t.Context(), cluster, "n", us)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestPodsComePageByPage(t *testing.T) {
 		*pods = *pages[o.Continue]
 		return nil
 	}
-	seen, err := nodesOf(worldOf(interceptor.Funcs{List: list}, node(outage))).Look(t.Context(), cluster, "n", us)
+	seen, err := nodesOf(clusterOf(interceptor.Funcs{List: list}, node(outage))).Look(t.Context(), cluster, "n", us)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,32 +177,32 @@ func TestLook(t *testing.T) {
 		n.Finalizers, n.DeletionTimestamp = []string{"kubemend.io/test"}, &metav1.Time{Time: noon}
 	}
 	cases := map[string]struct {
-		world   *world
-		name    string
-		deletes bool
-		want    Seen
+		fakeCluster *fakeCluster
+		name        string
+		deletes     bool
+		want        Seen
 	}{
-		"a machine that never had a node": {world: &world{down: true}, want: Seen{Presence: Absent, Drained: true}},
-		"a cluster without a connection":  {world: &world{down: true}, name: "n", want: Seen{Presence: Unseen}},
-		"a node that is gone":             {world: worldOf(interceptor.Funcs{}), name: "n", want: Seen{Presence: Absent, Drained: true}},
+		"a machine that never had a node": {fakeCluster: &fakeCluster{down: true}, want: Seen{Presence: Absent, Drained: true}},
+		"a cluster without a connection":  {fakeCluster: &fakeCluster{down: true}, name: "n", want: Seen{Presence: Unseen}},
+		"a node that is gone":             {fakeCluster: clusterOf(interceptor.Funcs{}), name: "n", want: Seen{Presence: Absent, Drained: true}},
 		"a node that is gone before its pods and volumes": {
-			world: worldOf(interceptor.Funcs{}, pod("p"), attachment("v", "n", true), pod("q", ownedBy("apps/v1", "DaemonSet"))), name: "n",
+			fakeCluster: clusterOf(interceptor.Funcs{}, pod("p"), attachment("v", "n", true), pod("q", ownedBy("apps/v1", "DaemonSet"))), name: "n",
 			want: Seen{Presence: Absent, Left: []string{"Pod ns/p"}, Count: 1},
 		},
 		"a node that is gone before its volumes": {
-			world: worldOf(interceptor.Funcs{}, attachment("v", "n", true)), name: "n",
+			fakeCluster: clusterOf(interceptor.Funcs{}, attachment("v", "n", true)), name: "n",
 			want: Seen{Presence: Absent, Left: []string{"VolumeAttachment v"}, Count: 1},
 		},
-		"a node that is well": {
-			world: worldOf(interceptor.Funcs{}, node(ready(corev1.ConditionTrue))), name: "n",
+		"a node that is healthy": {
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(ready(corev1.ConditionTrue))), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionTrue, ReadySince: since.Time, Sign: since.Time},
 		},
 		"a node whose kubelet has renewed its lease": {
-			world: worldOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown)), lease("n", since.Add(time.Minute))), name: "n",
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown)), lease("n", since.Add(time.Minute))), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, ReadySince: since.Time, Sign: since.Add(time.Minute)},
 		},
 		"a node whose lease must not be read": {
-			world: worldOf(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			fakeCluster: clusterOf(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 				if _, lease := into.(*coordinationv1.Lease); lease {
 					return apierrors.NewForbidden(coordinationv1.Resource("leases"), key.Name, nil)
 				}
@@ -211,44 +211,44 @@ func TestLook(t *testing.T) {
 			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, ReadySince: since.Time},
 		},
 		"a node that is silent": {
-			world: worldOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown))), name: "n",
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown))), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, ReadySince: since.Time},
 		},
-		"a node that has just registered": {world: worldOf(interceptor.Funcs{}, node()), name: "n", want: Seen{Presence: Present, Ready: corev1.ConditionUnknown}},
+		"a node that has just registered": {fakeCluster: clusterOf(interceptor.Funcs{}, node()), name: "n", want: Seen{Presence: Present, Ready: corev1.ConditionUnknown}},
 		"a node that is not fenced is not drained either, and what is there is not asked for": {
-			world: worldOf(interceptor.Funcs{}, node(), pod("p")), name: "n", want: Seen{Presence: Present, Ready: corev1.ConditionUnknown},
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(), pod("p")), name: "n", want: Seen{Presence: Present, Ready: corev1.ConditionUnknown},
 		},
 		"a node that we fenced": {
-			world: worldOf(interceptor.Funcs{}, node(outage, marked("us"))), name: "n",
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage, marked("us"))), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Ours: true, Mark: "us", Drained: true},
 		},
 		"N10: a node that we fenced before a move": {
-			world: worldOf(interceptor.Funcs{}, node(outage, marked("us-before-the-move"))), name: "n",
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage, marked("us-before-the-move"))), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Ours: true, Inherited: true, Mark: "us-before-the-move", Drained: true},
 		},
 		"W14: a node that somebody else fenced": {
-			world: worldOf(interceptor.Funcs{}, node(outage)), name: "n",
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage)), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Drained: true},
 		},
 		"a node that another remediation fenced": {
-			world: worldOf(interceptor.Funcs{}, node(outage, marked("them"))), name: "n",
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage, marked("them"))), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Mark: "them", Drained: true},
 		},
-		"a taint that evicts nobody is no fence": {
-			world: worldOf(interceptor.Funcs{}, node(tainted(oosKey, "nodeshutdown", "NoSchedule"))), name: "n",
+		"a taint that evicts no pod is no fence": {
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(tainted(oosKey, "nodeshutdown", "NoSchedule"))), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown},
 		},
 		"our mark without a taint is ours, and no fence": {
-			world: worldOf(interceptor.Funcs{}, node(marked("us"))), name: "n",
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(marked("us"))), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Ours: true, Mark: "us"},
 		},
 		"a node that somebody else deletes, and that a finalizer keeps, is not fenced": {
-			world: worldOf(interceptor.Funcs{}, node(leaving), pod("p")), name: "n",
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(leaving), pod("p")), name: "n",
 			want: Seen{Presence: Present, Deleting: true, Ready: corev1.ConditionUnknown},
 		},
 		"a node that we delete, and that a finalizer keeps, is fenced": {
-			deletes: true,
-			world:   worldOf(interceptor.Funcs{}, node(leaving), pod("p", tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists}))), name: "n",
+			deletes:     true,
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(leaving), pod("p", tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists}))), name: "n",
 			want: Seen{Presence: Present, Deleting: true, Ready: corev1.ConditionUnknown, Fenced: true, Left: []string{"Pod ns/p"}, Count: 1},
 		},
 	}
@@ -256,7 +256,7 @@ func TestLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			by := us
 			by.Deletes = tc.deletes
-			for who, looker := range lookers(tc.world) {
+			for who, looker := range lookers(tc.fakeCluster) {
 				seen, err := looker.Look(t.Context(), cluster, tc.name, by)
 				if err != nil {
 					t.Fatal(err)
@@ -298,7 +298,7 @@ func TestALookThatFailsConcludesNothing(t *testing.T) {
 			"attachments": {List: failing[*storagev1.VolumeAttachmentList](tc.err)},
 		} {
 			t.Run(name+", asked for the "+what, func(t *testing.T) {
-				for who, looker := range lookers(worldOf(broken, node(outage, marked("us")))) {
+				for who, looker := range lookers(clusterOf(broken, node(outage, marked("us")))) {
 					seen, err := looker.Look(t.Context(), cluster, "n", us)
 					if (err != nil) != tc.fails || (seen.Cause != nil) == tc.fails {
 						t.Errorf("%s: error %v, cause %v, fails: want %t", who, err, seen.Cause, tc.fails)
@@ -322,7 +322,7 @@ func TestALookThatIsCalledOffIsAnError(t *testing.T) {
 	broken := interceptor.Funcs{Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 		return ctx.Err()
 	}}
-	if _, err := nodesOf(worldOf(broken)).Look(ctx, cluster, "n", us); !errors.Is(err, context.Canceled) {
+	if _, err := nodesOf(clusterOf(broken)).Look(ctx, cluster, "n", us); !errors.Is(err, context.Canceled) {
 		t.Errorf("Look() = %v", err)
 	}
 }

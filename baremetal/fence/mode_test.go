@@ -57,7 +57,7 @@ func TestALinkAsksTheWorkloadCluster(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	w := &world{config: &rest.Config{Host: server.URL}}
+	w := &fakeCluster{config: &rest.Config{Host: server.URL}}
 	n := nodesOf(w)
 	for override, want := range map[Mode]Mode{Auto: Delete, "": Delete, Taint: Taint, Delete: Delete} {
 		if got, err := n.ModeFor(t.Context(), cluster, override); err != nil || got != want {
@@ -87,7 +87,7 @@ func TestALinkAsksTheWorkloadCluster(t *testing.T) {
 
 // W17: no client is built anew while the connection is the same.
 func TestALinkIsBuiltOnceForEachConnection(t *testing.T) {
-	w := &world{config: &rest.Config{}}
+	w := &fakeCluster{config: &rest.Config{}}
 	n := nodesOf(w)
 	built := 0
 	n.dial = func(config *rest.Config) (*link, error) {

@@ -55,10 +55,10 @@ func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev
 	return nil
 }
 
-// Unfence takes back what Fence did, in either mode: our taint and our mark, and it gives a node that was created since the one of saved was deleted
+// Unfence reverts what Fence did, in either mode: our taint and our mark, and it gives a node that was created since the one of saved was deleted
 // what it lacks of that. node is as it was last seen. To repeat it does no harm.
 //
-// A node that is gone needs to be rid of no taint, but it is an error if there is something to give back: whoever keeps the backup
+// A node that is gone needs to be rid of no taint, but it is an error if there is something to give back: the caller that keeps the backup
 // must not drop it before this has returned nil.
 func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, saved Backup) error {
 	err := n.unfence(ctx, cluster, node, by, saved)
@@ -180,7 +180,7 @@ func difference(was, is *corev1.Node) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, content), err
 }
 
-// putOutOfService adds the taint and signs it, unless there is one. One that by inherits is signed anew, so that whoever looks next sees that it has
+// putOutOfService adds the taint and signs it, unless there is one. One that by inherits is signed anew, so that the next reader sees that it has
 // an owner. The mark of somebody whose taint is gone is written over.
 func putOutOfService(node *corev1.Node, by Owner, now time.Time) {
 	if by.inherits(node) {

@@ -26,12 +26,12 @@ type podWatch struct {
 	cancel context.CancelFunc
 }
 
-// Watch makes sure that the node wakes when something leaves it that was there when it was seen so, until Unwatch, Forget or Close. It is to be asked for
-// on every pass that waits for that (see Seen.Waits): nothing goes unseen in between.
+// Watch makes sure that it is reported when something leaves the node that was there when it was seen so, until Unwatch, Forget or Close. It is to be asked for
+// in every reconcile that waits for that (see Seen.Waits): nothing goes unseen in between.
 //
 // One that is open and of the same connection is left as it is. When it ends for other reasons, because the API server or the network
-// ended it, the node is woken once, and the next pass asks again. A cluster without a connection is not watched, and this is no error:
-// that it is connected again is told by ClusterCache's own source.
+// ended it, that is reported once, and the next reconcile asks again. A cluster without a connection is not watched, and this is no error:
+// that it is connected again ClusterCache's own source reports.
 func (n *Nodes) Watch(ctx context.Context, cluster client.ObjectKey, node string, seen Seen) error {
 	err := n.watch(ctx, Place{cluster, node}, seen)
 	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
@@ -68,7 +68,7 @@ func (n *Nodes) watch(ctx context.Context, at Place, seen Seen) error {
 		return fmt.Errorf("watch its pods: %w", err)
 	}
 	go n.follow(alone, at, w, stream)
-	// An attachment that went before the watch was claimed has woken nobody.
+	// An attachment that went before the watch was claimed was not reported.
 	if left, err := n.attachmentsLeft(ctx, nil, at.Cluster, at.Node, false); err == nil && len(left) < seen.volumes && n.cachedAttachments(at.Cluster) != nil {
 		n.left(at)
 	}
@@ -87,7 +87,7 @@ func (n *Nodes) Unwatch(cluster client.ObjectKey, node string) {
 }
 
 // Close ends all watches, and returns when nothing of any watch runs any more, also of those that ended before. Nothing is watched, and
-// nothing wakes, afterwards.
+// nothing is reported afterwards.
 func (n *Nodes) Close() {
 	n.mu.Lock()
 	n.closed = true
@@ -145,7 +145,7 @@ func (n *Nodes) follow(ctx context.Context, at Place, w *podWatch, stream watch.
 	}
 }
 
-// listen wakes the node for as long as the watch is wanted and its stream lasts.
+// listen reports what leaves the node for as long as the watch is wanted and its stream lasts.
 func (n *Nodes) listen(ctx context.Context, at Place, stream watch.Interface) {
 	defer stream.Stop()
 	for {
@@ -164,7 +164,7 @@ func (n *Nodes) listen(ctx context.Context, at Place, stream watch.Interface) {
 }
 
 // hasLeft tells the events of a pod after which it may not have to move any more: it is gone, or it was deleted by force and is kept by a
-// finalizer alone. That it is told to end, which comes before, changes nothing, and on a full node is a hundred events.
+// finalizer alone. The request to end, which comes before, changes nothing, and on a full node is a hundred events.
 func hasLeft(e watch.Event) bool {
 	if e.Type == watch.Deleted {
 		return true

@@ -22,7 +22,7 @@ import (
 
 // server is the API server as its watches are seen from here.
 type server struct {
-	*world
+	*fakeCluster
 	refuses error
 	hangs   bool
 
@@ -33,7 +33,7 @@ type server struct {
 }
 
 func (s *server) nodes() *Nodes {
-	s.world = &world{config: &rest.Config{}}
+	s.fakeCluster = &fakeCluster{config: &rest.Config{}}
 	n := NewNodes(s, func(at Place) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *server) open(ctx context.Context, _, since string) (watch.Interface, er
 	return stream, nil
 }
 
-// wakes are the nodes that were woken since it was last asked.
-func (s *server) wakes() []string {
+// reported are the nodes that were reported since the last call.
+func (s *server) reported() []string {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *server) wakes() []string {
 	return woken
 }
 
-// ended tells which streams were let go of.
+// ended are the streams that were stopped.
 func (s *server) ended() []bool {
 	synctest.Wait()
 	ended := make([]bool, 0, len(s.streams))
@@ -101,7 +101,7 @@ func told(grace int64) *metav1.PartialObjectMetadata {
 	return pod
 }
 
-func TestWhatWakesANode(t *testing.T) {
+func TestWhatIsReportedOfANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		n := s.nodes()
@@ -114,17 +114,17 @@ func TestWhatWakesANode(t *testing.T) {
 		}{
 			{"a pod is there", func(w *watch.RaceFreeFakeWatcher) { w.Add(told(-1)) }, nil},
 			{"a pod changes", func(w *watch.RaceFreeFakeWatcher) { w.Modify(told(-1)) }, nil},
-			{"a pod is told to end", func(w *watch.RaceFreeFakeWatcher) { w.Modify(told(30)) }, nil},
+			{"a pod is asked to end", func(w *watch.RaceFreeFakeWatcher) { w.Modify(told(30)) }, nil},
 			{"a pod is deleted by force, and kept by a finalizer", func(w *watch.RaceFreeFakeWatcher) { w.Modify(told(0)) }, []string{"c/n"}},
 			{"a pod is gone", func(w *watch.RaceFreeFakeWatcher) { w.Delete(told(-1)) }, []string{"c/n"}},
 		} {
 			tc.send(s.streams[0])
-			same(t, tc.name, tc.want, s.wakes())
+			same(t, tc.name, tc.want, s.reported())
 		}
 	})
 }
 
-// What has left the node between a look and the watch is told by the watch.
+// What has left the node between the read and the watch the watch reports.
 func TestAWatchGoesOnFromWhatWasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -162,7 +162,7 @@ func TestAWatchOutlivesThePassThatAskedForIt(t *testing.T) {
 		cancel()
 		same(t, "streams that have ended", []bool{false}, s.ended())
 		s.streams[0].Delete(told(-1))
-		same(t, "woken", []string{"c/n"}, s.wakes())
+		same(t, "reported", []string{"c/n"}, s.reported())
 	})
 }
 
@@ -180,7 +180,7 @@ func TestAWatchEndsWhenToldTo(t *testing.T) {
 				end(n)
 				end(n) // to repeat it does no harm
 				same(t, "streams that have ended", []bool{true}, s.ended())
-				same(t, "woken", nil, s.wakes())
+				same(t, "reported", nil, s.reported())
 				if n.watched(Place{cluster, "n"}) {
 					t.Error("it is still watched")
 				}
@@ -202,8 +202,8 @@ func TestOtherWatchesGoOn(t *testing.T) {
 	})
 }
 
-// What ends a stream is told like any other change, and the pass that follows opens the next one. Nothing is opened in between.
-func TestAStreamThatEndsWakesItsNodeAfterAPause(t *testing.T) {
+// The end of a stream is reported like any other change, and the reconcile that follows opens the next one. Nothing is opened in between.
+func TestAStreamThatEndsIsReportedAfterAPause(t *testing.T) {
 	for name, end := range map[string]func(*watch.RaceFreeFakeWatcher){
 		"the server ends it": func(w *watch.RaceFreeFakeWatcher) { w.Stop() },
 		"the server tells of an error": func(w *watch.RaceFreeFakeWatcher) {
@@ -218,14 +218,14 @@ func TestAStreamThatEndsWakesItsNodeAfterAPause(t *testing.T) {
 				mustWatch(t, n, "n")
 				began := time.Now() //nolint:forbidigo // the clock of the bubble
 				end(s.streams[0])
-				same(t, "woken at once", nil, s.wakes())
+				same(t, "reported at once", nil, s.reported())
 				mustWatch(t, n, "n")
 				same(t, "streams that have ended", []bool{true}, s.ended()[:1])
 				waitFor(t, func() bool { return !n.watched(Place{cluster, "n"}) })
 				if pause := time.Since(began); pause != pauseAfterEnd { //nolint:forbidigo // the clock of the bubble
 					t.Errorf("woken after %v, want %v", pause, pauseAfterEnd)
 				}
-				same(t, "woken", []string{"c/n"}, s.wakes())
+				same(t, "reported", []string{"c/n"}, s.reported())
 				mustWatch(t, n, "n")
 				same(t, "number of streams", 2, len(s.streams))
 			})
@@ -257,7 +257,7 @@ func TestAWatchThatEndsIsNotMissedByWhoNeedsItNoMore(t *testing.T) {
 		synctest.Wait()
 		n.Unwatch(cluster, "n")       // during the pause
 		time.Sleep(2 * pauseAfterEnd) //nolint:forbidigo // the clock of the bubble
-		same(t, "woken", nil, s.wakes())
+		same(t, "reported", nil, s.reported())
 	})
 }
 
@@ -271,7 +271,7 @@ func TestANewConnectionGetsANewWatch(t *testing.T) {
 		mustWatch(t, n, "n")
 		same(t, "streams that have ended", []bool{true, false}, s.ended())
 		s.streams[1].Delete(told(-1))
-		same(t, "woken", []string{"c/n"}, s.wakes())
+		same(t, "reported", []string{"c/n"}, s.reported())
 	})
 }
 
@@ -317,7 +317,7 @@ func TestCloseReturnsWhenNothingRunsAnyMore(t *testing.T) {
 		n.Unwatch(cluster, "m")
 		n.Close()
 		for i, stream := range s.streams {
-			if !stream.IsStopped() { // nobody waits for it here but Close
+			if !stream.IsStopped() { // only Close waits for it here
 				t.Errorf("stream %d is still open", i)
 			}
 		}
@@ -366,7 +366,7 @@ func TestManyAtOnce(t *testing.T) {
 func TestEventsThatAreNoPods(t *testing.T) {
 	for _, e := range []watch.Event{{Type: watch.Bookmark, Object: &corev1.Pod{}}, {Type: watch.Modified}, {Type: watch.Modified, Object: &metav1.Status{}}} {
 		if hasLeft(e) {
-			t.Errorf("%s %T wakes", e.Type, e.Object)
+			t.Errorf("%s %T is reported", e.Type, e.Object)
 		}
 	}
 }

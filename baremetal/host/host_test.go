@@ -113,7 +113,7 @@ func TestOf(t *testing.T) {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.APIVersion = "v1" })},
 			is:      powercycle.HostForeign, host: "host-1", why: "expected Metal3Machine",
 		},
-		"a host of nobody": {
+		"a host without a consumer": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil })},
 			is:      powercycle.HostForeign, host: "host-1", why: "has no spec.consumerRef",
 		},
@@ -180,7 +180,7 @@ func TestPowerOf(t *testing.T) {
 		"nor a paused one":                         {annotated(bmov1alpha1.PausedAnnotation, "metal3.io/capm3"), "the host is paused", ""},
 		"nor a detached one":                       {annotated(bmov1alpha1.DetachedAnnotation, ""), "the host is detached", ""},
 		"nor one that has not noticed it any more": {func(h *bmov1alpha1.BareMetalHost) { h.Status.OperationalStatus = bmov1alpha1.OperationalStatusDetached }, "the host is detached", ""},
-		"an error of the host is told": {func(h *bmov1alpha1.BareMetalHost) {
+		"an error of the host is reported": {func(h *bmov1alpha1.BareMetalHost) {
 			h.Status.ErrorType, h.Status.ErrorMessage = bmov1alpha1.PowerManagementError, "no route"
 		}, "", "power management error: no route"},
 	}
@@ -226,7 +226,7 @@ func TestMarksOf(t *testing.T) {
 	}
 }
 
-// What one remediation writes and takes back leaves all as it was, and nothing of others changes.
+// What one remediation writes and removes leaves all as it was, and nothing of others changes.
 func TestMarksComeAndGo(t *testing.T) {
 	us := Remediation{UID: "new", Before: "old"}
 	foreign := annotated(holdOff+"other", "x", "reboot.metal3.io/me", "", "note", "keep")
@@ -245,7 +245,7 @@ func TestMarksComeAndGo(t *testing.T) {
 				return h.KeepOff(ctx, host, us)
 			},
 		}, want: map[string]string{holdOff + "new": `{"mode":"hard","force":false}`}},
-		"and let go": {do: []change{
+		"and released": {do: []change{
 			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.KeepOff(ctx, host, us)
 			}, release,
@@ -261,7 +261,7 @@ func TestMarksComeAndGo(t *testing.T) {
 				return h.Reboot(ctx, host, us, 2)
 			},
 		}, want: map[string]string{infrav1.RebootAnnotation: "", mendv1.RebootedForAnnotation: "new/2"}},
-		"and taken back": {do: []change{
+		"and withdrawn": {do: []change{
 			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.Reboot(ctx, host, us, 2)
 			}, release,
@@ -273,7 +273,7 @@ func TestMarksComeAndGo(t *testing.T) {
 		}, want: map[string]string{
 			infrav1.UnhealthyAnnotation: "capm3/UnhealthyNode", infrav1.LegacyUnhealthyAnnotation: "capm3/UnhealthyNode", mendv1.MarkedForAnnotation: "machine-uid",
 		}},
-		"W28: and the mark is taken back": {do: []change{
+		"W28: and the mark is removed": {do: []change{
 			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.MarkUnhealthy(ctx, host, "machine-uid")
 			},
@@ -334,7 +334,7 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 		t.Errorf("the slim host is another one: %+v", slim)
 	}
 	if len(slim.Annotations) != 1 || slim.Labels != nil || slim.Status.HardwareDetails != nil {
-		t.Errorf("the slim host keeps what nobody reads: %+v", slim)
+		t.Errorf("the slim host keeps what is not read: %+v", slim)
 	}
 }
 
@@ -344,13 +344,13 @@ func TestWhoKeepsAHostOff(t *testing.T) {
 		heldBy string
 		others types.UID
 	}{
-		"nobody":                   {change: func(*bmov1alpha1.BareMetalHost) {}},
-		"its owner":                {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }},
-		"somebody, by hand":        {change: annotated("reboot.metal3.io/poweroff", ""), heldBy: "reboot.metal3.io/poweroff"},
-		"we do, and want it on":    {change: annotated(holdOff+"new", "x")},
-		"also as we were before":   {change: annotated(holdOff+"old", "x")},
-		"another remediation":      {change: annotated(holdOff+"new", "x", holdOff+"them", "x"), others: "them"},
-		"nobody, by a mere reboot": {change: annotated(infrav1.RebootAnnotation, "")},
+		"no one remediation":     {change: func(*bmov1alpha1.BareMetalHost) {}},
+		"its owner":              {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }},
+		"somebody, by hand":      {change: annotated("reboot.metal3.io/poweroff", ""), heldBy: "reboot.metal3.io/poweroff"},
+		"we do, and want it on":  {change: annotated(holdOff+"new", "x")},
+		"also as we were before": {change: annotated(holdOff+"old", "x")},
+		"another remediation":    {change: annotated(holdOff+"new", "x", holdOff+"them", "x"), others: "them"},
+		"none, by a mere reboot": {change: annotated(infrav1.RebootAnnotation, "")},
 	} {
 		h := aHost(tc.change)
 		p, others := PowerOf(h), KeptOffByOthers(h, Remediation{UID: "new", Before: "old"})

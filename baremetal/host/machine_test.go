@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// refusing lets nobody read objects of a kind.
+// refusing forbids to read objects of a kind.
 func refusing(kind string) interceptor.Funcs {
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
 		if gvk, err := c.GroupVersionKindFor(obj); err != nil || gvk.Kind == kind {
@@ -45,15 +45,15 @@ func TestMachineOf(t *testing.T) {
 		fails   interceptor.Funcs
 		want    string
 	}{
-		"the owner of the Metal3Machine that it names":           {objects: []client.Object{owned(""), aMachine(elsewhere)}, want: "m-1"},
-		"or whose infrastructure that is":                        {objects: []client.Object{aMetal3Machine("ns/host-1"), aMachine(other), aMachine(elsewhere)}, want: "m-2"},
-		"also if that does not exist":                            {objects: []client.Object{aMachine()}, want: "m-1"},
-		"also if it must not be read":                            {objects: []client.Object{owned(""), aMachine()}, fails: refusing("Metal3Machine"), want: "m-1"},
-		"but not a machine that has the name of the former one":  {objects: []client.Object{owned("former-uid"), aMachine(elsewhere)}},
-		"nobody, of a host that nobody has":                      {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil }, objects: []client.Object{aMachine()}},
-		"nobody, of one that another kind of consumer has":       {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "HostClaim" }, objects: []client.Object{aMachine()}},
-		"nobody, if what it names is in another namespace":       {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Namespace = "other" }, objects: []client.Object{aMachine()}},
-		"nobody, if no machine is built on what it names either": {objects: []client.Object{aMetal3Machine("ns/host-1"), aMachine(elsewhere)}},
+		"the owner of the Metal3Machine that it names":          {objects: []client.Object{owned(""), aMachine(elsewhere)}, want: "m-1"},
+		"or whose infrastructure that is":                       {objects: []client.Object{aMetal3Machine("ns/host-1"), aMachine(other), aMachine(elsewhere)}, want: "m-2"},
+		"also if that does not exist":                           {objects: []client.Object{aMachine()}, want: "m-1"},
+		"also if it must not be read":                           {objects: []client.Object{owned(""), aMachine()}, fails: refusing("Metal3Machine"), want: "m-1"},
+		"but not a machine that has the name of the former one": {objects: []client.Object{owned("former-uid"), aMachine(elsewhere)}},
+		"none, of a host without a consumer":                    {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil }, objects: []client.Object{aMachine()}},
+		"none, of one that another kind of consumer has":        {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "HostClaim" }, objects: []client.Object{aMachine()}},
+		"none, if what it names is in another namespace":        {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Namespace = "other" }, objects: []client.Object{aMachine()}},
+		"none, if no machine is built on what it names either":  {objects: []client.Object{aMetal3Machine("ns/host-1"), aMachine(elsewhere)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.change == nil {

@@ -40,7 +40,7 @@ func relevant(key string) bool {
 // holdPrefix is what the annotations begin with by which anybody keeps a host off: any key does. (BMO, reboot annotations.)
 const holdPrefix = infrav1.RebootAnnotation + "/"
 
-// keptOffByHand returns the annotation by which somebody who is no remediation keeps host off; empty if nobody does.
+// keptOffByHand returns the annotation by which something else than a remediation keeps host powered off; empty if nothing does.
 func keptOffByHand(host *bmov1alpha1.BareMetalHost) string {
 	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {
 		if _, remediation := KeptOffFor(key); strings.HasPrefix(key, holdPrefix) && !remediation {

@@ -13,7 +13,7 @@ import (
 type Power struct {
 	// Wanted says that its owner wants it on.
 	Wanted bool
-	// KeptOffBy is the annotation by which somebody who is no remediation keeps it off; empty if nobody does.
+	// KeptOffBy is the annotation by which something else than a remediation keeps it powered off; empty if nothing does.
 	KeptOffBy string
 	// On is what was last seen.
 	On bool
@@ -71,8 +71,8 @@ func (p Power) Same(q Power) bool {
 		p.Serviced == q.Serviced && p.Provable == q.Provable && (p.Doubt == "") == (q.Doubt == "")
 }
 
-// unmanaged says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it, stands back
-// from one that is paused or detached, and does not get to the power of one whose registration fails: what it says of that power is what it
+// unmanaged says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it, does nothing
+// for one that is paused or detached, and does not get to the power of one whose registration fails: what it says of that power is what it
 // was before. (BMO, actionManageSteadyState, ensureRegistered, checkDelayedHost.)
 func unmanaged(host *bmov1alpha1.BareMetalHost) string {
 	if by, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
@@ -97,7 +97,7 @@ func unmanaged(host *bmov1alpha1.BareMetalHost) string {
 	}
 }
 
-// SlimHost is the transform of the cache of hosts. It drops what nobody here reads: hardware details, images, firmware, networks,
+// SlimHost is the transform of the cache of hosts. It drops what is not read here: hardware details, images, firmware, networks,
 // labels, and annotations that are neither ours nor about power. A host of 30 KiB becomes one of less than 1 KiB.
 func SlimHost(obj any) (any, error) {
 	h, ok := obj.(*bmov1alpha1.BareMetalHost)

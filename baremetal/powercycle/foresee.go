@@ -3,7 +3,7 @@ package powercycle
 import "time"
 
 // Foresee returns the first moment after now at which time alone changes the step for f, and that step: nothing happens to the facts until
-// then, and of what is remembered only what a pass at now leaves behind. The moment is zero if only an event changes anything, and also if
+// then, and of what is remembered only what a reconcile at now stores. The moment is zero if only an event changes anything, and also if
 // the step does not wait: what comes of it is not foreseen.
 func Foresee(f Facts, p Policy, now time.Time) (at time.Time, next Step) {
 	step := Next(f, p, now)

@@ -16,20 +16,20 @@ func TestForesee(t *testing.T) {
 		reason Reason
 	}{
 		"a host that does not go off fails its attempt, and the next begins": {in(PoweringOff, hasFailed), 9 * time.Minute, BeginAttempt, Preparing, "PowerOffTimedOut"},
-		"after the last attempt the machine is handed over":                  {in(PoweringOff, second, hasFailed), 9 * time.Minute, Advance, RequestingOwner, "PowerOffTimedOut"},
+		"after the last attempt the owner is asked":                          {in(PoweringOff, second, hasFailed), 9 * time.Minute, Advance, RequestingOwner, "PowerOffTimedOut"},
 		"unless nothing says that its host fails":                            {in(PoweringOff, second), 9 * time.Minute, AskPerson, PoweringOff, "OperatorSilent"},
 		"of a host that was off a receipt is asked for":                      {in(PoweringOff, off, wasOff), 30 * time.Second, AskReceipt, PoweringOff, "ReceiptRequested"},
 		"a workload that does not move is not waited for":                    {in(MovingWorkload, fenced), 9 * time.Minute, Unfence, MovingWorkload, "WorkloadStuck"},
 		"a cluster that does not answer neither":                             {in(MovingWorkload, blind), 9 * time.Minute, Advance, PoweringOn, "WorkloadStuck"},
 		"and less if this host may be what it runs on":                       {in(MovingWorkload, blind, controlPlane), time.Minute, Advance, PoweringOn, "ClusterUnreachable"},
 		"a machine has all of its time to become well":                       {in(Booting), 9 * time.Minute, BeginAttempt, Preparing, "NodeStillUnhealthy"},
-		"of who waits for its turn a person is told in the end":              {in(Preparing, anothersTurn, attemptOver), 119 * time.Minute, AskPerson, Preparing, "QueueTimedOut"},
-		"also one that nobody has looked at yet":                             {Facts{ControlPlane: true, Wanted: true}, 2 * time.Hour, AskPerson, Pending, "QueueTimedOut"},
+		"a person is asked in the end about one that waits in its queue":     {in(Preparing, anothersTurn, attemptOver), 119 * time.Minute, AskPerson, Preparing, "QueueTimedOut"},
+		"also one that was not reconciled yet":                               {Facts{ControlPlane: true, Wanted: true}, 2 * time.Hour, AskPerson, Pending, "QueueTimedOut"},
 		"after a pause the clocks go on from where they stood":               {in(Booting, resumed, longAgo), 5 * time.Minute, BeginAttempt, Preparing, "NodeStillUnhealthy"},
 		"in a pause nothing happens":                                         {given: in(Booting, paused)},
 		"nor after an end":                                                   {given: in(Failed, free)},
-		"a fence that nobody can see is not waited for for ever":             {in(Failed, blind, fenced), 9 * time.Minute, DropFinalizer, Failed, "UnfenceTimedOut"},
-		"what comes of a step that acts is not foreseen":                     {given: in(PoweringOff, letGo, notAsked)},
+		"a fence that cannot be seen is not waited for for ever":             {in(Failed, blind, fenced), 9 * time.Minute, DropFinalizer, Failed, "UnfenceTimedOut"},
+		"what comes of a step that acts is not foreseen":                     {given: in(PoweringOff, released, notAsked)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestForesee(t *testing.T) {
 // longAgo is five minutes before resumed was paused.
 func longAgo(f *Facts) { f.Since = ago(65 * time.Minute) }
 
-// anyFacts draws a situation, possible or not; but nobody is well and bad, and no clock begins during a pause, which stops them.
+// anyFacts draws a situation, possible or not; but no machine is healthy and unhealthy, and no clock begins during a pause, which stops them.
 func anyFacts(t *rapid.T) Facts {
 	var f Facts
 	f.State = rapid.SampledFrom(append([]State{""}, order...)).Draw(t, "state")
@@ -61,7 +61,7 @@ func anyFacts(t *rapid.T) Facts {
 		}
 	}
 	if f.State == "" {
-		f.Since = time.Time{} // nobody has looked at it yet
+		f.Since = time.Time{} // it was not reconciled yet
 	}
 	rare := []*bool{
 		&f.WasOff, &f.Touched, &f.StartedUnhealthy, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Teardown, &f.Healthy, &f.Unhealthy, &f.OwnerAsked,

@@ -89,7 +89,7 @@ func (s situation) livedOn() bool {
 // watched is when a node has been watched for long enough that may live.
 func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 
-// stateDeadline is the end of the patience with the current state alone. At its end a remediation has no longer than letting go may take, whatever
+// stateDeadline is the end of the patience with the current state alone. At its end a remediation has no longer than it may take to release the host, whatever
 // its attempts may take: who waits for it to be gone would wait as long.
 func (s situation) stateDeadline() time.Time {
 	if s.State.Final() {
@@ -122,7 +122,7 @@ func (s situation) unreachableAt() time.Time { return s.Unseen.Add(s.Unreachable
 // ours says that there is something of ours on the node. It is remembered for when the node cannot be seen.
 func (s situation) ours() bool { return s.FencedByUs || s.Node == NodeUnseen && s.Fencing }
 
-// faulty says that the host is at fault: what manages its power has said so in this attempt. Where that says nothing at all, nobody knows.
+// faulty says that the host is at fault: what manages its power has said so in this attempt. Where that reports nothing at all, it is not known.
 func (s situation) faulty() bool { return s.Faulted || s.PowerFails }
 
 func is(name string, holds func(situation) bool) guard { return guard{name: name, holds: holds} }
@@ -147,8 +147,8 @@ var (
 	deleted         = is("remediation deleted", func(s situation) bool { return s.Deleting })
 	machineGone     = is("machine gone", func(s situation) bool { return s.Machine == MachineGone })
 	machineDeleting = is("machine being deleted", func(s situation) bool { return s.Machine == MachineDeleting })
-	stoppedHealthy  = is("told to stop, machine healthy", func(s situation) bool { return s.Stop && s.State == Booting && (s.Healthy || s.Up) })
-	stopped         = is("told to stop", func(s situation) bool { return s.Stop })
+	stoppedHealthy  = is("timed out by its check, machine healthy", func(s situation) bool { return s.Stop && s.State == Booting && (s.Healthy || s.Up) })
+	stopped         = is("timed out by its check", func(s situation) bool { return s.Stop })
 
 	leaving = is("kubemend is being removed", func(s situation) bool { return s.Teardown && !s.moving() })
 
@@ -255,7 +255,7 @@ var (
 	notFenced          = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
 	unfenceable        = impatient("node fenced by us", situation.fencedHere)
-	// Whoever waits for its turn has more patience than an attempt.
+	// A remediation in its queue waits for longer than an attempt takes.
 	unfenceableQueued = guard{name: "node fenced by us", until: situation.stateDeadline, holds: func(s situation) bool {
 		return s.fencedHere() && (s.patient() || s.queued())
 	}}

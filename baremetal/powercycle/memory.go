@@ -27,7 +27,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 	return m
 }
 
-// Expect returns what the facts are once step was carried out, if nothing else changes: so it can be told at once what is waited for next.
+// Expect returns what the facts are once step was carried out, if nothing else changes: so the status can show at once what is waited for next.
 func Expect(f Facts, step Step, now time.Time) Facts {
 	memory := After(f, step, now)
 	f = f.changed(step)
@@ -67,8 +67,8 @@ func (f Facts) changed(step Step) Facts {
 	return f
 }
 
-// causeOf is why a remediation ends, or is handed over, as far as it is known after step. The first cause counts: of a machine that is
-// handed over it is what the last attempt failed for.
+// causeOf is why a remediation ends, or asks the owner, as far as it is known after step. The first cause counts: of a machine whose
+// owner is asked it is what the last attempt failed for.
 func causeOf(f Facts, step Step) Cause {
 	switch over := step.Next.Final() || step.Next == RequestingOwner; {
 	case !over:
@@ -80,7 +80,7 @@ func causeOf(f Facts, step Step) Cause {
 }
 
 // withFence is m with what there is to remember of the node. Before a node is fenced it is remembered that it may be: a crash right after
-// that must not leave a fence behind that nobody looks for. It is forgotten when the node was seen without one, once nothing can be
+// that must not leave a fence that nothing removes. It is forgotten when the node was seen without one, once nothing can be
 // fenced any more.
 func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	switch {
@@ -116,7 +116,7 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	return m.withSign(f, step, now)
 }
 
-// withSign is m with the last sign of life that the node had given when that was first looked at. Of a node with nothing left on it nobody looks.
+// withSign is m with the last sign of life that the node had given when that was first looked at. A node with nothing left on it is not watched.
 func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 	switch {
 	case step.Next != MovingWorkload:

@@ -16,7 +16,7 @@ func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
 		finalizer, want bool
 	}{
 		"somebody else has begun it":               {0, true, true},
-		"nobody has":                               {0, false, false},
+		"no attempt has begun":                     {0, false, false},
 		"a later attempt is not somebody else's":   {1, true, false},
 		"nor is one whose finalizer was taken off": {1, false, false},
 	} {
@@ -88,7 +88,7 @@ func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
 	}{
 		"while it waits for its turn":           {Facts{Memory: Memory{State: Pending}, Machine: MachinePresent, Unhealthy: true}, true},
 		"while its host is not ready":           {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Unhealthy: true}, true},
-		"not by a node that is well":            {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Healthy: true}, false},
+		"not by a node that is healthy":         {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Healthy: true}, false},
 		"nor when its host was asked":           {Facts{Memory: Memory{State: PoweringOff, Attempt: 1, Asked: noon, Touched: true}, Unhealthy: true, KeptOff: true}, false},
 		"nor by what a first attempt has left":  {Facts{Memory: Memory{State: Preparing, Attempt: 2, Touched: true}, Unhealthy: true}, false},
 		"once seen it stays so, whatever comes": {Facts{Memory: Memory{State: Preparing, Attempt: 1, StartedUnhealthy: true}}, true},
@@ -140,7 +140,7 @@ func TestTheTimeOfAnAttemptBeginsWithItsTurn(t *testing.T) {
 	}
 }
 
-// A pause stops all clocks. What is remembered must not change with every look at it.
+// A pause stops all clocks. What is remembered must not change with every reconcile.
 func TestDuringAPauseTheSameIsRemembered(t *testing.T) {
 	given := in(Booting, paused, resumed, longAgo)
 	if got := After(given, Step{Do: Wait, Next: Booting}, noon); got != given.Memory {
@@ -164,7 +164,7 @@ func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
 		"the step that ends it is the cause":       {in(Booting), Failed, "Now"},
 		"so is the step that hands it over":        {in(Booting), RequestingOwner, "Now"},
 		"that a hand-over failed is not the cause": {in(RequestingOwner, caused), Failed, "First"},
-		"while it is handed over the cause stays":  {in(RequestingOwner, caused), RequestingOwner, "First"},
+		"while its owner is asked the cause stays": {in(RequestingOwner, caused), RequestingOwner, "First"},
 		"success needs no older cause":             {in(RequestingOwner, caused), Succeeded, "Now"},
 		"after the end the cause stays":            {in(Succeeded, caused), Succeeded, "First"},
 		"an end without a cause gets none later":   {in(Failed), Failed, ""},

@@ -1,7 +1,7 @@
-// Package powercycle is the state machine that brings one bare-metal host back: off, proven off, its workload moved, on, well again;
-// or retried, or handed over to the owner of its machine.
+// Package powercycle is the state machine that brings one bare-metal host back: off, proven off, its workload moved, on, healthy again;
+// or retried, or left to the owner of its machine.
 //
-// The machine is the table in table.go. Next looks a situation up in it and returns one step. Carrying the step out, and remembering
+// The machine is the table in table.go. Next finds the row of a situation in it and returns one step. Carrying the step out, and remembering
 // what After says, is the caller's work. The package knows no client, no clock and no kind of object.
 package powercycle
 
@@ -26,12 +26,12 @@ const (
 	// Servicing has a host whose firmware is being written, which its operator does as soon as it is off. It is powered on for that, whatever is
 	// asked of it, and boots in the end.
 	Servicing State = "Servicing"
-	// Booting waits for the machine to be well. It has a clock of its own.
+	// Booting waits for the machine to be healthy. It has a clock of its own.
 	Booting State = "Booting"
-	// RequestingOwner lets go of the host, marks it, and asks the owner of the machine to replace it.
+	// RequestingOwner releases the host, marks it, and asks the owner of the machine to replace it.
 	RequestingOwner State = "RequestingOwner"
 
-	// Succeeded is the end of a remediation after which the machine was well.
+	// Succeeded is the end of a remediation after which the machine was healthy.
 	Succeeded State = "Succeeded"
 	// OwnerRequested is the end of a remediation that the owner of the machine was asked to continue.
 	OwnerRequested State = "OwnerRequested"
@@ -39,16 +39,16 @@ const (
 	Failed State = "Failed"
 	// Ended is the end of a remediation that is being deleted, or whose machine is.
 	Ended State = "Ended"
-	// Stopped is the end of a remediation that was told to stop, and stays.
+	// Stopped is the end of a remediation that its health check has timed out, and that stays.
 	Stopped State = "Stopped"
 )
 
-// Final reports whether s is an end: nothing follows but letting go.
+// Final reports whether s is an end: nothing follows but to release the host.
 func (s State) Final() bool {
 	return s == Succeeded || s == OwnerRequested || s == Failed || s == Ended || s == Stopped
 }
 
-// Action is one thing to do to the world. All are safe to repeat.
+// Action is one thing to do. All are safe to repeat.
 type Action string
 
 const (
@@ -64,7 +64,7 @@ const (
 	BeginAttempt Action = "begin an attempt"
 	// KeepOff asks for the host to be powered off and kept off.
 	KeepOff Action = "keep the host powered off"
-	// AddFinalizer keeps the remediation until we let go. It comes before anything is done to the host.
+	// AddFinalizer keeps the remediation until the host is released. It comes before anything is done to the host.
 	AddFinalizer Action = "add the finalizer"
 	// NoteAsked remembers that, and when, the host was asked to power off, if somebody else has asked: it was held off already for the remediation.
 	NoteAsked Action = "note that the host was asked"
@@ -87,7 +87,7 @@ const (
 	MarkHost Action = "mark the host"
 	// RequestOwner asks the owner of the machine to remediate it.
 	RequestOwner Action = "request owner remediation"
-	// Withdraw undoes MarkHost and RequestOwner: the machine is well after all.
+	// Withdraw undoes MarkHost and RequestOwner: the machine is healthy after all.
 	Withdraw Action = "withdraw the request for owner remediation"
 	// DropFinalizer lets the remediation be deleted.
 	DropFinalizer Action = "drop the finalizer"
@@ -113,7 +113,7 @@ func (a Action) Remembered() bool {
 	}
 }
 
-// Intended reports whether a is remembered before it is done, as if it was done already. After a crash in between the next look at the world shows
+// Intended reports whether a is remembered before it is done, as if it was done already. After a crash in between the next reconcile sees
 // that it was not, and it is done then; while what was done and is not remembered would be lost: that a host may be held off, that a node may be
 // fenced, that a host is to be on again. All other actions are remembered once they are done.
 func (a Action) Intended() bool {
@@ -208,23 +208,23 @@ type Memory struct {
 	Paused time.Time `json:"paused,omitzero"`
 }
 
-// Facts are what the world looked like, read once.
+// Facts are the observed state, read once.
 type Facts struct {
 	Memory
 
-	// Deleting says that the remediation itself is being deleted; Finalizer, that it is kept until we let go.
+	// Deleting says that the remediation itself is being deleted; Finalizer, that it is kept until the host is released.
 	Deleting, Finalizer bool
-	// Stop says that the remediation was told to stop: whoever asked for it waits for it no longer.
+	// Stop says that the health check that asked for the remediation has timed it out.
 	Stop bool
 	// Paused says that the remediation or its cluster is to be left alone.
 	Paused bool
-	// Teardown says that kubemend itself is being removed: nobody will go on with what is under way.
+	// Teardown says that kubemend itself is being removed: nothing goes on with what is under way.
 	Teardown bool
 
 	Machine Machine
 	// Healthy says that the node is ready and that no health check calls the machine bad.
 	Healthy bool
-	// Unhealthy says that the machine was seen not to be well. A node that cannot be seen is neither.
+	// Unhealthy says that the machine was seen not to be healthy. A node that cannot be seen is neither.
 	Unhealthy bool
 	// OwnerAsked says that the owner of the machine was asked to remediate it.
 	OwnerAsked bool
@@ -243,7 +243,7 @@ type Facts struct {
 	Wanted bool
 	// PoweredOn is the power state that was last seen.
 	PoweredOn bool
-	// Acts says that whoever controls the host's power acts on what we ask: it is provisioned, not paused, not detached.
+	// Acts says that the operator of the host acts on what kubemend asks: it is provisioned, not paused, not detached.
 	Acts bool
 	// Said is when the operator of the host has said anything of it last, by its own clock.
 	Said time.Time
@@ -258,7 +258,7 @@ type Facts struct {
 	NoPowerOff bool
 	// KeptOffByOthers says that somebody who is no remediation keeps the host off.
 	KeptOffByOthers bool
-	// PowerFails says that whoever controls the host's power reports that it cannot.
+	// PowerFails says that the operator of the host reports that it cannot manage the power.
 	PowerFails bool
 	// KeptOff says that the host carries a mark of ours that keeps it off; HasPowerAnnotations, that it carries any mark of ours but that of the
 	// unhealthy host.
@@ -271,7 +271,7 @@ type Facts struct {
 	Node Node
 	// Looked says that the node was asked for just now, and is not as a cache has it.
 	Looked bool
-	// Fenced says that the node is fenced, by whomever; FencedByUs, that there is something of ours to take back.
+	// Fenced says that the node is fenced, by whomever; FencedByUs, that there is something of this remediation's to remove.
 	Fenced, FencedByUs bool
 	// Inherited says that FencedByUs is true of a fence that another remediation has signed which is gone, or CAPM3, which signs nothing.
 	Inherited bool
@@ -293,7 +293,7 @@ type Facts struct {
 type Policy struct {
 	// Retries is how many attempts may follow the first.
 	Retries int
-	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on, and once more until the machine is well.
+	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on, and once more until the machine is healthy.
 	Timeout time.Duration
 	// Move is the least that an attempt has to move the workload once its host is proven off.
 	Move time.Duration
@@ -302,7 +302,7 @@ type Policy struct {
 	// Settle is how long a host that was off when it was asked has to stay off until a receipt is asked for: it may have been about to power on.
 	// After as long without a receipt a person is asked.
 	Settle time.Duration
-	// Doubt is how long a receipt is looked at before it is believed: what speaks against it may be told a moment later.
+	// Doubt is how long a receipt is looked at before it is believed: what speaks against it may be reported a moment later.
 	Doubt time.Duration
 	// Watch is how long a node is watched that may live: two leases of a kubelet, and more.
 	Watch time.Duration

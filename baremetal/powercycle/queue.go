@@ -151,7 +151,7 @@ func (q *Queue) plane() controlplane.Plane {
 }
 
 // disrupts notes in is what r, which does not keep its host powered off, does to it or waits for. One that could not begin for other reasons keeps
-// nobody waiting.
+// none waiting.
 func (r Queued) disrupts(is *controlplane.Member, obeys bool) {
 	switch {
 	case r.Unreadable:

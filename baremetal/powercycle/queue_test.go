@@ -95,7 +95,7 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 		"another remediation of its machine has begun":      {func(q *Queue) { q.SameMachine = []Queued{queuedAs("x", begunAt(Booting, began))} }, []Ahead{{Reason: AnotherOfMachine, Name: "HostRemediation x"}}},
 		"another one was let begin a moment ago":            {func(q *Queue) { q.Claimed = "x" }, []Ahead{{Reason: ClaimedByAnother, Name: "x"}}},
 		"the manager runs on its host":                      {func(q *Queue) { q.ManagerHere, q.Claimed = true, "x" }, []Ahead{{Reason: ManagerOnHost}}},
-		"members that are well keep none waiting":           {plane(memberAs("b"), memberAs("c")), nil},
+		"members that are healthy keep none waiting":        {plane(memberAs("b"), memberAs("c")), nil},
 		"a member that is being power-cycled does":          {plane(memberAs("b", queuedAs("r", begunAt(PoweringOff, began)))), []Ahead{forbidden("HostRemediation r")}},
 		"one whose host is kept powered off does":           {plane(keptOff), []Ahead{forbidden("BareMetalHost b")}},
 		"one whose remediation cannot be read does":         {plane(memberAs("b", Queued{Name: "r", UID: "r", Unreadable: true})), []Ahead{forbidden("r")}},

@@ -76,7 +76,7 @@ type Detail string
 
 // The details of steps.
 const (
-	// KeptOffAlready means that whoever began the remediation keeps the host powered off already.
+	// KeptOffAlready means that the controller that began the remediation keeps the host powered off already.
 	KeptOffAlready Detail = "KeptOffAlready"
 	// NoReceipts means that the operator of the host reports nothing by which a receipt could be believed.
 	NoReceipts Detail = "NoReceipts"

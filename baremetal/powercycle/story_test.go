@@ -9,7 +9,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// cast is a world that obeys, each thing in its time, except where spoil interferes.
+// cast is an environment that does what it is asked, each thing in its time, except where spoil interferes.
 type cast struct {
 	f Facts
 	// takes is how long things take; never if zero.
@@ -21,7 +21,7 @@ type cast struct {
 	spoil func(now time.Time, f *Facts)
 }
 
-// happen lets the world go on until now.
+// happen lets the environment go on until now.
 func (c *cast) happen(now time.Time) {
 	f := &c.f
 	c.after("off", c.off, f.KeptOff && f.PoweredOn && f.Acts && !f.NoPowerOff && !f.Serviced, now, func() { f.PoweredOn, f.Healthy = false, false })
@@ -106,19 +106,19 @@ func TestStories(t *testing.T) {
 		}
 	}
 	stories := map[string]*cast{
-		"the node comes back":                         ordinary(),
-		"the node never comes back":                   ordinary(func(c *cast) { c.boot = 0 }),
-		"the BMC is dead":                             ordinary(func(c *cast) { c.off = 0 }),
-		"the host does not come on":                   ordinary(func(c *cast) { c.on = 0 }),
-		"the workload is stuck":                       ordinary(func(c *cast) { c.move = 0 }),
-		"the workload cluster is silent":              ordinary(func(c *cast) { c.f.Node = NodeUnseen }),
-		"the only control plane is silent":            ordinary(func(c *cast) { c.f.Node, c.f.ControlPlane = NodeUnseen, true }),
-		"the machine never had a node":                ordinary(func(c *cast) { c.f.Node, c.f.Drained, c.boot = NodeAbsent, true, 0 }),
-		"the host cannot be switched off":             ordinary(func(c *cast) { c.f.NoPowerOff = true }),
-		"the host was off":                            ordinary(func(c *cast) { c.f.PoweredOn, c.on = false, 40*time.Second }),
-		"the host was off, and nothing is said of it": ordinary(func(c *cast) { c.f.PoweredOn, c.receipt = false, 0 }),
-		"the host is paused":                          ordinary(func(c *cast) { c.f.Acts = false }),
-		"nobody acts on the host":                     ordinary(func(c *cast) { c.off, c.fails = 0, false }),
+		"the node comes back":                             ordinary(),
+		"the node never comes back":                       ordinary(func(c *cast) { c.boot = 0 }),
+		"the BMC is dead":                                 ordinary(func(c *cast) { c.off = 0 }),
+		"the host does not come on":                       ordinary(func(c *cast) { c.on = 0 }),
+		"the workload is stuck":                           ordinary(func(c *cast) { c.move = 0 }),
+		"the workload cluster is silent":                  ordinary(func(c *cast) { c.f.Node = NodeUnseen }),
+		"the only control plane is silent":                ordinary(func(c *cast) { c.f.Node, c.f.ControlPlane = NodeUnseen, true }),
+		"the machine never had a node":                    ordinary(func(c *cast) { c.f.Node, c.f.Drained, c.boot = NodeAbsent, true, 0 }),
+		"the host cannot be switched off":                 ordinary(func(c *cast) { c.f.NoPowerOff = true }),
+		"the host was off":                                ordinary(func(c *cast) { c.f.PoweredOn, c.on = false, 40*time.Second }),
+		"the host was off, and nothing is reported of it": ordinary(func(c *cast) { c.f.PoweredOn, c.receipt = false, 0 }),
+		"the host is paused":                              ordinary(func(c *cast) { c.f.Acts = false }),
+		"the operator does not act":                       ordinary(func(c *cast) { c.off, c.fails = 0, false }),
 		"the host is serviced when it is off": ordinary(func(c *cast) {
 			begun := false
 			c.spoil = func(_ time.Time, f *Facts) {
@@ -139,13 +139,13 @@ func TestStories(t *testing.T) {
 				}
 			}
 		}),
-		"the machine recovers in time":     ordinary(func(c *cast) { c.f.Acts = false }, from(time.Minute, func(f *Facts) { f.Healthy = true })),
-		"it is cancelled at once":          ordinary(from(0, func(f *Facts) { f.Deleting = true })),
-		"it is cancelled in the middle":    ordinary(from(40*time.Second, func(f *Facts) { f.Deleting = true })),
-		"it is told to stop at once":       ordinary(from(0, func(f *Facts) { f.Stop = true })),
-		"it is told to stop in the middle": ordinary(from(40*time.Second, func(f *Facts) { f.Stop = true })),
-		"the machine is deleted":           ordinary(from(40*time.Second, func(f *Facts) { f.Machine = MachineDeleting })),
-		"the owner switches the host off":  ordinary(from(40*time.Second, func(f *Facts) { f.Wanted = false })),
+		"the machine recovers in time":         ordinary(func(c *cast) { c.f.Acts = false }, from(time.Minute, func(f *Facts) { f.Healthy = true })),
+		"it is cancelled at once":              ordinary(from(0, func(f *Facts) { f.Deleting = true })),
+		"it is cancelled in the middle":        ordinary(from(40*time.Second, func(f *Facts) { f.Deleting = true })),
+		"its check times it out at once":       ordinary(from(0, func(f *Facts) { f.Stop = true })),
+		"its check times it out in the middle": ordinary(from(40*time.Second, func(f *Facts) { f.Stop = true })),
+		"the machine is deleted":               ordinary(from(40*time.Second, func(f *Facts) { f.Machine = MachineDeleting })),
+		"the owner switches the host off":      ordinary(from(40*time.Second, func(f *Facts) { f.Wanted = false })),
 		"the cluster is paused and moved": ordinary(func(c *cast) {
 			c.spoil = func(now time.Time, f *Facts) {
 				at := now.Sub(noon)
@@ -164,7 +164,7 @@ func TestStories(t *testing.T) {
 			return story
 		}
 		if !end.State.Final() || end.HasPowerAnnotations || end.KeptOff || end.FencedByUs && end.Node == NodePresent || end.Finalizer {
-			t.Errorf("it ends without having let go: %+v", end)
+			t.Errorf("it ends and has not released the host: %+v", end)
 		}
 		if end.Attempt > policy.Attempts() {
 			t.Errorf("%d attempts, only %d allowed", end.Attempt, policy.Attempts())

@@ -46,7 +46,7 @@ var rowsOf = func() map[State][]row {
 }()
 
 // pauses come before everything else: who pauses a cluster wants it left alone, and may be about to move it to another management
-// cluster, which the host must not be held off in the middle of. So it is let go, and the fence taken away, and then nothing is done.
+// cluster, during which the host must not be kept powered off. So the host is released and the node unfenced, and then nothing is done.
 // An attempt that had not got to powering the host on starts over when the pause is over, with all of its time, and is not counted
 // again.
 //
@@ -65,10 +65,10 @@ func pauses(s State) []row {
 }
 
 // endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is
-// nothing left to do but to let go.
+// nothing left to do but to release the host.
 //
-// A health check deletes its request as soon as the machine is well, which may be before we have seen that: so one that is deleted while
-// its machine boots has not been cancelled. Nor was one in vain that is told to stop when the machine is well already.
+// A health check deletes its request as soon as the machine is healthy, which may be before the remediation sees that: so one that is deleted while
+// its machine boots has not been cancelled. Nor was one in vain that its check times out when the machine is healthy already.
 //
 // When kubemend is removed a workload that is on its way is waited for, as in a pause. (docs/adr/0023-leaving-is-a-mode.md)
 var endings = []row{
@@ -86,7 +86,7 @@ var endings = []row{
 //
 // Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
 // somebody who acts on what we ask, and that state is entered only from PoweringOff, after the host was asked. Power is released
-// from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end lets go.
+// from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end releases the host.
 var table = map[State][]row{
 	Pending: {
 		{hostLost, Advance, RequestingOwner, HostGoneReason},

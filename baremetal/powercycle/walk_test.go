@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// The walk goes through every situation that can be reached when a world that obeys is disturbed a few times, by anything, at any
+// The walk goes through every situation that can be reached when an environment that obeys is disturbed a few times, by anything, at any
 // moment. Time is counted in ticks, and every patience is one tick, so that "before" and "after" a deadline are all there is.
 
 const tick = time.Minute
 
-var thorough = flag.Bool("thorough", false, "disturb the world three times and not twice: some twenty million situations, minutes")
+var thorough = flag.Bool("thorough", false, "disturb the environment three times and not twice: some twenty million situations, minutes")
 
 var walked = Policy{Retries: 1, Timeout: tick, Move: tick, Releasing: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Unreachable: tick, Queue: 2 * tick}
 
-// scene is the world, and what the remediation remembers; moments are counted back from now.
+// scene is the environment, and what the remediation remembers; moments are counted back from now.
 type scene struct {
 	f Facts
-	// rising says that the host was told to power on before it was held off, and comes on in spite of that.
+	// rising says that the host was asked to power on before it was kept powered off, and comes on in spite of that.
 	rising bool
-	// healed says that the node is well once it has booted after being off.
+	// healed says that the node is healthy once it has booted after being off.
 	cured bool
 	// stubborn says that every attempt to unfence the node fails.
 	stubborn bool
-	// disturbances is how often the world may still be disturbed.
+	// disturbances is how often the environment may still be disturbed.
 	disturbances int
 }
 
@@ -110,7 +110,7 @@ func (s scene) stepped() (scene, Step) {
 	return s.normal(), step
 }
 
-// obeyed are the scenes that follow when the world does what it is asked, each thing in its own time.
+// obeyed are the scenes that follow when the environment does what it is asked, each thing in its own time.
 func (s scene) obeyed() []scene {
 	var next []scene
 	add := func(change func(*scene)) {
@@ -221,7 +221,7 @@ func wrong(s scene, step Step) string {
 	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Drained && noon.Before(f.Began.Add(tick)):
 		return "2: lets the host on before the workload has moved and before the deadline"
 	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused && !f.NoPowerOff):
-		return "2: lets go of a host in the middle"
+		return "2: releases a host in the middle"
 	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn && f.Host != HostGone:
 		return "2: leaves the fence on a node whose host is on"
 	case (step.Do == KeepOff || step.Do == Reboot) && !f.First:
@@ -229,7 +229,7 @@ func wrong(s scene, step Step) string {
 	case step.Do == KeepOff && f.NoPowerOff:
 		return "holds a host off that would be rebooted again and again"
 	case f.stands() && step.Do != Wait && step.Do != Release && step.Do != Unfence:
-		return "does more than to let go, although it is paused"
+		return "does more than to release the host, although it is paused"
 	case (step.Do == KeepOff || step.Do == Reboot) && (f.Attempt == 0 || f.Attempt > walked.Attempts() || !f.Finalizer):
 		return "5: acts on what was not counted"
 	case step.Next == RequestingOwner && f.State != RequestingOwner && f.KeptOffByOthers && f.Host == HostOurs && f.State != MovingWorkload && f.State != Rebooting:
@@ -245,9 +245,9 @@ func wrong(s scene, step Step) string {
 	case f.State.Final() && step.Next != f.State && step.Do != Withdraw:
 		return "goes on after its end"
 	case f.State != Stopped && step.Next == Stopped && !f.Stop:
-		return "stops although nobody has told it to"
+		return "stops although no check has timed it out"
 	case step.Do == RequestOwner && (f.Healthy || f.KeptOff || f.Host == HostOurs && !f.HostMarked):
-		return "hands over a machine that is well, or a host that is held or not marked"
+		return "asks the owner of a healthy machine, or of one whose host is kept powered off or not marked"
 	case !step.Next.Final() && step.Again.IsZero() && !f.Paused && f.Person == "":
 		return "8: waits without an end"
 	case step.Reason == "QueueTimedOut" && (f.First || f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
@@ -255,15 +255,15 @@ func wrong(s scene, step Step) string {
 	case step.Next == RequestingOwner && f.State != RequestingOwner && !f.First && !f.KeptOff && f.Host == HostOurs && (f.State == Pending || f.State == Preparing):
 		return "12: condemns a host for the wait for its turn"
 	case step.Do == DropFinalizer && (f.HasPowerAnnotations || f.Node == NodePresent && f.FencedByUs && noon.Before(f.Since.Add(tick))):
-		return "2: ends without having let go"
+		return "2: ends and has not released the host"
 	}
 	return ""
 }
 
 func (f Facts) faulted() bool { return f.Faulted || f.PowerFails }
 
-// settles plays the scene on without any more disturbances, in a world that obeys or in one that is dead, and says what is left
-// undone in the end; empty if all is well.
+// settles plays the scene on without any more disturbances, in an environment that obeys or in one that is dead, and says what is left
+// undone in the end; empty if nothing is.
 func (s scene) settles(obeys bool) string {
 	for range 200 {
 		next, step := s.stepped()
@@ -283,9 +283,9 @@ func (s scene) settles(obeys bool) string {
 		case s.stubborn && step.Do == Unfence && !f.State.Final():
 			return "" // it is tried again and again, where nothing else can be done
 		case f.Person != "" && !f.State.Final() && !f.Paused && !(f.FencedByUs && f.Node == NodePresent && f.PoweredOn):
-			return "" // somebody has to do something, and was told so; a host that is off keeps its fence until it is on
+			return "" // a person has to do something, and was asked; a host that is off keeps its fence until it is on
 		case f.KeptOff || f.HasPowerAnnotations:
-			return "the host is not let go"
+			return "the host is not released"
 		case f.FencedByUs && f.Node == NodePresent && !s.stubborn:
 			return "the node stays fenced"
 		case f.Paused:
@@ -301,7 +301,7 @@ func (s scene) settles(obeys bool) string {
 	return "it never settles"
 }
 
-func TestEveryOrderOfEventsLeadsToAnEndThatHasLetGo(t *testing.T) {
+func TestEveryOrderOfEventsLeadsToAnEndThatHasReleasedTheHost(t *testing.T) {
 	disturbances := 2
 	switch {
 	case *thorough:
@@ -344,7 +344,7 @@ func TestEveryOrderOfEventsLeadsToAnEndThatHasLetGo(t *testing.T) {
 				break
 			}
 			if undone := s.settles(obeys); undone != "" {
-				t.Fatalf("in a world that obeys (%t): %s\nfrom %+v", obeys, undone, s)
+				t.Fatalf("in an environment that obeys (%t): %s\nfrom %+v", obeys, undone, s)
 			}
 		}
 		settled[quiet.key()] = true

@@ -29,12 +29,12 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			if r.State != powercycle.Failed || !strings.Contains(r.Cause.Said, mendv1.PowerCycleAnnotation) ||
 				r.UID != "" || r.Host != "" || r.HostUID != "" || r.Node != "" || r.Cluster != "" || r.Machine != "" {
-				t.Errorf("RecordOf(%q) = %+v, %v; want a failure that names the annotation and nobody else", value, r, err)
+				t.Errorf("RecordOf(%q) = %+v, %v; want a failure that names the annotation and nothing else", value, r, err)
 			}
 			return
 		}
 		if who := r.By(rem); who.UID != rem.UID || who.Before == rem.UID && rem.UID != "" {
-			t.Errorf("of %q it is known as %+v, want as itself, and as nobody a second time", value, who)
+			t.Errorf("of %q it is known as %+v, want as itself, and not a second time", value, who)
 		}
 		written, err := json.Marshal(r)
 		if err != nil {

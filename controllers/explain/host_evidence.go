@@ -39,7 +39,7 @@ func (e *evidence) ofRemediation(p *PowerCycle) {
 	f, m := p.Facts, p.Facts.Memory
 	e.add(p.Deleted, "the remediation is being deleted")
 	e.add(!p.Asked, "the remediation asks for nothing: spec.strategy is not %s", infrav1.RebootRemediationStrategy)
-	e.add(f.Stop, "the remediation is told to stop (annotation %s)", nhcv1.TimedOutAnnotation)
+	e.add(f.Stop, "the health check has timed the remediation out (annotation %s)", nhcv1.TimedOutAnnotation)
 	e.add(f.Teardown, "kubemend is being removed, or power cycles are switched off")
 	e.add(p.Pause != "", "the remediation is paused %s", p.pausedBy())
 	e.add(f.Finalizer, "finalizer %s keeps the remediation until all is released", p.Finalizer)

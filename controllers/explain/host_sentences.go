@@ -30,12 +30,12 @@ func told(d powercycle.Detail) func(powercycle.Step) bool {
 func always(text string) []wording { return []wording{{nil, text}} }
 
 const (
-	hostNotFound = "The host of the machine cannot be found; waiting for it to come back"
-	healthyAfter = "The machine is healthy after all; "
-	onceMore     = "; one more attempt has begun"
-	noFault      = ", and nothing says that this is its fault; waiting for its operator to do as it is asked"
-	serviced     = "The firmware of the host is being written, which powers it on; waiting for the end of that"
-	toldToStop   = "The remediation was told to stop: the health check that asked for it waits for it no longer"
+	hostNotFound    = "The host of the machine cannot be found; waiting for it to come back"
+	healthyAfter    = "The machine is healthy after all; "
+	onceMore        = "; one more attempt has begun"
+	noFault         = ", and nothing says that this is its fault; waiting for its operator to do as it is asked"
+	serviced        = "The firmware of the host is being written, which powers it on; waiting for the end of that"
+	timedOutByCheck = "The health check that asked for the remediation has timed it out"
 )
 
 // wordings are the sentences of the steps of a power cycle, by their reason. Of several the first that fits is said.
@@ -50,7 +50,7 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.CancelledReason:        always("The remediation is being deleted"),
 	powercycle.MachineGoneReason:      always("The machine does not exist any more"),
 	powercycle.MachineDeletingReason:  always("The machine is being deleted"),
-	powercycle.TimedOutByCheckReason:  always(toldToStop),
+	powercycle.TimedOutByCheckReason:  always(timedOutByCheck),
 	powercycle.TeardownReason:         always("kubemend is being removed, or power cycles are switched off"),
 	powercycle.HostSwitchedOffReason:  always("The host is switched off by its owner"),
 	powercycle.QueueTimedOutReason:    always("It has waited in its queue for too long, and goes on waiting"),

@@ -86,7 +86,7 @@ func (c *Claims) Written(rem client.Object, version string, err error) {
 	}
 }
 
-// refused reports whether the API server has answered that it did not write. Of all other errors nobody knows.
+// refused reports whether the API server has answered that it did not write. After all other errors it is unknown.
 func refused(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err)

@@ -43,7 +43,7 @@ func TestAQueueIsClaimedUntilOthersCanReadWhatCameOfIt(t *testing.T) {
 		"so does what came after it":           {func(c *Claims) { c.Written(a, "7", nil) }, "8", ""},
 		"what was never read is waited for":    {func(c *Claims) { c.Written(a, "7", nil) }, "", "a"},
 		"what was refused has not begun":       {func(c *Claims) { c.Written(a, "", refused) }, "1", ""},
-		"of what got no answer nobody knows":   {func(c *Claims) { c.Written(a, "", errors.New("EOF")) }, "1", "a"},
+		"a write without an answer is unknown": {func(c *Claims) { c.Written(a, "", errors.New("EOF")) }, "1", "a"},
 		"nor if it is refused after that":      {func(c *Claims) { c.Written(a, "", errors.New("EOF")); c.Written(a, "", refused) }, "1", "a"},
 		"until it is known":                    {func(c *Claims) { c.Written(a, "", errors.New("EOF")); c.Written(a, "7", nil) }, "7", ""},
 		"a write that was refused later changes nothing": {
@@ -226,7 +226,7 @@ func TestARemediationThatAsksForNothingAnyMoreKeepsNoOtherWaiting(t *testing.T) 
 			}
 			seen := []remediation.OfKind{{Object: remediation.Wrap(k.remediation()), Kind: remediation.Own}}
 			if ahead := k.r.Claims.Begin("machine machine-uid", inVersion("other", "1"), seen); ahead != "m" {
-				t.Fatalf("%q is ahead while nobody knows what came of the write, want m", ahead)
+				t.Fatalf("%q is ahead while it is unknown what came of the write, want m", ahead)
 			}
 			k.r.Client = here
 			k.edit(change)

@@ -69,8 +69,8 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 		{"it is on", in(powercycle.Booting, "WorkloadMoved"), powercycle.Facts{}, because("Booting"), "+++++-Booting"},
 		{"the next attempt begins anew", in(powercycle.Preparing, ""), powercycle.Facts{}, because("NodeStillUnhealthy"), "-NodeStillUnhealthy?????"},
 		{"the workload is stuck", in(powercycle.Booting, "WorkloadStuck"), powercycle.Facts{}, because("Booting"), "++-WorkloadStuck++-Booting"},
-		{"what was reached stays when it is handed over", in(powercycle.OwnerRequested, "WorkloadStuck"), powercycle.Facts{}, because("OwnerRequested"), "++-WorkloadStuck++-OwnerRequested"},
-		{"a machine that is well says so, and nothing that was not so", in(powercycle.Succeeded, "NodeGone"), powercycle.Facts{}, because("MachineHealthy"), "++-WorkloadStuck+++"},
+		{"what was reached stays when the owner is asked", in(powercycle.OwnerRequested, "WorkloadStuck"), powercycle.Facts{}, because("OwnerRequested"), "++-WorkloadStuck++-OwnerRequested"},
+		{"a healthy machine is reported, and nothing that was not so", in(powercycle.Succeeded, "NodeGone"), powercycle.Facts{}, because("MachineHealthy"), "++-WorkloadStuck+++"},
 		{"a host that cannot be off proves nothing", in(powercycle.Booting, ""), powercycle.Facts{NoPowerOff: true}, because("Booting"), "+-CannotBeProven-CannotBeProven++-Booting"},
 	} {
 		setConditions(rem, now.memory, now.facts, now.step, "why", noon)
@@ -87,19 +87,19 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		do    powercycle.Action
 		want  string
 	}{
-		"one that waits for its turn is under way":              {powercycle.Pending, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
-		"and one whose host is held off":                        {powercycle.PoweringOff, powercycle.Facts{KeptOff: true, HasPowerAnnotations: true}, powercycle.Wait, "True, Unknown"},
-		"and one that boots":                                    {powercycle.Booting, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
-		"and one that is about to be handed over":               {powercycle.RequestingOwner, powercycle.Facts{}, powercycle.MarkHost, "True, Unknown"},
-		"one that has helped has succeeded":                     {powercycle.Succeeded, powercycle.Facts{}, powercycle.Wait, "False, True"},
-		"one that was handed over has not":                      {powercycle.OwnerRequested, powercycle.Facts{}, powercycle.Wait, "False, False"},
-		"nor one that has failed":                               {powercycle.Failed, powercycle.Facts{}, powercycle.Wait, "False, False"},
-		"nor one that was cancelled":                            {powercycle.Ended, powercycle.Facts{}, powercycle.Wait, "False, False"},
-		"nor one that was told to stop":                         {powercycle.Stopped, powercycle.Facts{}, powercycle.Wait, "False, False"},
-		"nobody tries anything else while it holds the host":    {powercycle.Stopped, powercycle.Facts{KeptOff: true, HasPowerAnnotations: true}, powercycle.Advance, "True, Unknown"},
-		"which is over when the host is let go":                 {powercycle.Stopped, powercycle.Facts{}, powercycle.Release, "False, False"},
-		"a fence that cannot be taken away keeps nobody":        {powercycle.Failed, powercycle.Facts{FencedByUs: true}, powercycle.Wait, "False, False"},
-		"one that cannot begin is not under way, and never was": {"", powercycle.Facts{}, powercycle.Wait, "False, False"},
+		"one that waits for its turn is under way":                  {powercycle.Pending, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
+		"and one whose host is held off":                            {powercycle.PoweringOff, powercycle.Facts{KeptOff: true, HasPowerAnnotations: true}, powercycle.Wait, "True, Unknown"},
+		"and one that boots":                                        {powercycle.Booting, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
+		"and one whose owner is about to be asked":                  {powercycle.RequestingOwner, powercycle.Facts{}, powercycle.MarkHost, "True, Unknown"},
+		"one that has helped has succeeded":                         {powercycle.Succeeded, powercycle.Facts{}, powercycle.Wait, "False, True"},
+		"one whose owner was asked has not":                         {powercycle.OwnerRequested, powercycle.Facts{}, powercycle.Wait, "False, False"},
+		"nor one that has failed":                                   {powercycle.Failed, powercycle.Facts{}, powercycle.Wait, "False, False"},
+		"nor one that was cancelled":                                {powercycle.Ended, powercycle.Facts{}, powercycle.Wait, "False, False"},
+		"nor one that its check has timed out":                      {powercycle.Stopped, powercycle.Facts{}, powercycle.Wait, "False, False"},
+		"nothing else is tried while it keeps the host powered off": {powercycle.Stopped, powercycle.Facts{KeptOff: true, HasPowerAnnotations: true}, powercycle.Advance, "True, Unknown"},
+		"which is over when the host is released":                   {powercycle.Stopped, powercycle.Facts{}, powercycle.Release, "False, False"},
+		"a fence that cannot be removed delays nothing":             {powercycle.Failed, powercycle.Facts{FencedByUs: true}, powercycle.Wait, "False, False"},
+		"one that cannot begin is not under way, and never was":     {"", powercycle.Facts{}, powercycle.Wait, "False, False"},
 	} {
 		rem := remediation.Own.New()
 		step := powercycle.Step{Do: tc.do, Reason: "Because"}
@@ -152,7 +152,7 @@ func TestWhoPausesARemediationIsSaid(t *testing.T) {
 		cluster     *clusterv1.Cluster
 		want        explain.Pause
 	}{
-		"nobody":                      {nil, &clusterv1.Cluster{}, ""},
+		"nothing":                     {nil, &clusterv1.Cluster{}, ""},
 		"it is paused itself":         {map[string]string{"cluster.x-k8s.io/paused": ""}, nil, explain.PausedByItself},
 		"its Cluster is":              {nil, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}, explain.PausedWithCluster},
 		"what clusterctl has left it": {map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}, nil, explain.PausedByMove},
@@ -166,7 +166,7 @@ func TestWhoPausesARemediationIsSaid(t *testing.T) {
 }
 
 func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
-	aWorld := func(state powercycle.State, boot string, checked metav1.ConditionStatus) *observed {
+	aSituation := func(state powercycle.State, boot string, checked metav1.ConditionStatus) *observed {
 		w := &observed{machine: &clusterv1.Machine{}, observation: observation{node: readyNode(boot)}, record: remediation.Record{BootID: "before", Memory: powercycle.Memory{State: state}}}
 		if checked != "" {
 			w.machine.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: checked}}
@@ -177,11 +177,11 @@ func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 		w    *observed
 		want bool
 	}{
-		"a node that has booted is":                                  {aWorld(powercycle.Booting, "after", ""), true},
-		"one that was ready when its host went off is not":           {aWorld(powercycle.Booting, "before", ""), false},
-		"nor one that a health check calls bad for another reason":   {aWorld(powercycle.Booting, "after", metav1.ConditionFalse), false},
-		"before it was cycled its boot does not matter":              {aWorld(powercycle.Preparing, "before", ""), true},
-		"a machine whose health check has passed is, once it booted": {aWorld(powercycle.Booting, "after", metav1.ConditionTrue), true},
+		"a node that has booted is":                                  {aSituation(powercycle.Booting, "after", ""), true},
+		"one that was ready when its host went off is not":           {aSituation(powercycle.Booting, "before", ""), false},
+		"nor one that a health check calls bad for another reason":   {aSituation(powercycle.Booting, "after", metav1.ConditionFalse), false},
+		"before it was cycled its boot does not matter":              {aSituation(powercycle.Preparing, "before", ""), true},
+		"a machine whose health check has passed is, once it booted": {aSituation(powercycle.Booting, "after", metav1.ConditionTrue), true},
 	} {
 		if got := tc.w.booted() && !remediation.MarkedUnhealthy(tc.w.machine); got != tc.want {
 			t.Errorf("%s: well: %t", name, got)

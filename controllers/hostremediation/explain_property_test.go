@@ -78,7 +78,7 @@ func (d draws) remediation(t *testing.T) func(*mendv1.HostRemediation) {
 		if d.rarely("paused") {
 			rem.Annotations[clusterv1.PausedAnnotation] = ""
 		}
-		if d.seldom("told to stop") {
+		if d.seldom("timed out by its check") {
 			toldToStop(rem)
 		}
 		if d.seldom("being deleted") {
@@ -171,8 +171,7 @@ func (k *fixture) firstStep() (*taken, error) {
 	return &w.taken[0], nil
 }
 
-// What a look says is to the letter what the reconcile says of the first step that it takes, in whatever state it finds the observed state; and nobody notices
-// that there was a look.
+// What Explain returns is to the letter what the reconcile writes for the first step that it takes, whatever was observed; and Explain changes nothing.
 func TestALookSaysWhatThePassThenSays(t *testing.T) {
 	reasons := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -190,7 +189,7 @@ func TestALookSaysWhatThePassThenSays(t *testing.T) {
 		}
 		if is == nil {
 			if rem.ResourceVersion != silent.ResourceVersion {
-				rt.Fatalf("a look says that it is none of ours, and the pass writes %+v", rem)
+				rt.Fatalf("Explain returns nothing, and the reconcile writes %+v", rem)
 			}
 			return
 		}
@@ -210,6 +209,6 @@ func TestALookSaysWhatThePassThenSays(t *testing.T) {
 		}
 	})
 	if len(reasons) < 12 && !testing.Short() {
-		t.Errorf("the worlds are too much alike: %v", reasons)
+		t.Errorf("the situations are too much alike: %v", reasons)
 	}
 }

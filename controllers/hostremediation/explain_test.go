@@ -34,13 +34,13 @@ func (k *fixture) controlPlane() {
 	}
 	other := m.DeepCopy()
 	other.Name, other.UID, other.ResourceVersion = "other", "other-uid", ""
-	rival := remediation.Own.New().Unwrapped()
-	rival.SetNamespace("ns")
-	rival.SetName("rival")
-	rival.SetUID("rival-uid")
-	rival.SetAnnotations(map[string]string{mendv1.PowerCycleAnnotation: `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`})
-	rival.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "other", UID: "other-uid"}})
-	for _, o := range []client.Object{other, rival} {
+	another := remediation.Own.New().Unwrapped()
+	another.SetNamespace("ns")
+	another.SetName("another")
+	another.SetUID("other-uid")
+	another.SetAnnotations(map[string]string{mendv1.PowerCycleAnnotation: `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`})
+	another.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "other", UID: "other-uid"}})
+	for _, o := range []client.Object{other, another} {
 		if err := k.client.Create(k.t.Context(), o); err != nil {
 			k.t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func boots(boot string, ready corev1.ConditionStatus) answering {
 	return answering{nodes: []*corev1.Node{n}}
 }
 
-// told is a look as a person would read it.
+// told is what Explain returns, as a person would read it.
 func told(is *explain.Remediation) string {
 	var b strings.Builder
 	if is == nil {
@@ -113,7 +113,7 @@ func moments(at time.Time) string {
 
 func TestLooks(t *testing.T) {
 	stories := map[string]func(k *fixture) *Reconciler{
-		"one that nobody has looked at begins": func(k *fixture) *Reconciler { return k.onlooker() },
+		"one that was not reconciled yet begins": func(k *fixture) *Reconciler { return k.onlooker() },
 		"one waits for its turn": func(k *fixture) *Reconciler {
 			k.controlPlane()
 			k.pass()
@@ -207,13 +207,13 @@ func TestLooks(t *testing.T) {
 			k.reaches(powercycle.Booting)
 			return k.onlooker()
 		},
-		"the machine is about to be handed over": func(k *fixture) *Reconciler {
+		"the owner is about to be asked": func(k *fixture) *Reconciler {
 			k.edit(func(rem *mendv1.HostRemediation) {
 				metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"RequestingOwner","since":"2026-01-01T12:00:00Z","attempt":2}`)
 			})
 			return k.onlooker()
 		},
-		"the machine is handed over": func(k *fixture) *Reconciler {
+		"the owner is asked": func(k *fixture) *Reconciler {
 			k.r.Clusters = boots("before", corev1.ConditionUnknown)
 			for range 2 {
 				k.reaches(powercycle.Booting)
@@ -221,7 +221,7 @@ func TestLooks(t *testing.T) {
 			}
 			return k.onlooker()
 		},
-		"the machine is well": func(k *fixture) *Reconciler {
+		"the machine is healthy": func(k *fixture) *Reconciler {
 			k.r.Clusters = boots("before", corev1.ConditionUnknown)
 			k.reaches(powercycle.Booting)
 			k.r.Clusters = boots("after", corev1.ConditionTrue)
@@ -251,7 +251,7 @@ func TestLooks(t *testing.T) {
 			}
 			return k.onlooker()
 		},
-		"it is told to stop": func(k *fixture) *Reconciler {
+		"its check times it out": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOff)
 			k.edit(toldToStop)
 			k.pass()

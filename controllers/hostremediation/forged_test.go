@@ -38,7 +38,7 @@ func remembering(name string, uid types.UID, owners []metav1.OwnerReference, mem
 	return rem
 }
 
-// S2: what a remediation remembers is an annotation, and whoever may create one may write it.
+// S2: what a remediation remembers is an annotation, and a tenant who may create one may write it.
 func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 	const about = `"host":"h","node":"victim-node","cluster":"c","fencing":true`
 	since := `"since":"` + noon.Format(time.RFC3339) + `",`
@@ -58,7 +58,7 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 			remembering("evil", "evil-uid", mine, `{"state":"Ended",`+since+`"uid":"victim-uid","machine":"mine",`+about+`}`),
 			&infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "victim", UID: "victim-uid"}},
 		},
-		"a UID of nobody's, without an owner": {
+		"a UID that is unknown, without an owner": {
 			remembering("evil", "evil-uid", nil, `{"state":"Ended",`+since+`"uid":"victim-uid",`+about+`}`), remembering("other", "other-uid", nil, ""),
 		},
 	} {
@@ -79,7 +79,7 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 	}
 }
 
-func TestNobodyGoesFirstByAForgedBeginning(t *testing.T) {
+func TestNoRemediationGoesFirstByAForgedBeginning(t *testing.T) {
 	honest := remembering("honest", "b", ofMachine("victim", "machine-uid"), "")
 	honest.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
 	w := &observed{rem: remediation.Wrap(honest), record: remediation.Record{Memory: powercycle.Memory{State: powercycle.Preparing, Attempt: 1, Began: noon.Add(-time.Hour)}}}
@@ -131,7 +131,7 @@ func TestTheNodeOfAnotherMachineIsNeverFenced(t *testing.T) {
 				t.Error("the host is held off for nothing")
 			}
 			if got := s.said("NodeMismatch"); !got {
-				t.Error("nobody said so")
+				t.Error("it was not reported")
 			}
 		})
 	}

@@ -75,7 +75,7 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	}
 }
 
-func TestWhyANodeWasNotFencedIsToldOnceItsAttemptIsPastThat(t *testing.T) {
+func TestWhyANodeWasNotFencedIsCountedOnceItsAttemptIsPastThat(t *testing.T) {
 	past := func(next powercycle.State, reason powercycle.Reason) powercycle.Step {
 		return powercycle.Step{Do: powercycle.Advance, Next: next, Reason: reason}
 	}

@@ -41,7 +41,7 @@ func stands(rem *mendv1.HostRemediation) [3]string {
 	return [3]string{string(processing.Status), string(succeeded.Status), succeeded.Reason}
 }
 
-func TestOneThatIsToldToStopBeforePowerOffTouchesNothing(t *testing.T) {
+func TestOneThatTimesOutBeforePowerOffTouchesNothing(t *testing.T) {
 	for name, before := range map[string]func(*fixture){
 		"before it was seen": func(*fixture) {},
 		"while its host is not ready": func(k *fixture) {
@@ -67,7 +67,7 @@ func TestOneThatIsToldToStopBeforePowerOffTouchesNothing(t *testing.T) {
 	}
 }
 
-func TestOneThatIsToldToStopLetsGoOfHostAndNodeBeforeItHasFailed(t *testing.T) {
+func TestOneThatTimesOutReleasesHostAndNodeBeforeItHasFailed(t *testing.T) {
 	k := fixtureOf(t, ofNodeHealthCheck)
 	k.expects(powersOff, fences, releases, unfences)
 	k.at[releases] = func() error {
@@ -91,7 +91,7 @@ func TestOneThatIsToldToStopLetsGoOfHostAndNodeBeforeItHasFailed(t *testing.T) {
 	if len(rem.Finalizers) != 0 || len(k.host.Annotations) != 0 || k.seen.Fenced {
 		t.Errorf("it keeps %v, its host %v, and its node is fenced: %t", rem.Finalizers, k.host.Annotations, k.seen.Fenced)
 	}
-	const want = "The remediation was told to stop: the health check that asked for it waits for it no longer"
+	const want = "The health check that asked for the remediation has timed it out"
 	if rem.Status.Message != want {
 		t.Errorf("it says %q, want %q", rem.Status.Message, want)
 	}
@@ -104,20 +104,20 @@ func TestOneThatIsOverIsNotStopped(t *testing.T) {
 	k.edit(toldToStop)
 	after := k.pass()
 	if before.Step != string(powercycle.Failed) || after.Step != before.Step || after.Message != before.Message {
-		t.Errorf("in %s (%s), before it was told to stop in %s (%s); want it to be as it was", after.Step, after.Message, before.Step, before.Message)
+		t.Errorf("in %s (%s), before its check timed it out in %s (%s); want it to be as it was", after.Step, after.Message, before.Step, before.Message)
 	}
 }
 
-// MachineSets and control planes act on a machine only if it is called bad as well, which no NodeHealthCheck does.
-func TestAMachineThatNoCheckJudgesIsCalledBadWhenItIsHandedOver(t *testing.T) {
+// MachineSets and control planes act on a machine only if it is marked unhealthy as well, which no NodeHealthCheck does.
+func TestAMachineThatNoCheckJudgesIsMarkedUnhealthyWhenItsOwnerIsAsked(t *testing.T) {
 	stale := metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue, Reason: "HealthCheckSucceeded"}
 	for name, tc := range map[string]struct {
 		was    *metav1.Condition
 		judged bool
 		acts   bool
 	}{
-		"nobody has ever judged it":                 {acts: true},
-		"nobody judges it any more":                 {was: &stale, acts: true},
+		"no check has ever judged it":               {acts: true},
+		"no check judges it any more":               {was: &stale, acts: true},
 		"a check does, and has the last word on it": {was: &stale, judged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestAMachineThatNoCheckJudgesIsCalledBadWhenItIsHandedOver(t *testing.T) {
 			}
 			m = k.machine(t.Context())
 			if conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition) || conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition) {
-				t.Errorf("what was said of it stays: %v", m.Status.Conditions)
+				t.Errorf("the conditions stay: %v", m.Status.Conditions)
 			}
 		})
 	}
@@ -172,7 +172,7 @@ func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *test
 }
 
 // The garbage collector takes the reference to a machine that is gone away from an object that has another owner as well.
-func TestTheNodeOfAMachineThatIsGoneIsUnfencedAlsoIfNobodyNamesTheMachineAnyMore(t *testing.T) {
+func TestTheNodeOfAMachineThatIsGoneIsUnfencedAlsoIfNothingNamesTheMachine(t *testing.T) {
 	k := fixtureOf(t, ofNodeHealthCheck)
 	k.expects(powersOff, fences, releases, unfences)
 	k.pass()
@@ -189,7 +189,7 @@ func TestTheNodeOfAMachineThatIsGoneIsUnfencedAlsoIfNobodyNamesTheMachineAnyMore
 	}
 }
 
-// The owner was asked in vain if nobody calls the machine bad: that is asked once more.
+// The owner was asked in vain if the machine is not marked unhealthy: it is asked once more.
 func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
 	k := fixtureOf(t, ofNodeHealthCheck, func(rem *mendv1.HostRemediation) {
 		metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"RequestingOwner","attempt":2}`)

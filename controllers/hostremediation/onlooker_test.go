@@ -42,7 +42,7 @@ func (a answering) GetByKey(name string) (any, bool, error) {
 	return nil, false, nil
 }
 
-// unasked are nodes that nobody can look at from here.
+// unasked are nodes that cannot be read from here.
 type unasked struct{}
 
 func (unasked) Look(context.Context, client.ObjectKey, string, fence.Owner) (fence.Seen, error) {
@@ -56,7 +56,7 @@ type shown struct {
 }
 
 func (s shown) wrote() error {
-	s.t.Error("a look wrote to a host")
+	s.t.Error("Explain wrote to a host")
 	return nil
 }
 
@@ -80,7 +80,7 @@ func (s shown) MarkHealthy(context.Context, *bmov1alpha1.BareMetalHost, types.UI
 func (k *fixture) onlooker() *Reconciler {
 	k.t.Helper()
 	refuse := func(what string) error {
-		k.t.Errorf("a look tried to %s", what)
+		k.t.Errorf("Explain tried to %s", what)
 		return nil
 	}
 	reader := interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
@@ -115,7 +115,7 @@ func (k *fixture) looks(r *Reconciler) *explain.Remediation {
 		k.t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, k.everything()); diff != "" {
-		k.t.Errorf("a look has changed something:\n%s", diff)
+		k.t.Errorf("Explain has changed something:\n%s", diff)
 	}
 	return is
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t *testing.T) {
+func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheOwner(t *testing.T) {
 	k := fixtureOf(t)
 	k.r.Clusters = boots("before", corev1.ConditionUnknown)
 	control := gomock.NewController(t)
@@ -72,14 +72,14 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 	}
 	rem, m := k.remediation(), k.machine(t.Context())
 	if rem.Status.Step != string(powercycle.OwnerRequested) || rem.Status.Phase != infrav1.PhaseDeleting || len(rem.Finalizers) != 0 {
-		t.Errorf("in %s, phase %q, finalizers %v; want it to be handed over", rem.Status.Step, rem.Status.Phase, rem.Finalizers)
+		t.Errorf("in %s, phase %q, finalizers %v; want its owner to be asked", rem.Status.Step, rem.Status.Phase, rem.Finalizers)
 	}
 	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status != metav1.ConditionFalse {
 		t.Errorf("the owner of the machine was not asked: %v", c)
 	}
 }
 
-func TestAHostThatTheMachineHasLostIsLetGo(t *testing.T) {
+func TestAHostThatTheMachineHasLostIsReleased(t *testing.T) {
 	k := fixtureOf(t)
 	k.expects(powersOff, releases)
 	k.pass()
@@ -172,7 +172,7 @@ func TestAHostThatIsSwitchedOffBecauseItsMachineIsDeletedFailsNothingAlsoIfTheCa
 	}
 }
 
-func TestARecordThatCannotBeReadIsToldAndLetsGo(t *testing.T) {
+func TestARecordThatCannotBeReadIsReportedAndTheHostReleased(t *testing.T) {
 	k := fixtureOf(t, func(rem *mendv1.HostRemediation) {
 		rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: "{"}
 		rem.Finalizers = []string{mendv1.HostRemediationFinalizer}
@@ -228,7 +228,7 @@ func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 	k.r.WatchFilterValue = "y"
 	k.pass()
 	if len(k.host.Annotations) == 0 {
-		t.Error("a manager with another filter let go of the host")
+		t.Error("a manager with another filter released the host")
 	}
 	k.r.WatchFilterValue = "x"
 	k.expects(releases)
@@ -266,7 +266,7 @@ func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "consumerRef"}
 	k.pass()
 	if rec := remediation.Remembered(k.remediation()); rec.Host != "h" {
-		t.Errorf("it remembers host %q; no event of h would wake it", rec.Host)
+		t.Errorf("it remembers host %q; no event of h would enqueue it", rec.Host)
 	}
 }
 
@@ -370,15 +370,15 @@ func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *tes
 }
 
 // A host that refuses what is asked of it would have it stored again and again.
-func TestWhatARemediationRemembersWakesNobody(t *testing.T) {
+func TestWhatARemediationRemembersEnqueuesNothing(t *testing.T) {
 	was := remembering("victim", "r", nil, `{"state":"PoweringOff"}`)
 	is, told := was.DeepCopy(), was.DeepCopy()
 	is.Annotations[mendv1.PowerCycleAnnotation] = `{"state":"MovingWorkload"}`
 	told.Annotations[clusterv1.PausedAnnotation] = ""
 	if metadataChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
-		t.Error("it wakes itself")
+		t.Error("it enqueues itself")
 	}
 	if !metadataChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: told}) {
-		t.Error("nobody hears of a pause")
+		t.Error("a pause enqueues nothing")
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // N10, W21.
-func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
+func TestAPauseReleasesTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
 	k := fixtureOf(t)
 	k.expects(powersOff, releases, powersOff)
 

@@ -59,7 +59,7 @@ func (h planeHosts) Of(_ context.Context, m *clusterv1.Machine) (host.Found, err
 	return host.Found{Host: h.p.others[m.Name], Is: powercycle.HostOurs}, nil
 }
 
-// joins adds a member that is well.
+// joins adds a healthy member.
 func (p *plane) joins(name string) {
 	p.t.Helper()
 	m := p.machine(p.t.Context())
@@ -123,10 +123,10 @@ func (p *plane) renewed(ago map[string]time.Duration) {
 	p.r.Reader = func(context.Context, client.ObjectKey) (client.Reader, error) { return reader, nil }
 }
 
-// rival adds a remediation of another member that remembers this.
-func (p *plane) rival(name, remembers string) {
+// other adds a remediation of another member that remembers this.
+func (p *plane) other(name, remembers string) {
 	p.t.Helper()
-	rem := aRemediation(types.UID("rival-"+name), remembers).Unwrapped()
+	rem := aRemediation(types.UID("other-"+name), remembers).Unwrapped()
 	rem.SetNamespace("ns")
 	rem.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID(name + "-uid")}})
 	if err := p.client.Create(p.t.Context(), rem); err != nil {
@@ -196,10 +196,10 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 			}, "",
 		},
 		"none is while another one is being power-cycled": {
-			[]string{"b", "c"}, func(p *plane) { p.answers(); p.rival("b", cycling) }, "b is being remediated (HostRemediation rival-b)",
+			[]string{"b", "c"}, func(p *plane) { p.answers(); p.other("b", cycling) }, "b is being remediated (HostRemediation other-b)",
 		},
 		"nor if the API does not answer": {
-			[]string{"b"}, func(p *plane) { p.rival("b", cycling) }, "b is being remediated (HostRemediation rival-b)",
+			[]string{"b"}, func(p *plane) { p.other("b", cycling) }, "b is being remediated (HostRemediation other-b)",
 		},
 		"nor while another one's host is held off, by whomever": {
 			[]string{"b", "c"}, func(p *plane) {
@@ -208,13 +208,13 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 			}, "b is being remediated (BareMetalHost b is kept powered off)",
 		},
 		"nor while what another remediation remembers cannot be read": {
-			[]string{"b"}, func(p *plane) { p.answers(); p.rival("b", "{") }, "b is being remediated (HostRemediation rival-b)",
+			[]string{"b"}, func(p *plane) { p.answers(); p.other("b", "{") }, "b is being remediated (HostRemediation other-b)",
 		},
 		"none is before it is known whether the API answers": {
 			[]string{"b", "c"}, func(p *plane) { p.r.Clusters = connecting{} }, "it is not known yet which members of the control plane are alive",
 		},
 		"a remediation that is over keeps none waiting": {
-			[]string{"b", "c"}, func(p *plane) { p.answers(); p.rival("b", `{"state":"Succeeded","attempt":1}`) }, "",
+			[]string{"b", "c"}, func(p *plane) { p.answers(); p.other("b", `{"state":"Succeeded","attempt":1}`) }, "",
 		},
 	}
 	for name, tc := range cases {
@@ -251,7 +251,7 @@ func TestAControlPlaneHostIsHeldOffWhenItsTurnHasCome(t *testing.T) {
 
 func TestWhoWaitsForItsTurnIsNotCondemnedForIt(t *testing.T) {
 	p := planeOf(t, "b")
-	p.rival("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`)
+	p.other("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`)
 	told := events.NewFakeRecorder(1000)
 	p.r.Recorder = told
 	p.pass()
@@ -264,15 +264,15 @@ func TestWhoWaitsForItsTurnIsNotCondemnedForIt(t *testing.T) {
 	for range len(told.Events) {
 		if e := <-told.Events; strings.HasPrefix(e, "Warning QueueTimedOut") {
 			warnings++
-			if !strings.Contains(e, "b is being remediated (HostRemediation rival-b)") {
-				t.Errorf("it does not say for whom it waits: %s", e)
+			if !strings.Contains(e, "b is being remediated (HostRemediation other-b)") {
+				t.Errorf("it does not say what it waits for: %s", e)
 			}
 		}
 	}
 	if warnings != 2 { // on the remediation, and on the machine
 		t.Errorf("a person was asked %d times, want once on the remediation and once on the machine", warnings)
 	}
-	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rival-b"}}
+	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other-b"}}
 	if err := p.client.Delete(t.Context(), rem); err != nil {
 		t.Fatal(err)
 	}
@@ -288,12 +288,12 @@ func TestTheHostThatTheManagerRunsOn(t *testing.T) {
 		asks      error
 		off, ends bool
 	}{
-		"is not switched off":                                    {self: Self{Node: "node", BootID: "boot-node"}},
-		"is left to another replica that is ready":               {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, ends: true},
-		"is not switched off if nobody knows of another replica": {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, asks: errors.New("forbidden")},
-		"is another one than that of a node of its name":         {self: Self{Node: "node", BootID: "boot-elsewhere"}, off: true},
-		"is another one than that of a node of another name":     {self: Self{Node: "another", BootID: "boot-node"}, off: true},
-		"is none outside of a cluster":                           {off: true},
+		"is not switched off":                                {self: Self{Node: "node", BootID: "boot-node"}},
+		"is left to another replica that is ready":           {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, ends: true},
+		"is not switched off if no other replica is known":   {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, asks: errors.New("forbidden")},
+		"is another one than that of a node of its name":     {self: Self{Node: "node", BootID: "boot-elsewhere"}, off: true},
+		"is another one than that of a node of another name": {self: Self{Node: "another", BootID: "boot-node"}, off: true},
+		"is none outside of a cluster":                       {off: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, ended := planeOf(t), false

@@ -84,14 +84,14 @@ func TestAHostIsNotRebootedBeforeTheBootOfItsNodeIsKnown(t *testing.T) {
 	}
 }
 
-// A condition that a NodeHealthCheck has asked about wakes the remediation when it is over; a heartbeat does not.
+// A condition that a NodeHealthCheck has asked about enqueues the remediation when it is over; a heartbeat does not.
 func TestAConditionOfANodeThatChangesIsHeard(t *testing.T) {
 	was := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True"}, {Type: "KernelDeadlock", Status: "True"}}}}
 	is, later := was.DeepCopy(), was.DeepCopy()
 	is.Status.Conditions[1].Status = corev1.ConditionFalse
 	later.Status.Conditions[1].LastHeartbeatTime = metav1.NewTime(noon)
 	if !nodeChanges().Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: was, ObjectNew: is}) {
-		t.Error("the condition is over, and nobody hears of it")
+		t.Error("the condition is over, and nothing is enqueued")
 	}
 	if nodeChanges().Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: was, ObjectNew: later}) {
 		t.Error("a heartbeat is heard")

@@ -129,9 +129,9 @@ func sceneOf(t *testing.T, kind remediation.Kind, h *bmov1alpha1.BareMetalHost, 
 }
 
 // reconcile makes that many reconciles over the remediation of that name. After each, at is called.
-func (s *scene) reconcile(name string, passes int, at func()) {
+func (s *scene) reconcile(name string, reconciles int, at func()) {
 	s.t.Helper()
-	for range passes {
+	for range reconciles {
 		if _, err := s.r.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}); err != nil {
 			s.t.Log(err)
 		}

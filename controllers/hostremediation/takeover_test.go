@@ -121,8 +121,8 @@ func TestWhatSaysSomethingToKubemendAloneDoesNotStayWithCAPM3(t *testing.T) {
 	}
 }
 
-// F5: with the gate closed, or the kind switched off, nobody else would ever power the host on.
-func TestASwitchedOffKindLetsGoOfWhatItHolds(t *testing.T) {
+// F5: with the gate closed, or the kind switched off, nothing else would ever power the host on.
+func TestASwitchedOffKindReleasesItsHosts(t *testing.T) {
 	memory := `{"state":"PoweringOff","since":"` + noon.Format(time.RFC3339) + `","attempt":1,"began":"` + noon.Format(time.RFC3339) +
 		`","asked":"` + noon.Format(time.RFC3339) + `","touched":true,"uid":"r","machine":"victim","host":"h","node":"victim-node"}`
 	for name, row := range map[string]struct {

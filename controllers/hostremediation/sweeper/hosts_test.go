@@ -114,7 +114,7 @@ func TestAMarkWhoseRemediationComesLaterStays(t *testing.T) {
 	}
 }
 
-func TestAnOrphanedRebootIsTakenBackIfItIsInOurWords(t *testing.T) {
+func TestAnOrphanedRebootIsRemovedIfItIsInOurWords(t *testing.T) {
 	for asked, left := range map[string]int{`{"mode":"hard"}`: 0, `{"mode":"soft"}`: 1} {
 		s, c, clock := sweeperOf(t, map[string]string{mendv1.RebootedForAnnotation: "gone/1", infrav1.RebootAnnotation: asked})
 		sweep(t, s, c)
@@ -125,7 +125,7 @@ func TestAnOrphanedRebootIsTakenBackIfItIsInOurWords(t *testing.T) {
 	}
 }
 
-func TestAHandOverIsTakenBackWhenTheMachineIsWellAfterAll(t *testing.T) {
+func TestARequestIsWithdrawnWhenTheMachineIsHealthyAfterAll(t *testing.T) {
 	marked := map[string]string{
 		mendv1.MarkedForAnnotation: "machine", infrav1.UnhealthyAnnotation: infrav1.UnhealthyAnnotationValue,
 		infrav1.LegacyUnhealthyAnnotation: infrav1.UnhealthyAnnotationValue,
@@ -143,10 +143,10 @@ func TestAHandOverIsTakenBackWhenTheMachineIsWellAfterAll(t *testing.T) {
 		others  []client.Object
 		back    bool
 	}{
-		"the health check says so":          {uid: "machine", checked: metav1.ConditionTrue, back: true},
-		"its node says so, and nobody else": {uid: "machine", node: metav1.ConditionTrue, back: true},
-		"but the health check goes first":   {uid: "machine", checked: metav1.ConditionFalse, node: metav1.ConditionTrue, others: []client.Object{check}},
-		"as long as there is one":           {uid: "machine", checked: metav1.ConditionFalse, node: metav1.ConditionTrue, back: true},
+		"the health check says so":        {uid: "machine", checked: metav1.ConditionTrue, back: true},
+		"its node shows it, and no check": {uid: "machine", node: metav1.ConditionTrue, back: true},
+		"but the health check goes first": {uid: "machine", checked: metav1.ConditionFalse, node: metav1.ConditionTrue, others: []client.Object{check}},
+		"as long as there is one":         {uid: "machine", checked: metav1.ConditionFalse, node: metav1.ConditionTrue, back: true},
 		"what we said ourselves to hand it over is none": {
 			uid: "machine", checked: metav1.ConditionFalse, reason: mendv1.PowerCycleFailedReason, node: metav1.ConditionTrue, others: []client.Object{check}, back: true,
 		},
@@ -212,7 +212,7 @@ func TestWhoLeavesSweepsAlsoWhatARemediationHasForgotten(t *testing.T) {
 		want    []string
 	}{
 		"it begins anew, and takes its hold up again": {false, []string{holdOff + "forgotten", holdOff + "working"}},
-		"who leaves begins nothing anew":              {true, []string{holdOff + "working"}},
+		"nothing begins during a teardown anew":       {true, []string{holdOff + "working"}},
 	} {
 		s, c, clock := sweeperOf(t, map[string]string{holdOff + "forgotten": "x", holdOff + "working": "x"}, forgotten, working)
 		s.Teardown = tc.leaving
@@ -233,17 +233,17 @@ func TestAHostThatLosesItsMarksIsLookedAtOnceMore(t *testing.T) {
 		return h
 	}
 	for name, tc := range map[string]struct {
-		was, is *bmov1alpha1.BareMetalHost
-		passes  bool
+		was, is  *bmov1alpha1.BareMetalHost
+		enqueues bool
 	}{
 		"marked":         {hostWith(), hostWith(infrav1.LegacyUnhealthyAnnotation), true},
 		"still marked":   {hostWith(mendv1.MarkedForAnnotation), hostWith(mendv1.MarkedForAnnotation), true},
 		"repaired":       {hostWith(infrav1.UnhealthyAnnotation), hostWith(), true},
-		"let go":         {hostWith(holdOff + "uid"), hostWith(), true},
+		"released":       {hostWith(holdOff + "uid"), hostWith(), true},
 		"none of either": {hostWith("note"), hostWith(), false},
 	} {
-		if got := marked().Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.passes {
-			t.Errorf("%s: it is looked at: %t, want %t", name, got, tc.passes)
+		if got := marked().Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.enqueues {
+			t.Errorf("%s: it is looked at: %t, want %t", name, got, tc.enqueues)
 		}
 	}
 }
