@@ -11,17 +11,16 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -200,18 +199,6 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// lease does what is decided of the lease on the node, and returns that if it was taken or renewed.
-func (r *Reconciler) lease(ctx context.Context, w *observed, o *outcome) (*coordinationv1.Lease, error) {
-	switch o.Lease {
-	case nodes.TakeLease, nodes.RenewLease:
-		return r.take(ctx, w, o)
-	case nodes.DropLease:
-		return nil, r.giveBack(ctx, o.is.lease)
-	case nodes.KeepLease:
-	}
-	return nil, nil
-}
-
 // giveUp tells the remediators to stop, if they have to be told. That it was given up is in the annotation first, and in the status afterwards:
 // a crash in between loses nothing.
 func (r *Reconciler) giveUp(ctx context.Context, w *observed, o *outcome) bool {
@@ -225,66 +212,6 @@ func (r *Reconciler) giveUp(ctx context.Context, w *observed, o *outcome) bool {
 		}
 	}
 	return o.gaveUp
-}
-
-// request makes the request of the step that starts.
-func (r *Reconciler) request(ctx context.Context, w *observed, o *outcome) (*unstructured.Unstructured, error) {
-	t, is := &w.templates[o.Start], &w.facts.Templates[o.Start]
-	ask := remediationrequest.Ask{
-		Name: t.nameFor(w.check, is, o.n), Node: o.n.Name, ControlPlane: o.n.ControlPlane,
-		By: remediationrequest.Maker{Name: w.check.Name, UID: w.check.UID}, Owners: []metav1.OwnerReference{ownerOf(w.check)},
-	}
-	owner, err := r.machineOwner(ctx, is, o.n)
-	if err != nil {
-		return nil, err
-	}
-	if owner != nil {
-		ask.Owners = append(ask.Owners, *owner)
-	}
-	req, err := remediationrequest.ForNode(ask, t.object)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.Requests.Create(ctx, req); err != nil {
-		return nil, err
-	}
-	r.memory.written.note(req)
-	return req, nil
-}
-
-// nameFor is the name of a request: that of the Machine for what is about Machines, else that of the node; where there may be several
-// requests for one node, one that no other template's request has.
-func (t remediationTemplate) nameFor(check *nhcv1.NodeHealthCheck, is *nodes.Template, n *nodes.Node) string {
-	name := n.Name
-	if is.OwnedByMachine(n) {
-		name = n.Machine.Name
-	}
-	if t.several() {
-		return remediationrequest.UniqueName(name, string(check.UID), t.ref.Namespace, t.ref.Name)
-	}
-	return name
-}
-
-func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
-	no := false
-	return metav1.OwnerReference{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no}
-}
-
-// machineOwner is the Machine behind the node, if it can own a request; nil if none can.
-func (r *Reconciler) machineOwner(ctx context.Context, t *nodes.Template, n *nodes.Node) (*metav1.OwnerReference, error) {
-	switch {
-	case t.OwnedByMachine(n):
-		return &metav1.OwnerReference{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: n.Machine.Name, UID: types.UID(n.Machine.ID),
-		}, nil
-	case t.OwnedByOpenShift(n):
-		owner, err := r.openshift().Machine(ctx, n)
-		if remediationrequest.Missing(err) && !t.OfMachines { // where a request is about nothing else, that it is not there is an error
-			return nil, nil
-		}
-		return owner, err
-	}
-	return nil, nil
 }
 
 // annotations are what annotations of a request are to be, by their keys; nil removes one.
@@ -347,3 +274,36 @@ func metadataOf(obj *unstructured.Unstructured) *remediationrequest.Metadata {
 	m.Namespace, m.Name, m.UID = obj.GetNamespace(), obj.GetName(), obj.GetUID()
 	return m
 }
+
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
+
+// confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to be made
+// again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
+func (r *Reconciler) confirm(ctx context.Context, w *observed, o *outcome) (doubt string, err error) {
+	node := &corev1.Node{}
+	err = r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
+	if remediationrequest.Missing(err) {
+		return "the node is gone", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read node %s: %w", o.n.Name, err)
+	}
+	live := &nodes.Node{Name: node.Name}
+	describe(live, node, w.facts.Policy)
+	verdict := o.Confirm(&w.facts, live)
+	switch {
+	case live.ID != o.n.ID:
+		return "the node is another one", nil
+	case verdict.State != health.Unhealthy:
+		return "the node is " + verdict.State.String(), nil
+	case live.Excluded:
+		return "the node is excluded", nil
+	case o.n.ControlPlane:
+		return r.confirmTurn(ctx, w)
+	}
+	return "", nil
+}
+
+// doubtful is how many reconciles in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is made again. After that
+// it is reported that nothing starts, and why.
+const doubtful = 7

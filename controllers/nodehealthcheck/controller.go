@@ -9,10 +9,12 @@ package nodehealthcheck
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,12 +27,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -216,4 +221,59 @@ func (r *Reconciler) report(ctx context.Context, w *observed, p *nodes.Plan, don
 		r.send(ctx, w, r.checkEvents(w, p, done.status))
 	}
 	return r.next(ctx, w, p, done)
+}
+
+// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed. What failed is
+// logged here and not returned, so that it delays the deadlines of no other node.
+func (r *Reconciler) next(ctx context.Context, w *observed, p *nodes.Plan, done applied) (ctrl.Result, error) {
+	errs, retry := append([]error(nil), w.trouble...), apierrors.IsConflict(done.err)
+	if done.err != nil && !retry {
+		errs = append(errs, done.err)
+	}
+	at := p.Recheck
+	for k := range done.outcomes {
+		o := &done.outcomes[k]
+		if o.err != nil {
+			errs = append(errs, o.err)
+		}
+		retry, at = retry || o.again, health.Earliest(at, o.retryAt)
+	}
+	if r.Resync > 0 {
+		at = health.Earliest(at, w.facts.Now.Add(r.Resync))
+	}
+	if tries := r.memory.tries(w.check.Name, len(errs) > 0 || retry); tries > 0 {
+		at = health.Earliest(at, w.facts.Now.Add(enqueue.Backoff(tries)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		log.FromContext(ctx).Error(err, "Reconcile failed, retrying")
+	}
+	return enqueue.At(at, r.Clock.Now()), nil
+}
+
+// slowRead is after how long a kind that cannot be read is an error, and no longer only slow.
+const slowRead = 30 * time.Second
+
+// await waits for kinds that were not read yet: their objects would be taken for none. When it takes too long the check says so.
+func (r *Reconciler) await(ctx context.Context, w *observed) (ctrl.Result, error) {
+	if r.unread(w) > slowRead {
+		return r.reportUnread(ctx, w, nil)
+	}
+	return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
+}
+
+// unread notes that kinds could not be read, and returns for how long that is so.
+func (r *Reconciler) unread(w *observed) time.Duration {
+	is := r.memory.of(w.check.Name)
+	if is.unread.IsZero() {
+		is.unread = w.facts.Now
+	}
+	return w.facts.Now.Sub(is.unread)
+}
+
+// reportUnread has the check say which kinds could not be read.
+func (r *Reconciler) reportUnread(ctx context.Context, w *observed, why error) (ctrl.Result, error) {
+	next := w.check.DeepCopy()
+	next.Status.Conditions = explain.NodeConditions(&w.facts, &nodes.Plan{})
+	return ctrl.Result{}, errors.Join(
+		fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, explain.KindsAwaited(&w.facts)), why, r.record(ctx, w, next))
 }

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -103,46 +99,6 @@ func (r *Reconciler) readAll(ctx context.Context, w *observed) error {
 	return nil
 }
 
-// kindsOf are the kinds of requests that a check makes, or has made.
-func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
-	var kinds []schema.GroupVersionKind
-	templates, _ := templatesOf(&check.Spec)
-	for _, m := range templates {
-		if m.kind.Kind != "" {
-			kinds = append(kinds, m.kind)
-		}
-	}
-	for i := range check.Status.UnhealthyNodes {
-		for _, was := range check.Status.UnhealthyNodes[i].Remediations {
-			kinds = append(kinds, schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind))
-		}
-	}
-	return kinds
-}
-
-// nameKinds makes known which kinds of templates and requests a check names, or has requests of; nil for one that is gone.
-func (r *Reconciler) nameKinds(ctx context.Context, name string, check *nhcv1.NodeHealthCheck) error {
-	if r.Watches == nil {
-		return nil
-	}
-	var kinds []schema.GroupVersionKind
-	if check != nil {
-		kinds = kindsOf(check)
-		templates, _ := templatesOf(&check.Spec)
-		for _, t := range templates {
-			if _, err := remediationrequest.NodeKindOf(t.gvk); err == nil {
-				kinds = append(kinds, t.gvk)
-			}
-		}
-	}
-	ended := r.Watches.Ended()
-	err := r.Watches.Named(ctx, client.ObjectKey{Name: name}, kinds...)
-	if r.Watches.Ended() != ended {
-		r.enqueueAll() // others may wait for a request to be gone, and the event of that came too late
-	}
-	return err
-}
-
 // observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any check,
 // whatever its kind, and Machines of the same cluster.
 //
@@ -219,80 +175,25 @@ func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) stri
 	return ""
 }
 
-// namespacesOfTemplates are those in which NodeHealthChecks make requests, or made them.
-func (r *Reconciler) namespacesOfTemplates(ctx context.Context) (map[string]bool, error) {
-	list := &nhcv1.NodeHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the NodeHealthChecks: %w", err)
-	}
-	all := map[string]bool{}
-	for i := range list.Items {
-		maps.Copy(all, namespacesOf(&list.Items[i]))
-	}
-	return all, nil
-}
-
-// memberMachines are the nodes of the control plane's Machines. What they say of themselves is stated.
-func (r *Reconciler) memberMachines(ctx context.Context, w *observed) (map[machineRef]string, error) {
-	m := w.someMachine()
-	if m == nil {
-		return nil, nil
-	}
-	list := &clusterv1.MachineList{}
-	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
-		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
-	}
-	of := make(map[machineRef]string, len(list.Items))
-	for i := range list.Items {
-		m := &list.Items[i]
-		of[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
-		w.facts.ControlPlane.Machines = append(w.facts.ControlPlane.Machines, nodes.MemberMachine{
-			Ref: nodes.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Node: m.Status.NodeRef.Name,
-			Replaced: replacedSince(m), Remediated: beingRemediated(m),
-		})
-	}
-	return of, nil
-}
-
-// replacedSince is since when m is being deleted, or its owner was asked to replace it; zero if neither.
-func replacedSince(m *clusterv1.Machine) time.Time {
-	if !m.DeletionTimestamp.IsZero() {
-		return m.DeletionTimestamp.Time
-	}
-	i := slices.IndexFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == clusterv1.MachineOwnerRemediatedCondition && c.Status == metav1.ConditionFalse
-	})
-	if i < 0 || !beingRemediated(m) {
-		return time.Time{}
-	}
-	return m.Status.Conditions[i].LastTransitionTime.Time
-}
-
-// someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
-func (w *observed) someMachine() *clusterv1.Machine {
-	for i := range w.objects {
-		if m := w.objects[i].machine; m != nil {
-			return m
+// confirmTurn makes sure that no request for a node of the control plane was made that w does not show: another manager may have made it a moment ago, and
+// then be gone.
+func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (doubt string, err error) {
+	for _, kind := range r.requestKinds() {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		err := r.Live.List(ctx, list, client.HasLabels{nhcv1.ControlPlaneLabel})
+		if remediationrequest.Missing(err) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
+		}
+		for i := range list.Items {
+			is := &list.Items[i]
+			if seen := w.requests.byName[keyOf(kind.GroupKind(), is.Namespace, is.Name)]; seen == nil || seen.GetUID() != is.UID {
+				return fmt.Sprintf("there is %s %s for a node of the control plane", kind.Kind, client.ObjectKeyFromObject(is)), nil
+			}
 		}
 	}
-	return nil
-}
-
-// beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by whoever serves the requests about machines.
-func beingRemediated(m *clusterv1.Machine) bool {
-	if meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
-		return false
-	}
-	return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-		switch {
-		case c.Status != metav1.ConditionFalse:
-			return false
-		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
-			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
-				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // nobody was asked
-		default:
-			return c.Type == clusterv1.MachineOwnerRemediatedCondition
-		}
-	})
+	return "", nil
 }

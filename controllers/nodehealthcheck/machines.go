@@ -3,11 +3,16 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +20,38 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
+
+// machineOwner is the Machine of Cluster API that owns obj, by name and UID; zero if none does. It is in the namespace of obj, as owners are.
+func machineOwner(obj metav1.Object) machineRef {
+	for _, o := range obj.GetOwnerReferences() {
+		if o.Kind == "Machine" && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") {
+			return machineRef{types.NamespacedName{Namespace: obj.GetNamespace(), Name: o.Name}, o.UID}
+		}
+	}
+	return machineRef{}
+}
+
+// machineRef is one Machine, and none that had its name before or has it elsewhere.
+type machineRef struct {
+	key types.NamespacedName
+	uid types.UID
+}
+
+// owningMachine reads the Machine that owns obj, shared with the cache: read only. It is nil if none does, or that one is gone.
+func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstructured) (*clusterv1.Machine, error) {
+	ref, m := machineOwner(obj), &clusterv1.Machine{}
+	if ref == (machineRef{}) {
+		return nil, nil
+	}
+	err := r.Management.Get(ctx, ref.key, m, client.UnsafeDisableDeepCopy)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("read machine %s of %s %s: %w", ref.key, obj.GetKind(), obj.GetName(), err)
+	case m.UID != ref.uid: // also if it is gone
+		return nil, nil
+	}
+	return m, nil
+}
 
 // MachineUnread is why a node is left alone of whose Machine it is not known what its user wants, as a clause.
 const MachineUnread = "its Machine could not be read"
@@ -112,4 +149,69 @@ func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watche
 
 func rollingOut(cluster *clusterv1.Cluster) bool {
 	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
+}
+
+// memberMachines are the nodes of the control plane's Machines. What they say of themselves is stated.
+func (r *Reconciler) memberMachines(ctx context.Context, w *observed) (map[machineRef]string, error) {
+	m := w.someMachine()
+	if m == nil {
+		return nil, nil
+	}
+	list := &clusterv1.MachineList{}
+	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
+	}
+	of := make(map[machineRef]string, len(list.Items))
+	for i := range list.Items {
+		m := &list.Items[i]
+		of[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
+		w.facts.ControlPlane.Machines = append(w.facts.ControlPlane.Machines, nodes.MemberMachine{
+			Ref: nodes.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Node: m.Status.NodeRef.Name,
+			Replaced: replacedSince(m), Remediated: beingRemediated(m),
+		})
+	}
+	return of, nil
+}
+
+// replacedSince is since when m is being deleted, or its owner was asked to replace it; zero if neither.
+func replacedSince(m *clusterv1.Machine) time.Time {
+	if !m.DeletionTimestamp.IsZero() {
+		return m.DeletionTimestamp.Time
+	}
+	i := slices.IndexFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == clusterv1.MachineOwnerRemediatedCondition && c.Status == metav1.ConditionFalse
+	})
+	if i < 0 || !beingRemediated(m) {
+		return time.Time{}
+	}
+	return m.Status.Conditions[i].LastTransitionTime.Time
+}
+
+// someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
+func (w *observed) someMachine() *clusterv1.Machine {
+	for i := range w.objects {
+		if m := w.objects[i].machine; m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by whoever serves the requests about machines.
+func beingRemediated(m *clusterv1.Machine) bool {
+	if meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
+		return false
+	}
+	return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+		switch {
+		case c.Status != metav1.ConditionFalse:
+			return false
+		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
+			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
+				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // nobody was asked
+		default:
+			return c.Type == clusterv1.MachineOwnerRemediatedCondition
+		}
+	})
 }

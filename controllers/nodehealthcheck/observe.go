@@ -11,18 +11,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -158,49 +154,6 @@ func (r *Reconciler) observeUpgrade(ctx context.Context, w *observed) {
 	w.facts.Upgrade = upgrade
 }
 
-// factsOf is what a check itself says. This is the one place where its durations become rules.
-func factsOf(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
-	spec := &check.Spec
-	f := nodes.Facts{
-		Now: now, Check: check.Name, MinHealthy: spelled(spec.MinHealthy), MaxUnhealthy: spelled(spec.MaxUnhealthy), Storm: stormOf(check),
-		HealthyDelay: ptr.Deref(spec.HealthyDelay, metav1.Duration{}).Duration, PauseRequests: spec.PauseRequests, Single: spec.RemediationTemplate != nil,
-	}
-	if spec.StormCooldownDuration != nil {
-		f.Cooldown = &spec.StormCooldownDuration.Duration
-	}
-	for _, c := range spec.UnhealthyConditions {
-		f.Policy.Rules = append(f.Policy.Rules, health.Rule{
-			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), For: c.Duration.Duration,
-		})
-	}
-	for i := range check.Status.Conditions {
-		c := &check.Status.Conditions[i]
-		f.Conditions = append(f.Conditions, nodes.Condition{
-			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time, Generation: c.ObservedGeneration,
-		})
-		if c.Type == nhcv1.RemediationAllowedCondition && c.Reason == nhcv1.KubeletsAwaitedReason {
-			f.AwaitedSince = c.LastTransitionTime.Time
-		}
-	}
-	return f
-}
-
-func spelled(amount *intstr.IntOrString) string {
-	if amount == nil {
-		return ""
-	}
-	return amount.String()
-}
-
-// stormOf is the storm as the check's conditions say it.
-func stormOf(check *nhcv1.NodeHealthCheck) budget.Storm {
-	s := budget.Storm{Active: meta.IsStatusConditionTrue(check.Status.Conditions, nhcv1.StormActiveCondition)}
-	if c := conditionOf(check, nhcv1.StormCooldownActiveCondition); c != nil && c.Status == metav1.ConditionTrue {
-		s.CoolingSince = c.LastTransitionTime.Time
-	}
-	return s
-}
-
 // disable says why the check can do nothing, unless something else was found before.
 func (w *observed) disable(why nodes.Disabled) {
 	if !w.facts.Disabled.Is() {
@@ -327,46 +280,6 @@ func (w *observed) attach(all []candidate) {
 	}
 }
 
-// describe states what n says of itself.
-func describe(n *nodes.Node, node *corev1.Node, policy health.Policy) {
-	n.Exists, n.ID, n.Created, n.ControlPlane = true, string(node.UID), node.CreationTimestamp.Time, controlPlane(node)
-	exclude, labelled := node.Labels[nhcv1.ExcludeLabel]
-	n.Excluded, n.ExcludedEmpty = exclude == nhcv1.ExcludeValue, labelled && exclude == ""
-	_, n.Confirmed = node.Annotations[nhcv1.ConfirmedHealthyAnnotation]
-	openshift.Describe(n, node)
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		n.Reported = n.Reported || c.Type == corev1.NodeReady
-		if nodes.Concerns(policy, string(c.Type), string(c.Status)) {
-			n.Conditions = append(n.Conditions, health.Signal{
-				Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
-			})
-		}
-	}
-}
-
-// memberRoles are the labels of nodes that run a member of etcd. (An arbiter runs nothing else: OpenShift's topology HighlyAvailableArbiter, with two
-// nodes that have the other roles.)
-var memberRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/arbiter"}
-
-// controlPlane reports whether node belongs to the control plane.
-func controlPlane(node *corev1.Node) bool {
-	return node != nil && slices.ContainsFunc(memberRoles, func(role string) bool {
-		_, is := node.Labels[role]
-		return is
-	})
-}
-
-// nodeReady reports whether node says of itself that it is ready.
-func nodeReady(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // WhyNotSelected says why check does not select node: which requirements of its selector fail on which of the node's labels. It is empty if it
 // selects it. An empty selector selects all nodes.
 func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
@@ -377,3 +290,20 @@ func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 }
 
 func invalidSelector(err error) string { return fmt.Sprintf("spec.selector is invalid: %v", err) }
+
+// Explain is what a reconcile of the check called name would see and decide at now. It returns nil, nil if there is no such check. Nothing is written,
+// reported or measured, and later reconciles are not influenced.
+//
+// Whether kubemend serves the kind in a cluster, and whether it is there at all, the caller has to know.
+func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*explain.Check, error) {
+	facts, err := r.Observe(ctx, name, now)
+	if facts == nil || err != nil {
+		return nil, err
+	}
+	plan := nodes.Decide(*facts)
+	c := explain.NodeCheck(facts, &plan)
+	if r.idle.Load() {
+		c.Mode, c.Because = explain.Nobody, "another controller acts on NodeHealthChecks"
+	}
+	return c, nil
+}

@@ -1,13 +1,25 @@
 package nodehealthcheck
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/flags"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // Options are the settings of the NodeHealthCheck controller.
@@ -40,4 +52,73 @@ func (o *Options) Validate() error {
 		flags.NotNegative("node-monitor-grace-period", o.Grace),
 		flags.Namespace("node-lease-namespace", o.LeaseNamespace),
 	)
+}
+
+// DefaultName is the name of the check that the manager makes on request. (Seed 001.)
+const DefaultName = "nhc-worker-default"
+
+// Template is a reference to a remediation template. It is the value of a flag, as Kind.version.group/namespace/name.
+type Template struct{ ref *corev1.ObjectReference }
+
+// IsSet reports whether there is one.
+func (t *Template) IsSet() bool { return t.ref != nil }
+
+// Set makes Template a flag value.
+func (t *Template) Set(s string) error {
+	if s == "" {
+		t.ref = nil
+		return nil
+	}
+	parts := strings.Split(s, "/")
+	if len(parts) == 3 && parts[2] != "" {
+		if kind, _ := schema.ParseKindArg(parts[0]); kind != nil {
+			if _, err := remediationrequest.NodeKindOf(*kind); err != nil {
+				return err
+			}
+			t.ref = &corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: parts[1], Name: parts[2]}
+			return nil
+		}
+	}
+	return fmt.Errorf("must be Kind.version.group/namespace/name, such as "+
+		"SelfNodeRemediationTemplate.v1alpha1.self-node-remediation.medik8s.io/medik8s/automatic, not %q", s)
+}
+
+// String makes Template a flag value.
+func (t *Template) String() string {
+	if t.ref == nil {
+		return ""
+	}
+	kind := t.ref.GroupVersionKind()
+	return fmt.Sprintf("%s.%s.%s/%s/%s", kind.Kind, kind.Version, kind.Group, t.ref.Namespace, t.ref.Name)
+}
+
+// Type makes Template a flag value.
+func (t *Template) Type() string { return "template" }
+
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;create
+
+// CreateDefault makes the check DefaultName, with that template, for all nodes but those of the control plane, unless there is any check.
+func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader, template Template) error {
+	list := &nhcv1.NodeHealthCheckList{}
+	if err := live.List(ctx, list, client.Limit(1)); err != nil {
+		return fmt.Errorf("look for NodeHealthChecks: %w", err)
+	}
+	if len(list.Items) > 0 {
+		return nil
+	}
+	check := &nhcv1.NodeHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{Name: DefaultName},
+		Spec: nhcv1.NodeHealthCheckSpec{
+			Selector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "node-role.kubernetes.io/control-plane", Operator: metav1.LabelSelectorOpDoesNotExist},
+				{Key: "node-role.kubernetes.io/master", Operator: metav1.LabelSelectorOpDoesNotExist},
+			}},
+			MinHealthy:          ptr.To(intstr.FromString(budget.DefaultMinHealthy)),
+			RemediationTemplate: template.ref,
+		},
+	}
+	if err := writer.Create(ctx, check); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create NodeHealthCheck %s: %w", DefaultName, err)
+	}
+	return nil
 }

@@ -5,20 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	decide "github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -246,38 +247,6 @@ func ownedBy(obj metav1.Object, uid types.UID) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
 
-// machineOwner is the Machine of Cluster API that owns obj, by name and UID; zero if none does. It is in the namespace of obj, as owners are.
-func machineOwner(obj metav1.Object) machineRef {
-	for _, o := range obj.GetOwnerReferences() {
-		if o.Kind == "Machine" && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") {
-			return machineRef{types.NamespacedName{Namespace: obj.GetNamespace(), Name: o.Name}, o.UID}
-		}
-	}
-	return machineRef{}
-}
-
-// machineRef is one Machine, and none that had its name before or has it elsewhere.
-type machineRef struct {
-	key types.NamespacedName
-	uid types.UID
-}
-
-// owningMachine reads the Machine that owns obj, shared with the cache: read only. It is nil if none does, or that one is gone.
-func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstructured) (*clusterv1.Machine, error) {
-	ref, m := machineOwner(obj), &clusterv1.Machine{}
-	if ref == (machineRef{}) {
-		return nil, nil
-	}
-	err := r.Management.Get(ctx, ref.key, m, client.UnsafeDisableDeepCopy)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("read machine %s of %s %s: %w", ref.key, obj.GetKind(), obj.GetName(), err)
-	case m.UID != ref.uid: // also if it is gone
-		return nil, nil
-	}
-	return m, nil
-}
-
 func (f *found) started() time.Time { return f.obj.GetCreationTimestamp().Time }
 
 // annotated is the moment that an annotation of the request holds; zero if there is none, or one that is none.
@@ -287,4 +256,125 @@ func (f *found) annotated(key string) time.Time {
 		return time.Time{}
 	}
 	return at
+}
+
+// makerOf is the NodeHealthCheck that made obj: what its mark says, and where a half of that is missing, or all of it, its owner reference.
+// The reference alone would not do: when the check goes, the garbage collector of Kubernetes takes it away from what a Machine owns as well.
+// (docs/adr/0022-requests-carry-their-maker.md)
+func makerOf(obj metav1.Object) remediationrequest.Maker {
+	by := remediationrequest.NodeCheckOf(obj)
+	for _, o := range obj.GetOwnerReferences() {
+		if o.Kind != "NodeHealthCheck" || o.APIVersion != nhcv1.GroupVersion.String() {
+			continue
+		}
+		if (by.UID == "" || by.UID == o.UID) && (by.Name == "" || by.Name == o.Name) {
+			return remediationrequest.Maker{Name: o.Name, UID: o.UID}
+		}
+	}
+	return by
+}
+
+// within reports whether obj is where the requests of w's check are: in a namespace of its templates, or of one whose request the status lists.
+// Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
+// (docs/adr/0038-requests-count-where-templates-are.md)
+func (w *observed) within(obj *unstructured.Unstructured) bool {
+	namespace := obj.GetNamespace()
+	return namespace == "" || w.requests.within[namespace]
+}
+
+// namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it named.
+func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
+	all := map[string]bool{}
+	templates, _ := templatesOf(&check.Spec)
+	for _, m := range templates {
+		all[m.ref.Namespace] = true
+	}
+	for i := range check.Status.UnhealthyNodes {
+		for _, r := range check.Status.UnhealthyNodes[i].Remediations {
+			all[r.Resource.Namespace] = true
+		}
+	}
+	return all
+}
+
+// made reports whether w's check made obj: that very check, and none of its name that was there before. Of what does not say any more which
+// one it was, the status does.
+func (w *observed) made(obj *unstructured.Unstructured) bool {
+	if !w.within(obj) {
+		return false
+	}
+	by := makerOf(obj)
+	if by.UID != "" {
+		return by.UID == w.check.UID
+	}
+	_, listed := w.requests.known[obj.GetUID()]
+	return listed && (by.Name == "" || by.Name == w.check.Name)
+}
+
+// orphans reports whether a check made obj that had the name of w's, and is gone.
+func (w *observed) orphans(obj *unstructured.Unstructured) bool {
+	return w.within(obj) && makerOf(obj).Name == w.check.Name && !w.made(obj)
+}
+
+// attribute finds the nodes of requests that do not say any more which one they are about, by their names: a remediator may have removed
+// the annotation, and the status may have been lost. What none is found for stays under its own name.
+func (r *Reconciler) attribute(ctx context.Context, w *observed, nodes []corev1.Node) error {
+	for name, ours := range w.requests.ours {
+		for _, f := range slices.Clone(ours) {
+			if !f.guessed {
+				continue
+			}
+			node, err := r.nodeByName(ctx, w, f.obj, nodes)
+			if err != nil {
+				return err
+			}
+			if node == "" || node == name {
+				f.guessed = node == ""
+				continue
+			}
+			f.guessed = false
+			w.requests.ours[name] = slices.DeleteFunc(w.requests.ours[name], func(other *found) bool { return other == f })
+			w.requests.ours[node] = append(w.requests.ours[node], f)
+			slices.SortFunc(w.requests.ours[node], oldestFirst)
+		}
+		if len(w.requests.ours[name]) == 0 {
+			delete(w.requests.ours, name)
+		}
+	}
+	return nil
+}
+
+// nodeByName is the node after which, or after whose Machine, obj is named; empty if there is none.
+func (r *Reconciler) nodeByName(ctx context.Context, w *observed, obj *unstructured.Unstructured, nodes []corev1.Node) (string, error) {
+	if machineOwner(obj) != (machineRef{}) {
+		m, err := r.owningMachine(ctx, obj)
+		if m == nil {
+			return "", err
+		}
+		return m.Status.NodeRef.Name, nil
+	}
+	for j, m := range w.templates {
+		if m.kind.GroupKind() != obj.GroupVersionKind().GroupKind() || m.ref.Namespace != obj.GetNamespace() || m.object == nil {
+			continue
+		}
+		for i := range nodes {
+			if m.nameFor(w.check, &w.facts.Templates[j], &decide.Node{Name: nodes[i].Name}) == obj.GetName() {
+				return nodes[i].Name, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// namespacesOfTemplates are those in which NodeHealthChecks make requests, or made them.
+func (r *Reconciler) namespacesOfTemplates(ctx context.Context) (map[string]bool, error) {
+	list := &nhcv1.NodeHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the NodeHealthChecks: %w", err)
+	}
+	all := map[string]bool{}
+	for i := range list.Items {
+		maps.Copy(all, namespacesOf(&list.Items[i]))
+	}
+	return all, nil
 }

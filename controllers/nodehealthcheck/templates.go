@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -206,4 +208,81 @@ func (r *Reconciler) readTemplate(ctx context.Context, w *observed, t *remediati
 	}
 	t.object = obj
 	return nodes.Disabled{}, nil
+}
+
+// kindsOf are the kinds of requests that a check makes, or has made.
+func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	templates, _ := templatesOf(&check.Spec)
+	for _, m := range templates {
+		if m.kind.Kind != "" {
+			kinds = append(kinds, m.kind)
+		}
+	}
+	for i := range check.Status.UnhealthyNodes {
+		for _, was := range check.Status.UnhealthyNodes[i].Remediations {
+			kinds = append(kinds, schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind))
+		}
+	}
+	return kinds
+}
+
+// request makes the request of the step that starts.
+func (r *Reconciler) request(ctx context.Context, w *observed, o *outcome) (*unstructured.Unstructured, error) {
+	t, is := &w.templates[o.Start], &w.facts.Templates[o.Start]
+	ask := remediationrequest.Ask{
+		Name: t.nameFor(w.check, is, o.n), Node: o.n.Name, ControlPlane: o.n.ControlPlane,
+		By: remediationrequest.Maker{Name: w.check.Name, UID: w.check.UID}, Owners: []metav1.OwnerReference{ownerOf(w.check)},
+	}
+	owner, err := r.machineOwner(ctx, is, o.n)
+	if err != nil {
+		return nil, err
+	}
+	if owner != nil {
+		ask.Owners = append(ask.Owners, *owner)
+	}
+	req, err := remediationrequest.ForNode(ask, t.object)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Requests.Create(ctx, req); err != nil {
+		return nil, err
+	}
+	r.memory.written.note(req)
+	return req, nil
+}
+
+// nameFor is the name of a request: that of the Machine for what is about Machines, else that of the node; where there may be several
+// requests for one node, one that no other template's request has.
+func (t remediationTemplate) nameFor(check *nhcv1.NodeHealthCheck, is *nodes.Template, n *nodes.Node) string {
+	name := n.Name
+	if is.OwnedByMachine(n) {
+		name = n.Machine.Name
+	}
+	if t.several() {
+		return remediationrequest.UniqueName(name, string(check.UID), t.ref.Namespace, t.ref.Name)
+	}
+	return name
+}
+
+func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
+	no := false
+	return metav1.OwnerReference{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no}
+}
+
+// machineOwner is the Machine behind the node, if it can own a request; nil if none can.
+func (r *Reconciler) machineOwner(ctx context.Context, t *nodes.Template, n *nodes.Node) (*metav1.OwnerReference, error) {
+	switch {
+	case t.OwnedByMachine(n):
+		return &metav1.OwnerReference{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: n.Machine.Name, UID: types.UID(n.Machine.ID),
+		}, nil
+	case t.OwnedByOpenShift(n):
+		owner, err := r.openshift().Machine(ctx, n)
+		if remediationrequest.Missing(err) && !t.OfMachines { // where a request is about nothing else, that it is not there is an error
+			return nil, nil
+		}
+		return owner, err
+	}
+	return nil, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,8 +31,67 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
+
+// nameKinds makes known which kinds of templates and requests a check names, or has requests of; nil for one that is gone.
+func (r *Reconciler) nameKinds(ctx context.Context, name string, check *nhcv1.NodeHealthCheck) error {
+	if r.Watches == nil {
+		return nil
+	}
+	var kinds []schema.GroupVersionKind
+	if check != nil {
+		kinds = kindsOf(check)
+		templates, _ := templatesOf(&check.Spec)
+		for _, t := range templates {
+			if _, err := remediationrequest.NodeKindOf(t.gvk); err == nil {
+				kinds = append(kinds, t.gvk)
+			}
+		}
+	}
+	ended := r.Watches.Ended()
+	err := r.Watches.Named(ctx, client.ObjectKey{Name: name}, kinds...)
+	if r.Watches.Ended() != ended {
+		r.enqueueAll() // others may wait for a request to be gone, and the event of that came too late
+	}
+	return err
+}
+
+// enqueueAll makes all checks be reconciled, and those that are gone and have left something behind.
+func (r *Reconciler) enqueueAll() {
+	select {
+	case r.resumed <- event.GenericEvent{Object: &nhcv1.NodeHealthCheck{}}:
+	default: // they are to be woken already
+	}
+}
+
+// everybody returns all checks, and those that are gone and have left requests or leases behind.
+func (r *Reconciler) everybody(ctx context.Context, obj client.Object) []reconcile.Request {
+	names := map[reconcile.Request]bool{}
+	for _, check := range r.everyCheck(ctx, obj) {
+		names[check] = true
+	}
+	for _, kind := range r.requestKinds() {
+		list, err := r.list(ctx, kind)
+		if err != nil {
+			continue // the cache is shutting down
+		}
+		for i := range list {
+			if by := makerOf(&list[i]); by.Name != "" {
+				names[requestFor(by.Name)] = true
+			}
+		}
+	}
+	leases, _ := r.listLeases(ctx) // likewise
+	for i := range leases {
+		if by, is := strings.CutPrefix(ptr.Deref(leases[i].Spec.HolderIdentity, ""), nhcv1.LeaseHolderPrefix); is {
+			names[requestFor(by)] = true
+		}
+	}
+	return slices.Collect(maps.Keys(names))
+}
 
 // reconcileTimeout bounds a reconcile. What it had written by then stays written, and the next reconcile goes on from there.
 const reconcileTimeout = 2 * time.Minute
@@ -190,4 +251,56 @@ func machineChanges() predicate.Predicate {
 			meta.IsStatusConditionTrue(was.Status.Conditions, clusterv1.MachineUpdatingCondition) !=
 				meta.IsStatusConditionTrue(is.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	}}
+}
+
+// nodeAnnotations are those that are read. A node has many more.
+var nodeAnnotations = []string{
+	nhcv1.ConfirmedHealthyAnnotation, clusterv1.MachineAnnotation, clusterv1.ClusterNamespaceAnnotation, clusterv1.ClusterNameAnnotation,
+	openshift.DesiredConfig, openshift.CurrentConfig, openshift.MachineAnnotation,
+}
+
+// SlimNode is the transform of the node cache: what package workload keeps, all labels, and the annotations that are read.
+func SlimNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	slimmed, err := workload.SlimNode(obj)
+	slim, ok := slimmed.(*corev1.Node)
+	if err != nil || !ok {
+		return slimmed, err
+	}
+	slim.Labels = make(map[string]string, len(node.Labels))
+	for key, value := range node.Labels {
+		slim.Labels[workload.Interned(key)] = workload.Interned(value)
+	}
+	for _, key := range nodeAnnotations {
+		if value, has := node.Annotations[key]; has {
+			metav1.SetMetaDataAnnotation(&slim.ObjectMeta, key, value)
+		}
+	}
+	return slim, nil
+}
+
+// Slim is the transform of everything else in the controller's cache. Of a request it keeps its metadata and its conditions, of a template
+// and of what is OpenShift's also the spec.
+func Slim(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		if o, isObject := obj.(metav1.Object); isObject {
+			o.SetManagedFields(nil)
+		}
+		return obj, nil
+	}
+	kept := map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": u.Object["metadata"]}
+	if kind := u.GroupVersionKind(); !isRequest(kind) {
+		kept["spec"] = u.Object["spec"]
+	}
+	if conditions, found, err := unstructured.NestedFieldNoCopy(u.Object, "status", "conditions"); err == nil && found {
+		kept["status"] = map[string]any{"conditions": conditions}
+	}
+	slim := &unstructured.Unstructured{Object: kept}
+	slim.SetManagedFields(nil)
+	unstructured.RemoveNestedField(slim.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
+	return slim, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +15,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
+
+// leaseFacts are what is known of the lease on a node. One that another holder has on another node, which had the name before, is nobody's: it goes with
+// that node.
+func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.NodeHealthCheck) *nodes.Lease {
+	if lease == nil {
+		return nil
+	}
+	is := &nodes.Lease{
+		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Own: heldBy(lease, holderOf(check)),
+		Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second,
+	}
+	if lease.Spec.AcquireTime != nil {
+		is.Acquired = lease.Spec.AcquireTime.Time
+	}
+	if lease.Spec.RenewTime != nil {
+		is.Renewed = lease.Spec.RenewTime.Time
+	}
+	if node != nil && !is.Own && ownedByAnotherNode(lease, node) {
+		is.Holder = ""
+	}
+	return is
+}
 
 // heldBy reports whether lease is holder's, whether it still counts or not.
 func heldBy(lease *coordinationv1.Lease, holder string) bool {
@@ -124,4 +148,16 @@ func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease) 
 		return fmt.Errorf("delete lease %s: %w", client.ObjectKeyFromObject(lease), err)
 	}
 	return nil
+}
+
+// lease does what is decided of the lease on the node, and returns that if it was taken or renewed.
+func (r *Reconciler) lease(ctx context.Context, w *observed, o *outcome) (*coordinationv1.Lease, error) {
+	switch o.Lease {
+	case nodes.TakeLease, nodes.RenewLease:
+		return r.take(ctx, w, o)
+	case nodes.DropLease:
+		return nil, r.giveBack(ctx, o.is.lease)
+	case nodes.KeepLease:
+	}
+	return nil, nil
 }
