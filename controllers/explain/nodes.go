@@ -10,7 +10,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
-	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
@@ -159,9 +158,9 @@ func nodeAnswer(f *nodes.Facts, n *nodes.Node, d *nodes.Decision) string {
 			says = append(says, text)
 		}
 	}
-	add(d.GaveUp.Why)
+	add(escalationText(f, d.GaveUp))
 	if len(n.Requests)+len(n.Gone) > 0 && len(d.End) == 0 {
-		add(d.Answer.Why)
+		add(answerText(f, d.Answer))
 	}
 	add(fateOfRequests(f, n, d))
 	if d.Missing && len(n.Requests)+len(n.Unseen) == 0 {
@@ -230,7 +229,7 @@ func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, is *Target) Step
 		return next
 	case d.Delayed:
 		return Step{Text: "annotate the node with " + nhcv1.ConfirmedHealthyAnnotation + " to confirm that it is healthy", Person: true}
-	case d.Answer.Reason == escalation.NothingFollows:
+	case d.Answer.NothingFollows():
 		return Step{Text: "delete its requests to have the remediation tried again", Person: true}
 	case len(d.End) > 0:
 		return Step{Text: "kubemend deletes its requests"}

@@ -158,8 +158,10 @@ func EmptyExcludeLabel(name string) recorder.Event {
 }
 
 // StepGivenUp is the event about a step of the escalation that has had its chance.
-func StepGivenUp(d *nodes.Decision) recorder.Event {
-	return recorder.Event{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRemediationTimedOut, Action: "Escalate", Text: d.GaveUp.Why}
+func StepGivenUp(f *nodes.Facts, d *nodes.Decision) recorder.Event {
+	return recorder.Event{
+		Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRemediationTimedOut, Action: "Escalate", Text: escalationText(f, d.GaveUp) + ".",
+	}
 }
 
 // StepPassedOver is the event about a step that cannot be about a node.

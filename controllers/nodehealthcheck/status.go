@@ -286,7 +286,7 @@ func (r *Reconciler) nodeEvents(w *observed, p *nodes.Plan, outcomes []outcome) 
 func (n *reports) outcome(w *observed, p *nodes.Plan, o *outcome) {
 	name := o.n.Name
 	if o.gaveUp {
-		n.add(o.n, explain.StepGivenUp(o.Decision))
+		n.add(o.n, explain.StepGivenUp(&w.facts, o.Decision))
 	}
 	if o.made != nil {
 		for _, step := range o.PassedOver {

@@ -14,13 +14,13 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 var (
 	// single is what stands for the ladder of a check with a remediationTemplate.
-	single = []Step{{Name: "A"}}
+	single = []Step{{}}
 	// two is a ladder of two templates.
-	two = []Step{{"A", 5 * time.Minute}, {"B", 10 * time.Minute}}
+	two = []Step{{5 * time.Minute}, {10 * time.Minute}}
 	// three has two templates of one kind, and is what upstream gets stuck on.
-	three = []Step{{"A from template x", 5 * time.Minute}, {"A from template y", 5 * time.Minute}, {"B", 10 * time.Minute}}
+	three = []Step{{5 * time.Minute}, {5 * time.Minute}, {10 * time.Minute}}
 	// patient waits for its first template without end; the webhook lets nobody write that today.
-	patient = []Step{{"A", 0}, {"B", 10 * time.Minute}}
+	patient = []Step{{0}, {10 * time.Minute}}
 )
 
 // asked is a request of a step that was made a minute ago and is worked on.
@@ -132,23 +132,20 @@ func TestDecide(t *testing.T) {
 		"the only template is waited for without end":                      {single, []Request{asked(0, late)}, wait(0, InProgress, never)},
 		"the only template that succeeded is waited for":                   {single, []Request{asked(0, late, succeeded)}, wait(0, AwaitingNode, never)},
 		"C52: the only template that succeeded is not told anything":       {single, []Request{asked(0, late, succeeded, given)}, wait(0, AwaitingNode, never)},
-		"nothing follows the only template when it failed":                 {single, []Request{asked(0, failed)}, wait(0, NothingFollows, never)},
-		"nothing follows the only template when it stopped":                {single, []Request{asked(0, stopped(time.Hour), late)}, wait(0, NothingFollows, never)},
+		"nothing follows the only template when it failed":                 {single, []Request{asked(0, failed)}, wait(0, Failed, never)},
+		"nothing follows the only template when it stopped":                {single, []Request{asked(0, stopped(time.Hour), late)}, wait(0, Stopped, never)},
 		"W13: the only template is not given up after 30 minutes":          {single, []Request{asked(0, started(31*time.Minute))}, wait(0, InProgress, never)},
-		"W13: what another operator gave up after 30 minutes has no end":   {single, []Request{asked(0, late, both)}, wait(0, NothingFollows, never)},
+		"W13: what another operator gave up after 30 minutes has no end":   {single, []Request{asked(0, late, both)}, wait(0, ToldToStop, never)},
 		"W13: what another operator's status gave up is at work":           {single, []Request{asked(0, late, given)}, wait(0, InProgress, never)},
 		"W13: what another operator gave up is made again when it is gone": {single, []Request{asked(0, late, both, gone)}, start(0, Vanished)},
 		"the only template that is being deleted is waited for to its end": {single, []Request{asked(0, leaving, both)}, wait(0, AwaitingDeletion, never)},
-		"a negative timeout is none":                                       {[]Step{{"A", -time.Minute}}, []Request{asked(0)}, wait(0, InProgress, never)},
+		"a negative timeout is none":                                       {[]Step{{-time.Minute}}, []Request{asked(0)}, wait(0, InProgress, never)},
 		"soon unhealthy, then unhealthy for long: the time went on (C50)":  {two, []Request{asked(0, both), asked(1, started(10*time.Minute))}, tell(1, TimedOut)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := Decide(tc.steps, tc.requests, noon)
-			if got.Why == "" {
-				t.Error("nobody is told why")
-			}
-			got.Why = ""
+			got.Expires = time.Time{} // see TestExpires
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
@@ -156,38 +153,23 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestWhy(t *testing.T) {
+func TestExpires(t *testing.T) {
 	cases := map[string]struct {
 		steps    []Step
 		requests []Request
-		want     string
+		want     time.Time
 	}{
-		"the first":         {two, nil, "A is the first step."},
-		"none":              {nil, nil, "The check names no template."},
-		"at work":           {two, []Request{asked(0)}, "A is waited for until 2026-01-01T12:04:00Z."},
-		"at work, no end":   {patient, []Request{asked(0)}, "A is waited for."},
-		"succeeded":         {two, []Request{asked(0, succeeded)}, "A says that it has succeeded, the node is waited for until 2026-01-01T12:04:00Z."},
-		"too late":          {two, []Request{asked(0, late)}, "A did not bring the node back within 5m0s."},
-		"failed":            {two, []Request{asked(0, failed)}, "A says that it has failed."},
-		"stopped":           {two, []Request{asked(0, stopped(time.Minute))}, "A stopped 30s ago or longer and does not say whether it succeeded."},
-		"not told":          {two, []Request{asked(0, given)}, "A was given up, and does not know of it."},
-		"the next":          {two, []Request{asked(0, both)}, "A was given up, B is next."},
-		"none left":         {two, []Request{asked(1, both)}, "B was given up, and no template is left to try."},
-		"being deleted":     {two, []Request{asked(0, leaving)}, "The request of A is being deleted, it is made again when it is gone."},
-		"deleted":           {two, []Request{asked(0, gone)}, "The request of A was deleted, it is made again."},
-		"alone":             {single, []Request{asked(0)}, "A is waited for, without end."},
-		"alone, succeeded":  {single, []Request{asked(0, succeeded)}, "A says that it has succeeded, the node is waited for."},
-		"alone and failed":  {single, []Request{asked(0, failed)}, "A says that it has failed, and the check names no other template."},
-		"alone and stopped": {single, []Request{asked(0, stopped(0))}, "A has stopped, and the check names no other template."},
-		"W13: alone and told to stop": {
-			single, []Request{asked(0, failed, told)},
-			"A was told to stop, though not by this check; delete its request to have it tried again.",
-		},
+		"the time of a step counts from its request":           {two, []Request{asked(0)}, in(4 * time.Minute)},
+		"from the first one, if it was made again":             {two, []Request{asked(0, gone, started(3*time.Minute)), asked(0)}, in(2 * time.Minute)},
+		"however soon its remediator is given up for stopping": {two, []Request{asked(0, stopped(0))}, in(4 * time.Minute)},
+		"a step without a timeout never expires":               {patient, []Request{asked(0, late)}, never},
+		"nor does the only template":                           {single, []Request{asked(0)}, never},
+		"nor what was given up":                                {two, []Request{asked(0, both)}, never},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Decide(tc.steps, tc.requests, noon).Why; got != tc.want {
-				t.Errorf("%q, want %q", got, tc.want)
+			if got := Decide(tc.steps, tc.requests, noon).Expires; !got.Equal(tc.want) {
+				t.Errorf("%v, want %v", got, tc.want)
 			}
 		})
 	}

@@ -1,8 +1,7 @@
 // Package escalation decides which remediation template of a NodeHealthCheck an unhealthy node gets next.
 //
-// The templates are the steps of an escalation, and a node goes from one to the next, never back. The package is given what was asked
-// of the remediators of one node and returns one decision. It does not ask whether a step may be taken now: pauses, limits, the queue and
-// leases are the caller's, and so is the question whether the node is unhealthy at all.
+// The templates are the steps of an escalation, and a node goes from one to the next, never back. Whether a step may be taken now (pauses, limits,
+// the queue, leases), and whether the node is unhealthy at all, is for the caller to decide.
 package escalation
 
 import "time"
@@ -15,10 +14,8 @@ const StoppedFor = 30 * time.Second
 // between two writes, too short for a quarrel with a remediator that takes our annotation off. Nothing follows that it could get in the way of.
 const NotifiedAgainFor = time.Minute
 
-// Step is one template. Rungs are given in the order of their use.
+// Step is one template. Steps are given in the order of their use.
 type Step struct {
-	// Name is for texts, such as "SelfNodeRemediation from template ns/name".
-	Name string
 	// Timeout is how long the template has to bring the node back, from the creation of its request. Zero or less waits without end.
 	Timeout time.Duration
 }
@@ -97,38 +94,45 @@ const (
 	AwaitingNode = "WaitingForNode"
 	// AwaitingDeletion waits for the end of a request that somebody deleted.
 	AwaitingDeletion = "RequestBeingDeleted"
-	// NothingFollows waits although the remediator has failed, has stopped or was told to stop: there is no ladder.
-	NothingFollows = "NothingFollows"
+	// ToldToStop waits although the remediator was notified that it was given up: there is no escalation, and another operator notified it.
+	ToldToStop = "RemediatorToldToStop"
 
-	// FirstStep starts the ladder.
+	// FirstStep starts the escalation.
 	FirstStep = "FirstRemediation"
 	// NextStep starts the step after one that was given up.
 	NextStep = "NextRemediation"
 	// Vanished starts a step again whose request somebody deleted before its time was over.
 	Vanished = "RequestDeleted"
 
-	// Failed gives up because the remediator says Succeeded=False.
+	// Failed gives up, or waits where nothing follows, because the remediator says Succeeded=False.
 	Failed = "RemediationFailed"
-	// Stopped gives up because the remediator stopped processing and never spoke of success.
+	// Stopped gives up, or waits where nothing follows, because the remediator stopped processing and never reported success or failure.
 	Stopped = "RemediationStopped"
 	// TimedOut gives up because the step's timeout has passed.
 	TimedOut = "RemediationTimedOut"
-	// NotNotified gives up what was given up before, because the remediator does not know of it.
+	// NotNotified gives up what was given up before, because the remediator was not notified.
 	NotNotified = "RemediatorNotNotified"
 
-	// NoTemplateLeft is the end of the ladder.
+	// NoTemplateLeft is the end of the escalation.
 	NoTemplateLeft = "NoTemplateLeft"
 )
 
 // Decision is what to do on which step, and why.
 type Decision struct {
 	Do Action
-	// Step is the step concerned: the one to start, to give up or to wait for; the last one when the ladder is exhausted.
+	// Step is the step concerned: the one to start, to give up or to wait for; the last one when the escalation is exhausted.
 	Step int
-	// Notify says that a remediator is to be told of GiveUp by the annotation. One that has succeeded is not: nothing has to stop.
+	// Notify says that a remediator is to be notified of GiveUp by the annotation. One that has succeeded is not: nothing has to stop.
 	Notify bool
-	// Reason is one of the constants above, Why one sentence for people. Both are the same while nothing but time changes.
-	Reason, Why string
+	// Reason is one of the constants above. It is the same while nothing but time changes.
+	Reason string
+	// Expires is when the time of the step is over that is waited for; zero if it has no timeout.
+	Expires time.Time
 	// Recheck is the first moment at which time alone changes what to do; zero if none does.
 	Recheck time.Time
+}
+
+// NothingFollows reports whether the remediator came to an end, and the check has no step that could follow.
+func (d Decision) NothingFollows() bool {
+	return d.Do == Wait && (d.Reason == Failed || d.Reason == Stopped || d.Reason == ToldToStop)
 }

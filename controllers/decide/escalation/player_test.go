@@ -14,7 +14,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // world is one unhealthy node, its remediators, and a controller that does as it is told unless it crashes.
 type world struct {
-	steps       []escalation.Step
+	steps       []step
 	remediators []remediator // by step; what is missing says nothing, ever
 	statusFirst bool         // the order in which a request is given up; the annotation comes first otherwise
 	crashes     map[int]bool // the controller dies instead of making its n-th write
@@ -30,6 +30,12 @@ type world struct {
 	said   string // the last line about waiting
 	faults []string
 	story  strings.Builder
+}
+
+// step is a template, with the name that a story has for it.
+type step struct {
+	Name    string
+	Timeout time.Duration
 }
 
 // remediator is what one does with a request, counted from its creation; zero is never.
@@ -117,12 +123,12 @@ func (w *world) pass(woken bool) escalation.Decision {
 		return escalation.Decision{}
 	}
 	for taken := 0; ; taken++ {
-		s := escalation.Decide(w.steps, w.facts(), w.now)
+		s := escalation.Decide(w.ladder(), w.facts(), w.now)
 		if s.Do == escalation.Wait || s.Do == escalation.Exhausted {
 			if taken == 0 && !woken {
 				w.fault("woken for nothing: %+v", s)
 			}
-			if line := fmt.Sprintf("%-9s %-22s %s", s.Do, s.Reason, s.Why); line != w.said {
+			if line := w.line(s); line != w.said {
 				w.said = line
 				w.write("%s", line)
 			}
@@ -132,11 +138,29 @@ func (w *world) pass(woken bool) escalation.Decision {
 			w.fault("no end of steps: %+v", s)
 			return s
 		}
-		w.write("%-9s %-22s %s", s.Do, s.Reason, s.Why)
+		w.write("%s", w.line(s))
 		if !w.take(s) {
 			w.write("* the controller dies")
 		}
 	}
+}
+
+// ladder is what the escalation is given.
+func (w *world) ladder() []escalation.Step {
+	var steps []escalation.Step
+	for _, s := range w.steps {
+		steps = append(steps, escalation.Step{Timeout: s.Timeout})
+	}
+	return steps
+}
+
+// line is a decision as a story shows it.
+func (w *world) line(d escalation.Decision) string {
+	line := fmt.Sprintf("%-9s %-22s %s", d.Do, d.Reason, w.steps[d.Step].Name)
+	if !d.Expires.IsZero() {
+		line += " until " + d.Expires.Sub(noon).String()
+	}
+	return line
 }
 
 // facts are what the controller finds: the requests that are there, which it writes into its status, and what that remembers of others.

@@ -4,26 +4,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
 // ladder is the one of the documentation.
-var ladder = []escalation.Step{
+var ladder = []step{
 	{Name: "SelfNodeRemediation from template ops/self", Timeout: 5 * time.Minute},
 	{Name: "HostRemediation from template metal/power-cycle", Timeout: 15 * time.Minute},
 	{Name: "MachineDeletionRemediation from template ops/replace", Timeout: 30 * time.Minute},
 }
 
 // twins has two templates of one kind in front.
-var twins = []escalation.Step{
+var twins = []step{
 	{Name: "SelfNodeRemediation from template ops/gentle", Timeout: 3 * time.Minute},
 	{Name: "SelfNodeRemediation from template ops/rough", Timeout: 20 * time.Minute},
 	{Name: "HostRemediation from template metal/power-cycle", Timeout: 15 * time.Minute},
 }
 
 // classic is a check with a remediationTemplate.
-var classic = []escalation.Step{{Name: "SelfNodeRemediation from template ops/self"}}
+var classic = []step{{Name: "SelfNodeRemediation from template ops/self"}}
 
 func at(minutes float64, text string, do func(*world)) event {
 	return event{noon.Add(time.Duration(minutes * float64(time.Minute))), text, do}

@@ -46,11 +46,11 @@ var anyWorld = rapid.Custom(func(t *rapid.T) *world {
 	w := &world{statusFirst: rapid.Bool().Draw(t, "status first"), crashes: map[int]bool{}}
 	for i := range rapid.IntRange(1, 4).Draw(t, "steps") {
 		timeout := time.Duration(rapid.IntRange(1, 10).Draw(t, "timeout")) * time.Minute
-		w.steps = append(w.steps, escalation.Step{Name: fmt.Sprintf("step %d", i), Timeout: timeout})
+		w.steps = append(w.steps, step{fmt.Sprintf("step %d", i), timeout})
 		w.remediators = append(w.remediators, anyRemediator.Draw(t, "remediator"))
 	}
 	if rapid.IntRange(0, 5).Draw(t, "classic") == 0 {
-		w.steps = []escalation.Step{{Name: "the only one"}}
+		w.steps = []step{{"the only one", 0}}
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "crashes") {
 		w.crashes[rapid.IntRange(1, 20).Draw(t, "crash")] = true
@@ -84,7 +84,7 @@ func TestEveryLadderComesToItsEnd(t *testing.T) {
 		if w.healthy || len(w.steps) == 1 && w.steps[0].Timeout == 0 || w.remediators[w.reached].deletes > 0 {
 			return
 		}
-		if s := escalation.Decide(w.steps, w.facts(), w.now); s.Do != escalation.Exhausted {
+		if s := escalation.Decide(w.ladder(), w.facts(), w.now); s.Do != escalation.Exhausted {
 			t.Fatalf("after %s: %+v\n%s", horizon, s, w.story.String())
 		}
 	})

@@ -61,7 +61,7 @@ type view struct {
 func stepsOf(templates []Template) []escalation.Step {
 	steps := make([]escalation.Step, 0, len(templates))
 	for i := range templates {
-		steps = append(steps, escalation.Step{Name: templates[i].String(), Timeout: templates[i].Timeout})
+		steps = append(steps, escalation.Step{Timeout: templates[i].Timeout})
 	}
 	return steps
 }

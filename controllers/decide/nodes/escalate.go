@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
@@ -11,21 +10,26 @@ import (
 // A step that cannot be about a node, since its requests are about Machines and the node is none's where they would be, is passed over: waiting
 // for it would be waiting without end, with a step left that could help. A check that has no other one says why nothing is done.
 
-// ask is what the escalation says of n, of the steps that can be about it.
-func (d *decider) ask(n *Node, ladder []escalation.Request) escalation.Decision {
-	answer := escalation.Decide(d.steps, ladder, d.f.Now)
+// Answer is what the escalation decides about a node.
+type Answer struct {
+	escalation.Decision
+	// PassedOver says that the step From comes next and cannot be about the node: another one starts, or none is left.
+	PassedOver bool
+	From       int
+}
+
+// ask is what the escalation decides about n, of the steps that can be about it.
+func (d *decider) ask(n *Node, requests []escalation.Request) Answer {
+	answer := Answer{Decision: escalation.Decide(d.steps, requests, d.f.Now)}
 	if answer.Do != escalation.Start {
 		return answer
 	}
-	from := answer.Step
-	answer.Step = d.passing(n, from)
-	switch {
-	case d.passed(n, answer.Step) && from > 0:
+	answer.From, answer.Step = answer.Step, d.passing(n, answer.Step)
+	noneLeft := answer.From > 0 && d.passed(n, answer.Step)
+	if noneLeft {
 		answer.Do, answer.Reason = escalation.Exhausted, escalation.NoTemplateLeft
-		answer.Why = d.steps[from-1].Name + " was given up, and none of the templates that are left can be about the node."
-	case answer.Step != from:
-		answer.Why = fmt.Sprintf("%s cannot be about the node, %s is next.", d.steps[from].Name, d.steps[answer.Step].Name)
 	}
+	answer.PassedOver = noneLeft || answer.Step != answer.From
 	return answer
 }
 
@@ -50,8 +54,8 @@ func (t *Template) Unsuitable(n *Node) Blocker {
 	return Blocker{}
 }
 
-// ladder are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present failure.
-func (s *stepping) ladder() []escalation.Request {
+// escalated are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present failure.
+func (s *stepping) escalated() []escalation.Request {
 	var all []escalation.Request
 	for j := range s.n.Requests {
 		if r := &s.n.Requests[j]; r.Step >= 0 {
@@ -69,22 +73,22 @@ func (s *stepping) ladder() []escalation.Request {
 	return all
 }
 
-// escalate is what the escalation says of the node. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
-func (s *stepping) escalate() (gaveUp, answer escalation.Decision) {
-	ladder := s.ladder()
-	answer = s.ask(s.n, ladder)
+// escalate is what the escalation decides about the node. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
+func (s *stepping) escalate() (gaveUp escalation.Decision, answer Answer) {
+	requests := s.escalated()
+	answer = s.ask(s.n, requests)
 	if answer.Do != escalation.GiveUp {
 		return escalation.Decision{}, answer
 	}
-	for j := range ladder {
-		if ladder[j].Step == answer.Step {
-			ladder[j].GivenUp, ladder[j].Notified = s.f.Now, ladder[j].Notified || answer.Notify
+	for j := range requests {
+		if requests[j].Step == answer.Step {
+			requests[j].GivenUp, requests[j].Notified = s.f.Now, requests[j].Notified || answer.Notify
 		}
 	}
-	return answer, s.ask(s.n, ladder)
+	return answer.Decision, s.ask(s.n, requests)
 }
 
-// requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be told.
+// requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be notified.
 func (n *Node) requestsOn(step int, notify bool) []int {
 	var on []int
 	for j := range n.Requests {
@@ -96,7 +100,7 @@ func (n *Node) requestsOn(step int, notify bool) []int {
 }
 
 // expires is when the time of the step is over that is waited for, and what happens then.
-func (s *stepping) expires(answer escalation.Decision) Moment {
+func (s *stepping) expires(answer Answer) Moment {
 	m := Moment{At: answer.Recheck, Expiring: answer.Step, Step: -1}
 	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
 		return m

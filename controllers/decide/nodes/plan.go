@@ -75,8 +75,9 @@ type Decision struct {
 type Work struct {
 	// PassedOver are the steps right before the one that starts which cannot be about the node.
 	PassedOver []int
-	// GaveUp is what the escalation gives up first, Answer what it says then; zero if it was not asked.
-	GaveUp, Answer escalation.Decision
+	// GaveUp is what the escalation gives up first, Answer what it decides then; zero if it was not asked.
+	GaveUp escalation.Decision
+	Answer Answer
 
 	// What is done about requests, by their places in Node.Requests. End are those that are over, Flag those that are counted as old.
 	End, Flag []int

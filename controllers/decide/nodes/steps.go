@@ -197,7 +197,7 @@ func (s *stepping) leased() {
 		s.lookAgain(idle.Add(idleLease))
 	}
 	s.Term = termOf(s.steps, step).whileEscalating()
-	if len(s.steps) > 0 && s.ask(s.n, s.ladder()).Do == escalation.Exhausted {
+	if len(s.steps) > 0 && s.ask(s.n, s.escalated()).Do == escalation.Exhausted {
 		s.Term = termOf(s.steps, len(s.steps)-1)
 	}
 	var again time.Time
@@ -287,7 +287,7 @@ func (s *stepping) unhealthy() {
 }
 
 // answered is what blocks the node in view of what the escalation says.
-func (s *stepping) answered(a asking, answer escalation.Decision) []Blocker {
+func (s *stepping) answered(a asking, answer Answer) []Blocker {
 	switch answer.Do {
 	case escalation.Start:
 		all := a.toRemediate()
@@ -327,7 +327,7 @@ func (s *stepping) adopted() {
 }
 
 // stillDeleted says that a request of the last time is waited for, which is still being deleted. With an escalation its time ends that.
-func (s *stepping) stillDeleted(answer escalation.Decision) *Blocker {
+func (s *stepping) stillDeleted(answer Answer) *Blocker {
 	for j := range s.n.Requests {
 		if r := &s.n.Requests[j]; s.Requests[j].Former(r) {
 			if answer.Do != escalation.Wait || answer.Reason != escalation.AwaitingDeletion {
