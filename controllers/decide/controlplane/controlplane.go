@@ -1,7 +1,7 @@
 // Package controlplane decides whether a member of a control plane may be disrupted: powered off, rebooted, or otherwise remediated. It is
 // the one rule for power cycles and NodeHealthChecks (docs/control-plane-safety.md, docs/adr/0028-one-rule-for-control-planes.md).
 //
-// It does not ask etcd. What counts is what shows that a member is alive: its API server's identity lease, and its node.
+// It does not ask etcd: a member counts as alive by its API server's identity lease, and by its node.
 package controlplane
 
 import (
@@ -27,7 +27,7 @@ const (
 type API int
 
 const (
-	// Connecting means that it is not known yet whether anybody answers. It is the zero value, so that nothing is ever concluded from it.
+	// Connecting means that it is not known yet whether an API server answers. It is the zero value, so that nothing is ever concluded from it.
 	Connecting API = iota
 	// Answers means that an API server does.
 	Answers
@@ -46,7 +46,7 @@ type Member struct {
 	// since when.
 	ReplacedBy    string
 	ReplacedSince time.Time
-	// Remediation is what disrupts it now; empty if nothing does. Began is when that began: zero if it cannot be told.
+	// Remediation is what disrupts it now; empty if nothing does. Began is when that began: zero if that is not known.
 	Remediation string
 	Began       time.Time
 	// Due is since when it waits to be disrupted, and could be, were it not for the others; zero if it does not. Begun says that its turn had
@@ -86,7 +86,7 @@ const (
 	BeingReplaced Reason = "AnotherBeingReplaced"
 	// MajorityAtRisk means that it is alive, and those that are alive without it are not the majority of all members.
 	MajorityAtRisk Reason = "MajorityAtRisk"
-	// NotSeen means that it is not known yet whether the API answers, so nobody knows who is alive.
+	// NotSeen means that it is not known yet whether the API answers, nor which members are alive.
 	NotSeen Reason = "ControlPlaneNotSeen"
 	// NotFirst means that another member that waits goes first.
 	NotFirst Reason = "AnotherGoesFirst"
@@ -117,7 +117,7 @@ func Majority(total int) int {
 }
 
 // Against returns all that keeps the member called name from being disrupted at now, the first thing first; nothing if it may be. Of several
-// that wait at most one may, and one may whenever nobody is being remediated or replaced and one of them is not alive, or the others are
+// that wait at most one may, and one may whenever none is being remediated or replaced and one of them is not alive, or the others are
 // the majority.
 func (p Plane) Against(name string, now time.Time) []Objection {
 	i := slices.IndexFunc(p.Members, func(m Member) bool { return m.Name == name })
@@ -166,7 +166,7 @@ func (p Plane) obstacles(m Member, now time.Time) []Objection {
 	return why
 }
 
-// Busy reports whether the member called name has to wait in any case, whoever is alive: another one is being remediated or replaced.
+// Busy reports whether the member called name has to wait in any case, whichever members are alive: another one is being remediated or replaced.
 func (p Plane) Busy(name string, now time.Time) bool {
 	i := slices.IndexFunc(p.Members, func(m Member) bool { return m.Name == name })
 	return i >= 0 && len(p.others(p.Members[i], now)) > 0
@@ -208,8 +208,8 @@ func (p Plane) votesWithout(m Member) int {
 	return votes
 }
 
-// queue are the members that wait, in the order in which they go: who is not alive first, since it costs nothing; then whose turn had come
-// already; then who has waited longest; then by name. While nobody knows who is alive, nobody is preferred for it.
+// queue are the members that wait, in the order in which they go: those that are not alive first, since it costs nothing; then those whose turn had
+// come already; then those that have waited longest; then by name. While it is not known which are alive, that plays no part.
 func (p Plane) queue() []Member {
 	all := slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Due.IsZero() })
 	cost := func(m Member) int { return yes(p.API == Answers && m.Alive()) }

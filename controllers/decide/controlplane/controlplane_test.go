@@ -11,7 +11,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
-// members are those of a control plane: a, b, c and so on, of which each is well but for what is done to it.
+// members are those of a control plane: a, b, c and so on, of which each is healthy but for what is done to it.
 func members(n int, changes ...func([]Member)) []Member {
 	all := make([]Member, 0, n)
 	for i := range n {
@@ -61,7 +61,7 @@ func TestWhoMayGo(t *testing.T) {
 	}{
 		"the only member goes, dead":                   {Answers, members(1, to("a", dead)), nil},
 		"or alive":                                     {Answers, members(1), nil},
-		"also while nobody answers":                    {NoAnswer, members(1, to("a", unseen)), nil},
+		"also while no server answers":                 {NoAnswer, members(1, to("a", unseen)), nil},
 		"nor does it wait to be seen":                  {Connecting, members(1, to("a", unseen)), nil},
 		"of two the dead one goes":                     {Answers, members(2, to("a", dead)), nil},
 		"and the live one, for both are needed anyhow": {Answers, members(2), nil},
@@ -80,7 +80,7 @@ func TestWhoMayGo(t *testing.T) {
 		"none goes while another is being power-cycled":                                {Answers, members(3, to("a", dead), to("b", cycled(time.Minute))), []Objection{{Reason: BeingRemediated, Member: "b", By: "HostRemediation b"}}},
 		"an API server that renews its lease is alive, although its node is not ready": {Answers, members(3, to("a", notReady), to("b", dead)), atRisk(1, 3, 2)},
 		"and counts for the others":                                                    {Answers, members(3, to("b", notReady)), nil},
-		"one that does not renew it counts for nobody, although its node is ready":     {Answers, members(3, to("b", noServer)), atRisk(1, 3, 2)},
+		"one that does not renew it counts for nothing, although its node is ready":    {Answers, members(3, to("b", noServer)), atRisk(1, 3, 2)},
 		"but is not taken for dead itself":                                             {Answers, members(3, to("a", noServer), to("b", dead)), atRisk(1, 3, 2)},
 		"without leases the nodes decide":                                              {Answers, members(3, to("a", leaseless), to("b", leaseless), to("c", leaseless, notReady)), atRisk(1, 3, 2)},
 		"and all of them that are ready count":                                         {Answers, members(3, to("a", leaseless), to("b", leaseless), to("c", leaseless)), nil},
@@ -88,7 +88,7 @@ func TestWhoMayGo(t *testing.T) {
 		"but one goes at a time": {
 			NoAnswer, members(3, to("a", unseen), to("b", cycled(time.Hour))), []Objection{{Reason: BeingRemediated, Member: "b", By: "HostRemediation b"}},
 		},
-		"nobody goes before it is known whether one answers": {Connecting, members(3, to("a", unseen)), []Objection{{Reason: NotSeen}}},
+		"no member goes before it is known whether one answers": {Connecting, members(3, to("a", unseen)), []Objection{{Reason: NotSeen}}},
 
 		"none goes while another is being replaced": {
 			Answers, members(3, to("a", dead), to("b", deleted(time.Minute))),
@@ -125,7 +125,7 @@ func TestWhoMayGo(t *testing.T) {
 		"of two that have waited as long one goes, by name":          {Answers, members(3, to("a", dead, due(time.Hour)), to("b", dead, due(time.Hour))), nil},
 		"while no API server answers, that which has waited longest": {NoAnswer, members(3, to("a", unseen, due(time.Minute)), to("b", unseen, due(time.Hour))), first("b")},
 		"one whose turn had come already goes before":                {Answers, members(3, to("a", dead, due(time.Hour)), to("b", dead, begun, due(time.Minute))), first("b")},
-		"who may not go keeps nobody waiting":                        {Answers, members(3, to("a", noServer, due(time.Minute)), to("b", due(time.Hour))), nil},
+		"a member that may not go keeps no other one waiting":        {Answers, members(3, to("a", noServer, due(time.Minute)), to("b", due(time.Hour))), nil},
 		"nor does who does not wait":                                 {Answers, members(3, to("a", dead, due(time.Minute)), to("b", dead)), nil},
 	}
 	for name, tc := range cases {
@@ -154,13 +154,13 @@ func TestWhatLeasesSay(t *testing.T) {
 		renewed map[string]time.Time
 		want    map[string]Sign
 	}{
-		"none say nothing":                                {nil, nil},
-		"one that is renewed is alive":                    {map[string]time.Time{"a": ago(9 * time.Second)}, map[string]Sign{"a": Alive}},
-		"one that stays a minute behind is silent":        {map[string]time.Time{"a": ago(time.Second), "b": ago(62 * time.Second)}, map[string]Sign{"a": Alive, "b": Silent}},
-		"one that has run out is nobody's":                {map[string]time.Time{"a": noon, "b": ago(time.Hour)}, map[string]Sign{"a": Alive}},
-		"a clock here that is fast makes nobody silent":   {map[string]time.Time{"a": ago(10 * time.Minute), "b": ago(11 * time.Minute)}, map[string]Sign{"a": Alive, "b": Alive}},
-		"nor does one that is slow":                       {map[string]time.Time{"a": ago(-10 * time.Minute), "b": ago(-5 * time.Minute)}, map[string]Sign{"a": Alive, "b": Silent}},
-		"where none is renewed any more they say nothing": {map[string]time.Time{"a": ago(time.Hour), "b": ago(2 * time.Hour)}, nil},
+		"none say nothing":                                 {nil, nil},
+		"one that is renewed is alive":                     {map[string]time.Time{"a": ago(9 * time.Second)}, map[string]Sign{"a": Alive}},
+		"one that stays a minute behind is silent":         {map[string]time.Time{"a": ago(time.Second), "b": ago(62 * time.Second)}, map[string]Sign{"a": Alive, "b": Silent}},
+		"one that has expired says nothing":                {map[string]time.Time{"a": noon, "b": ago(time.Hour)}, map[string]Sign{"a": Alive}},
+		"a clock here that is fast makes no member silent": {map[string]time.Time{"a": ago(10 * time.Minute), "b": ago(11 * time.Minute)}, map[string]Sign{"a": Alive, "b": Alive}},
+		"nor does one that is slow":                        {map[string]time.Time{"a": ago(-10 * time.Minute), "b": ago(-5 * time.Minute)}, map[string]Sign{"a": Alive, "b": Silent}},
+		"where none is renewed any more they say nothing":  {map[string]time.Time{"a": ago(time.Hour), "b": ago(2 * time.Hour)}, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -7,18 +7,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a control plane as it really is: who runs is who has a vote. Only Against lets a member go, and one that went comes back, or dies.
-type world struct {
+// environment is a control plane as it really is: a member that runs has a vote. Only Against lets a member go, and one that went comes back, or dies.
+type environment struct {
 	plane Plane
 	now   time.Time
 }
 
-func anyWorld(t *rapid.T) *world {
-	return &world{now: noon, plane: Plane{API: Answers, Members: members(rapid.IntRange(1, 7).Draw(t, "members"))}}
+func anyEnvironment(t *rapid.T) *environment {
+	return &environment{now: noon, plane: Plane{API: Answers, Members: members(rapid.IntRange(1, 7).Draw(t, "members"))}}
 }
 
 // happens lets something happen to a member that is none of our doing, or ends what we have done.
-func (w *world) happens(t *rapid.T) {
+func (w *environment) happens(t *rapid.T) {
 	m := &w.plane.Members[rapid.IntRange(0, len(w.plane.Members)-1).Draw(t, "member")]
 	switch rapid.SampledFrom([]string{"dies", "is switched off", "recovers", "is asked for", "is replaced", "has joined", "API"}).Draw(t, "event") {
 	case "dies":
@@ -43,7 +43,7 @@ func (w *world) happens(t *rapid.T) {
 }
 
 // goes lets every member that waits and may go, go: all of them are asked before the first one has gone.
-func (w *world) goes(t *rapid.T) {
+func (w *environment) goes(t *rapid.T) {
 	var gone []int
 	for i, m := range w.plane.Members {
 		if !m.Due.IsZero() && len(w.plane.Against(m.Name, w.now)) == 0 {
@@ -60,15 +60,15 @@ func (w *world) goes(t *rapid.T) {
 		dead(m)
 		needed := Majority(len(w.plane.Members))
 		if w.plane.API == Answers && before >= needed && w.votes() < needed {
-			t.Fatalf("%s was let go, and of %d votes %d are left: %+v", m.Name, before, w.votes(), w.plane)
+			t.Fatalf("%s may go, and of %d votes %d are left: %+v", m.Name, before, w.votes(), w.plane)
 		}
 		if needed > 0 && w.plane.API == Answers && alive && w.votes() < needed {
-			t.Fatalf("%s was alive, and let go without a majority: %+v", m.Name, w.plane)
+			t.Fatalf("%s was alive, and may go without a majority: %+v", m.Name, w.plane)
 		}
 	}
 }
 
-func (w *world) votes() int {
+func (w *environment) votes() int {
 	n := 0
 	for _, m := range w.plane.Members {
 		if m.Votes() {
@@ -78,7 +78,7 @@ func (w *world) votes() int {
 	return n
 }
 
-func (w *world) underway() (busy int) {
+func (w *environment) underway() (busy int) {
 	for _, m := range w.plane.Members {
 		if m.Remediation != "" {
 			busy++
@@ -89,7 +89,7 @@ func (w *world) underway() (busy int) {
 
 func TestNeverTwoAtOnceAndNeverAMajorityLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := anyWorld(t)
+		w := anyEnvironment(t)
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			w.happens(t)
 			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 45).Draw(t, "minutes")) * time.Minute)
@@ -105,7 +105,7 @@ func TestNeverTwoAtOnceAndNeverAMajorityLost(t *testing.T) {
 // alive and the majority needs them.
 func TestSomebodyMayGoInTheEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := anyWorld(t)
+		w := anyEnvironment(t)
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			w.happens(t)
 		}
@@ -135,7 +135,7 @@ func TestSomebodyMayGoInTheEnd(t *testing.T) {
 // All that are dead are remediated in the end, one after the other, while each that went comes back.
 func TestEveryDeadMemberHasItsTurn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := anyWorld(t)
+		w := anyEnvironment(t)
 		for i := range w.plane.Members {
 			m := &w.plane.Members[i]
 			if rapid.Bool().Draw(t, "dead") {

@@ -6,15 +6,15 @@ const (
 	// renewal is how old a renewal of an identity lease may be, counted from the newest one: an API server renews its own every 10 s.
 	// (Kubernetes, pkg/controlplane/apiserver: IdentityLeaseRenewIntervalPeriod.)
 	renewal = time.Minute
-	// leaseDuration is how long such a lease lasts: one that is older is nobody's any more, and is collected as garbage. (The same:
+	// leaseDuration is how long such a lease lasts: an older one is collected as garbage. (The same:
 	// IdentityLeaseDurationSeconds.)
 	leaseDuration = time.Hour
 )
 
 // Servers returns what the identity leases of a cluster's API servers say, by the name of the node that each runs on, from when each was
-// renewed last. It is to be asked only while the API answers: then somebody renews, and who does not is known by how far behind the newest
-// renewal it is. The clock here, which may differ from the cluster's, tells no more than that none was renewed for as long as a lease lasts,
-// which means that nobody renews any (feature gate APIServerIdentity off), and that they say nothing.
+// renewed last. It may be asked only while the API answers: then an API server renews, and one that does not is known by how far it is
+// behind the newest renewal. The clock here, which may differ from the cluster's, shows no more than that none was renewed for as long as a lease lasts,
+// which means that no API server renews one (feature gate APIServerIdentity off), and that they say nothing.
 func Servers(renewed map[string]time.Time, now time.Time) map[string]Sign {
 	var newest time.Time
 	for _, at := range renewed {

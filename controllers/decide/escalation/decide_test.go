@@ -13,13 +13,13 @@ func in(d time.Duration) time.Time  { return noon.Add(d) }
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 var (
-	// single is what stands for the ladder of a check with a remediationTemplate.
+	// single is the one step of a check with a remediationTemplate.
 	single = []Step{{}}
 	// two is a ladder of two templates.
 	two = []Step{{5 * time.Minute}, {10 * time.Minute}}
 	// three has two templates of one kind, and is what upstream gets stuck on.
 	three = []Step{{5 * time.Minute}, {5 * time.Minute}, {10 * time.Minute}}
-	// patient waits for its first template without end; the webhook lets nobody write that today.
+	// patient waits for its first template without end; the webhook admits no such check today.
 	patient = []Step{{0}, {10 * time.Minute}}
 )
 
@@ -80,47 +80,47 @@ func TestDecide(t *testing.T) {
 		"a step without a timeout is waited for without end":            {patient, []Request{asked(0, late)}, wait(0, InProgress, never)},
 		"a step without a timeout is given up when its remediator asks": {patient, []Request{asked(0, failed)}, tell(0, Failed)},
 
-		"seed 2.13: a step whose time has passed is given up, and its remediator told": {two, []Request{asked(0, late)}, tell(0, TimedOut)},
-		"the very moment of the timeout is too late":                                   {two, []Request{asked(0, started(5*time.Minute))}, tell(0, TimedOut)},
-		"a nanosecond before is not":                                                   {two, []Request{asked(0, started(5*time.Minute-1))}, wait(0, InProgress, in(1))},
-		"seed 2.13: a step that was given up is followed by the next":                  {two, []Request{asked(0, late, both)}, start(1, NextStep)},
-		"C52: one that succeeded and whose node stays away is given up without a word": {two, []Request{asked(0, late, succeeded)}, note(0, TimedOut)},
-		"C52: the next one is started after it all the same":                           {two, []Request{asked(0, late, succeeded, given)}, start(1, NextStep)},
-		"one that succeeded, was given up, and begins anew is told":                    {two, []Request{asked(0, late, given)}, tell(0, NotNotified)},
-		"C54: a remediator that failed is given up at once":                            {two, []Request{asked(0, failed, atOnce)}, tell(0, Failed)},
-		"C54: failure says more than a timeout":                                        {two, []Request{asked(0, failed, late)}, tell(0, Failed)},
-		"a failure counts whatever the clock of the API server":                        {two, []Request{asked(0, failed, started(-time.Hour))}, tell(0, Failed)},
+		"seed 2.13: a step whose time has passed is given up, and its remediator is notified": {two, []Request{asked(0, late)}, tell(0, TimedOut)},
+		"the very moment of the timeout is too late":                                          {two, []Request{asked(0, started(5*time.Minute))}, tell(0, TimedOut)},
+		"a nanosecond before is not":                                                          {two, []Request{asked(0, started(5*time.Minute-1))}, wait(0, InProgress, in(1))},
+		"seed 2.13: a step that was given up is followed by the next":                         {two, []Request{asked(0, late, both)}, start(1, NextStep)},
+		"C52: one that succeeded and whose node stays away is given up without a word":        {two, []Request{asked(0, late, succeeded)}, note(0, TimedOut)},
+		"C52: the next one is started after it all the same":                                  {two, []Request{asked(0, late, succeeded, given)}, start(1, NextStep)},
+		"one that succeeded, was given up, and begins anew is notified":                       {two, []Request{asked(0, late, given)}, tell(0, NotNotified)},
+		"C54: a remediator that failed is given up at once":                                   {two, []Request{asked(0, failed, atOnce)}, tell(0, Failed)},
+		"C54: failure says more than a timeout":                                               {two, []Request{asked(0, failed, late)}, tell(0, Failed)},
+		"a failure counts whatever the clock of the API server":                               {two, []Request{asked(0, failed, started(-time.Hour))}, tell(0, Failed)},
 
-		"seed 2.14: an old remediator that stopped 30 seconds ago is given up":      {two, []Request{asked(0, stopped(30*time.Second))}, tell(0, Stopped)},
-		"seed 2.14: one that stopped later is waited for until then":                {two, []Request{asked(0, stopped(10*time.Second))}, wait(0, InProgress, in(20*time.Second))},
-		"seed 2.14: unless its time passes before":                                  {two, []Request{asked(0, stopped(10*time.Second), started(5*time.Minute-time.Second))}, wait(0, InProgress, in(time.Second))},
-		"seed 2.14: one that was never at work has 30 seconds from its request on":  {two, []Request{asked(0, stopped(time.Hour), atOnce)}, wait(0, InProgress, in(30*time.Second))},
-		"NHC#208: one that does not know whether it succeeded is waited for":        {two, []Request{asked(0, stopped(time.Minute), func(r *Request) { r.Succeeded = Unsure })}, wait(0, InProgress, in(4*time.Minute))},
-		"seed 2.14: one whose Processing is Unknown is waited for":                  {two, []Request{asked(0, stopped(time.Minute), func(r *Request) { r.Processing = Unsure })}, wait(0, InProgress, in(4*time.Minute))},
-		"the last template that failed is given up like others":                     {two, []Request{asked(0, both), asked(1, failed)}, tell(1, Failed)},
-		"when the last one was given up the ladder is at its end":                   {two, []Request{asked(0, both), asked(1, both)}, exhausted(1)},
-		"it stays so when its request is gone":                                      {two, []Request{asked(0, both), asked(1, given, gone)}, exhausted(1)},
-		"a ladder of one step with a timeout is a ladder":                           {two[:1], []Request{asked(0, late)}, tell(0, TimedOut)},
-		"W1: of two templates of one kind the second is started after the first":    {three, []Request{asked(0, both)}, start(1, NextStep)},
-		"W1: of two templates of one kind the second times out":                     {three, []Request{asked(0, both), asked(1, late)}, tell(1, TimedOut)},
-		"W1: after two templates of one kind the third step is started":             {three, []Request{asked(0, both), asked(1, both)}, start(2, NextStep)},
-		"W28: a lost status is rebuilt from what is on the requests":                {three, []Request{asked(0, told), asked(1, told)}, start(2, NextStep)},
-		"W28: where nothing is left below, the ladder goes on from the highest":     {three, []Request{asked(1, both)}, start(2, NextStep)},
-		"a remediator that takes our annotation off gets no second turn":            {three, []Request{asked(0), asked(1)}, wait(1, InProgress, in(4*time.Minute))},
-		"nor is it put on again: its remediator knew":                               {three, []Request{asked(0, given), asked(1)}, wait(1, InProgress, in(4*time.Minute))},
-		"what is asked twice on one step is given up when one of the two was":       {two, []Request{asked(0, both), asked(0, atOnce, told)}, start(1, NextStep)},
-		"and not before the other one is told":                                      {two, []Request{asked(0, both), asked(0, atOnce)}, tell(0, NotNotified)},
-		"a crash after the annotation: the next step follows":                       {two, []Request{asked(0, late, told)}, start(1, NextStep)},
-		"a crash after the status: the remediator is told before the next is asked": {two, []Request{asked(0, late, given)}, tell(0, NotNotified)},
-		"a crash after the status on the last step leaves nobody untold":            {two, []Request{asked(0, both), asked(1, given)}, Decision{Do: GiveUp, Step: 1, Notify: true, Reason: NotNotified, Recheck: in(59 * time.Second)}},
-		"one that takes our annotation off on the last step has a minute for it":    {two, []Request{asked(0, both), asked(1, late, func(r *Request) { r.GivenUp = ago(NotifiedAgainFor) })}, exhausted(1)},
-		"nor one that was given up again later":                                     {two, []Request{asked(1, late, told, func(r *Request) { r.GivenUp = ago(time.Hour) }), asked(1, given)}, Decision{Do: GiveUp, Step: 1, Notify: true, Reason: NotNotified, Recheck: in(59 * time.Second)}},
-		"whoever is gone cannot be told":                                            {two, []Request{asked(0, late, given, gone)}, start(1, NextStep)},
+		"seed 2.14: an old remediator that stopped 30 seconds ago is given up":             {two, []Request{asked(0, stopped(30*time.Second))}, tell(0, Stopped)},
+		"seed 2.14: one that stopped later is waited for until then":                       {two, []Request{asked(0, stopped(10*time.Second))}, wait(0, InProgress, in(20*time.Second))},
+		"seed 2.14: unless its time passes before":                                         {two, []Request{asked(0, stopped(10*time.Second), started(5*time.Minute-time.Second))}, wait(0, InProgress, in(time.Second))},
+		"seed 2.14: one that was never at work has 30 seconds from its request on":         {two, []Request{asked(0, stopped(time.Hour), atOnce)}, wait(0, InProgress, in(30*time.Second))},
+		"NHC#208: one that does not know whether it succeeded is waited for":               {two, []Request{asked(0, stopped(time.Minute), func(r *Request) { r.Succeeded = Unsure })}, wait(0, InProgress, in(4*time.Minute))},
+		"seed 2.14: one whose Processing is Unknown is waited for":                         {two, []Request{asked(0, stopped(time.Minute), func(r *Request) { r.Processing = Unsure })}, wait(0, InProgress, in(4*time.Minute))},
+		"the last template that failed is given up like others":                            {two, []Request{asked(0, both), asked(1, failed)}, tell(1, Failed)},
+		"when the last one was given up the ladder is at its end":                          {two, []Request{asked(0, both), asked(1, both)}, exhausted(1)},
+		"it stays so when its request is gone":                                             {two, []Request{asked(0, both), asked(1, given, gone)}, exhausted(1)},
+		"a ladder of one step with a timeout is a ladder":                                  {two[:1], []Request{asked(0, late)}, tell(0, TimedOut)},
+		"W1: of two templates of one kind the second is started after the first":           {three, []Request{asked(0, both)}, start(1, NextStep)},
+		"W1: of two templates of one kind the second times out":                            {three, []Request{asked(0, both), asked(1, late)}, tell(1, TimedOut)},
+		"W1: after two templates of one kind the third step is started":                    {three, []Request{asked(0, both), asked(1, both)}, start(2, NextStep)},
+		"W28: a lost status is rebuilt from what is on the requests":                       {three, []Request{asked(0, told), asked(1, told)}, start(2, NextStep)},
+		"W28: where nothing is left below, the ladder goes on from the highest":            {three, []Request{asked(1, both)}, start(2, NextStep)},
+		"a remediator that takes our annotation off gets no second turn":                   {three, []Request{asked(0), asked(1)}, wait(1, InProgress, in(4*time.Minute))},
+		"nor is it put on again: its remediator knew":                                      {three, []Request{asked(0, given), asked(1)}, wait(1, InProgress, in(4*time.Minute))},
+		"what is asked twice on one step is given up when one of the two was":              {two, []Request{asked(0, both), asked(0, atOnce, told)}, start(1, NextStep)},
+		"and not before the other one is notified":                                         {two, []Request{asked(0, both), asked(0, atOnce)}, tell(0, NotNotified)},
+		"a crash after the annotation: the next step follows":                              {two, []Request{asked(0, late, told)}, start(1, NextStep)},
+		"a crash after the status: the remediator is notified before the next step starts": {two, []Request{asked(0, late, given)}, tell(0, NotNotified)},
+		"a crash after the status on the last step leaves no remediator without notice":    {two, []Request{asked(0, both), asked(1, given)}, Decision{Do: GiveUp, Step: 1, Notify: true, Reason: NotNotified, Recheck: in(59 * time.Second)}},
+		"one that takes our annotation off on the last step has a minute for it":           {two, []Request{asked(0, both), asked(1, late, func(r *Request) { r.GivenUp = ago(NotifiedAgainFor) })}, exhausted(1)},
+		"nor one that was given up again later":                                            {two, []Request{asked(1, late, told, func(r *Request) { r.GivenUp = ago(time.Hour) }), asked(1, given)}, Decision{Do: GiveUp, Step: 1, Notify: true, Reason: NotNotified, Recheck: in(59 * time.Second)}},
+		"a request that is gone has no remediator to notify":                               {two, []Request{asked(0, late, given, gone)}, start(1, NextStep)},
 
 		"a request that somebody deletes is waited for to its end":         {two, []Request{asked(0, leaving)}, wait(0, AwaitingDeletion, in(4*time.Minute))},
 		"a request that somebody deleted is made again":                    {two, []Request{asked(0, gone)}, Decision{Do: Start, Reason: Vanished, Recheck: in(4 * time.Minute)}},
 		"on the step it was on":                                            {three, []Request{asked(0, both), asked(1, gone)}, Decision{Do: Start, Step: 1, Reason: Vanished, Recheck: in(4 * time.Minute)}},
-		"W8: a node is not kept waiting by a request that nobody has":      {single, []Request{asked(0, gone)}, start(0, Vanished)},
+		"W8: a node is not kept waiting by a request that is gone":         {single, []Request{asked(0, gone)}, start(0, Vanished)},
 		"a finalizer that is kept for ever holds up one step's time only":  {two, []Request{asked(0, leaving, late)}, tell(0, TimedOut)},
 		"then the next step starts beside it":                              {two, []Request{asked(0, leaving, late, both)}, start(1, NextStep)},
 		"one that failed is given up also when it is being deleted":        {two, []Request{asked(0, leaving, failed)}, tell(0, Failed)},

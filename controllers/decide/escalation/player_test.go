@@ -12,8 +12,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// world is one unhealthy node, its remediators, and a controller that does as it is told unless it crashes.
-type world struct {
+// environment is one unhealthy node, its remediators, and a controller that carries out each decision unless it crashes.
+type environment struct {
 	steps       []step
 	remediators []remediator // by step; what is missing says nothing, ever
 	statusFirst bool         // the order in which a request is given up; the annotation comes first otherwise
@@ -21,7 +21,7 @@ type world struct {
 
 	requests []*request
 	events   []event
-	healthy  bool // the node is, so that nobody asks what is next
+	healthy  bool // the node is healthy, and the escalation is not asked
 	stripped bool // somebody took our annotations off
 	reached  int  // the highest step that was ever started
 
@@ -45,7 +45,7 @@ type remediator struct {
 	succeeds time.Duration // says so
 	heals    time.Duration // the node is back
 	deletes  time.Duration // the request
-	finishes time.Duration // takes as long to let go of a request that is being deleted
+	finishes time.Duration // takes as long to remove its finalizer from a request that is being deleted
 	strips   bool          // takes off what annotations it finds
 }
 
@@ -56,27 +56,27 @@ type request struct {
 	inStatus            bool
 }
 
-// event is something that happens to a world from outside.
+// event is something that happens to the environment from outside.
 type event struct {
 	at   time.Time
 	text string
-	do   func(*world)
+	do   func(*environment)
 }
 
-func (w *world) write(format string, args ...any) {
+func (w *environment) write(format string, args ...any) {
 	fmt.Fprintf(&w.story, "%8s  %s\n", w.now.Sub(noon), fmt.Sprintf(format, args...))
 }
 
-func (w *world) fault(format string, args ...any) {
+func (w *environment) fault(format string, args ...any) {
 	w.faults = append(w.faults, fmt.Sprintf("%s: ", w.now.Sub(noon))+fmt.Sprintf(format, args...))
 }
 
 // play lets time move to the next event, or to the next moment at which a step says that it will change, up to an end.
-func (w *world) play(end time.Time) {
+func (w *environment) play(end time.Time) {
 	w.now, w.reached = noon, -1
-	for passes := 0; ; passes++ {
+	for reconciles := 0; ; reconciles++ {
 		happened := w.happen()
-		last := w.pass(happened || passes == 0)
+		last := w.reconcile(happened || reconciles == 0)
 		next := last.Recheck
 		if w.healthy {
 			next = time.Time{}
@@ -96,7 +96,7 @@ func (w *world) play(end time.Time) {
 }
 
 // happen lets everything happen whose time has come.
-func (w *world) happen() bool {
+func (w *environment) happen() bool {
 	happened := false
 	for len(w.events) > 0 && !w.now.Before(w.events[0].at) {
 		e := w.events[0]
@@ -111,13 +111,13 @@ func (w *world) happen() bool {
 }
 
 // schedule keeps the events in the order of their times.
-func (w *world) schedule(e event) {
+func (w *environment) schedule(e event) {
 	w.events = append(w.events, e)
 	slices.SortStableFunc(w.events, func(a, b event) int { return a.at.Compare(b.at) })
 }
 
-// pass takes steps until there is none to take, and returns the last one. A controller that dies begins a new pass.
-func (w *world) pass(woken bool) escalation.Decision {
+// reconcile carries out decisions until one waits, and returns that. A controller that dies begins a new reconcile.
+func (w *environment) reconcile(enqueued bool) escalation.Decision {
 	if w.healthy {
 		w.cleanUp()
 		return escalation.Decision{}
@@ -125,8 +125,8 @@ func (w *world) pass(woken bool) escalation.Decision {
 	for taken := 0; ; taken++ {
 		s := escalation.Decide(w.ladder(), w.facts(), w.now)
 		if s.Do == escalation.Wait || s.Do == escalation.Exhausted {
-			if taken == 0 && !woken {
-				w.fault("woken for nothing: %+v", s)
+			if taken == 0 && !enqueued {
+				w.fault("enqueued for nothing: %+v", s)
 			}
 			if line := w.line(s); line != w.said {
 				w.said = line
@@ -146,7 +146,7 @@ func (w *world) pass(woken bool) escalation.Decision {
 }
 
 // ladder is what the escalation is given.
-func (w *world) ladder() []escalation.Step {
+func (w *environment) ladder() []escalation.Step {
 	var steps []escalation.Step
 	for _, s := range w.steps {
 		steps = append(steps, escalation.Step{Timeout: s.Timeout})
@@ -155,7 +155,7 @@ func (w *world) ladder() []escalation.Step {
 }
 
 // line is a decision as a story shows it.
-func (w *world) line(d escalation.Decision) string {
+func (w *environment) line(d escalation.Decision) string {
 	line := fmt.Sprintf("%-9s %-22s %s", d.Do, d.Reason, w.steps[d.Step].Name)
 	if !d.Expires.IsZero() {
 		line += " until " + d.Expires.Sub(noon).String()
@@ -164,7 +164,7 @@ func (w *world) line(d escalation.Decision) string {
 }
 
 // facts are what the controller finds: the requests that are there, which it writes into its status, and what that remembers of others.
-func (w *world) facts() []escalation.Request {
+func (w *environment) facts() []escalation.Request {
 	var facts []escalation.Request
 	for _, r := range w.requests {
 		r.inStatus = r.inStatus || !r.Gone
@@ -182,7 +182,7 @@ func (w *world) facts() []escalation.Request {
 }
 
 // take carries out a step, and reports whether it got to its end.
-func (w *world) take(s escalation.Decision) bool {
+func (w *environment) take(s escalation.Decision) bool {
 	if s.Do == escalation.Start {
 		return w.start(s.Step)
 	}
@@ -215,17 +215,17 @@ func (w *world) take(s escalation.Decision) bool {
 }
 
 // dies counts a write, and reports whether the controller dies before it.
-func (w *world) dies() bool {
+func (w *environment) dies() bool {
 	w.writes++
 	return w.crashes[w.writes]
 }
 
-func (w *world) on(step int) []*request {
+func (w *environment) on(step int) []*request {
 	return slices.DeleteFunc(slices.Clone(w.requests), func(r *request) bool { return r.Step != step })
 }
 
 // start makes a request, looks whether it may be, and lets its remediator loose.
-func (w *world) start(step int) bool {
+func (w *environment) start(step int) bool {
 	if w.dies() {
 		return false
 	}
@@ -248,14 +248,14 @@ func (w *world) start(step int) bool {
 	return true
 }
 
-// work schedules what the remediator of r does. It stops when it is told that it was given up.
-func (w *world) work(r *request) {
+// work schedules what the remediator of r does. It stops when it is notified that it was given up.
+func (w *environment) work(r *request) {
 	m, name := w.remediator(r), w.steps[r.Step].Name
 	after := func(d time.Duration, do func()) {
 		if d == 0 {
 			return
 		}
-		w.schedule(event{w.now.Add(d), "", func(*world) {
+		w.schedule(event{w.now.Add(d), "", func(*environment) {
 			if !r.Gone && !r.Notified {
 				do()
 			}
@@ -279,7 +279,7 @@ func (w *world) work(r *request) {
 	})
 }
 
-func (w *world) remediator(r *request) remediator {
+func (w *environment) remediator(r *request) remediator {
 	if r.Step < len(w.remediators) {
 		return w.remediators[r.Step]
 	}
@@ -287,7 +287,7 @@ func (w *world) remediator(r *request) remediator {
 }
 
 // ends is the end of a remediator's work, of which there is one: Processing is False, and Succeeded says how it ended if it knows of that.
-func (w *world) ends(r *request, succeeded escalation.Status) {
+func (w *environment) ends(r *request, succeeded escalation.Status) {
 	if r.Processing != escalation.Yes {
 		return
 	}
@@ -300,17 +300,17 @@ func (w *world) ends(r *request, succeeded escalation.Status) {
 	w.write("* %s %s", w.steps[r.Step].Name, text)
 }
 
-// hears is what a remediator does when it is told that it was given up.
-func (w *world) hears(r *request) {
+// hears is what a remediator does when it is notified that it was given up.
+func (w *environment) hears(r *request) {
 	w.ends(r, escalation.No)
 	if w.remediator(r).strips {
-		w.schedule(event{w.now.Add(time.Second), w.steps[r.Step].Name + " takes our annotation off", func(*world) {
+		w.schedule(event{w.now.Add(time.Second), w.steps[r.Step].Name + " takes our annotation off", func(*environment) {
 			r.Notified, r.annotated = false, time.Time{}
 		}})
 	}
 }
 
-func (w *world) delete(r *request) {
+func (w *environment) delete(r *request) {
 	if r.Deleting {
 		return
 	}
@@ -320,11 +320,11 @@ func (w *world) delete(r *request) {
 		r.Gone = true
 		return
 	}
-	w.schedule(event{w.now.Add(m.finishes), "the request of " + w.steps[r.Step].Name + " is gone", func(*world) { r.Gone = true }})
+	w.schedule(event{w.now.Add(m.finishes), "the request of " + w.steps[r.Step].Name + " is gone", func(*environment) { r.Gone = true }})
 }
 
-// cleanUp is what the controller does for a node that is well.
-func (w *world) cleanUp() {
+// cleanUp is what the controller does for a healthy node.
+func (w *environment) cleanUp() {
 	for _, r := range w.requests {
 		if !r.Gone && !r.Deleting {
 			w.write("%-9s the request of %s", "delete", w.steps[r.Step].Name)

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The worlds below are small on purpose, and their times are few, so that requests meet on a step and moments often coincide.
+// The environments below are small on purpose, and their times are few, so that requests meet on a step and moments often coincide.
 var (
 	moments  = rapid.Map(rapid.IntRange(-24, 2), func(n int) time.Time { return in(time.Duration(n) * 30 * time.Second) })
 	timeouts = rapid.Map(rapid.IntRange(0, 10), func(n int) time.Duration { return time.Duration(n) * time.Minute })
@@ -67,7 +67,7 @@ func top(steps []Step, requests []Request) int {
 
 func isLadder(steps []Step) bool { return len(steps) > 1 || steps[0].Timeout > 0 }
 
-func TestNoRungIsSkippedAndNoneIsLeftBehindOrTakenTwice(t *testing.T) {
+func TestNoStepIsSkippedOrRepeated(t *testing.T) {
 	holds(t, func(t *rapid.T, steps []Step, requests []Request) {
 		s, here := Decide(steps, requests, noon), top(steps, requests)
 		if s.Do != Start {
@@ -138,7 +138,7 @@ func TestEveryWaitEndsByItselfOrSaysWhatItIsFor(t *testing.T) {
 		}
 		there := func(r Request) bool { return !r.Gone }
 		if s.Recheck.IsZero() && !slices.ContainsFunc(on(requests, s.Step), there) {
-			t.Fatalf("waits for nobody: %+v", s)
+			t.Fatalf("waits for no remediator: %+v", s)
 		}
 	})
 }
@@ -205,7 +205,7 @@ func TestTakingStepsEndsInAWaitOrAtTheEnd(t *testing.T) {
 	})
 }
 
-// giveUp does as the caller is told.
+// giveUp does what the caller has to do.
 func giveUp(requests []Request, s Decision) {
 	for i := range requests {
 		r := &requests[i]

@@ -24,20 +24,20 @@ var twins = []step{
 // classic is a check with a remediationTemplate.
 var classic = []step{{Name: "SelfNodeRemediation from template ops/self"}}
 
-func at(minutes float64, text string, do func(*world)) event {
+func at(minutes float64, text string, do func(*environment)) event {
 	return event{noon.Add(time.Duration(minutes * float64(time.Minute))), text, do}
 }
 
 // deletes lets a person delete the newest request of a step.
-func deletes(step int) func(*world) {
-	return func(w *world) {
+func deletes(step int) func(*environment) {
+	return func(w *environment) {
 		asked := w.on(step)
 		w.delete(asked[len(asked)-1])
 	}
 }
 
 // losesStatus lets the check forget all that can be read off a request that is there.
-func losesStatus(w *world) {
+func losesStatus(w *environment) {
 	for _, r := range w.requests {
 		if !r.Gone {
 			r.inStatus, r.recorded = false, time.Time{}
@@ -46,7 +46,7 @@ func losesStatus(w *world) {
 }
 
 // givesUp is medik8s' operator, which writes its annotation on remediations that have no ladder too (W13).
-func givesUp(w *world) {
+func givesUp(w *environment) {
 	for _, r := range w.requests {
 		r.Notified, r.annotated = true, w.now
 		w.hears(r)
@@ -55,9 +55,9 @@ func givesUp(w *world) {
 
 const minute = time.Minute
 
-// stories are told anew each time: playing one uses it up.
-func stories() map[string]*world {
-	return map[string]*world{
+// stories are made anew each time: playing one uses it up.
+func stories() map[string]*environment {
+	return map[string]*environment{
 		"the documented example": {
 			steps: ladder, remediators: []remediator{{fails: 100 * minute}, {fails: 4 * minute}, {succeeds: 9 * minute, heals: 11 * minute, finishes: 2 * minute}},
 		},
@@ -93,7 +93,7 @@ func stories() map[string]*world {
 		},
 		"a template without a ladder fails": {
 			steps: classic, remediators: []remediator{{fails: 2 * minute}},
-			events: []event{at(60, "somebody repairs the node", func(w *world) { w.healthy = true })},
+			events: []event{at(60, "somebody repairs the node", func(w *environment) { w.healthy = true })},
 		},
 		"W13 another operator gives up a template without a ladder": {
 			steps: classic, remediators: []remediator{{succeeds: 50 * minute}},
@@ -103,7 +103,7 @@ func stories() map[string]*world {
 }
 
 func TestStories(t *testing.T) {
-	golden.Stories(t, stories(), func(t *testing.T, w *world) string {
+	golden.Stories(t, stories(), func(t *testing.T, w *environment) string {
 		w.play(noon.Add(24 * time.Hour))
 		for _, fault := range w.faults {
 			t.Error(fault)

@@ -26,24 +26,24 @@ var anyRemediator = rapid.Custom(func(t *rapid.T) remediator {
 	}
 })
 
-var accidents = map[string]func(*world){
+var accidents = map[string]func(*environment){
 	"the status is lost": losesStatus,
-	"somebody deletes the request": func(w *world) {
+	"somebody deletes the request": func(w *environment) {
 		if w.reached >= 0 {
 			deletes(w.reached)(w)
 		}
 	},
-	"somebody takes all annotations off": func(w *world) {
+	"somebody takes all annotations off": func(w *environment) {
 		w.stripped = true
 		for _, r := range w.requests {
 			r.Notified, r.annotated = false, time.Time{}
 		}
 	},
-	"nothing happens, and the controller looks": func(*world) {},
+	"nothing happens, and the controller looks": func(*environment) {},
 }
 
-var anyWorld = rapid.Custom(func(t *rapid.T) *world {
-	w := &world{statusFirst: rapid.Bool().Draw(t, "status first"), crashes: map[int]bool{}}
+var anyEnvironment = rapid.Custom(func(t *rapid.T) *environment {
+	w := &environment{statusFirst: rapid.Bool().Draw(t, "status first"), crashes: map[int]bool{}}
 	for i := range rapid.IntRange(1, 4).Draw(t, "steps") {
 		timeout := time.Duration(rapid.IntRange(1, 10).Draw(t, "timeout")) * time.Minute
 		w.steps = append(w.steps, step{fmt.Sprintf("step %d", i), timeout})
@@ -64,12 +64,12 @@ var anyWorld = rapid.Custom(func(t *rapid.T) *world {
 	return w
 })
 
-// walks plays many worlds, in each of which no step is skipped, none is asked for twice at once, none is gone down to, nobody is woken for
-// nothing and no clock stands still: those are faults that the player sees itself.
-func walks(t *testing.T, rule func(*rapid.T, *world)) {
+// walks plays many environments, in each of which no step is skipped, none is requested twice at once, no earlier one is taken again, the controller
+// is not enqueued for nothing and no clock stands still: those are faults that the player sees itself.
+func walks(t *testing.T, rule func(*rapid.T, *environment)) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
-		w := anyWorld.Draw(t, "world")
+		w := anyEnvironment.Draw(t, "environment")
 		w.play(noon.Add(horizon))
 		for _, fault := range w.faults {
 			t.Errorf("%s\n%s", fault, w.story.String())
@@ -78,9 +78,9 @@ func walks(t *testing.T, rule func(*rapid.T, *world)) {
 	})
 }
 
-// A ladder is at most 40 minutes long, and whoever deletes requests for ever keeps it on one step.
+// A ladder is at most 40 minutes long, and a remediator that deletes its requests for ever keeps it on one step.
 func TestEveryLadderComesToItsEnd(t *testing.T) {
-	walks(t, func(t *rapid.T, w *world) {
+	walks(t, func(t *rapid.T, w *environment) {
 		if w.healthy || len(w.steps) == 1 && w.steps[0].Timeout == 0 || w.remediators[w.reached].deletes > 0 {
 			return
 		}
@@ -90,22 +90,22 @@ func TestEveryLadderComesToItsEnd(t *testing.T) {
 	})
 }
 
-// Both writes were made whenever a step was left, whichever came first and whoever died between them.
-func TestNobodyIsLeftUntold(t *testing.T) {
-	walks(t, func(t *rapid.T, w *world) {
+// Both writes were made whenever a step was left, whichever came first and whatever crashed between them.
+func TestEveryRemediatorThatIsGivenUpIsNotified(t *testing.T) {
+	walks(t, func(t *rapid.T, w *environment) {
 		for _, r := range w.requests {
 			if w.healthy || r.Step >= w.reached || r.Gone || r.Succeeded == escalation.Yes || w.remediators[r.Step].strips {
 				continue
 			}
 			if !r.Notified && !w.stripped {
-				t.Fatalf("step %d was left, and nobody told: %+v\n%s", r.Step, r, w.story.String())
+				t.Fatalf("step %d was left, and its remediator not notified: %+v\n%s", r.Step, r, w.story.String())
 			}
 		}
 	})
 }
 
-func TestARemedyWithoutALadderIsNeverGivenUp(t *testing.T) {
-	walks(t, func(t *rapid.T, w *world) {
+func TestATemplateWithoutALadderIsNeverGivenUp(t *testing.T) {
+	walks(t, func(t *rapid.T, w *environment) {
 		if len(w.steps) > 1 || w.steps[0].Timeout > 0 {
 			return
 		}
@@ -118,7 +118,7 @@ func TestARemedyWithoutALadderIsNeverGivenUp(t *testing.T) {
 }
 
 func TestWhoSucceededIsNotTold(t *testing.T) {
-	walks(t, func(t *rapid.T, w *world) {
+	walks(t, func(t *rapid.T, w *environment) {
 		for _, r := range w.requests {
 			if r.Notified && r.Succeeded == escalation.Yes {
 				t.Fatalf("%+v\n%s", r, w.story.String())

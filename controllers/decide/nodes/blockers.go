@@ -205,7 +205,7 @@ func (a asking) obstacles() []Blocker {
 	if b := t.unsuitable(a.n); b != nil {
 		all = append(all, *b)
 	}
-	again := a.f.Now.Add(time.Minute) // what holds a name, or took off whose it is, tells nobody when it goes
+	again := a.f.Now.Add(time.Minute) // the end of a request that has the name, or lost its mark, enqueues no check
 	if len(a.n.Orphaned) > 0 {
 		all = append(all, Blocker{Reason: OrphanedRequest, Args: []string{a.n.Orphaned[0].Ref.String()}, Again: again})
 	}
@@ -246,7 +246,7 @@ func (a asking) nameTaken(step int, again time.Time) []Blocker {
 const quorumRetry = time.Minute
 
 // members is what the control plane says against it: another node is being remediated, or goes first, or without this one, which is alive, too few would
-// be left. As long as something else blocks all nodes of the control plane nobody has looked at it.
+// be left. As long as something else blocks all nodes of the control plane it is not read.
 func (a asking) members() []Blocker {
 	c := a.f.ControlPlane
 	if c == nil {

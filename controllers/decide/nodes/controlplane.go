@@ -86,8 +86,8 @@ func (e Etcd) against(node string) *Blocker {
 // Members is how many members the control plane has.
 func (c *ControlPlane) Members(now time.Time) int { return len(c.plane(now).Members) }
 
-// plane is the control plane as the rule sees it. The node of a request may be gone, and the request not over: it is busy all the same. Whoever asks is
-// answered by an API server of this very cluster.
+// plane is the control plane as the rule sees it. The node of a request may be gone, and the request not over: it is busy all the same. An API
+// server of this very cluster answers, or there would be no facts.
 func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 	busy, replaced, away, joining := c.disrupted(now)
 	plane := controlplane.Plane{API: controlplane.Answers}
@@ -181,7 +181,7 @@ func blockerOf(o controlplane.Objection) Blocker {
 }
 
 // queue decides which of the control plane's nodes that are due goes first, and why etcd forbids that it is disrupted; nil if it does not. One that
-// etcd forbids keeps nobody waiting that it does not: what forbids the one may be the loss of the other.
+// etcd forbids does not block one that it does not: what forbids the one may be the loss of the other.
 func (d *decider) queue(due []int) (first int, etcd *Blocker) {
 	first = d.firstOf(due)
 	if d.f.ControlPlane.Unread != "" {
@@ -200,7 +200,7 @@ func (d *decider) queue(due []int) (first int, etcd *Blocker) {
 	return first, etcd
 }
 
-// firstOf is the one of those that are due which goes first. While nobody knows who is alive, it is that which has been due for longest.
+// firstOf is the one of those that are due which goes first. While it is not known which are alive, it is that which has been due for longest.
 func (d *decider) firstOf(due []int) int {
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
 	since := func(i int) time.Time { return d.p.Decisions[i].Verdict.OverdueSince(d.f.Now) }

@@ -10,7 +10,7 @@ import (
 // The rule itself has its table in package controlplane.
 func TestWhoMayBeDisrupted(t *testing.T) {
 	reboots := func(name string) MemberRequest {
-		return MemberRequest{Ref: Ref{"Reboot", "remedies", name}, Node: name, There: true}
+		return MemberRequest{Ref: Ref{"Reboot", "remediators", name}, Node: name, There: true}
 	}
 	machine := func(node string, change func(*MemberMachine)) MemberMachine {
 		m := MemberMachine{Ref: Ref{"Machine", "ns", "m1"}, Node: node}
@@ -25,20 +25,20 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 	}{
 		"the only one may be": {"n", ControlPlane{}, ""},
 		"so may one of two":   {"ny", ControlPlane{}, ""},
-		"one of two while the other one is being remediated":     {"nn", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "AnotherBeingRemediated m1 Reboot remedies/m1"},
+		"one of two while the other one is being remediated":     {"nn", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "AnotherBeingRemediated m1 Reboot remediators/m1"},
 		"one of three that is down":                              {"nyy", ControlPlane{}, ""},
 		"one of three that is down, as another one is":           {"nny", ControlPlane{}, ""},
 		"one that is ready, and bad in another way, with all up": {"yyy", ControlPlane{}, ""},
 		"one that is ready while another one is down":            {"yny", ControlPlane{}, "MajorityAtRisk 1 3 2"},
 		"W3: one of five while another one is being remediated": {
-			"nyyyy", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "AnotherBeingRemediated m1 Reboot remedies/m1",
+			"nyyyy", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "AnotherBeingRemediated m1 Reboot remediators/m1",
 		},
 		"the one that is being remediated already": {"nyy", ControlPlane{Requests: []MemberRequest{reboots("m0")}}, ""},
 		"W3: one that is being remediated already, as another one is": {
-			"nnyyy", ControlPlane{Requests: []MemberRequest{reboots("m0"), reboots("m1")}}, "AnotherBeingRemediated m1 Reboot remedies/m1",
+			"nnyyy", ControlPlane{Requests: []MemberRequest{reboots("m0"), reboots("m1")}}, "AnotherBeingRemediated m1 Reboot remediators/m1",
 		},
 		"one while a node that is gone is away": {
-			"nyy", ControlPlane{Requests: []MemberRequest{{Ref: Ref{"Reboot", "remedies", "m9"}, Node: "m9", Gone: epoch}}}, "AnotherBeingRemediated m9 Reboot remedies/m9",
+			"nyy", ControlPlane{Requests: []MemberRequest{{Ref: Ref{"Reboot", "remediators", "m9"}, Node: "m9", Gone: epoch}}}, "AnotherBeingRemediated m9 Reboot remediators/m9",
 		},
 		"one while another one's Machine is remediated": {
 			"nyy", ControlPlane{Machines: []MemberMachine{machine("m1", func(m *MemberMachine) { m.Remediated = true })}}, "AnotherBeingRemediated m1 Machine ns/m1",
@@ -51,7 +51,7 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			"yyy", ControlPlane{Machines: []MemberMachine{{Ref: Ref{"Machine", "ns", "m3"}}}}, "MajorityAtRisk 2 4 3",
 		},
 		"one that is ready when the fourth has a node": {"yyyy", ControlPlane{Machines: []MemberMachine{{Ref: Ref{"Machine", "ns", "m3"}}}}, ""},
-		"while nobody knows":                           {"nyy", ControlPlane{Unread: "a time-out"}, "ControlPlaneUnread a time-out"},
+		"while it is not known":                        {"nyy", ControlPlane{Unread: "a time-out"}, "ControlPlaneUnread a time-out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, is := range tc.ready {
@@ -81,14 +81,14 @@ func TestWhetherEtcdCanDoWithoutANode(t *testing.T) {
 		etcd Etcd
 		can  bool
 	}{
-		"there is none of OpenShift's":                       {Etcd{}, true},
-		"its budget allows a disruption":                     {Etcd{There: true, Budgets: 1, Allows: true}, true},
-		"the guard on the node is the one that is lost":      {Etcd{There: true, Budgets: 1}, true},
-		"there is no guard on the node":                      {Etcd{There: true, Budgets: 1, Guards: guards("other")}, true},
-		"another guard is lost, and that on the node is not": {Etcd{There: true, Budgets: 1, Guards: guards("n")}, false},
-		"it has no budget":                                   {Etcd{There: true}, false},
-		"it has two budgets, and nobody knows which counts":  {Etcd{There: true, Budgets: 2}, false},
-		"it could not be asked":                              {Etcd{There: true, Unread: true}, false},
+		"there is none of OpenShift's":                         {Etcd{}, true},
+		"its budget allows a disruption":                       {Etcd{There: true, Budgets: 1, Allows: true}, true},
+		"the guard on the node is the one that is lost":        {Etcd{There: true, Budgets: 1}, true},
+		"there is no guard on the node":                        {Etcd{There: true, Budgets: 1, Guards: guards("other")}, true},
+		"another guard is lost, and that on the node is not":   {Etcd{There: true, Budgets: 1, Guards: guards("n")}, false},
+		"it has no budget":                                     {Etcd{There: true}, false},
+		"it has two budgets, and it is not known which counts": {Etcd{There: true, Budgets: 2}, false},
+		"it could not be asked":                                {Etcd{There: true, Unread: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if b := tc.etcd.against("n"); (b == nil) != tc.can {

@@ -36,7 +36,7 @@ func (f Facts) with(changes ...func(*Facts)) Facts {
 
 func reboot(timeout time.Duration) Template {
 	return Template{
-		Ref: Ref{"RebootTemplate", "remedies", "reboot"}, RequestKind: "Reboot", Type: "Reboot.example.org", Usable: true, Timeout: timeout, ForOpenShift: true,
+		Ref: Ref{"RebootTemplate", "remediators", "reboot"}, RequestKind: "Reboot", Type: "Reboot.example.org", Usable: true, Timeout: timeout, ForOpenShift: true,
 	}
 }
 
@@ -93,7 +93,7 @@ func gone(changes ...func(*Node)) Node {
 // asked is a node with a request that was made a minute ago.
 func asked(changes ...func(*Request)) func(*Node) {
 	return func(n *Node) {
-		r := Request{Ref: Ref{"Reboot", "remedies", "a"}, ID: "r", Template: "reboot", Started: epoch.Add(-time.Minute)}
+		r := Request{Ref: Ref{"Reboot", "remediators", "a"}, ID: "r", Template: "reboot", Started: epoch.Add(-time.Minute)}
 		for _, change := range changes {
 			change(&r)
 		}
@@ -129,10 +129,10 @@ func reasons(all []Blocker) []Reason {
 func TestWhatBlocksARemediation(t *testing.T) {
 	named := func(own bool, template string) func(*Node) {
 		return func(n *Node) {
-			n.Named = []Named{{Ref: Ref{"Reboot", "remedies", "a"}, ID: "r", Exists: true, Own: own, Template: template}}
+			n.Named = []Named{{Ref: Ref{"Reboot", "remediators", "a"}, ID: "r", Exists: true, Own: own, Template: template}}
 		}
 	}
-	foreign := Foreign{Ref: Ref{"Reboot", "remedies", "theirs"}, ID: "f", Type: "Reboot.example.org"}
+	foreign := Foreign{Ref: Ref{"Reboot", "remediators", "theirs"}, ID: "f", Type: "Reboot.example.org"}
 	replace := foreign
 	replace.Type = "Replace.example.org"
 	orphaned := func(n *Node) { n.Orphaned, n.Others = []Foreign{foreign}, []Foreign{foreign} }
@@ -210,7 +210,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a step that follows, while the check is paused": {of(lost(asked(succeeded(escalation.No)))).with(steps(reboot(0), reboot(0)), func(f *Facts) { f.PauseRequests = []string{"me"} }), []Reason{Paused}},
 		"a step of a template whose request is there": {
 			of(lost(asked(succeeded(escalation.No)), func(n *Node) {
-				n.Named = []Named{{}, {Ref: Ref{"Reboot", "remedies", "a"}, ID: "r", Exists: true, Own: true, Template: "reboot"}}
+				n.Named = []Named{{}, {Ref: Ref{"Reboot", "remediators", "a"}, ID: "r", Exists: true, Own: true, Template: "reboot"}}
 			})).with(steps(reboot(0), reboot(0))), []Reason{SameTemplate},
 		},
 	} {
@@ -255,12 +255,12 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"one that is deleted already is waited for":              {of(healthy(asked(deleting(time.Minute)))), done{Lease: TakeLease, Start: -1}},
 		"an old one is counted":                                  {of(lost(asked(func(r *Request) { r.Started = epoch.Add(-49 * time.Hour) }))), done{Flag: one, Lease: TakeLease, Start: -1}},
 		"once":                                                   {of(lost(asked(func(r *Request) { r.Started, r.Flagged = epoch.Add(-49*time.Hour), true }))), done{Lease: TakeLease, Start: -1}},
-		"a delay that was begun in vain is taken back":           {of(lost(asked(marked))).with(delay), done{Resume: one, Lease: TakeLease, Start: -1}},
+		"a delay that was begun in vain is reverted":             {of(lost(asked(marked))).with(delay), done{Resume: one, Lease: TakeLease, Start: -1}},
 		"what had succeeded ends when the node is bad once more": {of(lost(asked(succeeded(escalation.Yes)))).with(remembered), done{End: one, Lease: TakeLease, Start: -1}},
 		"but not with an escalation":                             {of(lost(asked(succeeded(escalation.Yes)))).with(steps(reboot(0)), remembered), done{Lease: TakeLease, Start: -1}},
 		"nor what was never seen to have":                        {of(lost(asked(succeeded(escalation.Yes)))), done{Lease: TakeLease, Start: -1}},
 		"the request of a node that is gone ends":                {of(gone(asked())), done{End: one, Start: -1}},
-		"its remediator is told to stop, if it keeps it":         {of(gone(asked(kept, deleting(0)))), done{Stop: one, Start: -1}},
+		"its remediator is notified to stop, if it keeps it":     {of(gone(asked(kept, deleting(0)))), done{Stop: one, Start: -1}},
 		"unless that is forbidden":                               {of(gone(asked(kept, deleting(0)))).with(func(f *Facts) { f.Memory.Unpatchable = map[string]bool{"r": true} }), done{Start: -1}},
 		"one whose node is not known is left alone":              {of(gone(asked(func(r *Request) { r.Guessed = true }))), done{Start: -1}},
 		"one that a remediator keeps waits for the node":         {of(gone(asked(kept))), done{Lease: TakeLease, Start: -1}},

@@ -158,8 +158,8 @@ func (s *stepping) resumed() {
 	}
 }
 
-// relapsed: the remediation had succeeded, the node was seen healthy then, and now it is unhealthy once more. Where no step follows another one, nobody
-// would do anything about it; so what has succeeded ends, and the node begins anew. With an escalation the next step's turn comes by time.
+// relapsed: the remediation had succeeded, the node was seen healthy then, and now it is unhealthy once more. Where no step follows another one,
+// nothing would be done about it; so what has succeeded ends, and the node begins anew. With an escalation the next step's turn comes by time.
 //
 // That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more because of
 // it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)

@@ -75,7 +75,7 @@ type Condition struct {
 	Generation                    int64
 }
 
-// Outage is a time in which nobody could reach the API server.
+// Outage is a time in which the API server could not be reached.
 type Outage struct{ From, To time.Time }
 
 // after is how much of o there was after at.
@@ -259,7 +259,7 @@ func (m *Machine) There() bool { return m != nil && m.Name != "" }
 
 // Lease is the lease on a node.
 type Lease struct {
-	Holder            string // empty if nobody has it
+	Holder            string // empty if it has none
 	Own               bool   // the check has it
 	Acquired, Renewed time.Time
 	Duration          time.Duration
@@ -275,7 +275,7 @@ type Memory struct {
 	// Started is from when on the time of a request counts, if not from its creation, and Decided to when outages are in that.
 	Started map[string]time.Time
 	Decided time.Time
-	// Flagged are requests that were counted as old, Unpatchable those whose remediators may not be told to stop, Recovered those that had
+	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Recovered those that had
 	// succeeded when their node was seen healthy; by Request.ID.
 	Flagged, Unpatchable, Recovered map[string]bool
 	// Refused is when a request for a node was refused last, by its name.

@@ -37,7 +37,7 @@ func (s Streaks) after(conditions []health.Signal, rules []health.Rule, blind bo
 			continue
 		}
 		is, known := s[c.Type]
-		// A turn to the status that it had has another one before it that nobody saw. It may have been healthy.
+		// A turn to the status that it had has another one before it that was not seen. It may have been healthy.
 		if unseen := !c.Since.Equal(is.Turned) && (blind || is.Status == c.Status); !known || unseen || c.Since.Before(is.Began) {
 			is = Streak{Began: c.Since}
 		}

@@ -31,7 +31,7 @@ func TestLeaseStep(t *testing.T) {
 		"somebody else's is theirs":                                 {leaseOf("NMO", 11*time.Minute, 0, 0), classic, 0, KeepLease},
 		"C42: somebody else's that has expired is taken over":       {leaseOf("NMO", 60*time.Second, 2*time.Minute, 61*time.Second), classic, 0, TakeLease},
 		"one renewed in the future counts for nothing":              {leaseOf("NMO", 60*time.Second, 0, -time.Hour), classic, 0, TakeLease},
-		"one that nobody holds is taken":                            {leaseOf("", 60*time.Second, 0, 0), classic, 0, TakeLease},
+		"one without a holder is taken":                             {leaseOf("", 60*time.Second, 0, 0), classic, 0, TakeLease},
 		"W13: without a ladder it is renewed for ever":              {leaseOf(us, 11*time.Minute, 100*time.Hour, 6*time.Minute), classic, 100 * time.Hour, RenewLease},
 		"C42: with a ladder that leads nowhere it is given back":    {leaseOf(us, 6*time.Minute, 901*time.Second, 0), step, 901 * time.Second, DropLease},
 		"given back, it is not taken again":                         {nil, step, 901 * time.Second, KeepLease},

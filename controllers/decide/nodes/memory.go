@@ -50,7 +50,7 @@ func (d *decider) stateOf(n *Node, r *Request, i int) RequestState {
 // countedFrom is from when on the time of r's step counts.
 //
 // A node may become unhealthy again while a request of the last time is still there: it was deleted when the node was healthy, or gone, and its remediator
-// has not released it. It may be at work, or nobody may be. So the new failure begins with that request: it is a step of it, with the time that it
+// has not released it. It may be at work or not. So the new failure begins with that request: it is a step of it, with the time that it
 // had left when it was deleted. Until something could be begun for the node, though, nothing is begun with it either.
 // (docs/adr/0036-a-new-failure-begins-with-what-is-left-of-the-last.md)
 func (f *Facts) countedFrom(r *Request, over bool) time.Time {
@@ -71,8 +71,8 @@ func (d *decider) recovered(n *Node, r *Request, i int) bool {
 	return had || r.Succeeded == escalation.Yes && (healthy || !known && n.Listed != nil && n.Listed.Delayed)
 }
 
-// delayed gives a request the time back in which its remediator could do nothing: the API server was out of reach; or no manager ran, of
-// which nobody knows why. That is known by the lease on the node, which is renewed after half of its term at the latest: then all the time since it was
+// delayed gives a request the time back in which its remediator could do nothing: the API server was out of reach; or no manager ran, for
+// whatever reason. That is known by the lease on the node, which is renewed after half of its term at the latest: then all the time since it was
 // renewed last is given back, at the first reconcile. It is remembered here, and for the next manager in the status.
 func (d *decider) delayed(n *Node, r *Request, is *RequestState) {
 	outages := d.f.Outages
@@ -98,7 +98,7 @@ func (d *decider) delayed(n *Node, r *Request, is *RequestState) {
 // restartSlack is by how much a lease may be renewed later than it should be: reconciles take a while.
 const restartSlack = 5 * time.Second
 
-// unrenewed is the time in which nobody could work, as a process sees it that begins: all of the time since l was renewed, if the check should have
+// unrenewed is the time in which no remediator could work, as a process sees it that begins: all of the time since l was renewed, if the check should have
 // done that again meanwhile; else of what this process has seen itself what came after that. What was before it was given back already.
 func (l *Lease) unrenewed(seen []Outage, now time.Time) []Outage {
 	if l == nil || !l.Own || l.Renewed.IsZero() {

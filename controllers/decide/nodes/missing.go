@@ -121,7 +121,7 @@ func (s *stepping) stops(j int) {
 }
 
 // awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is meant to go,
-// until it has answered; those about a Machine that is still there: whoever remediates it may have taken the node away, to have it come back; and
+// until it has answered; those about a Machine that is still there: its remediator may have taken the node away, to have it come back; and
 // for a while those that a remediator has its finalizer on.
 func (s *stepping) awaited(j int) time.Time {
 	r := &s.n.Requests[j]

@@ -19,8 +19,8 @@ func NeedsControlPlane(f Facts) bool {
 	return len(d.dueMembers()) > 0 || d.nextMember() >= 0
 }
 
-// Release returns the plan for what a deleted check has left behind: its requests end, and the lease on a node is given back after them. While kubemend
-// is being uninstalled that cannot be waited for without end.
+// Release returns the plan for the orphaned requests and leases of a deleted check: the requests end, and the lease on a node after them. During an
+// uninstall the requests are not waited for without end.
 func Release(f Facts, uninstalling bool) Plan {
 	p := Plan{Decisions: make([]Decision, len(f.Nodes)), Recheck: f.Recheck}
 	d := &decider{f: &f, p: &p}

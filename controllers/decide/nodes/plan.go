@@ -84,7 +84,7 @@ type Work struct {
 	// Delay are those that the healthy delay begins for, Resume those that it was begun for in vain; Delayed says that it goes on.
 	Delay, Resume []int
 	Delayed       bool
-	// Stop are those whose node is gone and whose remediators are told to stop, Adopt those of the last failure with which the present one begins.
+	// Stop are those whose node is gone and whose remediators are notified to stop, Adopt those of the last failure with which the present one begins.
 	Stop, Adopt []int
 	// GiveUp are those that have had their chance; Notify says that their remediator has to be notified.
 	GiveUp []int
@@ -99,7 +99,7 @@ type Work struct {
 	Next Moment
 }
 
-// idle is the work of all nodes about which nothing is done. Nobody writes to it.
+// idle is the work of all nodes about which nothing is done. It is never written to.
 var idle = &Work{}
 
 // Starts reports whether a remediation starts.
@@ -151,7 +151,7 @@ type LeaseAction int
 // The actions.
 const (
 	KeepLease LeaseAction = iota
-	TakeLease             // nobody has it, or nobody has it any more
+	TakeLease             // it has no holder, or none that still counts
 	RenewLease
 	DropLease
 )

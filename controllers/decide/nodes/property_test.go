@@ -64,7 +64,7 @@ func someFacts(t *rapid.T) Facts {
 			plane.Nodes = append(plane.Nodes, Member{Name: n.Name, Ready: len(n.Conditions) == 0})
 		}
 		if n.ControlPlane && len(n.Requests) > 0 {
-			plane.Requests = append(plane.Requests, MemberRequest{Ref: Ref{"Reboot", "remedies", n.Name}, Node: n.Name, There: n.Exists, Gone: epoch})
+			plane.Requests = append(plane.Requests, MemberRequest{Ref: Ref{"Reboot", "remediators", n.Name}, Node: n.Name, There: n.Exists, Gone: epoch})
 		}
 		f.Nodes = append(f.Nodes, n)
 	}

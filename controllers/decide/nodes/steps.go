@@ -205,7 +205,8 @@ func (s *stepping) leased() {
 	s.lookAgain(again)
 }
 
-// idleSince is since when nobody is at work on the node, or will be: a single remediation has failed or stopped, or is being deleted. Zero if somebody is.
+// idleSince is since when no remediator is at work on the node, or will be: a single remediation has failed or stopped, or is being deleted. Zero if
+// one is.
 func (s *stepping) idleSince() time.Time {
 	if !s.f.Single || !s.n.Exists || len(s.n.Unseen) > 0 || len(s.n.Orphaned) > 0 {
 		return time.Time{}
@@ -221,7 +222,7 @@ func (s *stepping) idleSince() time.Time {
 	return since
 }
 
-// idleSince is since when nobody is at work on r; zero if somebody is. A remediator that does not say since when may have said so when r was made.
+// idleSince is since when no remediator is at work on r; zero if one is. A remediator that does not say since when may have said so when r was made.
 func (r *Request) idleSince() time.Time {
 	switch {
 	case !r.Deleting.IsZero():
@@ -311,7 +312,7 @@ func (s *stepping) start(step int) {
 	}
 	if len(s.n.Requests) == 0 {
 		s.Lease, _ = s.n.Lease.next(s.Term, s.f.Now, s.f.Now)
-		if s.Lease == DropLease { // one of ours that was left over
+		if s.Lease == DropLease { // one of ours from before
 			s.Lease = RenewLease
 		}
 	}
