@@ -11,7 +11,7 @@ const HostRemediationFinalizer = "kubemend.io/hostremediation"
 
 // The limits of a HostRemediationStrategy. The least timeout is that of a Metal3Remediation.
 const (
-	// MaxRetryLimit is so many attempts that nobody waits for the last one.
+	// MaxRetryLimit is more attempts than anybody waits for.
 	MaxRetryLimit = 100
 	// MaxTimeoutSeconds is a day.
 	MaxTimeoutSeconds = 86400
@@ -34,7 +34,7 @@ type HostRemediationStrategy struct {
 
 	// timeoutSeconds is how long, in seconds, an attempt may take until the host is asked to power on, from 100 to 86400, a day. A host that
 	// was off when it was asked has 185 seconds at least, and a workload that moves 120. The same again is given until it is on, and until the
-	// machine is well.
+	// machine is healthy.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=100
@@ -49,8 +49,8 @@ type HostRemediationSpec struct {
 	Strategy *HostRemediationStrategy `json:"strategy,omitempty"`
 }
 
-// HostRemediationStatus says all about a power cycle: how far it is, on which host, since when and until when. It is told
-// to users only. After `clusterctl move` it is empty, so nothing is decided by it.
+// HostRemediationStatus says all about a power cycle: how far it is, on which host, since when and until when. It is
+// for users only. After `clusterctl move` it is empty, so nothing is decided by it.
 type HostRemediationStatus struct {
 	// phase is Running, Waiting, Deleting machine or Failed, as in a Metal3Remediation.
 	// +optional
@@ -95,7 +95,7 @@ type HostRemediationStatus struct {
 
 // HostRemediation asks for the power cycle of one bare-metal host, that of the Machine which owns it, as a
 // Metal3Remediation does. It is for management clusters where CAPM3 is installed, whose controller acts on every
-// Metal3Remediation and cannot be told not to.
+// Metal3Remediation and has no switch to stop.
 //
 // clusterctl move takes it along with the Machine that owns it, and waits while it holds a host off, because the CRD has the label
 // clusterctl.cluster.x-k8s.io: clusterctl discovers no kind without it. (Cluster API, clusterctl's getCRDList.)

@@ -45,7 +45,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 			}
 			said := k.check("nhc").Status
 			disabled := conditionOf(k.check("nhc"), nhcv1.DisabledCondition)
-			if said.Phase != nhcv1.PhaseDisabled || disabled == nil || disabled.Reason != nhcv1.LeavingReason || lets != (len(said.UnhealthyNodes) == 0) {
+			if said.Phase != nhcv1.PhaseDisabled || disabled == nil || disabled.Reason != nhcv1.TeardownReason || lets != (len(said.UnhealthyNodes) == 0) {
 				t.Errorf("%s, let go %t: the check says %+v", name, lets, said)
 			}
 		}

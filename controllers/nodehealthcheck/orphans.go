@@ -170,7 +170,7 @@ func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctr
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	was := conditionOf(check, nhcv1.DisabledCondition)
-	if err == nil && (was == nil || was.Reason != nhcv1.LeavingReason) {
+	if err == nil && (was == nil || was.Reason != nhcv1.TeardownReason) {
 		r.send(ctx, w, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Leave", Text: leavingMessage}})
 	}
 	return result, err
@@ -201,7 +201,7 @@ func left(w *observed, gone bool) *nhcv1.NodeHealthCheck {
 		next.Status.UnhealthyNodes, next.Status.InFlightRemediations = nil, nil
 	}
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.LeavingReason, Message: leavingMessage,
+		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: leavingMessage,
 		LastTransitionTime: metav1.NewTime(w.facts.Now.Truncate(time.Second)),
 	})
 	next.Status.Phase, next.Status.Reason = explain.NodePhase(next.Status.Conditions, next.Spec.PauseRequests, -1)

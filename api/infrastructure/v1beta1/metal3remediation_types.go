@@ -19,7 +19,7 @@ type RemediationStrategy struct {
 	RetryLimit int `json:"retryLimit,omitempty"`
 
 	// timeout is how long an attempt may take until the host is asked to power on, for example 300s or 10m, at least 100s. The same
-	// again is given until it is on, and until the machine is well. Fractions of a second are dropped.
+	// again is given until it is on, and until the machine is healthy. Fractions of a second are dropped.
 	// Without it, or if it is shorter than a second, it is ten minutes.
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`

@@ -54,7 +54,7 @@ type RemediationStrategy struct {
 	RetryLimit int32 `json:"retryLimit,omitempty"`
 
 	// timeoutSeconds is how long, in seconds, an attempt may take until the host is asked to power on, at least 100.
-	// The same again is given until it is on, and until the machine is well.
+	// The same again is given until it is on, and until the machine is healthy.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=100

@@ -21,7 +21,7 @@ type Metal3RemediationTemplateSpec struct {
 	Template Metal3RemediationTemplateResource `json:"template"`
 }
 
-// Metal3RemediationTemplateStatus is part of the wire. Nobody writes it, CAPM3 neither.
+// Metal3RemediationTemplateStatus is part of the API. Neither kubemend nor CAPM3 writes it.
 type Metal3RemediationTemplateStatus struct {
 	// status is that of a remediation.
 	// +optional

@@ -75,7 +75,7 @@ const (
 	TemplateForbiddenReason = "RemediationTemplateForbidden"          // Disabled: kubemend's addition, the template or its requests may not be read
 	SelectorInvalidReason   = "SelectorInvalid"                       // Disabled: kubemend's addition, for what was stored before it was validated
 	InvalidLimitReason      = "InvalidLimit"                          // Disabled: kubemend's addition, likewise
-	LeavingReason           = "ControllerLeaving"                     // Disabled: kubemend's addition, it is being removed
+	TeardownReason          = "ControllerTeardown"                    // Disabled: kubemend's addition, it is being removed
 	EnabledReason           = "NodeHealthCheckEnabled"                // Disabled=False
 	ThresholdReason         = "HealthyNodeThresholdChange"            // StormActive, StormCooldownActive
 

@@ -16,7 +16,7 @@ const (
 	PhasePaused Phase = "Paused"
 	// PhaseRemediating means that at least one node is being remediated.
 	PhaseRemediating Phase = "Remediating"
-	// PhaseEnabled means that all is well, or that nothing can be done about what is not.
+	// PhaseEnabled means that all nodes are healthy, or that nothing can be done about those that are not.
 	PhaseEnabled Phase = "Enabled"
 )
 
@@ -118,8 +118,8 @@ type NodeHealthCheckSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind == '' || (self.kind.endsWith('Template') && self.kind != 'Template')",message="kind of the remediation template must be the kind of the remediation followed by Template",messageExpression="'kind of the remediation template must be the kind of the remediation followed by Template: found kind %s'.format([self.kind])",fieldPath=".kind"
 	RemediationTemplate *corev1.ObjectReference `json:"remediationTemplate,omitempty"`
 
-	// escalatingRemediations are steps, one after the other until the node is healthy. No two may have the same template, since nobody
-	// could tell the requests of one from those of the other.
+	// escalatingRemediations are steps, one after the other until the node is healthy. No two may have the same template, since the
+	// requests of the two could not be distinguished.
 	// +optional
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.order == a.order))",message="EscalatingRemediation Order must be unique",messageExpression="'EscalatingRemediation Order must be unique: found duplicate order %d'.format([self.filter(a, !self.exists_one(b, b.order == a.order))[0].order])"
@@ -169,8 +169,8 @@ type UnhealthyNode struct {
 	// +optional
 	ConditionsHealthyTimestamp *metav1.Time `json:"conditionsHealthyTimestamp,omitempty"`
 
-	// healthyDelayed is true while spec.healthyDelay keeps the remediation from being over: the node is well, or, after a remediation that had
-	// succeeded, has become bad again in that time.
+	// healthyDelayed is true while spec.healthyDelay keeps the remediation from being over: the node is healthy, or, after a remediation that
+	// had succeeded, has become unhealthy again in that time.
 	// +optional
 	HealthyDelayed *bool `json:"healthyDelayed,omitempty"`
 }
