@@ -81,7 +81,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *option
 		Installed: services.Installed,
 		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: mgr.GetLogger(),
 		Contact: contact, Grace: o.nodeHealthChecks.Grace,
-		LeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Resync: o.syncPeriod, Leaving: o.teardown.Enabled,
+		LeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Resync: o.syncPeriod, Teardown: o.teardown.Enabled,
 	}
 	if o.endpoints.WebhookCertDir != "" {
 		if err := admission.SetUp(mgr); err != nil {

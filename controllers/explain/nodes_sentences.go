@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -92,10 +93,10 @@ var nodeSentences = map[nodes.Reason]nodeSentence{
 		person: "have the two steps of the check name two templates", event: nhcv1.EventRemediationSkipped,
 	},
 	nodes.ControlPlaneSearched: {
-		text: quorumLoss + "the control plane could not be looked at: {0}", ends: spared, event: nhcv1.EventRemediationSkipped, quiet: true,
+		text: quorumLoss + "the control plane could not be read: {0}", ends: spared, event: nhcv1.EventRemediationSkipped, quiet: true,
 	},
 	nodes.ControlPlaneUnread: {
-		text: quorumLoss + "the control plane could not be looked at: {0}", ends: spared, event: nhcv1.EventRemediationSkipped,
+		text: quorumLoss + "the control plane could not be read: {0}", ends: spared, event: nhcv1.EventRemediationSkipped,
 	},
 	nodes.MemberRemediated: {text: quorumLoss + "{0} is being remediated ({1})", ends: spared, event: nhcv1.EventRemediationSkipped},
 	nodes.MajorityAtRisk: {
@@ -148,6 +149,9 @@ var fixes = map[string]string{
 // NodeBlocker renders b, which blocks the node called name.
 func NodeBlocker(f *nodes.Facts, p *nodes.Plan, name string, b nodes.Blocker) Blocker {
 	is := Blocker{Reason: string(b.Reason), Until: b.Until}
+	if b.Reason == nodes.ControlPlaneSearched || b.Reason == nodes.ControlPlaneUnread {
+		b.Args = []string{cmp.Or(unreadControlPlane[b.Args[0]], b.Args[0])}
+	}
 	switch b.Reason {
 	case nodes.CheckDisabled:
 		is.Text, is.Person = b.Args[1], fixes[b.Args[0]]
@@ -176,6 +180,12 @@ func NodeBlocker(f *nodes.Facts, p *nodes.Plan, name string, b nodes.Blocker) Bl
 		is.Ends = b.Args[0] + " is gone, or its time is over"
 	}
 	return is
+}
+
+// unreadControlPlane says why the control plane is unread where that is no error.
+var unreadControlPlane = map[string]string{
+	nodes.OrphansUnsearched: "orphaned requests could not be searched for",
+	nodes.WritesUnread:      "requests that were made a moment ago are not shown yet",
 }
 
 func wordsOf(check, node string, args []string) *strings.Replacer {

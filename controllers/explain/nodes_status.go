@@ -190,6 +190,11 @@ func RequestEnded(r nodes.Ref) recorder.Event {
 	}
 }
 
+// OrphanEnded says that a request of a check was deleted on which no controller acts any more.
+func OrphanEnded(r nodes.Ref) string {
+	return fmt.Sprintf("Deleted %s: no controller acts on the check that made it", r)
+}
+
 // RequestRefused is the event about a request that could not be made.
 func RequestRefused(node string, err error) recorder.Event {
 	return recorder.Event{
@@ -229,8 +234,16 @@ func NodesBlocked(f *nodes.Facts, p *nodes.Plan) recorder.Event {
 	return e
 }
 
+// TeardownMessage is why a check is disabled while kubemend is being uninstalled.
+const TeardownMessage = "kubemend is being uninstalled: it does not act on this check any more, and deletes its remediation requests and leases"
+
 // ConflictMessage is why a check is disabled beside MachineHealthChecks of OpenShift. (medik8s.)
 const ConflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
+
+// CheckDropped is the event about a check that kubemend does not act on any more.
+func CheckDropped() recorder.Event {
+	return recorder.Event{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown", Text: TeardownMessage}
+}
 
 // CheckTurned are the events about the check itself: one for each of its conditions that turned. Enabled and disabled say which way Disabled has.
 func CheckTurned(f *nodes.Facts, p *nodes.Plan, next []metav1.Condition) []recorder.Event {

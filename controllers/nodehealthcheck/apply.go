@@ -66,7 +66,6 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, p *nodes.Plan) [
 		})
 	}
 	_ = work.Wait() // errors are in the outcomes
-	w.trouble = append(w.trouble, r.endOrphaned(ctx, w)...)
 	return outcomes
 }
 

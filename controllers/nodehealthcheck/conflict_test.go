@@ -87,7 +87,7 @@ func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			yes := func(context.Context, string) (bool, error) { return true, nil }
 			is, _, err := openshift.Cluster{
-				Installed: yes, Ready: func(context.Context, schema.GroupVersionKind) (bool, error) { return true, nil },
+				Installed: yes, Readable: func(context.Context, schema.GroupVersionKind) (bool, error) { return true, nil },
 				List: func(context.Context, schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
 					return []unstructured.Unstructured{*row.check}, nil
 				},

@@ -1,15 +1,12 @@
-// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in, from the
-// templates that the checks name: one, or one after the other until the node is healthy.
-//
-// A reconcile of one check observes, decides, applies and reports. Only package decide/nodes decides; the others do I/O.
-//
-// The rules are those of medik8s' node-healthcheck-operator but where docs/differences.md says otherwise.
+// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in. It observes,
+// applies and reports; package decide/nodes decides, by the rules of medik8s' node-healthcheck-operator but where docs/differences.md says otherwise.
 package nodehealthcheck
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -53,24 +50,26 @@ import (
 
 // Kinds are the kinds of templates and requests, and those of OpenShift, whose objects Client reads.
 type Kinds interface {
-	// Ready reports whether the objects of a kind can be read. The error satisfies remediationrequest.Missing if the kind is not there, and
+	// Readable reports whether the objects of a kind can be read. The error satisfies remediationrequest.Missing if the kind is not there, and
 	// apierrors.IsForbidden if it may not be read.
-	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	// InUse are the kinds, but those of templates, that can be read: of which Ready was asked, or of which there are requests of a check.
+	Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	// InUse are the kinds, but those of templates, that can be read and are watched or polled.
 	InUse() []schema.GroupVersionKind
-	// Unread are those, but for templates, of which Ready was asked and that cannot be read yet.
+	// Unread are those, but for templates, that are watched and cannot be read yet.
 	Unread() []schema.GroupVersionKind
-	// Polled reports whether a kind that is ready is in no cache, and has to be read live again and again.
+	// Polled reports whether a kind that is readable is in no cache, and has to be read live again and again.
 	Polled(kind schema.GroupVersionKind) bool
 }
 
-// Watches are Kinds as a manager has them: what happens to their objects enqueues checks.
+// Watches are Kinds as a manager has them: changes of their objects enqueue checks.
 type Watches interface {
 	// Notify makes the controller hear of changes to the objects of all kinds.
 	Notify(controller remediationrequest.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request])
+	// Watch begins to watch a kind.
+	Watch(ctx context.Context, kind schema.GroupVersionKind) error
 	// Discover watches those kinds in lists of which there are requests with one of the marks.
 	Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error
-	// Named notes which kinds a check names, and ends the watches of those that none names any more and of which nothing is left.
+	// Named notes which kinds a check names, and ends the watches of those that no check names any more and that have no objects left.
 	Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error
 	// Ended is how many watches were ended so far.
 	Ended() int
@@ -87,8 +86,8 @@ type Reconciler struct {
 	Mapper   meta.RESTMapper
 	Kinds    Kinds
 	Requests *remediationrequest.Requests
-	// Watches are Kinds, and Discovery finds those of requests that are left from before the start. Both are nil without a manager: where
-	// Kinds knows all kinds from the start, as it does where everything was read, there is nothing to search for.
+	// Watches are Kinds, and Discovery finds those of orphaned requests. Both are nil without a manager: where Kinds knows all kinds from the start
+	// there is nothing to search for.
 	Watches   Watches
 	Discovery discovery.ServerResourcesInterface
 	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
@@ -98,7 +97,7 @@ type Reconciler struct {
 	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a reconcile.
 	Log logr.Logger
 
-	// Contact knows when the API server was out of reach; nil if nobody does. Grace is how long kubelets have to report after that, and after the start,
+	// Contact knows when the API server was out of reach; nil if that is not known. Grace is how long kubelets have to report after that, and after the start,
 	// before anything begins: the node-monitor grace period of the kube-controller-manager.
 	Contact *Contact
 	Grace   time.Duration
@@ -107,8 +106,8 @@ type Reconciler struct {
 	LeaseNamespace string
 	// Resync is after how long a check is reconciled although nothing happened.
 	Resync time.Duration
-	// Leaving says that kubemend is being removed: nothing is begun, and what was begun is ended.
-	Leaving bool
+	// Teardown says that kubemend is being uninstalled: nothing is begun, and what was begun is ended.
+	Teardown bool
 
 	memory memory
 	search search
@@ -117,8 +116,7 @@ type Reconciler struct {
 	resumed chan event.GenericEvent
 }
 
-// Serve makes r make its reconciles, or none: when somebody else's controller has come to act on the kind, two of them would give each other
-// orders.
+// Serve makes r make its reconciles, or none: when another controller acts on the kind, the two would contradict each other.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
 		r.memory.pause()
@@ -126,72 +124,117 @@ func (r *Reconciler) Serve(does bool) {
 	}
 }
 
-// Reconcile makes one reconcile of the check called req. What it tells users, it tells after it was saved.
+// Reconcile makes one reconcile of the check called req: observe, decide, apply, tell.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	name, now := req.Name, r.Clock.Now()
 	if r.idle.Load() {
-		r.forget(req.Name)
+		r.forget(name)
 		return ctrl.Result{}, nil
 	}
-	now := r.Clock.Now()
-	if r.Leaving {
-		return r.leave(ctx, req.Name, now)
-	}
-	r.memory.begin(now)
-	w, err := r.observe(ctx, req.Name, now)
-	if errors.Is(err, consistency.ErrStale) {
-		return r.lags(ctx, w)
-	}
-	if err != nil {
-		r.memory.miss(req.Name)
+	check, err := r.read(ctx, name)
+	switch {
+	case err != nil:
+		r.memory.of(name).miss()
 		return ctrl.Result{}, err
+	case r.Teardown:
+		return r.tearDown(ctx, name, check, now)
+	case check == nil || !check.DeletionTimestamp.IsZero():
+		return r.release(ctx, name, now)
 	}
-	if w == nil {
-		r.forget(req.Name)
-		unnamed := r.nameKinds(ctx, req.Name, nil) // before requests are read: of a kind whose watch ends nobody hears any more
-		released, err := r.release(ctx, req.Name, now)
-		if err != nil {
-			released, err = r.wait(req.Name, err)
-		} else {
-			r.memory.caughtUp(req.Name)
-		}
-		return released, errors.Join(err, unnamed)
-	}
-	if len(w.pending) > 0 {
-		r.memory.miss(req.Name)
-		return r.await(ctx, w)
+	w, err := r.observe(ctx, check, r.begin(ctx, check, now))
+	switch {
+	case errors.Is(err, consistency.ErrStale), err == nil && len(w.pending) > 0:
+		return r.wait(ctx, w, err)
+	case err != nil:
+		r.memory.of(name).miss()
+		return ctrl.Result{}, err
 	}
 	plan := nodes.Decide(w.facts)
 	done := r.apply(ctx, w, &plan)
-	return r.report(ctx, w, &plan, done)
+	return r.tell(ctx, w, &plan, done)
 }
 
-// missed is how long nodes may not be judged without anybody having missed that one was healthy: events are merged for a part of that as it is.
-const missed = time.Second
-
-// lags waits for a cache that does not show yet what was written. When it takes too long the check says so.
-func (r *Reconciler) lags(ctx context.Context, w *observed) (ctrl.Result, error) {
-	unread := r.unread(w)
-	if unread > missed {
-		r.memory.miss(w.check.Name)
+// read returns the check called name; nil if there is none.
+func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCheck, error) {
+	check := &nhcv1.NodeHealthCheck{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, check); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read NodeHealthCheck %s: %w", name, err)
 	}
-	if unread > slowRead {
-		return r.reportUnread(ctx, w, consistency.ErrStale)
-	}
-	return r.wait(w.check.Name, consistency.ErrStale)
+	return check, nil
 }
 
-// wait waits for a cache that does not show yet what was written. It returns any other error.
-func (r *Reconciler) wait(check string, err error) (ctrl.Result, error) {
-	if errors.Is(err, consistency.ErrStale) {
-		now := r.Clock.Now()
-		return enqueue.At(now.Add(r.memory.lag(check)), now), nil
+// past is what a reconcile knows of those before it, and of the life of the process. It goes in with the facts.
+type past struct {
+	now     time.Time
+	memory  nodes.Memory
+	since   time.Time // of the first reconcile
+	outages []nodes.Outage
+	orphans searchState
+	unnamed error // why the kinds that the check names are not noted
+}
+
+// begin notes which kinds the check names, before anything of them is read, and returns the past of the reconcile that begins.
+func (r *Reconciler) begin(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time) past {
+	r.memory.begin(now)
+	p := r.past(check.Name, now)
+	p.unnamed = r.nameKinds(ctx, check.Name, check)
+	return p
+}
+
+func (r *Reconciler) past(check string, now time.Time) past {
+	p := past{now: now, outages: r.Contact.past()}
+	if r.Discovery != nil { // without a manager there are no orphaned requests to be found
+		p.orphans = r.search.state()
 	}
-	return ctrl.Result{}, err
+	p.memory, p.since = r.memory.recall(check, now)
+	return p
+}
+
+const (
+	// missed is how long nodes may not be judged without a healthy one being missed: events are merged for a part of that as it is.
+	missed = time.Second
+	// slowRead is after how long a kind that cannot be read is an error, and no longer only slow.
+	slowRead = 30 * time.Second
+)
+
+// wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be taken for none.
+// These kinds are watched from now on. When it takes too long the check says so.
+func (r *Reconciler) wait(ctx context.Context, w *observed, stale error) (ctrl.Result, error) {
+	is := r.memory.of(w.check.Name)
+	if is.unread.IsZero() {
+		is.unread = w.facts.Now
+	}
+	waited := w.facts.Now.Sub(is.unread)
+	if stale == nil || waited > missed {
+		is.miss()
+	}
+	unwatched := r.watch(ctx, w.pending)
+	switch {
+	case waited > slowRead:
+		next := w.check.DeepCopy()
+		next.Status.Conditions = explain.NodeConditions(&w.facts, &nodes.Plan{})
+		return ctrl.Result{}, errors.Join(
+			fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, explain.KindsAwaited(&w.facts)), stale, unwatched, r.record(ctx, w, next))
+	case unwatched != nil:
+		return ctrl.Result{}, unwatched
+	case stale != nil:
+		return r.lag(w.check.Name), nil
+	}
+	return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
+}
+
+// lag repeats a reconcile when its cache may show what was written.
+func (r *Reconciler) lag(check string) ctrl.Result {
+	now := r.Clock.Now()
+	return enqueue.At(now.Add(r.memory.lag(check)), now)
 }
 
 // applied is what became of a plan.
 type applied struct {
 	outcomes []outcome
+	trouble  []error // what failed besides
 	// status is the check as it was saved; nil if it was not.
 	status *nhcv1.NodeHealthCheck
 	err    error // of that
@@ -199,7 +242,7 @@ type applied struct {
 
 // apply carries out what is decided about all nodes, and writes the status of the check.
 func (r *Reconciler) apply(ctx context.Context, w *observed, p *nodes.Plan) applied {
-	done := applied{outcomes: r.carryOut(ctx, w, p)}
+	done := applied{outcomes: r.carryOut(ctx, w, p), trouble: r.endOrphaned(ctx, w)}
 	next := statusAfter(w, p, done.outcomes)
 	if done.err = r.record(ctx, w, next); done.err == nil {
 		done.status = next
@@ -207,11 +250,11 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, p *nodes.Plan) appl
 	return done
 }
 
-// report exports metrics, remembers what was decided and done, and sends events about what was saved; it says when to reconcile again.
-func (r *Reconciler) report(ctx context.Context, w *observed, p *nodes.Plan, done applied) (ctrl.Result, error) {
-	r.memory.of(w.check.Name).unread = time.Time{}
+// tell exports metrics, remembers what was decided and done, and sends events about what was saved; it says when to reconcile again.
+func (r *Reconciler) tell(ctx context.Context, w *observed, p *nodes.Plan, done applied) (ctrl.Result, error) {
+	is := r.memory.of(w.check.Name)
+	is.unread, is.decided = time.Time{}, remembers(w, p, done.outcomes)
 	r.memory.caughtUp(w.check.Name)
-	r.memory.decide(w.check.Name, remembers(w, p, done.outcomes))
 	r.measure(w, p, done.outcomes)
 	if done.status != nil {
 		r.send(ctx, w, unhealthyEvents(w, p))
@@ -226,7 +269,7 @@ func (r *Reconciler) report(ctx context.Context, w *observed, p *nodes.Plan, don
 // next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed. What failed is
 // logged here and not returned, so that it delays the deadlines of no other node.
 func (r *Reconciler) next(ctx context.Context, w *observed, p *nodes.Plan, done applied) (ctrl.Result, error) {
-	errs, retry := append([]error(nil), w.trouble...), apierrors.IsConflict(done.err)
+	errs, retry := slices.Concat(w.trouble, done.trouble), apierrors.IsConflict(done.err)
 	if done.err != nil && !retry {
 		errs = append(errs, done.err)
 	}
@@ -241,39 +284,11 @@ func (r *Reconciler) next(ctx context.Context, w *observed, p *nodes.Plan, done 
 	if r.Resync > 0 {
 		at = health.Earliest(at, w.facts.Now.Add(r.Resync))
 	}
-	if tries := r.memory.tries(w.check.Name, len(errs) > 0 || retry); tries > 0 {
+	if tries := r.memory.of(w.check.Name).tries(len(errs) > 0 || retry); tries > 0 {
 		at = health.Earliest(at, w.facts.Now.Add(enqueue.Backoff(tries)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		log.FromContext(ctx).Error(err, "Reconcile failed, retrying")
 	}
 	return enqueue.At(at, r.Clock.Now()), nil
-}
-
-// slowRead is after how long a kind that cannot be read is an error, and no longer only slow.
-const slowRead = 30 * time.Second
-
-// await waits for kinds that were not read yet: their objects would be taken for none. When it takes too long the check says so.
-func (r *Reconciler) await(ctx context.Context, w *observed) (ctrl.Result, error) {
-	if r.unread(w) > slowRead {
-		return r.reportUnread(ctx, w, nil)
-	}
-	return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
-}
-
-// unread notes that kinds could not be read, and returns for how long that is so.
-func (r *Reconciler) unread(w *observed) time.Duration {
-	is := r.memory.of(w.check.Name)
-	if is.unread.IsZero() {
-		is.unread = w.facts.Now
-	}
-	return w.facts.Now.Sub(is.unread)
-}
-
-// reportUnread has the check say which kinds could not be read.
-func (r *Reconciler) reportUnread(ctx context.Context, w *observed, why error) (ctrl.Result, error) {
-	next := w.check.DeepCopy()
-	next.Status.Conditions = explain.NodeConditions(&w.facts, &nodes.Plan{})
-	return ctrl.Result{}, errors.Join(
-		fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, explain.KindsAwaited(&w.facts)), why, r.record(ctx, w, next))
 }

@@ -21,17 +21,18 @@ import (
 )
 
 // observeControlPlane reads the control plane if one of its nodes waits to be remediated, or will.
-func (r *Reconciler) observeControlPlane(ctx context.Context, w *observed) {
+func (r *Reconciler) observeControlPlane(ctx context.Context, w *observed, orphans searchState) {
 	if len(w.pending) > 0 || !nodes.NeedsControlPlane(w.facts) {
 		return
 	}
 	c := &nodes.ControlPlane{}
 	w.facts.ControlPlane = c
-	if c.Unread, c.Searching = r.searching(); c.Unread != "" {
-		return // the end of the search enqueues the check
+	if orphans != searched { // the end of the search enqueues the check
+		c.Unread, c.Searching = nodes.OrphansUnsearched, orphans == searching
+		return
 	}
 	if w.lagging { // nothing may enqueue the check when it is shown
-		c.Unread, c.Searching = "requests that were made a moment ago are not shown yet", true
+		c.Unread, c.Searching = nodes.WritesUnread, true
 		w.recheck(w.facts.Now.Add(time.Second))
 		return
 	}
@@ -45,7 +46,7 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, w *observed) {
 	}
 	if err != nil {
 		c.Unread = err.Error()
-		w.trouble = append(w.trouble, fmt.Errorf("look at the control plane: %w", err))
+		w.trouble = append(w.trouble, fmt.Errorf("read the control plane: %w", err))
 		return
 	}
 	r.observeServers(ctx, w)
@@ -86,7 +87,7 @@ func (r *Reconciler) readAll(ctx context.Context, w *observed) error {
 	}
 	for i := range list.Items {
 		for _, kind := range kindsOf(&list.Items[i]) {
-			ready, err := r.Kinds.Ready(ctx, kind)
+			ready, err := r.Kinds.Readable(ctx, kind)
 			if remediationrequest.Missing(err) {
 				continue // then there are none
 			}

@@ -31,6 +31,7 @@ func TestALookSaysWhatTheNextPassDoes(t *testing.T) {
 // foresees looks at a check, and makes a reconcile of it.
 func (h *history) foresees(check string) {
 	is := h.fixture.look(check)
+	h.fixture.read(check)
 	facts, err := h.r.Observe(h.fixture.t.Context(), check, h.clock.Now())
 	if err != nil {
 		h.Fatal(err)

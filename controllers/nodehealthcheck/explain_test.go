@@ -408,6 +408,7 @@ func TestLook(t *testing.T) {
 func (k *fixture) look(check string) *explain.Check {
 	k.t.Helper()
 	writes := k.writes
+	k.read(check)
 	is, err := k.r.Explain(k.t.Context(), check, k.clock.Now())
 	if err != nil {
 		k.t.Fatal(err)
@@ -484,6 +485,7 @@ func TestThereIsNothingToLookAt(t *testing.T) {
 // Without a manager there is no search, nothing is watched, and nothing of OpenShift's is there.
 func TestAReconcilerWithoutAManagerLooksAndMakesPasses(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
+	k.read("nhc")
 	k.r.Watches, k.r.Discovery, k.r.Installed = nil, nil, nil
 	k.r.search.tried.Store(false)
 	k.r.search.done.Store(false)

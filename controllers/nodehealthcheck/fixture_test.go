@@ -229,6 +229,27 @@ func (k *fixture) pass(check string) {
 	k.t.Fatalf("NodeHealthCheck %s does not come to rest", check)
 }
 
+// read lets the kinds be read that a check names, as they are when a command line has read everything.
+func (k *fixture) read(check string) {
+	k.t.Helper()
+	for range 2 {
+		is, err := k.r.read(k.t.Context(), check)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if is == nil {
+			return
+		}
+		w, err := k.r.observe(k.t.Context(), is, k.r.past(check, k.clock.Now()))
+		if err != nil {
+			return // that is for the test to see
+		}
+		if err := k.r.watch(k.t.Context(), w.pending); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+}
+
 // passes makes a few reconciles, of which some may go on failing.
 func (k *fixture) passes(check string) {
 	k.t.Helper()

@@ -28,7 +28,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 				k.update(obj)
 			}
 			k.restart()
-			k.r.Leaving = true
+			k.r.Teardown = true
 			k.pass("nhc")
 			if k.objects()[0].GetDeletionTimestamp() == nil || len(k.leases()) != 1 || len(k.made) != 1 {
 				t.Errorf("%s: requests %v, leases %v: want the request to end, and the lease to stay until it has", name, k.objects(), k.leases())
@@ -54,7 +54,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 
 func TestWhoLeavesBeginsNothing(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.r.Leaving = true
+	k.r.Teardown = true
 	k.bad("b")
 	k.pass("nhc")
 	k.wants("none was made")

@@ -208,7 +208,7 @@ func TestPassesThatSeeTheSameWorldRemediateOneMember(t *testing.T) {
 			k.fails = tc.fails
 			var seen []*observed
 			for _, name := range []string{"one", "two"} {
-				w, err := k.r.observe(t.Context(), name, k.clock.Now())
+				w, err := k.r.observe(t.Context(), k.check(name), k.r.past(name, k.clock.Now()))
 				if err != nil {
 					t.Fatal(err)
 				}

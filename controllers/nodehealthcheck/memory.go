@@ -3,6 +3,7 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -24,12 +25,13 @@ type memory struct {
 	mu     sync.Mutex
 	began  time.Time // when the first reconcile was made, or could have been
 	checks map[string]*remembered
-	// left are the requests of checks that are not looked after any more, by check.
-	left map[string]map[types.UID]ongoing
+	// orphans are the requests of checks that are gone, by check.
+	orphans map[string]map[types.UID]ongoing
 	// stale are the reconciles in a row that have read what was older than what was written, by check, also of those that are gone.
 	stale map[string]int
 }
 
+// remembered is what the reconciles of one check remember. There is one of them at a time.
 type remembered struct {
 	decided  nodes.Memory
 	failed   int                 // reconciles in a row that did not get through
@@ -56,92 +58,98 @@ func (m *memory) pause() {
 }
 
 // recall returns what the decisions about a check have remembered, and since when reconciles are made.
-func (m *memory) recall(check string, now time.Time) (nodes.Memory, time.Time) {
+func (m *memory) recall(check string, now time.Time) (is nodes.Memory, since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	since := m.began
-	if since.IsZero() {
-		since = now
+	if was, known := m.checks[check]; known {
+		is = was.decided
 	}
-	if is, known := m.checks[check]; known {
-		return is.decided, since
+	if m.began.IsZero() {
+		return is, now
 	}
-	return nodes.Memory{}, since
+	return is, m.began
 }
 
-// of returns what is remembered of a check. There is one reconcile at a time over each.
+// of returns what is remembered of a check.
 func (m *memory) of(check string) *remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.checks == nil {
 		m.checks = map[string]*remembered{}
 	}
-	is, known := m.checks[check]
-	if !known {
-		is = &remembered{reported: map[string]reported{}}
-		m.checks[check] = is
+	if m.checks[check] == nil {
+		m.checks[check] = &remembered{reported: map[string]reported{}}
 	}
-	return is
+	return m.checks[check]
 }
 
-// decide notes what a decision remembers.
-func (m *memory) decide(check string, is nodes.Memory) {
-	of := m.of(check)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	of.decided = is
-}
-
-// miss notes that a reconcile did not get to judge the nodes of a check.
-func (m *memory) miss(check string) {
-	of := m.of(check)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	of.decided.Judged = time.Time{}
-}
+// miss notes that a reconcile did not get to judge the nodes of the check.
+func (is *remembered) miss() { is.decided.Judged = time.Time{} }
 
 // tries counts the reconciles in a row that did not get through, with this one.
-func (m *memory) tries(check string, failed bool) int {
-	is := m.of(check)
-	if !failed {
+func (is *remembered) tries(failed bool) int {
+	if is.failed++; !failed {
 		is.failed = 0
-		return 0
 	}
-	is.failed++
 	return is.failed
 }
 
-// forget drops what is remembered of a check, and returns the requests that there were.
+// forget drops what is remembered of a check but for its requests, and returns these.
 func (m *memory) forget(check string) map[types.UID]ongoing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was, known := m.checks[check]
-	if !known {
+	was := m.checks[check]
+	delete(m.checks, check)
+	if was == nil {
 		return nil
 	}
-	delete(m.checks, check)
 	if len(was.begun) > 0 {
-		if m.left == nil {
-			m.left = map[string]map[types.UID]ongoing{}
-		}
-		m.left[check] = was.begun
+		m.setOrphans(check, was.begun)
 	}
 	return was.begun
 }
 
-// leftBy returns what is remembered of a request of a check that was forgotten.
-func (m *memory) leftBy(check string, req types.UID) (ongoing, bool) {
+// orphan remembers the requests that the status of a check lists: they need not say themselves which check made them.
+func (m *memory) orphan(check string, requests map[types.UID]*listed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	is, known := m.left[check][req]
+	orphans := map[types.UID]ongoing{}
+	maps.Copy(orphans, m.orphans[check])
+	for uid, is := range requests {
+		orphans[uid] = ongoing{node: is.node}
+	}
+	if len(orphans) > 0 {
+		m.setOrphans(check, orphans)
+	}
+}
+
+func (m *memory) setOrphans(check string, requests map[types.UID]ongoing) {
+	if m.orphans == nil {
+		m.orphans = map[string]map[types.UID]ongoing{}
+	}
+	m.orphans[check] = requests
+}
+
+// orphanOf returns what is remembered of a request of a check that is gone.
+func (m *memory) orphanOf(check string, req types.UID) (ongoing, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	is, known := m.orphans[check][req]
 	return is, known
+}
+
+// hasOrphans reports whether requests of a check are remembered that is gone.
+func (m *memory) hasOrphans(check string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.orphans[check]) > 0
 }
 
 // released forgets also the requests of a check: they are gone.
 func (m *memory) released(check string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.left, check)
+	delete(m.orphans, check)
 }
 
 // remembers adds what became of a plan to what it remembers.

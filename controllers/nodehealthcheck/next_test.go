@@ -47,12 +47,12 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 }
 
 func TestTriesGetRarerUntilOneSucceeds(t *testing.T) {
-	var m memory
+	var is remembered
 	for i, step := range []struct {
 		failed bool
 		want   int
 	}{{true, 1}, {true, 2}, {true, 3}, {false, 0}, {true, 1}} {
-		if got := m.tries("nhc", step.failed); got != step.want {
+		if got := is.tries(step.failed); got != step.want {
 			t.Errorf("reconcile %d: %d in a row have failed, want %d", i, got, step.want)
 		}
 	}

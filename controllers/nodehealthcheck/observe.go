@@ -10,7 +10,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -55,35 +54,34 @@ type objects struct {
 	machine  *clusterv1.Machine
 }
 
-// Observe returns the facts of the check called name at now; nil if there is no such check. It reads only, so whoever may read what the controller reads
-// can decide what it decides: nodes.Decide of the facts is what a reconcile at that moment does. What a Reconciler that makes no reconciles lacks is
+// Observe returns the facts of the check called name at now; nil if there is no such check. It reads only, so everyone who may read what the controller
+// reads can decide what it decides: nodes.Decide of the facts is what a reconcile at that moment does. What a Reconciler that makes no reconciles lacks is
 // their memory: a node whose condition turns from one bad status to another may be due later in its eyes than in the manager's, and never earlier.
 func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*nodes.Facts, error) {
-	w, err := r.observe(ctx, name, now)
-	if err == nil && w != nil && len(w.pending) > 0 { // that was the first time that it was asked for; a reconcile would wait a moment as well
-		w, err = r.observe(ctx, name, now)
+	check, err := r.read(ctx, name)
+	if err != nil || check == nil || !check.DeletionTimestamp.IsZero() {
+		return nil, err
 	}
-	if w == nil || err != nil {
+	w, err := r.observe(ctx, check, r.past(name, now))
+	if err == nil && len(w.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
+		w, err = r.observe(ctx, check, r.past(name, now))
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &w.facts, nil
 }
 
-// observe reads what is observed of the check called name. It returns nil if there is none. With an error not all of it was read.
-func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*observed, error) {
-	check := &nhcv1.NodeHealthCheck{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, check); apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("read NodeHealthCheck %s: %w", name, err)
+// observe reads what the decision about a check depends on. With an error not all of it was read.
+func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, before past) (*observed, error) {
+	w := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: factsOf(check, before.now)}
+	w.facts.Resync, w.facts.Grace = r.Resync, r.Grace
+	w.facts.Memory, w.facts.Since, w.facts.Outages = before.memory, before.since, before.outages
+	if before.unnamed != nil {
+		w.trouble = append(w.trouble, before.unnamed)
+		w.retry()
 	}
-	if !check.DeletionTimestamp.IsZero() {
-		return nil, nil
-	}
-	w := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: factsOf(check, now)}
-	w.facts.Resync, w.facts.Grace, w.facts.Outages = r.Resync, r.Grace, r.Contact.past()
-	w.facts.Memory, w.facts.Since = r.memory.recall(name, now)
-	err := r.observeAll(ctx, w)
+	err := r.observeAll(ctx, w, before.orphans)
 	for _, kind := range w.pending {
 		w.facts.Awaited = append(w.facts.Awaited, kind.GroupKind().String())
 	}
@@ -93,36 +91,25 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*
 	return w, err
 }
 
-func (r *Reconciler) observeAll(ctx context.Context, w *observed) error {
-	if err := r.nameKinds(ctx, w.check.Name, w.check); err != nil {
-		w.trouble = append(w.trouble, err)
-		w.retry()
-	}
+func (r *Reconciler) observeAll(ctx context.Context, w *observed, orphans searchState) error {
 	r.observeTemplates(ctx, w)
-	if err := r.observeConflict(ctx, w); err != nil {
+	if err := r.observeConflict(ctx, w); err != nil || len(w.pending) > 0 {
 		return err
 	}
-	if len(w.pending) > 0 {
-		return nil
-	}
-	if err := r.observeRequests(ctx, w); err != nil {
-		return err
-	}
-	if err := r.observeLeases(ctx, w); err != nil {
-		return err
-	}
-	if err := r.observeNodes(ctx, w); err != nil {
-		return err
+	for _, observe := range []func(context.Context, *observed) error{r.observeRequests, r.observeLeases, r.observeNodes} {
+		if err := observe(ctx, w); err != nil {
+			return err
+		}
 	}
 	r.observeMachines(ctx, w)
 	r.observeUpgrade(ctx, w)
-	r.observeControlPlane(ctx, w)
+	r.observeControlPlane(ctx, w, orphans)
 	return nil
 }
 
 // openshift is the cluster as OpenShift's, if it is.
 func (r *Reconciler) openshift() openshift.Cluster {
-	return openshift.Cluster{Live: r.Live, Installed: r.Installed, Ready: r.Kinds.Ready, List: r.list}
+	return openshift.Cluster{Live: r.Live, Installed: r.Installed, Readable: r.Kinds.Readable, List: r.list}
 }
 
 // observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the check, since

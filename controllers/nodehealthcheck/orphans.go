@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
@@ -29,45 +30,69 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// releaseRetry is how soon the orphaned requests of a deleted check are read again. The end of a request enqueues it sooner, unless its
-// remediator took off whose it was.
-const releaseRetry = time.Minute
+// Requests and leases are orphaned when their check is deleted, also while no manager ran, and when kubemend is uninstalled. A request without its check
+// is waited for by no controller, and its remediator would go on for ever. (docs/adr/0023-leaving-is-a-mode.md)
 
-// release ends what a check that is gone has left behind: its requests, and when the last one for a node is gone its lease. Until then the
-// lease is kept, as by a check that is there: a remediator that keeps its request may be at work.
+const (
+	// releaseRetry is how soon the orphaned requests of a deleted check are read again. The end of a request enqueues it sooner, unless its
+	// remediator removed the mark of the check.
+	releaseRetry = time.Minute
+	// searchRetry is how soon kinds are searched again that could not be.
+	searchRetry = 15 * time.Second
+)
+
+// release ends what the check called name, which is gone, has begun.
 func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
-	w, err := r.observeLeft(ctx, name, now)
-	if w == nil || err != nil {
+	r.forget(name)
+	unnamed := r.nameKinds(ctx, name, nil) // before requests are read: of a kind whose watch ends there are no events any more
+	result, err := r.endOrphans(ctx, name, now)
+	return result, errors.Join(err, unnamed)
+}
+
+// endOrphans ends the requests of the check called name, and when the last one for a node is gone the lease. Until then the lease is kept, as by a
+// check that is there: a remediator that keeps its request may be at work.
+func (r *Reconciler) endOrphans(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
+	w, err := r.observeOrphans(ctx, name, now)
+	if errors.Is(err, consistency.ErrStale) {
+		return r.lag(name), nil
+	}
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	plan := nodes.Release(w.facts, r.Leaving)
-	at := plan.Recheck
+	r.memory.caughtUp(name)
+	if w == nil {
+		return ctrl.Result{}, nil
+	}
+	plan := nodes.Release(w.facts, r.Teardown)
 	if len(w.requests.ours) > 0 {
-		at = health.Earliest(at, now.Add(releaseRetry))
+		plan.Recheck = health.Earliest(plan.Recheck, now.Add(releaseRetry))
 	} else {
 		r.memory.released(name)
 	}
+	return r.tellReleased(ctx, w, plan.Recheck, r.carryOut(ctx, w, &plan))
+}
+
+// tellReleased logs which requests were deleted, and says when to reconcile again.
+func (r *Reconciler) tellReleased(ctx context.Context, w *observed, at time.Time, outcomes []outcome) (ctrl.Result, error) {
 	var errs []error
-	for _, o := range r.carryOut(ctx, w, &plan) {
+	for _, o := range outcomes {
 		errs = append(errs, o.err)
-		at = health.Earliest(at, o.retryAt)
 		if o.again {
-			at = health.Earliest(at, now.Add(enqueue.Conflicted))
+			at = health.Earliest(at, w.facts.Now.Add(enqueue.Conflicted))
 		}
 		for _, j := range o.ended {
-			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved,
-				"note", fmt.Sprintf("Deleted %s: nobody acts on the check that made it", o.n.Requests[j].Ref))
+			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note", explain.OrphanEnded(o.n.Requests[j].Ref))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return ctrl.Result{}, fmt.Errorf("release what NodeHealthCheck %s has left behind: %w", name, err)
+		return ctrl.Result{}, fmt.Errorf("release the orphaned requests of NodeHealthCheck %s: %w", w.check.Name, err)
 	}
 	return enqueue.At(at, r.Clock.Now()), nil
 }
 
-// observeLeft reads what the check called name has left behind. It returns nil if there is such a check after all: the cache of checks may
-// lag behind that of requests, and would make one that was made a moment ago nobody's.
-func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time) (*observed, error) {
+// observeOrphans reads the requests and leases of the check called name, which is gone. It returns nil if there is such a check after all: the cache of
+// checks may lag behind that of requests, and would orphan a request that was made a moment ago.
+func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.Time) (*observed, error) {
 	if gone, err := r.gone(ctx, name); !gone || err != nil {
 		return nil, err // the cache will show it, and that enqueues it
 	}
@@ -83,7 +108,7 @@ func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time
 			return nil, err
 		}
 		for i := range list {
-			if node, left := r.leftBy(name, &list[i]); left {
+			if node, is := r.orphanOf(name, &list[i]); is {
 				w.requests.ours[node] = append(w.requests.ours[node], &found{obj: &list[i], step: -1})
 			}
 		}
@@ -99,9 +124,9 @@ func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time
 	return w, nil
 }
 
-// gone reports whether there is no check called name, or none that counts any more: who leaves looks after none.
+// gone reports whether there is no check called name, or none that counts any more: a teardown acts on none.
 func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
-	if r.Leaving {
+	if r.Teardown {
 		return true, nil
 	}
 	check := &nhcv1.NodeHealthCheck{}
@@ -115,22 +140,22 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	return !check.DeletionTimestamp.IsZero(), nil
 }
 
-// leftBy reports whether the check called name, of which there is none any more, made obj, and for which node. Of what does not say any more
-// who made it, the last reconcile of that check knew.
-func (r *Reconciler) leftBy(name string, obj *unstructured.Unstructured) (node string, left bool) {
+// orphanOf reports whether the check called name, which is gone, made obj, and for which node. Where obj has lost its mark, the last reconcile of that
+// check knew.
+func (r *Reconciler) orphanOf(name string, obj *unstructured.Unstructured) (node string, is bool) {
 	by := makerOf(obj)
-	was, known := r.memory.leftBy(name, obj.GetUID())
+	was, known := r.memory.orphanOf(name, obj.GetUID())
 	if by.Name != name && (by.Name != "" || !known) {
 		return "", false
 	}
 	return cmp.Or(nodeOf(obj), was.node, obj.GetName()), true
 }
 
-// endOrphaned ends what a check of the same name has left behind. Each of them is deleted once, and gone when its remediator releases it.
+// endOrphaned ends the orphaned requests of an earlier check of the same name. Each of them is deleted once, and gone when its remediator releases it.
 func (r *Reconciler) endOrphaned(ctx context.Context, w *observed) []error {
 	var errs []error
-	for _, left := range w.requests.orphaned {
-		for _, obj := range left {
+	for _, orphans := range w.requests.orphaned {
+		for _, obj := range orphans {
 			if obj.GetDeletionTimestamp() != nil {
 				continue
 			}
@@ -142,126 +167,98 @@ func (r *Reconciler) endOrphaned(ctx context.Context, w *observed) []error {
 	return errs
 }
 
-const leavingMessage = "kubemend is being removed: nobody acts on this check, its remediations are deleted and its leases given back"
-
-// leave ends what the check called name has begun, as if it were deleted, and has the check say that nobody acts on it any more. A request
-// without its check would be waited for by nobody, and its remediator would go on for ever. (docs/adr/0023-leaving-is-a-mode.md)
-func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
-	check := &nhcv1.NodeHealthCheck{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, check)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("read NodeHealthCheck %s: %w", name, err)
-	}
-	if err == nil {
-		ready, readErr := r.readListed(ctx, check)
-		if readErr != nil || !ready {
-			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, readErr
+// tearDown ends what the check called name has begun, as if it were deleted, and has the check, if it is there, say that kubemend does not act on it any
+// more.
+func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.NodeHealthCheck, now time.Time) (ctrl.Result, error) {
+	if check != nil {
+		listed := statusByUID(check)
+		unread, err := r.unreadOf(ctx, listed)
+		if err != nil || len(unread) > 0 {
+			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, errors.Join(err, r.watch(ctx, unread))
 		}
-		r.memory.leave(check)
+		r.memory.orphan(name, listed)
 	}
-	result, releaseErr := r.release(ctx, name, now)
-	if err != nil || releaseErr != nil {
-		return result, releaseErr
+	result, err := r.endOrphans(ctx, name, now)
+	if err != nil || check == nil {
+		return result, err
 	}
 	w := &observed{check: check, facts: factsOf(check, now)}
-	open, _ := r.searching()
-	err = r.record(ctx, w, left(w, open == "" && !r.memory.remembersLeft(name)))
+	err = r.record(ctx, w, w.dropped(r.past(name, now).orphans == searched && !r.memory.hasOrphans(name)))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
-	was := conditionOf(check, nhcv1.DisabledCondition)
-	if err == nil && (was == nil || was.Reason != nhcv1.TeardownReason) {
-		r.send(ctx, w, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Leave", Text: leavingMessage}})
+	if was := conditionOf(check, nhcv1.DisabledCondition); err == nil && (was == nil || was.Reason != nhcv1.TeardownReason) {
+		r.send(ctx, w, []recorder.Event{explain.CheckDropped()})
 	}
 	return result, err
 }
 
-// readListed watches the kinds of the requests that the status of check lists, and reports whether they can be read: those whose mark was taken
-// off are found by no search. Kinds that are gone, or may not be listed, hold nothing of ours.
-func (r *Reconciler) readListed(ctx context.Context, check *nhcv1.NodeHealthCheck) (bool, error) {
-	all := true
-	for _, is := range statusByUID(check) {
-		ready, err := r.Kinds.Ready(ctx, is.remediation.Resource.GroupVersionKind())
+// unreadOf are the kinds of the requests that the status of a check lists and that are not read yet: those that have lost their mark are found by no
+// search. Kinds that are gone, or may not be listed, hold no request of ours.
+func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*listed) ([]schema.GroupVersionKind, error) {
+	var unread []schema.GroupVersionKind
+	for _, is := range requests {
+		kind := is.remediation.Resource.GroupVersionKind()
+		ready, err := r.Kinds.Readable(ctx, kind)
 		if remediationrequest.Missing(err) || apierrors.IsForbidden(err) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("read the requests of NodeHealthCheck %s: %w", check.Name, err)
+			return nil, fmt.Errorf("read the requests for node %s: %w", is.node, err)
 		}
-		all = all && ready
+		if !ready {
+			unread = append(unread, kind)
+		}
 	}
-	return all, nil
+	return unread, nil
 }
 
-// left is what a check says that nobody acts on any more. Its nodes are listed until their requests are gone: the list may be all that says
-// whose these are.
-func left(w *observed, gone bool) *nhcv1.NodeHealthCheck {
+// dropped is what a check says on which kubemend does not act any more. Its nodes are listed until their requests are gone: the list may be all that
+// says which check made them.
+func (w *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	next := w.check.DeepCopy()
 	if gone {
 		next.Status.UnhealthyNodes, next.Status.InFlightRemediations = nil, nil
 	}
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: leavingMessage,
+		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: explain.TeardownMessage,
 		LastTransitionTime: metav1.NewTime(w.facts.Now.Truncate(time.Second)),
 	})
 	next.Status.Phase, next.Status.Reason = explain.NodePhase(next.Status.Conditions, next.Spec.PauseRequests, -1)
 	return next
 }
 
-// leave remembers the requests that the status of check tells of: they need not say themselves whose they are.
-func (m *memory) leave(check *nhcv1.NodeHealthCheck) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for uid, is := range statusByUID(check) {
-		if m.left == nil {
-			m.left = map[string]map[types.UID]ongoing{}
-		}
-		if m.left[check.Name] == nil {
-			m.left[check.Name] = map[types.UID]ongoing{}
-		}
-		m.left[check.Name][uid] = ongoing{node: is.node}
-	}
-}
-
-// remembersLeft reports whether there are requests of a check that is not looked after any more.
-func (m *memory) remembersLeft(check string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.left[check]) > 0
-}
-
-// searchRetry is how soon kinds are searched again that could not be.
-const searchRetry = 15 * time.Second
-
-// search is the search, at the start, for kinds of requests that no check names any more: one that was deleted while nobody ran has left
-// requests behind, whose remediators may be at work.
+// search is the search, at the start, for kinds of requests that no check names any more: a check that was deleted while no manager ran has orphaned
+// requests, whose remediators may be at work.
 type search struct{ tried, done atomic.Bool }
 
-// open is why it is not known whose remediations are under way: the search is not over. It is empty if it is. Until it was tried for the
-// first time that is no more than a moment, and nothing to report.
-func (s *search) open() (why string, brief bool) {
-	if s.done.Load() {
-		return "", false
+// searchState is how far the search is.
+type searchState int
+
+const (
+	searched     searchState = iota
+	searching                // it was not tried yet, which takes no more than a moment
+	searchFailed             // and is repeated
+)
+
+func (s *search) state() searchState {
+	switch {
+	case s.done.Load():
+		return searched
+	case s.tried.Load():
+		return searchFailed
 	}
-	return "requests that were left behind could not be searched for", !s.tried.Load()
+	return searching
 }
 
-// searching is likewise why it is not known: without a manager there is no search, and nothing that it could find.
-func (r *Reconciler) searching() (why string, brief bool) {
-	if r.Discovery == nil {
-		return "", false
-	}
-	return r.search.open()
-}
-
-// searchLeftovers searches until it could look everywhere.
-func (r *Reconciler) searchLeftovers(ctx context.Context) error {
+// searchOrphans searches until it could look everywhere.
+func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	r.memory.begin(r.Clock.Now()) // the first check may come much later
 	// It ends with success or with the manager; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, searchRetry, true, func(ctx context.Context) (bool, error) {
 		err := r.searchOnce(ctx)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Cannot search everywhere for requests that NodeHealthChecks have left behind")
+			log.FromContext(ctx).Error(err, "Cannot search everywhere for orphaned requests of NodeHealthChecks")
 		}
 		r.enqueueAll()
 		return err == nil, nil
@@ -271,7 +268,7 @@ func (r *Reconciler) searchLeftovers(ctx context.Context) error {
 
 // searchOnce watches all kinds of which there are requests that a NodeHealthCheck made. Groups of APIs that are not served now are in the
 // error, but do not keep the search open: they are those of other API servers, a metrics server for one, which may run on the very node that
-// is bad. Requests are of CustomResourceDefinitions, which the API server itself serves.
+// is unhealthy. Requests are of CustomResourceDefinitions, which the API server itself serves.
 func (r *Reconciler) searchOnce(ctx context.Context) error {
 	lists, err := r.Discovery.ServerPreferredResources()
 	_, others := discovery.GroupDiscoveryFailedErrorGroups(err)

@@ -150,7 +150,7 @@ func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionK
 	if list, err = r.list(ctx, kind); err == nil || !polled {
 		return list, err == nil, err
 	}
-	if _, unready := r.Kinds.Ready(ctx, kind); remediationrequest.Missing(unready) || apierrors.IsForbidden(unready) {
+	if _, unready := r.Kinds.Readable(ctx, kind); remediationrequest.Missing(unready) || apierrors.IsForbidden(unready) {
 		return nil, false, nil
 	}
 	return nil, false, err

@@ -102,7 +102,7 @@ func TestALeaseThatADeletedCheckHasLeftBehindIsGivenBackAfterARestart(t *testing
 }
 
 func TestUntilItWasSearchedForWhatIsLeftBehindNoMemberIsRemediated(t *testing.T) {
-	const why = "requests that were left behind could not be searched for"
+	const why = "orphaned requests could not be searched for"
 	for name, tc := range map[string]struct {
 		err   error
 		tried bool

@@ -129,7 +129,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *observed) {
 			if slices.ContainsFunc(w.templates, func(m remediationTemplate) bool { return m.kind.GroupKind() == kind.GroupKind() }) {
 				continue
 			}
-			ready, err := r.Kinds.Ready(ctx, kind)
+			ready, err := r.Kinds.Readable(ctx, kind)
 			switch {
 			case remediationrequest.Missing(err): // then there are none
 			case errors.Is(err, explain.ErrUnread):
@@ -151,7 +151,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remedi
 	}
 	byName := false // it may be read, and its kind not be listed
 	for _, kind := range []schema.GroupVersionKind{t.gvk, t.kind} {
-		ready, err := r.Kinds.Ready(ctx, kind)
+		ready, err := r.Kinds.Readable(ctx, kind)
 		switch {
 		case remediationrequest.Missing(err):
 			w.retry()

@@ -2,6 +2,7 @@ package nodehealthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,6 +36,17 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
+
+// watch begins to watch kinds that are not read yet.
+func (r *Reconciler) watch(ctx context.Context, kinds []schema.GroupVersionKind) error {
+	var errs []error
+	for _, kind := range kinds {
+		if r.Watches != nil {
+			errs = append(errs, r.Watches.Watch(ctx, kind))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // nameKinds makes known which kinds of templates and requests a check names, or has requests of; nil for one that is gone.
 func (r *Reconciler) nameKinds(ctx context.Context, name string, check *nhcv1.NodeHealthCheck) error {
@@ -119,8 +131,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
 	}
 	r.Watches.Notify(built, enqueue.Merged[*unstructured.Unstructured](r.checksOfRequest))
-	if err := mgr.Add(manager.RunnableFunc(r.searchLeftovers)); err != nil {
-		return fmt.Errorf("set up the search for what NodeHealthChecks have left behind: %w", err)
+	if err := mgr.Add(manager.RunnableFunc(r.searchOrphans)); err != nil {
+		return fmt.Errorf("set up the search for orphaned requests: %w", err)
 	}
 	return nil
 }

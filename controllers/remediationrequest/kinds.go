@@ -93,10 +93,9 @@ func (k *Kinds[T]) Notify(w Watcher, h handler.TypedEventHandler[T, reconcile.Re
 	k.handlers = append(k.handlers, h)
 }
 
-// Ready reports whether kind can be read from the cache, and begins to watch it if it is not watched yet. It does not wait
-// for the first list: until that was read it returns false, and the events of the objects in it reach the watchers. The error
-// satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
-func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+// Readable reports whether the objects of a kind can be read, from the cache or, if it is polled, live. It begins no watch. The error satisfies
+// Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
+func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	if informer, busy := k.informer(kind); informer != nil || busy { // others ask for it, thousands perhaps, while a controller starts
 		return informer != nil && informer.HasSynced(), nil
 	}
@@ -104,8 +103,21 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 		k.noteUnlisted(kind, err)
 		return false, err
 	}
-	if polled, err := k.poll(ctx, kind); polled || err != nil {
-		return polled, err
+	return k.poll(ctx, kind)
+}
+
+// Watch begins to watch a kind that is listable and not watched yet. It does not wait for the first list: until that was read the kind is not
+// readable, and the events of the objects in it reach the watchers.
+func (k *Kinds[T]) Watch(ctx context.Context, kind schema.GroupVersionKind) error {
+	_, err := k.begin(ctx, kind)
+	return err
+}
+
+// Ready is Readable, and begins to watch the kind if it is neither watched nor polled yet.
+func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+	ready, err := k.Readable(ctx, kind)
+	if ready || err != nil {
+		return ready, err
 	}
 	return k.begin(ctx, kind)
 }

@@ -67,6 +67,11 @@ func (k *Kinds[T]) Ready(_ context.Context, gvk schema.GroupVersionKind) (bool, 
 	return true, nil
 }
 
+// Readable is Ready: nothing is watched.
+func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+	return k.Ready(ctx, kind)
+}
+
 // readable is why nothing of a kind was read; nil if any of its namespaces was.
 func (w *Snapshot) readable(gvk schema.GroupVersionKind) error {
 	w.mu.RLock()

@@ -14,10 +14,10 @@ const ClingingFor = 10 * time.Minute
 
 // ControlPlane is what is known of the control plane of the cluster.
 type ControlPlane struct {
-	// Searching says that orphaned requests were not searched for yet, which takes no more than a moment. Unread is why the control plane could not be
-	// read, as a clause; empty if it was.
-	Searching bool
+	// Unread is why the control plane could not be read: one of the constants below, or the text of an error; empty if it was. Searching says that it
+	// will be in a moment.
 	Unread    string
+	Searching bool
 
 	Nodes    []Member // in the order in which they were read
 	Machines []MemberMachine
@@ -26,6 +26,14 @@ type ControlPlane struct {
 	Renewed map[string]time.Time
 	Etcd    Etcd
 }
+
+// Why the control plane is unread, besides errors.
+const (
+	// OrphansUnsearched is that orphaned requests were not searched for yet.
+	OrphansUnsearched = "OrphansUnsearched"
+	// WritesUnread is that requests which were made a moment ago are not shown yet.
+	WritesUnread = "WritesUnread"
+)
 
 // Member is one node of the control plane.
 type Member struct {

@@ -44,9 +44,9 @@ type Cluster struct {
 	Live client.Reader
 	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
 	Installed func(ctx context.Context, crd string) (bool, error)
-	// Ready reports whether the objects of a kind can be read, and List returns them.
-	Ready func(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	List  func(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error)
+	// Readable reports whether the objects of a kind can be read, and List returns them.
+	Readable func(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	List     func(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error)
 }
 
 func (c Cluster) installed(ctx context.Context, crd string) (bool, error) {
@@ -62,7 +62,7 @@ func (c Cluster) all(ctx context.Context, crd string, kind schema.GroupVersionKi
 	if err != nil || !there {
 		return nil, true, err
 	}
-	ready, err := c.Ready(ctx, kind)
+	ready, err := c.Readable(ctx, kind)
 	if err != nil || !ready {
 		return nil, ready, err
 	}
