@@ -18,7 +18,7 @@ var escalationSentences = map[string]string{
 	escalation.InProgress:       "{step} is waited for{until}",
 	escalation.AwaitingNode:     "{step} says that it has succeeded, the node is waited for{until}",
 	escalation.AwaitingDeletion: "The request of {step} is being deleted, it is made again when it is gone",
-	escalation.ToldToStop:       "{step} was told to stop, though not by this check; delete its request to have it tried again",
+	escalation.ToldToStop:       "{step} was notified to stop, though not by this check; delete its request to have it tried again",
 	escalation.Failed:           "{step} says that it has failed",
 	escalation.Stopped:          fmt.Sprintf("{step} stopped %s ago or longer and does not say whether it succeeded", escalation.StoppedFor),
 	escalation.TimedOut:         "{step} did not bring the node back within {timeout}",

@@ -47,7 +47,7 @@ func TestTheAnswerOfAnEscalation(t *testing.T) {
 		"alone and stopped": {single, answerOf(escalation.Decision{Reason: escalation.Stopped}), a + " has stopped, and the check names no other template"},
 		"W13: alone and told to stop": {
 			single, answerOf(escalation.Decision{Reason: escalation.ToldToStop}),
-			a + " was told to stop, though not by this check; delete its request to have it tried again",
+			a + " was notified to stop, though not by this check; delete its request to have it tried again",
 		},
 		"a step that cannot be about the node": {
 			two, nodes.Answer{Decision: escalation.Decision{Do: escalation.Start, Step: 1, Reason: escalation.FirstStep}, PassedOver: true},

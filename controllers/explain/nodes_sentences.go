@@ -76,7 +76,7 @@ var nodeSentences = map[nodes.Reason]nodeSentence{
 		person: "have the check name a template that is about this node", event: nhcv1.EventRemediationSkipped,
 	},
 	nodes.OrphanedRequest: {
-		text: skippedOf + "{0}, which a deleted NodeHealthCheck of the same name has left behind, is not gone yet", ends: "{0} is gone",
+		text: skippedOf + "{0}, orphaned by a deleted NodeHealthCheck of the same name, is not gone yet", ends: "{0} is gone",
 		event: nhcv1.EventRemediationSkipped,
 	},
 	nodes.ForeignRequest: {
@@ -116,7 +116,7 @@ var nodeSentences = map[nodes.Reason]nodeSentence{
 		event: nhcv1.EventRemediationSkipped,
 	},
 	nodes.StillDeleted: {
-		text:  skippedOf + "{0} of the last time is still being deleted: its remediator has not let go of it",
+		text:  skippedOf + "{0} of the last time is still being deleted: its remediator has not released it",
 		event: nhcv1.EventRemediationSkipped,
 	},
 	nodes.JustDeleted: {

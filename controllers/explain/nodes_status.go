@@ -203,11 +203,11 @@ func RequestRefused(node string, err error) recorder.Event {
 	}
 }
 
-// RemediatorNotNotified is the event about a step that does not follow, since the remediator before it cannot be told to stop.
+// RemediatorNotNotified is the event about a step that does not follow, since the remediator before it cannot be notified to stop.
 func RemediatorNotNotified(node string, err error) recorder.Event {
 	return recorder.Event{
 		Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRequestFailed, Action: "Escalate",
-		Text: fmt.Sprintf("The next step for node %s does not start, since the remediator before cannot be told to stop: %v", node, err),
+		Text: fmt.Sprintf("The next step for node %s does not start, since the remediator before cannot be notified to stop: %v", node, err),
 	}
 }
 

@@ -40,9 +40,9 @@ type outcome struct {
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
 	ended, flagged []int
 	gaveUp         bool
-	// notNotified is the error for which a remediator could not be told to stop.
+	// notNotified is the error for which a remediator could not be notified to stop.
 	notNotified error
-	// unpatchable are requests whose remediators may not be told to stop.
+	// unpatchable are requests that may not be annotated so that their remediators stop.
 	unpatchable []int
 	// retryAt is when the node is looked at again, as another one has the control-plane slot; zero if it has not.
 	retryAt time.Time
@@ -69,7 +69,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, p *nodes.Plan) [
 	return outcomes
 }
 
-// carryOutOne takes the node before a remediation starts, tells the former remediator to stop before it asks the next one, and gives the node back last.
+// carryOutOne takes the node before a remediation starts, notifies the former remediator to stop before it requests the next step, and releases the node last.
 // Whatever fails in between, the next reconcile goes on from there.
 func (r *Reconciler) carryOutOne(ctx context.Context, w *observed, o *outcome) {
 	r.mark(ctx, w, o)
@@ -96,7 +96,7 @@ func (r *Reconciler) carryOutOne(ctx context.Context, w *observed, o *outcome) {
 		return
 	}
 	r.ask(ctx, w, o)
-	if o.refused != nil && taken != nil && first && !o.mayHaveMade() { // nobody is at work: others may be
+	if o.refused != nil && taken != nil && first && !o.mayHaveMade() { // no remediator is at work: others may be
 		o.try(r.giveBack(ctx, taken))
 	}
 }
@@ -198,7 +198,7 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// giveUp tells the remediators to stop, if they have to be told. That it was given up is in the annotation first, and in the status afterwards:
+// giveUp notifies the remediators to stop, if they have to be. That it was given up is in the annotation first, and in the status afterwards:
 // a crash in between loses nothing.
 func (r *Reconciler) giveUp(ctx context.Context, w *observed, o *outcome) bool {
 	o.gaveUp = true

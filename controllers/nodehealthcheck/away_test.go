@@ -39,7 +39,7 @@ func TestNodesThatARemediationTookAwayCountForTheThreshold(t *testing.T) {
 			k.turn(n, corev1.ConditionUnknown)
 		}
 		k.after(300 * time.Second)
-		k.pass("nhc")
+		k.settle("nhc")
 		for _, obj := range k.objects() {
 			if !asked[obj.GetName()] {
 				asked[obj.GetName()] = true
@@ -47,7 +47,7 @@ func TestNodesThatARemediationTookAwayCountForTheThreshold(t *testing.T) {
 			}
 		}
 		k.says(nhcv1.NodeDeletionExpectedCondition, "True", "MachineDeleted", "")
-		k.pass("nhc")
+		k.settle("nhc")
 	}
 	if len(k.requests()) != 4 {
 		t.Errorf("%v are being replaced at once, and 4 of 10 may be away", k.requests())
@@ -66,20 +66,20 @@ func TestANodeThatIsGoneCountsUntilItIsMissedForTooLong(t *testing.T) {
 		total   int
 	}{
 		"its remediator says that it has succeeded": {func(k *fixture) { k.answers("Replace", nhcv1.SucceededCondition, "True") }, 10},
-		"its remediator has not let go of it yet": {func(k *fixture) {
+		"its remediator has not released it yet": {func(k *fixture) {
 			k.atWork()
 			k.answers("Replace", nhcv1.SucceededCondition, "True")
 		}, 10},
-		"its remediator has not let go of it for long": {func(k *fixture) {
+		"its remediator has not released it for long": {func(k *fixture) {
 			k.atWork()
 			k.answers("Replace", nhcv1.SucceededCondition, "True")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(remediationrequest.ClingingFor)
 		}, 10},
-		"its remediator never lets go of it": {func(k *fixture) {
+		"its remediator never releases it": {func(k *fixture) {
 			k.atWork()
 			k.answers("Replace", nhcv1.SucceededCondition, "True")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(controlplane.ReplacementPatience)
 		}, 9},
 		"it goes on": {func(*fixture) {}, 10},
@@ -87,11 +87,11 @@ func TestANodeThatIsGoneCountsUntilItIsMissedForTooLong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := ten(t)
 			k.bad("n0")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.replaces("n0")
-			k.pass("nhc")
+			k.settle("nhc")
 			tc.happens(k)
-			k.pass("nhc")
+			k.settle("nhc")
 			if st := k.check("nhc").Status; *st.ObservedNodes != tc.total || *st.HealthyNodes != 9 {
 				t.Errorf("%d of %d nodes are healthy, want 9 of %d", *st.HealthyNodes, *st.ObservedNodes, tc.total)
 			}
@@ -115,13 +115,13 @@ func TestATerminatingNodeIsLeftAsItIs(t *testing.T) {
 	k.installs("machinehealthchecks.machine.openshift.io")
 	k.makes(shippedCheck())
 	k.bad("a")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.terminates("a")
 	k.terminates("b")
 	k.events()
 	for range 3 {
 		k.after(10 * time.Minute)
-		k.pass("nhc")
+		k.settle("nhc")
 		k.wants("neither is its remediation ended, nor does the next step begin", "Reboot/a")
 	}
 	if events := k.events(); len(events) > 0 {

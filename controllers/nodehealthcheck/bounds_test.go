@@ -15,17 +15,17 @@ import (
 func TestARequestThatClingsToAHealthyMemberBlocksTheOthersForAWhileOnly(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
 	k.bad("m0")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.atWork()
 	k.turn("m0", corev1.ConditionTrue)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.bad("m1")
 	k.after(controlplane.ReplacementPatience - 301*time.Second)
-	k.passes("nhc")
+	k.reconciles("nhc")
 	k.wants("its remediator may be at work", "Reboot/m0")
 	k.after(time.Second + time.Minute)
-	k.passes("nhc")
-	k.wants("m0 is well, and nobody was at work for long", "Reboot/m0", "Reboot/m1")
+	k.reconciles("nhc")
+	k.wants("m0 is healthy, and no remediator was at work for long", "Reboot/m0", "Reboot/m1")
 }
 
 func TestAManagerThatIsStartedAgainAndAgainBeginsAfterAll(t *testing.T) {
@@ -33,22 +33,22 @@ func TestAManagerThatIsStartedAgainAndAgainBeginsAfterAll(t *testing.T) {
 	k.bad("b")
 	k.restart()
 	for range 4 {
-		k.pass("nhc")
+		k.settle("nhc")
 		k.wants("kubelets have had no time", []string{}...)
 		k.after(grace - 5*time.Second)
 		k.restart()
 	}
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("they have had", "Reboot/b")
 }
 
-func TestWhatMayNotBeToldToStopIsToldOnce(t *testing.T) {
+func TestARemediatorThatMayNotBeNotifiedIsReportedOnce(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.atWork()
 	k.remove(node("b", nil))
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(nodeAway)
 	k.fails = func(verb string, obj client.Object) error {
 		if verb == "patch" {
@@ -56,10 +56,10 @@ func TestWhatMayNotBeToldToStopIsToldOnce(t *testing.T) {
 		}
 		return nil
 	}
-	k.passes("nhc")
+	k.reconciles("nhc")
 	before := k.writes
-	k.passes("nhc")
+	k.reconciles("nhc")
 	if k.writes != before {
-		t.Errorf("%d writes in a steady world", k.writes-before)
+		t.Errorf("%d writes in a steady state", k.writes-before)
 	}
 }

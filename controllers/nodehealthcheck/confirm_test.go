@@ -38,7 +38,7 @@ func TestANodeIsReadPastTheCacheBeforeItsFirstRequest(t *testing.T) {
 			k.bad("b")
 		},
 		"its user wants it left": func(k *fixture) { k.bad("b"); k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"}) },
-		"nobody can say how it is": func(k *fixture) {
+		"its state is not known": func(k *fixture) {
 			k.client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{Get: failingGet})
 		},
 		"it was bad, and is no more": func(k *fixture) { k.bad("b"); k.turn("b", corev1.ConditionTrue) },
@@ -48,13 +48,13 @@ func TestANodeIsReadPastTheCacheBeforeItsFirstRequest(t *testing.T) {
 			really(server)
 			k.live(server.client)
 			k.bad("b")
-			k.passes("nhc")
+			k.reconciles("nhc")
 			k.wants("the cache is behind")
 			if len(k.leases()) != 0 {
 				t.Errorf("leased: %v", k.leases())
 			}
 			k.live(k.client)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("it was right after all", "Reboot/b")
 		})
 	}
@@ -73,7 +73,7 @@ func TestANewLeaderSeesTheRequestForAMemberThatTheFormerOneMade(t *testing.T) {
 	k.after(time.Second)
 	k.turn("m1", corev1.ConditionUnknown)
 	k.after(299 * time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("m0 alone", "Reboot/m0")
 	k.restart()
 	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
@@ -85,11 +85,11 @@ func TestANewLeaderSeesTheRequestForAMemberThatTheFormerOneMade(t *testing.T) {
 		},
 	})
 	k.after(time.Second)
-	k.passes("another")
+	k.reconciles("another")
 	k.wants("one at a time", "Reboot/m0")
 	k.r.Client = k.client
 	k.remove(k.objects()[0])
-	k.pass("another")
+	k.settle("another")
 	k.wants("m0 is over", "Reboot/m1")
 }
 
@@ -114,13 +114,13 @@ func etcdOf(k *fixture, lost string, guards ...string) {
 }
 
 // m0 has been due for longest, and its etcd is alive; that of m1 is lost.
-func TestAMemberThatEtcdForbidsKeepsNobodyWaitingThatItAllows(t *testing.T) {
+func TestAMemberThatEtcdForbidsDoesNotBlockOneThatItAllows(t *testing.T) {
 	for lost, want := range map[string][]string{"m1": {"Reboot/m1"}, "m0": {"Reboot/m0"}, "m2": nil} {
 		t.Run("lost is "+lost, func(t *testing.T) {
 			k := newFixture(t, five(check("nhc"))...)
 			etcdOf(k, lost, "m0", "m1", "m2", "m3", "m4")
 			badMembers("m0", "m1")(k)
-			k.passes("nhc")
+			k.reconciles("nhc")
 			k.wants("whose etcd is lost goes", want...)
 		})
 	}
@@ -140,7 +140,7 @@ func TestAnArbiterIsAMemberOfTheControlPlane(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c", "d"), member("m0"), member("m1"), arbiter(), template("Reboot", "reboot", false), check("nhc"))...)
 			badMembers(tc.bad...)(k)
-			k.passes("nhc")
+			k.reconciles("nhc")
 			k.wants("one member at a time", tc.want...)
 			if labels := k.objects()[0].GetLabels(); !slices.Contains(slices.Collect(maps.Keys(labels)), nhcv1.ControlPlaneLabel) {
 				t.Errorf("labels %v", labels)
@@ -166,12 +166,12 @@ func TestControlPlanesOfOneOrTwoNodesAreRemediatedOneAtATime(t *testing.T) {
 			}
 			k := newFixture(t, objects...)
 			badMembers(tc.bad...)(k)
-			k.passes("nhc")
+			k.reconciles("nhc")
 			k.wants("one at a time", "Reboot/"+tc.bad[0])
 			k.turn(tc.bad[0], corev1.ConditionTrue)
-			k.passes("nhc")
+			k.reconciles("nhc")
 			k.after(time.Second)
-			k.passes("nhc")
+			k.reconciles("nhc")
 			k.wants("then the other one", tc.then...)
 		})
 	}

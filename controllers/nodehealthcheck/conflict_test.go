@@ -145,7 +145,7 @@ func TestBesideTheMachineHealthChecksOfOpenShift(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := besideMachineChecks(t, tc.checks...)
 			logged := k.logged("nhc-worker-default")
-			k.pass("nhc-worker-default")
+			k.settle("nhc-worker-default")
 			k.wants("a is terminating and b is not", tc.requests...)
 			if got := k.check("nhc-worker-default").Status.Phase; got != tc.phase {
 				t.Errorf("the phase is %s, want %s", got, tc.phase)
@@ -160,7 +160,7 @@ func TestBesideTheMachineHealthChecksOfOpenShift(t *testing.T) {
 func TestWhenOnlyTheDefaultMachineHealthCheckIsThereAgain(t *testing.T) {
 	another := machineCheck("another", "Ready")
 	k := besideMachineChecks(t, shippedCheck(), another)
-	k.pass("nhc-worker-default")
+	k.settle("nhc-worker-default")
 	if err := k.client.Delete(t.Context(), another); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func besideMachineChecks(t *testing.T, all ...*unstructured.Unstructured) *fixtu
 	t.Helper()
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc-worker-default"))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
-	k.pass("nhc-worker-default")
+	k.settle("nhc-worker-default")
 	for _, obj := range all {
 		k.makes(obj)
 	}

@@ -37,7 +37,7 @@ func TestWhenTheAPIServerWasOutOfReach(t *testing.T) {
 		want      int
 	}{
 		"it refuses connections":                 {answers{err: refused}, time.Minute, 1},
-		"who stands before it has nobody to ask": {answers{status: http.StatusBadGateway}, time.Minute, 1},
+		"a proxy before it has no server to ask": {answers{status: http.StatusBadGateway}, time.Minute, 1},
 		"for so short that no report is missing": {answers{err: refused}, 9 * time.Second, 0},
 		"it only refuses what it is asked":       {answers{status: http.StatusForbidden}, time.Minute, 0},
 		"it has too much to do, and says so":     {answers{status: http.StatusTooManyRequests}, time.Minute, 0},
@@ -85,9 +85,9 @@ func watching(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec)) *fixture {
 	t.Helper()
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc", spec))...)
 	k.r.Contact, k.r.Grace = &Contact{Clock: k.clock}, grace
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(grace)
-	k.pass("nhc")
+	k.settle("nhc")
 	return k
 }
 
@@ -104,8 +104,8 @@ func TestNothingBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
 			k.turn("b", corev1.ConditionUnknown)
 			k.turn("c", corev1.ConditionUnknown)
 			happens(k)
-			k.pass("nhc")
-			k.wants("nobody could report")
+			k.settle("nhc")
+			k.wants("no kubelet could report")
 			if c := conditionOf(k.check("nhc"), nhcv1.RemediationAllowedCondition); c.Reason != nhcv1.KubeletsAwaitedReason {
 				t.Errorf("RemediationAllowed: %+v", c)
 			}
@@ -114,12 +114,12 @@ func TestNothingBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
 			}
 			k.after(10 * time.Second)
 			k.turn("c", corev1.ConditionTrue)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(grace - 11*time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("kubelets have a second left")
 			k.after(time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("b has not reported, and c has", "Reboot/b")
 		})
 	}
@@ -128,16 +128,16 @@ func TestNothingBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
 func TestNoFurtherStepBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
 	k := watching(t, ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.answers("Reboot", nhcv1.SucceededCondition, "False")
 	k.cutOff(10 * time.Minute)
-	k.pass("nhc")
-	k.wants("the first step has failed, and nobody could report", "Reboot/b")
+	k.settle("nhc")
+	k.wants("the first step has failed, and no kubelet could report", "Reboot/b")
 	k.after(grace - time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("kubelets have a second left", "Reboot/b")
 	k.after(time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("b has not reported", "Reboot/b", "Replace/b")
 }
 
@@ -146,7 +146,7 @@ func TestAnOutageThatIsShortHoldsNothingUp(t *testing.T) {
 	k.turn("b", corev1.ConditionUnknown)
 	k.after(295 * time.Second)
 	k.cutOff(5 * time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("each kubelet could report", "Reboot/b")
 }
 
@@ -158,27 +158,27 @@ func TestTimeInWhichNoRemediatorCouldWorkDoesNotCount(t *testing.T) {
 		left time.Duration
 	}{
 		"the API server was out of reach":                        {func(k *fixture) { k.cutOff(10 * time.Minute) }, 4 * time.Minute},
-		"it was twice":                                           {func(k *fixture) { k.cutOff(10 * time.Minute); k.pass("nhc"); k.cutOff(time.Hour) }, 4 * time.Minute},
-		"it was before the manager was started":                  {func(k *fixture) { k.cutOff(10 * time.Minute); k.pass("nhc"); k.restart() }, 4 * time.Minute},
+		"it was twice":                                           {func(k *fixture) { k.cutOff(10 * time.Minute); k.settle("nhc"); k.cutOff(time.Hour) }, 4 * time.Minute},
+		"it was before the manager was started":                  {func(k *fixture) { k.cutOff(10 * time.Minute); k.settle("nhc"); k.restart() }, 4 * time.Minute},
 		"no manager ran":                                         {func(k *fixture) { k.after(10 * time.Minute); k.restart() }, 5 * time.Minute},
 		"no manager ran for less than half of the step's lease":  {func(k *fixture) { k.after(time.Minute); k.restart() }, 3 * time.Minute},
-		"the status that remembers it lags behind, for a moment": {func(k *fixture) { k.cutOff(10 * time.Minute); k.pass("nhc"); k.forget() }, 4 * time.Minute},
+		"the status that remembers it lags behind, for a moment": {func(k *fixture) { k.cutOff(10 * time.Minute); k.settle("nhc"); k.forget() }, 4 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := watching(t, twoSteps)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("the first step", "Reboot/b")
 			k.after(time.Minute)
-			k.pass("nhc")
+			k.settle("nhc")
 			tc.away(k)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("its remediator gets its chance", "Reboot/b")
 			k.after(tc.left - time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("its time is not over", "Reboot/b")
 			k.after(time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("its time is over", "Reboot/b", "Replace/b")
 		})
 	}

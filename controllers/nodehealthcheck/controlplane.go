@@ -74,7 +74,7 @@ func (r *Reconciler) observeServers(ctx context.Context, w *observed) {
 }
 
 // readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one may be
-// remediating a node of the control plane, and nobody has looked at its kinds since the manager was started; or one that is gone.
+// remediating a node of the control plane, and its kinds were not read since the manager was started; or one that is gone.
 func (r *Reconciler) readAll(ctx context.Context, w *observed) error {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

@@ -20,9 +20,9 @@ func clinging(t *testing.T) *fixture {
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.atWork()
-	k.pass("nhc")
+	k.settle("nhc")
 	return k
 }
 
@@ -59,24 +59,24 @@ func TestANewFailureBeginsWithTheRequestThatClingsToItsFinalizer(t *testing.T) {
 			k := clinging(t)
 			k.after(2 * time.Minute)
 			k.turn("b", corev1.ConditionTrue)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wantsListed("Reboot")
 			k.after(24 * time.Hour)
 			k.turn("b", corev1.ConditionUnknown)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wantsListed("Reboot")
 			k.after(300 * time.Second)
 			away(k)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wantsListed("Reboot")
 			k.after(150 * time.Second) // the lease is renewed
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(29 * time.Second)
 			away(k)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("it has the three minutes that it had left", "Reboot/b")
 			k.after(time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("they are over", "Reboot/b", "Replace/b")
 			k.wantsListed("Reboot*", "Replace")
 			if _, told := k.objects()[0].GetAnnotations()[nhcv1.TimedOutAnnotation]; !told {
@@ -90,43 +90,43 @@ func TestARequestThatClingsIsMadeAgainWhenItIsGone(t *testing.T) {
 	k := clinging(t)
 	k.after(2 * time.Minute)
 	k.turn("b", corev1.ConditionTrue)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(time.Minute)
 	k.over()
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("the rest of its step's time is not over", "Reboot/b")
 	k.after(2 * time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("now it is", "Reboot/b", "Replace/b")
 }
 
-func TestWhatKeepsARemediationFromBeginningKeepsALeftOverRequestFromBeingItsFirstStep(t *testing.T) {
+func TestWhatBlocksARemediationKeepsAFormerRequestFromBeingItsFirstStep(t *testing.T) {
 	k := clinging(t)
 	k.turn("b", corev1.ConditionTrue)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.events()
 	c := k.check("nhc")
 	c.Spec.PauseRequests = []string{"later"}
 	k.update(c)
 	k.bad("b")
 	for range 5 {
-		k.pass("nhc")
+		k.settle("nhc")
 		k.after(time.Hour)
 	}
 	k.wants("the check is paused", "Reboot/b")
 	if slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, nhcv1.EventDetectedUnhealthy) }) {
-		t.Error("a failure was told that nothing begins with")
+		t.Error("a failure was reported that nothing begins with")
 	}
 	k.pauses()
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("its time begins", "Reboot/b")
 	if !k.told(nhcv1.EventDetectedUnhealthy) {
 		t.Error("the failure was not told")
 	}
 	k.after(5 * time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("its time is over", "Reboot/b", "Replace/b")
 }
 
@@ -134,9 +134,9 @@ func TestWhatKeepsARemediationFromBeginningKeepsALeftOverRequestFromBeingItsFirs
 func TestARequestStaysWhileItsRemediatorHasTakenTheNodeAway(t *testing.T) {
 	k := clinging(t)
 	k.remove(node("b", nil))
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(nodeAway - time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	if k.objects()[0].GetDeletionTimestamp() != nil {
 		t.Fatal("the request was deleted while its remediator was at work")
 	}
@@ -144,27 +144,27 @@ func TestARequestStaysWhileItsRemediatorHasTakenTheNodeAway(t *testing.T) {
 	again.UID = "made-again"
 	k.create(again)
 	k.turn("b", corev1.ConditionUnknown)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(300 * time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it did not help", "Reboot/b", "Replace/b")
 }
 
-func TestARequestWhoseNodeStaysAwayIsToldToStopAndDeleted(t *testing.T) {
+func TestARequestWhoseNodeStaysAwayIsStoppedAndDeleted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens func(*fixture)
 		told    bool
 	}{
-		"its remediator clings to it":             {func(k *fixture) { k.after(nodeAway); k.pass("nhc") }, true},
-		"its remediator has failed":               {func(k *fixture) { k.answers("Reboot", nhcv1.SucceededCondition, "False"); k.pass("nhc") }, true},
-		"somebody had deleted it before":          {func(k *fixture) { k.remove(k.objects()[0]); k.pass("nhc") }, true},
-		"it is not over":                          {func(k *fixture) { k.after(nodeAway - time.Second); k.pass("nhc") }, false},
-		"its remediator means to delete the node": {func(k *fixture) { k.says(nhcv1.NodeDeletionExpectedCondition, "True", "", ""); k.pass("nhc") }, false},
+		"its remediator clings to it":             {func(k *fixture) { k.after(nodeAway); k.settle("nhc") }, true},
+		"its remediator has failed":               {func(k *fixture) { k.answers("Reboot", nhcv1.SucceededCondition, "False"); k.settle("nhc") }, true},
+		"somebody had deleted it before":          {func(k *fixture) { k.remove(k.objects()[0]); k.settle("nhc") }, true},
+		"it is not over":                          {func(k *fixture) { k.after(nodeAway - time.Second); k.settle("nhc") }, false},
+		"its remediator means to delete the node": {func(k *fixture) { k.says(nhcv1.NodeDeletionExpectedCondition, "True", "", ""); k.settle("nhc") }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := clinging(t)
 			k.remove(node("b", nil))
-			k.pass("nhc")
+			k.settle("nhc")
 			tc.happens(k)
 			obj := k.objects()[0]
 			if _, told := obj.GetAnnotations()[nhcv1.TimedOutAnnotation]; told != tc.told || (obj.GetDeletionTimestamp() != nil) != tc.told {
@@ -174,19 +174,19 @@ func TestARequestWhoseNodeStaysAwayIsToldToStopAndDeleted(t *testing.T) {
 	}
 }
 
-// The remediator never lets go. (Self Node Remediation does, when it is told to stop; Fence Agents Remediation does not.)
+// The remediator never releases the request. (Self Node Remediation does, when it is notified to stop; Fence Agents Remediation does not.)
 func TestTheNextStepComesForANodeThatWasDeletedAndMadeAgain(t *testing.T) {
 	k := clinging(t)
 	k.remove(node("b", nil))
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(nodeAway)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.create(node("b", nil))
 	k.turn("b", corev1.ConditionUnknown)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(300 * time.Second)
-	k.pass("nhc")
-	k.wants("the first step was told to stop", "Reboot/b", "Replace/b")
+	k.settle("nhc")
+	k.wants("the first step was notified to stop", "Reboot/b", "Replace/b")
 }
 
 func TestARequestOfANodeThatIsGoneBlocksNoControlPlaneForEver(t *testing.T) {
@@ -196,25 +196,25 @@ func TestARequestOfANodeThatIsGoneBlocksNoControlPlaneForEver(t *testing.T) {
 		happens func(*fixture)
 		wait    time.Duration
 	}{
-		"its remediator never lets go of it": {func(k *fixture) {
+		"its remediator never releases it": {func(k *fixture) {
 			k.atWork()
 			k.answers("Reboot", nhcv1.SucceededCondition, "False")
 			k.remove(k.node("m0"))
-			k.pass("nhc")
+			k.settle("nhc")
 		}, remediationrequest.ClingingFor},
 		"its Machine stays": {func(k *fixture) {
 			k.ofMachine()
 			k.create(machine.DeepCopy())
 			k.remove(k.node("m0"))
-			k.pass("nhc")
+			k.settle("nhc")
 		}, controlplane.ReplacementPatience},
-		"its Machine stays, and its remediator never lets go of it": {func(k *fixture) {
+		"its Machine stays, and its remediator never releases it": {func(k *fixture) {
 			k.ofMachine()
 			k.atWork()
 			k.answers("Reboot", nhcv1.SucceededCondition, "False")
 			k.create(machine.DeepCopy())
 			k.remove(k.node("m0"))
-			k.pass("nhc")
+			k.settle("nhc")
 		}, controlplane.ReplacementPatience},
 	} {
 		for _, other := range []string{"nhc", "another"} {
@@ -230,17 +230,17 @@ func TestARequestOfANodeThatIsGoneBlocksNoControlPlaneForEver(t *testing.T) {
 					}
 				}))...)
 				k.bad("m0")
-				k.pass("nhc")
+				k.settle("nhc")
 				tc.happens(k)
 				end := k.clock.Now().Add(tc.wait)
 				k.bad("m1")
-				k.pass(other)
+				k.settle(other)
 				k.wants("m0 may be coming back", "Reboot/m0")
 				k.after(end.Sub(k.clock.Now()) - time.Second)
-				k.pass(other)
+				k.settle(other)
 				k.wants("m0 may still be coming back", "Reboot/m0")
 				k.after(time.Second)
-				k.pass(other)
+				k.settle(other)
 				k.wants("it has not", "Reboot/m0", "Reboot/m1")
 			})
 		}

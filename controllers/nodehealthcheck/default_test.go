@@ -49,7 +49,7 @@ func TestTheFlagNamesATemplate(t *testing.T) {
 
 func TestTheCheckByDefault(t *testing.T) {
 	var flag Template
-	if err := flag.Set("RebootTemplate.v1." + remedyGroup + "/" + namespace + "/reboot"); err != nil {
+	if err := flag.Set("RebootTemplate.v1." + remediatorGroup + "/" + namespace + "/reboot"); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("seed 1.1: is nhc-worker-default, and has workers remediated with the template of the flag", func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestTheCheckByDefault(t *testing.T) {
 		k.update(c)
 		k.turn("m", corev1.ConditionUnknown)
 		k.bad("b")
-		k.pass(c.Name)
+		k.settle(c.Name)
 		k.wants("the worker alone", "Reboot/b")
 		if got := k.state(c.Name); got != "Remediating 2/3 b:1" {
 			t.Errorf("the status is %q", got)

@@ -24,13 +24,13 @@ func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 			c := k.check("nhc")
 			c.Spec.PauseRequests = []string{"for the test"}
 			k.update(c)
-			k.pass("nhc")
+			k.settle("nhc")
 			c = k.check("nhc")
 			c.Spec.PauseRequests = nil
 			k.update(c)
 		}, nil},
 		"requests that are deleted do not":              {(*fixture).deleteAll, nil},
-		"an exclusion that is taken back does not":      {func(k *fixture) { k.inAndOut(nhcv1.ExcludeLabel, nhcv1.ExcludeValue) }, nil},
+		"an exclusion that is removed does not":         {func(k *fixture) { k.inAndOut(nhcv1.ExcludeLabel, nhcv1.ExcludeValue) }, nil},
 		"a selection that it leaves and joins does not": {func(k *fixture) { k.inAndOut("out", "true") }, nil},
 		"a selection that it leaves and joins does when its requests are deleted": {func(k *fixture) {
 			k.deleteAll()
@@ -39,18 +39,18 @@ func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 		"a status that is emptied does not while the requests are there": {(*fixture).forget, nil},
 		"a status that is emptied does when the requests are deleted": {func(k *fixture) {
 			k.deleteAll()
-			k.pass("nhc")
+			k.settle("nhc")
 			k.forget()
 		}, []string{"Reboot/w0"}},
 		"a status that is emptied before the check has looked does too": {func(k *fixture) {
 			k.deleteAll()
 			k.forget()
 		}, []string{"Reboot/w0"}},
-		"a node that is well once does, when it is bad again": {func(k *fixture) {
+		"a node that is healthy once does, when it is unhealthy again": {func(k *fixture) {
 			k.turn("w0", corev1.ConditionTrue)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.turn("w0", corev1.ConditionFalse)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(5 * time.Minute)
 		}, []string{"Reboot/w0"}},
 		"a step more is taken": {func(k *fixture) {
@@ -72,7 +72,7 @@ func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 			k.turn("w0", corev1.ConditionFalse)
 			for range 4 {
 				k.after(5 * time.Minute)
-				k.pass("nhc")
+				k.settle("nhc")
 			}
 			if want := []string{"Reboot/w0", "Replace/w0"}; !slices.Equal(k.made, want) {
 				t.Fatalf("%q were made, want %q", k.made, want)
@@ -80,7 +80,7 @@ func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 			k.made = nil
 			row.does(k)
 			for range 3 {
-				k.pass("nhc")
+				k.settle("nhc")
 				if len(k.made) > 0 {
 					break
 				}
@@ -113,9 +113,9 @@ func (k *fixture) deleteAll() {
 func (k *fixture) inAndOut(key, value string) {
 	k.t.Helper()
 	k.label("w0", map[string]string{key: value})
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.label("w0", map[string]string{key: "-"})
 }
 

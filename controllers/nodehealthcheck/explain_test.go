@@ -25,7 +25,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// looked is what a look at the check nhc comes to.
+// looked is what the explanation of the check nhc comes to.
 type looked struct {
 	// check changes the check; five says that it is one of a control plane of five, whose nodes are m0 to m4, and not one of the workers a to e.
 	check func(*nhcv1.NodeHealthCheckSpec)
@@ -45,7 +45,7 @@ func delay(d time.Duration) func(*nhcv1.NodeHealthCheckSpec) {
 // badB makes b unhealthy, and makes passes until they come to rest.
 func badB(k *fixture) {
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 }
 
 // says makes the remediator of every request say something, with words.
@@ -92,7 +92,7 @@ func ofMachineB(k *fixture) {
 }
 
 var looks = map[string]looked{
-	"all nodes are well": {},
+	"all nodes are healthy": {},
 	"a node that is not due yet and that its user has excluded": {happens: func(k *fixture) {
 		k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
 		k.turn("b", corev1.ConditionUnknown)
@@ -112,7 +112,7 @@ var looks = map[string]looked{
 			for _, name := range []string{"a", "c"} {
 				k.turn(name, corev1.ConditionUnknown)
 			}
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(time.Minute)
 		},
 	},
@@ -143,16 +143,16 @@ var looks = map[string]looked{
 	}},
 	"one of the control plane that is not due yet, while another one is remediated": {five: true, happens: func(k *fixture) {
 		badMembers("m0")(k)
-		k.pass("nhc")
+		k.settle("nhc")
 		k.turn("m1", corev1.ConditionUnknown)
 		k.after(time.Minute)
 	}},
 	"a node whose remediation begins": {happens: func(k *fixture) { k.bad("b") }},
 	"a node that several things hold back": {
 		more: []client.Object{named(leaseOf("NMO", 20*time.Minute, 0, 0), "node-b"), func() client.Object {
-			rival := template("Reboot", "b", false)
-			rival.SetKind("Reboot")
-			return rival
+			overlapping := template("Reboot", "b", false)
+			overlapping.SetKind("Reboot")
+			return overlapping
 		}()},
 		happens: func(k *fixture) {
 			k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
@@ -190,13 +190,13 @@ var looks = map[string]looked{
 			for _, name := range []string{"a", "c"} {
 				k.turn(name, corev1.ConditionUnknown)
 			}
-			k.pass("nhc")
+			k.settle("nhc")
 			k.turn("b", corev1.ConditionUnknown)
 			k.after(300 * time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.turn("a", corev1.ConditionTrue)
 			k.turn("c", corev1.ConditionTrue)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(time.Minute)
 		},
 	},
@@ -204,7 +204,7 @@ var looks = map[string]looked{
 		check:   func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Reboot", "missing")) },
 		happens: func(k *fixture) { k.bad("b") },
 	},
-	"a check that names no remedy": {
+	"a check that names no template": {
 		check:   func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = nil },
 		happens: func(k *fixture) { k.bad("b") },
 	},
@@ -213,7 +213,7 @@ var looks = map[string]looked{
 	}},
 	"a kind that is not read yet": {happens: func(k *fixture) {
 		k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{
-			{Group: remedyGroup, Version: "v1", Kind: "RebootTemplate"}: controllertest.NewFakeInformer(),
+			{Group: remediatorGroup, Version: "v1", Kind: "RebootTemplate"}: controllertest.NewFakeInformer(),
 		}
 		k.restart()
 		k.bad("b")
@@ -236,22 +236,22 @@ var looks = map[string]looked{
 	"the last step of a ladder is waited for": {check: twoSteps, happens: func(k *fixture) {
 		badB(k)
 		k.after(5 * time.Minute)
-		k.pass("nhc")
+		k.settle("nhc")
 		k.after(time.Minute)
 	}},
 	"a ladder that came to nothing": {check: twoSteps, happens: func(k *fixture) {
 		badB(k)
 		k.after(5 * time.Minute)
-		k.pass("nhc")
+		k.settle("nhc")
 		k.after(5 * time.Minute)
-		k.pass("nhc")
+		k.settle("nhc")
 	}},
 	"a step whose name the request of the former one has": {
 		check: ladder(refTo("Reboot", "reboot"), refTo("Reboot", "other")), more: []client.Object{template("Reboot", "other", false)},
 		happens: func(k *fixture) {
 			badB(k)
 			k.after(5 * time.Minute)
-			k.pass("nhc")
+			k.settle("nhc")
 		},
 	},
 	"two steps with the same template": {
@@ -259,23 +259,23 @@ var looks = map[string]looked{
 		happens: func(k *fixture) {
 			badB(k)
 			k.after(5 * time.Minute)
-			k.pass("nhc")
+			k.settle("nhc")
 		},
 	},
-	"the only remedy is at work": {happens: badB},
-	"the only remedy has failed": {happens: func(k *fixture) {
+	"the only template is at work": {happens: badB},
+	"the only template has failed": {happens: func(k *fixture) {
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "False", "NoAnswer", "The host does not answer")
 	}},
-	"a node that is bad once more after its remedy has succeeded": {check: delay(time.Hour), happens: func(k *fixture) {
+	"a node that is bad once more after its remediation has succeeded": {check: delay(time.Hour), happens: func(k *fixture) {
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "True", "Rebooted", "")
 		k.after(time.Second)
 		k.turn("b", corev1.ConditionTrue)
-		k.pass("nhc")
+		k.settle("nhc")
 		k.after(time.Second)
 		k.turn("b", corev1.ConditionUnknown)
-		k.pass("nhc")
+		k.settle("nhc")
 		k.after(300 * time.Second)
 	}},
 	"a node on its way back": {check: twoSteps, happens: func(k *fixture) {
@@ -283,20 +283,20 @@ var looks = map[string]looked{
 		k.turn("b", corev1.ConditionFalse)
 		k.after(time.Minute)
 	}},
-	"a node that is well again": {happens: func(k *fixture) {
+	"a node that is healthy again": {happens: func(k *fixture) {
 		badB(k)
 		k.turn("b", corev1.ConditionTrue)
 	}},
-	"a node that is well again and waits for the healthy delay": {check: delay(time.Hour), happens: func(k *fixture) {
+	"a node that is healthy again and waits for the healthy delay": {check: delay(time.Hour), happens: func(k *fixture) {
 		badB(k)
 		k.turn("b", corev1.ConditionTrue)
-		k.pass("nhc")
+		k.settle("nhc")
 		k.after(time.Minute)
 	}},
-	"a node that is well again and waits for a person": {check: delay(-1), happens: func(k *fixture) {
+	"a node that is healthy again and waits for a person": {check: delay(-1), happens: func(k *fixture) {
 		badB(k)
 		k.turn("b", corev1.ConditionTrue)
-		k.pass("nhc")
+		k.settle("nhc")
 	}},
 	"a node that is gone": {happens: func(k *fixture) {
 		badB(k)
@@ -312,14 +312,14 @@ var looks = map[string]looked{
 		k.deleteAll()
 		k.after(time.Second)
 	}},
-	"a request of the last time that is not let go of": {happens: func(k *fixture) {
+	"a request of the last time that is not released": {happens: func(k *fixture) {
 		badB(k)
 		k.atWork()
 		k.turn("b", corev1.ConditionTrue)
-		k.pass("nhc")
+		k.settle("nhc")
 		k.bad("b")
 	}},
-	"what a deleted check of the same name has left behind": {happens: func(k *fixture) {
+	"the orphaned request of a deleted check of the same name": {happens: func(k *fixture) {
 		badB(k)
 		k.ofMachine()
 		k.atWork()
@@ -356,14 +356,14 @@ var looks = map[string]looked{
 	"nodes of the control plane take turns": {five: true, happens: badMembers("m1", "m0")},
 	"one of the control plane while another one is remediated and too few are left": {five: true, happens: func(k *fixture) {
 		badMembers("m0")(k)
-		k.pass("nhc")
+		k.settle("nhc")
 		badMembers("m1", "m2")(k)
 	}},
 	"one of the control plane without which etcd cannot do": {five: true, happens: func(k *fixture) {
 		k.installs("clusterversions." + openshift.ConfigGroup)
 		badMembers("m0")(k)
 	}},
-	"one of the control plane before it was searched for what is left behind": {five: true, happens: func(k *fixture) {
+	"one of the control plane before orphans were searched for": {five: true, happens: func(k *fixture) {
 		k.r.search.done.Store(false)
 		k.r.search.tried.Store(false)
 		badMembers("m0")(k)
@@ -391,7 +391,7 @@ func TestLook(t *testing.T) {
 			objects = five(c)
 		}
 		k := newFixture(t, append(objects, l.more...)...)
-		k.pass("nhc")
+		k.settle("nhc")
 		if l.happens != nil {
 			l.happens(k)
 		}
@@ -421,12 +421,12 @@ func (k *fixture) look(check string) *explain.Check {
 		k.t.Fatalf("the second look comes to something else (-first +second):\n%s", diff)
 	}
 	if k.writes != writes {
-		k.t.Fatal("a look has written something")
+		k.t.Fatal("an explanation has written something")
 	}
 	return is
 }
 
-// printed is a look without the targets and the conditions of which there is nothing to say, with all moments as they are in UTC.
+// printed is an explanation without the targets and the conditions of which there is nothing to say, with all moments as they are in UTC.
 func printed(t *testing.T, is *explain.Check) string {
 	t.Helper()
 	var all map[string]any
@@ -483,7 +483,7 @@ func TestThereIsNothingToLookAt(t *testing.T) {
 }
 
 // Without a manager there is no search, nothing is watched, and nothing of OpenShift's is there.
-func TestAReconcilerWithoutAManagerLooksAndMakesPasses(t *testing.T) {
+func TestAReconcilerWithoutAManagerExplainsAndReconciles(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
 	k.read("nhc")
 	k.r.Watches, k.r.Discovery, k.r.Installed = nil, nil, nil
@@ -493,20 +493,20 @@ func TestAReconcilerWithoutAManagerLooksAndMakesPasses(t *testing.T) {
 	if is := k.look("nhc"); !is.Targets[0].Begins {
 		t.Errorf("m0 does not begin: %+v", is.Targets[0].Blockers)
 	}
-	k.pass("nhc")
-	k.wants("a pass begins it", "Reboot/m0")
+	k.settle("nhc")
+	k.wants("a reconcile begins it", "Reboot/m0")
 }
 
 func TestWhoDoesNotServeTheKindSaysSo(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Serve(false)
 	if is := k.look("nhc"); is.Mode != explain.Nobody || is.Because == "" {
-		t.Errorf("stance %s, because %q", is.Mode, is.Because)
+		t.Errorf("mode %s, because %q", is.Mode, is.Because)
 	}
 }
 
-// What passes remember is taken into account, and what a look sees is not remembered.
-func TestALookKnowsTheStreaksOfFormerPassesAndBeginsNone(t *testing.T) {
+// What reconciles remember is taken into account, and what an explanation sees is not remembered.
+func TestAnExplanationKnowsTheStreaksOfFormerReconcilesAndBeginsNone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	due := func(r *Reconciler) time.Time {
 		is, err := r.Explain(t.Context(), "nhc", k.clock.Now())
@@ -521,13 +521,13 @@ func TestALookKnowsTheStreaksOfFormerPassesAndBeginsNone(t *testing.T) {
 	k.after(200 * time.Second)
 	k.turn("b", corev1.ConditionFalse)
 	if got := due(k.r); !got.Equal(epoch.Add(500 * time.Second)) {
-		t.Errorf("without a pass it is due at %v, as if the look had been one", got)
+		t.Errorf("without a reconcile it is due at %v, as if the explanation had been one", got)
 	}
 	k.turn("b", corev1.ConditionUnknown)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(100 * time.Second)
 	k.turn("b", corev1.ConditionFalse)
-	k.pass("nhc")
+	k.settle("nhc")
 	if got := due(k.r); !got.Equal(epoch.Add(500 * time.Second)) {
 		t.Errorf("after passes it is due at %v, want 300 s after it turned bad before their eyes", got)
 	}
@@ -544,7 +544,7 @@ func TestWhyANodeIsNotSelected(t *testing.T) {
 	}{
 		"an empty selector selects all": {},
 		"a label that is another one":   {metav1.LabelSelector{MatchLabels: map[string]string{"pool": "y"}}, "label pool is x, and has to be y"},
-		"a selector that cannot be read is told as the check tells it": {
+		"a selector that cannot be read is reported as the check reports it": {
 			metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}},
 			`spec.selector is invalid: "Like" is not a valid label selector operator`,
 		},

@@ -72,12 +72,12 @@ type tester interface {
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 const (
-	remedyGroup = "remedy.example.org"
-	namespace   = "remedies"
+	remediatorGroup = "remediator.example.org"
+	namespace       = "remediators"
 )
 
-// kindsOfRemedies are those that tests know: each has templates named like it.
-var kindsOfRemedies = []string{"Reboot", "Replace", "Pray"}
+// kindsOfRequests are those that tests know: each has templates named like it.
+var kindsOfRequests = []string{"Reboot", "Replace", "Pray"}
 
 // knownKinds has the kinds that tests need and no more: the fake client goes through all of them for each write.
 var knownKinds = sync.OnceValue(func() *runtime.Scheme {
@@ -87,8 +87,8 @@ var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 	} {
 		utilruntime.Must(add(scheme))
 	}
-	gv := schema.GroupVersion{Group: remedyGroup, Version: "v1"}
-	for _, kind := range kindsOfRemedies {
+	gv := schema.GroupVersion{Group: remediatorGroup, Version: "v1"}
+	for _, kind := range kindsOfRequests {
 		for _, k := range []string{kind, kind + remediationrequest.TemplateSuffix} {
 			scheme.AddKnownTypeWithName(gv.WithKind(k), &unstructured.Unstructured{})
 			scheme.AddKnownTypeWithName(gv.WithKind(k+"List"), &unstructured.UnstructuredList{})
@@ -213,8 +213,8 @@ func (k *fixture) deny(kind string) { k.denied = kind }
 
 func (k *fixture) after(d time.Duration) { k.clock.SetTime(k.clock.Now().Add(d)) }
 
-// pass makes passes until one writes nothing, and waits for nothing to be read.
-func (k *fixture) pass(check string) {
+// settle makes reconciles until one writes nothing, and waits for nothing to be read.
+func (k *fixture) settle(check string) {
 	k.t.Helper()
 	for range 20 {
 		writes := k.writes
@@ -250,8 +250,8 @@ func (k *fixture) read(check string) {
 	}
 }
 
-// passes makes a few reconciles, of which some may go on failing.
-func (k *fixture) passes(check string) {
+// reconciles makes a few reconciles, of which some may go on failing.
+func (k *fixture) reconciles(check string) {
 	k.t.Helper()
 	for range 5 {
 		if _, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
@@ -286,9 +286,9 @@ func (k *fixture) objects() []*unstructured.Unstructured {
 	k.denied = ""
 	defer func() { k.denied = denied }()
 	var all []*unstructured.Unstructured
-	for _, kind := range kindsOfRemedies {
+	for _, kind := range kindsOfRequests {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: remedyGroup, Version: "v1", Kind: kind + "List"})
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: remediatorGroup, Version: "v1", Kind: kind + "List"})
 		if err := k.client.List(k.t.Context(), list); err != nil {
 			k.t.Fatal(err)
 		}
@@ -417,7 +417,7 @@ func template(kind, name string, several bool) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(42)}}},
 	}}
-	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: remedyGroup, Version: "v1", Kind: kind + remediationrequest.TemplateSuffix})
+	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: remediatorGroup, Version: "v1", Kind: kind + remediationrequest.TemplateSuffix})
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
 	if several {
@@ -427,10 +427,10 @@ func template(kind, name string, several bool) *unstructured.Unstructured {
 }
 
 func refTo(kind, name string) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: remedyGroup + "/v1", Kind: kind + remediationrequest.TemplateSuffix, Namespace: namespace, Name: name}
+	return corev1.ObjectReference{APIVersion: remediatorGroup + "/v1", Kind: kind + remediationrequest.TemplateSuffix, Namespace: namespace, Name: name}
 }
 
-// check is a check of all nodes with the default conditions and one remedy.
+// check is a check of all nodes with the default conditions and one template.
 func check(name string, change ...func(*nhcv1.NodeHealthCheckSpec)) *nhcv1.NodeHealthCheck {
 	ref := refTo("Reboot", "reboot")
 	c := &nhcv1.NodeHealthCheck{
@@ -449,7 +449,7 @@ func check(name string, change ...func(*nhcv1.NodeHealthCheckSpec)) *nhcv1.NodeH
 	return c
 }
 
-// ladder replaces the one remedy by several, each of the given kind and with five minutes.
+// ladder replaces the one template by several, each of the given kind and with five minutes.
 func ladder(steps ...corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
 	return func(s *nhcv1.NodeHealthCheckSpec) {
 		s.RemediationTemplate = nil

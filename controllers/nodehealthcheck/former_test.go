@@ -24,7 +24,7 @@ func (k *fixture) minutes(n int, checks ...string) {
 	for range n {
 		k.after(time.Minute)
 		for _, check := range checks {
-			k.pass(check)
+			k.settle(check)
 		}
 	}
 }
@@ -52,16 +52,16 @@ func TestTheLeaseOfANodeThatNothingIsDoneAboutIsGivenBack(t *testing.T) {
 				}
 			}
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			leave(k)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("what has begun goes on", "Reboot/b")
 			if len(k.leases()) != 1 {
 				t.Fatal("the node is remediated, and its lease is not held")
 			}
 			k.remove(k.objects()[0])
 			k.minutes(2, "nhc")
-			k.wants("nobody asks for it again")
+			k.wants("it is not requested again")
 			if len(k.leases()) != 0 {
 				t.Error("nothing is done about the node, and its lease is held")
 			}
@@ -71,16 +71,16 @@ func TestTheLeaseOfANodeThatNothingIsDoneAboutIsGivenBack(t *testing.T) {
 
 func TestALadderThatCameToNothingLeavesTheNodeToOthers(t *testing.T) {
 	for name, then := range map[string]func(*fixture){
-		"also when the node flaps":                   func(k *fixture) { k.turn("b", corev1.ConditionFalse) },
-		"also when a person deletes its requests":    func(k *fixture) { k.remove(k.objects()[0]) },
-		"also when the node is well for the delay":   func(k *fixture) { k.turn("b", corev1.ConditionTrue) },
-		"and nothing takes the lease back by itself": func(*fixture) {},
+		"also when the node flaps":                    func(k *fixture) { k.turn("b", corev1.ConditionFalse) },
+		"also when a person deletes its requests":     func(k *fixture) { k.remove(k.objects()[0]) },
+		"also when the node is healthy for the delay": func(k *fixture) { k.turn("b", corev1.ConditionTrue) },
+		"and nothing takes the lease back by itself":  func(*fixture) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot")),
 				func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: time.Hour} }))...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.minutes(30, "nhc")
 			if len(k.leases()) != 0 {
 				t.Fatal("three times its time is over, and the lease is held")
@@ -96,36 +96,36 @@ func TestALadderThatCameToNothingLeavesTheNodeToOthers(t *testing.T) {
 	}
 }
 
-func TestANewFailureBeginsAtTheFirstRemedyWhateverIsLeftOfTheLast(t *testing.T) {
+func TestANewFailureBeginsAtTheFirstTemplateWhateverIsLeftOfTheLast(t *testing.T) {
 	for name, restart := range map[string]bool{"seen all the way": false, "with a manager that was away": true} {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			former := k.objects()[0]
 			former.SetFinalizers([]string{"example.org/at-work"})
 			k.update(former)
 			k.after(2 * time.Minute)
 			k.turn("b", corev1.ConditionTrue)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(30 * time.Second)
 			k.turn("b", corev1.ConditionUnknown)
 			if !restart {
-				k.pass("nhc")
+				k.settle("nhc")
 			}
 			k.after(10 * time.Minute)
 			if !restart {
-				k.passes("nhc")
-				k.wants("its remediator has not let go of it", "Reboot/b")
+				k.reconciles("nhc")
+				k.wants("its remediator has not released it", "Reboot/b")
 				if !slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, "still being deleted") }) {
-					t.Error("nobody is told why nothing begins")
+					t.Error("no event says why nothing begins")
 				}
 			}
 			former = k.objects()[0]
 			former.SetFinalizers(nil)
 			k.update(former)
-			k.pass("nhc")
+			k.settle("nhc")
 			if want := []string{"Reboot/b", "Reboot/b"}; !slices.Equal(k.made, want) {
 				t.Errorf("made %v, want %v", k.made, want)
 			}
@@ -133,19 +133,19 @@ func TestANewFailureBeginsAtTheFirstRemedyWhateverIsLeftOfTheLast(t *testing.T) 
 	}
 }
 
-func TestARecoveryThatNobodySawEndsAStreak(t *testing.T) {
+func TestARecoveryThatWasNotSeenEndsAStreak(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.turn("b", corev1.ConditionUnknown)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(4 * time.Minute)
 	k.turn("b", corev1.ConditionTrue)
 	k.after(time.Second)
 	k.turn("b", corev1.ConditionUnknown)
 	k.after(299 * time.Second)
-	k.pass("nhc")
-	k.wants("it was well not five minutes ago")
+	k.settle("nhc")
+	k.wants("it was healthy not five minutes ago")
 	k.after(time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("now it was", "Reboot/b")
 }
 
@@ -153,16 +153,16 @@ func TestTwoStepsWithTheSameTemplateAreSaid(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", true), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.minutes(6, "nhc")
 	if !slices.ContainsFunc(k.events(), func(e string) bool {
 		return strings.Contains(e, "two steps of the check have the same template, reboot")
 	}) {
-		t.Error("the ladder stops, and nobody is told why")
+		t.Error("the ladder stops, and no event says why")
 	}
 }
 
-func TestALeaseThatCannotBeTakenIsTold(t *testing.T) {
+func TestALeaseThatCannotBeTakenIsReported(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.fails = func(_ string, obj client.Object) error {
 		if _, is := obj.(*coordinationv1.Lease); is {
@@ -171,10 +171,10 @@ func TestALeaseThatCannotBeTakenIsTold(t *testing.T) {
 		return nil
 	}
 	k.bad("b")
-	k.passes("nhc")
+	k.reconciles("nhc")
 	k.wants("nothing is done without it")
 	if !slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, "create lease medik8s-leases/node-b") }) {
-		t.Error("nobody is told")
+		t.Error("no event says so")
 	}
 }
 
@@ -192,7 +192,7 @@ func TestTheNamespaceOfTheLeasesIsNotMadeButAskedFor(t *testing.T) {
 		return nil
 	}
 	k.bad("b")
-	k.passes("nhc")
+	k.reconciles("nhc")
 	k.wants("nothing is done without the lease")
 	if len(made) > 0 {
 		t.Errorf("namespaces are made: %v", made)
@@ -200,7 +200,7 @@ func TestTheNamespaceOfTheLeasesIsNotMadeButAskedFor(t *testing.T) {
 	if !slices.ContainsFunc(k.events(), func(e string) bool {
 		return strings.Contains(e, "the namespace medik8s-leases of the leases on nodes is missing") && strings.Contains(e, "--node-lease-namespace")
 	}) {
-		t.Error("nobody is told what is missing")
+		t.Error("no event says what is missing")
 	}
 }
 
@@ -210,21 +210,21 @@ func TestWhatCannotBeReadOfAnotherCheckIsNamed(t *testing.T) {
 	k := newFixture(t, five(check("nhc"), workers)...)
 	k.deny("Pray")
 	k.bad("m0")
-	k.passes("nhc")
+	k.reconciles("nhc")
 	k.wants("a member waits")
 	if !slices.ContainsFunc(k.events(), func(e string) bool {
 		return strings.Contains(e, "NodeHealthCheck workers") && strings.Contains(e, "Pray")
 	}) {
-		t.Error("nobody is told for what")
+		t.Error("no event says for what")
 	}
 }
 
-func TestWhatHoldsAllUpIsToldEveryHour(t *testing.T) {
+func TestWhatBlocksAllNodesIsReportedEveryHour(t *testing.T) {
 	c := check("nhc")
 	c.Spec.PauseRequests = []string{"later"}
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), c)...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.minutes(119, "nhc")
 	told := 0
 	for _, e := range k.events() {
@@ -233,11 +233,11 @@ func TestWhatHoldsAllUpIsToldEveryHour(t *testing.T) {
 		}
 	}
 	if told != 2 {
-		t.Errorf("it was told %d times in two hours", told)
+		t.Errorf("it was reported %d times in two hours", told)
 	}
 }
 
-func TestARequestThatSaysNoMoreWhomItIsAboutIsFoundByItsName(t *testing.T) {
+func TestARequestThatDoesNotNameItsNodeAnyMoreIsFoundByItsName(t *testing.T) {
 	for name, tc := range map[string]struct {
 		several bool
 		owner   bool
@@ -251,7 +251,7 @@ func TestARequestThatSaysNoMoreWhomItIsAboutIsFoundByItsName(t *testing.T) {
 			machine.Status.NodeRef.Name = "b"
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", tc.several), check("nhc"), machine)...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			obj := k.objects()[0]
 			if tc.owner {
 				k.remove(obj)
@@ -273,7 +273,7 @@ func TestARequestThatSaysNoMoreWhomItIsAboutIsFoundByItsName(t *testing.T) {
 				t.Fatal(err)
 			}
 			k.restart()
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("it is neither deleted nor made once more", "Reboot/"+obj.GetName())
 			if listed := k.check("nhc").Status.UnhealthyNodes; len(listed) != 1 || listed[0].Name != "b" {
 				t.Errorf("listed: %+v", listed)
@@ -286,24 +286,24 @@ func TestAFenceThatDeletesItsNodeMakesNoOrphan(t *testing.T) {
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-1", UID: "machine-1", Finalizers: []string{"example.org/kept"}}}
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), machine)...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	obj := k.objects()[0]
 	obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "machine-1", UID: "machine-1",
 	}))
 	k.update(obj)
 	k.remove(node("b", nil))
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("its Machine is there: it goes on", "Reboot/b")
 	k.remove(machine)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("its Machine is going: it is over")
 	if len(k.leases()) != 0 {
-		t.Errorf("left behind: %v", k.leases())
+		t.Errorf("orphaned: %v", k.leases())
 	}
 }
 
-func TestALeaseThatWasLeftOverDoesNotHoldUpItsOwnCheck(t *testing.T) {
+func TestAFormerLeaseDoesNotBlockItsOwnCheck(t *testing.T) {
 	long := metav1.NewMicroTime(epoch.Add(-10 * time.Hour))
 	left := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: leaseName("b")}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To(nhcv1.LeaseHolderPrefix + "nhc"), LeaseDurationSeconds: ptr.To[int32](600), AcquireTime: &long, RenewTime: &long,
@@ -316,7 +316,7 @@ func TestALeaseThatWasLeftOverDoesNotHoldUpItsOwnCheck(t *testing.T) {
 		}
 		return nil
 	}
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it begins", "Reboot/b")
 	lease := &coordinationv1.Lease{}
 	if err := k.client.Get(t.Context(), client.ObjectKeyFromObject(left), lease); err != nil || !lease.Spec.AcquireTime.Time.Equal(k.clock.Now()) {
@@ -343,30 +343,30 @@ func TestAStatusStaysSmallEnoughToBeWritten(t *testing.T) {
 	}
 }
 
-func TestANodeThatComesBackUnderTheNameOfOneThatIsGoneBeginsAtTheFirstRemedy(t *testing.T) {
+func TestANodeThatComesBackUnderTheNameOfOneThatIsGoneBeginsAtTheFirstTemplate(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	former := k.objects()[0]
 	former.SetFinalizers([]string{"example.org/at-work"})
 	k.update(former)
 	k.remove(node("b", nil))
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(nodeAway)
-	k.pass("nhc")
+	k.settle("nhc")
 	again := node("b", nil)
 	again.UID = "another"
 	if err := k.client.Create(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
 	k.turn("b", corev1.ConditionUnknown)
-	k.pass("nhc")
+	k.settle("nhc")
 	former = k.objects()[0]
 	former.SetFinalizers(nil)
 	k.update(former)
 	k.after(10 * time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	if want := []string{"Reboot/b", "Reboot/b"}; !slices.Equal(k.made, want) {
 		t.Errorf("made %v, want %v", k.made, want)
 	}

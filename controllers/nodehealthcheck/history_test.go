@@ -33,7 +33,7 @@ type history struct {
 	checks []string
 	limit  map[string]int // how many of its nodes may be bad for a check to begin
 	steps  []corev1.ObjectReference
-	// climbed is the highest rung that was asked for a node since it was last well and had no request, by check and node: whoever takes over from a
+	// climbed is the highest step that was requested for a node since it was last healthy and had no request, by check and node: a check that takes over from a
 	// check whose ladder came to nothing begins at the foot of its own.
 	climbed map[string]int
 	// forgotten are the requests that keep no other node of the control plane waiting any more.
@@ -77,7 +77,7 @@ func begin(rt *rapid.T) *history {
 		objects = append(objects, watched(name))
 	}
 	h := &history{T: rt, limit: map[string]int{}, climbed: map[string]int{}, forgotten: map[types.UID]bool{}, asked: map[string]time.Time{}}
-	h.steps = []corev1.ObjectReference{refTo("Reboot", "reboot"), refTo("Reboot", "other"), refTo("Replace", "replace")}[:rapid.IntRange(1, 3).Draw(rt, "rungs")]
+	h.steps = []corev1.ObjectReference{refTo("Reboot", "reboot"), refTo("Reboot", "other"), refTo("Replace", "replace")}[:rapid.IntRange(1, 3).Draw(rt, "steps")]
 	for _, name := range []string{"one", "two"}[:rapid.IntRange(1, 2).Draw(rt, "checks")] {
 		bad := rapid.IntRange(0, 6).Draw(rt, "maxUnhealthy")
 		objects = append(objects, check(name, ladder(h.steps...), func(s *nhcv1.NodeHealthCheckSpec) {
@@ -105,11 +105,11 @@ func (h *history) happens() {
 		}
 	}
 	for _, c := range h.checks {
-		h.pass(c)
+		h.settle(c)
 	}
 	h.fails = nil
 	for _, c := range h.checks {
-		h.pass(c)
+		h.settle(c)
 	}
 }
 
@@ -244,7 +244,7 @@ func (h *history) look() {
 			h.Fatalf("two checks remediate %s: %v", about, slices.Collect(maps.Keys(by)))
 		}
 	}
-	for _, name := range names { // who is well, or another one, and has no request, begins at the first rung when it is bad again
+	for _, name := range names { // a node that is healthy, or another one, and has no request, begins at the first step when it is unhealthy again
 		if n := h.node(name); (n == nil || nodeReady(n)) && owners[name] == nil {
 			maps.DeleteFunc(h.climbed, func(asked string, _ int) bool { return strings.HasSuffix(asked, "/"+name) })
 		}
@@ -257,8 +257,8 @@ func (h *history) look() {
 	}
 }
 
-// forgets notes that nobody waits for the end of a request any more: its remediator has held on to it for too long after it was deleted, and its node
-// is gone, or has long been well.
+// forgets notes that the end of a request is not waited for any more: its remediator has held on to it for too long after it was deleted, and its node
+// is gone, or has long been healthy.
 func (h *history) forgets(obj *unstructured.Unstructured) {
 	if obj.GetDeletionTimestamp() == nil {
 		return
@@ -286,12 +286,12 @@ func (h *history) anyRequest(by, about string) bool {
 }
 
 // isMade looks at a request in the moment in which it is made: the population must allow it, if it is the first one for its node, and it must
-// be the next rung, or the same one again.
+// be the next step, or the same one again.
 func (h *history) isMade(obj *unstructured.Unstructured) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	about, by := h.about(obj), obj.GetOwnerReferences()[0].Name
-	rung := slices.IndexFunc(h.steps, func(ref corev1.ObjectReference) bool {
+	step := slices.IndexFunc(h.steps, func(ref corev1.ObjectReference) bool {
 		return ref.Kind == obj.GetKind()+"Template" && ref.Name == obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
 	})
 	bad := map[string]bool{}
@@ -307,10 +307,10 @@ func (h *history) isMade(obj *unstructured.Unstructured) {
 	}
 	asked := by + "/" + about
 	was, known := h.climbed[asked]
-	if first := !known; first && rung != 0 || known && rung != was+1 && rung != was {
-		h.broken = fmt.Sprintf("%s asks for rung %d for %s after rung %d (known: %v)", by, rung, about, was, known)
+	if first := !known; first && step != 0 || known && step != was+1 && step != was {
+		h.broken = fmt.Sprintf("%s requests step %d for %s after step %d (known: %v)", by, step, about, was, known)
 	}
-	h.climbed[asked], h.asked[asked] = rung, h.clock.Now()
+	h.climbed[asked], h.asked[asked] = step, h.clock.Now()
 	first := !bad[about]
 	for _, name := range names {
 		n := h.node(name)
@@ -348,7 +348,7 @@ func (h *history) about(obj *unstructured.Unstructured) string {
 	return strings.SplitN(obj.GetName(), "-", 2)[0]
 }
 
-// endsWell makes everything well, and expects that nothing is left behind.
+// endsWell makes everything healthy, and expects that nothing is orphaned.
 func (h *history) endsWell() {
 	for _, name := range names {
 		if h.node(name) == nil {
@@ -364,7 +364,7 @@ func (h *history) endsWell() {
 	}
 	for range 3 {
 		for _, c := range h.checks {
-			h.pass(c)
+			h.settle(c)
 		}
 		for _, obj := range h.objects() {
 			obj.SetFinalizers(nil)
@@ -373,12 +373,12 @@ func (h *history) endsWell() {
 		h.after(time.Second)
 	}
 	for _, c := range h.checks {
-		h.pass(c)
+		h.settle(c)
 		if is := h.check(c); len(is.Status.UnhealthyNodes) > 0 || is.Status.Phase != nhcv1.PhaseEnabled {
-			h.Fatalf("all is well, and %s says %s", c, fmt.Sprintf("%+v", is.Status))
+			h.Fatalf("all is healthy, and %s says %s", c, fmt.Sprintf("%+v", is.Status))
 		}
 	}
 	if left := append(h.requests(), h.leases()...); len(left) > 0 {
-		h.Fatalf("left behind: %v", left)
+		h.Fatalf("orphaned: %v", left)
 	}
 }

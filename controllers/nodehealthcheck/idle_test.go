@@ -24,7 +24,7 @@ func single(t *testing.T) *fixture {
 	return newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 }
 
-func TestANodeThatNobodyIsAtWorkOnIsLeftToOthers(t *testing.T) {
+func TestANodeWithoutARemediatorAtWorkIsLeftToOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		says func(*fixture)
 		held bool
@@ -39,7 +39,7 @@ func TestANodeThatNobodyIsAtWorkOnIsLeftToOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := single(t)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			tc.says(k)
 			k.minutes(29, "nhc")
 			if len(k.leases()) != 1 {
@@ -65,13 +65,13 @@ func TestARequestThatIsRefusedKeepsNoLease(t *testing.T) {
 		return nil
 	}
 	k.bad("b")
-	k.passes("nhc")
+	k.reconciles("nhc")
 	k.wants("the API server refuses it")
 	if len(k.leases()) != 0 {
-		t.Error("nobody is at work, and the node is leased")
+		t.Error("no remediator is at work, and the node is leased")
 	}
 	k.fails = nil
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it does no more", "Reboot/b")
 	if len(k.leases()) != 1 {
 		t.Error("the node is remediated, and not leased")
@@ -82,17 +82,17 @@ func TestARequestThatIsRefusedKeepsNoLease(t *testing.T) {
 func TestALeaseThatWentWithItsNodeIsTakenAgainWhileTheRemediationGoesOn(t *testing.T) {
 	k := single(t)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.says(nhcv1.NodeDeletionExpectedCondition, "True", "Deletes", "")
 	k.remove(node("b", nil))
 	k.remove(&k.heldLeases()[0])
-	k.pass("nhc")
+	k.settle("nhc")
 	if len(k.leases()) != 1 {
 		t.Fatal("the remediation goes on, and the node is not leased when it comes back")
 	}
 	k.create(node("b", nil))
 	k.turn("b", corev1.ConditionTrue)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it is back")
 	if len(k.leases()) != 0 {
 		t.Error("the node is healthy, and still leased")
@@ -110,7 +110,7 @@ func TestALeaseCountsWhoseHoldersClockIsALittleAhead(t *testing.T) {
 			}}
 			lease.Namespace, lease.Name = nhcv1.DefaultLeaseNamespace, leaseName("b")
 			k.create(lease)
-			k.passes("nhc")
+			k.reconciles("nhc")
 			k.wants("the node is in maintenance", want...)
 		})
 	}
@@ -131,18 +131,18 @@ func TestARecoveryThatNoPassCouldSeeEndsAStreak(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := single(t)
 			k.turn("b", corev1.ConditionFalse)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(30 * time.Second)
 			k.turn("b", corev1.ConditionTrue)
 			meanwhile(k)
 			k.turn("b", corev1.ConditionUnknown)
 			k.after(time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(40 * time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("it is bad for less than a minute")
 			k.after(260 * time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("now it was bad for long enough", "Reboot/b")
 		})
 	}

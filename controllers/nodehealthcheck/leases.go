@@ -18,8 +18,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// leaseFacts are what is known of the lease on a node. One that another holder has on another node, which had the name before, is nobody's: it goes with
-// that node.
+// leaseFacts are what is known of the lease on a node. One that another holder has on another node, which had the name before, counts as without holder:
+// it goes with that node.
 func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.NodeHealthCheck) *nodes.Lease {
 	if lease == nil {
 		return nil

@@ -21,7 +21,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 		for _, lets := range []bool{true, false} {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.atWork()
 			for _, obj := range k.objects() {
 				strip(obj)
@@ -29,7 +29,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 			}
 			k.restart()
 			k.r.Teardown = true
-			k.pass("nhc")
+			k.settle("nhc")
 			if k.objects()[0].GetDeletionTimestamp() == nil || len(k.leases()) != 1 || len(k.made) != 1 {
 				t.Errorf("%s: requests %v, leases %v: want the request to end, and the lease to stay until it has", name, k.objects(), k.leases())
 			}
@@ -39,14 +39,14 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 				k.clock.SetTime(k.objects()[0].GetDeletionTimestamp().Add(remediationrequest.ClingingFor))
 			}
 			k.search()
-			k.pass("nhc")
+			k.settle("nhc")
 			if len(k.leases()) > 0 {
-				t.Errorf("%s, let go %t: leases %v are left", name, lets, k.leases())
+				t.Errorf("%s, released %t: leases %v are left", name, lets, k.leases())
 			}
 			said := k.check("nhc").Status
 			disabled := conditionOf(k.check("nhc"), nhcv1.DisabledCondition)
 			if said.Phase != nhcv1.PhaseDisabled || disabled == nil || disabled.Reason != nhcv1.TeardownReason || lets != (len(said.UnhealthyNodes) == 0) {
-				t.Errorf("%s, let go %t: the check says %+v", name, lets, said)
+				t.Errorf("%s, released %t: the check says %+v", name, lets, said)
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func TestWhoLeavesBeginsNothing(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Teardown = true
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("none was made")
 	if len(k.leases()) > 0 {
 		t.Errorf("leases %v", k.leases())

@@ -37,7 +37,7 @@ func five(checks ...*nhcv1.NodeHealthCheck) []client.Object {
 func TestWhatADeletedCheckLeavesBehindIsEnded(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	obj := k.objects()[0]
 	obj.SetFinalizers([]string{"example.org/at-work"})
 	k.update(obj)
@@ -58,16 +58,16 @@ func TestWhatADeletedCheckLeavesBehindIsEnded(t *testing.T) {
 	obj.SetFinalizers(nil)
 	k.update(obj)
 	if again := look(); again != 0 || len(k.requests())+len(k.leases()) != 0 {
-		t.Errorf("looked at again after %v; left behind: %v %v", again, k.requests(), k.leases())
+		t.Errorf("looked at again after %v; orphaned: %v %v", again, k.requests(), k.leases())
 	}
 }
 
-func TestWhatACheckOfTheSameNameLeftBehindIsEnded(t *testing.T) {
+func TestOrphanedRequestsOfACheckOfTheSameNameAreEnded(t *testing.T) {
 	old := template("Reboot", "b", false)
 	old.SetKind("Reboot")
 	old.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nhc", UID: "another"}})
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), old)...)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("W32: it is not adopted, and not left alone")
 }
 
@@ -84,7 +84,7 @@ func TestWhatIsGoingAlreadyIsNotDeletedInEveryPass(t *testing.T) {
 		}
 		return nil
 	}
-	k.passes("nhc")
+	k.reconciles("nhc")
 	if deleted != 1 || k.objects()[0].GetDeletionTimestamp() == nil {
 		t.Errorf("it was deleted %d times", deleted)
 	}
@@ -93,7 +93,7 @@ func TestWhatIsGoingAlreadyIsNotDeletedInEveryPass(t *testing.T) {
 func TestACheckSaysForWhichKindItWaits(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	slow := controllertest.NewFakeInformer()
-	kind := schema.GroupVersionKind{Group: remedyGroup, Version: "v1", Kind: "RebootTemplate"}
+	kind := schema.GroupVersionKind{Group: remediatorGroup, Version: "v1", Kind: "RebootTemplate"}
 	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{kind: slow}
 	k.bad("b")
 	look := func() error {
@@ -108,12 +108,12 @@ func TestACheckSaysForWhichKindItWaits(t *testing.T) {
 		t.Error("nothing is logged")
 	}
 	c := conditionOf(k.check("nhc"), nhcv1.RemediationAllowedCondition)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != nhcv1.KindUnreadReason || !strings.Contains(c.Message, "RebootTemplate.remedy.example.org") {
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != nhcv1.KindUnreadReason || !strings.Contains(c.Message, "RebootTemplate.remediator.example.org") {
 		t.Errorf("the check says %+v", c)
 	}
 	k.wants("nothing is decided")
 	slow.Synced()
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("then it goes on", "Reboot/b")
 	if c := conditionOf(k.check("nhc"), nhcv1.RemediationAllowedCondition); c.Status != metav1.ConditionTrue {
 		t.Errorf("the check says %+v", c)
@@ -127,11 +127,11 @@ func TestAfterARestartTheRequestsOfAllChecksAreLookedAt(t *testing.T) {
 	mine.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
 	k := newFixture(t, five(other, mine)...)
 	k.bad("m0")
-	k.pass("other")
+	k.settle("other")
 	k.wants("the other check has one of the control plane remediated", "Replace/m0")
 	k.restart()
 	k.bad("m1")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("this one waits", "Replace/m0")
 }
 
@@ -147,7 +147,7 @@ func TestAMemberThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	k.turn("m1", corev1.ConditionUnknown)
 	k.after(300 * time.Second)
 	for range 3 {
-		k.passes("nhc")
+		k.reconciles("nhc")
 	}
 	k.wants("the next one goes first", "Reboot/m1")
 	if diff := k.leases(); len(diff) != 1 || diff[0] != "node-m1" {
@@ -155,11 +155,11 @@ func TestAMemberThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestTheControlPlaneSlotIsKeptForAsLongAsNobodyCanSeeWhoTookIt(t *testing.T) {
+func TestTheControlPlaneSlotIsKeptAsLongAsItsRequestIsNotShown(t *testing.T) {
 	var s slot
 	at := epoch.Add
 	if again := s.take("m0", at(0), at(90*time.Second)); !again.IsZero() {
-		t.Fatal("nobody has it")
+		t.Fatal("it is free")
 	}
 	if again := s.take("m1", at(80*time.Second), at(91*time.Second)); again.IsZero() {
 		t.Error("it is taken while a request is being made")
@@ -181,7 +181,7 @@ func TestTheControlPlaneSlotIsKeptForAsLongAsNobodyCanSeeWhoTookIt(t *testing.T)
 	}
 }
 
-func TestPassesThatSeeTheSameWorldRemediateOneMember(t *testing.T) {
+func TestReconcilesOfTheSameFactsRemediateOneMember(t *testing.T) {
 	refuse := func(verb string, obj client.Object) error {
 		if u, is := obj.(*unstructured.Unstructured); is && verb == "create" && u.GetName() == "m0" {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, "m0", nil)
@@ -202,8 +202,8 @@ func TestPassesThatSeeTheSameWorldRemediateOneMember(t *testing.T) {
 			k := newFixture(t, five(one, two)...)
 			k.turn("m0", corev1.ConditionUnknown)
 			k.turn("m1", corev1.ConditionUnknown)
-			k.pass("one")
-			k.pass("two")
+			k.settle("one")
+			k.settle("two")
 			k.after(300 * time.Second)
 			k.fails = tc.fails
 			var seen []*observed
@@ -239,7 +239,7 @@ func TestARemediatorThatTakesAwayItsNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot"))))...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			obj := k.objects()[0]
 			said := []any{
 				map[string]any{"type": nhcv1.NodeDeletionExpectedCondition, "status": map[bool]string{true: "False", false: "True"}[tc.succeeded == "no"]},
@@ -256,7 +256,7 @@ func TestARemediatorThatTakesAwayItsNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			k.after(tc.after)
-			k.pass("nhc")
+			k.settle("nhc")
 			if kept := len(k.requests()) > 0; kept != tc.kept {
 				t.Errorf("its request is kept: %v, want %v", kept, tc.kept)
 			}
@@ -269,16 +269,16 @@ func TestARemediatorThatTakesOffTheDelayGainsNothing(t *testing.T) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Minute}
 	}))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.turn("b", corev1.ConditionTrue)
-	k.pass("nhc")
+	k.settle("nhc")
 	obj := k.objects()[0]
 	obj.SetAnnotations(nil)
 	k.update(obj)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it is delayed all the same", "Reboot/b")
 	k.after(time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("and no longer than before")
 }
 
@@ -286,7 +286,7 @@ func TestAnotherChecksConfirmationIsLeftToIt(t *testing.T) {
 	one := check("one", func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: -time.Second} })
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), one, check("two"))...)
 	k.bad("b")
-	k.pass("one")
+	k.settle("one")
 	k.turn("b", corev1.ConditionTrue)
 	n := &corev1.Node{}
 	if err := k.client.Get(t.Context(), client.ObjectKey{Name: "b"}, n); err != nil {
@@ -294,7 +294,7 @@ func TestAnotherChecksConfirmationIsLeftToIt(t *testing.T) {
 	}
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, nhcv1.ConfirmedHealthyAnnotation, "")
 	k.update(n)
-	k.pass("two")
-	k.pass("one")
+	k.settle("two")
+	k.settle("one")
 	k.wants("it was confirmed to the one that waits for it")
 }

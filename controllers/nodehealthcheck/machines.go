@@ -198,7 +198,7 @@ func (w *observed) someMachine() *clusterv1.Machine {
 	return nil
 }
 
-// beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by whoever serves the requests about machines.
+// beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by the controller of the requests about machines.
 func beingRemediated(m *clusterv1.Machine) bool {
 	if meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
 		return false
@@ -209,7 +209,7 @@ func beingRemediated(m *clusterv1.Machine) bool {
 			return false
 		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
 			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
-				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // nobody was asked
+				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // no request was made
 		default:
 			return c.Type == clusterv1.MachineOwnerRemediatedCondition
 		}

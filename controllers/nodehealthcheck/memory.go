@@ -175,7 +175,7 @@ func remembers(w *observed, p *nodes.Plan, outcomes []outcome) nodes.Memory {
 type slot struct {
 	mu   sync.Mutex
 	node string
-	// held says that a request is being made, until is when the last one was, or when it will have been if nobody knows what has become of it.
+	// held says that a request is being made, until is when the last one was, or when it will have been if it is not known what has become of it.
 	held  bool
 	until time.Time
 }

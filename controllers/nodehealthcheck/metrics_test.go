@@ -31,16 +31,16 @@ func oldest(t *testing.T) (time.Time, bool) {
 
 func TestTheOldestRequestIsExportedUntilTheCheckGoes(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("oldest"))...)
-	k.pass("oldest")
+	k.settle("oldest")
 	if at, exported := oldest(t); !exported || at.Unix() != 0 {
 		t.Errorf("without requests %s, %t; want zero", at, exported)
 	}
 	k.bad("a")
-	k.pass("oldest")
+	k.settle("oldest")
 	first := k.clock.Now()
 	k.clock.SetTime(first.Add(time.Hour))
 	k.bad("b")
-	k.pass("oldest")
+	k.settle("oldest")
 	if at, _ := oldest(t); !at.Equal(first) || len(k.requests()) != 2 {
 		t.Errorf("of the requests %v, the oldest is said to be of %s, want %s", k.requests(), at, first)
 	}

@@ -19,15 +19,15 @@ func TestNodesThatAreNotReplacedYetCountForTheThreshold(t *testing.T) {
 			k.turn(n, corev1.ConditionUnknown)
 		}
 		k.after(300 * time.Second)
-		k.pass("nhc")
+		k.settle("nhc")
 		for _, obj := range k.objects() {
 			k.goneNode(obj.GetName())
 		}
 		k.says(nhcv1.NodeDeletionExpectedCondition, "True", "MachineDeleted", "")
-		k.pass("nhc")
+		k.settle("nhc")
 		k.after(time.Minute)
 		k.answers("Replace", nhcv1.SucceededCondition, "True")
-		k.pass("nhc")
+		k.settle("nhc")
 		k.restart()
 	}
 	if len(k.made) != 4 {
@@ -58,11 +58,11 @@ func TestWhatEndsThatANodeIsMissed(t *testing.T) {
 		"nothing": {func(*fixture) {}, 10, 2, 2},
 		"the manager was started anew, and its memory is lost": {func(k *fixture) { k.restart() }, 10, 2, 2},
 		"it comes back under its name":                         {func(k *fixture) { k.comes("n0") }, 10, 1, 1},
-		"it came back, and that is known no more":              {func(k *fixture) { k.comes("n0"); k.pass("nhc"); k.restart(); k.after(time.Minute) }, 10, 1, 1},
+		"it came back, and that is known no more":              {func(k *fixture) { k.comes("n0"); k.settle("nhc"); k.restart(); k.after(time.Minute) }, 10, 1, 1},
 		"it comes back, and is not well yet":                   {func(k *fixture) { k.comes("n0"); k.turn("n0", corev1.ConditionUnknown) }, 10, 1, 1},
 		"another one comes":                                    {func(k *fixture) { k.comes("n10") }, 10, 1, 1},
-		"another one came, and replaces but one of them":       {func(k *fixture) { k.comes("n10"); k.pass("nhc"); k.restart(); k.after(time.Minute) }, 10, 1, 1},
-		"others come for all of them":                          {func(k *fixture) { k.comes("n10"); k.pass("nhc"); k.after(time.Second); k.comes("n11") }, 10, 0, 0},
+		"another one came, and replaces but one of them":       {func(k *fixture) { k.comes("n10"); k.settle("nhc"); k.restart(); k.after(time.Minute) }, 10, 1, 1},
+		"others come for all of them":                          {func(k *fixture) { k.comes("n10"); k.settle("nhc"); k.after(time.Second); k.comes("n11") }, 10, 0, 0},
 		"it takes too long":                                    {func(k *fixture) { k.after(controlplane.ReplacementPatience) }, 8, 0, 0},
 		"it takes long":                                        {func(k *fixture) { k.after(controlplane.ReplacementPatience - time.Minute - time.Second) }, 10, 2, 2},
 	} {
@@ -70,15 +70,15 @@ func TestWhatEndsThatANodeIsMissed(t *testing.T) {
 			k := ten(t)
 			k.turn("n1", corev1.ConditionUnknown)
 			k.bad("n0")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.replaces("n0", "n1")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(time.Minute)
 			k.answers("Replace", nhcv1.SucceededCondition, "True")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("both have succeeded")
 			tc.happens(k)
-			k.pass("nhc")
+			k.settle("nhc")
 			p, listed := k.look("nhc").Population, k.check("nhc").Status.UnhealthyNodes
 			if p.Total() != tc.total || p.Unhealthy != tc.unhealthy || p.InFlight != tc.unhealthy || len(listed) != tc.n {
 				t.Errorf("population %+v; listed %+v", p, listed)
@@ -90,9 +90,9 @@ func TestWhatEndsThatANodeIsMissed(t *testing.T) {
 func TestANodeThatAPersonDeletedIsNotMissed(t *testing.T) {
 	k := ten(t)
 	k.bad("n0")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.remove(node("n0", nil))
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("there is nothing to remediate")
 	if st := k.check("nhc").Status; *st.ObservedNodes != 9 || len(st.UnhealthyNodes) != 0 {
 		t.Errorf("%d nodes; listed %+v", *st.ObservedNodes, st.UnhealthyNodes)

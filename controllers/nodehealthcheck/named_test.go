@@ -15,7 +15,7 @@ import (
 func (k *fixture) watches(want ...string) {
 	k.t.Helper()
 	got := make([]string, 0, len(want))
-	for _, kind := range slices.DeleteFunc(k.r.Kinds.InUse(), func(kind schema.GroupVersionKind) bool { return kind.Group != remedyGroup }) {
+	for _, kind := range slices.DeleteFunc(k.r.Kinds.InUse(), func(kind schema.GroupVersionKind) bool { return kind.Group != remediatorGroup }) {
 		got = append(got, kind.Kind)
 	}
 	if !slices.Equal(got, want) {
@@ -26,7 +26,7 @@ func (k *fixture) watches(want ...string) {
 func TestAKindThatNoCheckNamesAnyMoreIsWatchedUntilItsLastRequestIsGone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.watches("Reboot")
 
 	named := k.check("nhc")
@@ -35,19 +35,19 @@ func TestAKindThatNoCheckNamesAnyMoreIsWatchedUntilItsLastRequestIsGone(t *testi
 	if err := k.client.Update(t.Context(), named); err != nil {
 		t.Fatal(err)
 	}
-	k.pass("nhc")
+	k.settle("nhc")
 	k.watches("Reboot", "Replace")
 
 	k.turn("b", corev1.ConditionTrue)
 	k.after(time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("the node is healthy")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.watches("Replace")
 
 	if err := k.client.Delete(t.Context(), &nhcv1.NodeHealthCheck{ObjectMeta: named.ObjectMeta}); err != nil {
 		t.Fatal(err)
 	}
-	k.pass("nhc")
+	k.settle("nhc")
 	k.watches()
 }

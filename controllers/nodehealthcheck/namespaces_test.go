@@ -18,7 +18,7 @@ import (
 )
 
 // controlPlaneOfThree is a cluster that manages itself: three control-plane nodes, each with a Machine of its name in namespace capi, and a check
-// whose remedy is the power cycle. m1 is unhealthy.
+// whose template is the power cycle. m1 is unhealthy.
 func controlPlaneOfThree(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	power := aboutMachine("HostRemediation", "capi")
@@ -45,25 +45,25 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 		there *unstructured.Unstructured
 		waits bool
 	}{
-		"one for the Machine of m0": {stray("HostRemediation", "capi", "any", ownedByMachine("m0", "ours-m0")), true},
+		"one for the Machine of m0": {foreignRequest("HostRemediation", "capi", "any", ownedByMachine("m0", "ours-m0")), true},
 		"one for a Machine of its name that was there before": {
-			stray("HostRemediation", "capi", "m0", ownedByMachine("m0", "former-m0")), false,
+			foreignRequest("HostRemediation", "capi", "m0", ownedByMachine("m0", "former-m0")), false,
 		},
 		"one for a Machine of its name in the namespace of a tenant": {
-			stray("HostRemediation", "tenant", "m0", ownedByMachine("m0", "tenants-m0")), false,
+			foreignRequest("HostRemediation", "tenant", "m0", ownedByMachine("m0", "tenants-m0")), false,
 		},
 		"one in the namespace of a tenant that gives its Machine's UID": {
-			stray("HostRemediation", "tenant", "m0", ownedByMachine("m0", "ours-m0")), false,
+			foreignRequest("HostRemediation", "tenant", "m0", ownedByMachine("m0", "ours-m0")), false,
 		},
-		"one in the namespace of a tenant that is named like the node": {stray("HostRemediation", "tenant", "m0"), false},
+		"one in the namespace of a tenant that is named like the node": {foreignRequest("HostRemediation", "tenant", "m0"), false},
 		"one in the namespace of a tenant that names the node": {
-			stray("HostRemediation", "tenant", "any", annotation(nhcv1.NodeNameAnnotation, "m0")), false,
+			foreignRequest("HostRemediation", "tenant", "any", annotation(nhcv1.NodeNameAnnotation, "m0")), false,
 		},
 		"Metal3's in the namespace of a tenant that names the node": {
-			stray("Metal3Remediation", "tenant", "any", annotation(nhcv1.NodeNameAnnotation, "m0")), false,
+			foreignRequest("Metal3Remediation", "tenant", "any", annotation(nhcv1.NodeNameAnnotation, "m0")), false,
 		},
-		"one where a check has its templates that names the node":                 {stray("HostRemediation", "capi", "any", annotation(nhcv1.NodeNameAnnotation, "m0")), true},
-		"one where a check has its templates, with the name of any other Machine": {stray("HostRemediation", "capi", "m0"), false},
+		"one where a check has its templates that names the node":                 {foreignRequest("HostRemediation", "capi", "any", annotation(nhcv1.NodeNameAnnotation, "m0")), true},
+		"one where a check has its templates, with the name of any other Machine": {foreignRequest("HostRemediation", "capi", "m0"), false},
 		"one of another kind in any namespace, whose remediator goes by its name": {fromTemplate("Reboot", "m0"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 			if _, err := k.r.Kinds.Readable(t.Context(), row.there.GroupVersionKind()); err != nil {
 				t.Fatal(err)
 			}
-			k.passes("nhc")
+			k.reconciles("nhc")
 			requested := false
 			for _, obj := range k.allObjects() {
 				requested = requested || obj.GetKind()+"/"+obj.GetName() == made
@@ -83,16 +83,16 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 	}
 }
 
-// fromTemplate is a request of one of the kinds of tests, in the namespace of nobody in particular.
+// fromTemplate is a request of one of the kinds of tests, in a namespace of its own.
 func fromTemplate(kind, name string) *unstructured.Unstructured {
 	u := template(kind, name, false)
 	u.SetKind(kind)
 	u.SetNamespace("anywhere")
-	u.SetUID(types.UID("stray-" + name))
+	u.SetUID(types.UID("foreign-" + name))
 	return u
 }
 
-// Whoever may write an object in a namespace of theirs can give it any mark.
+// A tenant who may write an object in a namespace can give it any mark.
 func TestWhatIsElsewhereIsNoneOfTheChecksOwn(t *testing.T) {
 	marks := func(uid string) func(*unstructured.Unstructured) {
 		return func(u *unstructured.Unstructured) {
@@ -105,30 +105,30 @@ func TestWhatIsElsewhereIsNoneOfTheChecksOwn(t *testing.T) {
 		"with the mark of a check of its name that is gone": "check-of-before",
 	} {
 		t.Run(name, func(t *testing.T) {
-			forged := stray("HostRemediation", "tenant", "any", marks(uid))
+			forged := foreignRequest("HostRemediation", "tenant", "any", marks(uid))
 			k := partnered(t, byOne(aboutMachine("HostRemediation", "capi")), capiMachine("capi"), forged)
-			k.pass("nhc")
+			k.settle("nhc")
 			if got := len(k.allObjects()); got != 2 {
 				t.Errorf("there are %d requests, want the tenant's and the check's; told: %v", got, k.events())
 			}
 			k.turn("b", "True")
-			k.pass("nhc")
+			k.settle("nhc")
 			if all := k.allObjects(); len(all) != 1 || all[0].GetNamespace() != "tenant" {
-				t.Errorf("when the node is well there are %v, want the tenant's alone", all)
+				t.Errorf("when the node is healthy there are %v, want the tenant's alone", all)
 			}
 		})
 	}
 	t.Run("but where a template was that it named before", func(t *testing.T) {
 		k := partnered(t, byOne(refTo("Reboot", "reboot")))
-		k.pass("nhc")
+		k.settle("nhc")
 		c := k.check("nhc")
 		ref := aboutMachine("HostRemediation", "capi")
 		c.Spec.RemediationTemplate = &ref
 		k.update(c)
 		k.create(templateFrom(ref))
-		k.pass("nhc")
+		k.settle("nhc")
 		k.turn("b", "True")
-		k.pass("nhc")
+		k.settle("nhc")
 		k.wants("its request ends with the failure")
 	})
 }
@@ -152,7 +152,7 @@ func TestALeaseOnTheNodeThatHadTheNameBeforeHoldsNothingUp(t *testing.T) {
 				},
 			}
 			k := partnered(t, byOne(refTo("Reboot", "reboot")), taken)
-			k.passes("nhc")
+			k.reconciles("nhc")
 			k.wants(name, row.want...)
 			if row.want == nil {
 				if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "already taken by node-maintenance") {
@@ -171,9 +171,9 @@ func TestALeaseOnTheNodeThatHadTheNameBeforeHoldsNothingUp(t *testing.T) {
 // The request says by UID which Machine it is about: another one that has the name now is no reason to keep it.
 func TestAMachineOfTheSameNameKeepsNoRequestOfANodeThatIsGone(t *testing.T) {
 	k := partnered(t, byOne(aboutMachine("HostRemediation", "capi")), capiMachine("capi"))
-	k.pass("nhc")
+	k.settle("nhc")
 	k.remove(node("b", nil))
-	k.pass("nhc")
+	k.settle("nhc")
 	if len(k.allObjects()) != 1 {
 		t.Fatal("its Machine is there, and the request is not")
 	}
@@ -181,7 +181,7 @@ func TestAMachineOfTheSameNameKeepsNoRequestOfANodeThatIsGone(t *testing.T) {
 	k.remove(m)
 	m.UID, m.ResourceVersion = "another", ""
 	k.create(m)
-	k.pass("nhc")
+	k.settle("nhc")
 	if left := k.allObjects(); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}

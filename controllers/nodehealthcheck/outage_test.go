@@ -34,7 +34,7 @@ func TestAnOutageWithARestartUsesNoneOfAStepUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := watching(t, short(tc.step))
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("the first step", "Reboot/b")
 			k.after(tc.first)
 			if !tc.known {
@@ -45,16 +45,16 @@ func TestAnOutageWithARestartUsesNoneOfAStepUp(t *testing.T) {
 			if tc.known {
 				k.cutOff(tc.away)
 			}
-			k.pass("nhc")
+			k.settle("nhc")
 			for waited := time.Duration(0); waited < tc.step-time.Second; waited += time.Second {
 				if all := k.objects(); len(all) > 1 || all[0].GetAnnotations()[nhcv1.TimedOutAnnotation] != "" {
 					t.Fatalf("the first step was given up after %s in which its remediator could work; requests %v", waited, k.requests())
 				}
 				k.after(time.Second)
-				k.pass("nhc")
+				k.settle("nhc")
 			}
 			k.after(2 * restartSlack)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("its time is over", "Reboot/b", "Replace/b")
 		})
 	}

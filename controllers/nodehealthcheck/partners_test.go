@@ -80,7 +80,7 @@ func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...c
 	return k
 }
 
-// byOne has one remedy.
+// byOne has one template.
 func byOne(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
 	return func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = &ref }
 }
@@ -142,7 +142,7 @@ func TestWhichMachineOwnsARequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := partnered(t, byOne(row.template), row.machines...)
-			k.pass("nhc")
+			k.settle("nhc")
 			if diff := cmp.Diff(row.owners, k.owners()); diff != "" {
 				t.Errorf("owners besides the check (-want +got):\n%s", diff)
 			}
@@ -153,7 +153,7 @@ func TestWhichMachineOwnsARequest(t *testing.T) {
 	}
 }
 
-func TestARemedyAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
+func TestATemplateAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		template corev1.ObjectReference
 		machines []client.Object
@@ -170,7 +170,7 @@ func TestARemedyAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := partnered(t, byOne(row.template), row.machines...)
-			k.passes("nhc")
+			k.reconciles("nhc")
 			if told := strings.Join(k.events(), "\n"); !strings.Contains(told, row.why) || len(k.allObjects()) > 0 {
 				t.Errorf("told:\n%s\nwant:\n%s\nrequests: %v", told, row.why, k.allObjects())
 			}
@@ -179,7 +179,7 @@ func TestARemedyAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
 	t.Run("a Machine of OpenShift that is not there", func(t *testing.T) {
 		k := partnered(t, byOne(aboutMachine("Metal3Remediation", machineNamespace)))
 		k.annotateNode("b", map[string]string{openshift.MachineAnnotation: machineNamespace + "/worker-b"})
-		k.passes("nhc")
+		k.reconciles("nhc")
 		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {
 			t.Errorf("told:\n%s\nrequests: %v", told, k.allObjects())
 		}
@@ -194,7 +194,7 @@ func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
 		if would := k.look("nhc").Targets[1].Would; !strings.Contains(would, "makes a Reboot") {
 			t.Errorf("explain says that kubemend %s", would)
 		}
-		k.pass("nhc")
+		k.settle("nhc")
 		k.wants("the first step that can help is taken", "Reboot/b")
 		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "Passed over HostRemediationTemplate elsewhere/hostremediation (order 0) for node b, because") {
 			t.Errorf("told:\n%s", told)
@@ -202,7 +202,7 @@ func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
 	})
 	t.Run("in its middle", func(t *testing.T) {
 		k := partnered(t, ladder(reboot, host, refTo("Reboot", "again")))
-		k.pass("nhc")
+		k.settle("nhc")
 		k.minutes(6, "nhc")
 		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "made from another template") {
 			t.Errorf("the third step was not come to:\n%s", told)
@@ -210,7 +210,7 @@ func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
 	})
 	t.Run("at its end nothing is left to try", func(t *testing.T) {
 		k := partnered(t, ladder(reboot, host))
-		k.pass("nhc")
+		k.settle("nhc")
 		k.minutes(6, "nhc")
 		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "no template left to try") {
 			t.Errorf("told:\n%s", told)
@@ -218,7 +218,7 @@ func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
 	})
 	t.Run("where none can be about it the check says why", func(t *testing.T) {
 		k := partnered(t, ladder(host, metal3))
-		k.passes("nhc")
+		k.reconciles("nhc")
 		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "is about Machines of Cluster API, and the node belongs to none of this cluster") {
 			t.Errorf("told:\n%s", told)
 		}
@@ -244,12 +244,12 @@ func (k *fixture) allObjects() []*unstructured.Unstructured {
 	return all
 }
 
-// stray is a request about a Machine that nobody here asked for.
-func stray(kind, in, name string, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
+// foreignRequest is a request about a Machine that no check here made.
+func foreignRequest(kind, in, name string, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	u := templateFrom(aboutMachine(kind, in))
 	u.SetKind(kind)
 	u.SetName(name)
-	u.SetUID(types.UID("stray-" + name))
+	u.SetUID(types.UID("foreign-" + name))
 	for _, f := range change {
 		f(u)
 	}

@@ -58,12 +58,12 @@ func TestQuotedLinesHaveTheFormOfTheDocumentation(t *testing.T) {
 			written := managersLog(t, "--logging-format="+format)
 			k.r.Log = klog.Background()
 			another := machineCheck("another", "Ready")
-			k.pass("nhc-worker-default")
+			k.settle("nhc-worker-default")
 			k.create(another)
-			k.pass("nhc-worker-default")
+			k.settle("nhc-worker-default")
 			k.remove(another)
 			k.turn("a", corev1.ConditionTrue)
-			k.pass("nhc-worker-default")
+			k.settle("nhc-worker-default")
 			klog.Flush()
 			var got []string
 			for line := range strings.Lines(written.String()) {

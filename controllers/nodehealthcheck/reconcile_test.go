@@ -20,17 +20,17 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-func TestANodeIsRemediatedAndLetGo(t *testing.T) {
+func TestANodeIsRemediatedAndReleased(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.turn("b", corev1.ConditionUnknown)
 	k.after(299 * time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	if got := k.requests(); len(got) != 0 {
 		t.Fatalf("requested before the time is over: %v", got)
 	}
 	k.after(time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	if diff := cmp.Diff([]string{"Reboot/b"}, k.requests()); diff != "" {
 		t.Fatal(diff)
 	}
@@ -40,9 +40,9 @@ func TestANodeIsRemediatedAndLetGo(t *testing.T) {
 	}
 	k.turn("b", corev1.ConditionTrue)
 	k.after(time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	if got := append(k.requests(), k.leases()...); len(got) != 0 {
-		t.Errorf("left behind: %v", got)
+		t.Errorf("orphaned: %v", got)
 	}
 	want := []string{
 		"Normal Enabled No issues found, NodeHealthCheck is enabled.",
@@ -77,68 +77,68 @@ func TestWhatHasSucceededBeginsAnewWhenTheNodeIsBadOnceMore(t *testing.T) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
 	}))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.answers("Reboot", nhcv1.SucceededCondition, "True")
 	k.after(time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	first := k.objects()[0].GetUID()
 	k.turn("b", corev1.ConditionTrue)
 	k.after(time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it is delayed", "Reboot/b")
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it has begun anew", "Reboot/b")
 	if k.objects()[0].GetUID() == first {
-		t.Error("the request that had succeeded is still there, and nobody does anything about the node")
+		t.Error("the request that had succeeded is still there, and nothing is done about the node")
 	}
 }
 
 func TestARequestThatSomebodyDeletesIsMadeAgainButNotAtOnce(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	for range 3 {
 		k.wants("it is asked for", "Reboot/b")
 		if err := k.client.Delete(t.Context(), k.objects()[0]); err != nil {
 			t.Fatal(err)
 		}
 		k.after(time.Second)
-		k.pass("nhc")
+		k.settle("nhc")
 		k.wants("a second later it is not")
 		k.after(remake)
-		k.pass("nhc")
+		k.settle("nhc")
 	}
 }
 
 func TestRequestsThatMayNotBeReadAreNotTakenForNone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.turn("b", corev1.ConditionTrue)
 	k.deny("Reboot")
 	k.restart()
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it is left alone", "Reboot/b")
 	is := k.check("nhc")
 	if c := meta.FindStatusCondition(is.Status.Conditions, nhcv1.DisabledCondition); c.Reason != nhcv1.TemplateForbiddenReason {
 		t.Errorf("Disabled says %+v", c)
 	}
 	if *is.Status.HealthyNodes != 2 || len(is.Status.UnhealthyNodes) != 1 || len(is.Status.UnhealthyNodes[0].Remediations) != 1 {
-		t.Errorf("the request that nobody can see is forgotten: %+v", is.Status)
+		t.Errorf("the request that cannot be read is forgotten: %+v", is.Status)
 	}
 	if len(k.leases()) != 1 {
 		t.Error("its lease is given back")
 	}
 	k.denied = ""
 	k.after(readRetry)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it can be read again")
 }
 
 func TestNodesThatAreNotRemediated(t *testing.T) {
-	rival := template("Reboot", "b", false)
-	rival.SetKind("Reboot")
+	overlapping := template("Reboot", "b", false)
+	overlapping.SetKind("Reboot")
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		label   map[string]string
@@ -148,8 +148,8 @@ func TestNodesThatAreNotRemediated(t *testing.T) {
 			label: map[string]string{nhcv1.ExcludeLabel: "true"}, says: "Remediation skipped on node b: node has Exclude from Remediation label",
 		},
 		"W24: one for which somebody else made a request": {
-			objects: []client.Object{rival},
-			says:    "Skipped remediation of node: b, because Reboot remedies/b exists and was not made by this NodeHealthCheck",
+			objects: []client.Object{overlapping},
+			says:    "Skipped remediation of node: b, because Reboot remediators/b exists and was not made by this NodeHealthCheck",
 		},
 		"C42: one whose lease somebody else holds": {
 			objects: []client.Object{named(leaseOf("NMO", 20*time.Minute, 0, 0), "node-b")},
@@ -162,8 +162,8 @@ func TestNodesThatAreNotRemediated(t *testing.T) {
 			k.label("b", tc.label)
 			k.bad("b")
 			made := len(k.made)
-			k.pass("nhc")
-			k.pass("nhc")
+			k.settle("nhc")
+			k.settle("nhc")
 			if len(k.made) > made {
 				t.Error("it is remediated")
 			}
@@ -183,12 +183,12 @@ func TestTwoTemplatesOfOneKindWhoseRemediatorCopesWithOneOnly(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Reboot", "other", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Reboot", "other"))))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(5 * time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("the second one would have the name of the first", "Reboot/b")
 	if !k.told(nhcv1.EventRemediationSkipped) {
-		t.Error("nobody is told why")
+		t.Error("no event says why")
 	}
 }
 
@@ -196,13 +196,13 @@ func TestAPauseHoldsWhatIsNewAndNothingElse(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	is := k.check("nhc")
 	is.Spec.PauseRequests = []string{"upgrade", "me"}
 	k.update(is)
 	k.bad("c")
-	k.pass("nhc")
-	k.wants("no new node, and no next remedy", "Reboot/b")
+	k.settle("nhc")
+	k.wants("no new node, and no next template", "Reboot/b")
 	is = k.check("nhc")
 	if is.Status.Phase != nhcv1.PhasePaused || is.Status.Reason != "NHC is paused: upgrade,me" || *is.Status.HealthyNodes != 3 {
 		t.Errorf("status %+v", is.Status)
@@ -212,12 +212,12 @@ func TestAPauseHoldsWhatIsNewAndNothingElse(t *testing.T) {
 	}
 	k.turn("b", corev1.ConditionTrue)
 	k.after(time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("W12: what is over ends")
 	is = k.check("nhc")
 	is.Spec.PauseRequests = nil
 	k.update(is)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("then the other one begins", "Reboot/c")
 }
 
@@ -230,26 +230,26 @@ func TestADelayBeginsAnewWhenTheNodeFlaps(t *testing.T) {
 		return len(n) == 1 && ptr.Deref(n[0].HealthyDelayed, false)
 	}
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.turn("b", corev1.ConditionTrue)
-	k.pass("nhc")
+	k.settle("nhc")
 	if !delayed() {
 		t.Error("W6: it is not said that it is delayed")
 	}
 	k.after(50 * time.Second)
 	k.turn("b", corev1.ConditionUnknown)
-	k.pass("nhc")
+	k.settle("nhc")
 	if delayed() {
 		t.Error("W6: it is said to be delayed though it is not well")
 	}
 	k.after(5 * time.Second)
 	k.turn("b", corev1.ConditionTrue)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(59 * time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("W5: 59 s after the second recovery", "Reboot/b")
 	k.after(time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("a minute after it")
 }
 
@@ -260,44 +260,44 @@ func TestAStormIsOverWithoutAnyNodeThatIsUnhealthy(t *testing.T) {
 	storm := func(kind string) bool { return meta.IsStatusConditionTrue(k.check("nhc").Status.Conditions, kind) }
 	k.turn("a", corev1.ConditionUnknown)
 	k.turn("b", corev1.ConditionUnknown)
-	k.pass("nhc")
+	k.settle("nhc")
 	if storm(nhcv1.StormActiveCondition) {
 		t.Error("nodes that are not due yet make no storm")
 	}
 	k.after(300 * time.Second)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("too many are bad")
 	if !storm(nhcv1.StormActiveCondition) {
 		t.Error("no storm")
 	}
 	k.turn("a", corev1.ConditionTrue)
 	k.turn("b", corev1.ConditionTrue)
-	k.pass("nhc")
+	k.settle("nhc")
 	if !storm(nhcv1.StormCooldownActiveCondition) {
 		t.Error("no cooldown")
 	}
 	k.after(time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	if storm(nhcv1.StormActiveCondition) || storm(nhcv1.StormCooldownActiveCondition) {
 		t.Error("W11: the storm is not over")
 	}
 }
 
-func TestWhatGoesOnIsToldAgainWhenItsEventIsGone(t *testing.T) {
+func TestWhatGoesOnIsReportedAgainWhenItsEventIsGone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	if !k.told(nhcv1.EventRemediationSkipped) {
-		t.Fatal("nobody is told that it is skipped")
+		t.Fatal("no event says that it is skipped")
 	}
 	k.after(59 * time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	if k.told(nhcv1.EventRemediationSkipped) {
-		t.Error("it is told while the event is there")
+		t.Error("it is reported while the event is there")
 	}
 	k.after(time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	if !k.told(nhcv1.EventRemediationSkipped) {
 		t.Error("after an hour nothing says why it is left alone")
 	}
@@ -312,7 +312,7 @@ func TestARemediatorThatDeletesItsRequestsDoesNotHoldTheLadderUp(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	for range 5 {
 		for _, obj := range k.objects() {
 			if obj.GetKind() == "Reboot" {
@@ -321,9 +321,9 @@ func TestARemediatorThatDeletesItsRequestsDoesNotHoldTheLadderUp(t *testing.T) {
 				}
 			}
 		}
-		k.pass("nhc")
+		k.settle("nhc")
 		k.after(remake)
-		k.pass("nhc")
+		k.settle("nhc")
 	}
 	k.wants("the first step's five minutes are over", "Replace/b")
 	if n := len(k.check("nhc").Status.UnhealthyNodes[0].Remediations); n > 4 {
@@ -338,25 +338,25 @@ func TestARequestWithoutItsLabelsIsOneOfTheControlPlaneAllTheSame(t *testing.T) 
 	}
 	k := newFixture(t, objects...)
 	k.bad("m0")
-	k.pass("nhc")
+	k.settle("nhc")
 	obj := k.objects()[0]
 	obj.SetLabels(nil)
 	k.update(obj)
 	k.bad("m1")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("another one waits", "Reboot/m0")
 }
 
 func TestWhatSucceededAtNoTimeIsNoRelapse(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	obj := k.objects()[0]
 	if err := unstructured.SetNestedSlice(obj.Object, []any{map[string]any{"type": "Succeeded", "status": "True"}}, "status", "conditions"); err != nil {
 		t.Fatal(err)
 	}
 	k.update(obj)
-	k.pass("nhc")
+	k.settle("nhc")
 	if len(k.made) != 1 {
 		t.Errorf("it was made %d times", len(k.made))
 	}

@@ -34,7 +34,7 @@ func (k *fixture) ofMachine() {
 	}
 }
 
-// atWork lets the remediators of all requests hold on to them, and over lets go of them.
+// atWork gives all requests the finalizer of their remediator, and over removes it.
 func (k *fixture) atWork() { k.finalize("example.org/at-work") }
 
 func (k *fixture) over() { k.finalize() }
@@ -47,7 +47,7 @@ func (k *fixture) finalize(finalizers ...string) {
 	}
 }
 
-// goes deletes a check, and does what the garbage collector of Kubernetes does then: what nobody else owns is deleted, and from the rest the
+// goes deletes a check, and does what the garbage collector of Kubernetes does then: what has no other owner is deleted, and from the rest the
 // reference to the check is taken away.
 func (k *fixture) goes(name string) {
 	k.t.Helper()
@@ -90,10 +90,10 @@ func TestADeletedCheckTakesItsRequestsWithItThatAMachineOwnsToo(t *testing.T) {
 		"without its half that is a label": func(obj *unstructured.Unstructured) {
 			obj.SetLabels(nil)
 		},
-		"without its half that is an annotation, by what the last pass knew": func(obj *unstructured.Unstructured) {
+		"without its half that is an annotation, by what the last reconcile knew": func(obj *unstructured.Unstructured) {
 			obj.SetAnnotations(nil)
 		},
-		"without it, by what the last pass knew": func(obj *unstructured.Unstructured) {
+		"without it, by what the last reconcile knew": func(obj *unstructured.Unstructured) {
 			obj.SetAnnotations(nil)
 			obj.SetLabels(nil)
 		},
@@ -101,13 +101,13 @@ func TestADeletedCheckTakesItsRequestsWithItThatAMachineOwnsToo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", true), check("nhc"))...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.ofMachine()
 			for _, obj := range k.objects() {
 				strip(obj)
 				k.update(obj)
 			}
-			k.pass("nhc")
+			k.settle("nhc")
 			if len(k.made) != 1 {
 				t.Errorf("what is stripped is taken for somebody else's: %v", k.made)
 			}
@@ -116,12 +116,12 @@ func TestADeletedCheckTakesItsRequestsWithItThatAMachineOwnsToo(t *testing.T) {
 				t.Fatalf("the garbage collector has left %v", owners)
 			}
 			k.atWork()
-			k.pass("nhc")
+			k.settle("nhc")
 			if k.objects()[0].GetDeletionTimestamp() == nil || len(k.leases()) != 1 {
 				t.Errorf("requests %v, leases %v: want the request to end, and the lease to stay until it has", k.objects(), k.leases())
 			}
 			k.over()
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("nothing is left")
 			if len(k.leases()) > 0 {
 				t.Errorf("leases %v are left", k.leases())
@@ -130,7 +130,7 @@ func TestADeletedCheckTakesItsRequestsWithItThatAMachineOwnsToo(t *testing.T) {
 	}
 }
 
-func TestADeletedCheckTakesNobodyElsesRequestsWithIt(t *testing.T) {
+func TestADeletedCheckTakesNoRequestsOfOthersWithIt(t *testing.T) {
 	foreign := template("Reboot", "d", false)
 	foreign.SetKind("Reboot")
 	one, other := ofPool("nhc", "a"), ofPool("other", "b")
@@ -138,13 +138,13 @@ func TestADeletedCheckTakesNobodyElsesRequestsWithIt(t *testing.T) {
 	k := newFixture(t, node("b", map[string]string{"pool": "a"}), node("c", map[string]string{"pool": "b"}), template("Reboot", "reboot", false), foreign, one, other)
 	k.bad("b")
 	k.bad("c")
-	k.pass("nhc")
-	k.pass("other")
+	k.settle("nhc")
+	k.settle("other")
 	k.wants("both have begun", "Reboot/b", "Reboot/c", "Reboot/d")
 	k.ofMachine()
 	k.goes("nhc")
-	k.pass("nhc")
-	k.wants("one of another check, and one of nobody", "Reboot/c", "Reboot/d")
+	k.settle("nhc")
+	k.wants("one of another check, and one without a maker", "Reboot/c", "Reboot/d")
 	if leases := k.leases(); !slices.Equal(leases, []string{"node-c"}) {
 		t.Errorf("leases %v", leases)
 	}
@@ -153,7 +153,7 @@ func TestADeletedCheckTakesNobodyElsesRequestsWithIt(t *testing.T) {
 func TestACheckThatIsThereIsNotReleasedByACacheThatLagsBehind(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	behind := func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 		if _, is := obj.(*nhcv1.NodeHealthCheck); is {
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "nodehealthchecks"}, key.Name)
@@ -161,64 +161,64 @@ func TestACheckThatIsThereIsNotReleasedByACacheThatLagsBehind(t *testing.T) {
 		return c.Get(ctx, key, obj, opts...)
 	}
 	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{Get: behind})
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it goes on", "Reboot/b")
 	if len(k.leases()) != 1 {
 		t.Errorf("leases %v", k.leases())
 	}
 }
 
-// What a deleted check has left behind may be at work, and no other check may begin beside it.
-func TestTheLeaseLastsAsLongAsWhatADeletedCheckHasLeftBehind(t *testing.T) {
+// The orphaned request of a deleted check may be at work, and no other check may begin beside it.
+func TestTheLeaseLastsAsLongAsTheOrphanedRequests(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.ofMachine()
 	k.atWork()
 	k.goes("nhc")
 	for range 40 {
-		k.pass("nhc")
-		k.pass("other")
+		k.settle("nhc")
+		k.settle("other")
 		k.wants("the former one is at work", "Reboot/b")
 		k.after(time.Minute)
 	}
 	k.over()
-	k.pass("nhc")
-	k.pass("other")
+	k.settle("nhc")
+	k.settle("other")
 	k.wants("the other one may begin", "Replace/b")
 }
 
-func TestACheckThatIsMadeAnewWaitsForWhatTheFormerOneHasLeftBehind(t *testing.T) {
+func TestACheckThatIsMadeAnewWaitsForTheOrphansOfTheFormerOne(t *testing.T) {
 	for name, turn := range map[string]corev1.ConditionStatus{
-		"for a node that is bad":  corev1.ConditionUnknown,
-		"for a node that is well": corev1.ConditionTrue,
+		"for a node that is bad": corev1.ConditionUnknown,
+		"for a healthy node":     corev1.ConditionTrue,
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.ofMachine()
 			k.atWork()
 			k.goes("nhc")
 			k.create(replacing("nhc", "another"))
 			k.turn("b", turn)
 			for range 40 {
-				k.pass("nhc")
-				k.wants("the former remedy is at work", "Reboot/b")
+				k.settle("nhc")
+				k.wants("the former remediator is at work", "Reboot/b")
 				if obj := k.objects()[0]; obj.GetDeletionTimestamp() == nil || !slices.Equal(k.leases(), []string{"node-b"}) || *k.check("nhc").Status.HealthyNodes != 2 {
 					t.Fatalf("%v, leases %v, status %+v", obj.Object, k.leases(), k.check("nhc").Status)
 				}
-				k.pass("other")
+				k.settle("other")
 				k.wants("and another check waits for the lease", "Reboot/b")
 				k.after(time.Minute)
 			}
 			told := strings.Join(k.events(), "\n")
-			if want := "Skipped remediation of node: b, because Reboot remedies/b, which a deleted NodeHealthCheck of the same name has left behind, is not gone yet"; turn != corev1.ConditionTrue &&
+			if want := "Skipped remediation of node: b, because Reboot remediators/b, orphaned by a deleted NodeHealthCheck of the same name, is not gone yet"; turn != corev1.ConditionTrue &&
 				!strings.Contains(told, want) {
 				t.Errorf("told:\n%s\nwant %q", told, want)
 			}
 			k.over()
-			k.pass("nhc")
+			k.settle("nhc")
 			if turn == corev1.ConditionTrue {
 				k.wants("nothing is left to do")
 				if len(k.leases()) > 0 {

@@ -22,13 +22,13 @@ func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
 	}{
 		"a name that no template has": {
 			refTo("Reboot", "nope"),
-			`Remediation template not found: "RebootTemplate remedies/nope: reboottemplates.remedy.example.org \"nope\" not found"`,
-			`Remediation template not found: "RebootTemplate remedies/nope (order 1): reboottemplates.remedy.example.org \"nope\" not found"`,
+			`Remediation template not found: "RebootTemplate remediators/nope: reboottemplates.remediator.example.org \"nope\" not found"`,
+			`Remediation template not found: "RebootTemplate remediators/nope (order 1): reboottemplates.remediator.example.org \"nope\" not found"`,
 		},
 		"a namespace that has none": {
 			elsewhere,
-			`Remediation template not found: "RebootTemplate nowhere/reboot: reboottemplates.remedy.example.org \"reboot\" not found"`,
-			`Remediation template not found: "RebootTemplate nowhere/reboot (order 1): reboottemplates.remedy.example.org \"reboot\" not found"`,
+			`Remediation template not found: "RebootTemplate nowhere/reboot: reboottemplates.remediator.example.org \"reboot\" not found"`,
+			`Remediation template not found: "RebootTemplate nowhere/reboot (order 1): reboottemplates.remediator.example.org \"reboot\" not found"`,
 		},
 		"no namespace": {
 			homeless,
@@ -38,14 +38,14 @@ func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
 		"a kind of requests that may not be read": {
 			refTo("Replace", "replace"),
 			`Replace may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: "true" has to allow it, ` +
-				`as the remediator brings one: "ReplaceTemplate remedies/replace: Replace.remedy.example.org is forbidden: <nil>"`,
+				`as the remediator brings one: "ReplaceTemplate remediators/replace: Replace.remediator.example.org is forbidden: <nil>"`,
 			`Replace may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: "true" has to allow it, ` +
-				`as the remediator brings one: "ReplaceTemplate remedies/replace (order 1): Replace.remedy.example.org is forbidden: <nil>"`,
+				`as the remediator brings one: "ReplaceTemplate remediators/replace (order 1): Replace.remediator.example.org is forbidden: <nil>"`,
 		},
 		"a template without content": {
 			refTo("Pray", "broken"),
-			`Remediation template is invalid: "invalid template remedies/broken, didn't find spec.template.spec"`,
-			`Remediation template is invalid: "invalid template remedies/broken, didn't find spec.template.spec", of PrayTemplate remedies/broken (order 1)`,
+			`Remediation template is invalid: "invalid template remediators/broken, didn't find spec.template.spec"`,
+			`Remediation template is invalid: "invalid template remediators/broken, didn't find spec.template.spec", of PrayTemplate remediators/broken (order 1)`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
 				check("alone", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = &row.bad }), check("two", ladder(refTo("Pray", "pray"), row.bad)))...)
 			k.deny("Replace")
 			for check, want := range map[string]string{"alone": row.alone, "two": row.two} {
-				k.passes(check)
+				k.reconciles(check)
 				if c := meta.FindStatusCondition(k.check(check).Status.Conditions, nhcv1.DisabledCondition); c == nil || c.Message != want {
 					t.Errorf("%s: %+v, want\n%s", check, c, want)
 				}

@@ -34,7 +34,7 @@ func TestASingleRemediationIsNotRepeatedBeforeTheNodeWasHealthy(t *testing.T) {
 		"the control plane notices only later that a node is booting":   {at, turns{{unknown, 10 * time.Minute}}, 1},
 		"the network of a node that has booted does not come up":        {at, turns{{unknown, 2 * time.Minute}, {no, 10 * time.Minute}}, 1},
 		"a node boots again and again":                                  {at, turns{{unknown, 6 * time.Minute}, {no, 6 * time.Minute}, {unknown, 6 * time.Minute}, {no, 6 * time.Minute}}, 1},
-		"a node that turns was healthy before, and nobody saw that":     {delayed, turns{{unknown, 0}, {unknown, 10 * time.Minute}}, 1},
+		"a node that turns was healthy before, and that was not seen":   {delayed, turns{{unknown, 0}, {unknown, 10 * time.Minute}}, 1},
 		"a node was healthy, for less than its delay":                   {delayed, turns{{yes, time.Minute}, {unknown, 10 * time.Minute}}, 2},
 		"a node was healthy, and no person has said so":                 {byHand, turns{{yes, time.Minute}, {unknown, 10 * time.Minute}}, 2},
 		"a node was healthy, and boots when it is remediated once more": {delayed, turns{{yes, time.Minute}, {unknown, 10 * time.Minute}, {no, 10 * time.Minute}}, 2},
@@ -43,16 +43,16 @@ func TestASingleRemediationIsNotRepeatedBeforeTheNodeWasHealthy(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", tc.spec))...)
 			k.turn("b", no)
 			k.after(300 * time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(20 * time.Second)
 			k.answers("Reboot", nhcv1.SucceededCondition, "True")
 			k.after(time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			for _, turn := range tc.turns {
 				k.turn("b", turn.ready)
-				k.pass("nhc")
+				k.settle("nhc")
 				k.after(turn.lasts)
-				k.pass("nhc")
+				k.settle("nhc")
 			}
 			if len(k.made) != tc.made {
 				t.Errorf("made %v, want %d", k.made, tc.made)
@@ -68,25 +68,25 @@ func TestASingleRemediationIsNotRepeatedBeforeTheNodeWasHealthy(t *testing.T) {
 func TestASingleRemediationIsNotRepeatedSinceItsNodeWasGone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.says(nhcv1.NodeDeletionExpectedCondition, "True", "Deletes", "")
 	k.remove(node("b", nil))
-	k.pass("nhc")
+	k.settle("nhc")
 	again := node("b", nil)
 	again.UID = "another"
 	k.create(again)
 	k.turn("b", corev1.ConditionUnknown)
 	k.answers("Reboot", nhcv1.SucceededCondition, "True")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(10 * time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	if len(k.made) != 1 {
 		t.Errorf("made %v", k.made)
 	}
 }
 
 // relapses is a node b whose single remediation has succeeded, that was healthy after that, for a minute, and that is bad once more. It is judged in the
-// next passes.
+// next reconciles.
 func relapses(t *testing.T, delay time.Duration, change ...func(*fixture)) *fixture {
 	t.Helper()
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
@@ -190,14 +190,14 @@ func TestASingleRemediationIsNotRepeatedSinceItsNodeWasHealthyBeforeItSucceeded(
 		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
 	}))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.turn("b", corev1.ConditionTrue)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.after(time.Minute)
 	k.turn("b", corev1.ConditionUnknown)
 	k.answers("Reboot", nhcv1.SucceededCondition, "True")
 	for range 10 {
-		k.pass("nhc")
+		k.settle("nhc")
 		k.after(10 * time.Minute)
 	}
 	if _, says := k.objects()[0].GetAnnotations()[mendv1.RelapsedAnnotation]; says || len(k.made) != 1 {
@@ -207,14 +207,14 @@ func TestASingleRemediationIsNotRepeatedSinceItsNodeWasHealthyBeforeItSucceeded(
 
 func TestWhatTheAnnotationSaysOfARelapse(t *testing.T) {
 	k := relapses(t, time.Hour)
-	k.pass("nhc")
+	k.settle("nhc")
 	obj := k.objects()[0]
 	if at := obj.GetAnnotations()[mendv1.RelapsedAnnotation]; at != moment(k.clock.Now()) {
 		t.Errorf("relapsed at %q, want %q", at, moment(k.clock.Now()))
 	}
 	since := obj.GetAnnotations()[mendv1.RelapsedAnnotation]
 	k.after(time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	if at := k.objects()[0].GetAnnotations()[mendv1.RelapsedAnnotation]; at != since {
 		t.Errorf("it relapsed once, and says so since %q, and now since %q", since, at)
 	}

@@ -71,7 +71,7 @@ func TestTheRightsThatAreShipped(t *testing.T) {
 	})
 }
 
-// Kubernetes adds up the roles with the label; whoever brings a remediator brings one. (C84 is how medik8s makes the same role when it starts.)
+// Kubernetes adds up the roles with the label; each remediator brings one. (C84 is how medik8s makes the same role when it starts.)
 func TestTheRoleThatRemediatorsAddTo(t *testing.T) {
 	t.Run("seed 0.25, seed 2.1, C84: has the rules of all roles with the label of remediators", func(t *testing.T) {
 		r := role(t, "ext-remediation.yaml")

@@ -164,16 +164,16 @@ func TestWhatRemediatorsGrantIsEnough(t *testing.T) {
 				t.Fatalf("the check is %s", got)
 			}
 			if soon := again > 0 && again <= 15*time.Second; soon != polled {
-				t.Errorf("the next look is in %s; polled every 15 s: want %v", again, polled)
+				t.Errorf("the next reconcile is in %s; polled every 15 s: want %v", again, polled)
 			}
 			k.bad("b")
 			quiet("a node is bad", "Reboot/b")
 			k.after(49 * time.Hour)
 			quiet("the request is old", "Reboot/b")
 			k.turn("b", "True")
-			quiet("its node is well, for less than the healthy delay", "Reboot/b")
+			quiet("its node is healthy, for less than the healthy delay", "Reboot/b")
 			k.after(time.Minute)
-			quiet("it was well for as long")
+			quiet("it was healthy for as long")
 		})
 	}
 }
@@ -211,14 +211,14 @@ func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)
 	revoke := k.grants(shipped(t, "poison-pill-0.1"))
-	k.pass("rebooting")
+	k.settle("rebooting")
 	revoke()
 	k.bad("b")
 	if failed, _ := k.looks(); len(failed) > 0 {
 		t.Error(failed[0])
 	}
 	k.wants("the other check", "Replace/b")
-	k.pass("rebooting")
+	k.settle("rebooting")
 	if got := conditionOf(k.check("rebooting"), nhcv1.DisabledCondition); got == nil || got.Reason != nhcv1.TemplateForbiddenReason {
 		t.Errorf("the check whose remediator is gone says %v", got)
 	}
@@ -238,7 +238,7 @@ func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// With a ladder a remediator has to be told to stop before the next one begins.
+// With a ladder a remediator has to be notified to stop before the next one begins.
 func TestALadderThatMayNotTellARemediatorToStopSaysSo(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
@@ -250,11 +250,11 @@ func TestALadderThatMayNotTellARemediatorToStopSaysSo(t *testing.T) {
 	k.wants("the first one was not told", "Reboot/b")
 	told := 0
 	for _, e := range k.events() {
-		if strings.Contains(e, "RemediationFailed") && strings.Contains(e, "cannot be told to stop") && strings.Contains(e, "forbidden") {
+		if strings.Contains(e, "RemediationFailed") && strings.Contains(e, "cannot be notified to stop") && strings.Contains(e, "forbidden") {
 			told++
 		}
 	}
 	if told != 1 {
-		t.Errorf("it was told %d times", told)
+		t.Errorf("it was reported %d times", told)
 	}
 }

@@ -20,17 +20,17 @@ type apis struct {
 	err error
 }
 
-// ServerPreferredResources are the kinds of remedies.
+// ServerPreferredResources are the kinds of requests.
 func (a *apis) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
-	list := &metav1.APIResourceList{GroupVersion: remedyGroup + "/v1"}
-	for _, kind := range kindsOfRemedies {
+	list := &metav1.APIResourceList{GroupVersion: remediatorGroup + "/v1"}
+	for _, kind := range kindsOfRequests {
 		list.APIResources = append(list.APIResources,
 			metav1.APIResource{Name: kind, Kind: kind, Namespaced: true}, metav1.APIResource{Name: kind + "templates", Kind: kind + remediationrequest.TemplateSuffix, Namespaced: true})
 	}
 	return []*metav1.APIResourceList{list}, a.err
 }
 
-// search searches for what was left behind, as at the start of the manager.
+// search searches for orphaned requests, as at the start of the manager.
 func (k *fixture) search() {
 	k.t.Helper()
 	if err := k.r.searchOnce(k.t.Context()); err != nil {
@@ -54,11 +54,11 @@ func (k *fixture) away(name string) {
 	k.restart()
 }
 
-// wake makes a reconcile of whatever the start of the manager wakes.
-func (k *fixture) wake() {
+// reconcileEnqueued makes a reconcile of each check that the start of the manager enqueues.
+func (k *fixture) reconcileEnqueued() {
 	k.t.Helper()
 	for _, req := range k.r.everybody(k.t.Context(), &nhcv1.NodeHealthCheck{}) {
-		k.pass(req.Name)
+		k.settle(req.Name)
 	}
 }
 
@@ -67,41 +67,41 @@ func TestAMemberThatADeletedCheckHasRemediatedIsBusyAfterARestart(t *testing.T) 
 	other.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
 	k := newFixture(t, five(other, check("nhc"))...)
 	k.bad("m0")
-	k.pass("other")
+	k.settle("other")
 	k.away("other")
 	k.bad("m1")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("m0 is being remediated", "Replace/m0")
-	k.wake()
+	k.reconcileEnqueued()
 	if k.objects()[0].GetDeletionTimestamp() == nil {
-		t.Error("what was left behind is not ended")
+		t.Error("the orphaned request is not ended")
 	}
 	k.after(time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it is not gone yet", "Replace/m0")
 	k.over()
-	k.wake()
+	k.reconcileEnqueued()
 	k.after(time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	if got := k.requests(); len(got) != 1 || !strings.HasPrefix(got[0], "Reboot/") {
 		t.Errorf("requests %v, want that of the next one", got)
 	}
 }
 
-func TestALeaseThatADeletedCheckHasLeftBehindIsGivenBackAfterARestart(t *testing.T) {
+func TestTheOrphanedLeaseOfADeletedCheckIsReleasedAfterARestart(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.goes("nhc")
 	k.restart()
-	k.wants("the garbage collector has deleted what nobody else owned")
-	k.wake()
+	k.wants("the garbage collector has deleted what had no other owner")
+	k.reconcileEnqueued()
 	if leases := k.leases(); len(leases) > 0 {
 		t.Errorf("leases %v", leases)
 	}
 }
 
-func TestUntilItWasSearchedForWhatIsLeftBehindNoMemberIsRemediated(t *testing.T) {
+func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 	const why = "orphaned requests could not be searched for"
 	for name, tc := range map[string]struct {
 		err   error
@@ -109,10 +109,10 @@ func TestUntilItWasSearchedForWhatIsLeftBehindNoMemberIsRemediated(t *testing.T)
 		want  []string
 		told  bool
 	}{
-		"not before the search, of which nobody needs to hear": {},
-		"not after it has failed, and users hear of it":        {err: errors.New("out of order"), tried: true, told: true},
+		"not before the search, which is not reported":  {},
+		"not after it has failed, and users hear of it": {err: errors.New("out of order"), tried: true, told: true},
 		"then it begins": {tried: true, want: []string{"Reboot/m0"}},
-		"the API servers of others, which do not answer, hold up nobody": {
+		"the API servers of others, which do not answer, hold up no check": {
 			err:   &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io"}: errors.New("its node is bad")}},
 			tried: true, want: []string{"Reboot/m0"},
 		},
@@ -128,14 +128,14 @@ func TestUntilItWasSearchedForWhatIsLeftBehindNoMemberIsRemediated(t *testing.T)
 				}
 			}
 			k.bad("m0")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants(name, tc.want...)
 			if told := strings.Contains(strings.Join(k.events(), "\n"), why); told != tc.told {
 				t.Errorf("users hear of it: %v, want %v", told, tc.told)
 			}
 			k.apis.err = nil
 			k.search()
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("in the end", "Reboot/m0")
 		})
 	}
@@ -145,6 +145,6 @@ func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.search.done.Store(false)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("a worker is remediated", "Reboot/b")
 }

@@ -31,10 +31,10 @@ func TestADefaultConditionHasToLastForFiveMinutes(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.turn("b", status)
 			k.after(300*time.Second - 1)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("a moment before it is not unhealthy")
 			k.after(1)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("now it is, and no other node is", "Reboot/b")
 		})
 	}
@@ -111,14 +111,14 @@ func TestHowManyNodesAreRemediatedAtOnce(t *testing.T) {
 			for _, name := range names[:tc.atOnce+1] {
 				want = append(want, "Reboot/"+name)
 				k.bad(name)
-				k.pass("nhc")
+				k.settle("nhc")
 			}
 			k.wants("the last one is one too many, and the others go on", want[:tc.atOnce]...)
 			if got := k.check("nhc").Status; *got.HealthyNodes != 4-tc.atOnce || len(got.UnhealthyNodes) != tc.atOnce+1 {
 				t.Errorf("status %+v", got)
 			}
 			k.turn("a", corev1.ConditionTrue)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("then its turn has come", want[1:]...)
 		})
 	}
@@ -149,7 +149,7 @@ func TestWhichNodesACheckSelects(t *testing.T) {
 				k.turn(obj.GetName(), corev1.ConditionUnknown)
 			}
 			k.after(300 * time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			var listed []string
 			for _, n := range k.check("nhc").Status.UnhealthyNodes {
 				listed = append(listed, n.Name)
@@ -171,7 +171,7 @@ func TestARequestIsAsTheDocumentationPrintsIt(t *testing.T) {
 	c := check("nodehealthcheck-sample", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Reboot", "group-x")) })
 	k := newFixture(t, append(workers("worker-0-21", "b", "c"), printed, c)...)
 	k.bad("worker-0-21")
-	k.pass(c.Name)
+	k.settle(c.Name)
 	if len(k.objects()) != 1 {
 		t.Fatalf("requests %v, want one", k.requests())
 	}
@@ -183,7 +183,7 @@ func TestARequestIsAsTheDocumentationPrintsIt(t *testing.T) {
 	for row, is := range map[string]struct{ got, want any }{
 		"seed 0.16: the check owns it":                               {[]string{owners[0].Kind, owners[0].Name, string(owners[0].UID)}, []string{"NodeHealthCheck", c.Name, string(c.UID)}},
 		"seed 0.19: its spec is what the template holds":             {obj.Object["spec"], map[string]any{"size": int64(42)}},
-		"seed 0.21: its kind is the template's without it":           {obj.GetAPIVersion() + " " + obj.GetKind(), remedyGroup + "/v1 Reboot"},
+		"seed 0.21: its kind is the template's without it":           {obj.GetAPIVersion() + " " + obj.GetKind(), remediatorGroup + "/v1 Reboot"},
 		"seed 0.22: it is called as the node, where the template is": {obj.GetNamespace() + "/" + obj.GetName(), namespace + "/worker-0-21"},
 		"seed 0.23: its owner is of the group that checks are of":    {owners[0].APIVersion, "remediation.medik8s.io/v1alpha1"},
 	} {
@@ -208,7 +208,7 @@ func TestWhatTheAdminHasToMake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), check("nhc"))...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("there is nothing to make it from")
 			if c := meta.FindStatusCondition(k.check("nhc").Status.Conditions, nhcv1.DisabledCondition); c.Reason != nhcv1.TemplateNotFoundReason {
 				t.Errorf("Disabled says %+v", c)
@@ -218,7 +218,7 @@ func TestWhatTheAdminHasToMake(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("after the admin has made what they make", tc.want...)
 			if got := k.templates(); got != len(tc.made) {
 				t.Errorf("there are %d templates, the admin made %d", got, len(tc.made))
@@ -231,9 +231,9 @@ func TestWhatTheAdminHasToMake(t *testing.T) {
 func (k *fixture) templates() int {
 	k.t.Helper()
 	n := 0
-	for _, kind := range kindsOfRemedies {
+	for _, kind := range kindsOfRequests {
 		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion(remedyGroup + "/v1")
+		list.SetAPIVersion(remediatorGroup + "/v1")
 		list.SetKind(kind + "TemplateList")
 		if err := k.client.List(k.t.Context(), list); err != nil {
 			k.t.Fatal(err)
@@ -255,7 +255,7 @@ func (k *fixture) state(check string) string {
 	return strings.Join(says, " ")
 }
 
-// The story of a node: it may be unhealthy soon, is remediated, is well again while its remediator still keeps its request, and is let go.
+// The story of a node: it may be unhealthy soon, is remediated, is healthy again while its remediator still keeps its request, and is released.
 func TestACheckFollowsANodeInBothDirections(t *testing.T) {
 	story := []func(k *fixture){
 		func(k *fixture) { k.turn("b", corev1.ConditionUnknown) },
@@ -280,19 +280,19 @@ func TestACheckFollowsANodeInBothDirections(t *testing.T) {
 		requests []string
 		told     []string
 	}{
-		"seed 0.17: one that may be unhealthy soon is not healthy":                     {1, "Enabled 2/3", nil, soon},
-		"seed 0.17, seed 2.3: one that is remediated is listed with its request":       {2, "Remediating 2/3 b:1", []string{"Reboot/b"}, asked},
-		"seed 0.5: its request is there until its remediator lets it go":               {3, "Remediating 2/3 b:1", []string{"Reboot/b"}, over},
-		"seed 0.4, seed 0.18, seed 2.9: the request of a node that is well is deleted": {4, "Enabled 3/3", nil, over},
-		"seed 1.12: its template is not, whatever is said of it":                       {4, "Enabled 3/3", nil, over},
-		"seed 0.17, seed 1.11: the node is healthy again, and is not listed any more":  {4, "Enabled 3/3", nil, over},
+		"seed 0.17: one that may be unhealthy soon is not healthy":                    {1, "Enabled 2/3", nil, soon},
+		"seed 0.17, seed 2.3: one that is remediated is listed with its request":      {2, "Remediating 2/3 b:1", []string{"Reboot/b"}, asked},
+		"seed 0.5: its request is there until its remediator releases it":             {3, "Remediating 2/3 b:1", []string{"Reboot/b"}, over},
+		"seed 0.4, seed 0.18, seed 2.9: the request of a healthy node is deleted":     {4, "Enabled 3/3", nil, over},
+		"seed 1.12: its template is not listed, whatever the documentation says":      {4, "Enabled 3/3", nil, over},
+		"seed 0.17, seed 1.11: the node is healthy again, and is not listed any more": {4, "Enabled 3/3", nil, over},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-			k.pass("nhc")
+			k.settle("nhc")
 			for _, happens := range story[:tc.played] {
 				happens(k)
-				k.pass("nhc")
+				k.settle("nhc")
 			}
 			if got := k.state("nhc"); got != tc.status {
 				t.Errorf("the status is %q, want %q", got, tc.status)
@@ -320,18 +320,18 @@ func TestANodeOnItsWayBack(t *testing.T) {
 	}{
 		"seed 2.17: keeps its request and its step":                  {func(k *fixture) { k.after(299 * time.Second) }, []string{"Reboot/b"}},
 		"seed 2.18: is unhealthy again when that has lasted as well": {func(k *fixture) { k.after(300 * time.Second) }, []string{"Reboot/b", "Replace/b"}},
-		"seed 2.18: is well when its condition is met no more":       {func(k *fixture) { k.turn("b", corev1.ConditionTrue) }, nil},
+		"seed 2.18: is healthy when its condition is met no more":    {func(k *fixture) { k.turn("b", corev1.ConditionTrue) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(time.Minute)
 			k.turn("b", corev1.ConditionFalse)
-			k.pass("nhc")
+			k.settle("nhc")
 			tc.then(k)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("the step's five minutes are over in any case", tc.want...)
 		})
 	}
@@ -359,22 +359,22 @@ func TestWhatHoldsUpNewRemediationsAndEndsOldOnes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			tc.begins(k)
 			k.bad("c")
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("what has begun persists, and nothing else begins", "Reboot/b")
 			if c := meta.FindStatusCondition(k.check("nhc").Status.Conditions, nhcv1.RemediationAllowedCondition); c.Reason != tc.reason {
 				t.Errorf("RemediationAllowed says %+v", c)
 			}
 			k.turn("b", corev1.ConditionTrue)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("the request of a node that recovers is removed (seed 0.4, W12)")
 			if got := *k.check("nhc").Status.HealthyNodes; got != 4 {
 				t.Errorf("%d nodes are healthy, want 4 (W12)", got)
 			}
 			tc.ends(k)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.wants("then it begins", "Reboot/c")
 		})
 	}

@@ -21,7 +21,7 @@ func TestTheSlotIsHeldAgainstItsOwnNodeToo(t *testing.T) {
 	}
 }
 
-func TestARequestOfWhichNobodyKnowsWhetherItWasMadeKeepsTheOtherMembersWaiting(t *testing.T) {
+func TestARequestThatMayHaveBeenMadeKeepsTheOtherMembersWaiting(t *testing.T) {
 	one, two := check("one"), check("two")
 	one.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
 	two.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
@@ -34,8 +34,8 @@ func TestARequestOfWhichNobodyKnowsWhetherItWasMadeKeepsTheOtherMembersWaiting(t
 	}
 	k.turn("m0", corev1.ConditionUnknown)
 	k.turn("m1", corev1.ConditionUnknown)
-	k.pass("one")
-	k.pass("two")
+	k.settle("one")
+	k.settle("two")
 	k.after(300 * time.Second)
 	asked := 0
 	k.fails = func(verb string, obj client.Object) error {

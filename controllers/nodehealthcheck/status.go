@@ -171,7 +171,7 @@ func referenceTo(obj *unstructured.Unstructured) corev1.ObjectReference {
 	}
 }
 
-// record writes the status if it differs. Whoever else wrote it since it was read is not overwritten.
+// record writes the status if it differs. What others wrote to it since it was read is not overwritten.
 func (r *Reconciler) record(ctx context.Context, w *observed, next *nhcv1.NodeHealthCheck) error {
 	if equality.Semantic.DeepEqual(w.check.Status, next.Status) {
 		return nil
@@ -252,7 +252,7 @@ func unhealthyEvents(w *observed, p *nodes.Plan) []recorder.Event {
 			continue // that it was healthy is kept in the status until something begins
 		}
 		listed := o.is.listed
-		unlisted := listed == nil && len(w.check.Status.UnhealthyNodes) < mostListed // of others nobody knows whether it was reported
+		unlisted := listed == nil && len(w.check.Status.UnhealthyNodes) < mostListed // of others it is not known whether it was reported
 		due := o.Verdict.Due(w.facts.Now)
 		if len(due) > 0 && !o.Left && o.n.Selected && (unlisted || listed != nil && listed.ConditionsHealthyTimestamp != nil) {
 			n.add(o.n, explain.NodeUnhealthy(o.n.Name, due[0].Signal))

@@ -93,14 +93,14 @@ func TestWhatANodeSaysOfItself(t *testing.T) {
 		node                                   *corev1.Node
 		excluded, empty, terminating, reported bool
 	}{
-		"a node":                            {node: node("n", nil), reported: true},
-		"one with the label, and its value": {node: labelled(nhcv1.ExcludeValue), excluded: true, reported: true},
-		"one with the label, and no value":  {node: labelled(""), empty: true, reported: true},
-		"one with the label, and another":   {node: labelled("false"), reported: true},
-		"W25: one that is terminating":      {node: terminating(corev1.ConditionTrue), terminating: true, reported: true},
-		"W25: one that is not":              {node: terminating(corev1.ConditionFalse), reported: true},
-		"W25: one of which nobody knows":    {node: terminating(corev1.ConditionUnknown), reported: true},
-		"W27: one that never reported":      {node: silent},
+		"a node":                             {node: node("n", nil), reported: true},
+		"one with the label, and its value":  {node: labelled(nhcv1.ExcludeValue), excluded: true, reported: true},
+		"one with the label, and no value":   {node: labelled(""), empty: true, reported: true},
+		"one with the label, and another":    {node: labelled("false"), reported: true},
+		"W25: one that is terminating":       {node: terminating(corev1.ConditionTrue), terminating: true, reported: true},
+		"W25: one that is not":               {node: terminating(corev1.ConditionFalse), reported: true},
+		"W25: one of which nothing is known": {node: terminating(corev1.ConditionUnknown), reported: true},
+		"W27: one that never reported":       {node: silent},
 	} {
 		var is nodes.Node
 		describe(&is, tc.node, nodes.Facts{}.Policy)

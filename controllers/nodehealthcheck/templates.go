@@ -108,7 +108,7 @@ func (r *Reconciler) observeTemplates(ctx context.Context, w *observed) {
 }
 
 // disabledBefore is why a check was disabled because of its templates, by what it says itself; zero if it was not. It is the word of the controller,
-// for whoever may not read the templates.
+// for users who may not read the templates.
 func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
 	c := conditionOf(check, nhcv1.DisabledCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {

@@ -232,7 +232,7 @@ func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	}
 }
 
-// leaseChanges passes that a node has become free, or somebody else's. That a lease was renewed concerns nobody.
+// leaseChanges passes that a node has become free, or somebody else's. The renewal of a lease concerns no check.
 func leaseChanges() predicate.TypedPredicate[*coordinationv1.Lease] {
 	return predicate.TypedFuncs[*coordinationv1.Lease]{
 		CreateFunc: func(event.TypedCreateEvent[*coordinationv1.Lease]) bool { return false },

@@ -34,7 +34,7 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 		"C80: a label with another value":  {func(n *corev1.Node) { n.Labels["kubernetes.io/hostname"] = "other" }, true},
 		"C80: a label less":                {func(n *corev1.Node) { n.Labels = nil }, true},
 		"C80: the label that excludes it":  {func(n *corev1.Node) { n.Labels[nhcv1.ExcludeLabel] = nhcv1.ExcludeValue }, true},
-		"C80: the confirmation that it is well": {
+		"C80: the confirmation that it is healthy": {
 			func(n *corev1.Node) { n.Annotations = map[string]string{nhcv1.ConfirmedHealthyAnnotation: ""} }, true,
 		},
 		"C80: a heartbeat":  {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(epoch) }, false},
@@ -101,7 +101,7 @@ func TestWhichChecksANodeConcerns(t *testing.T) {
 func TestWhichChecksARequestOrATemplateConcerns(t *testing.T) {
 	about := func(node string, owner *nhcv1.NodeHealthCheck, labels map[string]string) *unstructured.Unstructured {
 		obj := &unstructured.Unstructured{}
-		obj.SetGroupVersionKind(schema.GroupVersionKind{Group: remedyGroup, Version: "v1", Kind: "Reboot"})
+		obj.SetGroupVersionKind(schema.GroupVersionKind{Group: remediatorGroup, Version: "v1", Kind: "Reboot"})
 		obj.SetName(node)
 		obj.SetLabels(labels)
 		if owner != nil {
@@ -119,14 +119,14 @@ func TestWhichChecksARequestOrATemplateConcerns(t *testing.T) {
 		obj  client.Object
 		want []string
 	}{
-		"seed 2.2: a request concerns the check that owns it":    {about("n", one, nil), []string{"one"}},
-		"one that is not owned by it any more, too":              {marked(about("n", nil, nil), "one", one.UID), []string{"one"}},
-		"the one of the same name that comes after it":           {marked(about("n", nil, nil), "one", "another"), []string{"one"}},
-		"and the one that is gone, which has left it behind":     {marked(about("n", nil, nil), "gone", "another"), []string{"gone"}},
-		"W24: somebody else's the one that waits for it":         {about("w", nil, nil), []string{"two"}},
-		"somebody else's for a node that nobody speaks of, none": {about("n", nil, nil), nil},
-		"W3: one for a node of the control plane concerns all":   {about("n", one, map[string]string{nhcv1.ControlPlaneLabel: ""}), []string{"one", "two"}},
-		"seed 2.2: a template concerns all":                      {template("Reboot", "reboot", false), []string{"one", "two"}},
+		"seed 2.2: a request concerns the check that owns it":  {about("n", one, nil), []string{"one"}},
+		"one that is not owned by it any more, too":            {marked(about("n", nil, nil), "one", one.UID), []string{"one"}},
+		"the one of the same name that comes after it":         {marked(about("n", nil, nil), "one", "another"), []string{"one"}},
+		"and the one that is gone, which has left it behind":   {marked(about("n", nil, nil), "gone", "another"), []string{"gone"}},
+		"W24: somebody else's the one that waits for it":       {about("w", nil, nil), []string{"two"}},
+		"somebody else's for a node that no check lists, none": {about("n", nil, nil), nil},
+		"W3: one for a node of the control plane concerns all": {about("n", one, map[string]string{nhcv1.ControlPlaneLabel: ""}), []string{"one", "two"}},
+		"seed 2.2: a template concerns all":                    {template("Reboot", "reboot", false), []string{"one", "two"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, one.DeepCopy(), two.DeepCopy())

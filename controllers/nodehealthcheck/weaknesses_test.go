@@ -26,12 +26,12 @@ import (
 // Those that are shown at one go.
 func TestWeaknessesThatMedik8sHas(t *testing.T) {
 	for name, isNotThere := range map[string]func(*testing.T){
-		"W14: a lease that lasts for long holds no step up":                        longLease,
-		"W19: how much a pass reads does not depend on the number of nodes":        fewReads,
-		"W23: a node for which no request can be made holds up no other":           oneRefusal,
-		"W25: nothing is decided before the MachineHealthChecks were read":         unreadConflict,
-		"W25: a conflict that cannot be looked for is not none":                    unknownConflict,
-		"W29: nothing begins while nobody can say whether the cluster is upgraded": unknownUpgrade,
+		"W14: a lease that lasts for long holds no step up":                         longLease,
+		"W19: how much a reconcile reads does not depend on the number of nodes":    fewReads,
+		"W23: a node for which no request can be made holds up no other":            oneRefusal,
+		"W25: nothing is decided before the MachineHealthChecks were read":          unreadConflict,
+		"W25: a conflict that cannot be looked for is not none":                     unknownConflict,
+		"W29: nothing begins while it is not known whether the cluster is upgraded": unknownUpgrade,
 	} {
 		t.Run(name, isNotThere)
 	}
@@ -45,18 +45,18 @@ func longLease(t *testing.T) {
 			s.UnhealthyConditions[0].Duration.Duration = time.Hour // of Ready=False
 		}))...)
 	k.bad("b")
-	k.pass("nhc")
+	k.settle("nhc")
 	k.turn("b", corev1.ConditionFalse)
 	for range 11 {
 		k.after(5 * time.Minute)
-		k.pass("nhc")
+		k.settle("nhc")
 	}
 	k.wants("it is on its way back", "Reboot/b")
 	if len(k.leases()) != 1 {
 		t.Errorf("after 55 minutes with a step of five the leases are %v", k.leases())
 	}
 	k.after(5 * time.Minute)
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it has not come back, and the next step begins at once", "Reboot/b", "Replace/b")
 }
 
@@ -84,10 +84,10 @@ func TestARequestThatIsOldIsCountedWhateverHoldsUpItsCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.bad("b")
-			k.pass("nhc")
+			k.settle("nhc")
 			holds.up(k)
 			k.after(48*time.Hour + time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			if c := meta.FindStatusCondition(k.check("nhc").Status.Conditions, nhcv1.RemediationAllowedCondition); c.Reason != holds.reason {
 				t.Fatalf("RemediationAllowed says %+v, want %s", c, holds.reason)
 			}
@@ -121,7 +121,7 @@ func fewReads(t *testing.T) {
 		}
 		k := newFixture(t, objects...)
 		k.bad("n0")
-		k.pass("nhc")
+		k.settle("nhc")
 		k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				lists++
@@ -140,7 +140,7 @@ func fewReads(t *testing.T) {
 	}
 	lists, gets := reads(3)
 	if lists != 4 {
-		t.Errorf("a pass makes %d lists, want one of the nodes, one of the leases and one for each of the two kinds of requests", lists)
+		t.Errorf("a reconcile makes %d lists, want one of the nodes, one of the leases and one for each of the two kinds of requests", lists)
 	}
 	if moreLists, moreGets := reads(300); moreLists != lists || moreGets != gets {
 		t.Errorf("for 3 nodes it makes %d lists and reads %d objects, for 300 it makes %d and reads %d", lists, gets, moreLists, moreGets)
@@ -151,17 +151,17 @@ func oneRefusal(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.fails = func(verb string, obj client.Object) error {
 		if obj.GetName() == "a" && verb == "create" {
-			return apierrors.NewInvalid(schema.GroupKind{Group: remedyGroup, Kind: "Reboot"}, "a", nil)
+			return apierrors.NewInvalid(schema.GroupKind{Group: remediatorGroup, Kind: "Reboot"}, "a", nil)
 		}
 		return nil
 	}
 	k.turn("a", corev1.ConditionUnknown)
 	k.bad("b")
-	k.passes("nhc")
+	k.reconciles("nhc")
 	k.wants("the other one is remediated", "Reboot/b")
 	k.turn("b", corev1.ConditionTrue)
-	k.passes("nhc")
-	k.wants("and let go")
+	k.reconciles("nhc")
+	k.wants("and released")
 }
 
 // What cannot be asked is not "no": medik8s takes a cluster that it cannot ask for one that is not being upgraded.
@@ -175,14 +175,14 @@ func unknownUpgrade(t *testing.T) {
 		return false, nil
 	}
 	k.bad("b")
-	k.passes("nhc")
+	k.reconciles("nhc")
 	k.wants("it may be upgraded")
 	c := meta.FindStatusCondition(k.check("nhc").Status.Conditions, nhcv1.RemediationAllowedCondition)
 	if c.Reason != nhcv1.UpgradeReason || c.Status != metav1.ConditionFalse {
 		t.Errorf("RemediationAllowed says %+v", c)
 	}
 	k.r.Installed = knows
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("it is not", "Reboot/b")
 }
 
@@ -193,13 +193,13 @@ func unreadConflict(t *testing.T) {
 	informer := controllertest.NewFakeInformer()
 	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{openshift.MachineHealthChecks: informer}
 	k.bad("b")
-	k.passes("nhc")
+	k.reconciles("nhc")
 	k.wants("what was not read is not none")
 	if got := k.check("nhc").Status; got.Phase != "" {
 		t.Errorf("it says %+v", got)
 	}
 	informer.Synced()
-	k.pass("nhc")
+	k.settle("nhc")
 	k.wants("there is none", "Reboot/b")
 }
 
@@ -215,7 +215,7 @@ func unknownConflict(t *testing.T) {
 	}
 	k.bad("b")
 	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}); err == nil {
-		t.Error("nobody is told")
+		t.Error("no event says so")
 	}
 	k.wants("somebody else may act on it")
 }

@@ -77,14 +77,14 @@ func TestARequestThatIsGoneBeforeTheCacheHasShownItIsNotWaitedFor(t *testing.T) 
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.lagging()
 	k.bad("b")
-	k.passes("nhc")
+	k.reconciles("nhc")
 	for _, obj := range k.objects() {
 		if err := k.client.Delete(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
 	}
 	k.turn("b", corev1.ConditionTrue)
-	k.pass("nhc")
+	k.settle("nhc")
 	if n := len(k.check("nhc").Status.UnhealthyNodes); n != 0 {
 		t.Errorf("%d nodes are listed", n)
 	}
@@ -106,11 +106,11 @@ func TestACheckSaysThatACacheDoesNotShowWhatWasWritten(t *testing.T) {
 		t.Errorf("failed with: %v", err)
 	}
 	allowed := conditionOf(k.check("nhc"), nhcv1.RemediationAllowedCondition)
-	if allowed == nil || allowed.Reason != nhcv1.KindUnreadReason || !strings.Contains(allowed.Message, "Reboot.remedy.example.org") {
+	if allowed == nil || allowed.Reason != nhcv1.KindUnreadReason || !strings.Contains(allowed.Message, "Reboot.remediator.example.org") {
 		t.Errorf("the check says %v", allowed)
 	}
 	catchUp()
-	k.pass("nhc")
+	k.settle("nhc")
 	if allowed := conditionOf(k.check("nhc"), nhcv1.RemediationAllowedCondition); allowed.Status != metav1.ConditionTrue {
 		t.Errorf("then the check says %v", allowed)
 	}
@@ -150,10 +150,10 @@ func TestANodeThatTurnsWhileACacheCatchesUpWasNotHealthyInBetween(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.turn("c", corev1.ConditionUnknown)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(100 * time.Second)
 			k.turn("b", corev1.ConditionUnknown)
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(200 * time.Second)
 			reconcile := func() {
 				t.Helper()
@@ -169,9 +169,9 @@ func TestANodeThatTurnsWhileACacheCatchesUpWasNotHealthyInBetween(t *testing.T) 
 			k.turn("b", corev1.ConditionFalse)
 			reconcile()
 			catchUp()
-			k.pass("nhc")
+			k.settle("nhc")
 			k.after(100 * time.Second)
-			k.pass("nhc")
+			k.settle("nhc")
 			if got := len(k.requests()) == 2; got != tc.want {
 				t.Errorf("b, which has been bad for 300 s, is remediated: %t", got)
 			}
@@ -195,11 +195,11 @@ func TestACacheThatIsStaleBlocksNoCheckOfOtherKinds(t *testing.T) {
 	k.turn("a", corev1.ConditionUnknown)
 	k.turn("b", corev1.ConditionUnknown)
 	k.bad("m0")
-	k.passes("one")
-	k.wants("what nobody is shown is made", "Reboot/a")
-	k.passes("two")
+	k.reconciles("one")
+	k.wants("what no cache shows is made", "Reboot/a")
+	k.reconciles("two")
 	k.wants("another check goes on, but for the control plane", "Pray/b", "Reboot/a")
 	catchUp()
-	k.passes("two")
+	k.reconciles("two")
 	k.wants("which it can see now", "Pray/b", "Pray/m0", "Reboot/a")
 }

@@ -22,12 +22,12 @@ import (
 
 // +kubebuilder:webhook:name=vnodehealthcheck.kb.io,path=/validate-remediation-medik8s-io-v1alpha1-nodehealthcheck,mutating=false,failurePolicy=fail,sideEffects=None,groups=remediation.medik8s.io,resources=nodehealthchecks,versions=v1alpha1,verbs=create;update,admissionReviewVersions=v1
 
-// A deletion is refused only by somebody who answers: while nobody does, it is known to be survived. Whoever is there next deletes the requests
+// A deletion is refused only by a webhook that answers: while none does, it is known to be survived. The next manager deletes the requests
 // that the check has left, and then its leases; a manager that has gone for good must not keep its checks.
 //
 // +kubebuilder:webhook:name=delete.nodehealthcheck.remediation.medik8s.io,path=/validate-remediation-medik8s-io-v1alpha1-nodehealthcheck,mutating=false,failurePolicy=ignore,sideEffects=None,groups=remediation.medik8s.io,resources=nodehealthchecks,versions=v1alpha1,verbs=delete,admissionReviewVersions=v1
 
-// Templates and requests of other groups are read as well. Whoever brings them grants it, by a ClusterRole with the label
+// Templates and requests of other groups are read as well. The remediators that bring them grant it, by a ClusterRole with the label
 // rbac.ext-remediation/aggregate-to-ext-remediation.
 //
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list

@@ -55,7 +55,7 @@ func TestCreation(t *testing.T) {
 		"C18: one template in two steps": {
 			with(template("a")), check(steps(step(1, "RebootTemplate", "a"), step(2, "RebootTemplate", "a"))), duplicate,
 		},
-		"C18: a kind three times is told of once": {
+		"C18: a kind three times is reported once": {
 			with(template("a")), check(steps(step(1, "RebootTemplate", "a"), step(2, "RebootTemplate", "b"), step(3, "RebootTemplate", "c"))), duplicate,
 		},
 		"two templates of a kind without any":            {with(), twoOfAKind, duplicate},
@@ -239,7 +239,7 @@ func TestARequestThatIsThereOutweighsOneThatCannotBeSeen(t *testing.T) {
 	expect(t, err, deletionProhibited+": node-2 (Replace default/node-2)")
 }
 
-// As many requests as there are nodes may be at work; whoever is refused is told where to look first.
+// As many requests as there are nodes may be at work; a refusal names some of them.
 func TestARefusalNamesTheFirstFewRequests(t *testing.T) {
 	busy := check()
 	var requests []client.Object
@@ -307,7 +307,7 @@ func TestAnAPIServerThatDoesNotAnswerInTimeRefusesAndDoesNotHang(t *testing.T) {
 		"try again when kubemend can list Reboot (test.io/v1)")
 }
 
-func TestWhatDoesNotDependOnOtherObjectsAsksNobody(t *testing.T) {
+func TestWhatDoesNotDependOnOtherObjectsReadsNothing(t *testing.T) {
 	labelled := check(func(c *nhcv1.NodeHealthCheck) { c.Labels = map[string]string{"a": "b"} })
 	said, err := NodeHealthCheck{}.ValidateUpdate(t.Context(), check(), labelled) // which would panic if it asked
 	if err != nil || said != nil {

@@ -17,7 +17,7 @@ import (
 // counted is up to how many nodes are counted. Of more, every percentage but 0% and 100% allows something and not everything.
 const counted = 100
 
-// lookOut sees what warnings depend on. What it cannot read, or not in time, is missing: nobody's write waits for a warning, or fails.
+// lookOut sees what warnings depend on. What it cannot read, or not in time, is missing: no write waits for a warning, or fails.
 func (v NodeHealthCheck) lookOut(ctx context.Context, check *nhcv1.NodeHealthCheck) outlook {
 	o := outlook{missing: v.missing(ctx, &check.Spec)}
 	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)

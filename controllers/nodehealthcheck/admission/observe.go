@@ -79,7 +79,7 @@ func (v NodeHealthCheck) left(ctx context.Context, at place, requests []listing)
 // forgotten reports whether the node of a request is gone, and its remediator clings to it for longer than is waited for. That may last for ever, and must
 // not keep a check as it is for ever. What cannot be found out is not forgotten.
 func (v NodeHealthCheck) forgotten(ctx context.Context, req *remediationrequest.Metadata, node string) bool {
-	now := clock.RealClock{}.Now() // whoever asks the webhook does so now
+	now := clock.RealClock{}.Now() // the webhook is asked now
 	if req.DeletionTimestamp == nil || now.Sub(req.DeletionTimestamp.Time) < remediationrequest.ClingingFor {
 		return false
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// world is what is in the cluster besides the check, and which kinds cannot be read.
+// environment is what is in the cluster besides the check, and which kinds cannot be read.
 type observed struct {
 	objects []client.Object
 	// fails says with what a read of a kind fails; of a list too, whose kind is that of its items here.
