@@ -45,7 +45,7 @@ func TestTheAnswerOfAnEscalation(t *testing.T) {
 		"alone, succeeded":  {single, answerOf(escalation.Decision{Reason: escalation.AwaitingNode}), a + " says that it has succeeded, the node is waited for"},
 		"alone and failed":  {single, answerOf(escalation.Decision{Reason: escalation.Failed}), a + " says that it has failed, and the check names no other template"},
 		"alone and stopped": {single, answerOf(escalation.Decision{Reason: escalation.Stopped}), a + " has stopped, and the check names no other template"},
-		"W13: alone and told to stop": {
+		"alone and told to stop, as by weakness 13": {
 			single, answerOf(escalation.Decision{Reason: escalation.ToldToStop}),
 			a + " was notified to stop, though not by this check; delete its request to have it tried again",
 		},
