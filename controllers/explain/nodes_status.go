@@ -203,6 +203,15 @@ func RequestRefused(node string, err error) recorder.Event {
 	}
 }
 
+// Unconfirmed is why no request can be made as long as the API server says otherwise than the cache.
+func Unconfirmed(d nodes.Doubt) error {
+	says := map[nodes.DoubtReason]string{
+		nodes.NodeVanished: "the node is gone", nodes.NodeReplaced: "the node is another one", nodes.NodeChanged: "the node is " + d.Arg,
+		nodes.ExcludedNow: "the node is excluded", nodes.RequestAppeared: "there is " + d.Arg + " for a node of the control plane",
+	}
+	return fmt.Errorf("the manager's cache does not show what the API server says: %s", says[d.Reason])
+}
+
 // RemediatorNotNotified is the event about a step that does not follow, since the remediator before it cannot be notified to stop.
 func RemediatorNotNotified(node string, err error) recorder.Event {
 	return recorder.Event{

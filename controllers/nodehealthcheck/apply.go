@@ -20,8 +20,8 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -118,10 +118,10 @@ func (r *Reconciler) enter(ctx context.Context, w *observed, o *outcome) (leave 
 	}
 	doubt, err := r.confirm(ctx, w, o)
 	switch {
-	case err == nil && doubt == "":
+	case err == nil && doubt == (nodes.Doubt{}):
 		return leave, true
 	case err == nil && r.memory.of(w.check.Name).failed >= doubtful:
-		err = fmt.Errorf("the manager's cache does not show what the API server says: %s", doubt)
+		err = explain.Unconfirmed(doubt)
 	}
 	o.again = err == nil
 	o.refuse(err)
@@ -180,7 +180,7 @@ func (r *Reconciler) mark(ctx context.Context, w *observed, o *outcome) {
 		}
 	}
 	for _, j := range o.End {
-		if o.try(r.Requests.Delete(ctx, metadataOf(obj(j)))) {
+		if o.try(r.Requests.Delete(ctx, obj(j))) {
 			r.memory.written.of(obj(j).GroupVersionKind().GroupKind()).Forget(client.ObjectKeyFromObject(obj(j)))
 			o.ended = append(o.ended, j)
 		}
@@ -266,41 +266,25 @@ func (r *Reconciler) unconfirm(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// metadataOf is the identity of obj.
-func metadataOf(obj *unstructured.Unstructured) *remediationrequest.Metadata {
-	m := &remediationrequest.Metadata{}
-	m.SetGroupVersionKind(obj.GroupVersionKind())
-	m.Namespace, m.Name, m.UID = obj.GetNamespace(), obj.GetName(), obj.GetUID()
-	return m
-}
-
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
 // confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to be made
 // again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
-func (r *Reconciler) confirm(ctx context.Context, w *observed, o *outcome) (doubt string, err error) {
-	node := &corev1.Node{}
-	err = r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
-	if remediationrequest.Missing(err) {
-		return "the node is gone", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read node %s: %w", o.n.Name, err)
-	}
-	live := &nodes.Node{Name: node.Name}
-	describe(live, node, w.facts.Policy)
-	verdict := o.Confirm(&w.facts, live)
+func (r *Reconciler) confirm(ctx context.Context, w *observed, o *outcome) (nodes.Doubt, error) {
+	node, live := &corev1.Node{}, &nodes.Node{Name: o.n.Name}
+	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
 	switch {
-	case live.ID != o.n.ID:
-		return "the node is another one", nil
-	case verdict.State != health.Unhealthy:
-		return "the node is " + verdict.State.String(), nil
-	case live.Excluded:
-		return "the node is excluded", nil
-	case o.n.ControlPlane:
-		return r.confirmTurn(ctx, w)
+	case remediationrequest.Missing(err):
+		live = nil
+	case err != nil:
+		return nodes.Doubt{}, fmt.Errorf("read node %s: %w", o.n.Name, err)
+	default:
+		describe(live, node, w.facts.Policy)
 	}
-	return "", nil
+	if doubt := o.Confirm(&w.facts, o.n, live); doubt != (nodes.Doubt{}) || !o.n.ControlPlane {
+		return doubt, nil
+	}
+	return r.confirmTurn(ctx, w)
 }
 
 // doubtful is how many reconciles in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is made again. After that

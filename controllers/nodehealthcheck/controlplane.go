@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -112,7 +113,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 	for i := range list {
 		there[list[i].Name] = &list[i]
 		if controlPlane(&list[i]) {
-			c.Nodes = append(c.Nodes, nodes.Member{Name: list[i].Name, Ready: nodeReady(&list[i])})
+			c.Nodes = append(c.Nodes, nodes.Member{Name: list[i].Name, Ready: util.IsNodeReady(&list[i])})
 		}
 	}
 	machines, err := r.memberMachines(ctx, w)
@@ -154,7 +155,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 
 // memberRequest is what is known of a request for the node called name, which is nil if it is gone.
 func (r *Reconciler) memberRequest(ctx context.Context, obj *unstructured.Unstructured, name string, node *corev1.Node) (nodes.MemberRequest, error) {
-	is := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && nodeReady(node)}
+	is := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && util.IsNodeReady(node)}
 	if at := obj.GetDeletionTimestamp(); at != nil {
 		is.Deleting = at.Time
 	}
@@ -178,7 +179,7 @@ func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) stri
 
 // confirmTurn makes sure that no request for a node of the control plane was made that w does not show: another manager may have made it a moment ago, and
 // then be gone.
-func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (doubt string, err error) {
+func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (nodes.Doubt, error) {
 	for _, kind := range r.requestKinds() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -187,14 +188,14 @@ func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (doubt string
 			continue
 		}
 		if err != nil {
-			return "", fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
+			return nodes.Doubt{}, fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
 			is := &list.Items[i]
 			if seen := w.requests.byName[keyOf(kind.GroupKind(), is.Namespace, is.Name)]; seen == nil || seen.GetUID() != is.UID {
-				return fmt.Sprintf("there is %s %s for a node of the control plane", kind.Kind, client.ObjectKeyFromObject(is)), nil
+				return nodes.Doubt{Reason: nodes.RequestAppeared, Arg: kind.Kind + " " + client.ObjectKeyFromObject(is).String()}, nil
 			}
 		}
 	}
-	return "", nil
+	return nodes.Doubt{}, nil
 }

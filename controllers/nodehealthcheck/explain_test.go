@@ -508,6 +508,7 @@ func TestWhoDoesNotServeTheKindSaysSo(t *testing.T) {
 // What reconciles remember is taken into account, and what an explanation sees is not remembered.
 func TestAnExplanationKnowsTheStreaksOfFormerReconcilesAndBeginsNone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.read("nhc")
 	due := func(r *Reconciler) time.Time {
 		is, err := r.Explain(t.Context(), "nhc", k.clock.Now())
 		if err != nil {
@@ -529,10 +530,10 @@ func TestAnExplanationKnowsTheStreaksOfFormerReconcilesAndBeginsNone(t *testing.
 	k.turn("b", corev1.ConditionFalse)
 	k.settle("nhc")
 	if got := due(k.r); !got.Equal(epoch.Add(500 * time.Second)) {
-		t.Errorf("after passes it is due at %v, want 300 s after it turned bad before their eyes", got)
+		t.Errorf("after reconciles it is due at %v, want 300 s after it turned bad before their eyes", got)
 	}
 	if got := due(fresh); !got.Equal(epoch.Add(600 * time.Second)) {
-		t.Errorf("who has made no pass says %v, want 300 s after the last transition", got)
+		t.Errorf("one that made no reconcile says %v, want 300 s after the last transition", got)
 	}
 }
 

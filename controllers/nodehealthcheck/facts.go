@@ -94,16 +94,6 @@ func controlPlane(node *corev1.Node) bool {
 	})
 }
 
-// nodeReady reports whether node says of itself that it is ready.
-func nodeReady(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // describeRequests states what is known of the requests for n.
 func (w *observed) describeRequests(n *nodes.Node, is *objects) {
 	for _, f := range is.requests {

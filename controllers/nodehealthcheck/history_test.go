@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -245,7 +246,7 @@ func (h *history) look() {
 		}
 	}
 	for _, name := range names { // a node that is healthy, or another one, and has no request, begins at the first step when it is unhealthy again
-		if n := h.node(name); (n == nil || nodeReady(n)) && owners[name] == nil {
+		if n := h.node(name); (n == nil || util.IsNodeReady(n)) && owners[name] == nil {
 			maps.DeleteFunc(h.climbed, func(asked string, _ int) bool { return strings.HasSuffix(asked, "/"+name) })
 		}
 	}
@@ -264,7 +265,7 @@ func (h *history) forgets(obj *unstructured.Unstructured) {
 		return
 	}
 	n, leaves := h.node(h.about(obj)), h.clock.Now().Sub(obj.GetDeletionTimestamp().Time)
-	if n == nil && leaves >= remediationrequest.ClingingFor || n != nil && nodeReady(n) && leaves >= controlplane.ReplacementPatience {
+	if n == nil && leaves >= remediationrequest.ClingingFor || n != nil && util.IsNodeReady(n) && leaves >= controlplane.ReplacementPatience {
 		h.forgotten[obj.GetUID()] = true
 	}
 }
@@ -315,7 +316,7 @@ func (h *history) isMade(obj *unstructured.Unstructured) {
 	for _, name := range names {
 		n := h.node(name)
 		selected := n != nil && n.Labels[pool] == "watched"
-		bad[name] = selected && (bad[name] || !nodeReady(n))
+		bad[name] = selected && (bad[name] || !util.IsNodeReady(n))
 	}
 	n := 0
 	for _, is := range bad {

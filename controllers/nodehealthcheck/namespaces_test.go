@@ -68,7 +68,7 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := controlPlaneOfThree(t, row.there)
-			if _, err := k.r.Kinds.Readable(t.Context(), row.there.GroupVersionKind()); err != nil {
+			if err := k.r.Watches.Watch(t.Context(), row.there.GroupVersionKind()); err != nil {
 				t.Fatal(err)
 			}
 			k.reconciles("nhc")

@@ -159,7 +159,7 @@ func (r *Reconciler) endOrphaned(ctx context.Context, w *observed) []error {
 			if obj.GetDeletionTimestamp() != nil {
 				continue
 			}
-			if err := r.Requests.Delete(ctx, metadataOf(obj)); err != nil {
+			if err := r.Requests.Delete(ctx, obj); err != nil {
 				errs = append(errs, err)
 			}
 		}

@@ -149,7 +149,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remedi
 	if _, err := remediationrequest.NodeKindOf(t.gvk); err != nil {
 		return explain.TemplateInvalid(is, err), nil
 	}
-	byName := false // it may be read, and its kind not be listed
+	byName, unread := false, false // it may be read, and its kind not be listed
 	for _, kind := range []schema.GroupVersionKind{t.gvk, t.kind} {
 		ready, err := r.Kinds.Readable(ctx, kind)
 		switch {
@@ -158,16 +158,19 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remedi
 			return explain.TemplateNotFound(is, err), nil
 		case kind == t.gvk && apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
 			byName = true
+			continue
 		case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
 			w.unreadable[t.kind.GroupKind()] = true
 			w.retry()
 			return explain.TemplateForbidden(is, kind.Kind, err), nil
 		case err != nil:
 			return nodes.Disabled{}, err
-		case !ready:
-			w.awaits(kind, ready)
-			return nodes.Disabled{}, nil
 		}
+		w.awaits(kind, ready)
+		unread = unread || !ready
+	}
+	if unread {
+		return nodes.Disabled{}, nil
 	}
 	mapping, err := r.Mapper.RESTMapping(t.gvk.GroupKind(), t.gvk.Version)
 	if err != nil {

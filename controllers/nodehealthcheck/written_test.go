@@ -46,6 +46,7 @@ func (k *fixture) lagging(kinds ...string) (catchUp func()) {
 
 func TestAReconcileWaitsForACacheThatDoesNotShowWhatWasWritten(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.read("nhc")
 	reconcile := func() ctrl.Result {
 		t.Helper()
 		result, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})
@@ -92,6 +93,7 @@ func TestARequestThatIsGoneBeforeTheCacheHasShownItIsNotWaitedFor(t *testing.T) 
 
 func TestACheckSaysThatACacheDoesNotShowWhatWasWritten(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.read("nhc")
 	catchUp := k.lagging()
 	k.bad("b")
 	reconcile := func() error {
@@ -118,6 +120,7 @@ func TestACheckSaysThatACacheDoesNotShowWhatWasWritten(t *testing.T) {
 
 func TestACheckThatIsGoneReadsACacheThatStandsStillLessAndLessOften(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.read("nhc")
 	k.lagging()
 	k.bad("b")
 	reconcile := func() ctrl.Result {

@@ -156,24 +156,25 @@ func (r *Requests) Adopt(ctx context.Context, req *Metadata, by Maker) error {
 	if err != nil {
 		return fmt.Errorf("adopt %s %s: %w", req.Kind, client.ObjectKeyFromObject(req), err)
 	}
-	if err := r.Client.Patch(ctx, named(req), client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := r.Client.Patch(ctx, Identity(req), client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("adopt %s %s: %w", req.Kind, client.ObjectKeyFromObject(req), err)
 	}
 	return nil
 }
 
 // Delete deletes that very request, not one of the same name that came after it.
-func (r *Requests) Delete(ctx context.Context, req *Metadata) error {
-	err := r.Client.Delete(ctx, named(req), client.Preconditions{UID: ptr.To(req.UID)})
+func (r *Requests) Delete(ctx context.Context, req client.Object) error {
+	err := r.Client.Delete(ctx, Identity(req), client.Preconditions{UID: ptr.To(req.GetUID())})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete %s %s: %w", req.Kind, client.ObjectKeyFromObject(req), err)
+		return fmt.Errorf("delete %s %s: %w", req.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(req), err)
 	}
 	return nil
 }
 
-// named returns an object of its own with the identity of req, which is shared with the cache.
-func named(req *Metadata) *Metadata {
-	own := &Metadata{TypeMeta: req.TypeMeta}
-	own.Name, own.Namespace, own.UID = req.Name, req.Namespace, req.UID
+// Identity returns an object of its own with the identity of obj, which may be shared with a cache.
+func Identity(obj client.Object) *Metadata {
+	own := &Metadata{}
+	own.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+	own.Name, own.Namespace, own.UID = obj.GetName(), obj.GetNamespace(), obj.GetUID()
 	return own
 }

@@ -16,6 +16,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // step is what becomes of one thing that kubemend owns.
@@ -36,7 +37,7 @@ func (u *Uninstaller) act(ctx context.Context, s step) error {
 	case unmark:
 		err = u.patch(ctx, s.on, unmarked(s.owned))
 	case erase:
-		err = u.Client.Delete(ctx, named(s.on), client.Preconditions{UID: ptr.To(s.on.UID)})
+		err = u.Client.Delete(ctx, remediationrequest.Identity(s.on), client.Preconditions{UID: ptr.To(s.on.UID)})
 	case unfence:
 		err = u.unfence(ctx, s.owned)
 	}
@@ -87,7 +88,7 @@ func (u *Uninstaller) patch(ctx context.Context, o *metadata, changes map[string
 	if err != nil {
 		return fmt.Errorf("encode the metadata: %w", err)
 	}
-	return u.Client.Patch(ctx, named(o), client.RawPatch(types.MergePatchType, content))
+	return u.Client.Patch(ctx, remediationrequest.Identity(o), client.RawPatch(types.MergePatchType, content))
 }
 
 // unfence takes a fence away that no remediation will.
@@ -102,13 +103,6 @@ func (u *Uninstaller) unfence(ctx context.Context, t *owned) error {
 	}
 	by := fence.Owner{UID: types.UID(t.on.Annotations[fence.FencedByAnnotation])}
 	return u.Nodes.Unfence(ctx, t.cluster, node, by, fence.Backup{})
-}
-
-// named returns an object of its own with the identity of o.
-func named(o *metadata) *metadata {
-	own := &metadata{TypeMeta: o.TypeMeta}
-	own.Name, own.Namespace, own.UID = o.Name, o.Namespace, o.UID
-	return own
 }
 
 // own makes the leader lease go with this pod: once the manager is deleted, no controller is left to delete it. Another

@@ -242,7 +242,7 @@ func (u *Uninstaller) observeRemediation(s *look, rem *metadata, served bool) {
 func (u *Uninstaller) observeHosts(ctx context.Context, s *look) error {
 	list := &bmov1alpha1.BareMetalHostList{}
 	err := u.Live.List(ctx, list, client.InNamespace(u.Namespace))
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+	if remediationrequest.Missing(err) {
 		return nil
 	}
 	if apierrors.IsForbidden(err) && u.neverHeldHosts(ctx) {

@@ -11,6 +11,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/recorder"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 var remainingGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -42,7 +43,7 @@ func (u *Uninstaller) report(ctx context.Context, s step) {
 
 // noteOf is the event about a step.
 func noteOf(s step) recorder.Event {
-	n := recorder.Event{About: named(s.on), Kind: corev1.EventTypeNormal, Action: "Teardown"}
+	n := recorder.Event{About: remediationrequest.Identity(s.on), Kind: corev1.EventTypeNormal, Action: "Teardown"}
 	switch s.do {
 	case release:
 		n.Reason = mendv1.EventCheckReleased

@@ -102,8 +102,40 @@ func judged(f *Facts, n *Node, streaks Streaks) health.Verdict {
 	return health.Judge(target, f.Policy, f.Now)
 }
 
-// Confirm returns the verdict on n, which is a node as it is now, with the streaks with which d was made.
-func (d *Decision) Confirm(f *Facts, n *Node) health.Verdict { return judged(f, n, d.streaks) }
+// Doubt is why the API server does not confirm the facts by which a remediation starts; the zero Doubt if it does.
+type Doubt struct {
+	Reason DoubtReason
+	// Arg is the state of the node, or the request that appeared.
+	Arg string
+}
+
+// DoubtReason names a doubt.
+type DoubtReason string
+
+// What the API server may say otherwise than the cache.
+const (
+	NodeVanished    DoubtReason = "NodeVanished"
+	NodeReplaced    DoubtReason = "NodeReplaced" // by one of the same name
+	NodeChanged     DoubtReason = "NodeChanged"
+	ExcludedNow     DoubtReason = "NodeExcluded"
+	RequestAppeared DoubtReason = "RequestAppeared" // for a node of the control plane
+)
+
+// Confirm compares n, for which d was made, with the node as the API server has it now; nil if there is none.
+func (d *Decision) Confirm(f *Facts, n, now *Node) Doubt {
+	if now == nil {
+		return Doubt{Reason: NodeVanished}
+	}
+	switch state := judged(f, now, d.streaks).State; {
+	case now.ID != n.ID:
+		return Doubt{Reason: NodeReplaced}
+	case state != health.Unhealthy:
+		return Doubt{NodeChanged, state.String()}
+	case now.Excluded:
+		return Doubt{Reason: ExcludedNow}
+	}
+	return Doubt{}
+}
 
 // unseenFor is by how much a reconcile may be late after which each node that is bad is judged again: when a rule's timeout expires, or by resync.
 const unseenFor = time.Minute
