@@ -93,9 +93,9 @@ func SlimMachine(obj any) (any, error) {
 	slim.ManagedFields = nil
 	slim.Spec.ClusterName = workload.Interned(m.Spec.ClusterName)
 	slim.Spec.ProviderID = m.Spec.ProviderID
-	slim.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: workload.Interned(m.Spec.InfrastructureRef.APIGroup), Kind: workload.Interned(m.Spec.InfrastructureRef.Kind), Name: m.Spec.InfrastructureRef.Name,
-	}
+	slim.Spec.InfrastructureRef = m.Spec.InfrastructureRef
+	ref := &slim.Spec.InfrastructureRef
+	ref.APIGroup, ref.Kind = workload.Interned(ref.APIGroup), workload.Interned(ref.Kind)
 	slim.APIVersion, slim.Kind = workload.Interned(m.APIVersion), workload.Interned(m.Kind)
 	slim.Namespace = workload.Interned(m.Namespace)
 	slim.Labels, slim.Annotations = make(map[string]string, len(m.Labels)), nil

@@ -83,6 +83,9 @@ type sightingBasis struct {
 
 // target is the target of that name; nil if there is none.
 func (s *sighting) target(name string) *target {
+	if s == nil {
+		return nil
+	}
 	for _, those := range [][]*target{s.targets, s.skipped} {
 		if place, found := placeOf(those, name); found {
 			return those[place]
@@ -164,12 +167,9 @@ func (w *observed) complete(gone map[string]bool) {
 	is := w.sighting
 	for _, t := range w.fresh {
 		t.known = knownOf(w, t, gone)
-		if w.last != nil {
-			if was := w.last.target(t.name); was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node && was.known == t.known {
-				t.facts = was.facts
-			}
-		}
-		if t.facts == nil {
+		if was := w.last.target(t.name); was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node && was.known == t.known {
+			t.facts = was.facts
+		} else {
 			t.facts = w.plainFacts(t)
 		}
 		if t.node == nil && t.machine.Status.NodeRef.Name != "" && w.link.Link == workload.Up {
@@ -214,9 +214,6 @@ func (w *observed) alter(place int, change func(*target)) {
 
 // machine is the machine of that name as it was read; nil if there is none.
 func (w *observed) machine(name string) *clusterv1.Machine {
-	if w.sighting == nil {
-		return nil
-	}
 	if t := w.sighting.target(name); t != nil {
 		return t.machine
 	}

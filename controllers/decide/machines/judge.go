@@ -56,7 +56,9 @@ func judge(f *Facts) (decisions []*Decision, is seen) {
 		}
 		if place < len(was) && was[place] == t {
 			decisions[i] = f.Memory.Decisions[place]
-			if place++; len(watched) == 0 || watched[0] != place-1 {
+			plain := len(watched) == 0 || watched[0] != place
+			place++
+			if plain {
 				continue
 			}
 		}
