@@ -20,43 +20,42 @@ const (
 	Acting Mode = "acting"
 	// Observing is kubemend, which judges and writes nothing; Cluster API core acts on the check.
 	Observing Mode = "observing"
-	// Core is Cluster API core, which acts on the check, and kubemend does not look at it.
+	// Core is Cluster API core, which acts on the check, and kubemend does not reconcile it.
 	Core Mode = "core"
 	// Other is another controller, which serves the kind of the check, as kubemend does not.
 	Other Mode = "other"
-	// Paused is nobody, because somebody asked for that.
+	// Paused is no controller, because a user has paused the check or its Cluster.
 	Paused Mode = "paused"
-	// Nobody is nobody, although nobody asked for that. Because says why.
-	Nobody Mode = "nobody"
+	// None is no controller, for another reason, which ModeText has.
+	None Mode = "none"
 )
 
-// NotSeenByYou is the reason of what is not known since whoever looks may not read it, while the controller may.
-const NotSeenByYou = "NotSeenByYou"
+// MissingPermission is the reason of what the reader may not read, while the manager may.
+const MissingPermission = "MissingPermission"
 
-// UntoldThen follows on what happens at some moment, where a hold with that reason is left then.
-const UntoldThen = "; what is done about it then cannot be told with your rights"
+// ActionNotReadable ends the sentence about a timeout that expires, if a blocker with the reason MissingPermission remains then.
+const ActionNotReadable = "; what is done about it then is not known, as you may not read it"
 
-// ErrUnread is what the error is of a read whose answer whoever looks does not have: because they may not read it, or for any other reason. The
-// error itself is the one of who has tried. It says nothing about the rights of a controller, and a controller that acts never gets it.
+// ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the rights of the
+// manager, and a controller that acts never gets it.
 var ErrUnread = errors.New("it was not read")
 
-// TemplatesUnread is what it means that whoever looks may not read the requests of a kind, or their templates: what the controller makes of them is
-// not known.
+// TemplatesUnread blocks what depends on the requests of a kind, or their templates, which the reader may not read.
 func TemplatesUnread(kind string) Blocker {
 	return Blocker{
-		Reason: NotSeenByYou, Text: kind + "s and their templates could not be read with your rights, and the manager may read them",
-		Person: "Ask as somebody who may read " + kind + "s and their templates",
+		Reason: MissingPermission, Text: kind + "s and their templates could not be read with your rights, and the manager may read them",
+		Fix: "Ask as somebody who may read " + kind + "s and their templates",
 	}
 }
 
-// Ref names an object as a person would look for it.
+// Ref names an object.
 type Ref struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 }
 
-// String is the object as commands take it, such as machine/name, with its namespace in front if it has one.
+// String is the kind, then the name with its namespace, if it has one.
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -64,65 +63,64 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// Blocker is one thing that keeps a remediation from beginning, or from going on.
+// Blocker is one thing that keeps a remediation from starting, or from going on.
 type Blocker struct {
-	// Reason is a word, the same as in the condition or event that says so where there is one.
+	// Reason is that of the condition or event that reports the blocker, where there is one.
 	Reason string `json:"reason"`
 	// Cause is the reason of the decision, where events and conditions have one Reason for several; empty if it is Reason.
 	Cause string `json:"cause,omitempty"`
-	// Text is one sentence or more, without a full stop at its end, which does not change while nothing but time does.
+	// Text is one sentence or more, without a full stop at its end. It holds no age: it is the same as long as the facts are.
 	Text string `json:"text"`
-	// Until is when time alone ends it; zero if it does not.
+	// Until is when time alone ends the blocker; zero if it does not.
 	Until time.Time `json:"until,omitzero"`
-	// Person is what a person has to do to end it; empty if nobody has to do anything.
-	Person string `json:"person,omitempty"`
-	// Ends is what ends it otherwise, as a clause that follows "until"; empty if that goes without saying.
-	Ends string `json:"ends,omitempty"`
+	// Fix is what a user has to do to end the blocker; empty if it ends without that.
+	Fix string `json:"fix,omitempty"`
+	// EndsWhen is what else ends the blocker, as a clause that follows "until"; empty if Text implies it.
+	EndsWhen string `json:"endsWhen,omitempty"`
 }
 
-// Finding is something that is held against a machine or a node.
+// Finding is a reason to count a machine or a node as unhealthy, as soon as its timeout has expired.
 type Finding struct {
 	Reason health.Reason `json:"reason"`
-	// Text is the sentence of the condition.
+	// Text is the message of the condition.
 	Text string `json:"text"`
-	// Since is from when on it counts the time; zero if it counts at once.
-	Since time.Time       `json:"since,omitzero"`
-	Limit metav1.Duration `json:"limit,omitzero"`
-	// Due is when it counts; zero if at once. Counts says that this has come.
-	Due    time.Time `json:"due,omitzero"`
-	Counts bool      `json:"counts"`
-	// Late says why it counts only from Since on, and not from when the condition turned, as a clause; empty if it does.
-	Late string `json:"late,omitempty"`
+	// Since is when the timeout began; zero if there is none.
+	Since   time.Time       `json:"since,omitzero"`
+	Timeout metav1.Duration `json:"timeout,omitzero"`
+	// Expires is when the timeout expires; zero if there is none. Expired reports that it has.
+	Expires time.Time `json:"expires,omitzero"`
+	Expired bool      `json:"expired"`
+	// SinceReason is why the timeout began at Since, and not when the condition last changed, as a clause; empty if it did.
+	SinceReason string `json:"sinceReason,omitempty"`
 }
 
-// Doubt is something that would be held against a machine if it were known to be so still.
-type Doubt struct {
+// IgnoredFinding is a finding that does not count, because it may be out of date.
+type IgnoredFinding struct {
 	Reason health.Doubt `json:"reason"`
-	// Text is the sentence that the condition would have.
+	// Text is the message that the condition would have.
 	Text string `json:"text"`
 	// Why is why it does not count, as a clause.
 	Why string `json:"why"`
 }
 
-// Start is one of the moments of which the latest is from when on a machine's first node is waited for.
-type Start struct {
-	// What has happened, as a clause: "the machine was created".
-	What string    `json:"what"`
-	At   time.Time `json:"at"`
-	// Counts says that it is the latest one.
-	Counts bool `json:"counts"`
+// Milestone is a moment of a machine's start-up. The start-up timeout is counted from the latest one.
+type Milestone struct {
+	// Text is what has happened, as a clause: "the machine was created".
+	Text   string    `json:"text"`
+	At     time.Time `json:"at"`
+	Latest bool      `json:"latest"`
 }
 
-// Step is the next thing that will happen, or what a person has to do.
+// Step is the next thing that happens, or what a user has to do.
 type Step struct {
-	// At is when, at the latest; zero if it is not time that it waits for.
+	// At is when, at the latest; zero if it does not depend on time.
 	At time.Time `json:"at,omitzero"`
 	// Text says what.
 	Text string `json:"text"`
-	// Target is what it happens to, where that is one target of a check.
+	// Target is the name of the target of a check that it happens to, if it happens to one.
 	Target string `json:"target,omitempty"`
-	// Person says that it is a person who has to do it.
-	Person bool `json:"person,omitempty"`
+	// Manual reports that a user has to do it.
+	Manual bool `json:"manual,omitempty"`
 }
 
 // Check describes a check and its targets.
@@ -130,69 +128,71 @@ type Check struct {
 	Ref
 	Cluster string `json:"cluster,omitempty"`
 	Mode    Mode   `json:"mode"`
-	// Because says why nobody acts, or who else does.
-	Because string `json:"because,omitempty"`
+	// ModeText is why the mode is another one than acting.
+	ModeText string `json:"modeText,omitempty"`
 
 	Population budget.Population `json:"population"`
-	// CountedByStatus says that not all targets were read, and that the others are those that the status of the check counts; StatusChanged is when
+	// CountedByStatus reports that not all targets were read, and that the others are those that the status of the check counts; StatusChanged is when
 	// that last changed, if the API server says.
 	CountedByStatus bool          `json:"countedByStatus,omitempty"`
 	StatusChanged   time.Time     `json:"statusChanged,omitzero"`
 	Limits          budget.Limits `json:"limits"`
 	// Limit is the limit as the spec has it, such as "unhealthyLessThanOrEqualTo 40%".
 	Limit string `json:"limit"`
-	// Remaining is how many more may turn bad before nothing is started any more.
+	// Remaining is how many more targets may become unhealthy before no remediation starts any more.
 	Remaining int `json:"remaining"`
-	// Reason and Text are those of the condition that says whether remediation is allowed; both empty if it is, and nothing is to be said.
+	// Reason and Text are those of the condition RemediationAllowed; both empty if it has no message.
 	Reason string `json:"reason,omitempty"`
 	Text   string `json:"text,omitempty"`
-	// Conditions are those that the check has after a reconcile at this moment: that of a check that is not acted on leaves them as they are.
+	// Conditions are those that the check has after a reconcile at this moment; a check that kubemend does not act on keeps those that it has.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Unseen says why the nodes of the workload cluster cannot be judged, UnseenSince since when; empty if they can.
-	Unseen      string    `json:"unseen,omitempty"`
-	UnseenSince time.Time `json:"unseenSince,omitzero"`
+	// Unreachable is why the nodes of the workload cluster cannot be judged, UnreachableSince since when; empty if they can.
+	Unreachable      string    `json:"unreachable,omitempty"`
+	UnreachableSince time.Time `json:"unreachableSince,omitzero"`
 
-	// Targets are all that the check watches, by name; also those that the user wants left alone, whose Left says why.
+	// Targets are all that the check selects, sorted by name, with those that it skips.
 	Targets []Target `json:"targets,omitempty"`
-	// Trouble is what could not be read, and was done without.
-	Trouble []string `json:"trouble,omitempty"`
-	// Next is the next thing that time alone makes happen; zero if nothing.
+	// ReadErrors are what could not be read; the explanation does without.
+	ReadErrors []string `json:"readErrors,omitempty"`
+	// Next is the next thing that happens when its time comes; zero if there is none.
 	Next Step `json:"next,omitzero"`
 }
 
-// Target is one machine, or node, that a check watches.
+// Target is one machine, or node, that a check selects.
 type Target struct {
 	Ref
-	// Node is the name of a machine's node; empty if it has none yet. Machine is that of a node's machine; empty if it is not known.
+	// Node is the name of a machine's node; empty if it has none yet. Machine is that of a node; nil if it is not known.
 	Node    string `json:"node,omitempty"`
 	Machine *Ref   `json:"machine,omitempty"`
 
-	State   health.State `json:"-"`
-	Verdict string       `json:"verdict"` // State in letters
-	// Class is where the limits count it; empty if they do not.
+	State health.State `json:"-"`
+	// Verdict is State in letters.
+	Verdict string `json:"verdict"`
+	// Class is where the limits count the target; empty if they do not.
 	Class    budget.Class `json:"class,omitempty"`
 	Findings []Finding    `json:"findings,omitempty"`
-	// Doubted are what else would be held against it, and does not count.
-	Doubted []Doubt `json:"doubted,omitempty"`
-	// Starts are the moments that start-up is counted from, only while a first node is waited for.
-	Starts []Start `json:"starts,omitempty"`
-	// Left says why the target is not judged at all: its user wants it left alone. Empty if it is.
-	Left string `json:"left,omitempty"`
+	// Ignored are findings that do not count.
+	Ignored []IgnoredFinding `json:"ignoredFindings,omitempty"`
+	// Startup are the milestones that the start-up timeout is counted from, as long as the machine has no node.
+	Startup []Milestone `json:"startup,omitempty"`
+	// Skipped is why the target is not judged: a user has annotated it. Empty if it is judged.
+	Skipped string `json:"skipped,omitempty"`
 
-	// Would is what is done about it when it is unhealthy: "asks its owner, MachineSet md-0-abc, to replace it".
-	Would string `json:"would"`
-	// Begins says that a pass at this moment begins that. Nothing holds it back then.
-	Begins bool `json:"begins,omitempty"`
-	// Blockers is everything that keeps it from beginning, in the order in which the controller asks.
+	// Action is what is done about an unhealthy target, as a clause: "asks its owner, MachineSet md-0-abc, to remediate it".
+	Action string `json:"action"`
+	// StartsNow reports that a reconcile at this moment starts the action. Then there are no blockers.
+	StartsNow bool `json:"startsNow,omitempty"`
+	// Blockers are all that keep the action from starting, in the order in which the controller asks.
 	Blockers []Blocker `json:"blockers,omitempty"`
-	// Underway are the requests for it that exist, whoever made them. UnderwaySince is since when its remediation is under way, if it is.
-	Underway      []Ref     `json:"underway,omitempty"`
+	// Requests are the remediation requests for the target that exist, also those of other makers.
+	Requests []Ref `json:"requests,omitempty"`
+	// InFlight reports that the target is being remediated, InFlightSince since when.
 	InFlight      bool      `json:"inFlight,omitempty"`
-	UnderwaySince time.Time `json:"underwaySince,omitzero"`
-	// Answer is what the one who remediates has said so far: the owner of the machine, the provider, the ladder.
-	Answer string `json:"answer,omitempty"`
-	// Next is the next thing that will happen to it.
+	InFlightSince time.Time `json:"inFlightSince,omitzero"`
+	// Report is what the remediator has reported: the owner of the machine, the controller of the request, the escalation.
+	Report string `json:"report,omitempty"`
+	// Next is the next thing that happens to the target.
 	Next Step `json:"next,omitzero"`
 }
 
@@ -207,67 +207,66 @@ type Remediation struct {
 	State    string `json:"state"`
 	Attempt  int    `json:"attempt"`
 	Attempts int    `json:"attempts"`
-	// Reason and Text are those of the step that a pass at this moment takes: what is done, or waited for.
+	// Reason and Text are those of the step that a reconcile at this moment takes: what is done, or waited for.
 	Reason string `json:"reason"`
 	Text   string `json:"text"`
-	// Acts says that the step does something.
-	Acts  bool      `json:"acts,omitempty"`
-	Began time.Time `json:"began,omitzero"` // of the attempt
-	Since time.Time `json:"since,omitzero"` // of the state
-	// Deadline is when the patience with the state ends; zero if nothing is waited for.
+	// Acts reports that the step does something.
+	Acts           bool      `json:"acts,omitempty"`
+	AttemptStarted time.Time `json:"attemptStarted,omitzero"`
+	StateSince     time.Time `json:"stateSince,omitzero"`
+	// Deadline is when the state times out; zero if it does not.
 	Deadline time.Time `json:"deadline,omitzero"`
 	// Evidence is what the step was decided on, one observation each.
 	Evidence []string  `json:"evidence,omitempty"`
 	Blockers []Blocker `json:"blockers,omitempty"`
-	// Trouble is what could not be read, and was done without.
-	Trouble []string `json:"trouble,omitempty"`
-	Next    Step     `json:"next,omitzero"`
+	// ReadErrors are what could not be read; the explanation does without.
+	ReadErrors []string `json:"readErrors,omitempty"`
+	Next       Step     `json:"next,omitzero"`
 }
 
 // Findings are those of a verdict at now.
 func Findings(v health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(v.Findings))
 	for _, f := range v.Findings {
-		is := Finding{Reason: f.Reason, Text: f.Detail, Due: f.Due, Counts: f.DueAt(now), Late: Late(f.Late)}
+		is := Finding{Reason: f.Reason, Text: f.Detail, Expires: f.Due, Expired: f.DueAt(now), SinceReason: SinceReason(f.Late)}
 		if !f.Due.IsZero() {
 			is.Since = f.Due.Add(-f.Limit)
-			is.Limit = metav1.Duration{Duration: f.Limit}
+			is.Timeout = metav1.Duration{Duration: f.Limit}
 		}
 		found = append(found, is)
 	}
 	return found
 }
 
-// Late is why a finding counts from later than from when the condition turned, as a clause; empty if there is no doubt.
-func Late(d health.Doubt) string {
+// SinceReason is why the timeout of a finding began later than its condition last changed, as a clause; empty if it did not.
+func SinceReason(d health.Doubt) string {
 	switch d {
 	case health.NotSincePause:
-		return health.Settling.String() + " after a pause in which nobody wrote it anew"
+		return health.Settling.String() + " after a pause in which the condition was not renewed"
 	case health.NotSinceOutage:
-		return health.Settling.String() + " after an outage in which nobody could see it"
+		return health.Settling.String() + " after an outage in which the node was out of reach"
 	case health.NodeDiffers:
 	}
 	return ""
 }
 
-// Doubted is what does not count in v, with the reasons.
-func Doubted(v health.Verdict) []Doubt {
-	all := make([]Doubt, 0, len(v.Void))
+// IgnoredFindings are the findings of v that do not count, with the reasons.
+func IgnoredFindings(v health.Verdict) []IgnoredFinding {
+	all := make([]IgnoredFinding, 0, len(v.Void))
 	for _, void := range v.Void {
-		is := Doubt{Reason: void.Doubt, Text: void.Finding.Detail, Why: "its node says otherwise now"}
+		is := IgnoredFinding{Reason: void.Doubt, Text: void.Finding.Detail, Why: "its node says otherwise now"}
 		switch {
 		case void.Finding.Reason == health.NodeStartup:
-			is.Why = "its time stands still, as Cluster API has not looked at the machine since a pause"
+			is.Why = "its time stands still, as Cluster API has not reconciled the machine since a pause"
 		case void.Doubt == health.NotSincePause:
-			is.Why = "it was written before a pause, and Cluster API has not looked at the machine since"
+			is.Why = "it was written before a pause, and Cluster API has not reconciled the machine since"
 		}
 		all = append(all, is)
 	}
 	return all
 }
 
-// Soonest is the first of the next things that time alone makes happen to targets, with the name of the one that it happens to; zero if there
-// is none.
+// Soonest is the first of the next steps of targets that happen when their time comes; zero if there is none.
 func Soonest(targets []Target) Step {
 	var next Step
 	for i := range targets {

@@ -75,7 +75,7 @@ var reliefs = map[powercycle.Reason]func(*powercycle.Facts){
 // Blockers are all that keeps the remediation from going on, in the order in which it would be met.
 func (p *PowerCycle) Blockers(step powercycle.Step) []Blocker {
 	if step.Reason == powercycle.NoOwnerReason {
-		return []Blocker{{Reason: string(step.Reason), Text: HostStep(step), Person: persons[step.Reason]}}
+		return []Blocker{{Reason: string(step.Reason), Text: HostStep(step), Fix: persons[step.Reason]}}
 	}
 	if at, _ := powercycle.Foresee(p.Facts, p.Policy, p.Now); step.Next.Final() && !at.IsZero() {
 		return []Blocker{{Reason: string(step.Reason), Text: p.Sentence(step), Until: at}} // the fence, on a node that cannot be seen
@@ -87,7 +87,7 @@ func (p *PowerCycle) Blockers(step powercycle.Step) []Blocker {
 		if !blocks {
 			break
 		}
-		b := Blocker{Reason: string(step.Reason), Text: p.Sentence(step), Person: p.person(step.Reason)}
+		b := Blocker{Reason: string(step.Reason), Text: p.Sentence(step), Fix: p.person(step.Reason)}
 		if stopped = stopped || step.Reason == powercycle.PausedReason; !stopped {
 			b.Until, _ = powercycle.Foresee(f, p.Policy, p.Now)
 		}
@@ -130,12 +130,12 @@ func (p *PowerCycle) Next(step powercycle.Step, blockers []Blocker) Step {
 		}
 	}
 	for _, b := range blockers {
-		if b.Person != "" {
-			return Step{Text: b.Person, Person: true}
+		if b.Fix != "" {
+			return Step{Text: b.Fix, Manual: true}
 		}
 	}
 	if text := p.afterwards(); text != "" {
-		return Step{Text: text, Person: true}
+		return Step{Text: text, Manual: true}
 	}
 	return Step{}
 }

@@ -25,9 +25,9 @@ func MachineHealthCheck(f *machines.Facts, p *machines.Plan) *Check {
 		is.Reason, is.Text = reason, text
 	}
 	if p.Reach.Status != "True" {
-		is.Unseen, is.UnseenSince = CheckMessage(f, p, p.Reach), p.Reach.Since
+		is.Unreachable, is.UnreachableSince = CheckMessage(f, p, p.Reach), p.Reach.Since
 	}
-	is.Trouble = f.About.Trouble
+	is.ReadErrors = f.About.Trouble
 	for _, d := range p.Decisions {
 		is.Targets = append(is.Targets, machine(f, p, d))
 	}
@@ -50,13 +50,13 @@ func idle(f *machines.Facts, p *machines.Plan) *Check {
 		is.Next = Step{Text: "nothing, until the check is gone"}
 	case c.WatchFilter != "":
 	case f.Mode == machines.NoCluster:
-		is.Next = Step{Person: true, Text: fmt.Sprintf(
+		is.Next = Step{Manual: true, Text: fmt.Sprintf(
 			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", c.Cluster)}
 	case f.Mode == machines.BadSelector:
-		is.Next = Step{Person: true, Text: "correct spec.selector"}
+		is.Next = Step{Manual: true, Text: "correct spec.selector"}
 	default:
 		if person := Enable(f); person != "" {
-			is.Next = Step{Text: person, Person: true}
+			is.Next = Step{Text: person, Manual: true}
 		}
 	}
 	return is
@@ -65,7 +65,7 @@ func idle(f *machines.Facts, p *machines.Plan) *Check {
 func describe(f *machines.Facts) *Check {
 	c := &f.About
 	is := &Check{Ref: Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name}, Cluster: c.Cluster, Limit: limitSpelled(&c.Spelled)}
-	is.Mode, is.Because = MachineMode(f)
+	is.Mode, is.ModeText = MachineMode(f)
 	return is
 }
 
@@ -74,17 +74,17 @@ func MachineMode(f *machines.Facts) (Mode, string) {
 	c := &f.About
 	switch {
 	case c.Deleting:
-		return Nobody, "The check is being deleted"
+		return None, "The check is being deleted"
 	case c.WatchFilter != "":
 		return Core, fmt.Sprintf("The check has not the label %s: %s that the manager's flag --watch-filter asks for", clusterv1.WatchLabel, c.WatchFilter)
 	case c.ClusterDeleting:
-		return Nobody, fmt.Sprintf("Cluster %s is being deleted", c.Cluster)
+		return None, fmt.Sprintf("Cluster %s is being deleted", c.Cluster)
 	}
 	switch f.Mode {
 	case machines.NoCluster:
-		return Nobody, fmt.Sprintf("There is no Cluster %s in namespace %s", c.Cluster, c.Namespace)
+		return None, fmt.Sprintf("There is no Cluster %s in namespace %s", c.Cluster, c.Namespace)
 	case machines.BadSelector:
-		return Nobody, "The spec.selector of the check cannot be read"
+		return None, "The spec.selector of the check cannot be read"
 	case machines.Paused:
 		return Paused, pausedBecause(c)
 	case machines.Ignored:
@@ -135,24 +135,24 @@ func machine(f *machines.Facts, p *machines.Plan, d *machines.Decision) Target {
 	t, v := d.Target, d.Verdict
 	is := Target{
 		Ref: Ref{Kind: "Machine", Namespace: f.About.Namespace, Name: t.Name}, Node: t.Health.NodeName,
-		State: v.State, Verdict: v.State.String(), Class: d.Class(), Findings: Findings(v, f.Now), Doubted: Doubted(v),
-		Would: would(f, t), Begins: d.Starts(), InFlight: d.InFlight,
+		State: v.State, Verdict: v.State.String(), Class: d.Class(), Findings: Findings(v, f.Now), Ignored: IgnoredFindings(v),
+		Action: would(f, t), StartsNow: d.Starts(), InFlight: d.InFlight,
 	}
 	if v.State == health.Starting {
-		is.Starts = latestOf(startsOf(f, p, t))
+		is.Startup = latestOf(startsOf(f, p, t))
 	}
 	if r := t.RequestFacts; r != nil {
-		is.Underway = []Ref{{Kind: f.Template.Kind, Namespace: f.About.Namespace, Name: r.Name}}
-		is.UnderwaySince = r.Created
+		is.Requests = []Ref{{Kind: f.Template.Kind, Namespace: f.About.Namespace, Name: r.Name}}
+		is.InFlightSince = r.Created
 	}
-	is.Answer = answer(f, t)
+	is.Report = answer(f, t)
 	if is.InFlight && t.RequestFacts == nil {
 		asked := t.OwnerReport
 		if f.Template.Unread && asked == nil {
 			asked = t.ProviderReport
 		}
 		if asked != nil {
-			is.UnderwaySince = asked.Since
+			is.InFlightSince = asked.Since
 		}
 	}
 	is.Blockers = blockersOf(f, p, d)
@@ -164,10 +164,10 @@ func machine(f *machines.Facts, p *machines.Plan, d *machines.Decision) Target {
 func leftAlone(f *machines.Facts, t *machines.Target) Target {
 	is := Target{
 		Ref: Ref{Kind: "Machine", Namespace: f.About.Namespace, Name: t.Name}, Node: t.Health.NodeName, Verdict: "left alone",
-		Next: Step{Text: fmt.Sprintf("take the annotation %s off the machine, if it is to be judged again", strings.Join(t.LeftAlone, " and ")), Person: true},
+		Next: Step{Text: fmt.Sprintf("take the annotation %s off the machine, if it is to be judged again", strings.Join(t.LeftAlone, " and ")), Manual: true},
 	}
 	if len(t.LeftAlone) > 0 {
-		is.Left = "The machine has the annotation " + t.LeftAlone[0]
+		is.Skipped = "The machine has the annotation " + t.LeftAlone[0]
 	}
 	return is
 }
@@ -204,24 +204,24 @@ func answer(f *machines.Facts, t *machines.Target) string {
 }
 
 // startsOf are the moments of which the latest is from when on the first node of t is waited for.
-func startsOf(f *machines.Facts, p *machines.Plan, t *machines.Target) []Start {
+func startsOf(f *machines.Facts, p *machines.Plan, t *machines.Target) []Milestone {
 	var reached time.Time
 	if p.Reach.Reason == string(machines.ReachableAgain) {
 		reached = p.Reach.Since
 	}
-	return []Start{
-		{What: "the machine was created", At: t.Created},
-		{What: "the control plane was initialized", At: f.Cluster.InitializedAt},
-		{What: "the infrastructure of the cluster became ready", At: f.Cluster.ReadyAt},
-		{What: "the infrastructure of the machine became ready", At: t.InfrastructureReady},
-		{What: "the workload cluster could be reached again", At: reached},
-		{What: "Cluster API took the machine up again after a pause", At: t.Health.Resumed},
+	return []Milestone{
+		{Text: "the machine was created", At: t.Created},
+		{Text: "the control plane was initialized", At: f.Cluster.InitializedAt},
+		{Text: "the infrastructure of the cluster became ready", At: f.Cluster.ReadyAt},
+		{Text: "the infrastructure of the machine became ready", At: t.InfrastructureReady},
+		{Text: "the workload cluster could be reached again", At: reached},
+		{Text: "Cluster API took the machine up again after a pause", At: t.Health.Resumed},
 	}
 }
 
 // latestOf are the starts that have happened, with a mark at the one that counts.
-func latestOf(all []Start) []Start {
-	var happened []Start
+func latestOf(all []Milestone) []Milestone {
+	var happened []Milestone
 	last := -1
 	for _, start := range all {
 		if start.At.IsZero() {
@@ -233,7 +233,7 @@ func latestOf(all []Start) []Start {
 		}
 	}
 	if last >= 0 {
-		happened[last].Counts = true
+		happened[last].Latest = true
 	}
 	return happened
 }

@@ -23,7 +23,7 @@ const (
 	MachineBeingUpdated = "MachineBeingUpdated"
 	// NodeNotSeen is that of a machine whose node cannot be asked for.
 	NodeNotSeen = "NodeNotSeen"
-	// AwaitsClusterAPI is that of a machine that Cluster API has not looked at since a pause.
+	// AwaitsClusterAPI is that of a machine that Cluster API has not reconciled since a pause.
 	AwaitsClusterAPI = "AwaitsClusterAPI"
 	// WithinTimeout is that of a machine whose timeout has not expired.
 	WithinTimeout = "WithinTimeout"
@@ -80,45 +80,45 @@ var rendered = map[machines.Reason]func(*machines.Facts, *machines.Plan, *machin
 }
 
 func machineDeleting(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
-	return Blocker{Reason: MachineBeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", Ends: "it is gone"}
+	return Blocker{Reason: MachineBeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", EndsWhen: "it is gone"}
 }
 
 func olderCheckActs(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
 		Reason: mendv1.OverlapReason,
 		Text:   fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", d.Target.OlderCheck),
-		Person: "If this check is to act on it, change the selector of the other one",
+		Fix:    "If this check is to act on it, change the selector of the other one",
 	}
 }
 
 func notActing(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	_, because := MachineMode(f)
-	return Blocker{Reason: NotActing, Text: because, Person: Enable(f)}
+	return Blocker{Reason: NotActing, Text: because, Fix: Enable(f)}
 }
 
 func notInitialized(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
 	return Blocker{
-		Reason: string(b.Reason), Ends: "the control plane of Cluster " + f.About.Cluster + " is initialized",
+		Reason: string(b.Reason), EndsWhen: "the control plane of Cluster " + f.About.Cluster + " is initialized",
 		Text: fmt.Sprintf("The control plane of Cluster %s is not initialized: machines that are not part of it are not judged before", f.About.Cluster),
 	}
 }
 
 func infrastructureNotReady(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
 	return Blocker{
-		Reason: string(b.Reason), Ends: "the infrastructure of Cluster " + f.About.Cluster + " is ready",
+		Reason: string(b.Reason), EndsWhen: "the infrastructure of Cluster " + f.About.Cluster + " is ready",
 		Text: fmt.Sprintf("The infrastructure of Cluster %s is not ready: no machine is judged before", f.About.Cluster),
 	}
 }
 
 func clusterUnreachable(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{Reason: p.Reach.Reason, Text: CheckMessage(f, p, p.Reach), Person: "See to the connection from the management cluster to the workload cluster"}
+	return Blocker{Reason: p.Reach.Reason, Text: CheckMessage(f, p, p.Reach), Fix: "See to the connection from the management cluster to the workload cluster"}
 }
 
 // awaitsClusterAPI is what it means that what is known of a machine was written before a pause. There is no deadline: as long as core does not
-// run nobody knows better, and the machine's node is judged all the same.
+// run there is no newer state, and the machine's node is judged all the same.
 func awaitsClusterAPI(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	b := Blocker{Reason: AwaitsClusterAPI, Ends: "Cluster API sets the condition Paused of the machine to False",
-		Text: "It waits for Cluster API to look at the machine again after the pause: what is said of it was written before"}
+	b := Blocker{Reason: AwaitsClusterAPI, EndsWhen: "Cluster API sets the condition Paused of the machine to False",
+		Text: "It waits for Cluster API to reconcile the machine after the pause: its conditions were written before"}
 	if f.Mode >= machines.Observed {
 		b.Text += ". If that takes longer than a minute, see whether Cluster API core runs"
 	}
@@ -141,7 +141,7 @@ func withinTimeout(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, b 
 
 // timeoutOf is the timeout of f, and from when on if that is not when its condition turned.
 func timeoutOf(f health.Finding) string {
-	if late := Late(f.Late); late != "" {
+	if late := SinceReason(f.Late); late != "" {
 		return fmt.Sprintf("%s, counted from %s", f.Limit, late)
 	}
 	return f.Limit.String()
@@ -149,7 +149,7 @@ func timeoutOf(f health.Finding) string {
 
 func machineUpdating(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
 	return Blocker{
-		Reason: MachineBeingUpdated, Ends: "its update is over",
+		Reason: MachineBeingUpdated, EndsWhen: "its update is over",
 		Text: "The machine is being updated in place (its condition Updating is True): it is left alone, unless a person marks it with the annotation " +
 			clusterv1.RemediateMachineAnnotation,
 	}
@@ -158,63 +158,63 @@ func machineUpdating(*machines.Facts, *machines.Plan, *machines.Decision, machin
 func powerCycled(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
 	cycle := d.Target.Cycle
 	is := Blocker{
-		Reason: RemediationUnderWay, Until: b.Until, Ends: fmt.Sprintf("%s %s is over", cycle.Kind, cycle.Name),
+		Reason: RemediationUnderWay, Until: b.Until, EndsWhen: fmt.Sprintf("%s %s is over", cycle.Kind, cycle.Name),
 		Text: fmt.Sprintf("%s %s is under way for the machine: nothing else is begun before it is over", cycle.Kind, cycle.Name),
 	}
 	if cycle.Deleting {
-		is.Person = fmt.Sprintf("If it is not over soon, see why the finalizer of %s %s, which is being deleted, stays", cycle.Kind, cycle.Name)
+		is.Fix = fmt.Sprintf("If it is not over soon, see why the finalizer of %s %s, which is being deleted, stays", cycle.Kind, cycle.Name)
 	}
 	return is
 }
 
 func cyclesUnread(_ *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
 	return Blocker{
-		Reason: NotRead, Text: "It cannot be told which power cycles are under way", Until: b.Until,
-		Ends: "they can be read, or " + machines.CyclesUnreadFor.String() + " after that first failed",
+		Reason: NotRead, Text: "Which power cycles are in progress is not known", Until: b.Until,
+		EndsWhen: "they can be read, or " + machines.CyclesUnreadFor.String() + " after that first failed",
 	}
 }
 
 func justSeen(_ *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
 	return Blocker{
 		Reason: string(b.Reason), Text: "It may be the first of many machines that fail, or recover, in the same moment", Until: b.Until,
-		Ends: "the changes that come with it have been seen",
+		EndsWhen: "the changes that come with it have been seen",
 	}
 }
 
 func invalidLimit(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Person: "Correct " + f.About.InvalidField}
+	return Blocker{Reason: reason, Text: text, Fix: "Correct " + f.About.InvalidField}
 }
 
 func tooManyUnhealthy(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Ends: "no more than " + notHealthy(max(f.Limits.AtMost, 0), p.Population)}
+	return Blocker{Reason: reason, Text: text, EndsWhen: "no more than " + notHealthy(max(f.Limits.AtMost, 0), p.Population)}
 }
 
 func tooFewUnhealthy(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Ends: "at least " + notHealthy(f.Limits.AtLeast, p.Population)}
+	return Blocker{Reason: reason, Text: text, EndsWhen: "at least " + notHealthy(f.Limits.AtLeast, p.Population)}
 }
 
 func coolingDown(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
 	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Until: b.Until, Ends: "the cooldown is over, at " + b.Until.UTC().Format(time.RFC3339)}
+	return Blocker{Reason: reason, Text: text, Until: b.Until, EndsWhen: "the cooldown is over, at " + b.Until.UTC().Format(time.RFC3339)}
 }
 
 func noneAtOnce(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Person: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
+	return Blocker{Reason: reason, Text: text, Fix: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
 		mendv1.MaxInFlightAnnotation)}
 }
 
 func queued(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
-	return Blocker{Reason: string(b.Reason), Text: queue(f, p), Ends: "a remediation that is under way is over"}
+	return Blocker{Reason: string(b.Reason), Text: queue(f, p), EndsWhen: "a remediation that is under way is over"}
 }
 
 func queueUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
 	return Blocker{
 		Reason: string(machines.QueueUnread), Text: "Its place in the queue of remediations is not known, as the other machines were not read",
-		Person: "Ask again: explain the check itself, which reads them all",
+		Fix: "Ask again: explain the check itself, which reads them all",
 	}
 }
 
@@ -230,37 +230,37 @@ func notHealthy(wanted int, p budget.Population) string {
 func requestInTheWay(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
 		Reason: RequestInTheWay, Text: ForeignRequest(f, d.Target),
-		Person: "Find out who made it and whether it is still needed; when it is gone, one is made",
+		Fix: "Find out who made it and whether it is still needed; when it is gone, one is made",
 	}
 }
 
 // templateUnread is what it means that the reader may not read the template or the requests. What the controller makes of them stands in the check.
 func templateUnread(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	if c := &f.About.Template; c.Status == "False" {
-		return Blocker{Reason: c.Reason, Text: c.Message, Person: "See to that, or name another template in spec.remediation.templateRef"}
+		return Blocker{Reason: c.Reason, Text: c.Message, Fix: "See to that, or name another template in spec.remediation.templateRef"}
 	}
 	return TemplatesUnread(f.Template.Kind)
 }
 
 func templateRefused(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{Reason: mendv1.TemplateRefusedReason, Text: NoTemplate(f), Person: f.Template.Fix}
+	return Blocker{Reason: mendv1.TemplateRefusedReason, Text: NoTemplate(f), Fix: f.Template.Fix}
 }
 
 func templateMissing(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
 		Reason: mendv1.TemplateNotFoundReason, Text: NoTemplate(f),
-		Person: cmp.Or(f.Template.Fix, "Make it") + ", or name another template in spec.remediation.templateRef",
+		Fix: cmp.Or(f.Template.Fix, "Make it") + ", or name another template in spec.remediation.templateRef",
 	}
 }
 
 func requestsUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
-	return Blocker{Reason: NotRead, Text: "It cannot be told which remediation requests exist"}
+	return Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}
 }
 
 func templateUnusable(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
 		Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: d.Target.UnusableWhy,
-		Person: "Mend the template, or name another one in spec.remediation.templateRef",
+		Fix: "Mend the template, or name another one in spec.remediation.templateRef",
 	}
 }
 

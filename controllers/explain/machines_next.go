@@ -16,7 +16,7 @@ func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 	switch {
 	case (is.State == health.Unhealthy || is.State == health.Unknown) && d.Target.Deleting:
 		return Step{Text: "nothing, until it is gone"}
-	case is.Begins || is.InFlight:
+	case is.StartsNow || is.InFlight:
 		return remediationNext(f, d.Target, is)
 	case is.State == health.Healthy:
 		return Step{}
@@ -28,8 +28,8 @@ func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 		return Step{Text: actor + " acts on it"}
 	}
 	for i := range is.Blockers {
-		if b := &is.Blockers[i]; b.Person != "" && (b.Reason != NotActing || !actsInCore(f)) {
-			return Step{Text: b.Person, Person: true}
+		if b := &is.Blockers[i]; b.Fix != "" && (b.Reason != NotActing || !actsInCore(f)) {
+			return Step{Text: b.Fix, Manual: true}
 		}
 	}
 	if len(is.Blockers) == 0 {
@@ -42,20 +42,20 @@ func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 func remediationNext(f *machines.Facts, t *machines.Target, is *Target) Step {
 	ownerAsked := t.Owner != machines.NotAsked
 	switch {
-	case is.Begins && !f.Template.External && t.OwnerKind == "":
+	case is.StartsNow && !f.Template.External && t.OwnerKind == "":
 		return Ownerless
-	case is.Begins:
-		return Step{At: f.Now, Text: "kubemend " + is.Would}
+	case is.StartsNow:
+		return Step{At: f.Now, Text: "kubemend " + is.Action}
 	case f.Template.Unread && !ownerAsked:
 		return Step{Text: fmt.Sprintf("its %s goes on, which could not be read with your rights", f.Template.Kind)}
 	case t.RequestFacts == nil || ownerAsked: // if there is a request, the owner was asked after it
 		return byOwner(t)
 	}
-	return Step{Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", is.Underway[0])}
+	return Step{Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", is.Requests[0])}
 }
 
 // Ownerless is what there is to do about a machine that its owner is asked to replace and that has none.
-var Ownerless = Step{Text: "it has no owner that could replace it: delete it by hand, or give the check a template", Person: true}
+var Ownerless = Step{Text: "it has no owner that could replace it: delete it by hand, or give the check a template", Manual: true}
 
 // byOwner is what the owner of t, which was asked to replace it, does next, by what it has reported so far. (Cluster API: the owners of all kinds
 // have the same reasons.)
@@ -75,7 +75,7 @@ func byOwner(t *machines.Target) Step {
 	case clusterv1.MachineSetMachineRemediationDeferredReason:
 		return Step{Text: fmt.Sprintf("its owner, %s, has put it off and tries again: %s", owner, reports)}
 	case clusterv1.MachineSetMachineCannotBeRemediatedReason:
-		return Step{Text: fmt.Sprintf("its owner, %s, cannot replace it (%s): end that, or replace the machine by hand", owner, reports), Person: true}
+		return Step{Text: fmt.Sprintf("its owner, %s, cannot replace it (%s): end that, or replace the machine by hand", owner, reports), Manual: true}
 	}
 	return Step{Text: fmt.Sprintf("its owner, %s, goes on: %s", owner, reports)}
 }
@@ -111,22 +111,22 @@ func machineExpires(f *machines.Facts, d *machines.Decision, is *Target, at time
 	for i, b := range d.Blockers {
 		switch {
 		case b.Reason == machines.WithinTimeout, d.Verdict.State == health.Unknown && b.Reason.Unjudged():
-		case is.Blockers[i].Reason == NotSeenByYou:
-			next.Text += UntoldThen
+		case is.Blockers[i].Reason == MissingPermission:
+			next.Text += ActionNotReadable
 			return next
 		default:
 			next.Text += "; as things stand nothing is done about it then, " + until(&is.Blockers[i])
 			return next
 		}
 	}
-	next.Text += ", and kubemend " + is.Would
+	next.Text += ", and kubemend " + is.Action
 	return next
 }
 
 // until is how long b lasts, as far as that can be said, else what it is.
 func until(b *Blocker) string {
-	if b.Ends != "" {
-		return "until " + b.Ends
+	if b.EndsWhen != "" {
+		return "until " + b.EndsWhen
 	}
 	return "since " + Clause(b.Text)
 }

@@ -51,8 +51,8 @@ func TestTheModeNamesTheControllerThatActs(t *testing.T) {
 			"The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"},
 		"Cluster API acts on an observed check": {machines.Observed, Observing,
 			"The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"},
-		"without a Cluster no controller acts":      {machines.NoCluster, Nobody, "There is no Cluster c1 in namespace ns"},
-		"nor with a selector that cannot be parsed": {machines.BadSelector, Nobody, "The spec.selector of the check cannot be read"},
+		"without a Cluster no controller acts":      {machines.NoCluster, None, "There is no Cluster c1 in namespace ns"},
+		"nor with a selector that cannot be parsed": {machines.BadSelector, None, "The spec.selector of the check cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, because := MachineMode(checkIn(tc.mode)); got != tc.want || because != tc.because {

@@ -12,12 +12,12 @@ const (
 	NotServed = "KindNotServed"
 	// NoManager is that of an object that no manager acts on.
 	NoManager = "NoManager"
-	// NodesUnread and MachineUnread are the causes of blockers with the reason NotSeenByYou: the reader may not read the nodes of a workload cluster, or the
+	// NodesUnread and MachineUnread are the causes of blockers with the reason MissingPermission: the reader may not read the nodes of a workload cluster, or the
 	// Machine of a node.
 	NodesUnread   = "NodesUnread"
 	MachineUnread = "MachineUnread"
 	// CannotBeExplained is the reason of a check that could not be explained, since something is missing that its controller reads.
-	CannotBeExplained = "CannotBeTold"
+	NotExplained = "CannotBeExplained"
 )
 
 // Unknown is the mode of such a check.
@@ -26,24 +26,24 @@ const Unknown Mode = "unknown"
 // Unexplained describes a check that could not be explained.
 func Unexplained(check Ref, why error) Check {
 	return Check{
-		Ref: check, Mode: Unknown, Reason: CannotBeExplained, Text: "How it stands cannot be told: " + why.Error(),
-		Next: Step{Text: "Ask as somebody who may read that", Person: true},
+		Ref: check, Mode: Unknown, Reason: NotExplained, Text: "It could not be explained: " + why.Error(),
+		Next: Step{Text: "Ask as somebody who may read that", Manual: true},
 	}
 }
 
 // NodesNotRead blocks what depends on the nodes of a workload cluster, which the reader may not read.
 func NodesNotRead(cluster, why string) Blocker {
 	return Blocker{
-		Reason: NotSeenByYou, Cause: NodesUnread, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
-		Person: "Ask as somebody who may read its kubeconfig, and can reach it",
+		Reason: MissingPermission, Cause: NodesUnread, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
+		Fix: "Ask as somebody who may read its kubeconfig, and can reach it",
 	}
 }
 
 // MachineNotRead blocks what depends on the Machine of a node, which the reader may not read.
 func MachineNotRead() Blocker {
 	return Blocker{
-		Reason: NotSeenByYou, Cause: MachineUnread, Text: "What its Machine says could not be read with your rights, and the manager may read it",
-		Person: "Ask as somebody who may read the Machine, its Cluster and its MachineHealthChecks",
+		Reason: MissingPermission, Cause: MachineUnread, Text: "What its Machine says could not be read with your rights, and the manager may read it",
+		Fix: "Ask as somebody who may read the Machine, its Cluster and its MachineHealthChecks",
 	}
 }
 
@@ -52,10 +52,10 @@ func KindNotServed(because string) string { return "kubemend does not serve the 
 
 // What happens to the objects of a kind that kubemend does not serve.
 var (
-	OtherServes  = Step{Text: "the controller that serves the kind acts on it"}
-	OtherMayAct  = Step{Text: "another controller acts on it, if one serves the kind"}
-	NobodyServes = Step{Text: "See to what keeps kubemend from serving the kind", Person: true}
-	CoreActs     = Step{Text: "Cluster API core acts on it"}
+	OtherServes = Step{Text: "the controller that serves the kind acts on it"}
+	OtherMayAct = Step{Text: "another controller acts on it, if one serves the kind"}
+	NoneServes  = Step{Text: "See to what keeps kubemend from serving the kind", Manual: true}
+	CoreActs    = Step{Text: "Cluster API core acts on it"}
 )
 
 // NotClaimed is why Cluster API core acts on a check that no manager of kubemend observes.
@@ -64,25 +64,25 @@ func NotClaimed(because string) string {
 }
 
 // Leaving blocks the targets of a claimed check whose only manager is leaving.
-func Leaving(because string) Blocker {
-	return Blocker{Reason: NoManager, Text: because, Ends: "the manager that leaves has given the check back to Cluster API core"}
+func ManagerTeardown(because string) Blocker {
+	return Blocker{Reason: NoManager, Text: because, EndsWhen: "the manager that leaves has given the check back to Cluster API core"}
 }
 
 // Unmanaged blocks the targets of a claimed check that no manager acts on.
 func Unmanaged(because, person, namespace, check string) Blocker {
 	return Blocker{
 		Reason: NoManager, Text: because,
-		Person: person + ", or hand the check back to Cluster API core: kubectl mend release mhc/" + check + " -n " + namespace,
+		Fix: person + ", or hand the check back to Cluster API core: kubectl mend release mhc/" + check + " -n " + namespace,
 	}
 }
 
 // NothingUntil is the next step where nothing happens as long as b lasts.
-func NothingUntil(b Blocker) Step { return Step{Text: "nothing, until " + b.Ends} }
+func NothingUntil(b Blocker) Step { return Step{Text: "nothing, until " + b.EndsWhen} }
 
 // What happens next where no manager acts and there is nothing to do for a person.
 const (
-	TakenBack     = "nothing: what was begun is taken back"
-	WithoutLooker = "nothing, as long as no manager looks at it"
+	RevertedNext  = "nothing: what was begun is reverted"
+	NoManagerNext = "nothing, as long as no manager reconciles it"
 	StartManager  = "Start the manager of kubemend"
 )
 
@@ -107,7 +107,7 @@ func ManagerGone(namespace string, since time.Time, disbelieved string) string {
 }
 
 // LeaseDisbelieved follows on why no manager acts.
-func LeaseDisbelieved(namespace, why string) string {
+func LeaseNotTrusted(namespace, why string) string {
 	return fmt.Sprintf("; the lease in %s is not believed, since %s", namespace, why)
 }
 

@@ -16,7 +16,7 @@ import (
 
 // NodeCheck describes a NodeHealthCheck: what is held against its nodes, what would be done about them, and what blocks that.
 //
-// Mode is Acting; Paused for pause requests; and Nobody if the check is disabled. Whether kubemend serves it in a cluster, and whether it is there at
+// Mode is Acting; Paused for pause requests; and None if the check is disabled. Whether kubemend serves it in a cluster, and whether it is there at
 // all, the caller has to know.
 func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
 	c := &Check{Ref: Ref{Kind: "NodeHealthCheck", Name: f.Check}, Mode: Acting, Limit: nodeLimit(f), Conditions: NodeConditions(f, p)}
@@ -26,14 +26,14 @@ func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
 	}
 	switch phase, why := NodePhase(c.Conditions, f.PauseRequests, -1); phase {
 	case nhcv1.PhaseDisabled:
-		c.Mode, c.Because = Nobody, why
+		c.Mode, c.ModeText = None, why
 	case nhcv1.PhasePaused:
-		c.Mode, c.Because = Paused, why
+		c.Mode, c.ModeText = Paused, why
 	case nhcv1.PhaseEnabled, nhcv1.PhaseRemediating:
 	}
 	for _, trouble := range f.Trouble {
-		if !slices.Contains(c.Trouble, trouble) {
-			c.Trouble = append(c.Trouble, trouble)
+		if !slices.Contains(c.ReadErrors, trouble) {
+			c.ReadErrors = append(c.ReadErrors, trouble)
 		}
 	}
 	if len(f.Awaited) > 0 {
@@ -78,8 +78,8 @@ func nodeTarget(f *nodes.Facts, p *nodes.Plan, i int) Target {
 	n, d := &f.Nodes[i], &p.Decisions[i]
 	is := Target{
 		Ref: Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: d.Verdict.State, Verdict: d.Verdict.State.String(),
-		Findings: Findings(d.Verdict, f.Now), Class: d.Class, Begins: d.Starts(), Underway: underway(n), InFlight: d.InFlight,
-		UnderwaySince: underwaySince(n), Would: nodeWould(f, d), Answer: nodeAnswer(f, n, d),
+		Findings: Findings(d.Verdict, f.Now), Class: d.Class, StartsNow: d.Starts(), Requests: underway(n), InFlight: d.InFlight,
+		InFlightSince: underwaySince(n), Action: nodeWould(f, d), Report: nodeAnswer(f, n, d),
 	}
 	if n.Machine.There() {
 		is.Machine = &Ref{Kind: "Machine", Namespace: n.Machine.Namespace, Name: n.Machine.Name}
@@ -87,9 +87,9 @@ func nodeTarget(f *nodes.Facts, p *nodes.Plan, i int) Target {
 	switch {
 	case !n.Exists: // it is not judged any more
 		is.State, is.Verdict = health.Unknown, health.Unknown.String()
-		is.Findings = []Finding{{Reason: health.NodeDeleted, Text: health.NodeDeletedDetail(n.Name), Counts: true}}
+		is.Findings = []Finding{{Reason: health.NodeDeleted, Text: health.NodeDeletedDetail(n.Name), Expired: true}}
 	case d.Left:
-		is.Left = TerminatingText
+		is.Skipped = TerminatingText
 	}
 	for _, b := range d.Blockers {
 		if !b.Reason.Silent() {
@@ -217,8 +217,8 @@ func requestSays(r *nodes.Request) []string {
 func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, is *Target) Step {
 	next, remediated := nodeMoment(f, d.Next), len(n.Requests)+len(n.Unseen) > 0
 	switch {
-	case is.Begins:
-		return Step{At: f.Now, Text: "kubemend " + is.Would}
+	case is.StartsNow:
+		return Step{At: f.Now, Text: "kubemend " + is.Action}
 	case n.Exists && !n.Selected && !remediated:
 		return Step{}
 	case d.Verdict.State == health.Pending:
@@ -228,15 +228,15 @@ func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, is *Target) Step
 	case !next.At.IsZero():
 		return next
 	case d.Delayed:
-		return Step{Text: "annotate the node with " + nhcv1.ConfirmedHealthyAnnotation + " to confirm that it is healthy", Person: true}
+		return Step{Text: "annotate the node with " + nhcv1.ConfirmedHealthyAnnotation + " to confirm that it is healthy", Manual: true}
 	case d.Answer.NothingFollows():
-		return Step{Text: "delete its requests to have the remediation tried again", Person: true}
+		return Step{Text: "delete its requests to have the remediation tried again", Manual: true}
 	case len(d.End) > 0:
 		return Step{Text: "kubemend deletes its requests"}
 	case d.Missing && !remediated:
 		return Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Text: "it counts no more"}
 	case is.InFlight:
-		return Step{Text: fmt.Sprintf("%s goes on; it is deleted when the node is healthy", is.Underway[0])}
+		return Step{Text: fmt.Sprintf("%s goes on; it is deleted when the node is healthy", is.Requests[0])}
 	}
 	return Step{}
 }
@@ -270,20 +270,20 @@ func comesDue(d *nodes.Decision, is *Target) Step {
 	for _, b := range is.Blockers {
 		switch {
 		case !b.Until.IsZero() && !b.Until.After(next.At):
-		case b.Reason == NotSeenByYou:
-			next.Text += UntoldThen
+		case b.Reason == MissingPermission:
+			next.Text += ActionNotReadable
 			return next
 		default:
 			next.Text += "; as things stand nothing is done about it then"
-			if b.Ends == "" {
+			if b.EndsWhen == "" {
 				next.Text += ": " + b.Text
 			} else {
-				next.Text += ", until " + b.Ends
+				next.Text += ", until " + b.EndsWhen
 			}
 			return next
 		}
 	}
-	next.Text += ", and kubemend " + is.Would
+	next.Text += ", and kubemend " + is.Action
 	return next
 }
 
@@ -291,16 +291,16 @@ func comesDue(d *nodes.Decision, is *Target) Step {
 func unblocked(next Step, is *Target) Step {
 	var over Step
 	for _, b := range is.Blockers {
-		if b.Person != "" {
-			return Step{Text: b.Person, Person: true}
+		if b.Fix != "" {
+			return Step{Text: b.Fix, Manual: true}
 		}
-		over = sooner(over, Step{At: b.Until, Text: b.Ends})
+		over = sooner(over, Step{At: b.Until, Text: b.EndsWhen})
 	}
 	if first := is.Blockers[0]; over.At.IsZero() {
 		return meanwhile(next, first)
 	}
 	if len(is.Blockers) == 1 {
-		over.Text += ", and kubemend " + is.Would
+		over.Text += ", and kubemend " + is.Action
 	}
 	return over
 }
@@ -308,8 +308,8 @@ func unblocked(next Step, is *Target) Step {
 // meanwhile is what happens while b, which time does not end, blocks a remediation.
 func meanwhile(next Step, b Blocker) Step {
 	text := "nothing is done about it: " + b.Text
-	if b.Ends != "" {
-		text = "nothing is done about it until " + b.Ends
+	if b.EndsWhen != "" {
+		text = "nothing is done about it until " + b.EndsWhen
 	}
 	if next.At.IsZero() {
 		return Step{Text: text}

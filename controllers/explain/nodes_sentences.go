@@ -154,30 +154,30 @@ func NodeBlocker(f *nodes.Facts, p *nodes.Plan, name string, b nodes.Blocker) Bl
 	}
 	switch b.Reason {
 	case nodes.CheckDisabled:
-		is.Text, is.Person = b.Args[1], fixes[b.Args[0]]
+		is.Text, is.Fix = b.Args[1], fixes[b.Args[0]]
 	case nodes.TemplateNotSeen:
 		return TemplatesUnread(b.Args[0])
 	case nodes.Upgrading:
-		is.Text, is.Ends = PostponedByUpgrade+": "+upgrading(b.Args), "the upgrade is over"
+		is.Text, is.EndsWhen = PostponedByUpgrade+": "+upgrading(b.Args), "the upgrade is over"
 	case nodes.TooManyUnhealthy:
-		is.Text, is.Ends = arithmetic(p), enoughHealthy(p)
+		is.Text, is.EndsWhen = arithmetic(p), enoughHealthy(p)
 	case nodes.StormNotOver:
-		is.Text, is.Ends = "Storm recovery active: skipping creation of new remediations", StormEnds
+		is.Text, is.EndsWhen = "Storm recovery active: skipping creation of new remediations", StormEnds
 		if b.Until.IsZero() { // the cooldown has not begun
-			is.Ends = "the storm is over, and the cooldown after it"
+			is.EndsWhen = "the storm is over, and the cooldown after it"
 		}
 	default:
 		s, words := nodeSentences[b.Reason], wordsOf(f.Check, name, b.Args)
-		is.Text, is.Person, is.Ends = words.Replace(s.text), words.Replace(s.person), words.Replace(s.ends)
+		is.Text, is.Fix, is.EndsWhen = words.Replace(s.text), words.Replace(s.person), words.Replace(s.ends)
 		if s.event != "" {
 			is.Reason, is.Cause = s.event, is.Reason
 		}
 	}
 	switch {
 	case b.Reason == nodes.StillDeleted && b.Until.IsZero():
-		is.Person = "find out why its remediator keeps its finalizers"
+		is.Fix = "find out why its remediator keeps its finalizers"
 	case b.Reason == nodes.StillDeleted:
-		is.Ends = b.Args[0] + " is gone, or its time is over"
+		is.EndsWhen = b.Args[0] + " is gone, or its time is over"
 	}
 	return is
 }

@@ -35,7 +35,7 @@ func TestAStormThatCoolsSaysSo(t *testing.T) {
 // Where a condition says what blocks the nodes, it has the reason of the API.
 func TestReasonsOfBlockersAreThoseOfTheAPI(t *testing.T) {
 	for is, want := range map[nodes.Reason]string{
-		nodes.CheckDisabled: nhcv1.DisabledReason, nodes.TemplateUnread: nhcv1.UnreadReason, nodes.TemplateNotSeen: NotSeenByYou,
+		nodes.CheckDisabled: nhcv1.DisabledReason, nodes.TemplateUnread: nhcv1.UnreadReason, nodes.TemplateNotSeen: MissingPermission,
 		nodes.Paused: nhcv1.PausedReason, nodes.Upgrading: nhcv1.UpgradeReason, nodes.KubeletsAwaited: nhcv1.KubeletsAwaitedReason,
 		nodes.TooManyUnhealthy: nhcv1.TooManyReason, nodes.StormNotOver: nhcv1.StormReason, nodes.InvalidLimit: nhcv1.InvalidLimitReason,
 		nodes.NoTemplateLeft: nhcv1.EventNoTemplateLeft,
@@ -55,7 +55,7 @@ func TestEveryBlockerOfANodeIsSaid(t *testing.T) {
 		if said := is.Text != ""; said == reason.Silent() {
 			t.Errorf("%s says %q, and it is silent: %t", reason, is.Text, reason.Silent())
 		}
-		if slices.ContainsFunc([]string{is.Text, is.Person, is.Ends}, func(text string) bool { return text != "" && text[len(text)-1] == '.' }) {
+		if slices.ContainsFunc([]string{is.Text, is.Fix, is.EndsWhen}, func(text string) bool { return text != "" && text[len(text)-1] == '.' }) {
 			t.Errorf("%s ends with a full stop: %+v", reason, is)
 		}
 	}

@@ -11,22 +11,22 @@ const (
 	// OfTarget is a blocker that is about the target alone.
 	OfTarget Part = iota
 	// OfMode repeats Because.
-	OfMode
+	SameAsMode
 	// OfNodes repeats Unseen.
-	OfNodes
+	SameAsReachability
 	// OfLimit repeats Reason and Text.
-	OfLimit
+	SameAsLimit
 )
 
 // PartOf is the part of c that b, which blocks one of its targets, repeats.
 func (c *Check) PartOf(b *Blocker) Part {
 	switch {
 	case b.Reason == NoManager, b.Reason == NotServed, b.Reason == NotActing:
-		return OfMode
+		return SameAsMode
 	case b.Cause == NodesUnread, b.Reason == mendv1.UnreachableReason, b.Reason == mendv1.KubeconfigRefusedReason, b.Reason == mendv1.NotInitializedReason:
-		return OfNodes
+		return SameAsReachability
 	case b.Reason == c.Blocked():
-		return OfLimit
+		return SameAsLimit
 	}
 	return OfTarget
 }

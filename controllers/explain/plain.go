@@ -12,9 +12,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// Plain is what a user is told of err: the same for the same trouble. What an API server answers is told as it is; of a connection that
-// fails, the kind of the failure, for its text has another port and another request in it each time, and a status that changed with it
-// would be written for ever.
+// Plain is the text of err for users, the same for the same failure. An answer of an API server stays as it is. Of a connection that fails it is the
+// kind of the failure: the error's own text has another port and another request in it each time, and a status with it would be written for ever.
 func Plain(err error) string {
 	var answer apierrors.APIStatus
 	var op *net.OpError

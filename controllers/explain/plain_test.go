@@ -17,7 +17,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-func TestTheSameTroubleIsToldInTheSameWords(t *testing.T) {
+func TestTheSameErrorHasTheSameText(t *testing.T) {
 	refused := func(port int) error {
 		op := &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: port}, Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 		return fmt.Errorf("look at node: %w", &url.Error{Op: "Get", URL: "https://127.0.0.1:6443/x", Err: op})

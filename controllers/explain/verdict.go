@@ -18,8 +18,8 @@ import (
 // VerdictOn is the verdict of c on t in one sentence. The clock renders moments.
 func (c *Check) VerdictOn(t *Target, clock func(time.Time) string) string {
 	switch {
-	case t.Left != "":
-		return "It is left alone: " + Clause(t.Left)
+	case t.Skipped != "":
+		return "It is left alone: " + Clause(t.Skipped)
 	case t.State == health.Unhealthy:
 		return "It is unhealthy, " + doing(c, t) + because(t.Findings)
 	case t.State == health.Pending, t.State == health.Starting:
@@ -31,7 +31,7 @@ func (c *Check) VerdictOn(t *Target, clock func(time.Time) string) string {
 	case t.InFlight:
 		return "It is healthy, and its remediation is not over yet"
 	}
-	return "It is healthy: nothing is held against it"
+	return "It is healthy: it has no findings"
 }
 
 // doing is what is done about an unhealthy target.
@@ -40,19 +40,19 @@ func doing(c *Check, t *Target) string {
 	case t.BlockedBy(MachineBeingDeleted):
 		return "and is being deleted"
 	case t.InFlight && t.BlockedBy(NoManager):
-		return "and is being remediated, which no manager of kubemend looks after"
-	case (t.InFlight || t.Begins) && t.Next.Person:
-		return "and it takes a person to remediate it"
+		return "and is being remediated, which no manager of kubemend reconciles"
+	case (t.InFlight || t.StartsNow) && t.Next.Manual:
+		return "and has to be remediated by hand"
 	case t.InFlight:
 		return "and is being remediated"
-	case t.Begins:
+	case t.StartsNow:
 		return "and its remediation begins now"
 	case c.ActsElsewhere() && c.Kind == "MachineHealthCheck":
 		return "and it is Cluster API core that acts on it"
 	case c.ActsElsewhere():
 		return "and it is not kubemend that acts on it"
-	case len(t.Blockers) == 1 && t.BlockedBy(NotSeenByYou):
-		return "and it cannot be told with your rights whether its remediation begins"
+	case len(t.Blockers) == 1 && t.BlockedBy(MissingPermission):
+		return "and whether its remediation starts is not known, as you may not read it"
 	}
 	return "and is not remediated"
 }
@@ -69,13 +69,13 @@ func (t *Target) BlockedBy(reason string) bool {
 
 // because is the first of the findings that count, if there is one.
 func because(findings []Finding) string {
-	if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Counts }); i >= 0 {
+	if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Expired }); i >= 0 {
 		return ": " + findings[i].Text
 	}
 	return ""
 }
 
-// awaited is until when t is put up with: until the first of its findings is due.
+// awaited is when t counts as unhealthy: when the first of its timeouts expires.
 func awaited(t *Target, clock func(time.Time) string) string {
 	is, who := "It is pending", "counts"
 	if t.State == health.Starting {
@@ -83,37 +83,37 @@ func awaited(t *Target, clock func(time.Time) string) string {
 	}
 	var first *Finding
 	for i := range t.Findings {
-		if f := &t.Findings[i]; !f.Counts && (first == nil || f.Due.Before(first.Due)) {
+		if f := &t.Findings[i]; !f.Expired && (first == nil || f.Expires.Before(first.Expires)) {
 			first = f
 		}
 	}
 	if first == nil && t.BlockedBy(AwaitsClusterAPI) {
-		return is + ", and its time stands still until Cluster API looks at the machine again after the pause"
+		return is + ", and its timeout stands still until Cluster API reconciles the machine again after the pause"
 	}
 	if first == nil {
 		return is + ", without end"
 	}
-	return fmt.Sprintf("%s, and %s as unhealthy from %s on: %s", is, who, clock(first.Due), first.Text)
+	return fmt.Sprintf("%s, and %s as unhealthy from %s on: %s", is, who, clock(first.Expires), first.Text)
 }
 
-// NodesUnread reports whether it is the reader who may not read the nodes of c: of what the manager cannot reach it is known since when.
-func (c *Check) NodesUnread() bool { return c.Unseen != "" && c.UnseenSince.IsZero() }
+// NodesNotReadable reports whether the reader may not read the nodes of c. Of nodes that the manager cannot reach it is known since when.
+func (c *Check) NodesNotReadable() bool { return c.Unreachable != "" && c.UnreachableSince.IsZero() }
 
 // Sentence is who acts on a check.
 func (m Mode) Sentence() string {
 	if sentence, known := modes[m]; known {
 		return sentence
 	}
-	return "nobody acts on it"
+	return "no controller acts on it"
 }
 
 var modes = map[Mode]string{
 	Acting:    "kubemend acts on it",
 	Observing: "kubemend observes it, and does not act on it",
-	Core:      "kubemend does not look at it",
+	Core:      "kubemend does not reconcile it",
 	Other:     "kubemend does not serve its kind",
 	Paused:    "paused",
-	Unknown:   "it is not known who acts on it",
+	Unknown:   "it is not known which controller acts on it",
 }
 
 // Uncounted says of a check whose nodes the reader may not read how many targets it has.
@@ -176,12 +176,12 @@ func (c *Check) Allowance() string {
 func (c *Check) Verdict() string {
 	p := c.Population
 	switch {
-	case c.Because != "":
-		return c.Because
-	case c.NodesUnread():
-		return "How it stands cannot be seen with your rights"
+	case c.ModeText != "":
+		return c.ModeText
+	case c.NodesNotReadable():
+		return "How many targets are healthy cannot be seen with your rights"
 	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && p.NotHealthy() > 0: // of both kinds of checks
-		return "Nothing is remediated: " + NotHealthy(p) + ", and " + c.Allows()
+		return c.shortCircuited()
 	case c.Text != "" && c.Blocked() != string(budget.AtWork):
 		return c.Text
 	case p.Total() == 0:
@@ -214,7 +214,7 @@ func progress(c *Check) string {
 	for i := range c.Targets {
 		if t := &c.Targets[i]; t.InFlight {
 			underway++
-		} else if t.Begins {
+		} else if t.StartsNow {
 			begins++
 		}
 	}

@@ -79,7 +79,7 @@ func (r *Reconciler) explain(w *observed) *explain.Remediation {
 		trouble = explain.Unasked(w.unasked, last != "")
 	}
 	is := r.progress(w, step)
-	is.Trouble = trouble
+	is.ReadErrors = trouble
 	is.Reason, is.Acts, is.Text = string(step.Reason), step.Do != powercycle.Wait, cmp.Or(last, w.messageOf(step))
 	about := w.about()
 	is.Evidence, is.Blockers = about.Evidence(), about.Blockers(step)
@@ -106,9 +106,9 @@ func (r *Reconciler) progress(w *observed, step powercycle.Step) *explain.Remedi
 	m := before.record.Memory
 	is := r.names(w)
 	is.State, is.Attempt, is.Attempts = string(state), m.Attempt, w.policy.Attempts()
-	is.Phase, is.Began, is.Since = string(reportOf(&before, step, "").Phase), m.Began, w.facts.Since
+	is.Phase, is.AttemptStarted, is.StateSince = string(reportOf(&before, step, "").Phase), m.Began, w.facts.Since
 	if begun := w.facts.State != ""; begun || step.Do == powercycle.Wait {
-		is.Since, is.Deadline = m.Since, deadlineOf(m, w.policy)
+		is.StateSince, is.Deadline = m.Since, deadlineOf(m, w.policy)
 	}
 	return is
 }
@@ -132,12 +132,12 @@ func (r *Reconciler) names(w *observed) *explain.Remediation {
 // unread is what is known of a remediation that cannot be reconciled, for err.
 func (r *Reconciler) unread(w *observed, err error) *explain.Remediation {
 	is, m := r.names(w), w.record.Memory
-	is.State, is.Attempt, is.Attempts, is.Began, is.Since = string(cmp.Or(m.State, powercycle.Pending)), m.Attempt, w.policy.Attempts(), m.Began, m.Since
+	is.State, is.Attempt, is.Attempts, is.AttemptStarted, is.StateSince = string(cmp.Or(m.State, powercycle.Pending)), m.Attempt, w.policy.Attempts(), m.Began, m.Since
 	is.Phase, is.Deadline = string(phases[m.State]), deadlineOf(m, w.policy)
 	if c := conditions.Get(w.rem, nhcv1.ProcessingCondition); c != nil {
 		is.Reason, is.Text = c.Reason, c.Message
 	}
-	is.Trouble = explain.Unasked([]error{err}, is.Text != "")
+	is.ReadErrors = explain.Unasked([]error{err}, is.Text != "")
 	return is
 }
 

@@ -87,7 +87,7 @@ func told(is *explain.Remediation) string {
 	}
 	line("it is", is.String(), "of", is.Machine.Kind, is.Machine.Name, "on host", cmp.Or(is.Host, "?"), "with node", cmp.Or(is.Node, "?"))
 	line("stands", fmt.Sprintf("in %s (phase %q), attempt %d of %d", is.State, is.Phase, is.Attempt, is.Attempts))
-	line("since", moments(is.Since), "began", moments(is.Began), "deadline", moments(is.Deadline))
+	line("since", moments(is.StateSince), "began", moments(is.AttemptStarted), "deadline", moments(is.Deadline))
 	line("says", is.Reason+":", is.Text)
 	line("acts", is.Acts)
 	for _, e := range is.Evidence {
@@ -95,12 +95,12 @@ func told(is *explain.Remediation) string {
 	}
 	for _, h := range is.Blockers {
 		line("hold", h.Reason+":", h.Text)
-		line("  until", moments(h.Until), "person:", cmp.Or(h.Person, "-"))
+		line("  until", moments(h.Until), "person:", cmp.Or(h.Fix, "-"))
 	}
-	for _, t := range is.Trouble {
+	for _, t := range is.ReadErrors {
 		line("trouble", t)
 	}
-	line("next", moments(is.Next.At), cmp.Or(is.Next.Text, "-"), map[bool]string{true: "(a person)"}[is.Next.Person])
+	line("next", moments(is.Next.At), cmp.Or(is.Next.Text, "-"), map[bool]string{true: "(a person)"}[is.Next.Manual])
 	return b.String()
 }
 

@@ -92,7 +92,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 		t.Errorf("the check says %q", c.Message)
 	}
 	is := seen(w, s, w.targets[0])
-	if len(is.Blockers) == 0 || is.Blockers[0].Reason != explain.RemediationUnderWay || is.Begins {
+	if len(is.Blockers) == 0 || is.Blockers[0].Reason != explain.RemediationUnderWay || is.StartsNow {
 		t.Errorf("explain says %+v", is.Blockers)
 	}
 	if want := "nothing, until HostRemediation by-hand is over"; is.Next.Text != want {
@@ -108,7 +108,7 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 	onItsWayOut(w.targets[0].cycle)
 	w.targets[0].cycle.Finalizers = []string{mendv1.HostRemediationFinalizer}
 	deadline := ago(time.Second).Add(time.Hour)
-	if h := seen(w, decide(w), w.targets[0]).Blockers[0]; !h.Until.Equal(deadline) || !strings.Contains(h.Person, "finalizer") {
+	if h := seen(w, decide(w), w.targets[0]).Blockers[0]; !h.Until.Equal(deadline) || !strings.Contains(h.Fix, "finalizer") {
 		t.Errorf("explain says %+v, want until %s and what a person can do", h, deadline)
 	}
 	if next := decide(w).VerdictsUntil; !next.Equal(deadline) {

@@ -102,7 +102,7 @@ func TestWhatBlocksAMachine(t *testing.T) {
 				w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 			}), []string{explain.WithinTimeout, string(budget.AtWork)}},
 		"what the reader may not read says nothing about the manager": {
-			aCheck(a("m", health.Unhealthy)).external().with(barred), []string{explain.NotSeenByYou}},
+			aCheck(a("m", health.Unhealthy)).external().with(barred), []string{explain.MissingPermission}},
 		"a reader who may not read requests goes by the conditions of the machine": {
 			aCheck(a("m", health.Unhealthy, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external().with(barred), nil},
 		"and goes by what the check says of its template": {
@@ -129,11 +129,11 @@ func TestThoseWhoHaveToWaitSaySoAndTheOthersDoNot(t *testing.T) {
 	w := aCheck(a("late", health.Unhealthy, dueFor(time.Minute)), a("later", health.Unhealthy, dueFor(time.Hour)))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 	is := explanationOf(w)
-	if late := is.Targets[0]; late.Begins || !slices.Equal(reasons(late.Blockers), []string{string(budget.AtWork)}) {
-		t.Errorf("the one that was due last: begins %t, blocked by %+v", late.Begins, late.Blockers)
+	if late := is.Targets[0]; late.StartsNow || !slices.Equal(reasons(late.Blockers), []string{string(budget.AtWork)}) {
+		t.Errorf("the one that was due last: begins %t, blocked by %+v", late.StartsNow, late.Blockers)
 	}
-	if later := is.Targets[1]; !later.Begins || len(later.Blockers) > 0 {
-		t.Errorf("the one that was due first: begins %t, blocked by %+v", later.Begins, later.Blockers)
+	if later := is.Targets[1]; !later.StartsNow || len(later.Blockers) > 0 {
+		t.Errorf("the one that was due first: begins %t, blocked by %+v", later.StartsNow, later.Blockers)
 	}
 }
 
@@ -201,8 +201,8 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 			"nothing, since the first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if next := explanationOf(tc.given).Targets[0].Next; next.Text != tc.want || next.Person != tc.person {
-				t.Errorf("got %q, by a person: %t; want %q, %t", next.Text, next.Person, tc.want, tc.person)
+			if next := explanationOf(tc.given).Targets[0].Next; next.Text != tc.want || next.Manual != tc.person {
+				t.Errorf("got %q, by a person: %t; want %q, %t", next.Text, next.Manual, tc.want, tc.person)
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func TestWhatTheOwnerReportsStandsBesideTheProviders(t *testing.T) {
 	external := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
 	askedByPowerCycle := aCheck(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
 	want := "ExternallyRemediated=False WaitingForRemediation; OwnerRemediated=False RemediationDeferred: later"
-	if got := explanationOf(askedByPowerCycle).Targets[0].Answer; got != want {
+	if got := explanationOf(askedByPowerCycle).Targets[0].Report; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -230,8 +230,8 @@ func TestWhoIsPausedIsSaidByWhatPausesIt(t *testing.T) {
 		w := aCheck(a("m", health.Unhealthy))
 		w.mode, w.cluster.Spec.Paused = machines.Paused, ptr.To(tc.cluster)
 		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: tc.annotation}
-		if is := explanationOf(w); is.Because != tc.want || is.Targets[0].Blockers[0].Text != tc.want {
-			t.Errorf("%s: because %q, blocked by %q, want %q", name, is.Because, is.Targets[0].Blockers[0].Text, tc.want)
+		if is := explanationOf(w); is.ModeText != tc.want || is.Targets[0].Blockers[0].Text != tc.want {
+			t.Errorf("%s: because %q, blocked by %q, want %q", name, is.ModeText, is.Targets[0].Blockers[0].Text, tc.want)
 		}
 	}
 }
@@ -245,9 +245,9 @@ func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 		{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(2 * time.Hour))},
 	}
 	var counts []string
-	for _, start := range explanationOf(w).Targets[0].Starts {
-		if start.Counts && start.At.Equal(ago(3*time.Minute)) {
-			counts = append(counts, start.What)
+	for _, start := range explanationOf(w).Targets[0].Startup {
+		if start.Latest && start.At.Equal(ago(3*time.Minute)) {
+			counts = append(counts, start.Text)
 		}
 	}
 	if !slices.Equal(counts, []string{"the control plane was initialized"}) {
@@ -269,14 +269,14 @@ func TestExplainStartsWhatAReconcileStarts(t *testing.T) {
 		}
 		for i := range is.Targets {
 			target := &is.Targets[i]
-			if target.Left != "" {
+			if target.Skipped != "" {
 				continue
 			}
 			switch waits := target.State == health.Unhealthy && !target.InFlight; {
-			case target.Begins != begins[target.Name]:
-				t.Errorf("%s: explain starts it: %t, the reconcile: %t", target.Name, target.Begins, begins[target.Name])
-			case waits && target.Begins != (len(target.Blockers) == 0):
-				t.Errorf("%s: begins %t, blocked by %+v", target.Name, target.Begins, target.Blockers)
+			case target.StartsNow != begins[target.Name]:
+				t.Errorf("%s: explain starts it: %t, the reconcile: %t", target.Name, target.StartsNow, begins[target.Name])
+			case waits && target.StartsNow != (len(target.Blockers) == 0):
+				t.Errorf("%s: begins %t, blocked by %+v", target.Name, target.StartsNow, target.Blockers)
 			case target.State != health.Healthy && target.Next == (explain.Step{}) && !deleting(w.targets[i].machine):
 				t.Errorf("%s is %s, and nothing is said of what happens next", target.Name, target.State)
 			}

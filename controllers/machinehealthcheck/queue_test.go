@@ -107,10 +107,10 @@ func TestExplainStartsWhatAReconcileStartsFromTheQueue(t *testing.T) {
 			}
 			for i := range w.targets {
 				is := seen(w, s, w.targets[i])
-				if is.Begins != slices.Contains(begun, is.Name) {
-					t.Errorf("explain says of %s that it begins: %t; begun are %v", is.Name, is.Begins, begun)
+				if is.StartsNow != slices.Contains(begun, is.Name) {
+					t.Errorf("explain says of %s that it begins: %t; begun are %v", is.Name, is.StartsNow, begun)
 				}
-				if !is.Begins && !is.InFlight && len(is.Blockers) == 0 {
+				if !is.StartsNow && !is.InFlight && len(is.Blockers) == 0 {
 					t.Errorf("nothing says why %s does not begin", is.Name)
 				}
 			}

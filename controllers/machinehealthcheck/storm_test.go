@@ -83,7 +83,7 @@ func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
 		}
 	}
 	is := seen(w, s, w.targets[0])
-	if is.Begins || len(is.Blockers) == 0 || !is.Blockers[0].Until.Equal(noon.Add(9*time.Minute)) || !strings.Contains(is.Next.Text, until) {
+	if is.StartsNow || len(is.Blockers) == 0 || !is.Blockers[0].Until.Equal(noon.Add(9*time.Minute)) || !strings.Contains(is.Next.Text, until) {
 		t.Errorf("explain says %+v, next %+v; want %s", is.Blockers, is.Next, until)
 	}
 }
@@ -111,7 +111,7 @@ func TestWhatCannotBeReadInAnAnnotationBeginsNothingAndIsSaid(t *testing.T) {
 			if begins != (tc.want == "") {
 				t.Errorf("a remediation begins: %t", begins)
 			}
-			if is := seen(w, s, w.targets[0]); !begins && !is.Next.Person {
+			if is := seen(w, s, w.targets[0]); !begins && !is.Next.Manual {
 				t.Errorf("no person is asked to do something: %+v", is.Next)
 			}
 		})

@@ -48,16 +48,16 @@ func (h *history) foresees(check string) {
 		if t.Name != of.Name {
 			h.Fatalf("target %d is %s, want %s", i, t.Name, of.Name)
 		}
-		if t.Begins {
+		if t.StartsNow {
 			begins = append(begins, t.Name)
 		}
-		if t.Begins && len(t.Blockers) > 0 {
+		if t.StartsNow && len(t.Blockers) > 0 {
 			h.Fatalf("%s begins although there are holds: %+v", t.Name, t.Blockers)
 		}
 		if d := &plan.Decisions[i]; d.Starts() != (len(d.Blockers) == 0) {
 			h.Fatalf("%s starts: %t, and its blockers are %+v", t.Name, d.Starts(), d.Blockers)
 		}
-		if of.Selected && t.State == health.Unhealthy && !t.Begins && len(t.Underway) == 0 && len(t.Blockers) == 0 {
+		if of.Selected && t.State == health.Unhealthy && !t.StartsNow && len(t.Requests) == 0 && len(t.Blockers) == 0 {
 			h.Fatalf("nothing begins for %s, nothing is under way, and nothing says why: %+v", t.Name, t)
 		}
 		if !t.Next.At.IsZero() && t.Next.At.Before(h.clock.Now()) {

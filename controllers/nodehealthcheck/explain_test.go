@@ -440,7 +440,7 @@ func printed(t *testing.T, is *explain.Check) string {
 	targets, _ := all["targets"].([]any)
 	var kept []any
 	for _, target := range targets {
-		if fields := target.(map[string]any); fields["verdict"] != "healthy" || fields["underway"] != nil || fields["left"] != nil {
+		if fields := target.(map[string]any); fields["verdict"] != "healthy" || fields["requests"] != nil || fields["skipped"] != nil {
 			kept = append(kept, target)
 		}
 	}
@@ -490,7 +490,7 @@ func TestAReconcilerWithoutAManagerExplainsAndReconciles(t *testing.T) {
 	k.r.search.tried.Store(false)
 	k.r.search.done.Store(false)
 	badMembers("m0")(k)
-	if is := k.look("nhc"); !is.Targets[0].Begins {
+	if is := k.look("nhc"); !is.Targets[0].StartsNow {
 		t.Errorf("m0 does not begin: %+v", is.Targets[0].Blockers)
 	}
 	k.settle("nhc")
@@ -500,8 +500,8 @@ func TestAReconcilerWithoutAManagerExplainsAndReconciles(t *testing.T) {
 func TestWhoDoesNotServeTheKindSaysSo(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Serve(false)
-	if is := k.look("nhc"); is.Mode != explain.Nobody || is.Because == "" {
-		t.Errorf("mode %s, because %q", is.Mode, is.Because)
+	if is := k.look("nhc"); is.Mode != explain.None || is.ModeText == "" {
+		t.Errorf("mode %s, because %q", is.Mode, is.ModeText)
 	}
 }
 

@@ -290,7 +290,7 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 	plan := nodes.Decide(*facts)
 	c := explain.NodeCheck(facts, &plan)
 	if r.idle.Load() {
-		c.Mode, c.Because = explain.Nobody, "another controller acts on NodeHealthChecks"
+		c.Mode, c.ModeText = explain.None, "another controller acts on NodeHealthChecks"
 	}
 	return c, nil
 }

@@ -191,7 +191,7 @@ func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
 	reboot := refTo("Reboot", "reboot")
 	t.Run("at the foot of the ladder", func(t *testing.T) {
 		k := partnered(t, ladder(host, metal3, reboot))
-		if would := k.look("nhc").Targets[1].Would; !strings.Contains(would, "makes a Reboot") {
+		if would := k.look("nhc").Targets[1].Action; !strings.Contains(would, "makes a Reboot") {
 			t.Errorf("explain says that kubemend %s", would)
 		}
 		k.settle("nhc")

@@ -39,17 +39,17 @@ type handing struct {
 }
 
 func (o *Options) claim() *cobra.Command {
-	return o.handing(claiming, "Hand MachineHealthChecks over from Cluster API core to kubemend",
-		"Hand MachineHealthChecks over from Cluster API core to kubemend, by the annotation "+clusterv1.PausedAnnotation+": "+mendv1.Claim+". "+
-			"Core stands back from a check with that annotation, and kubemend acts on it. What core has begun goes on.\n\n"+
-			"A check is not handed over that would then have nobody: a manager of kubemend has to run that looks at it.")
+	return o.handing(claiming, "Claim MachineHealthChecks for kubemend, in place of Cluster API core",
+		"Claim MachineHealthChecks for kubemend, by the annotation "+clusterv1.PausedAnnotation+": "+mendv1.Claim+". "+
+			"Cluster API core does not act on a check with that annotation, and kubemend does. Remediations that core has started go on.\n\n"+
+			"A check is only claimed if a manager of kubemend runs that acts on it.")
 }
 
 func (o *Options) release() *cobra.Command {
-	return o.handing(releasing, "Give MachineHealthChecks back from kubemend to Cluster API core",
-		"Give MachineHealthChecks back from kubemend to Cluster API core, by taking the annotation "+clusterv1.PausedAnnotation+": "+mendv1.Claim+" off. "+
-			"What kubemend has begun goes on.\n\n"+
-			"A check is not given back that would then have nobody: Cluster API core has to run.")
+	return o.handing(releasing, "Release MachineHealthChecks from kubemend to Cluster API core",
+		"Release MachineHealthChecks from kubemend to Cluster API core, by removing the annotation "+clusterv1.PausedAnnotation+": "+mendv1.Claim+". "+
+			"Remediations that kubemend has started go on.\n\n"+
+			"A check is only released if Cluster API core runs.")
 }
 
 func (o *Options) handing(w way, short, long string) *cobra.Command {
@@ -76,8 +76,8 @@ func (o *Options) handing(w way, short, long string) *cobra.Command {
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Those whose labels match.")
 	c.Flags().BoolVarP(&h.yes, "yes", "y", false, "Do not ask.")
 	c.Flags().BoolVar(&h.dryRun, "dry-run", false, "Say what would change, and change nothing.")
-	c.Flags().BoolVar(&h.force, "force", false, "Go on where it cannot be seen whether somebody is there to take a check. "+
-		"Where it is seen that nobody is, this does not help.")
+	c.Flags().BoolVar(&h.force, "force", false, "Go on where it is not known whether a controller would act on a check. "+
+		"Where it is known that none would, this does not help.")
 	o.addScope(c)
 	return c
 }
@@ -159,7 +159,7 @@ func (h *handing) show(turns []turn) (changes, refused int) {
 	return changes, refused
 }
 
-// confirm asks the user. To be interrupted is to be told no: whoever waits for a line does not notice that by itself.
+// confirm asks the user. An interrupt is an answer, No, for which the read of a line has to be given up.
 func (h *handing) confirm(ctx context.Context) error {
 	if h.yes {
 		return nil

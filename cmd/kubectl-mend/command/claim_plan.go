@@ -24,7 +24,7 @@ const (
 	releasing way = "release" // back
 )
 
-// claimFacts are what is known when checks are to be handed over, or back.
+// claimFacts are what is known when checks are to be claimed or released.
 type claimFacts struct {
 	managers []managerlease.Manager
 	// unseen says why not all managers are known; empty if they are.
@@ -115,15 +115,15 @@ func (f claimFacts) turn(w way, c checkFacts) turn {
 	case w == releasing && !claimed:
 		return turn{text: "is not claimed"}
 	}
-	why, unseen := f.nobodyTakes(w, c.check)
+	why, unseen := f.noController(w, c.check)
 	if why != "" {
 		return turn{text: why, refused: true, unseen: unseen}
 	}
 	return turn{changes: true, text: effect(w, c)}
 }
 
-// nobodyTakes says why a check would have nobody, or two, who act on it; empty if it has one. Unseen says that this is only not known.
-func (f claimFacts) nobodyTakes(w way, check *clusterv1.MachineHealthCheck) (why string, unseen bool) {
+// noController is why none, or two controllers would act on a check; empty if one would. Unseen reports that it is not known whether that is so.
+func (f claimFacts) noController(w way, check *clusterv1.MachineHealthCheck) (why string, unseen bool) {
 	if w == claiming {
 		return f.noManagerFor(check)
 	}
@@ -132,7 +132,7 @@ func (f claimFacts) nobodyTakes(w way, check *clusterv1.MachineHealthCheck) (why
 	case reason != "" && !unknown:
 		return reason, false
 	case f.core.unseen == "" && !f.core.alive:
-		return fmt.Sprintf("Cluster API core is gone since %s, and nobody would act on it", stamp(f.core.gone)), false
+		return fmt.Sprintf("Cluster API core has not run since %s, so no controller would act on it", stamp(f.core.gone)), false
 	case f.core.unseen != "" && reason != "":
 		return "it cannot be seen whether Cluster API core is there to take it: " + f.core.unseen + "; and " + reason, true
 	case f.core.unseen != "":
@@ -223,7 +223,7 @@ func becomes(w way, by remediator, n int) string {
 	case by == ofAnother:
 		return "whose requests are not this check's, and are left alone"
 	case w == releasing:
-		return fmt.Sprintf("%s %s on, and core deletes %s when %s well", request, goes, it, machine)
+		return fmt.Sprintf("%s %s on, and core deletes %s when %s healthy", request, goes, it, machine)
 	case by == ofCore:
 		return fmt.Sprintf("%s %s on, and kubemend adopts %s", request, goes, it)
 	default:
@@ -235,11 +235,11 @@ func becomes(w way, by remediator, n int) string {
 func asides(c checkFacts) []string {
 	switch {
 	case c.cluster == nil:
-		return []string{fmt.Sprintf("there is no Cluster %s: nobody acts before there is", c.check.Spec.ClusterName)}
+		return []string{fmt.Sprintf("there is no Cluster %s: no controller acts on the check before there is", c.check.Spec.ClusterName)}
 	case ptr.Deref(c.cluster.Spec.Paused, false):
-		return []string{fmt.Sprintf("Cluster %s is paused: nobody acts while it is", c.cluster.Name)}
+		return []string{fmt.Sprintf("Cluster %s is paused: no controller acts on the check while it is", c.cluster.Name)}
 	case !c.cluster.DeletionTimestamp.IsZero():
-		return []string{fmt.Sprintf("Cluster %s is being deleted: nobody acts any more", c.cluster.Name)}
+		return []string{fmt.Sprintf("Cluster %s is being deleted: no controller acts on the check any more", c.cluster.Name)}
 	}
 	return nil
 }
@@ -269,7 +269,7 @@ func pausedBy(o client.Object) string {
 // stamp is a moment as users read it.
 func stamp(at time.Time) string {
 	if at.IsZero() {
-		return "a time that nobody has noted"
+		return "a time that is not known"
 	}
 	return at.UTC().Format(time.RFC3339)
 }

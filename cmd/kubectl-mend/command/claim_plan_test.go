@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// A claimEdit makes one thing different from a check that can be handed over, or back, without more.
+// A claimEdit makes one thing different from a check that can be claimed or released.
 type claimEdit func(*claimFacts)
 
 func checkWith(edit func(*checkFacts)) claimEdit { return func(f *claimFacts) { edit(&f.checks[0]) } }
@@ -37,7 +37,7 @@ func says(edit func(*managerlease.Announcement)) claimEdit {
 
 func coreIs(c coreFacts) claimEdit { return func(f *claimFacts) { f.core = c } }
 
-func claimWorld(edits ...claimEdit) claimFacts {
+func claimFactsOf(edits ...claimEdit) claimFacts {
 	check := &clusterv1.MachineHealthCheck{}
 	check.Namespace, check.Name, check.Spec.ClusterName = "metal", "workers", "prod"
 	cluster := &clusterv1.Cluster{}
@@ -53,7 +53,7 @@ func claimWorld(edits ...claimEdit) claimFacts {
 	return f
 }
 
-func TestChecksAreHandedOver(t *testing.T) {
+func TestChecksAreClaimed(t *testing.T) {
 	const plain = "kubemend will act on it in place of Cluster API core"
 	paused := func(c *checkFacts) { c.cluster.Spec.Paused = ptr.To(true) }
 	for name, tc := range map[string]struct {
@@ -61,31 +61,31 @@ func TestChecksAreHandedOver(t *testing.T) {
 		force bool
 		want  string
 	}{
-		"with a manager that looks at it, it is":    {claimWorld(), false, "change: " + plain},
-		"whatever is known of core":                 {claimWorld(coreIs(coreFacts{gone: noon})), false, "change: " + plain},
-		"one that is claimed already stays":         {claimWorld(pausedAs("kubemend")), false, "stays: is claimed already"},
-		"one that is claimed is so without manager": {claimWorld(pausedAs("kubemend"), func(f *claimFacts) { f.managers = nil }), false, "stays: is claimed already"},
-		"a pause of somebody else's is theirs":      {claimWorld(pausedAs("true")), false, `refused: it is paused: cluster.x-k8s.io/paused is "true". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
-		"and no force takes it off":                 {claimWorld(pausedAs("true")), true, `refused: it is paused: cluster.x-k8s.io/paused is "true". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
-		"a paused Cluster is said":                  {claimWorld(checkWith(paused)), false, "change: " + plain + "; Cluster prod is paused: nobody acts while it is"},
-		"a Cluster that does not exist is said":     {claimWorld(checkWith(func(c *checkFacts) { c.cluster = nil })), false, "change: " + plain + "; there is no Cluster prod: nobody acts before there is"},
-		"one that is being deleted is not":          {claimWorld(checkWith(func(c *checkFacts) { c.check.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) })), false, "refused: it is being deleted"},
-		"what could not be read is said":            {claimWorld(checkWith(func(c *checkFacts) { c.trouble = []string{"no machines"} })), false, "change: " + plain + "; no machines"},
-		"without any manager it is not":             {claimWorld(func(f *claimFacts) { f.managers = nil }), false, "refused: no manager of kubemend would act on it: no manager has announced itself"},
-		"nor by force":                              {claimWorld(func(f *claimFacts) { f.managers = nil }), true, "refused: no manager of kubemend would act on it: no manager has announced itself"},
-		"nor with one that is gone":                 {claimWorld(managerThat(func(m *managerlease.Manager) { m.Alive, m.Gone = false, noon })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
-		"nor with one that leaves":                  {claimWorld(says(func(a *managerlease.Announcement) { a.Teardown = true })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is in teardown: it starts nothing, and releases checks"},
-		"nor with one of another namespace":         {claimWorld(says(func(a *managerlease.Announcement) { a.Namespace = "other" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches namespace other alone"},
-		"nor with one of another shard":             {claimWorld(says(func(a *managerlease.Announcement) { a.WatchFilter = "b" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches only objects with the label cluster.x-k8s.io/watch-filter: b"},
-		"the right one of several is enough":        {claimWorld(func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), false, "change: " + plain},
-		"one of its namespace and filter looks at it": {claimWorld(
+		"with a manager that acts on it, it is":     {claimFactsOf(), false, "change: " + plain},
+		"whatever is known of core":                 {claimFactsOf(coreIs(coreFacts{gone: noon})), false, "change: " + plain},
+		"one that is claimed already stays":         {claimFactsOf(pausedAs("kubemend")), false, "stays: is claimed already"},
+		"one that is claimed is so without manager": {claimFactsOf(pausedAs("kubemend"), func(f *claimFacts) { f.managers = nil }), false, "stays: is claimed already"},
+		"a pause of somebody else's is theirs":      {claimFactsOf(pausedAs("true")), false, `refused: it is paused: cluster.x-k8s.io/paused is "true". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
+		"and no force takes it off":                 {claimFactsOf(pausedAs("true")), true, `refused: it is paused: cluster.x-k8s.io/paused is "true". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
+		"a paused Cluster is said":                  {claimFactsOf(checkWith(paused)), false, "change: " + plain + "; Cluster prod is paused: no controller acts on the check while it is"},
+		"a Cluster that does not exist is said":     {claimFactsOf(checkWith(func(c *checkFacts) { c.cluster = nil })), false, "change: " + plain + "; there is no Cluster prod: no controller acts on the check before there is"},
+		"one that is being deleted is not":          {claimFactsOf(checkWith(func(c *checkFacts) { c.check.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) })), false, "refused: it is being deleted"},
+		"what could not be read is said":            {claimFactsOf(checkWith(func(c *checkFacts) { c.trouble = []string{"no machines"} })), false, "change: " + plain + "; no machines"},
+		"without any manager it is not":             {claimFactsOf(func(f *claimFacts) { f.managers = nil }), false, "refused: no manager of kubemend would act on it: no manager has announced itself"},
+		"nor by force":                              {claimFactsOf(func(f *claimFacts) { f.managers = nil }), true, "refused: no manager of kubemend would act on it: no manager has announced itself"},
+		"nor with one that is gone":                 {claimFactsOf(managerThat(func(m *managerlease.Manager) { m.Alive, m.Gone = false, noon })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
+		"nor with one that leaves":                  {claimFactsOf(says(func(a *managerlease.Announcement) { a.Teardown = true })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is in teardown: it starts nothing, and releases checks"},
+		"nor with one of another namespace":         {claimFactsOf(says(func(a *managerlease.Announcement) { a.Namespace = "other" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches namespace other alone"},
+		"nor with one of another shard":             {claimFactsOf(says(func(a *managerlease.Announcement) { a.WatchFilter = "b" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches only objects with the label cluster.x-k8s.io/watch-filter: b"},
+		"the right one of several is enough":        {claimFactsOf(func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), false, "change: " + plain},
+		"one of its namespace and filter looks at it": {claimFactsOf(
 			says(func(a *managerlease.Announcement) { a.Namespace, a.WatchFilter = "metal", "b" }),
 			checkWith(func(c *checkFacts) { c.check.Labels = map[string]string{clusterv1.WatchLabel: "b"} })), false, "change: " + plain},
-		"one that says nothing may or may not":      {claimWorld(managerThat(func(m *managerlease.Manager) { m.Announcement = nil })), false, "unseen: it cannot be seen whether a manager of kubemend would take it: the one in kubemend-system is of a release that does not say what it watches"},
-		"managers that may not be looked for":       {claimWorld(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false, "unseen: it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
-		"what cannot be seen is gone over by force": {claimWorld(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
-		"one that is seen needs no other":           {claimWorld(func(f *claimFacts) { f.unseen = "forbidden" }), false, "change: " + plain},
-		"what is under way is said, by what happens": {claimWorld(beingRemediated(underway{"d", ofCore}, underway{"b", ofCore}, underway{"a", itsOwner}, underway{"c", ofAnother}, underway{"e", ofTheCheck})), false,
+		"one that says nothing may or may not":      {claimFactsOf(managerThat(func(m *managerlease.Manager) { m.Announcement = nil })), false, "unseen: it cannot be seen whether a manager of kubemend would take it: the one in kubemend-system is of a release that does not say what it watches"},
+		"managers that may not be looked for":       {claimFactsOf(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false, "unseen: it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
+		"what cannot be seen is gone over by force": {claimFactsOf(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
+		"one that is seen needs no other":           {claimFactsOf(func(f *claimFacts) { f.unseen = "forbidden" }), false, "change: " + plain},
+		"what is under way is said, by what happens": {claimFactsOf(beingRemediated(underway{"d", ofCore}, underway{"b", ofCore}, underway{"a", itsOwner}, underway{"c", ofAnother}, underway{"e", ofTheCheck})), false,
 			"change: " + plain + "; under way: a, whose owner remediates it, and goes on; under way: e, whose request goes on as kubemend's own; " +
 				"under way: b, d, whose requests go on, and kubemend adopts them; under way: c, whose request is not this check's, and is left alone"},
 	} {
@@ -101,28 +101,28 @@ func TestChecksAreGivenBack(t *testing.T) {
 		force bool
 		want  string
 	}{
-		"with a core that runs it is":               {claimWorld(claimed), false, "change: " + plain},
-		"whatever is known of kubemend":             {claimWorld(claimed, func(f *claimFacts) { f.managers = nil }), false, "change: " + plain},
-		"one that is not claimed stays":             {claimWorld(), false, "stays: is not claimed"},
-		"a pause of somebody else's is theirs":      {claimWorld(pausedAs("")), true, `refused: it is paused: cluster.x-k8s.io/paused is "". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
-		"without core it is not":                    {claimWorld(claimed, coreIs(coreFacts{gone: noon})), false, "refused: Cluster API core is gone since 2026-01-01T12:00:00Z, and nobody would act on it"},
-		"nor by force":                              {claimWorld(claimed, coreIs(coreFacts{gone: noon})), true, "refused: Cluster API core is gone since 2026-01-01T12:00:00Z, and nobody would act on it"},
-		"a core that may not be looked for":         {claimWorld(claimed, coreIs(coreFacts{unseen: "forbidden"})), false, "unseen: it cannot be seen whether Cluster API core is there to take it: forbidden"},
-		"what cannot be seen is gone over by force": {claimWorld(claimed, coreIs(coreFacts{unseen: "forbidden"})), true, "change: " + plain + "; it cannot be seen whether Cluster API core is there to take it: forbidden"},
-		"where kubemend acts on all it is not": {claimWorld(claimed, says(func(a *managerlease.Announcement) { a.Unclaimed = "act" })), true,
+		"with a core that runs it is":               {claimFactsOf(claimed), false, "change: " + plain},
+		"whatever is known of kubemend":             {claimFactsOf(claimed, func(f *claimFacts) { f.managers = nil }), false, "change: " + plain},
+		"one that is not claimed stays":             {claimFactsOf(), false, "stays: is not claimed"},
+		"a pause of somebody else's is theirs":      {claimFactsOf(pausedAs("")), true, `refused: it is paused: cluster.x-k8s.io/paused is "". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
+		"without core it is not":                    {claimFactsOf(claimed, coreIs(coreFacts{gone: noon})), false, "refused: Cluster API core has not run since 2026-01-01T12:00:00Z, so no controller would act on it"},
+		"nor by force":                              {claimFactsOf(claimed, coreIs(coreFacts{gone: noon})), true, "refused: Cluster API core has not run since 2026-01-01T12:00:00Z, so no controller would act on it"},
+		"a core that may not be looked for":         {claimFactsOf(claimed, coreIs(coreFacts{unseen: "forbidden"})), false, "unseen: it cannot be seen whether Cluster API core is there to take it: forbidden"},
+		"what cannot be seen is gone over by force": {claimFactsOf(claimed, coreIs(coreFacts{unseen: "forbidden"})), true, "change: " + plain + "; it cannot be seen whether Cluster API core is there to take it: forbidden"},
+		"where kubemend acts on all it is not": {claimFactsOf(claimed, says(func(a *managerlease.Announcement) { a.Unclaimed = "act" })), true,
 			"refused: kubemend's manager in kubemend-system acts on checks that are not claimed as well (--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one"},
-		"where only another namespace's manager acts on all it is": {claimWorld(claimed, says(func(a *managerlease.Announcement) { a.Unclaimed, a.Namespace = "act", "other" })), false, "change: " + plain},
-		"managers that may not be looked for may act on all":       {claimWorld(claimed, func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false, "unseen: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
-		"and by force it is given back":                            {claimWorld(claimed, func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
-		"one that is seen needs no other":                          {claimWorld(claimed, func(f *claimFacts) { f.unseen = "forbidden" }), false, "change: " + plain},
-		"one that says nothing may act on all": {claimWorld(claimed, managerThat(func(m *managerlease.Manager) { m.Announcement = nil })), false,
+		"where only another namespace's manager acts on all it is": {claimFactsOf(claimed, says(func(a *managerlease.Announcement) { a.Unclaimed, a.Namespace = "act", "other" })), false, "change: " + plain},
+		"managers that may not be looked for may act on all":       {claimFactsOf(claimed, func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false, "unseen: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
+		"and by force it is given back":                            {claimFactsOf(claimed, func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
+		"one that is seen needs no other":                          {claimFactsOf(claimed, func(f *claimFacts) { f.unseen = "forbidden" }), false, "change: " + plain},
+		"one that says nothing may act on all": {claimFactsOf(claimed, managerThat(func(m *managerlease.Manager) { m.Announcement = nil })), false,
 			"unseen: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: the one in kubemend-system is of a release that does not say what it watches"},
-		"neither core nor managers may be looked for": {claimWorld(claimed, coreIs(coreFacts{unseen: "no"}), func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false,
+		"neither core nor managers may be looked for": {claimFactsOf(claimed, coreIs(coreFacts{unseen: "no"}), func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false,
 			"unseen: it cannot be seen whether Cluster API core is there to take it: no; and it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
-		"that core is gone is known all the same": {claimWorld(claimed, coreIs(coreFacts{gone: noon}), func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true,
-			"refused: Cluster API core is gone since 2026-01-01T12:00:00Z, and nobody would act on it"},
-		"what is under way is said, by what happens": {claimWorld(claimed, beingRemediated(underway{"b", ofTheCheck}, underway{"a", itsOwner}, underway{"c", ofAnother}, underway{"d", itsOwner})), false,
-			"change: " + plain + "; under way: a, d, whose owners remediate them, and go on; under way: b, whose request goes on, and core deletes it when the machine is well; " +
+		"that core is gone is known all the same": {claimFactsOf(claimed, coreIs(coreFacts{gone: noon}), func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true,
+			"refused: Cluster API core has not run since 2026-01-01T12:00:00Z, so no controller would act on it"},
+		"what is under way is said, by what happens": {claimFactsOf(claimed, beingRemediated(underway{"b", ofTheCheck}, underway{"a", itsOwner}, underway{"c", ofAnother}, underway{"d", itsOwner})), false,
+			"change: " + plain + "; under way: a, d, whose owners remediate them, and go on; under way: b, whose request goes on, and core deletes it when the machine is healthy; " +
 				"under way: c, whose request is not this check's, and is left alone"},
 	} {
 		t.Run(name, func(t *testing.T) { isPlanned(t, releasing, tc.facts, tc.force, tc.want) })

@@ -202,7 +202,7 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 		"an empty line":             {"\n", true, func(*handing) {}, Refused, "error: nothing was changed"},
 		"the end of the input":      {"", true, func(*handing) {}, Refused, "error: nothing was changed"},
 		"no terminal":               {"y\n", false, func(*handing) {}, Refused, "there is no terminal to ask at, so say --yes"},
-		"a dry run asks nobody":     {"y\n", true, func(h *handing) { h.dryRun = true }, Done, "claim mhc/workers in metal: kubemend will act on it"},
+		"a dry run does not ask":    {"y\n", true, func(h *handing) { h.dryRun = true }, Done, "claim mhc/workers in metal: kubemend will act on it"},
 		"a dry run though it is so": {"", false, func(h *handing) { h.dryRun, h.yes = true, true }, Done, "claim mhc/workers in metal: kubemend will act on it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
 	d.asks = true
-	silent, typing := io.Pipe() // nobody answers
+	silent, typing := io.Pipe() // there is no answer
 	defer func() { _ = typing.Close() }()
 	ctx, interrupt := context.WithCancel(t.Context())
 	asked := &looked{told: func(int) {}}

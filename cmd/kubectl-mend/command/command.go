@@ -1,6 +1,6 @@
 // Package command is the command line of kubectl mend: one file for each command.
 //
-// A command reads flags and a world, asks the functions that the controllers ask, and prints what they answer. It decides nothing.
+// A command reads flags and a cluster, calls the functions of the controllers and prints their plans. It decides nothing.
 package command
 
 import (
@@ -39,7 +39,7 @@ type Options struct {
 	genericiooptions.IOStreams
 	// Name is how the program was called, such as "kubectl mend".
 	Name string
-	// Config says which cluster, as whom, in which namespace.
+	// Config says which cluster, as which user, in which namespace.
 	Config *genericclioptions.ConfigFlags
 	// Clock says what time it is where things are judged.
 	Clock clock.PassiveClock
@@ -51,7 +51,7 @@ type Options struct {
 	version      string
 	saidVersions bool // so that status --watch says it once
 
-	// read reads a world live, in place of snapshot.Read; for tests.
+	// read reads a cluster, in place of snapshot.Read; for tests.
 	read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)
 }
 

@@ -63,7 +63,7 @@ func exitCodes(t *testing.T) string {
 	return b.String()
 }
 
-// The page is where one looks which commands there are.
+// The page lists the commands.
 func TestEveryCommandIsListed(t *testing.T) {
 	content, err := os.ReadFile(readme)
 	if err != nil {

@@ -47,7 +47,7 @@ func (o *Options) explain() *cobra.Command {
 	c.Flags().StringVar(&cluster, "cluster", "", "The Cluster that the node is of, where several have one of that name.")
 	c.Flags().BoolVar(&full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
 	o.addOutput(c, "wide", "json", "yaml")
-	o.addWorldFlags(c)
+	o.addSourceFlags(c)
 	return c
 }
 
@@ -153,9 +153,9 @@ func keyOf(ctx context.Context, a *inspect.Asker, k kind, namespace, name string
 		k, name, strings.Join(namespaces, ", "))}
 }
 
-// asker is one who asks about the world of the flags, at the time that it is there.
+// asker inspects the cluster, or the record, that the flags name, at the time that it is there.
 func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Asker, error) {
-	w, err := o.world(ctx, scope)
+	w, err := o.snapshot(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +187,8 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 	return scope, nil
 }
 
-// belongings are the names of the Cluster and of the Machine that an object belongs to, so that no others need to be read; each is empty if it cannot be
-// told at once. Whatever is wrong is found out when the world is read.
+// belongings are the names of the Cluster and of the Machine that an object belongs to, so that no others need to be read; each is empty if it is
+// not known at once. Errors are reported when the cluster is read.
 func belongings(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) (cluster, machine string) {
 	switch k {
 	case machineCheckKind:

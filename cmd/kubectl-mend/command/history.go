@@ -15,8 +15,8 @@ import (
 // chronicle is what `history -o json` prints.
 type chronicle struct {
 	Entries []history.Entry `json:"entries"`
-	// Trouble is what could not be read, and was done without.
-	Trouble []string `json:"trouble,omitempty"`
+	// ReadErrors are what could not be read; the history does without.
+	ReadErrors []string `json:"readErrors,omitempty"`
 }
 
 func (o *Options) history() *cobra.Command {
@@ -25,7 +25,7 @@ func (o *Options) history() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history [--machine NAME | --host NAME | --cluster NAME]",
 		Short: "Say what has happened to machines, their nodes, hosts and checks",
-		Long: "Say what has happened, oldest first: from events, which the API server keeps for an hour unless it is told otherwise, " +
+		Long: "Say what has happened, oldest first: from events, which the API server keeps for an hour by default, " +
 			"and from what the objects remember themselves. Of a condition only the last change is remembered.",
 		Example: fmt.Sprintf("  %[1]s history --machine workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
 		Args:    noArgs,
@@ -44,11 +44,11 @@ func (o *Options) history() *cobra.Command {
 			if since > 0 {
 				s.Since = now.Add(-since)
 			}
-			objects, trouble, err := observeHistory(c.Context(), reader, s.Namespace)
+			objects, readErrors, err := observeHistory(c.Context(), reader, s.Namespace)
 			if err != nil {
 				return err
 			}
-			return o.printHistory(chronicle{Entries: history.Of(objects, s), Trouble: trouble})
+			return o.printHistory(chronicle{Entries: history.Of(objects, s), ReadErrors: readErrors})
 		},
 	}
 	c.Flags().StringVar(&s.Machine, "machine", "", "What concerns one Machine, also one that is gone.")
@@ -57,7 +57,7 @@ func (o *Options) history() *cobra.Command {
 	c.Flags().DurationVar(&since, "since", 24*time.Hour, "How far back. 0 is as far as is remembered.")
 	o.addOutput(c, "wide", "json", "yaml")
 	excluding(c, "machine", "host", "cluster")
-	o.addWorldFlags(c)
+	o.addSourceFlags(c)
 	return c
 }
 
@@ -74,7 +74,7 @@ func (o *Options) checkHistory(s history.Scope, since time.Duration) error {
 
 func (o *Options) printHistory(c chronicle) error {
 	return o.print(o.Out, c, func() error {
-		for _, t := range c.Trouble {
+		for _, t := range c.ReadErrors {
 			_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
 		}
 		if len(c.Entries) == 0 {

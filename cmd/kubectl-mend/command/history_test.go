@@ -108,8 +108,8 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 	time.Local = time.UTC
 	defer func() { time.Local = zone }()
 	is := chronicle{
-		Entries: []history.Entry{{At: noon, Object: explain.Ref{Kind: "Machine", Namespace: "metal", Name: "m"}, Reason: "Bad", Text: "it is", Source: history.FromEvent, Reporter: "me"}},
-		Trouble: []string{"hosts: forbidden"},
+		Entries:    []history.Entry{{At: noon, Object: explain.Ref{Kind: "Machine", Namespace: "metal", Name: "m"}, Reason: "Bad", Text: "it is", Source: history.FromEvent, Reporter: "me"}},
+		ReadErrors: []string{"hosts: forbidden"},
 	}
 	const warned = "could not be read, and was done without: hosts: forbidden\n"
 	for output, want := range map[string]struct{ out, err string }{
@@ -132,7 +132,7 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 		if err := errors.Join(o.printHistory(is), read(out.Bytes(), &got)); err != nil {
 			t.Fatalf("-o %s: %v, printed\n%s", output, err, out.String())
 		}
-		if diff := cmp.Diff(is.Trouble, got.Trouble); diff != "" || len(got.Entries) != 1 || got.Entries[0].Text != "it is" || !got.Entries[0].At.Equal(noon) {
+		if diff := cmp.Diff(is.ReadErrors, got.ReadErrors); diff != "" || len(got.Entries) != 1 || got.Entries[0].Text != "it is" || !got.Entries[0].At.Equal(noon) {
 			t.Errorf("-o %s: printed\n%s", output, out.String())
 		}
 	}

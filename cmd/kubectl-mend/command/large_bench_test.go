@@ -202,7 +202,7 @@ func serveDiscovery(set func(string, any)) {
 	set("/apis", groups)
 }
 
-// long is when all that is well in a fleet became so.
+// long is when the healthy objects of a fleet became healthy.
 var long = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 
 func goodInFleet(kinds ...string) []metav1.Condition {

@@ -43,31 +43,30 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	if name == "-" && text.IsTerminal(o.Out) {
 		return Exit{Misused, errors.New("a terminal cannot show what is packed with gzip: name a file with -o, or redirect the output")}
 	}
-	w, err := o.world(ctx, scope)
+	taken, err := o.snapshot(ctx, scope)
 	if err != nil {
 		return err
 	}
 	if name == "-" {
-		err = w.Save(text.Raw(o.Out))
+		err = taken.Save(text.Raw(o.Out))
 	} else {
-		err = saved(w, name)
+		err = saved(taken, name)
 	}
 	if err != nil {
 		return fmt.Errorf("write the record: %w", err)
 	}
-	o.sayMissing(w)
-	return o.sayRecorded(w, name)
+	o.sayMissing(taken)
+	return o.sayRecorded(taken, name)
 }
 
-// saved writes a snapshot to a file whole, or not at all: the file that was there stays until the new one is written. What is no regular file, such as
-// a pipe or a link, is written to.
-func saved(w *snapshot.Snapshot, name string) (err error) {
+// saved writes a snapshot to a file whole, or not at all: a file of that name stays until the new one is written. A pipe or a link is written to.
+func saved(taken *snapshot.Snapshot, name string) (err error) {
 	if is, err := os.Lstat(name); err == nil && !is.Mode().IsRegular() {
 		other, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
 		if err != nil {
 			return err
 		}
-		return errors.Join(w.Save(other), other.Close())
+		return errors.Join(taken.Save(other), other.Close())
 	}
 	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*") // its owner alone may read it: there are names of everything in it
 	if err != nil {
@@ -78,22 +77,22 @@ func saved(w *snapshot.Snapshot, name string) (err error) {
 			err = errors.Join(err, os.Remove(file.Name()))
 		}
 	}()
-	if err := errors.Join(w.Save(file), file.Close()); err != nil {
+	if err := errors.Join(taken.Save(file), file.Close()); err != nil {
 		return err
 	}
 	return os.Rename(file.Name(), name)
 }
 
-// sayRecorded tells how much there is in a record.
-func (o *Options) sayRecorded(w *snapshot.Snapshot, name string) error {
+// sayRecorded prints how much there is in a record.
+func (o *Options) sayRecorded(taken *snapshot.Snapshot, name string) error {
 	nodes := 0
-	for _, cluster := range w.Workloads() {
-		nodes += len(w.Nodes(cluster))
+	for _, cluster := range taken.Workloads() {
+		nodes += len(taken.Nodes(cluster))
 	}
 	if name == "-" {
 		name = "the standard output"
 	}
 	_, err := fmt.Fprintf(o.ErrOut, "Recorded clusters: %d, machines: %d, their nodes: %d. Written to %s.\n",
-		len(snapshot.All[clusterv1.Cluster](w, "")), len(snapshot.All[clusterv1.Machine](w, "")), nodes, text.Below(name))
+		len(snapshot.All[clusterv1.Cluster](taken, "")), len(snapshot.All[clusterv1.Machine](taken, "")), nodes, text.Below(name))
 	return err
 }

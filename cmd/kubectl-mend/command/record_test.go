@@ -27,7 +27,7 @@ import (
 
 var recordedAt = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// recorder is a command line in front of a world that was read in the scope that it notes.
+// recorder is a command line in front of a cluster, and notes the scope in which it is read.
 func recorder(t *testing.T, scope *snapshot.Scope) (o *Options, out, errOut *bytes.Buffer) {
 	t.Helper()
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
@@ -62,7 +62,7 @@ func run(t *testing.T, o *Options, args ...string) int {
 func TestARecordIsWhatTheOtherCommandsRead(t *testing.T) {
 	var scope snapshot.Scope
 	o, out, errOut := recorder(t, &scope)
-	file := filepath.Join(t.TempDir(), "world")
+	file := filepath.Join(t.TempDir(), "record")
 	if code := run(t, o, "record", "-A", "--cluster", "c1", "-o", file); code != Done {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
@@ -75,7 +75,7 @@ func TestARecordIsWhatTheOtherCommandsRead(t *testing.T) {
 		t.Errorf("it says\n%s\nwant\n%s", errOut, want)
 	}
 	o.from = file
-	w, err := o.world(t.Context(), snapshot.Scope{})
+	w, err := o.snapshot(t.Context(), snapshot.Scope{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestARecordIsWhatTheOtherCommandsRead(t *testing.T) {
 func TestARecordTakesThePlaceOfAnotherOneWhole(t *testing.T) {
 	o, _, errOut := recorder(t, &snapshot.Scope{})
 	folder := t.TempDir()
-	file := filepath.Join(folder, "world")
+	file := filepath.Join(folder, "record")
 	if err := os.WriteFile(file, []byte("another"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestARecordTakesThePlaceOfAnotherOneWhole(t *testing.T) {
 	if _, err := load(file); err != nil {
 		t.Error(err)
 	}
-	if code := run(t, o, "record", "-o", filepath.Join(folder, "nowhere", "world")); code != Failed || !strings.Contains(errOut.String(), "write the record: ") {
+	if code := run(t, o, "record", "-o", filepath.Join(folder, "nowhere", "record")); code != Failed || !strings.Contains(errOut.String(), "write the record: ") {
 		t.Errorf("into a folder that is not there: exit code %d: %s", code, errOut)
 	}
 	link := filepath.Join(folder, "link")
@@ -148,7 +148,7 @@ func TestTheNamespaceOfAFileIsNotThatOfAKubeconfig(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, _, _ := recorder(t, &snapshot.Scope{})
 			cmd := o.root("dev")
-			o.addWorldFlags(cmd)
+			o.addSourceFlags(cmd)
 			if err := cmd.ParseFlags(append(tc.args, "--from", tc.from)); err != nil {
 				t.Fatal(err)
 			}
@@ -162,14 +162,14 @@ func TestTheNamespaceOfAFileIsNotThatOfAKubeconfig(t *testing.T) {
 func TestAFileThatIsNoneIsSaid(t *testing.T) {
 	o, _, _ := recorder(t, &snapshot.Scope{})
 	o.from = filepath.Join(t.TempDir(), "other")
-	if _, err := o.world(t.Context(), snapshot.Scope{}); err == nil || !errors.Is(err, fs.ErrNotExist) {
+	if _, err := o.snapshot(t.Context(), snapshot.Scope{}); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	if err := os.WriteFile(o.from, []byte("kind: Pod"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want := o.from + ": load a record: it is no file that `kubectl mend record` has written"
-	if _, err := o.world(t.Context(), snapshot.Scope{}); err == nil || err.Error() != want {
+	if _, err := o.snapshot(t.Context(), snapshot.Scope{}); err == nil || err.Error() != want {
 		t.Errorf("another file: %v", err)
 	}
 }

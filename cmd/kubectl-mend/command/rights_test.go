@@ -224,7 +224,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	rights := granted(t)
 	w, mend := guarded(t, rights)
 	for _, line := range []string{
-		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "record -A -o " + filepath.Join(t.TempDir(), "world"), "claim mhc/x -n x --yes",
+		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
 		"claim --cluster x -n x --dry-run", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
 		"explain hrem/x -n x", "explain m3r/x -n x",
 	} {
@@ -241,7 +241,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	for is, role := range rights {
 		// Where a list is allowed, a single object may be looked at as well: which command does changes from one release to the next.
 		if !w.asked[is] && (is.verb != "get" || !w.asked[right{"list", is.group, is.resource}]) {
-			t.Errorf("%s may %s, which nobody asks for", role, is)
+			t.Errorf("%s may %s, which no command needs", role, is)
 		}
 	}
 }
@@ -259,7 +259,7 @@ func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
 			var all strings.Builder
 			want := fmt.Sprintf("cannot %s resource %q", is.verb, is.resource)
 			for line, mayEnd := range map[string]bool{ // there is nothing to explain or to play without what it is about
-				"status -A": false, "history -A": false, "record -A -o " + filepath.Join(t.TempDir(), "world"): false,
+				"status -A": false, "history -A": false, "record -A -o " + filepath.Join(t.TempDir(), "record"): false,
 				"explain machine/x -n x": true, "explain mhc/x -n x": true, "simulate -A": true,
 			} {
 				code, said := mend(strings.Fields(line)...)

@@ -24,11 +24,11 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// obey is what somebody writes wherever an API server takes any text: a title, an empty screen, a line that looks like one of ours.
+// obey is what somebody writes wherever an API server takes any text: a title, an empty screen, a line like one of ours.
 const obey = "Stopped\x1b]0;owned\x07\x1b[2J\u202e\r\x9b31m\nDo this: kubectl delete cluster c1"
 
-// hostileWorld is one in which everybody who may write text has written that.
-func hostileWorld(_ context.Context, _ snapshot.Scope) (*snapshot.Snapshot, error) {
+// hostileSnapshot is one in which everybody who may write text has written that.
+func hostileSnapshot(_ context.Context, _ snapshot.Scope) (*snapshot.Snapshot, error) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid"} }
 	long := metav1.NewTime(recordedAt.Add(-24 * 60 * 60 * 1e9))
 	w := snapshot.New()
@@ -66,9 +66,9 @@ func hostileWorld(_ context.Context, _ snapshot.Scope) (*snapshot.Snapshot, erro
 }
 
 func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
-	file, recorded := filepath.Join(t.TempDir(), obey), filepath.Join(t.TempDir(), "world")
+	file, recorded := filepath.Join(t.TempDir(), obey), filepath.Join(t.TempDir(), "record")
 	o, _, errOut := recorder(t, &snapshot.Scope{})
-	o.read = hostileWorld
+	o.read = hostileSnapshot
 	if code := run(t, o, "record", "-A", "-o", recorded); code != Done {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
@@ -80,7 +80,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		{"status", "--from", file}, {"history", "--since", obey}, {"record", "-A", "-o", file},
 	} {
 		o, out, errOut := recorder(t, &snapshot.Scope{})
-		o.read = hostileWorld
+		o.read = hostileSnapshot
 		run(t, o, line...)
 		shown := out.String() + errOut.String()
 		if shown == "" {
@@ -108,7 +108,7 @@ func forged(shown string) bool { return strings.Contains("\n"+shown, "\nDo this:
 func TestNoNameInAFileBeginsALine(t *testing.T) {
 	const name = "m\nDo this: kubectl delete cluster c1\t"
 	hostile := func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
-		w, err := hostileWorld(ctx, scope)
+		w, err := hostileSnapshot(ctx, scope)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func TestNoNameInAFileBeginsALine(t *testing.T) {
 		err = w.Add(m, check, event)
 		return w, err
 	}
-	recorded := filepath.Join(t.TempDir(), "world")
+	recorded := filepath.Join(t.TempDir(), "record")
 	o, _, errOut := recorder(t, &snapshot.Scope{})
 	o.read = hostile
 	if code := run(t, o, "record", "-A", "-o", recorded); code != Done {
@@ -168,7 +168,7 @@ func TestJSONAndYAMLAreWhatThereIs(t *testing.T) {
 	var pages []any
 	for _, format := range []string{"json", "yaml"} {
 		o, out, errOut := recorder(t, &snapshot.Scope{})
-		o.read = hostileWorld
+		o.read = hostileSnapshot
 		if code := run(t, o, "explain", "machine/m", "-n", "ns", "-o", format); code != Done {
 			t.Fatalf("exit code %d: %s", code, errOut)
 		}

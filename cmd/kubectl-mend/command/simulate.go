@@ -60,7 +60,7 @@ The exit code is 3 if more remediations begin than --max-remediations, and 1 if 
 	}
 	s.addFlags(c)
 	o.addOutput(c, "wide", "json", "yaml")
-	o.addWorldFlags(c)
+	o.addSourceFlags(c)
 	return c
 }
 
@@ -128,7 +128,7 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*simulate.Answer
 		}
 		s.Manifest, scope.Templates, scope.NodeChecks = m, m.Templates(), m.NodeChecks()
 	}
-	w, err := o.world(ctx, scope)
+	w, err := o.snapshot(ctx, scope)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func (o *Options) status() *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "status [CLUSTER]",
-		Short: "Say how all checks stand: who acts, how many are well, how much of the limit is used, what is next",
+		Short: "List all checks: who acts, how many targets are healthy, how much of the limit is used, what is next",
 		Long: "Say, in a row for each check of every kind, who acts on it, how many of its targets are healthy, pending, unhealthy, unknown and being " +
 			"remediated, how much of its limit is used, and what happens next; and whether a manager runs, which kinds it serves, and which workload " +
 			"clusters it cannot see.",
@@ -50,7 +50,7 @@ func (o *Options) status() *cobra.Command {
 	c.Flags().BoolVar(&full, "full", false,
 		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")
 	o.addOutput(c, "wide", "json", "yaml")
-	o.addWorldFlags(c)
+	o.addSourceFlags(c)
 	excluding(c, "watch", "from")
 	return c
 }
@@ -80,7 +80,7 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string
 }
 
 // clusterIsThere is an error if there is certainly no Cluster of that name in the namespace, or in any if that is empty: a name that was mistyped
-// must not look like a cluster where all is well.
+// must not look like a cluster where all machines are healthy.
 func clusterIsThere(ctx context.Context, reader client.Reader, namespace, name string) error {
 	if name == "" {
 		return nil

@@ -47,13 +47,13 @@ func (l *looked) Write(page []byte) (int, error) {
 
 func TestTheStatusIsWatchedUntilItIsInterrupted(t *testing.T) {
 	o, _, errOut := recorder(t, &snapshot.Scope{})
-	world, reads := o.read, 0
+	read, reads := o.read, 0
 	o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 		reads++
 		if reads == 2 {
 			return nil, errors.New("the line is down")
 		}
-		return world(ctx, scope)
+		return read(ctx, scope)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	out := &looked{told: func(pages int) {

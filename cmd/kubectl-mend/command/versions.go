@@ -8,7 +8,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// unversioned is the version of a program that nobody has given one.
+// unversioned is the version of a program that was built without one.
 const unversioned = "dev"
 
 // sayVersions tells, once, that managers which run are of another version than this program. It runs the controllers' code as it is in its own.

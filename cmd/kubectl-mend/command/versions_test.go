@@ -31,19 +31,19 @@ func announced(namespace, version string) *coordinationv1.Lease {
 	}
 }
 
-func TestAManagerOfAnotherVersionIsTold(t *testing.T) {
+func TestAManagerOfAnotherVersionIsReported(t *testing.T) {
 	for name, tc := range map[string]struct {
 		own      string
 		managers map[string]string // versions by namespace
 		says     string
 	}{
-		"the same":                {"v1.2.3", map[string]string{"kubemend-system": "v1.2.3"}, ""},
-		"another one":             {"v1.2.3", map[string]string{"kubemend-system": "v1.2.2"}, "there is version v1.2.2 in namespace kubemend-system"},
-		"one shard of two":        {"v1.2.3", map[string]string{"a": "v1.2.3", "b": "v1.1.0"}, "there is version v1.1.0 in namespace b"},
-		"both shards":             {"v1.2.3", map[string]string{"a": "v1.2.4", "b": "v1.1.0"}, "there is version v1.2.4 in namespace a, and version v1.1.0 in namespace b"},
-		"nobody has named ours":   {"dev", map[string]string{"kubemend-system": "v1.2.3"}, ""},
-		"nobody has named theirs": {"v1.2.3", map[string]string{"kubemend-system": "dev"}, ""},
-		"there is no manager":     {"v1.2.3", nil, ""},
+		"the same":               {"v1.2.3", map[string]string{"kubemend-system": "v1.2.3"}, ""},
+		"another one":            {"v1.2.3", map[string]string{"kubemend-system": "v1.2.2"}, "there is version v1.2.2 in namespace kubemend-system"},
+		"one shard of two":       {"v1.2.3", map[string]string{"a": "v1.2.3", "b": "v1.1.0"}, "there is version v1.1.0 in namespace b"},
+		"both shards":            {"v1.2.3", map[string]string{"a": "v1.2.4", "b": "v1.1.0"}, "there is version v1.2.4 in namespace a, and version v1.1.0 in namespace b"},
+		"our version is not set": {"dev", map[string]string{"kubemend-system": "v1.2.3"}, ""},
+		"theirs is not set":      {"v1.2.3", map[string]string{"kubemend-system": "dev"}, ""},
+		"there is no manager":    {"v1.2.3", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			streams, _, _, problems := genericiooptions.NewTestIOStreams()

@@ -101,8 +101,8 @@ func objectOf(o *corev1.ObjectReference) explain.Ref {
 	return r
 }
 
-// once takes out what was told of several objects at once: of a remediation, and of its host and machine as well. The one about the remediation
-// stays.
+// once drops events that were sent about several objects at once: about a remediation, and about its host and machine as well. The one about the
+// remediation stays.
 func once(all []Entry) []Entry {
 	return slices.DeleteFunc(slices.Clone(all), func(e Entry) bool {
 		return e.related.Kind != "" && e.related != e.Object && slices.ContainsFunc(all, func(other Entry) bool {

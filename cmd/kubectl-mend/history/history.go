@@ -100,7 +100,7 @@ func Of(o Objects, s Scope) []Entry {
 	return all
 }
 
-// alike is how long after one another an event and a condition may be that are about the same change: they are two writes of one pass, and events
+// alike is how long after one another an event and a condition may be that are about the same change: they are two writes of one reconcile, and events
 // are sent in bundles.
 const alike = time.Minute
 

@@ -61,7 +61,7 @@ func condition(seconds int, kind string, status metav1.ConditionStatus, reason, 
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: stamp(seconds)}
 }
 
-// metal is a cluster in which a worker was power-cycled, and another one replaced, while a third one is well.
+// metal is a cluster in which a worker was power-cycled, and another one replaced, while a third one is healthy.
 func metal() Objects {
 	machine, check := regarding("Machine", "metal", "workers-a"), regarding("MachineHealthCheck", "metal", "workers")
 	request, host := regarding("HostRemediation", "metal", "workers-a"), regarding("BareMetalHost", "metal", "host-0")
@@ -138,7 +138,7 @@ func printed(t *testing.T, entries []Entry, width int, wide bool) string {
 	return b.String()
 }
 
-func TestWhatHasHappenedIsTold(t *testing.T) {
+func TestHistoryHasWhatHappened(t *testing.T) {
 	type story struct {
 		scope Scope
 		width int

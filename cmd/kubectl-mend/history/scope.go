@@ -13,7 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
-// Kinds that are told apart.
+// The kinds that a history knows.
 const (
 	machineKind      = "Machine"
 	nodeKind         = "Node"

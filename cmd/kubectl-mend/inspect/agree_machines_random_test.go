@@ -32,8 +32,8 @@ func aRandomMachineScene(t *rapid.T) *machineScene {
 	for i := range rapid.IntRange(0, 10).Draw(t, "machines") { // an event names no more
 		s.randomMachine(t, fmt.Sprintf("m%d", i), names)
 	}
-	if odds(t, "a stray request", 4) {
-		s.randomRequest(t, "stray")
+	if odds(t, "an orphaned request", 4) {
+		s.randomRequest(t, "orphaned")
 	}
 	return s
 }
@@ -60,7 +60,7 @@ func (s *machineScene) randomCluster(t *rapid.T, name string) {
 // sights decides who sees which cluster. A manager that does not says so in the checks that it acts on.
 func (s *machineScene) sights(t *rapid.T) {
 	for _, cluster := range s.clusters {
-		seen := pick(t, "sight of "+cluster.Name, "both", "both", "both", "both", "the user", "nobody")
+		seen := pick(t, "sight of "+cluster.Name, "both", "both", "both", "both", "the user", "neither")
 		says := false
 		for _, check := range s.checks {
 			if check.Spec.ClusterName != cluster.Name {
@@ -84,7 +84,7 @@ func (s *machineScene) sights(t *rapid.T) {
 			}
 		}
 		s.unseen[cluster.Name] = says && seen != "both"
-		s.hidden[cluster.Name] = s.unseen[cluster.Name] && seen == "nobody"
+		s.hidden[cluster.Name] = s.unseen[cluster.Name] && seen == "neither"
 	}
 }
 
@@ -97,8 +97,8 @@ func (s *machineScene) actsOn(check *clusterv1.MachineHealthCheck) bool {
 func (s *machineScene) randomCheck(t *rapid.T, name string, clusters []string) {
 	c := aMachineCheck(name, pick(t, "cluster", clusters...))
 	c.CreationTimestamp = at(time.Duration(rapid.IntRange(1, 2).Draw(t, "age")) * time.Hour)
-	switch pick(t, "claim", "claimed", "claimed", "claimed", "nobody's", "nobody's", "paused") {
-	case "nobody's":
+	switch pick(t, "claim", "claimed", "claimed", "claimed", "unclaimed", "unclaimed", "paused") {
+	case "unclaimed":
 		c.Annotations = map[string]string{}
 	case "paused":
 		c.Annotations[clusterv1.PausedAnnotation] = "by-somebody"
@@ -221,7 +221,7 @@ func (s *machineScene) randomSayings(t *rapid.T, m *clusterv1.Machine) {
 	}
 }
 
-// randomRequest is a request of a check of the scene, of one of its name before it, of another, or of nobody known.
+// randomRequest is a request of a check of the scene, of one of its name before it, of another, or of an unknown maker.
 func (s *machineScene) randomRequest(t *rapid.T, name string) {
 	u := aRequest(pick(t, "kind", "HostRemediation", "HostRemediation", "OddRemediation"), name)
 	check := pick(t, "maker", s.checks...)

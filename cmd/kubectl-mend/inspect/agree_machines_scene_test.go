@@ -30,12 +30,12 @@ type machineScene struct {
 	machines  []*clusterv1.Machine
 	nodes     map[string][]corev1.Node // by cluster
 	others    []client.Object
-	// unseen are the clusters that the manager cannot see, hidden those that whoever asks cannot see either.
+	// unseen are the clusters that the manager cannot see, hidden those that the user cannot see either.
 	unseen, hidden map[string]bool
 }
 
-// world is the scene as it is asked about. Of the kinds that checks may name, one is not installed and one may not be read.
-func (s *machineScene) world(t reporter) *snapshot.Snapshot {
+// snapshot is the scene as it is inspected. Of the kinds that checks may name, one is not installed and one may not be read.
+func (s *machineScene) snapshot(t reporter) *snapshot.Snapshot {
 	t.Helper()
 	w := snapshot.New()
 	w.Taken = noon
@@ -68,8 +68,8 @@ func (s *machineScene) world(t reporter) *snapshot.Snapshot {
 	return w
 }
 
-// elder reports whether another check acts on the machine, by what docs/coexistence.md says: it is older, and selects it.
-func (s *machineScene) elder(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
+// older reports whether another check acts on the machine, by what docs/coexistence.md says: it is older, and selects it.
+func (s *machineScene) older(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
 	for _, other := range s.checks {
 		first := other.CreationTimestamp.Before(&check.CreationTimestamp) ||
 			other.CreationTimestamp.Equal(&check.CreationTimestamp) && other.Name < check.Name
@@ -80,7 +80,7 @@ func (s *machineScene) elder(check *clusterv1.MachineHealthCheck, m *clusterv1.M
 	return false
 }
 
-// retried is how soon a pass looks for a template again that it cannot read.
+// retried is how soon a reconcile reads a template again that it could not read.
 func (s *machineScene) retried(said *explain.Check) time.Duration {
 	for _, check := range s.checks {
 		kind := check.Spec.Remediation.TemplateRef.Kind
@@ -159,7 +159,7 @@ func template(kind, name, makes string) *unstructured.Unstructured {
 	return u
 }
 
-// aRequest is a request for a machine that was made from the template reboot, by nobody known.
+// aRequest is a request for a machine that was made from the template reboot, by an unknown maker.
 func aRequest(kind, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetGroupVersionKind(mendv1.GroupVersion.WithKind(kind))

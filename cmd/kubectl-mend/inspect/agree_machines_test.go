@@ -51,7 +51,7 @@ type machinePlay struct {
 
 func (s *machineScene) play(t reporter) *machinePlay {
 	t.Helper()
-	w := s.world(t)
+	w := s.snapshot(t)
 	p := &machinePlay{scene: s, play: played(t, w, managerlease.Announcement{Version: "v0.1.0", Unclaimed: string(s.unclaimed)})}
 	c := state.New(w, p.clock).Client()
 	p.reconciler = &machinehealthcheck.Reconciler{
@@ -61,7 +61,7 @@ func (s *machineScene) play(t reporter) *machinePlay {
 	return p
 }
 
-// objects are those of the world that passes over machines change.
+// objects are those that reconciles of machines change.
 type objects struct {
 	check    *clusterv1.MachineHealthCheck
 	machines map[string]*clusterv1.Machine
@@ -71,7 +71,7 @@ type objects struct {
 func (p *machinePlay) objects(check string) objects {
 	p.Helper()
 	is := objects{check: &clusterv1.MachineHealthCheck{}, machines: map[string]*clusterv1.Machine{}, requests: map[string]bool{}}
-	reader := p.world.ReadOnly()
+	reader := p.snapshot.ReadOnly()
 	if err := reader.Get(quiet(), client.ObjectKey{Namespace: "ns", Name: check}, is.check); err != nil {
 		p.Fatalf("%v", err)
 	}
@@ -143,18 +143,18 @@ func (p *machinePlay) compareMachine(t *explain.Target, said *explain.Check, bef
 	was, is := before.machines[t.Name], after.machines[t.Name]
 	begun := p.begun(t, said, before, after)
 	switch {
-	case t.Begins != begun:
-		p.Errorf("%s: said to begin %t, begun %t; held back by %+v", t.Name, t.Begins, begun, t.Blockers)
+	case t.StartsNow != begun:
+		p.Errorf("%s: said to begin %t, begun %t; blocked by %+v", t.Name, t.StartsNow, begun, t.Blockers)
 	case begun && len(t.Blockers) > 0:
-		p.Errorf("%s: was begun, and is said to be held back by %+v", t.Name, t.Blockers)
-	case t.Left == "" && said.Mode == explain.Acting && t.State == health.Unhealthy && !t.InFlight && !begun && len(t.Blockers) == 0:
+		p.Errorf("%s: was begun, and is said to be blocked by %+v", t.Name, t.Blockers)
+	case t.Skipped == "" && said.Mode == explain.Acting && t.State == health.Unhealthy && !t.InFlight && !begun && len(t.Blockers) == 0:
 		p.Errorf("%s: it is unhealthy and nothing was begun, and it is not said why", t.Name)
 	}
-	switch elder := p.scene.elder(before.check, was); {
-	case t.Left != "":
+	switch older := p.scene.older(before.check, was); {
+	case t.Skipped != "":
 		return
 	case said.Mode != explain.Acting,
-		elder, !was.DeletionTimestamp.IsZero(),
+		older, !was.DeletionTimestamp.IsZero(),
 		t.State != health.Unhealthy && t.State != health.Healthy:
 		if diff := cmp.Diff(was.Status.Conditions, is.Status.Conditions); diff != "" {
 			p.Errorf("%s is said to be %s, and its conditions changed:\n%s", t.Name, t.Verdict, diff)
@@ -187,14 +187,14 @@ func (p *machinePlay) compareVerdict(t *explain.Target, was, is *clusterv1.Machi
 	newly := !conditions.IsFalse(was, clusterv1.MachineHealthCheckSucceededCondition)
 	events := p.of("Machine", t.Name, mendv1.EventMachineMarkedUnhealthy)
 	if newly && conditions.Get(was, clusterv1.MachineHealthCheckSucceededCondition) != nil && conditions.IsUnknown(was, clusterv1.MachineHealthCheckSucceededCondition) {
-		return // it counts as called bad before
+		return // it counted as marked unhealthy before
 	}
 	if newly != (len(events) == 1) || newly && !strings.HasSuffix(events[0], ": "+strings.Join(texts(t.Findings), "; ")) {
-		p.Errorf("%s became unhealthy %t: %q, and is told as %q", t.Name, newly, texts(t.Findings), events)
+		p.Errorf("%s became unhealthy %t: %q, and has the events %q", t.Name, newly, texts(t.Findings), events)
 	}
 }
 
-// begun reports whether a pass began the remediation of a machine: its owner was asked, or a request was made.
+// begun reports whether a reconcile started the remediation of a machine: its owner was asked, or a request was made.
 func (p *machinePlay) begun(t *explain.Target, said *explain.Check, before, after objects) bool {
 	asked := func(o objects) bool { // owners act on both, of machines that are not being deleted anyway
 		m := o.machines[t.Name]
@@ -209,7 +209,7 @@ func (p *machinePlay) begun(t *explain.Target, said *explain.Check, before, afte
 			return true
 		}
 	}
-	// An owner that had been asked before the machine was well is asked again without a word: it stands in the event alone.
+	// An owner that had been asked before the machine was healthy is asked again without a word: it stands in the event alone.
 	for _, text := range p.of("MachineHealthCheck", said.Name, mendv1.EventRemediationStarted) {
 		if names, of := strings.CutPrefix(text, "Asked the owner to remediate "); of && slices.Contains(strings.Split(names, ", "), t.Name) {
 			return true
@@ -223,7 +223,7 @@ func (p *machinePlay) compareCheck(said *explain.Check, before, after objects) {
 	check := after.check
 	if said.Mode == explain.Observing || said.Mode == explain.Core {
 		if before.check.ResourceVersion != check.ResourceVersion {
-			p.Errorf("%s is written to, although %s", said, said.Because)
+			p.Errorf("%s is written to, although %s", said, said.ModeText)
 		}
 		return
 	}
@@ -260,18 +260,18 @@ func (p *machinePlay) compareMoments(said *explain.Check, result ctrl.Result) {
 	begins := false
 	for i := range said.Targets {
 		t := &said.Targets[i]
-		begins = begins || t.Begins
+		begins = begins || t.StartsNow
 		for _, f := range t.Findings {
-			if f.Counts || f.Due.IsZero() {
+			if f.Expired || f.Expires.IsZero() {
 				continue
 			}
-			first = health.Earliest(first, f.Due)
+			first = health.Earliest(first, f.Expires)
 			if t.State != health.Unhealthy && !t.InFlight {
-				next = health.Earliest(next, f.Due)
+				next = health.Earliest(next, f.Expires)
 			}
 		}
 		for _, h := range t.Blockers {
-			if t.State == health.Unhealthy && h.Reason == explain.RemediationUnderWay { // nobody has taken the power cycle on
+			if t.State == health.Unhealthy && h.Reason == explain.RemediationUnderWay { // no controller has acted on the power cycle
 				first = health.Earliest(first, h.Until)
 			}
 		}
@@ -295,15 +295,15 @@ func (p *machinePlay) compareMoments(said *explain.Check, result ctrl.Result) {
 		return // it is tried again, ever more rarely
 	}
 	if !sameMoment(again, first) {
-		p.Errorf("%s: the next pass is at %s, and by what is said something changes at %s", said, again, first)
+		p.Errorf("%s: the next reconcile is at %s, and by what is said something changes at %s", said, again, first)
 	}
 }
 
-// story makes passes over a check until a moment that was said to come has come: what is said to happen then happens then, and not before.
+// story reconciles a check until a moment that was foretold has come: what was foretold happens then, and not before.
 func (p *machinePlay) story(check string) {
 	p.Helper()
 	p.pass(check)
-	p.pass(check) // what a pass changes wakes it again: a request that it has taken over is deleted by the next one
+	p.pass(check) // what a reconcile changes enqueues the check again: a request that it has adopted is deleted by the next one
 	before := p.ask(check)
 	next := before.Next
 	if before.Mode != explain.Acting || !next.At.After(p.clock.Now()) {
@@ -328,8 +328,8 @@ func (p *machinePlay) story(check string) {
 			together++
 		}
 	}
-	if t := targetOf(then); together == 1 && t.Begins != strings.Contains(text, "counts as unhealthy if nothing changes, and kubemend ") {
-		p.Errorf("%s: it is said that %q; then it begins: %t, held back by %+v", name, text, t.Begins, t.Blockers)
+	if t := targetOf(then); together == 1 && t.StartsNow != strings.Contains(text, "counts as unhealthy if nothing changes, and kubemend ") {
+		p.Errorf("%s: it is said that %q; then it begins: %t, blocked by %+v", name, text, t.StartsNow, t.Blockers)
 	}
 }
 
@@ -345,8 +345,8 @@ func TestMachineHealthChecksAreSeenAsTheControllerActs(t *testing.T) {
 			began[conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition)]++
 		}
 	})
-	// The fifth of the worlds that a short run draws may all end alike; `make test` draws all.
+	// The fifth of the scenes that a short run draws may all end alike; `make test` draws all.
 	if same := began[true] == 0 || began[false] == 0; same && !testing.Short() {
-		t.Errorf("the worlds show nothing: %v", began)
+		t.Errorf("the scenes show nothing: %v", began)
 	}
 }

@@ -30,21 +30,21 @@ type nodeScene struct {
 }
 
 var (
-	remedies     = schema.GroupVersion{Group: "remedies.medik8s.io", Version: "v1alpha1"}
+	remediators  = schema.GroupVersion{Group: "remediators.medik8s.io", Version: "v1alpha1"}
 	requestKinds = []string{"RebootRemediation", "ReplaceRemediation"}
 )
 
-func (s *nodeScene) world(t reporter) *snapshot.Snapshot {
+func (s *nodeScene) snapshot(t reporter) *snapshot.Snapshot {
 	t.Helper()
 	w := snapshot.New()
 	w.Taken = noon
 	objs := s.others
 	for _, kind := range requestKinds {
-		w.Install(remedies.WithKind(kind), "plural-of-"+kind, true)
+		w.Install(remediators.WithKind(kind), "plural-of-"+kind, true)
 		template := &unstructured.Unstructured{Object: map[string]any{
 			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"how": "well"}}},
 		}}
-		template.SetGroupVersionKind(remedies.WithKind(kind + remediationrequest.TemplateSuffix))
+		template.SetGroupVersionKind(remediators.WithKind(kind + remediationrequest.TemplateSuffix))
 		template.SetNamespace("ns")
 		template.SetName("usual")
 		objs = append(objs, template)
@@ -70,12 +70,12 @@ func aNodeCheck(name string) *nhcv1.NodeHealthCheck {
 		})
 	}
 	c.Spec.MinHealthy = ptr.To(intstr.FromInt32(1))
-	c.Spec.RemediationTemplate = ptr.To(remedyFrom("RebootRemediation", "usual"))
+	c.Spec.RemediationTemplate = ptr.To(templateFrom("RebootRemediation", "usual"))
 	return c
 }
 
-func remedyFrom(kind, name string) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: remedies.String(), Kind: kind + remediationrequest.TemplateSuffix, Namespace: "ns", Name: name}
+func templateFrom(kind, name string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: remediators.String(), Kind: kind + remediationrequest.TemplateSuffix, Namespace: "ns", Name: name}
 }
 
 func aRandomNodeScene(t *rapid.T) *nodeScene {
@@ -110,16 +110,16 @@ func (s *nodeScene) randomCheck(t *rapid.T, name string) {
 			c.Spec.MinHealthy = ptr.To(intstr.Parse(limit))
 		}
 	}
-	switch pick(t, "remedy", "reboot", "reboot", "ladder", "ladder", "missing", "none") {
+	switch pick(t, "template", "reboot", "reboot", "ladder", "ladder", "missing", "none") {
 	case "ladder":
 		c.Spec.RemediationTemplate = nil
 		for i, kind := range requestKinds {
 			c.Spec.EscalatingRemediations = append(c.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
-				RemediationTemplate: remedyFrom(kind, "usual"), Order: i, Timeout: metav1.Duration{Duration: pick(t, "timeout", time.Minute, 5*time.Minute)},
+				RemediationTemplate: templateFrom(kind, "usual"), Order: i, Timeout: metav1.Duration{Duration: pick(t, "timeout", time.Minute, 5*time.Minute)},
 			})
 		}
 	case "missing":
-		c.Spec.RemediationTemplate = ptr.To(remedyFrom("RebootRemediation", "missing"))
+		c.Spec.RemediationTemplate = ptr.To(templateFrom("RebootRemediation", "missing"))
 	case "none":
 		c.Spec.RemediationTemplate = nil
 	}
@@ -188,7 +188,7 @@ func (s *nodeScene) randomMachineOf(t *rapid.T, n *corev1.Node) {
 	if _, is := n.Labels["node-role.kubernetes.io/control-plane"]; is {
 		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
 	}
-	switch pick(t, "machine", "", "", "deleting", "skipped", "paused", "updating", "handed over") {
+	switch pick(t, "machine", "", "", "deleting", "skipped", "paused", "updating", "owner asked") {
 	case "deleting":
 		leaving(m)
 	case "skipped":
@@ -197,7 +197,7 @@ func (s *nodeScene) randomMachineOf(t *rapid.T, n *corev1.Node) {
 		m.Annotations[clusterv1.PausedAnnotation] = ""
 	case "updating":
 		say(m, clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "Updating", at(time.Minute))
-	case "handed over":
+	case "owner asked":
 		say(m, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "Waiting", at(time.Minute))
 	}
 	s.others = append(s.others, m)
@@ -212,10 +212,10 @@ func (s *nodeScene) randomLease(t *rapid.T, n *corev1.Node) {
 	s.others = append(s.others, l)
 }
 
-// randomRequest is a request for a node, of a check of the scene, of one of its name before it, or of nobody known.
+// randomRequest is a request for a node, of a check of the scene, of one of its name before it, or of an unknown maker.
 func (s *nodeScene) randomRequest(t *rapid.T, n *corev1.Node) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetGroupVersionKind(remedies.WithKind(pick(t, "kind", requestKinds...)))
+	u.SetGroupVersionKind(remediators.WithKind(pick(t, "kind", requestKinds...)))
 	u.SetNamespace("ns")
 	u.SetName(n.Name)
 	u.SetUID(types.UID("uid-of-request-for-" + n.Name))
@@ -243,7 +243,7 @@ func (s *nodeScene) randomRequest(t *rapid.T, n *corev1.Node) {
 	s.others = append(s.others, u)
 	if by == "ours" && odds(t, "listed", 2) {
 		check.Status.UnhealthyNodes = append(check.Status.UnhealthyNodes, nhcv1.UnhealthyNode{Name: n.Name, Remediations: []nhcv1.Remediation{{
-			Resource: corev1.ObjectReference{APIVersion: remedies.String(), Kind: u.GetKind(), Namespace: "ns", Name: u.GetName(), UID: u.GetUID()},
+			Resource: corev1.ObjectReference{APIVersion: remediators.String(), Kind: u.GetKind(), Namespace: "ns", Name: u.GetName(), UID: u.GetUID()},
 			Started:  u.GetCreationTimestamp(), TemplateName: "usual",
 		}}})
 	}

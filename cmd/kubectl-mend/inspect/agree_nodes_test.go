@@ -33,7 +33,7 @@ type nodePlay struct {
 
 func (s *nodeScene) play(t reporter) *nodePlay {
 	t.Helper()
-	w := s.world(t)
+	w := s.snapshot(t)
 	p := &nodePlay{play: played(t, w, managerlease.Announcement{Version: "v0.1.0", NodeLeaseNamespace: nhcv1.DefaultLeaseNamespace})}
 	c := state.New(w, p.clock).Client()
 	p.reconciler = &nodehealthcheck.Reconciler{
@@ -50,8 +50,8 @@ func (p *nodePlay) requests() map[string][]unstructured.Unstructured {
 	all := map[string][]unstructured.Unstructured{}
 	for _, kind := range requestKinds {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(remedies.WithKind(kind + "List"))
-		if err := p.world.ReadOnly().List(quiet(), list); err != nil {
+		list.SetGroupVersionKind(remediators.WithKind(kind + "List"))
+		if err := p.snapshot.ReadOnly().List(quiet(), list); err != nil {
 			p.Fatalf("%v", err)
 		}
 		for _, obj := range list.Items {
@@ -65,7 +65,7 @@ func (p *nodePlay) requests() map[string][]unstructured.Unstructured {
 func (p *nodePlay) stored(check string) *nhcv1.NodeHealthCheck {
 	p.Helper()
 	is := &nhcv1.NodeHealthCheck{}
-	if err := p.world.ReadOnly().Get(quiet(), client.ObjectKey{Name: check}, is); err != nil {
+	if err := p.snapshot.ReadOnly().Get(quiet(), client.ObjectKey{Name: check}, is); err != nil {
 		p.Fatalf("%v", err)
 	}
 	return is
@@ -96,7 +96,7 @@ func (p *nodePlay) pass(check string) *explain.Check {
 	begins := false
 	for i := range said.Targets {
 		t := &said.Targets[i]
-		begins = begins || t.Begins
+		begins = begins || t.StartsNow
 		p.compareNode(t, said, before[t.Name], after[t.Name])
 		p.compareListed(t, is)
 	}
@@ -108,7 +108,7 @@ func (p *nodePlay) pass(check string) *explain.Check {
 	// Where several things hold a node up the pass goes by the first of them; that another one ends meanwhile changes nothing.
 	among := slices.ContainsFunc(said.Targets, func(t explain.Target) bool { return t.Name == nodeOf(said.Next) && len(t.Blockers) > 1 })
 	if at := said.Next.At; !begins && !among && !at.IsZero() && (result.RequeueAfter == 0 || now.Add(result.RequeueAfter).After(at.Add(time.Millisecond))) {
-		p.Errorf("%s: next is said to be %+v, and the next pass is in %s", said, said.Next, result.RequeueAfter)
+		p.Errorf("%s: next is said to be %+v, and the next reconcile is in %s", said, said.Next, result.RequeueAfter)
 	}
 	return said
 }
@@ -119,10 +119,10 @@ func (p *nodePlay) compareNode(t *explain.Target, said *explain.Check, before, a
 		return !slices.ContainsFunc(before, func(was unstructured.Unstructured) bool { return was.GetUID() == is.GetUID() })
 	})
 	switch {
-	case t.Begins != begun:
-		p.Errorf("%s: %s is said to begin %t, begun %t; held back by %+v", said, t.Name, t.Begins, begun, t.Blockers)
+	case t.StartsNow != begun:
+		p.Errorf("%s: %s is said to begin %t, begun %t; blocked by %+v", said, t.Name, t.StartsNow, begun, t.Blockers)
 	case begun && len(t.Blockers) > 0:
-		p.Errorf("%s: %s was begun, and is said to be held back by %+v", said, t.Name, t.Blockers)
+		p.Errorf("%s: %s was begun, and is said to be blocked by %+v", said, t.Name, t.Blockers)
 	case t.State == health.Unhealthy && !t.InFlight && !begun && len(t.Blockers) == 0:
 		p.Errorf("%s: %s is unhealthy and nothing was begun, and it is not said why", said, t.Name)
 	}
@@ -133,7 +133,7 @@ func (p *nodePlay) compareListed(t *explain.Target, is *nhcv1.NodeHealthCheck) {
 	p.Helper()
 	at := slices.IndexFunc(is.Status.UnhealthyNodes, func(n nhcv1.UnhealthyNode) bool { return n.Name == t.Name })
 	node := &corev1.Node{}
-	err := p.world.ReadOnly().Get(quiet(), client.ObjectKey{Name: t.Name}, node)
+	err := p.snapshot.ReadOnly().Get(quiet(), client.ObjectKey{Name: t.Name}, node)
 	selected := err == nil && labels.SelectorFromSet(is.Spec.Selector.MatchLabels).Matches(labels.Set(node.Labels))
 	switch {
 	case t.State == health.Unhealthy && selected && at < 0:
@@ -145,10 +145,10 @@ func (p *nodePlay) compareListed(t *explain.Target, is *nhcv1.NodeHealthCheck) {
 	}
 }
 
-// story makes passes over a check until a moment that was said to come has come: what is said to happen then happens then, and not before.
+// story reconciles a check until a moment that was foretold has come: what was foretold happens then, and not before.
 func (p *nodePlay) story(check string) {
 	p.Helper()
-	for range 3 { // what a pass has changed wakes the next one at once
+	for range 3 { // what a reconcile changes enqueues the check again
 		p.pass(check)
 	}
 	before := p.ask(check)
@@ -195,8 +195,8 @@ func (p *nodePlay) begins(before, then *explain.Check) {
 		}
 	}
 	foreseen := strings.Contains(before.Next.Text, "counts as unhealthy if nothing changes, and kubemend ")
-	if begins := then.Targets[is].Begins; together == 1 && begins != foreseen {
-		p.Errorf("%s: it is said that %q; then it begins: %t, held back by %+v", nodeOf(before.Next), before.Next.Text, begins, then.Targets[is].Blockers)
+	if begins := then.Targets[is].StartsNow; together == 1 && begins != foreseen {
+		p.Errorf("%s: it is said that %q; then it begins: %t, blocked by %+v", nodeOf(before.Next), before.Next.Text, begins, then.Targets[is].Blockers)
 	}
 }
 
@@ -256,8 +256,8 @@ func TestNodeHealthChecksAreSeenAsTheControllerActs(t *testing.T) {
 		}
 		begun[len(p.requests()) > before]++
 	})
-	// The fifth of the worlds that a short run draws may all end alike; `make test` draws all.
+	// The fifth of the scenes that a short run draws may all end alike; `make test` draws all.
 	if same := begun[true] == 0 || begun[false] == 0; same && !testing.Short() {
-		t.Errorf("the worlds show nothing: %v", begun)
+		t.Errorf("the scenes show nothing: %v", begun)
 	}
 }

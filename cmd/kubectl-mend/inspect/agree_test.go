@@ -25,10 +25,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// These tests ask about a world, then have the controller make its pass over the very same world, and compare what was said with what the pass
-// has left behind. They know of both no more than users do: what is printed, and what objects and events say.
+// These tests inspect a scene, then have the controller reconcile the very same scene, and compare the explanation with what the reconcile has
+// done. They know of both no more than users do: what is printed, and what objects and events say.
 
-// noon is when every world begins.
+// noon is when every scene begins.
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func at(ago time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-ago)) }
@@ -51,7 +51,7 @@ var (
 // told is an event.
 type told struct{ kind, name, reason, text string }
 
-// recorder keeps the events of a pass.
+// recorder keeps the events of a reconcile.
 type recorder struct{ events []told }
 
 // Eventf implements events.EventRecorder.
@@ -71,12 +71,12 @@ func (r *recorder) of(kind, name, reason string) []string {
 	return texts
 }
 
-// play is a world that is asked about, and in which passes are made.
+// play is a scene that is inspected and reconciled.
 type play struct {
 	reporter
-	world *snapshot.Snapshot
-	clock *clocktesting.FakePassiveClock
-	asker *Asker
+	snapshot *snapshot.Snapshot
+	clock    *clocktesting.FakePassiveClock
+	asker    *Asker
 	*recorder
 }
 
@@ -95,7 +95,7 @@ func played(t reporter, w *snapshot.Snapshot, says managerlease.Announcement) *p
 	if err := w.Add(manager); err != nil {
 		t.Fatalf("%v", err)
 	}
-	p := &play{reporter: t, world: w, clock: clocktesting.NewFakePassiveClock(noon), recorder: &recorder{}}
+	p := &play{reporter: t, snapshot: w, clock: clocktesting.NewFakePassiveClock(noon), recorder: &recorder{}}
 	w.Clock = p.clock
 	if p.asker, err = New(quiet(), w, noon); err != nil {
 		t.Fatalf("%v", err)
@@ -126,14 +126,14 @@ func (p *play) sameConditions(what string, said, stored []metav1.Condition) {
 	}
 }
 
-// sameMoment reports whether two moments are the same, to the millisecond that a pass is put off at least.
+// sameMoment reports whether two moments are the same, to the millisecond by which a reconcile is put off at least.
 func sameMoment(a, b time.Time) bool { return a.Sub(b).Abs() <= time.Millisecond }
 
 // texts are those of the findings that count.
 func texts(findings []explain.Finding) []string {
 	var all []string
 	for _, f := range findings {
-		if f.Counts {
+		if f.Expired {
 			all = append(all, f.Text)
 		}
 	}

@@ -1,5 +1,4 @@
-// Package inspect explains what a management cluster as it was read comes to, by the controllers' own functions and as the manager there would. It decides
-// nothing.
+// Package inspect explains the objects of a management cluster, by the controllers' own functions and as the manager there would. It decides nothing.
 package inspect
 
 import (
@@ -30,9 +29,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// Asker asks about one world at one moment.
+// Asker explains the objects of one snapshot at one moment.
 type Asker struct {
-	World    *snapshot.Snapshot
+	Snapshot *snapshot.Snapshot
 	Now      time.Time
 	Managers Managers
 
@@ -42,13 +41,13 @@ type Asker struct {
 	nodes    *nodehealthcheck.Reconciler
 }
 
-// New returns one who asks about w at now, as the managers there would.
+// New returns an Asker for w at now.
 func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, error) {
 	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
 		return nil, err
 	}
 	reader := client.Client(assuming{w.ReadOnly()})
-	a := &Asker{World: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
+	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
 	a.clusters = asTheManager{w.Clusters(), reader, a.Managers}
 	requests := &remediationrequest.Requests{Client: reader, Live: reader}
 	a.machines = &machinehealthcheck.Reconciler{
@@ -63,11 +62,11 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, erro
 	return a, nil
 }
 
-// Reader reads the world.
+// Reader reads the snapshot.
 func (a *Asker) Reader() client.Reader { return a.reader }
 
-// MachineChecks are looks at the MachineHealthChecks that are wanted, in the order of their names. The error is forbidden if they could not be
-// read: there may be some then.
+// MachineChecks explains the MachineHealthChecks that are wanted, sorted by name. The error is Forbidden if they could not be read: there may be some
+// then.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]explain.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -91,11 +90,11 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 	return checks, nil
 }
 
-// machineCheck is a look at check as the manager has it that looks at it.
+// machineCheck explains check with the flags of the manager that reconciles it; nil if it is gone.
 func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealthCheck) (*explain.Check, error) {
 	manager := a.Managers.of(check)
 	a.machines.Unclaimed = unclaimed(manager)
-	a.machines.CountByStatus = a.World.Counted(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
+	a.machines.CountByStatus = a.Snapshot.Counted(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
 	is, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
 	if err != nil || is == nil {
 		return nil, err
@@ -107,8 +106,8 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	return is, nil
 }
 
-// NodeChecks are looks at the NodeHealthChecks that are wanted, in the order of their names. There are none where the kind is not installed. The
-// error is forbidden if they could not be read: there may be some then.
+// NodeChecks explains the NodeHealthChecks that are wanted, sorted by name. There are none where the kind is not installed. The error is Forbidden if
+// they could not be read: there may be some then.
 func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]explain.Check, error) {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
@@ -135,8 +134,7 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 	return checks, nil
 }
 
-// asTheManager are the workload clusters as the manager sees them: one that it says it cannot see is out of sight, although its user may see
-// it. What the manager cannot see it does not act on.
+// asTheManager are the workload clusters as the manager reaches them: one that it reports as unreachable is unreachable, although the user may reach it.
 type asTheManager struct {
 	*snapshot.Clusters
 	checks   client.Reader
@@ -159,36 +157,35 @@ func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now ti
 	return c.Clusters.View(ctx, cluster, now)
 }
 
-// sayUnseen reports whether the manager says in a check that it acts on that it cannot see the workload cluster. What stands in another one it
-// may have said long ago.
+// sayUnseen reports whether the manager reports, in a check that it acts on, that it cannot reach the workload cluster. The condition of another check may
+// be old.
 func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck) bool {
 	by, annotated := check.Annotations[clusterv1.PausedAnnotation]
 	acts := by == mendv1.Claim || !annotated && unclaimed(m.of(check)) == machinehealthcheck.Act
 	return acts && check.DeletionTimestamp.IsZero() && conditions.IsFalse(check, mendv1.WorkloadClusterReachable)
 }
 
-// blind says in is what follows from it that the user cannot see the nodes of a workload cluster, as far as the manager does not say so of
-// itself: what the manager makes of them stands in the conditions, and the arithmetic of one who does not see them would be another one. Before
-// the control plane is initialized the manager asks for no nodes either.
+// blind replaces what is depends on if the user may not read the nodes of the workload cluster, and the manager may: the conditions have the manager's
+// decision, and numbers without the nodes would be wrong. Before the control plane is initialized the manager reads no nodes either.
 func (a *Asker) blind(ctx context.Context, is *explain.Check, check *clusterv1.MachineHealthCheck) error {
 	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
 	err := a.reader.Get(ctx, key, cluster)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Cluster %s: %w", key, err)
 	}
-	why, _, blind := a.World.Unseen(key)
-	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.Unseen == "" || a.Managers.sayUnseen(check) {
+	why, _, blind := a.Snapshot.Unseen(key)
+	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.Unreachable == "" || a.Managers.sayUnseen(check) {
 		return nil
 	}
 	hold := explain.NodesNotRead(check.Spec.ClusterName, why)
-	is.Unseen, is.UnseenSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
+	is.Unreachable, is.UnreachableSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
 	if said := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); said != nil && said.Status == metav1.ConditionFalse {
 		is.Reason, is.Text = said.Reason, said.Message
 	}
 	for i := range is.Targets {
 		t := &is.Targets[i]
 		if t.State == health.Unknown && t.Node != "" {
-			t.Blockers, t.Next = []explain.Blocker{hold}, explain.Step{Text: hold.Person, Person: true}
+			t.Blockers, t.Next = []explain.Blocker{hold}, explain.Step{Text: hold.Fix, Manual: true}
 		}
 	}
 	return nil

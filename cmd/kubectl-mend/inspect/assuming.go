@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// assuming is a client of somebody who may not read every Cluster: one that cannot be read is taken for one that is there, is set up, and is not
-// paused, as nearly all are. That Clusters were not read is among what the world lacks, and so are their nodes.
+// assuming is a client of a user who may not read every Cluster. It takes one that cannot be read for one that exists, is set up and is not paused, as
+// nearly all are. The snapshot reports that Clusters were not read, and so their nodes.
 type assuming struct{ client.Client }
 
 // assumed is the UID of a Cluster that was not read.

@@ -32,12 +32,12 @@ func TestWhatWasSaidOtherwiseThanItWasDone(t *testing.T) {
 			s.clusters[0].Spec.Paused = ptr.To(true)
 			bad(s, "m", time.Hour)
 		},
-		"a check that nobody claimed and that is acted on says that its cluster is paused": func(s *machineScene) {
+		"a check that is not claimed and that is acted on says that its cluster is paused": func(s *machineScene) {
 			s.clusters[0].Spec.Paused = ptr.To(true)
 			unclaimed(s)
 		},
 		"a check without its cluster says so": func(s *machineScene) { s.clusters = nil },
-		"the manager also says in a check that nobody claimed that it cannot see the cluster": func(s *machineScene) {
+		"the manager also says in a check that is not claimed that it cannot see the cluster": func(s *machineScene) {
 			unclaimed(s)
 			lost(s)
 			bad(s, "m", time.Hour)
@@ -68,7 +68,7 @@ func TestWhatWasSaidOtherwiseThanItWasDone(t *testing.T) {
 			}
 			bad(s, "m", time.Hour)
 		},
-		"a request that a check of the same name made for a machine that is well takes no place of another": func(s *machineScene) {
+		"a request that a check of the same name made for a machine that is healthy takes no place of another": func(s *machineScene) {
 			s.checks[0].Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
 				APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Name: "reboot",
 			}

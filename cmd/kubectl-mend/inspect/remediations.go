@@ -24,27 +24,27 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// Hosts reads the bare-metal hosts of the world.
+// Hosts reads the bare-metal hosts of the snapshot.
 func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live: a.reader} }
 
-// RemediationsOf are looks at the remediations that a machine owns, of both kinds.
+// RemediationsOf explains the remediations that a machine owns, of both kinds.
 func (a *Asker) RemediationsOf(ctx context.Context, m *clusterv1.Machine) ([]explain.Remediation, error) {
 	existing, err := remediation.Installed(func() ([]remediation.Kind, error) { return a.readable(ctx, m.Namespace) }).In(ctx, a.reader, m.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	return a.looks(ctx, named(existing.Of(m)))
+	return a.explained(ctx, named(existing.Of(m)))
 }
 
-// RemediationsHolding are looks at the remediations that act on the power of a host, and the UIDs of those that act on it and are not known.
+// RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not exist.
 func (a *Asker) RemediationsHolding(ctx context.Context, h *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
 	existing, err := remediation.Installed(func() ([]remediation.Kind, error) { return a.readable(ctx, h.Namespace) }).In(ctx, a.reader, h.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
 	known, unknown := existing.OnHost(h)
-	looks, err := a.looks(ctx, named(known))
-	return looks, unknown, err
+	all, err := a.explained(ctx, named(known))
+	return all, unknown, err
 }
 
 // hostRemediation is a remediation by its kind and its name.
@@ -61,9 +61,9 @@ func named(all []remediation.OfKind) []hostRemediation {
 	return names
 }
 
-// Remediations are looks at those of that name, of the kind called so or, if that is empty, of both. There may be none.
+// Remediations explains those of that name, of one kind or, if that is empty, of both. There may be none.
 func (a *Asker) Remediations(ctx context.Context, kind string, key client.ObjectKey) ([]explain.Remediation, error) {
-	kinds, err := remediation.InstalledKinds(a.World.RESTMapper())
+	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +73,12 @@ func (a *Asker) Remediations(ctx context.Context, kind string, key client.Object
 			named = append(named, hostRemediation{k, key})
 		}
 	}
-	return a.looks(ctx, named)
+	return a.explained(ctx, named)
 }
 
-// readable are the kinds of remediations that are installed and were read in a namespace. Of the others the world says that it lacks them.
+// readable are the kinds of remediations that are installed and were read in a namespace. The snapshot reports the others.
 func (a *Asker) readable(ctx context.Context, namespace string) ([]remediation.Kind, error) {
-	kinds, err := remediation.InstalledKinds(a.World.RESTMapper())
+	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (a *Asker) readable(ctx context.Context, namespace string) ([]remediation.K
 	}), nil
 }
 
-func (a *Asker) looks(ctx context.Context, named []hostRemediation) ([]explain.Remediation, error) {
+func (a *Asker) explained(ctx context.Context, named []hostRemediation) ([]explain.Remediation, error) {
 	var all []explain.Remediation
 	for _, n := range named {
 		if n.Kind.New == nil { // in a version of which no more is known than metadata: it is CAPM3's
@@ -106,7 +106,7 @@ func (a *Asker) looks(ctx context.Context, named []hostRemediation) ([]explain.R
 	return all, nil
 }
 
-// remediation is a look at one as the manager has it that acts on it, or as one would that looked at all; nil if there is none, or if it asks
+// remediation explains one with the flags of the manager that acts on it, or with none; nil if it does not exist or asks
 // for nothing.
 func (a *Asker) remediation(ctx context.Context, n hostRemediation) (*explain.Remediation, error) {
 	if served, not := a.Managers.serves(crdOf(n.Kind)); !served && not != nil {
@@ -129,20 +129,20 @@ func (a *Asker) remediation(ctx context.Context, n hostRemediation) (*explain.Re
 	if err != nil {
 		return nil, err
 	}
-	because, person := a.Managers.nobody(offs)
+	because, person := a.Managers.noneActs(offs)
 	is.Acts, is.Reason, is.Text, is.Deadline = false, explain.NoManager, because, time.Time{}
-	is.Next = step(person, explain.WithoutLooker)
+	is.Next = step(person, explain.NoManagerNext)
 	return is, nil
 }
 
-// serving are what those managers say of themselves that run, serve a kind and look at a namespace.
+// serving are the announcements of the managers that run, serve a kind and reconcile a namespace.
 func (m Managers) serving(crd, namespace string) []managerlease.Announcement {
 	var all []managerlease.Announcement
 	for _, is := range m.All {
 		switch {
 		case !is.Alive || is.Unserved(crd) != nil:
 		case is.Announcement == nil:
-			all = append(all, managerlease.Announcement{}) // it is taken that it looks at everything
+			all = append(all, managerlease.Announcement{}) // it may reconcile everything
 		case is.Announcement.Namespace == "" || is.Announcement.Namespace == namespace:
 			all = append(all, *is.Announcement)
 		}
@@ -169,12 +169,12 @@ func (a *Asker) offsOf(ctx context.Context, n hostRemediation) ([]managerlease.O
 	return a.Managers.offs(rem, owned), nil
 }
 
-// remediations are those of a kind, to be looked at as by a manager that says this of itself.
+// remediations is the reconciler of a kind, with the flags that a manager has announced.
 func (a *Asker) remediations(kind remediation.Kind, by managerlease.Announcement) *hostremediation.Reconciler {
 	return &hostremediation.Reconciler{
 		WatchFilterValue: by.WatchFilter, Teardown: by.Teardown,
-		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters, a.World.Unseen},
-		Installed: func() ([]remediation.Kind, error) { return remediation.InstalledKinds(a.World.RESTMapper()) },
+		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters, a.Snapshot.Unseen},
+		Installed: func() ([]remediation.Kind, error) { return remediation.InstalledKinds(a.Snapshot.RESTMapper()) },
 		Nodes:     fence.Reader{Reader: a.live}, Reader: a.live,
 		Clock: clock.RealClock{},
 	}
@@ -182,14 +182,14 @@ func (a *Asker) remediations(kind remediation.Kind, by managerlease.Announcement
 
 // live reads a workload cluster itself, if the user can.
 func (a *Asker) live(_ context.Context, cluster client.ObjectKey) (client.Reader, error) {
-	reader, err := a.World.Live(cluster)
+	reader, err := a.Snapshot.Live(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", hostremediation.ErrUnasked, err)
 	}
 	return reader, nil
 }
 
-// asked are workload clusters of which one that the user cannot see is not one that the manager cannot see.
+// asked are workload clusters of which one that the user cannot read is not taken for one that the manager cannot reach.
 type asked struct {
 	asTheManager
 	unseen func(cluster client.ObjectKey) (why string, since time.Time, unseen bool)
@@ -201,7 +201,7 @@ func (c asked) View(ctx context.Context, cluster client.ObjectKey, now time.Time
 		return workload.View{}, fmt.Errorf("%w: %s", hostremediation.ErrUnasked, why)
 	}
 	view, err := c.asTheManager.View(ctx, cluster, now, watches...)
-	if err != nil { // it is the user who may not read what says whether the manager sees it
+	if err != nil { // the user may not read whether the manager reaches it
 		return workload.View{}, fmt.Errorf("%w: %w", hostremediation.ErrUnasked, err)
 	}
 	return view, nil
@@ -215,7 +215,7 @@ func crdOf(kind remediation.Kind) string {
 	return crdgate.OwnCRD
 }
 
-// otherActs says in is that kubemend does not act on its kind.
+// otherActs replaces the step of is, since kubemend does not act on its kind.
 func otherActs(is *explain.Remediation, not *managerlease.Kind) {
 	_, next := otherwise(not)
 	is.Acts, is.Reason, is.Text = false, explain.NotServed, explain.KindNotServed(not.Because)

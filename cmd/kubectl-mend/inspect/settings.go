@@ -61,7 +61,7 @@ func alive(m managerlease.Manager) int {
 	return 0
 }
 
-// of is the manager that looks at an object; nil if none is known. Of one that does not say what it looks at, it is taken that it does.
+// of is the manager that reconciles an object; nil if none is known. One without an announcement may reconcile any.
 func (m Managers) of(obj client.Object, more ...client.Object) *managerlease.Manager {
 	for i := range m.All {
 		if off := m.All[i].StandsOff(obj, more...); off.Because == "" || off.Unknown {
@@ -71,8 +71,7 @@ func (m Managers) of(obj client.Object, more ...client.Object) *managerlease.Man
 	return nil
 }
 
-// unclaimed is what the manager of a check does about checks that nobody has claimed. Where that is not known, it is what managers do that were
-// told nothing.
+// unclaimed is what the manager of a check does about checks that are not claimed. Where that is not known, it is the default of the flag.
 func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
 	if m == nil || m.Announcement == nil || m.Announcement.Unclaimed == "" {
 		return machinehealthcheck.Observe
@@ -90,8 +89,8 @@ func (m Managers) leaseNamespace() string {
 	return nhcv1.DefaultLeaseNamespace
 }
 
-// serves reports whether a manager acts on a kind, and if those that run do not, what they say of it; nil if none runs. Where it is not known
-// who else runs, it is taken that somebody does.
+// serves reports whether a manager acts on a kind, and if those that run do not, what they announce about it; nil if none runs. Where it is not known
+// which other managers run, one may serve it.
 func (m Managers) serves(crd string) (bool, *managerlease.Kind) {
 	var not *managerlease.Kind
 	for _, is := range m.All {
@@ -116,7 +115,7 @@ func (m Managers) offs(obj client.Object, more ...client.Object) []managerlease.
 	return offs
 }
 
-// leaving are why managers that leave do not begin anything.
+// leaving are why managers in teardown start nothing.
 func (m Managers) leaving() []managerlease.Off {
 	var offs []managerlease.Off
 	for i := range m.All {
@@ -127,8 +126,8 @@ func (m Managers) leaving() []managerlease.Off {
 	return offs
 }
 
-// nobody says why no manager acts: those that run say why not, and if none does, that.
-func (m Managers) nobody(offs []managerlease.Off) (because, person string) {
+// noneActs is why no manager acts on an object, and what a user can do: the reasons of those that run, or that none runs.
+func (m Managers) noneActs(offs []managerlease.Off) (because, person string) {
 	var reasons, orders []string
 	for _, off := range offs {
 		if off.Because != "" {
@@ -145,7 +144,7 @@ func (m Managers) nobody(offs []managerlease.Off) (because, person string) {
 	var disbelieved strings.Builder
 	for i := range m.All {
 		if m.All[i].Unbound {
-			disbelieved.WriteString(explain.LeaseDisbelieved(m.All[i].Namespace, managerlease.OfKubemend.Disbelief()))
+			disbelieved.WriteString(explain.LeaseNotTrusted(m.All[i].Namespace, managerlease.OfKubemend.Disbelief()))
 		} else if is := &m.All[i]; !is.Alive && (last == nil || is.Gone.After(last.Gone)) {
 			last = is
 		}

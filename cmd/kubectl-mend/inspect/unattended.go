@@ -11,26 +11,26 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// Attend says in c, which is of check, if no manager looks at it.
+// Attend replaces the mode of c, which is of check, if no manager reconciles it.
 func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck) {
 	if m.Unknown != "" || m.of(check) != nil {
 		return
 	}
-	because, person := m.nobody(m.offs(check))
+	because, person := m.noneActs(m.offs(check))
 	switch {
 	case c.Mode == explain.Acting && person == "":
-		leaving := explain.Leaving(because)
-		unattended(c, explain.Nobody, leaving, explain.NothingUntil(leaving))
+		leaving := explain.ManagerTeardown(because)
+		unattended(c, explain.None, leaving, explain.NothingUntil(leaving))
 	case c.Mode == explain.Acting:
 		unmanaged := explain.Unmanaged(because, person, check.Namespace, check.Name)
-		unattended(c, explain.Nobody, unmanaged, explain.Step{Text: unmanaged.Person, Person: true})
-	case c.Mode == explain.Observing: // there is nobody to observe it, or to hand it to
-		c.Mode, c.Because = explain.Core, explain.NotClaimed(because)
+		unattended(c, explain.None, unmanaged, explain.Step{Text: unmanaged.Fix, Manual: true})
+	case c.Mode == explain.Observing: // no manager observes it, or could be given it
+		c.Mode, c.ModeText = explain.Core, explain.NotClaimed(because)
 		elsewhere(c)
 	}
 }
 
-// elsewhere says in c, on which Cluster API core acts, that nobody can hand it to kubemend.
+// elsewhere removes the advice to claim c, since no manager would act on it.
 func elsewhere(c *explain.Check) {
 	for i := range c.Targets {
 		t := &c.Targets[i]
@@ -38,26 +38,26 @@ func elsewhere(c *explain.Check) {
 		if at < 0 {
 			continue
 		}
-		t.Blockers[at].Text, t.Blockers[at].Person = c.Because, ""
-		if t.Next.Person {
+		t.Blockers[at].Text, t.Blockers[at].Fix = c.ModeText, ""
+		if t.Next.Manual {
 			t.Next = explain.CoreActs
 		}
 	}
 }
 
-// Serve says in c, which is of a kind that belongs to no namespace, if no manager acts on it.
+// Serve replaces the mode of c, which is of a cluster-scoped kind, if no manager acts on it.
 func (m Managers) Serve(c *explain.Check, crd string) {
 	served, not := m.serves(crd)
 	switch {
 	case served || c.Mode != explain.Acting:
 	case not == nil:
-		because, person := m.nobody(m.leaving())
-		unattended(c, explain.Nobody, explain.Blocker{Reason: explain.NoManager, Text: because, Person: person}, step(person, explain.TakenBack))
+		because, person := m.noneActs(m.leaving())
+		unattended(c, explain.None, explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person, explain.RevertedNext))
 	default:
 		mode, next := otherwise(not)
 		hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}
-		if next.Person {
-			hold.Person = next.Text
+		if next.Manual {
+			hold.Fix = next.Text
 		}
 		unattended(c, mode, hold, next)
 	}
@@ -68,7 +68,7 @@ func step(person, otherwise string) explain.Step {
 	if person == "" {
 		return explain.Step{Text: otherwise}
 	}
-	return explain.Step{Text: person, Person: true}
+	return explain.Step{Text: person, Manual: true}
 }
 
 // otherwise is who acts on a kind that kubemend does not serve, and what happens to its objects.
@@ -79,16 +79,16 @@ func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
 	case crdgate.OffReason:
 		return explain.Other, explain.OtherMayAct
 	}
-	return explain.Nobody, explain.NobodyServes
+	return explain.None, explain.NoneServes
 }
 
-// unattended says in c that hold keeps everything of it from being done.
+// unattended puts a blocker before all others of c.
 func unattended(c *explain.Check, mode explain.Mode, hold explain.Blocker, next explain.Step) {
-	c.Mode, c.Because, c.Next = mode, hold.Text, next
+	c.Mode, c.ModeText, c.Next = mode, hold.Text, next
 	for i := range c.Targets {
 		t := &c.Targets[i]
-		t.Begins = false
-		if t.Left != "" || t.State == health.Healthy && !t.InFlight {
+		t.StartsNow = false
+		if t.Skipped != "" || t.State == health.Healthy && !t.InFlight {
 			continue
 		}
 		t.Next, t.Blockers = next, slices.Insert(t.Blockers, 0, hold)

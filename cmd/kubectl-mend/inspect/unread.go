@@ -5,8 +5,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// unreadByYou says in c that it is the user who may not read the Machines of nodes: the manager reads them wherever they are, and what it concludes from
-// them is not known.
+// unreadByYou replaces the blockers of nodes whose Machine the user may not read: the manager may, and its decision is not known.
 func unreadByYou(c *explain.Check) {
 	for i := range c.Targets {
 		t := &c.Targets[i]
@@ -16,7 +15,7 @@ func unreadByYou(c *explain.Check) {
 			}
 			t.Blockers[j] = explain.MachineNotRead()
 			if len(t.Blockers) == 1 && !t.InFlight {
-				t.Next = explain.Step{Text: t.Blockers[j].Person, Person: true}
+				t.Next = explain.Step{Text: t.Blockers[j].Fix, Manual: true}
 			}
 		}
 	}

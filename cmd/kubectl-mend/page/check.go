@@ -17,45 +17,40 @@ import (
 // MachineHealthCheck explains a MachineHealthCheck, and those of its targets of which there is something to say.
 func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool { return client.ObjectKeyFromObject(c) == key })
-	if err != nil {
-		return nil, err
-	}
-	if len(checks) == 0 {
-		return nil, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", key.Name, key.Namespace)
-	}
-	return explained(ctx, a, checks[0]), nil
+	return explained(ctx, a, checks, err, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", key.Name, key.Namespace))
 }
 
 // NodeHealthCheck explains a NodeHealthCheck, and those of its targets of which there is something to say.
 func NodeHealthCheck(ctx context.Context, a *inspect.Asker, name string) (*Explanation, error) {
 	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool { return c.Name == name })
+	return explained(ctx, a, checks, err, fmt.Errorf("there is no NodeHealthCheck %s", name))
+}
+
+// explained is the explanation of the one check that was read.
+func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, err, missing error) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
 	if len(checks) == 0 {
-		return nil, fmt.Errorf("there is no NodeHealthCheck %s", name)
+		return nil, missing
 	}
-	return explained(ctx, a, checks[0]), nil
-}
-
-// explained is the explanation of a check itself.
-func explained(ctx context.Context, a *inspect.Asker, c explain.Check) *Explanation {
+	c := &checks[0]
 	e := &Explanation{Subject: c.Ref, At: a.Now, Notes: notes(a)}
 	if c.Cluster != "" {
-		e.Is = append(e.Is, Fact{"cluster", c.Cluster})
+		e.Facts = append(e.Facts, explain.Fact{Name: "cluster", Value: c.Cluster})
 	}
-	follow(ctx, a, &c)
-	e.Checks = []Check{About(c, remarkable(&c))}
-	e.Verdict, e.Next = c.Verdict(), cmp.Or(c.Next, nothing)
-	return e
+	follow(ctx, a, c)
+	e.Checks = []Check{about(*c, remarkable(c))}
+	e.Verdict, e.Next = c.Verdict(), cmp.Or(c.Next, explain.NothingNext)
+	return e, nil
 }
 
-// remarkable are targets of which there is more to say than that they are well, or than what is said of the whole of c: that it is out of sight.
+// remarkable are the targets of which there is more to print than that they are healthy, or that the nodes of all of c are unreachable.
 func remarkable(c *explain.Check) func(explain.Target) bool {
 	return func(t explain.Target) bool {
-		if t.State == health.Unknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.OfNodes {
+		if t.State == health.Unknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.SameAsReachability {
 			return false
 		}
-		return t.State != health.Healthy || t.Left != "" || t.InFlight || len(t.Blockers) > 0
+		return t.State != health.Healthy || t.Skipped != "" || t.InFlight || len(t.Blockers) > 0
 	}
 }

@@ -32,11 +32,11 @@ func unmanaged(s *scene) { s.check.ManagedFields = nil }
 
 func TestOneMachineOfThousands(t *testing.T) {
 	golden.StoriesIn(t, "testdata/counted", map[string]*scene{
-		"it is healthy":           counting(5000, 4998, func(s *scene) { s.ready("w1", "True", "KubeletReady", time.Hour) }),
-		"its remediation begins":  counting(5000, 4998),
-		"too many are unhealthy":  counting(5000, 1000, tooManySaid),
-		"there is a queue":        counting(5000, 4998, func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }),
-		"nobody knows since when": counting(5000, 4998, unmanaged),
+		"it is healthy":              counting(5000, 4998, func(s *scene) { s.ready("w1", "True", "KubeletReady", time.Hour) }),
+		"its remediation begins":     counting(5000, 4998),
+		"too many are unhealthy":     counting(5000, 1000, tooManySaid),
+		"there is a queue":           counting(5000, 4998, func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }),
+		"it is not known since when": counting(5000, 4998, unmanaged),
 	}, func(t *testing.T, s *scene) string {
 		e, err := Machine(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "w1"})
 		if _, queue := s.check.Annotations[mendv1.MaxInFlightAnnotation]; err == nil && e.QueueUnread() != queue {

@@ -12,7 +12,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// evidence are stories of what is known of a machine, by whom and since when.
+// evidence are stories of what is known of a machine, by which controller and since when.
 func evidence() map[string]story {
 	hostDead := condition("InfrastructureReady", metav1.ConditionFalse, "HostDead", 2*time.Hour)
 	notReady := condition(clusterv1.MachineNodeReadyCondition, metav1.ConditionFalse, "NodeNotReady", 2*time.Hour)
@@ -20,7 +20,7 @@ func evidence() map[string]story {
 		return func(s *scene) { s.said("w1", clusterv1.PausedCondition, status, "ItSays", "", ago) }
 	}
 	return map[string]story{
-		"a machine that Cluster API has not looked at since a pause":        {aScene(judgedBy("InfrastructureReady"), hostDead, pausedFor("True", time.Hour)), machine("w1")},
+		"a machine that Cluster API has not reconciled since a pause":       {aScene(judgedBy("InfrastructureReady"), hostDead, pausedFor("True", time.Hour)), machine("w1")},
 		"a machine that Cluster API looks at again since a pause":           {aScene(judgedBy("InfrastructureReady"), hostDead, pausedFor("False", 30*time.Second)), machine("w1")},
 		"a machine of which Cluster API says what its node does not say":    {aScene(judgedBy(clusterv1.MachineNodeReadyCondition), notReady), machine("w1")},
 		"a machine of a cluster that is paused and of what was said before": {aScene(judgedBy("InfrastructureReady"), hostDead, func(s *scene) { s.cluster.Spec.Paused = ptr.To(true) }), machine("w1")},

@@ -1,12 +1,9 @@
-// Package page lays out explanations for a terminal: columns, headings, colours and wrapping. Its sentences are those of package explain, and it decides
-// nothing.
+// Package page lays out explanations for a terminal: columns, headings, colours and wrapping. Its sentences are those of package explain.
 package page
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,8 +23,8 @@ type Explanation struct {
 	At time.Time `json:"at"`
 	// Verdict is the answer in one sentence, without full stop.
 	Verdict string `json:"verdict"`
-	// Is says what belongs together, such as a machine's cluster, node and host.
-	Is []Fact `json:"is,omitempty"`
+	// Facts are what belongs together, such as a machine's cluster, node and host.
+	Facts []explain.Fact `json:"facts,omitempty"`
 	// Checks are those that select it, the one that acts first. Their targets are those that the explanation is about.
 	Checks []Check `json:"checks,omitempty"`
 	// NotSelectedBy are checks that it might be expected to be selected by.
@@ -40,12 +37,6 @@ type Explanation struct {
 	Notes []string `json:"notes,omitempty"`
 	// Next is the next thing that happens, or what a person has to do.
 	Next explain.Step `json:"next"`
-}
-
-// Fact is one thing that is known.
-type Fact struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
 }
 
 // Check is a check, with what is needed to understand its arithmetic.
@@ -67,19 +58,19 @@ type Unselected struct {
 	Why string `json:"why"`
 }
 
-// About returns c with those of its targets that the explanation is about.
-func About(c explain.Check, concerns func(explain.Target) bool) Check {
-	about := Check{Check: c, NotHealthy: notHealthy(c.Targets)}
-	about.Targets = nil
-	if c.CountedByStatus {
-		about.NotHealthy = nil // the names of most are not known
+// about returns c with those of its targets that the explanation is about.
+func about(c explain.Check, concerns func(explain.Target) bool) Check {
+	is := Check{Check: c}
+	if !c.CountedByStatus { // else the names of most are not known
+		is.NotHealthy = notHealthy(c.Targets)
 	}
+	is.Targets = nil
 	for _, t := range c.Targets {
 		if concerns(t) {
-			about.Targets = append(about.Targets, t)
+			is.Targets = append(is.Targets, t)
 		}
 	}
-	return about
+	return is
 }
 
 // notHealthy are the targets that the limits count, in the order in which their sum has them.
@@ -99,34 +90,52 @@ func notHealthy(targets []explain.Target) []Group {
 	return groups
 }
 
-// without goes on without the checks of a kind, if it is for the user's rights that they could not be read.
-func (e *Explanation) without(kind string, err error) error {
+// tolerate adds a kind of checks to unread, if its checks could not be read for lack of rights; any other error is returned.
+func tolerate(unread *[]string, kind string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	e.Unread = append(e.Unread, kind)
+	*unread = append(*unread, kind)
 	return nil
 }
 
-// Conclude sets the verdict and the next step from all that was found, and puts the check that acts first.
-func (e *Explanation) Conclude() {
+// conclude puts the check that acts first, and sets the verdict and the next step.
+func (e *Explanation) conclude() {
 	slices.SortStableFunc(e.Checks, func(a, b Check) int { return cmp.Compare(rank(a), rank(b)) })
-	e.Verdict, e.Next = e.verdict(), e.next()
+	e.Next = e.next()
+	switch {
+	case e.target() != nil:
+		e.Verdict = e.Checks[0].VerdictOn(e.target(), func(at time.Time) string { return text.Clock(at, e.At) })
+	case len(e.Checks) > 0:
+		e.Verdict = e.Checks[0].NotJudged()
+	case len(e.Unread) > 0:
+		e.Verdict = explain.ChecksUnread(e.Unread)
+	default:
+		e.Verdict = explain.NoCheckSelects
+	}
 }
 
-// rank orders checks by how much they have to say: first the one that acts on the target, last those that leave it alone.
+// rank orders checks: first the one that acts on the target, last those that skip it.
 func rank(c Check) int {
 	switch {
 	case len(c.Targets) == 0:
 		return 4
-	case c.Targets[0].Left != "":
+	case c.Targets[0].Skipped != "":
 		return 3
-	case overlapped(c.Targets[0]):
+	case c.Targets[0].BlockedBy(mendv1.OverlapReason):
 		return 2
 	case c.Mode != explain.Acting:
 		return 1
 	}
 	return 0
+}
+
+// target is the subject as the first check judges it; nil if none does.
+func (e *Explanation) target() *explain.Target {
+	if len(e.Checks) == 0 || len(e.Checks[0].Targets) == 0 {
+		return nil
+	}
+	return &e.Checks[0].Targets[0]
 }
 
 // QueueUnread reports whether the explanation lacks a place in the queue of remediations, which all machines of a check are needed for.
@@ -136,59 +145,31 @@ func (e *Explanation) QueueUnread() bool {
 	})
 }
 
-func overlapped(t explain.Target) bool {
-	return slices.ContainsFunc(t.Blockers, func(h explain.Blocker) bool { return h.Reason == mendv1.OverlapReason })
-}
-
-func (e *Explanation) verdict() string {
-	switch {
-	case len(e.Checks) > 0 && len(e.Checks[0].Targets) > 0:
-		return e.Checks[0].VerdictOn(&e.Checks[0].Targets[0], func(at time.Time) string { return text.Clock(at, e.At) })
-	case len(e.Checks) > 0:
-		return "It is not judged: " + explain.Clause(whyAlone(&e.Checks[0].Check))
-	case len(e.Unread) > 0:
-		return fmt.Sprintf("It cannot be told which checks select it: %s could not be read", strings.Join(e.Unread, " and "))
-	}
-	return "No check selects it: nobody judges it, and nothing is done about it"
-}
-
-// whyAlone is why a check that selects something does not look at it.
-func whyAlone(c *explain.Check) string {
-	return cmp.Or(c.Because, c.Text, c.String()+" does not look at it")
-}
-
-// next is what the remediation of the host does next, if one is at work, else what the check does. What was handed over to the owner of the
-// machine is the owner's.
+// next is what the remediation of the host does next, if one is in progress, else what the check does.
 func (e *Explanation) next() explain.Step {
-	owners := false
-	if len(e.Checks) > 0 && len(e.Checks[0].Targets) > 0 {
-		t := &e.Checks[0].Targets[0]
-		owners = t.InFlight && t.Next != (explain.Step{})
-	}
-	if next := e.ofRemediations(owners); next != (explain.Step{}) {
+	t := e.target()
+	if next := e.remediationNext(t != nil && t.InFlight && t.Next != (explain.Step{})); next != (explain.Step{}) {
 		return next
 	}
 	switch {
-	case len(e.Checks) > 0 && len(e.Checks[0].Targets) > 0:
-		return cmp.Or(e.Checks[0].Targets[0].Next, nothing)
+	case t != nil:
+		return cmp.Or(t.Next, explain.NothingNext)
 	case len(e.Checks) > 0:
-		return cmp.Or(e.Checks[0].Next, nothing)
+		return cmp.Or(e.Checks[0].Next, explain.NothingNext)
 	case len(e.Unread) > 0:
-		return explain.Step{Text: "Ask as somebody who may read them", Person: true}
+		return explain.ChecksUnreadNext
 	}
-	return explain.Step{Text: "If it is to be judged, make a check that selects it, or give it the labels that one asks for", Person: true}
+	return explain.NoCheckNext
 }
 
-// ofRemediations is what the first remediation does next that does anything. Owners says that one that was handed over does not count.
-func (e *Explanation) ofRemediations(owners bool) explain.Step {
+// remediationNext is the next step of the first remediation that has one. A remediation that has requested owner remediation does not count if
+// ownerNext, since then the next step is the owner's.
+func (e *Explanation) remediationNext(ownerNext bool) explain.Step {
 	for i := range e.Remediations {
 		r := &e.Remediations[i]
-		if over := r.State == string(powercycle.OwnerRequested); r.Next != (explain.Step{}) && (!over || !owners) {
+		if r.Next != (explain.Step{}) && (!ownerNext || r.State != string(powercycle.OwnerRequested)) {
 			return r.Next
 		}
 	}
 	return explain.Step{}
 }
-
-// nothing is what happens next to what is well, or is waited for in a way that has no end of its own.
-var nothing = explain.Step{Text: "Nothing, until something changes"}

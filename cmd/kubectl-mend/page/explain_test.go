@@ -89,8 +89,8 @@ func awaiting(name string) func(*scene) {
 
 func TestExplanations(t *testing.T) {
 	stories := map[string]story{
-		"a machine that is well":                         {aScene(), machine("w1")},
-		"a machine that nobody knows":                    {aScene(), machine("w9")},
+		"a machine that is healthy":                      {aScene(), machine("w1")},
+		"a machine that does not exist":                  {aScene(), machine("w9")},
 		"a machine within its timeout":                   {aScene(silent(2*time.Minute, "w1")), machine("w1")},
 		"a machine whose remediation begins":             {aScene(silent(6*time.Minute, "w1")), machine("w1")},
 		"a machine that its owner is asked to remediate": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", "Waiting for remediation")), machine("w1")},
@@ -122,14 +122,14 @@ func TestExplanations(t *testing.T) {
 		"a template that is not there":             {aScene(silent(6*time.Minute, "w1"), byTemplate), machine("w1")},
 		"no manager runs":                          {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
 		"what the user may not read":               {aScene(func(s *scene) { s.lacks["BareMetalHosts in all namespaces"] = "forbidden" }), machine("w1")},
-		"a check of which all is well":             {aScene(), check("workers")},
+		"a check of which all are healthy":         {aScene(), check("workers")},
 		"a check that is short-circuited":          {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), check("workers")},
 		"a check of a cluster that does not exist": {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), check("workers")},
 		"a check with an impossible limit":         {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }), check("workers")},
 		"a host that is being powered off":         {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), machine("w1")},
 		"a host by its own name":                   {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), host("rack-w1")},
-		"a host that nobody power-cycles":          {aScene(powerCycled("")), host("rack-w1")},
-		"a host that nobody knows":                 {aScene(powerCycled("")), host("rack-w9")},
+		"a host without a power cycle":             {aScene(powerCycled("")), host("rack-w1")},
+		"a host that does not exist":               {aScene(powerCycled("")), host("rack-w9")},
 		"a host whose power-on has an error": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOn,
 			func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 				h.Status.PoweredOn, h.Status.ErrorType, h.Status.ErrorMessage = false, bmov1alpha1.PowerManagementError, "BMC does not answer"
@@ -143,9 +143,9 @@ func TestExplanations(t *testing.T) {
 			func(s *scene) {
 				s.says.Kinds = []managerlease.Kind{{CRD: "hostremediations.kubemend.io", Reason: "Off", Because: "it is switched off by a flag"}}
 			}), remediation("w1")},
-		"a remediation that nobody knows":                  {aScene(), remediation("w9")},
+		"a remediation that does not exist":                {aScene(), remediation("w9")},
 		"a node of a machine":                              {aScene(silent(2*time.Minute, "w1")), node("node-w1")},
-		"a node that nobody knows":                         {aScene(), node("node-w9")},
+		"a node that does not exist":                       {aScene(), node("node-w9")},
 		"a node of the management cluster within its time": {aScene(ownNodes(2 * time.Minute)), node("n1")},
 		"a node whose remediation begins":                  {aScene(ownNodes(6 * time.Minute)), node("n1")},
 		"a node after a storm":                             {aScene(ownNodes(6*time.Minute, cooling)), node("n1")},
@@ -156,7 +156,7 @@ func TestExplanations(t *testing.T) {
 		"a check of nodes that is paused": {aScene(ownNodes(6*time.Minute, func(c *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 			c.Spec.PauseRequests = []string{"upgrade by Ann"}
 		})), nodeCheck("own-nodes")},
-		"the status of all that is well":            {aScene(), nil},
+		"the status where all are healthy":          {aScene(), nil},
 		"the status when much is wrong":             {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3"), secondCheck, kindNotServed), nil},
 		"the status when a cluster is out of sight": {aScene(outOfSight), nil},
 		"the status when no manager runs":           {aScene(func(s *scene) { s.manager.Spec.HolderIdentity = nil }), nil},

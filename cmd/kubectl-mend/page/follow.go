@@ -14,16 +14,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// follow makes the next step of c that of whatever is under way: the requests of its targets have deadlines of their own, which a check knows
-// nothing of, and where no time passes somebody or something is waited for. What cannot be read of a request is among the troubles of c.
+// follow completes the next step of c with those of the remediations in flight: the requests of its targets have deadlines of their own, which a check
+// does not know. An error that occurs while a request is read is added to those of c.
 func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 	for i := range c.Targets {
 		if err := followTarget(ctx, a, &c.Targets[i]); err != nil {
-			c.Trouble = append(c.Trouble, err.Error())
+			c.ReadErrors = append(c.ReadErrors, err.Error())
 		}
 	}
-	if c.Mode == explain.Nobody && c.Next != (explain.Step{}) {
-		return // whoever is to act has to be there first
+	if c.Mode == explain.None && c.Next != (explain.Step{}) {
+		return // without a controller nothing else happens
 	}
 	if soonest := explain.Soonest(c.Targets); !soonest.At.IsZero() && (c.Next.At.IsZero() || soonest.At.Before(c.Next.At)) {
 		c.Next = soonest
@@ -33,20 +33,20 @@ func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 	}
 }
 
-// followTarget makes the next step of t that of the remediation of its host, if that is under way. What was handed over is its owner's.
+// followTarget makes the next step of t that of the remediation of its host, if one is in progress that has not requested owner remediation.
 func followTarget(ctx context.Context, a *inspect.Asker, t *explain.Target) error {
-	if !t.InFlight || !t.Next.At.IsZero() || t.Next.Person {
+	if !t.InFlight || !t.Next.At.IsZero() || t.Next.Manual {
 		return nil
 	}
-	for _, request := range t.Underway {
+	for _, request := range t.Requests {
 		is, err := a.Remediations(ctx, request.Kind, client.ObjectKey{Namespace: request.Namespace, Name: request.Name})
 		if apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
-			continue // the world lacks it, and says so
+			continue // the notes report it
 		} else if err != nil {
-			return fmt.Errorf("look at %s: %w", request, err)
+			return fmt.Errorf("explain %s: %w", request, err)
 		}
 		for j := range is {
-			if handedOver := is[j].State == string(powercycle.OwnerRequested); is[j].Next != (explain.Step{}) && !handedOver {
+			if is[j].Next != (explain.Step{}) && is[j].State != string(powercycle.OwnerRequested) {
 				t.Next = is[j].Next
 				return nil
 			}
@@ -55,12 +55,12 @@ func followTarget(ctx context.Context, a *inspect.Asker, t *explain.Target) erro
 	return nil
 }
 
-// waitedFor is what the targets of c wait for that is not time: a person goes first.
+// waitedFor is the next step of a target of c that does not depend on time: first one that a user has to take.
 func waitedFor(c *explain.Check) explain.Step {
 	var first explain.Step
 	for i := range c.Targets {
 		t := &c.Targets[i]
-		if t.Left != "" || t.Next == (explain.Step{}) || first.Person || first != (explain.Step{}) && !t.Next.Person {
+		if t.Skipped != "" || t.Next == (explain.Step{}) || first.Manual || first != (explain.Step{}) && !t.Next.Manual {
 			continue
 		}
 		first = t.Next
@@ -71,7 +71,7 @@ func waitedFor(c *explain.Check) explain.Step {
 	return first
 }
 
-// shared reports whether what comes next for t is about all of c.
+// shared reports whether the next step of t concerns all of c.
 func shared(c *explain.Check, t *explain.Target) bool {
 	if c.ActsElsewhere() {
 		return true
@@ -82,6 +82,6 @@ func shared(c *explain.Check, t *explain.Target) bool {
 		}
 	}
 	return slices.ContainsFunc(t.Blockers, func(b explain.Blocker) bool {
-		return c.PartOf(&b) != explain.OfTarget && (b.Person == "" || t.Next.Person)
+		return c.PartOf(&b) != explain.OfTarget && (b.Fix == "" || t.Next.Manual)
 	})
 }

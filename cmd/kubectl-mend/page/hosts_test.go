@@ -130,7 +130,7 @@ func nodeCheck(name string) func(context.Context, *inspect.Asker) (*Explanation,
 	}
 }
 
-// ownNodes gives the management cluster five nodes, the first of them silent for that long, and a check of them with a remedy.
+// ownNodes gives the management cluster five nodes, the first of them silent for that long, and a check of them with a template.
 func ownNodes(ago time.Duration, edits ...func(*nhcv1.NodeHealthCheck, []*corev1.Node)) func(*scene) {
 	return func(s *scene) {
 		check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "own-nodes", UID: "own-nodes"}}
@@ -138,12 +138,12 @@ func ownNodes(ago time.Duration, edits ...func(*nhcv1.NodeHealthCheck, []*corev1
 			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Duration: metav1.Duration{Duration: 5 * time.Minute}},
 		}
 		check.Spec.RemediationTemplate = &corev1.ObjectReference{
-			APIVersion: "remedies.example.com/v1", Kind: "RebootTemplate", Namespace: "remedies", Name: "reboot",
+			APIVersion: "remediation.example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot",
 		}
 		template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
-		template.SetAPIVersion("remedies.example.com/v1")
+		template.SetAPIVersion("remediation.example.com/v1")
 		template.SetKind("RebootTemplate")
-		template.SetNamespace("remedies")
+		template.SetNamespace("templates")
 		template.SetName("reboot")
 		var nodes []*corev1.Node
 		for i := 1; i <= 5; i++ {

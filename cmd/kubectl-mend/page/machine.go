@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
@@ -27,7 +24,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		return nil, fmt.Errorf("read Machine %s: %w", key, err)
 	}
 	e := &Explanation{Subject: explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, At: a.Now}
-	e.Is = factsOf(m)
+	e.Facts = explain.MachineFacts(m)
 	selected := func(c *clusterv1.MachineHealthCheck) bool {
 		if c.Namespace != m.Namespace {
 			return false
@@ -39,11 +36,11 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		return why == ""
 	}
 	checks, err := a.MachineChecks(ctx, selected)
-	if err := e.without("MachineHealthChecks", err); err != nil {
+	if err := tolerate(&e.Unread, "MachineHealthChecks", err); err != nil {
 		return nil, err
 	}
 	for _, c := range checks {
-		e.Checks = append(e.Checks, About(c, func(t explain.Target) bool { return t.Name == m.Name }))
+		e.Checks = append(e.Checks, about(c, func(t explain.Target) bool { return t.Name == m.Name }))
 	}
 	if node := ofMachine(ctx, a, m); node != nil {
 		if err := nodeChecks(ctx, a, node, e); err != nil {
@@ -54,54 +51,23 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if e.Remediations, err = a.RemediationsOf(ctx, m); err != nil {
 		return nil, err
 	}
-	e.Notes = append(notes(a), unseen(a, m, e.Checks)...)
-	e.Conclude()
+	e.Notes = notes(a)
+	why, _, unread := a.Snapshot.Unseen(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
+	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
+		e.Notes = append(e.Notes, explain.MachineUnjudged(m, why))
+	}
+	e.conclude()
 	return e, nil
 }
 
-// factsOf are what a machine belongs to.
-func factsOf(m *clusterv1.Machine) []Fact {
-	facts := []Fact{{"cluster", m.Spec.ClusterName}}
-	add := func(name, value string) {
-		if value != "" {
-			facts = append(facts, Fact{name, value})
-		}
-	}
-	add("node", m.Status.NodeRef.Name)
-	if owner := metav1.GetControllerOf(m); owner != nil {
-		add("owner", owner.Kind+" "+owner.Name)
-	}
-	add("infrastructure", strings.TrimSpace(m.Spec.InfrastructureRef.Kind+" "+m.Spec.InfrastructureRef.Name))
-	if !m.DeletionTimestamp.IsZero() {
-		add("being deleted", "since "+m.DeletionTimestamp.UTC().Format(time.RFC3339))
-	}
-	return facts
-}
-
-// unseen says where the answer may differ from the manager's, which has other rights than the user: the user cannot read the nodes.
-func unseen(a *inspect.Asker, m *clusterv1.Machine, checks []Check) []string {
-	why, _, is := a.World.Unseen(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
-	if !is || !slices.ContainsFunc(checks, func(c Check) bool { return len(c.Targets) > 0 }) {
-		return nil // nobody would have looked at them
-	}
-	note := fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s. The answer is without them", m.Spec.ClusterName, why)
-	if said := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); said != nil {
-		note += fmt.Sprintf("; the last word on the Machine is HealthCheckSucceeded=%s %s", said.Status, said.Reason)
-		if said.Message != "" {
-			note += ": " + strings.Join(strings.Fields(said.Message), " ")
-		}
-	}
-	return []string{note}
-}
-
-// notes are what to know of every answer about a's world.
+// notes are what could not be read, and with what the explanations do without.
 func notes(a *inspect.Asker) []string {
 	var all []string
 	if doubt := a.Managers.Doubt(); doubt != "" {
 		all = append(all, doubt)
 	}
-	for _, missing := range a.World.Missing() {
-		all = append(all, "Could not be read: "+missing.String())
+	for _, missing := range a.Snapshot.Missing() {
+		all = append(all, explain.CouldNotBeRead(missing.String()))
 	}
 	return all
 }

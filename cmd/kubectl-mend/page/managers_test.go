@@ -122,15 +122,15 @@ func untouched(s *scene) {
 // Who may read leases only here and there knows of some managers, and not whether there are others.
 func TestLeasesThatWereReadInSomeNamespacesDoNotSayThatNoManagerRuns(t *testing.T) {
 	for name, manager := range map[string]func(*scene){
-		"the manager is where nobody looked": func(s *scene) { s.manager = nil },
-		"the manager that was seen is dead":  dead,
-		"the manager was seen":               func(*scene) {},
+		"the manager is in a namespace that was not read": func(s *scene) { s.manager = nil },
+		"the manager that was seen is dead":               dead,
+		"the manager was seen":                            func(*scene) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := aScene(silent(6*time.Minute, "w1"), ownNodes(6*time.Minute), manager)
 			seen := s.manager
 			s.manager = nil
-			w := s.asker(t).World
+			w := s.asker(t).Snapshot
 			for _, read := range []string{"kubemend-system", nhcv1.DefaultLeaseNamespace} { // and no others
 				w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, read, nil)
 			}
@@ -148,7 +148,7 @@ func TestLeasesThatWereReadInSomeNamespacesDoNotSayThatNoManagerRuns(t *testing.
 				if err != nil {
 					t.Fatal(err)
 				}
-				if is := e.Checks[0]; len(e.Notes) == 0 || is.Mode != explain.Acting || !is.Targets[0].Begins {
+				if is := e.Checks[0]; len(e.Notes) == 0 || is.Mode != explain.Acting || !is.Targets[0].StartsNow {
 					t.Errorf("%s: notes %q, mode %s, want it to be said that a manager may run; %+v", subject, e.Notes, is.Mode, is.Targets[0])
 				}
 			}
@@ -160,13 +160,13 @@ func TestLeasesThatWereReadInSomeNamespacesDoNotSayThatNoManagerRuns(t *testing.
 func TestARemediationWhoseChecksMayNotBeReadIsNotSaidToBeBlind(t *testing.T) {
 	s := aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Booting))
 	a := s.asker(t)
-	a.World.Forbid(clusterv1.GroupVersion.WithKind("MachineHealthCheck"), "machinehealthchecks", true, "",
+	a.Snapshot.Forbid(clusterv1.GroupVersion.WithKind("MachineHealthCheck"), "machinehealthchecks", true, "",
 		apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machinehealthchecks"}, "", nil))
 	e, err := remediation("w1")(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if trouble := e.Remediations[0].Trouble; len(trouble) == 0 || !strings.Contains(trouble[0], "machinehealthchecks") {
+	if trouble := e.Remediations[0].ReadErrors; len(trouble) == 0 || !strings.Contains(trouble[0], "machinehealthchecks") {
 		t.Errorf("trouble %q, want it to be said that the checks could not be read", trouble)
 	}
 }

@@ -33,8 +33,8 @@ func moreMachines() map[string]story {
 		"a machine of a check and a cluster that are paused": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Annotations[clusterv1.PausedAnnotation], s.cluster.Spec.Paused = "maintenance", ptr.To(true)
 		}), machine("w1")},
-		"a machine whose older check is paused":               {aScene(silent(6*time.Minute, "w1"), secondCheck, elderPaused("maintenance")), machine("w1")},
-		"a machine whose older check is not claimed":          {aScene(silent(6*time.Minute, "w1"), secondCheck, elderPaused("")), machine("w1")},
+		"a machine whose older check is paused":               {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
+		"a machine whose older check is not claimed":          {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("")), machine("w1")},
 		"a machine of a cluster that does not exist":          {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
 		"a machine of a cluster that is being deleted":        {aScene(silent(6*time.Minute, "w1"), clusterLeaving), machine("w1")},
 		"a machine of a check that is being deleted":          {aScene(silent(6*time.Minute, "w1"), checkLeaving), machine("w1")},
@@ -46,7 +46,7 @@ func moreMachines() map[string]story {
 
 // moreHosts are stories of the power of hosts.
 func moreHosts() map[string]story {
-	handedOver := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
+	ownerRequested := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Finalizers = nil
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
 		remembers(r, powercycle.Memory{State: powercycle.OwnerRequested, Since: noon.Add(-time.Minute), Attempt: 2, Began: noon.Add(-20 * time.Minute), Touched: true, StartedUnhealthy: true,
@@ -59,10 +59,10 @@ func moreHosts() map[string]story {
 	}
 	deferred := "Waiting for remediation: power-cycling the host did not help"
 	return map[string]story{
-		"a host whose workload moves":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.MovingWorkload, moving), fenced("w1")), machine("w1")},
-		"a host that was handed over":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, handedOver), askedOwner("w1", "WaitingForRemediation", deferred)), machine("w1")},
-		"a host that was handed over to who puts it off": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, handedOver), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting")), machine("w1")},
-		"a host that is held off for nobody, and by somebody": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
+		"a host whose workload moves":                 {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.MovingWorkload, moving), fenced("w1")), machine("w1")},
+		"a host whose owner is to remediate it":       {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), askedOwner("w1", "WaitingForRemediation", deferred)), machine("w1")},
+		"a host whose owner puts its remediation off": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting")), machine("w1")},
+		"a host that is kept off by an unknown remediation and by hand": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
 		})), host("rack-w1")},
 		"a host of no machine that is held off": {aScene(powerCycled(powercycle.PoweringOff, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
@@ -71,7 +71,7 @@ func moreHosts() map[string]story {
 		"a host of no machine":                             {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
 		"a check of which a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
 		"the status while a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
-		"a check of which a host was handed over":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, handedOver), askedOwner("w1", "WaitingForRemediation", deferred)), check("workers")},
+		"a check of a host whose owner is to remediate it": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), askedOwner("w1", "WaitingForRemediation", deferred)), check("workers")},
 		"a check whose remediations the user may not read": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.barred = append(s.barred, mendv1.GroupVersion.WithKind("HostRemediation")) }), check("workers")},
 	}
 }
@@ -97,11 +97,11 @@ func moreChecks() map[string]story {
 		"a check that the user may not read":                {aScene(machineChecksBarred), check("workers")},
 		"a check of nodes that the user may not read":       {aScene(ownNodes(time.Minute), barredNodes), nodeCheck("own-nodes")},
 		"a node whose checks the user may not read":         {aScene(ownNodes(6*time.Minute), barredNodes), node("n1")},
-		"a check that cannot be told":                       {aScene(func(s *scene) { s.barred = append(s.barred, clusterv1.GroupVersion.WithKind("Machine")) }), check("workers")},
+		"a check that cannot be explained":                  {aScene(func(s *scene) { s.barred = append(s.barred, clusterv1.GroupVersion.WithKind("Machine")) }), check("workers")},
 		"the status when too many are unhealthy":            {aScene(tooMany...), nil},
 		"the status with one at once":                       {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
 		"the status with an impossible limit":               {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
-		"the status of what is not claimed, or is paused":   {aScene(silent(6*time.Minute, "w1"), secondCheck, elderPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
+		"the status of what is not claimed, or is paused":   {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
 		"the status when the user sees no checks":           {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
 		"the status when the user does not see the cluster": {aScene(blinded), nil},
 		"the status of what is being deleted": {aScene(func(s *scene) {
@@ -111,7 +111,7 @@ func moreChecks() map[string]story {
 	}
 }
 
-// fullDisk gives a worker's node another bad condition, which is put up with for two minutes.
+// fullDisk gives a worker's node another bad condition, with a timeout of two minutes.
 func fullDisk(name string, ago time.Duration) func(*scene) {
 	return func(s *scene) {
 		s.check.Spec.Checks.UnhealthyNodeConditions = append(s.check.Spec.Checks.UnhealthyNodeConditions,
@@ -131,14 +131,14 @@ func ownedBy(worker, kind, name string) func(*scene) {
 	}
 }
 
-// elderPaused gives the older one of two checks that value of the annotation, or takes it away.
-func elderPaused(value string) func(*scene) {
+// olderCheckPaused gives the older one of two checks that value of the annotation, or takes it away.
+func olderCheckPaused(value string) func(*scene) {
 	return func(s *scene) {
 		for _, o := range s.others {
-			if elder, is := o.(*clusterv1.MachineHealthCheck); is && value == "" {
-				elder.Annotations = nil
+			if older, is := o.(*clusterv1.MachineHealthCheck); is && value == "" {
+				older.Annotations = nil
 			} else if is {
-				elder.Annotations[clusterv1.PausedAnnotation] = value
+				older.Annotations[clusterv1.PausedAnnotation] = value
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string
 		return nil, err
 	}
 	here := &corev1.Node{}
-	isHere := a.Reader().Get(ctx, client.ObjectKey{Name: name}, here) == nil // what cannot be read is among what the world lacks
+	isHere := a.Reader().Get(ctx, client.ObjectKey{Name: name}, here) == nil // an error is among the notes
 	var e *Explanation
 	switch {
 	case len(machines) > 1:
@@ -32,18 +32,18 @@ func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string
 			name, strings.Join(named(machines), ", "))
 	case len(machines) == 1 && isHere && cluster == "" && !isOf(here, &machines[0]):
 		return nil, fmt.Errorf("the management cluster has a node %s, and so has another one: ask for %s, or with --cluster %s; "+
-			"of that of the management cluster the NodeHealthChecks tell: nhc/NAME", name, named(machines)[0], machines[0].Spec.ClusterName)
+			"the one of the management cluster is explained with the NodeHealthChecks: nhc/NAME", name, named(machines)[0], machines[0].Spec.ClusterName)
 	case len(machines) == 1:
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(&machines[0])); err != nil {
 			return nil, err
 		}
-		e.Is = append([]Fact{{"machine", machines[0].Name}}, slices.DeleteFunc(e.Is, func(f Fact) bool { return f.Name == "node" })...)
+		e.Facts = append([]explain.Fact{{Name: "machine", Value: machines[0].Name}}, slices.DeleteFunc(e.Facts, func(f explain.Fact) bool { return f.Name == "node" })...)
 	case isHere && cluster == "":
 		e = &Explanation{At: a.Now, Notes: notes(a)}
 		if err := nodeChecks(ctx, a, here, e); err != nil {
 			return nil, err
 		}
-		e.Conclude()
+		e.conclude()
 	case cluster != "":
 		return nil, fmt.Errorf("no Machine of cluster %s names a node %s", cluster, name)
 	default:
@@ -81,13 +81,13 @@ func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Exp
 		}
 		return true // it may have begun something before the node left its selection
 	})
-	if err := e.without("NodeHealthChecks", err); err != nil {
+	if err := tolerate(&e.Unread, "NodeHealthChecks", err); err != nil {
 		return err
 	}
 	for _, c := range checks {
-		about := About(c, func(t explain.Target) bool { return t.Name == node.Name })
-		if len(about.Targets) > 0 {
-			e.Checks = append(e.Checks, about)
+		judged := about(c, func(t explain.Target) bool { return t.Name == node.Name })
+		if len(judged.Targets) > 0 {
+			e.Checks = append(e.Checks, judged)
 		}
 	}
 	return nil
@@ -96,10 +96,7 @@ func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Exp
 // ofMachine returns the node of the management cluster that is m's: the cluster manages itself then.
 func ofMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *corev1.Node {
 	node := &corev1.Node{}
-	if m.Status.NodeRef.Name == "" || a.Reader().Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node) != nil {
-		return nil
-	}
-	if !isOf(node, m) {
+	if m.Status.NodeRef.Name == "" || a.Reader().Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node) != nil || !isOf(node, m) {
 		return nil
 	}
 	return node

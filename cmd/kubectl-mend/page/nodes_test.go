@@ -66,9 +66,9 @@ func laddered(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 // replaceable makes the second step of a ladder possible.
 func replaceable(s *scene) {
 	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
-	template.SetAPIVersion("remedies.example.com/v1")
+	template.SetAPIVersion("remediation.example.com/v1")
 	template.SetKind("ReplaceTemplate")
-	template.SetNamespace("remedies")
+	template.SetNamespace("templates")
 	template.SetName("replace")
 	s.others = append(s.others, template)
 	s.kinds = append(s.kinds, template.GroupVersionKind(), template.GroupVersionKind().GroupVersion().WithKind("Replace"))
@@ -78,9 +78,9 @@ func replaceable(s *scene) {
 func rebooting(node string, ago time.Duration) func(*scene) {
 	return func(s *scene) {
 		req := &unstructured.Unstructured{Object: map[string]any{}}
-		req.SetAPIVersion("remedies.example.com/v1")
+		req.SetAPIVersion("remediation.example.com/v1")
 		req.SetKind("Reboot")
-		req.SetNamespace("remedies")
+		req.SetNamespace("templates")
 		req.SetName(node)
 		req.SetUID("reboot")
 		req.SetCreationTimestamp(at(ago))
@@ -89,7 +89,7 @@ func rebooting(node string, ago time.Duration) func(*scene) {
 		})
 		req.SetLabels(map[string]string{nhcv1.PartOfLabel: nhcv1.PartOf, mendv1.MadeByNodeCheckUIDLabel: "own-nodes"})
 		req.Object["status"] = map[string]any{"conditions": []any{map[string]any{
-			"type": nhcv1.ProcessingCondition, "status": "True", "reason": "Waiting", "message": "The node was told to reboot",
+			"type": nhcv1.ProcessingCondition, "status": "True", "reason": "Waiting", "message": "The node is to reboot",
 			"lastTransitionTime": at(ago).UTC().Format(time.RFC3339),
 		}}}
 		s.others = append(s.others, req)
@@ -111,25 +111,25 @@ func ofPausedMachine(s *scene) {
 func TestExplanationsOfNodes(t *testing.T) {
 	const due, soon = 6 * time.Minute, 2 * time.Minute
 	golden.StoriesIn(t, "testdata/nodes", map[string]story{
-		"a check one of whose nodes begins":              {aScene(ownNodes(due)), nodeCheck("own-nodes")},
-		"a check that is short-circuited":                {aScene(ownNodes(due, also(due, 1), also(soon, 2))), nodeCheck("own-nodes")},
-		"a node that is short-circuited":                 {aScene(ownNodes(due, also(due, 1), also(soon, 2))), node("n1")},
-		"a storm":                                        {aScene(ownNodes(due, also(due, 1), also(soon, 2), stormy)), nodeCheck("own-nodes")},
-		"a pending node in a storm":                      {aScene(ownNodes(soon, also(due, 1, 2), stormy)), node("n1")},
-		"a pending node after a storm":                   {aScene(ownNodes(soon, cooling)), node("n1")},
-		"a pending node that somebody else works on":     {aScene(ownNodes(soon), leased), node("n1")},
-		"a pending node of a check that is paused":       {aScene(ownNodes(soon, pausedForUpgrade)), node("n1")},
-		"a pending node of a Machine that is paused":     {aScene(ownNodes(soon), ofPausedMachine), node("n1")},
-		"a node of the control plane that goes second":   {aScene(ownNodes(due, members, also(7*time.Minute, 1), few)), node("n1")},
-		"a pending node of the control plane":            {aScene(ownNodes(soon, members)), node("n1")},
-		"a pending node without which too few are left":  {aScene(ownNodes(soon, members, also(soon+time.Minute, 1), few)), node("n1")},
-		"a node of the control plane beside a reboot":    {aScene(ownNodes(due, members, also(due, 1), few), rebooting("n2", time.Minute)), node("n1")},
-		"a step of a ladder that is under way":           {aScene(ownNodes(due, laddered), replaceable, rebooting("n1", 2*time.Minute)), node("n1")},
-		"a step of a ladder whose time is over":          {aScene(ownNodes(due+5*time.Minute, laddered), replaceable, rebooting("n1", 5*time.Minute)), node("n1")},
-		"the only remedy is under way":                   {aScene(ownNodes(due), rebooting("n1", time.Minute)), node("n1")},
-		"a node that was rebooted and is not well again": {aScene(ownNodes(soon), rebooting("n1", 10*time.Minute)), node("n1")},
-		"a node whose Machine you may not read":          {aScene(ownNodes(due, ofMachineElsewhere)), barredFrom("mgmt", node("n1"))},
-		"one whose check is paused besides":              {aScene(ownNodes(due, ofMachineElsewhere, pausedForUpgrade)), barredFrom("mgmt", node("n1"))},
+		"a check one of whose nodes begins":               {aScene(ownNodes(due)), nodeCheck("own-nodes")},
+		"a check that is short-circuited":                 {aScene(ownNodes(due, also(due, 1), also(soon, 2))), nodeCheck("own-nodes")},
+		"a node that is short-circuited":                  {aScene(ownNodes(due, also(due, 1), also(soon, 2))), node("n1")},
+		"a storm":                                         {aScene(ownNodes(due, also(due, 1), also(soon, 2), stormy)), nodeCheck("own-nodes")},
+		"a pending node in a storm":                       {aScene(ownNodes(soon, also(due, 1, 2), stormy)), node("n1")},
+		"a pending node after a storm":                    {aScene(ownNodes(soon, cooling)), node("n1")},
+		"a pending node that somebody else works on":      {aScene(ownNodes(soon), leased), node("n1")},
+		"a pending node of a check that is paused":        {aScene(ownNodes(soon, pausedForUpgrade)), node("n1")},
+		"a pending node of a Machine that is paused":      {aScene(ownNodes(soon), ofPausedMachine), node("n1")},
+		"a node of the control plane that goes second":    {aScene(ownNodes(due, members, also(7*time.Minute, 1), few)), node("n1")},
+		"a pending node of the control plane":             {aScene(ownNodes(soon, members)), node("n1")},
+		"a pending node without which too few are left":   {aScene(ownNodes(soon, members, also(soon+time.Minute, 1), few)), node("n1")},
+		"a node of the control plane beside a reboot":     {aScene(ownNodes(due, members, also(due, 1), few), rebooting("n2", time.Minute)), node("n1")},
+		"a step of a ladder that is under way":            {aScene(ownNodes(due, laddered), replaceable, rebooting("n1", 2*time.Minute)), node("n1")},
+		"a step of a ladder whose time is over":           {aScene(ownNodes(due+5*time.Minute, laddered), replaceable, rebooting("n1", 5*time.Minute)), node("n1")},
+		"the only template is in progress":                {aScene(ownNodes(due), rebooting("n1", time.Minute)), node("n1")},
+		"a node that was rebooted and is still unhealthy": {aScene(ownNodes(soon), rebooting("n1", 10*time.Minute)), node("n1")},
+		"a node whose Machine you may not read":           {aScene(ownNodes(due, ofMachineElsewhere)), barredFrom("mgmt", node("n1"))},
+		"one whose check is paused besides":               {aScene(ownNodes(due, ofMachineElsewhere, pausedForUpgrade)), barredFrom("mgmt", node("n1"))},
 	}, func(t *testing.T, s story) string {
 		e, err := s.ask(t.Context(), s.scene.asker(t))
 		return page80and200(t, e, err)
@@ -145,7 +145,7 @@ func ofMachineElsewhere(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
 func barredFrom(namespace string, question func(context.Context, *inspect.Asker) (*Explanation, error)) func(context.Context, *inspect.Asker) (*Explanation, error) {
 	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		why := apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}, "", errors.New("you may not"))
-		a.World.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, namespace, why)
+		a.Snapshot.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, namespace, why)
 		return question(ctx, a)
 	}
 }

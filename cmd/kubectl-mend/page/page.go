@@ -27,10 +27,10 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 	p := &page{now: e.At, subject: e.Subject, last: e.Next, width: width, paint: paint}
 	p.line("", paint.Strong(e.Subject.String()))
 	longest := 0
-	for _, f := range e.Is {
+	for _, f := range e.Facts {
 		longest = max(longest, len(f.Name))
 	}
-	for _, f := range e.Is {
+	for _, f := range e.Facts {
 		p.line(fmt.Sprintf("  %-*s  ", longest, f.Name), f.Value)
 	}
 	p.gap()
@@ -41,23 +41,35 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 	for i := range e.Remediations {
 		p.remediation(&e.Remediations[i])
 	}
-	if len(e.NotSelectedBy) > 0 {
-		p.heading("Not selected by")
-		for _, u := range e.NotSelectedBy {
-			p.line("  - ", u.String()+": "+u.Why)
-		}
+	var unselected []string
+	for _, u := range e.NotSelectedBy {
+		unselected = append(unselected, u.String()+": "+u.Why)
 	}
-	if len(e.Notes) > 0 {
-		p.heading("To know")
-		for _, note := range e.Notes {
-			p.line("  - ", note)
-		}
-	}
+	p.list("Not selected by", unselected)
+	p.list("To know", e.Notes)
 	p.gap()
 	p.step("", e.Next)
+	return p.write(out)
+}
+
+func (p *page) write(out io.Writer) error {
 	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
 	return err
 }
+
+// list is a heading with lines below it; nothing if there are none.
+func (p *page) list(heading string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	p.heading(heading)
+	for _, line := range lines {
+		p.line("  - ", line)
+	}
+}
+
+// moment is at as a person reads it.
+func (p *page) moment(at time.Time) string { return text.Moment(at, p.now) }
 
 // line writes s behind first. Where it is broken it goes on below its beginning, or, behind words, a bit further in than they are.
 func (p *page) line(first, s string) {
@@ -83,28 +95,27 @@ func (p *page) heading(s string) {
 func (p *page) step(indent string, s explain.Step) {
 	switch {
 	case s == (explain.Step{}):
-	case s.Person:
+	case s.Manual:
 		p.line(indent+"To do: ", text.Capital(s.Text)+".")
 	case s.At.IsZero():
 		p.line(indent+"Next: ", text.Capital(s.Text)+".")
 	default:
-		p.line(indent+"Next: ", text.Moment(s.At, p.now)+": "+s.Text+".")
+		p.line(indent+"Next: ", p.moment(s.At)+": "+s.Text+".")
 	}
 }
 
 func (p *page) check(c *Check) {
-	p.heading(c.String() + ": " + p.mode(c.Mode))
-	if c.Because != "" && !c.blockedFor(explain.OfMode) && !c.TextHasMode() {
-		p.line("  ", c.Because+".")
+	mode := c.Mode.Sentence()
+	if c.Mode != explain.Acting {
+		mode = p.paint.Waits(mode)
+	}
+	p.heading(c.String() + ": " + mode)
+	if c.ModeText != "" && !c.blockedFor(explain.SameAsMode) && !c.TextHasMode() {
+		p.line("  ", c.ModeText+".")
 	}
 	p.arithmetic(&c.Check)
-	if c.CountedByStatus {
-		p.line("  ", explain.CountedByStatus(p.changed(c.StatusChanged))+".")
-	}
 	p.restrictions(c)
-	for _, trouble := range c.Trouble {
-		p.line("  ", "Could not be read: "+trouble+".")
-	}
+	p.readErrors(c.ReadErrors)
 	for i := range c.Targets {
 		p.target(c, &c.Targets[i])
 	}
@@ -112,35 +123,40 @@ func (p *page) check(c *Check) {
 
 // restrictions are what keeps c from judging or remediating its targets, unless its one target is blocked by that and says so.
 func (p *page) restrictions(c *Check) {
-	if c.Unseen != "" && !c.blockedFor(explain.OfNodes) {
-		p.line("  "+p.paint.Waits("Out of sight")+": ", c.Unseen+".")
+	if c.Unreachable != "" && !c.blockedFor(explain.SameAsReachability) {
+		p.line("  "+p.paint.Waits("Unreachable")+": ", c.Unreachable+".")
 	}
-	limit := c.blockedFor(explain.OfLimit)
+	limit := c.blockedFor(explain.SameAsLimit)
 	if c.Text != "" && !limit {
 		p.line("  ", c.Check.Blocked()+": "+c.Text+".")
 	}
-	if !c.Check.NodesUnread() && (c.Text != "" && !limit || c.Text == "" && len(c.Targets) == 0) {
+	if !c.Check.NodesNotReadable() && (c.Text != "" && !limit || c.Text == "" && len(c.Targets) == 0) {
 		p.groups("  ", c.NotHealthy)
 	}
 }
 
-// arithmetic is how the targets of c stand, and what the limits say to that. Of a check whose targets were not looked at there is none.
+func (p *page) readErrors(all []string) {
+	for _, what := range all {
+		p.line("  ", explain.CouldNotBeRead(what)+".")
+	}
+}
+
+// arithmetic is how many targets of c are healthy, and how many may be unhealthy. There is none of a check whose targets were not read.
 func (p *page) arithmetic(c *explain.Check) {
 	switch n := c.Population.Total(); {
-	case n == 0 && (c.Because != "" || c.Mode == explain.Unknown):
-	case c.NodesUnread():
+	case n == 0 && (c.ModeText != "" || c.Mode == explain.Unknown):
+	case c.NodesNotReadable():
 		p.line("  ", c.Uncounted()+".")
 	default:
 		p.line("  ", explain.Sum(c.Population)+"; "+c.Allowance()+".")
 	}
-}
-
-// changed is when something last changed; empty if that is not known.
-func (p *page) changed(at time.Time) string {
-	if at.IsZero() {
-		return ""
+	if c.CountedByStatus {
+		changed := ""
+		if !c.StatusChanged.IsZero() {
+			changed = p.moment(c.StatusChanged)
+		}
+		p.line("  ", explain.CountedByStatus(changed)+".")
 	}
-	return text.Moment(at, p.now)
 }
 
 // blockedFor reports whether the one target that c is printed with has a blocker that says the same as c, which need not be said twice.
@@ -161,13 +177,6 @@ func (p *page) groups(indent string, groups []Group) {
 	}
 }
 
-func (p *page) mode(m explain.Mode) string {
-	if m == explain.Acting {
-		return m.Sentence()
-	}
-	return p.paint.Waits(m.Sentence())
-}
-
 func (p *page) target(c *Check, t *explain.Target) {
 	p.gap()
 	if t.Ref == p.subject {
@@ -175,54 +184,55 @@ func (p *page) target(c *Check, t *explain.Target) {
 	} else {
 		p.line("  ", p.paint.Strong(t.String())+": "+p.verdict(t))
 	}
-	if t.Left != "" {
-		p.line("  - ", t.Left+".")
+	if t.Skipped != "" {
+		p.line("  - ", t.Skipped+".")
 		return
 	}
 	for _, f := range t.Findings {
 		p.line("  - ", f.Text)
-		p.line("    ", p.clock(f))
+		p.line("    ", p.timing(&f))
 	}
-	for _, d := range t.Doubted {
+	for _, d := range t.Ignored {
 		p.line("  - ", d.Text)
 		p.line("    ", p.paint.Waits("does not count")+": "+d.Why)
 	}
-	for _, s := range t.Starts {
+	for _, s := range t.Startup {
 		counts := ""
-		if s.Counts {
+		if s.Latest {
 			counts = p.paint.Strong(" <- counts")
 		}
-		p.line("  - ", s.What+": "+text.Moment(s.At, p.now)+counts)
+		p.line("  - ", s.Text+": "+p.moment(s.At)+counts)
 	}
 	if t.State == health.Healthy && !t.InFlight && len(t.Blockers) == 0 {
 		return
 	}
-	p.would(c, t)
+	p.action(c, t)
 	if t.InFlight {
-		p.underway(t)
+		p.inFlight(t)
 	}
-	p.holds(c, t.Blockers)
+	p.blockers(c, t.Blockers)
 	if t.Ref != p.subject {
 		p.step("  ", t.Next)
 	}
 }
 
-// would is what is done about t, if kubemend does it, or would do it.
-func (p *page) would(c *Check, t *explain.Target) {
+// action is what kubemend does about t, or would do if nothing blocked it.
+func (p *page) action(c *Check, t *explain.Target) {
+	label := "  Action if unblocked: "
 	switch {
-	case t.Would == "" || c.Check.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted):
-	case t.InFlight && !t.Begins && c.Kind == "NodeHealthCheck": // it is under way, and this is what its ladder has for later
-		p.line("  What follows: ", "kubemend "+t.Would+".")
-	case t.Begins || t.InFlight:
-		p.line("  What is done: ", "kubemend "+t.Would+".")
-	default:
-		p.line("  What would be done: ", "kubemend "+t.Would+".")
+	case t.Action == "" || c.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted):
+		return
+	case t.InFlight && !t.StartsNow && c.Kind == "NodeHealthCheck": // this is what the escalation has for later
+		label = "  Action that follows: "
+	case t.StartsNow || t.InFlight:
+		label = "  Action: "
 	}
+	p.line(label, "kubemend "+t.Action+".")
 }
 
 func (p *page) verdict(t *explain.Target) string {
 	switch {
-	case t.Left != "":
+	case t.Skipped != "":
 		return t.Verdict
 	case t.State == health.Healthy:
 		return p.paint.Good(t.Verdict)
@@ -232,56 +242,49 @@ func (p *page) verdict(t *explain.Target) string {
 	return p.paint.Waits(t.Verdict)
 }
 
-// clock is when a finding counts, and why then.
-func (p *page) clock(f explain.Finding) string {
-	if f.Due.IsZero() {
-		return p.paint.Bad("counts at once")
+func (p *page) timing(f *explain.Finding) string {
+	since, expires := f.Timing(p.moment)
+	if f.Expired || f.Expires.IsZero() {
+		return since + p.paint.Bad(expires)
 	}
-	word := p.paint.Waits("expires ")
-	if f.Counts {
-		word = p.paint.Bad("expired ")
-	}
-	since := "since " + text.Moment(f.Since, p.now)
-	if f.Late != "" {
-		since = "counted from " + text.Moment(f.Since, p.now) + ", " + f.Late
-	}
-	return fmt.Sprintf("%s, timeout %s, %s%s", since, f.Limit.Duration, word, text.Moment(f.Due, p.now))
+	return since + p.paint.Waits(expires)
 }
 
-func (p *page) underway(t *explain.Target) {
-	line := ""
-	if !t.UnderwaySince.IsZero() {
-		line = "since " + text.Moment(t.UnderwaySince, p.now)
+func (p *page) inFlight(t *explain.Target) {
+	var parts []string
+	if !t.InFlightSince.IsZero() {
+		parts = append(parts, "since "+p.moment(t.InFlightSince))
 	}
-	for _, request := range t.Underway {
-		line = strings.TrimPrefix(line+"; "+request.String(), "; ")
+	for _, request := range t.Requests {
+		parts = append(parts, request.String())
 	}
-	p.line("  Under way: ", line+".")
-	if t.Answer != "" {
-		p.line("  Conditions: ", t.Answer+".")
+	p.line("  In flight: ", strings.Join(parts, "; ")+".")
+	if t.Report != "" {
+		p.line("  Conditions: ", t.Report+".")
 	}
 }
 
-// holds are what holds something back; c is the check that does, or nil.
-func (p *page) holds(c *Check, holds []explain.Blocker) {
-	if len(holds) > 0 {
+// blockers are numbered in the order in which the controller asks; c is the check that is blocked, or nil.
+func (p *page) blockers(c *Check, blockers []explain.Blocker) {
+	if len(blockers) > 0 {
 		p.line("  ", "Blocked by:")
 	}
-	for i, h := range holds {
-		until := ""
-		if !h.Until.IsZero() {
-			until = ", until " + text.Moment(h.Until, p.now)
-		}
-		if c != nil && len(c.Targets) > 1 && c.PartOf(&h) == explain.OfLimit {
-			p.line(fmt.Sprintf("  %d. ", i+1), h.Reason+", as above.")
+	for i := range blockers {
+		b, number := &blockers[i], fmt.Sprintf("  %d. ", i+1)
+		if c != nil && len(c.Targets) > 1 && c.PartOf(b) == explain.SameAsLimit {
+			p.line(number, b.Reason+", as above.")
 			continue
 		}
-		p.line(fmt.Sprintf("  %d. ", i+1), h.Reason+": "+h.Text+until+".")
-		if c != nil && h.Reason == c.Check.Blocked() {
+		until := ""
+		if !b.Until.IsZero() {
+			until = ", until " + p.moment(b.Until)
+		}
+		p.line(number, b.Reason+": "+b.Text+until+".")
+		if c != nil && b.Reason == c.Check.Blocked() {
 			p.groups("     ", c.NotHealthy)
 		}
-		if h.Person != "" {
-			p.line("     To do: ", text.Capital(h.Person)+".")
+		if b.Fix != "" {
+			p.line("     To do: ", text.Capital(b.Fix)+".")
 		}
 	}
 }
@@ -289,26 +292,19 @@ func (p *page) holds(c *Check, holds []explain.Blocker) {
 func (p *page) remediation(r *explain.Remediation) {
 	p.heading(fmt.Sprintf("%s: %s, attempt %d of %d", r.Ref, r.State, r.Attempt, r.Attempts))
 	p.line("  ", r.Reason+": "+r.Text+".")
-	if !r.Since.IsZero() {
-		p.line("  ", "In this state since "+text.Moment(r.Since, p.now)+deadline(r, p.now)+".")
+	if !r.StateSince.IsZero() {
+		deadline := ""
+		if !r.Deadline.IsZero() {
+			deadline = ", deadline " + p.moment(r.Deadline)
+		}
+		p.line("  ", "In this state since "+p.moment(r.StateSince)+deadline+".")
 	}
 	for _, e := range r.Evidence {
 		p.line("  - ", e)
 	}
-	if len(r.Blockers) > 0 {
-		p.holds(nil, r.Blockers)
-	}
-	for _, trouble := range r.Trouble {
-		p.line("  ", "Could not be read: "+trouble+".")
-	}
-	if r.Next.Person && r.Next != p.last {
+	p.blockers(nil, r.Blockers)
+	p.readErrors(r.ReadErrors)
+	if r.Next.Manual && r.Next != p.last {
 		p.step("  ", r.Next)
 	}
-}
-
-func deadline(r *explain.Remediation, now time.Time) string {
-	if r.Deadline.IsZero() {
-		return ""
-	}
-	return ", deadline " + text.Moment(r.Deadline, now)
 }

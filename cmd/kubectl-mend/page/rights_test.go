@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// Who may read no more than machines and their checks is told what is stored of them, and whose word that is.
+// A user who may read no more than machines and their checks gets the conditions that are stored, with their author.
 func TestWithoutTheRightToReadClustersChecksAreExplainedAllTheSame(t *testing.T) {
 	s := aScene()
 	said := metav1.Condition{
@@ -68,13 +68,13 @@ func TestWithoutTheRightToReadClustersChecksAreExplainedAllTheSame(t *testing.T)
 	}
 }
 
-// barredFromRemedies bars the user from the kinds that a remediation of a machine, or of a node, is made of.
-func barredFromRemedies(s *scene) {
+// barredFromRequests bars the user from the kinds that a remediation of a machine, or of a node, is made of.
+func barredFromRequests(s *scene) {
 	s.barred = append(s.barred, []schema.GroupVersionKind{
 		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3Remediation"},
 		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3RemediationTemplate"},
-		{Group: "remedies.example.com", Version: "v1", Kind: "Reboot"},
-		{Group: "remedies.example.com", Version: "v1", Kind: "RebootTemplate"},
+		{Group: "remediation.example.com", Version: "v1", Kind: "Reboot"},
+		{Group: "remediation.example.com", Version: "v1", Kind: "RebootTemplate"},
 	}...)
 }
 
@@ -89,7 +89,7 @@ func saysForbidden(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 // replacedBefore has the check list a remediation of a kind that it does not name any more.
 func replacedBefore(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	check.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{{Name: "n1", Remediations: []nhcv1.Remediation{{
-		Resource: corev1.ObjectReference{APIVersion: "remedies.example.com/v1", Kind: "Replace", Namespace: "remedies", Name: "n1", UID: "replace"},
+		Resource: corev1.ObjectReference{APIVersion: "remediation.example.com/v1", Kind: "Replace", Namespace: "templates", Name: "n1", UID: "replace"},
 		Started:  at(time.Minute),
 	}}}}
 }
@@ -97,19 +97,19 @@ func replacedBefore(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 	const due, soon = 6 * time.Minute, 2 * time.Minute
 	golden.StoriesIn(t, "testdata/rights", map[string]story{
-		"a machine that is due":                                 {aScene(silent(due, "w1"), byTemplate, barredFromRemedies), machine("w1")},
-		"a machine within its timeout":                          {aScene(silent(soon, "w1"), byTemplate, barredFromRemedies), machine("w1")},
-		"a check of machines":                                   {aScene(silent(due, "w1"), byTemplate, barredFromRemedies), check("workers")},
-		"a node that is due":                                    {aScene(ownNodes(due), barredFromRemedies), node("n1")},
-		"a check of nodes that says itself that it is disabled": {aScene(ownNodes(due, saysForbidden), barredFromRemedies), nodeCheck("own-nodes")},
-		"a machine that says itself that it is being remediated": {aScene(silent(due, "w1"), byTemplate, barredFromRemedies, func(s *scene) {
+		"a machine that is due":                                 {aScene(silent(due, "w1"), byTemplate, barredFromRequests), machine("w1")},
+		"a machine within its timeout":                          {aScene(silent(soon, "w1"), byTemplate, barredFromRequests), machine("w1")},
+		"a check of machines":                                   {aScene(silent(due, "w1"), byTemplate, barredFromRequests), check("workers")},
+		"a node that is due":                                    {aScene(ownNodes(due), barredFromRequests), node("n1")},
+		"a check of nodes that says itself that it is disabled": {aScene(ownNodes(due, saysForbidden), barredFromRequests), nodeCheck("own-nodes")},
+		"a machine that says itself that it is being remediated": {aScene(silent(due, "w1"), byTemplate, barredFromRequests, func(s *scene) {
 			s.said("w1", clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason, "", time.Minute)
 		}), machine("w1")},
-		"a node within its time": {aScene(ownNodes(soon), barredFromRemedies), node("n1")},
+		"a node within its time": {aScene(ownNodes(soon), barredFromRequests), node("n1")},
 		"a node that was remediated otherwise before": {aScene(ownNodes(due, replacedBefore), func(s *scene) {
-			s.barred = append(s.barred, schema.GroupVersionKind{Group: "remedies.example.com", Version: "v1", Kind: "Replace"})
+			s.barred = append(s.barred, schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})
 		}), node("n1")},
-		"a check of nodes": {aScene(ownNodes(due), barredFromRemedies), nodeCheck("own-nodes")},
+		"a check of nodes": {aScene(ownNodes(due), barredFromRequests), nodeCheck("own-nodes")},
 	}, func(t *testing.T, s story) string {
 		e, err := s.ask(t.Context(), s.scene.asker(t))
 		return page80and200(t, e, err)

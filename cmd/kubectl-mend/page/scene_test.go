@@ -33,7 +33,7 @@ func at(ago time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-ago)) }
 
 var inC1 = client.ObjectKey{Namespace: "default", Name: "c1"}
 
-// scene is a management cluster with a cluster c1 of five workers that are well, their check, and the manager that acts on it. Each test states
+// scene is a management cluster with a cluster c1 of five healthy workers, their check, and the manager that acts on it. Each test states
 // only what is special about it.
 type scene struct {
 	cluster  *clusterv1.Cluster
@@ -81,7 +81,7 @@ func aScene(edits ...func(*scene)) *scene {
 	return s
 }
 
-// machine adds a worker that is well.
+// machine adds a healthy worker.
 func (s *scene) machine(name string) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: at(10 * time.Hour),

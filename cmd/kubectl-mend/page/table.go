@@ -3,18 +3,18 @@ package page
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Layout is how a status is printed.
@@ -31,91 +31,43 @@ type Layout struct {
 func (s *Status) Print(out io.Writer, l Layout) error {
 	p := &page{now: s.At, width: l.Width, paint: l.Paint}
 	for _, m := range s.Managers {
-		p.manager(m)
+		sentence, serves, notServed := explain.Manager(m, p.paint, p.moment)
+		p.line("", sentence+".")
+		if len(serves) > 0 {
+			p.line("  serves: ", strings.Join(serves, ", ")+".")
+		}
+		for _, kind := range notServed {
+			p.line("  does not serve: ", kind+".")
+		}
 	}
-	if len(s.Managers) == 0 && s.Unknown == "" {
-		p.line("", p.paint.Waits("No manager of kubemend has announced itself: what follows is what one would do")+".")
+	if len(s.Managers) == 0 && s.ManagersUnknown == "" {
+		p.line("", p.paint.Waits(explain.NoManagers)+".")
 	}
 	p.gap()
 	p.checks(s, l)
-	if len(s.Unseen) > 0 {
-		p.heading("Workload clusters that the manager cannot see")
-		for _, c := range s.Unseen {
-			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, text.Moment(c.Since, p.now)))
+	if len(s.Unreachable) > 0 {
+		p.heading("Workload clusters that the manager cannot reach")
+		for _, c := range s.Unreachable {
+			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since)))
 		}
 	}
-	if len(s.Notes) > 0 {
-		p.heading("To know")
-		for _, note := range s.Notes {
-			p.line("  - ", note)
-		}
-	}
-	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
-	return err
-}
-
-// manager is whether a manager runs, what it was told, and which kinds it serves.
-func (p *page) manager(m managerlease.Manager) {
-	switch {
-	case m.Unbound:
-		p.line("", fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s.",
-			m.Namespace, p.paint.Bad("not believed"), managerlease.OfKubemend.Disbelief()))
-		return
-	case !m.Alive:
-		p.line("", fmt.Sprintf("Manager in namespace %s: %s since %s.", m.Namespace, p.paint.Bad("does not run"), text.Moment(m.Gone, p.now)))
-		return
-	case m.Announcement == nil:
-		p.line("", fmt.Sprintf("Manager %s in namespace %s: %s, and says nothing of itself.", m.Holder, m.Namespace, p.paint.Good("runs")))
-		return
-	}
-	a := m.Announcement
-	line := fmt.Sprintf("Manager %s in namespace %s: %s, version %s; MachineHealthChecks that are not claimed: %s",
-		m.Holder, m.Namespace, p.paint.Good("runs"), a.Version, a.Unclaimed)
-	if a.Namespace != "" {
-		line += "; only namespace " + a.Namespace
-	}
-	if a.WatchFilter != "" {
-		line += "; only what has the label " + clusterv1.WatchLabel + ": " + a.WatchFilter
-	}
-	if len(m.Within) > 0 {
-		line += "; it has rights in namespace " + strings.Join(m.Within, ", ") + " alone"
-	}
-	if m.Unverified != "" {
-		line += "; " + p.paint.Waits("whether it is one cannot be seen: "+m.Unverified)
-	}
-	if a.Teardown {
-		line += "; " + p.paint.Waits("it is in teardown, and starts nothing")
-	}
-	p.line("", line+".")
-	var serves []string
-	for _, k := range a.Kinds {
-		if k.Reason == "" {
-			serves = append(serves, k.CRD)
-		}
-	}
-	if len(serves) > 0 {
-		p.line("  serves: ", strings.Join(serves, ", ")+".")
-	}
-	for _, k := range a.Kinds {
-		if k.Reason != "" {
-			p.line("  does not serve: ", k.CRD+": "+k.Because+".")
-		}
-	}
+	p.list("To know", s.Notes)
+	return p.write(out)
 }
 
 // checks is the table: all columns if they fit, else fewer; and below each row what it cannot say.
 func (p *page) checks(s *Status, l Layout) {
 	if len(s.Unread) > 0 {
-		p.line("", p.paint.Waits(strings.Join(s.Unread, " and ")+" could not be read: there may be some")+".")
+		p.line("", p.paint.Waits(explain.ChecksNotListed(s.Unread))+".")
 	}
 	if len(s.Checks) == 0 {
 		if len(s.Unread) == 0 {
-			p.line("", "There are no checks here.")
+			p.line("", explain.NoChecks+".")
 		}
 		return
 	}
 	lines := p.table(s.Checks, l, wideColumns)
-	if !l.Wide && widest(lines) > l.Width {
+	if !l.Wide && slices.ContainsFunc(lines, func(line string) bool { return text.Columns(line) > l.Width }) {
 		lines = p.table(s.Checks, l, narrowColumns)
 	}
 	p.lines = append(p.lines, lines[0])
@@ -125,28 +77,14 @@ func (p *page) checks(s *Status, l Layout) {
 	}
 }
 
-// below is what there is to say of a check that is not in its row: who is not well, why nobody acts, why nothing is started, and what is next.
+// below is what the row of a check cannot show, and what is next.
 func (p *page) below(r *Row) {
-	tooMany := r.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && r.Unseen == ""
-	switch bad := r.Population.NotHealthy(); {
-	case bad == 0 || r.Check.NodesUnread():
-	case tooMany:
-		p.line("  ", "Nothing is remediated: "+explain.NotHealthy(r.Population)+", and "+r.Check.Allows()+".")
-	default:
-		p.line("  ", explain.NotHealthy(r.Population)+".")
+	for _, remark := range r.Remarks() {
+		p.line("  ", remark+".")
 	}
-	if r.Because != "" && !r.TextHasMode() {
-		p.line("  ", r.Because+".")
+	if !r.ActsElsewhere() || !r.Next.At.IsZero() || r.Next.Manual { // else the remarks say who acts
+		p.step("  ", r.Next)
 	}
-	if r.Unseen != "" {
-		p.line("  ", r.Unseen+".")
-	} else if r.Text != "" && !tooMany {
-		p.line("  ", r.Text+".")
-	}
-	if r.Check.ActsElsewhere() && r.Next.At.IsZero() && !r.Next.Person {
-		return // who acts has been said
-	}
-	p.step("  ", r.Next)
 }
 
 // column is a heading, and what stands below it.
@@ -211,13 +149,16 @@ func (p *page) owner(r Row) string {
 	}
 }
 
-// reason is why nothing is started: that the nodes are out of sight goes before what the limits make of that.
+// reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
 func (p *page) reason(r Row) string {
 	switch {
-	case r.Check.NodesUnread():
-		return p.paint.Waits(explain.NotSeenByYou)
-	case r.Unseen != "":
-		return p.paint.Waits(unreached(&r.Check))
+	case r.Check.NodesNotReadable():
+		return p.paint.Waits(explain.MissingPermission)
+	case r.Unreachable != "":
+		if c := meta.FindStatusCondition(r.Conditions, mendv1.WorkloadClusterReachable); c != nil && c.Status != metav1.ConditionTrue {
+			return p.paint.Waits(c.Reason)
+		}
+		return p.paint.Waits(mendv1.UnreachableReason)
 	case r.Check.Blocked() == string(budget.AtWork):
 		return p.paint.Waits(string(budget.AtWork))
 	case r.Reason != "":
@@ -226,21 +167,11 @@ func (p *page) reason(r Row) string {
 	return "-"
 }
 
-// unreached is the reason of the condition that says so, if the check has it.
-func unreached(c *explain.Check) string {
-	for i := range c.Conditions {
-		if is := &c.Conditions[i]; is.Type == mendv1.WorkloadClusterReachable && is.Status != metav1.ConditionTrue {
-			return is.Reason
-		}
-	}
-	return "Unseen"
-}
-
 func (p *page) next(r Row) string {
 	switch {
 	case r.Next == (explain.Step{}):
 		return "-"
-	case r.Next.Person:
+	case r.Next.Manual:
 		return "to do"
 	case r.Next.At.IsZero():
 		return "waits"
@@ -248,9 +179,9 @@ func (p *page) next(r Row) string {
 	return r.Next.At.In(p.now.Location()).Format(time.TimeOnly) + " (" + text.Away(r.Next.At, p.now) + ") " + r.Next.Target
 }
 
-// uncounted reports whether it is not known how the targets of c stand: they cannot be seen by the user, or were not looked at.
+// uncounted reports whether it is not known how many targets of c are healthy: the user may not read them, or they were not read.
 func uncounted(c *explain.Check) bool {
-	return c.NodesUnread() || c.Mode == explain.Unknown || c.Population.Total() == 0 && c.Because != ""
+	return c.NodesNotReadable() || c.Mode == explain.Unknown || c.Population.Total() == 0 && c.ModeText != ""
 }
 
 // healthy is how many targets are healthy, of how many.
@@ -273,12 +204,4 @@ func used(c *explain.Check) string {
 		most = fmt.Sprintf("%d-%d", c.Limits.AtLeast, c.Limits.AtMost)
 	}
 	return bad + " of " + most
-}
-
-func widest(lines []string) int {
-	most := 0
-	for _, line := range lines {
-		most = max(most, text.Columns(line))
-	}
-	return most
 }

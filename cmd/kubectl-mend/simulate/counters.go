@@ -114,7 +114,7 @@ func (t *counters) summary(ctx context.Context, horizon time.Duration) (Summary,
 		for j := range checks[i].Targets {
 			target := &checks[i].Targets[j]
 			is := Unhealthy{target.Ref, target.Verdict}
-			if target.Left == "" && target.State != health.Healthy && !slices.Contains(s.Unhealthy, is) {
+			if target.Skipped == "" && target.State != health.Healthy && !slices.Contains(s.Unhealthy, is) {
 				s.Unhealthy = append(s.Unhealthy, is)
 			}
 		}

@@ -69,11 +69,11 @@ func TestTheManagersThatRunAreSimulated(t *testing.T) {
 		},
 		"one of another namespace": {
 			machines, map[string]string{"a": `{"namespace":"other"}`}, workersCheck, "machine/w1",
-			"No manager reconciles these MachineHealthChecks, which are not simulated: default/workers", 0, "", "MachineMarkedUnhealthy", explain.Nobody,
+			"No manager reconciles these MachineHealthChecks, which are not simulated: default/workers", 0, "", "MachineMarkedUnhealthy", explain.None,
 		},
 		"one that wants a label": {
 			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "are not simulated: default/workers", 0,
-			"", "MachineMarkedUnhealthy", explain.Nobody,
+			"", "MachineMarkedUnhealthy", explain.None,
 		},
 		"one that wants a label which is there": {
 			machines, map[string]string{"a": `{"watchFilter":"blue"}`},
@@ -142,7 +142,7 @@ func TestTheManagersThatRunAreSimulated(t *testing.T) {
 				t.Errorf("now it is %+v, want the mode %q", a.Now, tc.mode)
 			}
 			for i := range a.Now[0].Targets {
-				if a.Now[0].Targets[i].Begins {
+				if a.Now[0].Targets[i].StartsNow {
 					t.Errorf("nothing is wrong yet, and it begins: %+v", a.Now[0].Targets[i])
 				}
 			}

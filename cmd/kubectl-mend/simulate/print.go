@@ -81,8 +81,8 @@ func (p *report) check(c *explain.Check) {
 		mode = p.paint.Waits(mode)
 	}
 	p.heading(fmt.Sprintf("Now, %s: %s", c.String(), mode))
-	if c.Because != "" {
-		p.line("  ", c.Because+".")
+	if c.ModeText != "" {
+		p.line("  ", c.ModeText+".")
 	}
 	p.line("  ", fmt.Sprintf("It selects %d; %s.", c.Population.Total(), c.Allowance()))
 	var notes []string
@@ -100,8 +100,8 @@ func (p *report) check(c *explain.Check) {
 			add(is.Reason + ": " + is.Message)
 		}
 	}
-	add(c.Unseen)
-	for _, trouble := range c.Trouble {
+	add(c.Unreachable)
+	for _, trouble := range c.ReadErrors {
 		add("Could not be read: " + trouble)
 	}
 	p.targets(c)
@@ -113,7 +113,7 @@ func (p *report) targets(c *explain.Check) {
 	var rows [][]string
 	for i := range c.Targets {
 		t := &c.Targets[i]
-		if t.State == health.Healthy && t.Left == "" && !t.InFlight && len(t.Blockers) == 0 {
+		if t.State == health.Healthy && t.Skipped == "" && !t.InFlight && len(t.Blockers) == 0 {
 			healthy = append(healthy, t.Name)
 			continue
 		}
@@ -128,20 +128,20 @@ func (p *report) targets(c *explain.Check) {
 // would is what would happen to a target of c, and when.
 func (p *report) would(c *explain.Check, t *explain.Target) string {
 	var parts []string
-	if t.Left != "" {
-		parts = append(parts, t.Left)
+	if t.Skipped != "" {
+		parts = append(parts, t.Skipped)
 	}
 	for _, f := range t.Findings {
 		parts = append(parts, f.Text+p.counts(f))
 	}
-	for _, d := range t.Doubted {
+	for _, d := range t.Ignored {
 		parts = append(parts, d.Text+", which does not count: "+d.Why)
 	}
 	switch {
-	case t.Begins:
-		parts = append(parts, p.paint.Strong("It begins at once: kubemend "+t.Would))
+	case t.StartsNow:
+		parts = append(parts, p.paint.Strong("It begins at once: kubemend "+t.Action))
 	case t.InFlight:
-		parts = append(parts, "Its remediation is under way"+cmp.Or(since(t.UnderwaySince, p.At), ""))
+		parts = append(parts, "Its remediation is under way"+cmp.Or(since(t.InFlightSince, p.At), ""))
 	case len(t.Blockers) > 0:
 		parts = append(parts, blockers(c, t)...)
 	case !t.Next.At.IsZero():
@@ -157,8 +157,8 @@ func blockers(c *explain.Check, t *explain.Target) []string {
 	var parts []string
 	for _, h := range t.Blockers {
 		switch {
-		case slices.ContainsFunc(t.Findings, func(f explain.Finding) bool { return !f.Counts && strings.Contains(h.Text, f.Text) }):
-		case h.Text == c.Text || h.Text == c.Because:
+		case slices.ContainsFunc(t.Findings, func(f explain.Finding) bool { return !f.Expired && strings.Contains(h.Text, f.Text) }):
+		case h.Text == c.Text || h.Text == c.ModeText:
 			parts = append(parts, "Blocked by "+h.Reason)
 		default:
 			parts = append(parts, "Blocked: "+h.Text)
@@ -177,12 +177,12 @@ func since(at, now time.Time) string {
 // counts is when a finding counts.
 func (p *report) counts(f explain.Finding) string {
 	switch {
-	case f.Due.IsZero():
+	case f.Expires.IsZero():
 		return ""
-	case f.Counts:
-		return ", which expired " + text.Moment(f.Due, p.At)
+	case f.Expired:
+		return ", which expired " + text.Moment(f.Expires, p.At)
 	}
-	return ", which expires " + text.Moment(f.Due, p.At)
+	return ", which expires " + text.Moment(f.Expires, p.At)
 }
 
 // rows writes rows of which the last cell is a text: behind the others where there is room, else below them.

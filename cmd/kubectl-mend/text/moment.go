@@ -28,7 +28,7 @@ func Away(at, now time.Time) string {
 	return "now"
 }
 
-// span is how long d is, in at most two units; seconds are told of less than ten minutes, and minutes of less than a day.
+// span is how long d is, in at most two units; with seconds below ten minutes, and with minutes below a day.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

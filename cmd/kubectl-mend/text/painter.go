@@ -21,7 +21,7 @@ func (p Painter) Good(s string) string { return p.paint(s, color.FgGreen) }
 // Bad is for what is wrong.
 func (p Painter) Bad(s string) string { return p.paint(s, color.FgRed) }
 
-// Waits is for what is held back, or under way.
+// Waits is for what is blocked or in progress.
 func (p Painter) Waits(s string) string { return p.paint(s, color.FgYellow) }
 
 // Strong is for what is to be found first.

@@ -14,7 +14,7 @@ import (
 
 // Screen is a stream that a person reads on a terminal. Much of what is written to it comes out of clusters, files and errors, where anybody may have put
 // anything: a kubelet chooses the reason of a condition. A Screen writes control characters, and those that turn the direction of text, as Go would
-// spell them, such as \x1b, so that nobody can clear a screen, hide a verdict or fill a clipboard (as in CVE-2021-25743 of kubectl). Of escape
+// spell them, such as \x1b, so that no text can clear a screen, hide a verdict or fill a clipboard (as in CVE-2021-25743 of kubectl). Of escape
 // sequences it lets through what a Painter has made.
 type Screen struct{ raw io.Writer }
 
@@ -44,8 +44,8 @@ func (s *Screen) Write(p []byte) (int, error) {
 
 const escape = "\x1b["
 
-// ink is the parameter by which a Screen knows the sequences of a Painter from those of others. It is another one in each process, so that nobody can
-// write it into a cluster beforehand. A terminal that saw it would pass over it.
+// ink is the parameter by which a Screen knows the sequences of a Painter from those of others. It is another one in each process, so that it cannot be
+// written into a cluster beforehand. A terminal that saw it would pass over it.
 var ink = escape + strconv.FormatUint(uint64(binary.NativeEndian.Uint32(random())), 10) + ";"
 
 func random() []byte {

@@ -44,7 +44,7 @@ func IsTerminal(stream any) bool {
 
 // Wrap breaks s between words into lines of at most width columns. All lines but the first begin with indent spaces, which count. A word that is
 // longer than a line stays whole, since it is a name to be copied. Line ends that s has are spaces: who writes a condition's message must not write
-// a line that looks like one of ours. The spaces that s begins with are kept.
+// a line like one of ours. The spaces that s begins with are kept.
 func Wrap(s string, indent, width int) string {
 	rest := strings.TrimLeft(s, " ")
 	return Hang(s[:len(s)-len(rest)], rest, indent, width)
@@ -115,7 +115,7 @@ func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Columns(
 // of ours.
 func Below(s string) string { return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ") }
 
-// oneLine is s with its line ends and tabs spelled out: a name or a reason that has some must begin neither a line nor a column that looks like one of
+// oneLine is s with its line ends and tabs spelled out: a name or a reason that has some must begin neither a line nor a column like one of
 // ours.
 func oneLine(s string) string { return spelled.Replace(s) }
 

@@ -178,7 +178,7 @@ type Reason string
 const (
 	CheckDisabled    Reason = "HealthCheckDisabled"
 	TemplateUnread   Reason = "TemplateUnreadable"
-	TemplateNotSeen  Reason = "NotSeenByYou"
+	TemplateNotSeen  Reason = "MissingPermission"
 	Paused           Reason = "PauseRequested"
 	Upgrading        Reason = "ClusterUpgrading"
 	KubeletsAwaited  Reason = "KubeletsAwaited"

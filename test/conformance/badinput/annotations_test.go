@@ -95,9 +95,9 @@ func (f *fixture) said(check string) string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	said := []string{is.Because, is.Text}
+	said := []string{is.ModeText, is.Text}
 	for _, target := range is.Targets {
-		said = append(said, target.Left)
+		said = append(said, target.Skipped)
 		for _, finding := range target.Findings {
 			said = append(said, finding.Text)
 		}

@@ -58,7 +58,7 @@ var flags = []flag{
 	{"manager", []string{"--logging-format=poem"}, `set up logging: format: Invalid value: "poem": Unsupported log format`},
 	{"manager", []string{"--teardown=perhaps"}, `invalid argument "perhaps" for "--teardown" flag`},
 	{"kubectl-mend", []string{"status", "--output=pictures"}, `--output "pictures": expected wide, json or yaml`},
-	{"kubectl-mend", []string{"status", "--from=none.json"}, `look at a recorded world: open none.json: no such file or directory`},
+	{"kubectl-mend", []string{"status", "--from=none.json"}, `read the record: open none.json: no such file or directory`},
 	{"kubectl-mend", []string{"status", "--every=often"}, `invalid argument "often" for "--every" flag: time: invalid duration "often"`},
 	{"kubectl-mend", []string{"explain", "m"}, `"m": expected machine/NAME, node/NAME, host/NAME, mhc/NAME, nhc/NAME`},
 	{"kubectl-mend", []string{"explain", "pod/m"}, `"pod/m": there is no kind "pod" here: expected machine/NAME, node/NAME`},

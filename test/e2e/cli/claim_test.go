@@ -138,11 +138,11 @@ var _ = Describe("While no manager runs", Serial, func() {
 		for _, row := range s.Checks {
 			modes[row.Name] = row.Mode
 		}
-		Expect(modes).To(Equal(map[string]explain.Mode{claimed.Name: explain.Nobody, check.Name: explain.Core}))
+		Expect(modes).To(Equal(map[string]explain.Mode{claimed.Name: explain.None, check.Name: explain.Core}))
 		Expect(mend(ctx, "status").out).To(ContainSubstring("does not run since"))
 
 		e := explained(ctx, "mhc/"+claimed.Name)
-		Expect(e.Next.Person).To(BeTrue())
+		Expect(e.Next.Manual).To(BeTrue())
 		Expect(e.Next.Text).To(HavePrefix("Start the manager of kubemend"))
 
 		no := mend(ctx, "claim", "mhc/"+check.Name, "--yes")

@@ -224,6 +224,6 @@ func fromStatus(rem *mendv1.HostRemediation) phase {
 func fromLook(r explain.Remediation) phase {
 	return phase{
 		Step: r.State, Phase: r.Phase, Host: r.Host, Message: r.Text, Reason: r.Reason, Attempt: r.Attempt,
-		Started: r.Began.UTC().Truncate(time.Second), Deadline: r.Deadline.UTC().Truncate(time.Second),
+		Started: r.AttemptStarted.UTC().Truncate(time.Second), Deadline: r.Deadline.UTC().Truncate(time.Second),
 	}
 }

@@ -46,7 +46,7 @@ var _ = Describe("For a node of the management cluster", func() {
 			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, node)).To(Succeed()) })
 		}
 		climbs(ctx)
-		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("It is healthy: nothing is held against it"))
+		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("It is healthy: it has no findings"))
 		nudged, shaken := asked(ctx, nudge, lost), asked(ctx, shake, lost)
 
 		drills(ctx, lost, corev1.ConditionTrue)
@@ -71,7 +71,7 @@ var _ = Describe("For a node of the management cluster", func() {
 
 		By("healthy again")
 		drills(ctx, lost, corev1.ConditionFalse)
-		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("It is healthy: nothing is held against it"))
+		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("It is healthy: it has no findings"))
 		Eventually(func() int { return rowOf(ctx, "drills").Remediating }).Should(BeZero())
 	}, SpecTimeout(specPatience))
 })
@@ -156,7 +156,7 @@ func announced(ctx context.Context, node, verdict string) time.Time {
 		e := explained(ctx, "node/"+node)
 		if targetOf(e).Verdict == verdict {
 			Expect(e.Next.At).To(BeTemporally(">", e.At), "there is a next thing, and it is not late: %+v", e.Next)
-			Expect(e.Next.Person).To(BeFalse())
+			Expect(e.Next.Manual).To(BeFalse())
 			all = append(all, e.Next)
 		}
 		return len(all)

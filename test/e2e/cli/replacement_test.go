@@ -30,7 +30,7 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 		before := fixture.WorkerNames(ctx)
 		lost := before[0]
 		owner := metav1.GetControllerOf(fixture.Machine(ctx, lost))
-		Expect(explained(ctx, "machine/"+lost).Verdict).To(Equal("It is healthy: nothing is held against it"))
+		Expect(explained(ctx, "machine/"+lost).Verdict).To(Equal("It is healthy: it has no findings"))
 		turned := fixture.ownerRequested(ctx, lost)
 
 		fixture.silence(lost)
@@ -39,7 +39,7 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 		announced := announcements(ctx, lost)
 		Expect(announced).NotTo(BeEmpty(), "the first question was asked while the machine was pending")
 		Expect(slices.Compact(announced)).To(HaveLen(1), "nothing changes meanwhile")
-		Expect(announced[0].Person).To(BeFalse())
+		Expect(announced[0].Manual).To(BeFalse())
 		Expect(announced[0].Text).To(HaveSuffix(
 			"counts as unhealthy if nothing changes, and kubemend asks its owner, MachineSet " + owner.Name + ", to remediate it"))
 		var at time.Time
@@ -52,9 +52,9 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 		Expect(e.Verdict).To(HavePrefix("It is unhealthy, and is being remediated: Condition Ready on Node is reporting status Unknown"))
 		Expect(targetOf(e).InFlight).To(BeTrue())
 		Expect(targetOf(e).Blockers).To(BeEmpty())
-		Expect(targetOf(e).Answer).To(HavePrefix("OwnerRemediated=False WaitingForRemediation"))
+		Expect(targetOf(e).Report).To(HavePrefix("OwnerRemediated=False WaitingForRemediation"))
 		Expect(e.Next.At).To(BeZero(), "it is not time that it waits for")
-		Expect(e.Next.Person).To(BeFalse())
+		Expect(e.Next.Manual).To(BeFalse())
 		Expect(e.Next.Text).To(HaveSuffix("owner replaces it, or says in OwnerRemediated why it does not"))
 
 		resume(ctx)
@@ -62,10 +62,10 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 		By("replaced")
 		fresh := newcomer(ctx, before)
 		e = starting(ctx, fresh)
-		counts := slices.IndexFunc(targetOf(e).Starts, func(s explain.Start) bool { return s.Counts })
-		Expect(counts).NotTo(BeNumerically("<", 0), "%+v", targetOf(e).Starts)
-		latest := slices.MaxFunc(targetOf(e).Starts, func(a, b explain.Start) int { return a.At.Compare(b.At) })
-		Expect(targetOf(e).Starts[counts].At).To(BeTemporally("==", latest.At))
+		counts := slices.IndexFunc(targetOf(e).Startup, func(s explain.Milestone) bool { return s.Latest })
+		Expect(counts).NotTo(BeNumerically("<", 0), "%+v", targetOf(e).Startup)
+		latest := slices.MaxFunc(targetOf(e).Startup, func(a, b explain.Milestone) int { return a.At.Compare(b.At) })
+		Expect(targetOf(e).Startup[counts].At).To(BeTemporally("==", latest.At))
 		Expect(check.Spec.Checks.NodeStartupTimeoutSeconds).NotTo(BeNil())
 		patience := time.Duration(*check.Spec.Checks.NodeStartupTimeoutSeconds) * time.Second
 		Expect(e.Next.At).To(BeTemporally("==", latest.At.Add(patience)))
@@ -73,7 +73,7 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 
 		By("well")
 		fixture.AllWell(ctx)
-		Eventually(func() string { return explained(ctx, "machine/"+fresh).Verdict }).Should(Equal("It is healthy: nothing is held against it"))
+		Eventually(func() string { return explained(ctx, "machine/"+fresh).Verdict }).Should(Equal("It is healthy: it has no findings"))
 		Expect(mend(ctx, "explain", "machine/"+lost).complaint).To(ContainSubstring("there is no Machine " + lost))
 	}, SpecTimeout(specPatience))
 })

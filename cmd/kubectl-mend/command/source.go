@@ -11,8 +11,8 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// addWorldFlags adds the flags that say what a command looks at.
-func (o *Options) addWorldFlags(cmd *cobra.Command) {
+// addSourceFlags adds the flags that say what a command reads.
+func (o *Options) addSourceFlags(cmd *cobra.Command) {
 	o.addScope(cmd)
 	cmd.Flags().StringVar(&o.from, "from", "",
 		"Look at a `FILE` that the record command has written, instead of the cluster: at what was there when it was recorded, "+
@@ -20,9 +20,9 @@ func (o *Options) addWorldFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("from") // the flag is there
 }
 
-// world is what a command looks at: the file of --from, or what is read live of the scope, in the namespace of the flags. Its clock says what
-// time it is there.
-func (o *Options) world(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
+// snapshot is what a command is about: the file of --from, or the scope as it is read from the cluster, in the namespace of the flags. Its clock says
+// what time it is there.
+func (o *Options) snapshot(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 	if o.from != "" {
 		return load(o.from)
 	}
@@ -46,19 +46,19 @@ func (o *Options) world(ctx context.Context, scope snapshot.Scope) (*snapshot.Sn
 func load(name string) (*snapshot.Snapshot, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("look at a recorded world: %w", err)
+		return nil, fmt.Errorf("read the record: %w", err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	world, err := snapshot.Load(file)
+	w, err := snapshot.Load(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return world, nil
+	return w, nil
 }
 
-// sayMissing tells what could not be read, one line each.
-func (o *Options) sayMissing(world *snapshot.Snapshot) {
-	missing := world.Missing()
+// sayMissing prints what could not be read, one line each.
+func (o *Options) sayMissing(w *snapshot.Snapshot) {
+	missing := w.Missing()
 	if len(missing) == 0 {
 		return
 	}

@@ -1,0 +1,210 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+)
+
+// Moment renders a moment, such as "11:47:00 (in 5m)".
+type Moment func(time.Time) string
+
+// Painter colours words by what they mean.
+type Painter interface {
+	Good(string) string
+	Bad(string) string
+	Waits(string) string
+}
+
+// Fact is one thing that is known of an object, such as its node.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// What is said of an object that no check judges.
+const (
+	NoCheckSelects  = "No check selects it: it is not judged, and nothing is done about it"
+	NoMachineOfHost = "It belongs to no Machine"
+	NoChecks        = "There are no checks here"
+	NoManagers      = "No manager of kubemend has announced itself: what follows is what one would do"
+)
+
+// The next steps of what has none of its own.
+var (
+	NothingNext      = Step{Text: "Nothing, until something changes"}
+	NoCheckNext      = Step{Text: "If it is to be judged, make a check that selects it, or give it the labels that one asks for", Manual: true}
+	ChecksUnreadNext = Step{Text: "Ask as somebody who may read them", Manual: true}
+)
+
+// ChecksUnread is the verdict on an object, where the checks of some kinds could not be read.
+func ChecksUnread(kinds []string) string {
+	return fmt.Sprintf("It is not known which checks select it: %s could not be read", strings.Join(kinds, " and "))
+}
+
+// ChecksNotListed is in place of the checks of kinds that could not be read.
+func ChecksNotListed(kinds []string) string {
+	return strings.Join(kinds, " and ") + " could not be read: there may be some"
+}
+
+// NotJudged is the verdict on an object that c selects and does not judge.
+func (c *Check) NotJudged() string {
+	return "It is not judged: " + Clause(cmp.Or(c.ModeText, c.Text, c.String()+" does not judge it"))
+}
+
+// CouldNotBeRead reports what could not be read.
+func CouldNotBeRead(what string) string { return "Could not be read: " + what }
+
+// NodesOfClusterUnread reports that the reader may not read the nodes of a workload cluster.
+func NodesOfClusterUnread(cluster, why string) string {
+	return "You cannot see the nodes of cluster " + cluster + ": " + why
+}
+
+// MachineUnjudged reports that the nodes of m's cluster could not be read, and the condition that m has.
+func MachineUnjudged(m *clusterv1.Machine, why string) string {
+	note := fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s. The answer is without them", m.Spec.ClusterName, why)
+	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
+		note += fmt.Sprintf("; the condition of the Machine is HealthCheckSucceeded=%s %s", c.Status, c.Reason)
+		if c.Message != "" {
+			note += ": " + strings.Join(strings.Fields(c.Message), " ")
+		}
+	}
+	return note
+}
+
+// MachineFacts are what m belongs to.
+func MachineFacts(m *clusterv1.Machine) []Fact {
+	facts := []Fact{{"cluster", m.Spec.ClusterName}, {"node", m.Status.NodeRef.Name}, {"owner", ""}}
+	if owner := metav1.GetControllerOf(m); owner != nil {
+		facts[2].Value = owner.Kind + " " + owner.Name
+	}
+	facts = append(facts, Fact{"infrastructure", strings.TrimSpace(m.Spec.InfrastructureRef.Kind + " " + m.Spec.InfrastructureRef.Name)})
+	if !m.DeletionTimestamp.IsZero() {
+		facts = append(facts, Fact{"being deleted", "since " + m.DeletionTimestamp.UTC().Format(time.RFC3339)})
+	}
+	return slices.DeleteFunc(facts, func(f Fact) bool { return f.Value == "" && f.Name != "cluster" })
+}
+
+// HostFacts are what h reports of its power. Unknown are the UIDs of remediations that act on the power and do not exist.
+func HostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []Fact {
+	facts := []Fact{{"power", onOff[h.Status.PoweredOn]}, {"desired power", onOff[h.Spec.Online]}}
+	marks := host.AllMarks(h)
+	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
+		if uid, marked := marks[name]; marked && slices.Contains(unknown, uid) {
+			facts = append(facts, Fact{powerEffect(name), name + ", of a remediation that is not known"})
+		} else if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
+			facts = append(facts, Fact{powerEffect(name), name})
+		}
+	}
+	if h.Status.ErrorMessage != "" {
+		facts = append(facts, Fact{"error", h.Status.ErrorMessage})
+	}
+	return facts
+}
+
+// powerEffect is what an annotation does to the power of its host: reboot.metal3.io without a suffix asks for one reboot, with a suffix it keeps the
+// host powered off.
+func powerEffect(annotation string) string {
+	switch annotation {
+	case infrav1.RebootAnnotation:
+		return "asked to reboot by"
+	case mendv1.RebootedForAnnotation:
+		return "rebooted for"
+	}
+	return "kept off by"
+}
+
+// Timing is since when f counts its timeout, and when that expires; since is empty if it has none.
+func (f *Finding) Timing(at Moment) (since, expires string) {
+	if f.Expires.IsZero() {
+		return "", "counts at once"
+	}
+	since = "since " + at(f.Since)
+	if f.SinceReason != "" {
+		since = "counted from " + at(f.Since) + ", " + f.SinceReason
+	}
+	expires = "expires "
+	if f.Expired {
+		expires = "expired "
+	}
+	return fmt.Sprintf("%s, timeout %s, ", since, f.Timeout.Duration), expires + at(f.Expires)
+}
+
+// Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.
+func (c *Check) Remarks() []string {
+	var all []string
+	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.Unreachable == ""
+	switch {
+	case c.Population.NotHealthy() == 0 || c.NodesNotReadable():
+	case tooMany:
+		all = append(all, c.shortCircuited())
+	default:
+		all = append(all, NotHealthy(c.Population))
+	}
+	if c.ModeText != "" && !c.TextHasMode() {
+		all = append(all, c.ModeText)
+	}
+	if c.Unreachable != "" {
+		all = append(all, c.Unreachable)
+	} else if c.Text != "" && !tooMany {
+		all = append(all, c.Text)
+	}
+	return all
+}
+
+// shortCircuited is why c remediates nothing, in one sentence for both kinds of checks.
+func (c *Check) shortCircuited() string {
+	return "Nothing is remediated: " + NotHealthy(c.Population) + ", and " + c.Allows()
+}
+
+// Manager is whether m runs and with which flags; serves are the CRDs that it serves, and notServed those that it does not, with the reasons.
+func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves, notServed []string) {
+	switch a := m.Announcement; {
+	case m.Unbound:
+		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), managerlease.OfKubemend.Disbelief()), nil, nil
+	case !m.Alive:
+		return fmt.Sprintf("Manager in namespace %s: %s since %s", m.Namespace, p.Bad("does not run"), at(m.Gone)), nil, nil
+	case a == nil:
+		return fmt.Sprintf("Manager %s in namespace %s: %s, without an announcement", m.Holder, m.Namespace, p.Good("runs")), nil, nil
+	}
+	a := m.Announcement
+	text = fmt.Sprintf("Manager %s in namespace %s: %s, version %s; MachineHealthChecks that are not claimed: %s",
+		m.Holder, m.Namespace, p.Good("runs"), a.Version, a.Unclaimed)
+	if a.Namespace != "" {
+		text += "; only namespace " + a.Namespace
+	}
+	if a.WatchFilter != "" {
+		text += "; only what has the label " + clusterv1.WatchLabel + ": " + a.WatchFilter
+	}
+	if len(m.Within) > 0 {
+		text += "; it has rights in namespace " + strings.Join(m.Within, ", ") + " alone"
+	}
+	if m.Unverified != "" {
+		text += "; " + p.Waits("whether it is one cannot be seen: "+m.Unverified)
+	}
+	if a.Teardown {
+		text += "; " + p.Waits("it is in teardown, and starts nothing")
+	}
+	for _, k := range a.Kinds {
+		if k.Reason == "" {
+			serves = append(serves, k.CRD)
+		} else {
+			notServed = append(notServed, k.CRD+": "+k.Because)
+		}
+	}
+	return text, serves, notServed
+}
