@@ -238,6 +238,21 @@ func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
 	}
 }
 
+// Before a node of the control plane is remediated the requests of all checks are read, also of kinds that were not in use when the reconcile began.
+func TestAPolledKindThatOnlyAnotherCheckNamesIsNotWatched(t *testing.T) {
+	k := newFixture(t, append(workers("a"), member("m1"), member("m2"), member("m3"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)
+	k.grants(shipped(t, "poison-pill-0.1"))
+	k.bad("m2")
+	k.looks()
+	k.wants("the other check has no request", "Replace/m2")
+	for kind := range k.informers.InformersByGVK {
+		if kind.Kind == "Reboot" {
+			t.Error("a kind is watched that may not be")
+		}
+	}
+}
+
 // With a ladder a remediator has to be notified to stop before the next one begins.
 func TestALadderThatMayNotTellARemediatorToStopSaysSo(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),

@@ -106,9 +106,12 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 	return k.poll(ctx, kind)
 }
 
-// Watch begins to watch a kind that is listable and not watched yet. It does not wait for the first list: until that was read the kind is not
-// readable, and the events of the objects in it reach the watchers.
+// Watch begins to watch a kind that is listable, unless it is watched already, or polled: that may not be watched. It does not wait for the first list:
+// until that was read the kind is not readable, and the events of the objects in it reach the watchers.
 func (k *Kinds[T]) Watch(ctx context.Context, kind schema.GroupVersionKind) error {
+	if k.Polled(kind) {
+		return nil
+	}
 	_, err := k.begin(ctx, kind)
 	return err
 }

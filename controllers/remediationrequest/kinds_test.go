@@ -159,6 +159,29 @@ func TestAKindThatMayNotBeWatchedIsPolledUntilItMay(t *testing.T) {
 	}
 }
 
+// A check waits also for a polled kind: another check names it, and its requests were not read in that reconcile.
+func TestAKindThatIsPolledIsNotWatchedByWhoWaitsForIt(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
+	k := kindsOf(t, kind)
+	w := &watcher{}
+	k.Notify(w, nil)
+	may := false
+	k.AskFirst(func(context.Context, schema.GroupVersionKind) (bool, error) { return may, nil })
+	for _, row := range []struct {
+		may     bool
+		watches int
+	}{{false, 0}, {true, 1}, {true, 1}} {
+		may = row.may
+		_, readErr := k.Readable(t.Context(), kind)
+		if err := errors.Join(readErr, k.Watch(t.Context(), kind)); err != nil || w.watches != row.watches || k.Polled(kind) != (row.watches == 0) {
+			t.Errorf("may watch: %v; %v, %d watches, polled %v", may, err, w.watches, k.Polled(kind))
+		}
+		if ready, err := k.Readable(t.Context(), kind); err != nil || !ready {
+			t.Errorf("may watch: %v; readable %v, %v", may, ready, err)
+		}
+	}
+}
+
 func TestWhetherAKindMayBeWatchedIsAskedOfTheAPIServer(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
 	mapper := meta.NewDefaultRESTMapper(nil)
