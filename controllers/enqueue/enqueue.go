@@ -1,6 +1,4 @@
-// Package enqueue maps events of objects to reconciles of the checks that they concern.
-//
-// It merges bursts. It may not decide what a reconcile does.
+// Package enqueue maps events of objects to reconciles of the checks that they concern, and merges bursts. It may not decide what a reconcile does.
 package enqueue
 
 import (

@@ -1,8 +1,5 @@
-// Package teardown removes what kubemend wrote on objects, so that it can be uninstalled. The flag --teardown starts a manager that does nothing else.
-//
-// A reconcile observes everything that kubemend wrote, decides for each what becomes of it, acts, and reports. What a controller has
-// to end in its own order, such as a power cycle, is left to that controller, and waited for. Every reconcile reads everything live, and
-// nothing is remembered that counts: a replica that starts later goes on.
+// Package teardown removes what kubemend wrote on objects, so that it can be uninstalled. It reads everything live and remembers nothing that counts, and
+// leaves to each controller what that has to end in its own order, such as a power cycle.
 package teardown
 
 import (

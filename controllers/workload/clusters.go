@@ -1,7 +1,5 @@
-// Package workload reads the workload clusters: their nodes from caches kept small,
-// single nodes live, and whether a cluster can be asked at all.
-//
-// It decides nothing. The connections themselves are Cluster API's ClusterCache.
+// Package workload reads the workload clusters through the connections of Cluster API's ClusterCache: their nodes from caches kept small, single nodes
+// live, and whether a cluster can be reached at all. It decides nothing.
 package workload
 
 import (

@@ -1,7 +1,5 @@
-// Package admission refuses what the schema of a NodeHealthCheck cannot, because it depends on other objects: a selector or templates that
-// must not change while a request is at work, templates that cannot be used together. And it warns of what is allowed and most likely a slip.
-//
-// It only reads, and past all caches. What is wrong whatever else there is, is refused by the schema, and so also where no webhook runs.
+// Package admission refuses what the schema of a NodeHealthCheck cannot, because it depends on other objects, such as a change of its selector while a
+// request is at work; and it warns of what is allowed and most likely a mistake. It only reads, past all caches.
 package admission
 
 import (
