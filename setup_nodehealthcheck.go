@@ -72,7 +72,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *option
 	}
 	kinds := remediationrequest.NewKinds(own.GetCache(), mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 	kinds.KeepWhileAny()
-	kinds.AskFirst(remediationrequest.AskAPIServer(writer, mgr.GetRESTMapper()))
+	kinds.AskFirst(remediationrequest.MayWatchAll(writer, mgr.GetRESTMapper()))
 	r := &nodehealthcheck.Reconciler{
 		Client: writer, Management: management, Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),
 		Kinds: kinds, Watches: kinds,

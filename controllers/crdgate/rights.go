@@ -6,8 +6,9 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/access"
 )
 
 // ForbiddenReason is that of a kind whose feature was installed without its rights.
@@ -44,20 +45,14 @@ func NodeRights(leases string) (role string, rights []Right) {
 // May reports whether who asks has a right.
 type May func(ctx context.Context, right Right) (bool, error)
 
-// AskAPIServer asks the API server behind c about c's user. Every user may ask that of themselves; where an administrator has taken it away, the
-// answer is yes, and what is forbidden will show.
+// AskAPIServer asks the API server behind c about c's user.
 func AskAPIServer(c client.Writer) May {
 	return func(ctx context.Context, r Right) (bool, error) {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Namespace: r.Namespace},
-		}}
-		switch err := c.Create(ctx, review); {
-		case apierrors.IsForbidden(err):
-			return true, nil
-		case err != nil:
+		may, err := access.Allowed(ctx, c, authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Namespace: r.Namespace})
+		if err != nil {
 			return false, fmt.Errorf("ask whether the manager may %s: %w", r, err)
 		}
-		return review.Status.Allowed, nil
+		return may, nil
 	}
 }
 

@@ -127,7 +127,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 	var errs []error
 	add := func(obj *unstructured.Unstructured, name string, gone time.Time) {
 		_, member := obj.GetLabels()[nhcv1.ControlPlaneLabel]
-		if owner := machines[machineOwner(obj)]; owner != "" {
+		if owner := machines[ownerOfRequest(obj)]; owner != "" {
 			name, member = owner, true
 		}
 		node := there[name]

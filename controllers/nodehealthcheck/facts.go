@@ -19,6 +19,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // factsOf is what a check itself says. This is the one place where its durations become rules.
@@ -143,7 +144,7 @@ func (f *found) facts() nodes.Request {
 	is.Processing, is.ProcessingSince = condition(obj, nhcv1.ProcessingCondition)
 	is.DeletesNode, _ = condition(obj, nhcv1.NodeDeletionExpectedCondition)
 	for _, kind := range []string{nhcv1.ProcessingCondition, nhcv1.SucceededCondition, nhcv1.NodeDeletionExpectedCondition} {
-		if fields := said(obj, kind); fields != nil {
+		if fields := remediationrequest.Condition(obj, kind); fields != nil {
 			reason, _ := fields["reason"].(string)
 			message, _ := fields["message"].(string)
 			status, _ := fields["status"].(string)
@@ -202,7 +203,7 @@ func (w *observed) describeNames(n *nodes.Node) {
 
 // condition reads one of the conditions that a remediator writes. What is none, or none that can be read, is unsaid.
 func condition(obj *unstructured.Unstructured, kind string) (escalation.Status, time.Time) {
-	fields := said(obj, kind)
+	fields := remediationrequest.Condition(obj, kind)
 	if fields == nil {
 		return escalation.Unsaid, time.Time{}
 	}
@@ -216,19 +217,4 @@ func condition(obj *unstructured.Unstructured, kind string) (escalation.Status, 
 	default:
 		return escalation.Unsure, at
 	}
-}
-
-// said is one of the conditions of obj as its writer wrote it; nil if there is none that can be read.
-func said(obj *unstructured.Unstructured, kind string) map[string]any {
-	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, "status", "conditions")
-	conditions, isList := list.([]any)
-	if err != nil || !isList {
-		return nil
-	}
-	for _, c := range conditions {
-		if fields, _ := c.(map[string]any); fields["type"] == kind {
-			return fields
-		}
-	}
-	return nil
 }

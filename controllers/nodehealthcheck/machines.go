@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,16 +18,16 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// machineOwner is the Machine of Cluster API that owns obj, by name and UID; zero if none does. It is in the namespace of obj, as owners are.
-func machineOwner(obj metav1.Object) machineRef {
-	for _, o := range obj.GetOwnerReferences() {
-		if o.Kind == "Machine" && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") {
-			return machineRef{types.NamespacedName{Namespace: obj.GetNamespace(), Name: o.Name}, o.UID}
-		}
+// ownerOfRequest is the Machine of Cluster API that owns obj, by name and UID; zero if none does. It is in the namespace of obj, as owners are.
+func ownerOfRequest(obj metav1.Object) machineRef {
+	owners := remediationrequest.OwningMachines(obj)
+	if len(owners) == 0 {
+		return machineRef{}
 	}
-	return machineRef{}
+	return machineRef{types.NamespacedName{Namespace: obj.GetNamespace(), Name: owners[0].Name}, owners[0].UID}
 }
 
 // machineRef is one Machine, and none that had its name before or has it elsewhere.
@@ -39,7 +38,7 @@ type machineRef struct {
 
 // owningMachine reads the Machine that owns obj, shared with the cache: read only. It is nil if none does, or that one is gone.
 func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstructured) (*clusterv1.Machine, error) {
-	ref, m := machineOwner(obj), &clusterv1.Machine{}
+	ref, m := ownerOfRequest(obj), &clusterv1.Machine{}
 	if ref == (machineRef{}) {
 		return nil, nil
 	}

@@ -346,7 +346,7 @@ func (r *Reconciler) attribute(ctx context.Context, w *observed, nodes []corev1.
 
 // nodeByName is the node after which, or after whose Machine, obj is named; empty if there is none.
 func (r *Reconciler) nodeByName(ctx context.Context, w *observed, obj *unstructured.Unstructured, nodes []corev1.Node) (string, error) {
-	if machineOwner(obj) != (machineRef{}) {
+	if ownerOfRequest(obj) != (machineRef{}) {
 		m, err := r.owningMachine(ctx, obj)
 		if m == nil {
 			return "", err

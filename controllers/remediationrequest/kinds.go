@@ -85,7 +85,7 @@ func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace stri
 // NewMetadata is what kinds are watched as of which no more than metadata is read.
 func NewMetadata() *Metadata { return &Metadata{} }
 
-// Notify makes w hear, through h, of changes to objects of all kinds. It must be called before the first Ready.
+// Notify makes w hear, through h, of changes to objects of all kinds. It must be called before the first Watch.
 func (k *Kinds[T]) Notify(w Watcher, h handler.TypedEventHandler[T, reconcile.Request]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -206,7 +206,7 @@ func TestWhetherAKindMayBeWatchedIsAskedOfTheAPIServer(t *testing.T) {
 					return row.err
 				},
 			}).Build()
-			got, err := AskAPIServer(c, mapper)(context.Background(), kind)
+			got, err := MayWatchAll(c, mapper)(context.Background(), kind)
 			if got != row.want || (err != nil) != row.fails {
 				t.Errorf("got %v, %v", got, err)
 			}

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/access"
 )
 
 // MayWatch reports whether the objects of a kind may be watched by who asks.
@@ -16,11 +18,11 @@ type MayWatch func(ctx context.Context, kind schema.GroupVersionKind) (bool, err
 
 // AskFirst makes k ask before it watches a kind, and poll those that may be listed and not watched: an informer of one would report an error
 // after each list, and show what was so up to a minute ago. Roles of remediators from before medik8s' operator watched grant no more than to
-// list requests (Poison Pill, Self Node Remediation up to v0.5). It must be called before the first Ready.
+// list requests (Poison Pill, Self Node Remediation up to v0.5). It must be called before the first Readable.
 func (k *Kinds[T]) AskFirst(may MayWatch) { k.mayWatch = may }
 
 // Polled reports whether kind may be listed and not watched: it is ready, and in use, but in no cache. Its readers have to read it live, and
-// to come back, since nothing enqueues them. It is asked anew in each Ready whether it still is so.
+// to come back, since nothing enqueues them. Each Readable asks anew whether it still is so.
 func (k *Kinds[T]) Polled(kind schema.GroupVersionKind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -57,25 +59,19 @@ func (k *Kinds[T]) noteUnlisted(kind schema.GroupVersionKind, err error) {
 	delete(k.polled, kind)
 }
 
-// AskAPIServer asks the API server behind c whether c's user may watch a kind in all namespaces. Every user may ask that of themselves; where an
-// administrator has taken it away, the answer is yes, and the watch will show.
-func AskAPIServer(c client.Client, mapper meta.RESTMapper) MayWatch {
+// MayWatchAll asks the API server behind c whether c's user may watch a kind in all namespaces.
+func MayWatchAll(c client.Writer, mapper meta.RESTMapper) MayWatch {
 	return func(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
 			return false, fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
 		}
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: "watch", Group: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource,
-			},
-		}}
-		switch err := c.Create(ctx, review); {
-		case apierrors.IsForbidden(err):
-			return true, nil
-		case err != nil:
+		may, err := access.Allowed(ctx, c, authorizationv1.ResourceAttributes{
+			Verb: "watch", Group: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource,
+		})
+		if err != nil {
 			return false, fmt.Errorf("ask whether %s may be watched: %w", kind.Kind, err)
 		}
-		return review.Status.Allowed, nil
+		return may, nil
 	}
 }

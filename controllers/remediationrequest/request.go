@@ -1,9 +1,5 @@
-// Package remediationrequest makes, finds, adopts and deletes remediation requests: the objects
-// that an external remediation provider acts on, one for a machine.
-//
-// Creating a request starts a remediation and deleting it stops it; there is no
-// other signal. So every request names the check that made it, and a controller reads
-// that before it deletes one. The package decides nothing.
+// Package remediationrequest makes, finds, adopts and deletes remediation requests, by which a remediator starts to act on a machine or node, and stops.
+// Every request names the check that made it, which is read before one is deleted; the package decides nothing.
 package remediationrequest
 
 import (
@@ -78,22 +74,27 @@ func ClonedFrom(req metav1.Object, template schema.GroupVersionKind) bool {
 // IsFor reports whether req is for that very Machine: it is owned by it, as every request has to be. (Cluster API, the contract of external
 // remediation; the name is no more than a hint.)
 func IsFor(req metav1.Object, m *clusterv1.Machine) bool {
-	return slices.ContainsFunc(req.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return ownsAsMachine(o) && o.UID == m.UID })
+	return slices.ContainsFunc(OwningMachines(req), func(o metav1.OwnerReference) bool { return o.UID == m.UID })
 }
 
 // MachinesOf returns the names of the Machines that own req.
 func MachinesOf(req metav1.Object) []string {
 	var names []string
-	for _, o := range req.GetOwnerReferences() {
-		if ownsAsMachine(o) {
-			names = append(names, o.Name)
-		}
+	for _, o := range OwningMachines(req) {
+		names = append(names, o.Name)
 	}
 	return names
 }
 
-func ownsAsMachine(o metav1.OwnerReference) bool {
-	return o.Kind == "Machine" && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/")
+// OwningMachines returns the references of req to the Machines that own it.
+func OwningMachines(req metav1.Object) []metav1.OwnerReference {
+	var all []metav1.OwnerReference
+	for _, o := range req.GetOwnerReferences() {
+		if o.Kind == "Machine" && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") {
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 // For returns the request for machine from template, as Cluster API makes it: the embedded
@@ -155,3 +156,19 @@ func with(m, more map[string]string) map[string]string {
 
 // ErrAppeared is returned when a request that was to be made turns out to exist. The next reconcile finds it.
 var ErrAppeared = errors.New("a request for the machine appeared meanwhile")
+
+// Condition returns the condition of that type of obj, whatever its kind, as its writer wrote it: shared with obj, read only. It is nil if there is none
+// that can be read.
+func Condition(obj *unstructured.Unstructured, kind string) map[string]any {
+	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, "status", "conditions")
+	conditions, isList := list.([]any)
+	if err != nil || !isList {
+		return nil
+	}
+	for _, c := range conditions {
+		if fields, _ := c.(map[string]any); fields["type"] == kind {
+			return fields
+		}
+	}
+	return nil
+}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // nodeCheckChanged describes a change of a NodeHealthCheck.
@@ -112,11 +113,8 @@ func answerChanged(was, is *unstructured.Unstructured) []observation {
 
 // answer is the status of a condition, or "unsaid".
 func answer(object *unstructured.Unstructured, kind string) string {
-	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions") // what is not a list says nothing
-	for _, c := range list {
-		if fields, ok := c.(map[string]any); ok && fields["type"] == kind {
-			return fmt.Sprint(fields["status"])
-		}
+	if fields := remediationrequest.Condition(object, kind); fields != nil {
+		return fmt.Sprint(fields["status"])
 	}
 	return "unsaid"
 }

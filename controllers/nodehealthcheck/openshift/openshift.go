@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // The groups of OpenShift that are read where they are installed.
@@ -91,25 +92,11 @@ func (c Cluster) MachineChecks(ctx context.Context) (Checks, bool, error) {
 func (c Cluster) Upgrade(ctx context.Context) (nodes.Upgrade, bool, error) {
 	versions, ready, err := c.all(ctx, "clusterversions."+ConfigGroup, ClusterVersions)
 	for i := range versions {
-		if progressing(&versions[i]) {
+		if remediationrequest.Condition(&versions[i], "Progressing")["status"] == string(metav1.ConditionTrue) {
 			return nodes.Upgrade{Progressing: versions[i].GetName()}, ready, err
 		}
 	}
 	return nodes.Upgrade{Unread: err != nil}, ready, err
-}
-
-func progressing(version *unstructured.Unstructured) bool {
-	list, _, err := unstructured.NestedFieldNoCopy(version.Object, "status", "conditions")
-	conditions, isList := list.([]any)
-	if err != nil || !isList {
-		return false
-	}
-	for _, c := range conditions {
-		if fields, _ := c.(map[string]any); fields["type"] == "Progressing" {
-			return fields["status"] == string(metav1.ConditionTrue)
-		}
-	}
-	return false
 }
 
 // machineCheckSpec is the spec of a MachineHealthCheck of OpenShift.

@@ -112,7 +112,7 @@ func (s *environment) control(mgr ctrl.Manager) {
 	Expect(err).NotTo(HaveOccurred())
 	kinds := remediationrequest.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 	kinds.KeepWhileAny()
-	kinds.AskFirst(remediationrequest.AskAPIServer(writer, mapper))
+	kinds.AskFirst(remediationrequest.MayWatchAll(writer, mapper))
 	s.ears = &ears{environment: s, own: own, management: mgr.GetClient(), kinds: kinds}
 	Expect((&nodehealthcheck.Reconciler{
 		Client: writer, Management: mgr.GetClient(), Live: alone{mgr.GetAPIReader(), s.namespaces()}, Mapper: mapper, Kinds: kinds, Watches: kinds,
