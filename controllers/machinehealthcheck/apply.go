@@ -159,7 +159,11 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 		return o
 	}
 	after := s.Conditions
-	switch err := r.Requests.Create(ctx, s.request); {
+	err := s.refused
+	if err == nil {
+		err = r.Requests.Create(ctx, s.request)
+	}
+	switch {
 	case errors.Is(err, remediationrequest.ErrAppeared):
 		o.again = true
 		if after, o.err = r.appeared(ctx, w, &s); o.err != nil {

@@ -44,7 +44,7 @@ func (w *observed) facts() machines.Facts {
 		Cluster: w.clusterFacts(), Reach: ptr.Deref(cmp.Or(w.before.reach, reportOf(w.check, mendv1.WorkloadClusterReachable)), machines.Report{}),
 		Outage: w.outage(), Overlaps: w.overlaps(),
 		Limits: limits, Invalid: invalid != nil, Limited: w.before.lasts && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
-		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.read}, Explains: w.explains,
+		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.tried}, Explains: w.explains,
 		Template: w.remediation.Template, CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
 		Targets: w.factsAboutAll(),
 	}

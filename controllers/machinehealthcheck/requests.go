@@ -37,8 +37,9 @@ type remediation struct {
 	// cyclesUnread is until when nothing is begun for machines on hosts, as it is not known which power cycles are in progress; zero if it is.
 	cyclesUnread time.Time
 
-	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made.
-	read        bool
+	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made. Tried says that it is known
+	// for which machines it is of no use. It may be read without that: one that the cache does not have is looked for past the cache.
+	read, tried bool
 	template    *unstructured.Unstructured
 	templateErr error
 }
@@ -186,6 +187,7 @@ func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
 
 // tryTemplate finds out for which machines that are not healthy no request can be made from the template.
 func (w *observed) tryTemplate(p plan) {
+	w.remediation.tried = true
 	for _, i := range p.Open {
 		t := w.targets[i]
 		if p.Decisions[i].Verdict.State == health.Healthy || t.request != nil {

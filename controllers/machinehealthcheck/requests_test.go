@@ -189,3 +189,15 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 		})
 	}
 }
+
+// A template that was just made is read before it is known for which machines it is, since the cache does not show it: that it was read does not mean
+// that it was tried.
+func TestATemplateThatTheCacheDoesNotShowYetIsTriedBeforeARequestIsMade(t *testing.T) {
+	w := aCheck(a("m", health.Unhealthy)).external()
+	w.targets[0].machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+	w.remediation.template.Object["spec"] = map[string]any{"template": map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+	p := (&Reconciler{}).decide(t.Context(), w)
+	if d := p.Decisions[0]; d.Step != machines.NoStep || !d.Blocked(machines.TemplateUnusable) || d.Starts() {
+		t.Errorf("the step is %q, blocked by %v; want no request from a template that is of no use", d.Step, d.Blockers)
+	}
+}
