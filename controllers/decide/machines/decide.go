@@ -18,7 +18,7 @@ const CachesLag = 30 * time.Second
 
 // Decide returns the plan for f: the verdict on each machine, what blocks its remediation, how many remediations may start, and which do.
 func Decide(f Facts) Plan {
-	if f.Memory.Known { // the cache may not show the status yet that this process wrote
+	if f.Memory.Known && f.Memory.Basis.Check == f.Check { // the cache may not show the status yet that this process wrote
 		f.Storm = f.Memory.Storm
 	}
 	p := Plan{Reach: reach(&f)}

@@ -130,3 +130,16 @@ func TestAnAttemptInVainIsRememberedWhileTheMachineIsUnhealthy(t *testing.T) {
 		}
 	}
 }
+
+// A check that was deleted and made again between two decisions has the name of the one that is remembered, and no storm.
+func TestAStormIsRememberedOfTheVeryCheck(t *testing.T) {
+	cooldown := 10 * time.Minute
+	f := of(bad(func(t *given) { t.Health.Marked = true })).with(func(f *Facts) { f.Cooldown, f.Memory.Known, f.Memory.Storm.Active = &cooldown, true, true })
+	if p := Decide(f); !p.Decisions[0].Blocked(CoolingDown) {
+		t.Error("the storm of the decision before is forgotten")
+	}
+	f.Check = "made again"
+	if p := Decide(f); p.Storm.Active || !p.Decisions[0].Starts() {
+		t.Errorf("the storm of another check of that name goes on, blocked by %v", p.Decisions[0].Blockers)
+	}
+}
