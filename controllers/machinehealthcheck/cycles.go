@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -50,7 +51,8 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 		if w.unread[kind] = is; err != nil {
 			w.cyclesUnknown(err, is.until())
 		}
-		for _, req := range all {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			req := all[name]
 			if !underWay(req, w.now) {
 				continue
 			}
@@ -63,9 +65,9 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 	}
 }
 
-// isCycleOf reports whether req, which o owns, is a power cycle of the machine of t that its check did not ask for.
+// isCycleOf reports whether req, which o owns, is a power cycle of the machine of t that its check did not ask for, and the first one that was found.
 func isCycleOf(t *target, o metav1.OwnerReference, req *remediationrequest.Metadata) bool {
-	return t.machine.UID == o.UID && (t.request == nil || t.request.UID != req.UID)
+	return t.cycle == nil && t.machine.UID == o.UID && (t.request == nil || t.request.UID != req.UID)
 }
 
 // onHost reports whether m is on a bare-metal host, by what its infrastructure is. (CAPM3)

@@ -103,6 +103,27 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	}
 }
 
+// What the check reports of it would change with every reconcile otherwise.
+func TestOfTwoPowerCyclesOfAMachineItIsAlwaysTheSameThatCounts(t *testing.T) {
+	m := a("m", health.Unhealthy, onMetal)
+	var both []*remediationrequest.Metadata
+	for _, name := range []string{"one", "two"} {
+		req := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, OwnerReferences: ownedByMachine(&m), Finalizers: []string{mendv1.HostRemediationFinalizer},
+		}}
+		req.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
+		both = append(both, req)
+	}
+	r := &Reconciler{Kinds: &brokenKinds{}, Requests: cyclesOfHosts(both...)}
+	for range 50 {
+		w := aCheck(m)
+		r.observeCycles(t.Context(), w)
+		if is := w.targets[0].cycle; is == nil || is.Name != "one" {
+			t.Fatalf("the machine is left to %v, want the first by name", is)
+		}
+	}
+}
+
 func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy, powerCycled))
 	onItsWayOut(w.targets[0].cycle)

@@ -1,11 +1,16 @@
 package machinehealthcheck
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 func TestAJournalTellsWhatWasNotedSinceOrThatItDoesNotKnow(t *testing.T) {
@@ -47,5 +52,47 @@ func TestAJournalTellsWhatWasNotedSinceOrThatItDoesNotKnow(t *testing.T) {
 	j.forget(one)
 	if _, _, known = j.since(one, next); known {
 		t.Error("of a cluster that was forgotten all is known")
+	}
+}
+
+// Also of events after which no check is reconciled: the next reconcile, whatever causes it, reads these machines again.
+func TestAMachineIsNotedWhateverEventIsAboutItOrItsNode(t *testing.T) {
+	r, c1 := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), client.ObjectKey{Namespace: "ns", Name: "c1"}
+	m := r.machine()
+	m.Status.NodeRef.Name = "n"
+	if err := r.api.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	noted := r.journal.noted()
+	for name, about := range map[string]func(){
+		"a machine is new":        func() { noted.Create(event.CreateEvent{Object: m}) },
+		"a machine has changed":   func() { noted.Update(event.UpdateEvent{ObjectOld: m, ObjectNew: m}) },
+		"a machine is gone":       func() { noted.Delete(event.DeleteEvent{Object: m}) },
+		"a node has changed":      func() { r.checksOfNode(t.Context(), c1, "n") },
+		"a machine is enqueued":   func() { noted.Generic(event.GenericEvent{Object: m}) },
+		"a write of its own came": func() { r.written.begin(m); noted.Update(event.UpdateEvent{ObjectOld: m, ObjectNew: m}) },
+	} {
+		_, before, _ := r.journal.since(c1, position{})
+		about()
+		if names, _, known := r.journal.since(c1, before); !known || !slices.Contains(names, "m") {
+			t.Errorf("%s: noted are %v", name, names)
+		}
+	}
+	_, before, _ := r.journal.since(c1, position{})
+	r.checksOfNode(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c2"}, "n")
+	if names, _, known := r.journal.since(c1, before); !known || len(names) > 0 {
+		t.Errorf("a node of that name of another cluster: noted are %v", names)
+	}
+	r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, machines := list.(*clusterv1.MachineList); machines {
+				return errors.New("the cache is being shut down")
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	r.checksOfNode(t.Context(), c1, "n")
+	if _, _, known := r.journal.since(c1, before); known {
+		t.Error("a node whose machine is not known is taken for none")
 	}
 }
