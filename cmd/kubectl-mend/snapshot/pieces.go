@@ -24,6 +24,7 @@ const longestObject = 16 << 20
 var (
 	errNoList = errors.New("the answer is not a list of objects")
 	errCut    = errors.New("the answer ends in the middle of a list")
+	errPage   = errors.New("the answer is a part of a list, and not all of it")
 	errLong   = errors.New("an object in the answer does not end")
 )
 
@@ -83,19 +84,24 @@ func split(list io.Reader, give func(object []byte)) error {
 	return err
 }
 
-// eachItem goes over a list and the items in it.
+// eachItem goes over a list and the items in it. What has no items is no list, such as an error that came with the status 200; and a page of a list is not
+// the whole of it.
 func eachItem(decoder *json.Decoder, give func(object []byte)) error {
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
 		return cmp.Or(err, errNoList)
 	}
+	isList, head := false, metav1.ListMeta{}
 	for decoder.More() {
 		field, err := decoder.Token()
 		if err != nil {
 			return err
 		}
-		if field == "items" {
-			err = items(decoder, give)
-		} else {
+		switch field {
+		case "items":
+			isList, err = true, items(decoder, give)
+		case "metadata":
+			err = decoder.Decode(&head)
+		default:
 			err = decoder.Decode(&json.RawMessage{})
 		}
 		if err != nil {
@@ -108,17 +114,28 @@ func eachItem(decoder *json.Decoder, give func(object []byte)) error {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return cmp.Or(err, errNoList)
 	}
+	switch {
+	case !isList:
+		return errNoList
+	case head.Continue != "":
+		return errPage
+	}
 	return nil
 }
 
 func items(decoder *json.Decoder, give func(object []byte)) error {
 	if begin, err := decoder.Token(); err != nil || begin == nil { // null
 		return err
+	} else if begin != json.Delim('[') {
+		return errNoList
 	}
 	for decoder.More() {
 		var object json.RawMessage
 		if err := decoder.Decode(&object); err != nil {
 			return err
+		}
+		if object[0] != '{' {
+			return errNoList
 		}
 		give(object)
 	}

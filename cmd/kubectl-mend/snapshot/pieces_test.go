@@ -28,8 +28,7 @@ func TestTheObjectsOfAListAreFoundAsTheyStand(t *testing.T) {
 	}{
 		"none":                           {`{"items":[],"kind":"MachineList"}`, nil},
 		"null":                           {`{"kind":"MachineList","items":null}`, nil},
-		"no items at all":                {`{"kind":"MachineList"}`, nil},
-		"an empty object":                {`{}`, nil},
+		"a head":                         {`{"metadata":{"resourceVersion":"7","continue":""},"items":[{"a":1}]}`, []string{`{"a":1}`}},
 		"two, before the rest":           {`{"items":[{"a":1},{"b":[2]}],"kind":"MachineList"}`, []string{`{"a":1}`, `{"b":[2]}`}},
 		"two, behind the rest":           {`{"metadata":{"items":[{}]},"kind":"items","of":[{}],"items":[{"a":1},{"b":[2]}]}`, []string{`{"a":1}`, `{"b":[2]}`}},
 		"blanks anywhere":                {" {\n\t\"items\" : [ {\"a\" : 1} ,\r\n{} ] } \n", []string{`{"a" : 1}`, `{}`}},
@@ -54,6 +53,9 @@ func TestTheObjectsOfAListAreFoundAsTheyStand(t *testing.T) {
 func TestWhatIsNoListIsNotTakenForAnEmptyOne(t *testing.T) {
 	for data, want := range map[string]error{
 		`[]`: errNoList, `<html>`: errNoList, `{}x`: errNoList, `{}{}`: errNoList, `items`: errNoList,
+		`{}`: errNoList, `{"kind":"MachineList"}`: errNoList, `{"kind":"Status","status":"Failure","code":403}`: errNoList,
+		`{"items":{}}`: errNoList, `{"items":{"a":1}}`: errNoList, `{"items":"a"}`: errNoList, `{"items":[null]}`: errNoList, `{"items":[[{}]]}`: errNoList,
+		`{"metadata":{"continue":"there is more"},"items":[{"a":1}]}`: errPage, `{"items":[],"metadata":{"continue":"there is more"}}`: errPage,
 		``: errCut, ` `: errCut, `{"items":[{"a":1}`: errCut, `{"items":[{"a":"`: errCut, `{"items":[{"a":"\`: errCut, `{"kind":`: errCut, `{"items":[]`: errCut,
 	} {
 		if got, err := objects(strings.NewReader(data)); !errors.Is(err, want) {
