@@ -34,7 +34,7 @@ const (
 const MissingPermission = "MissingPermission"
 
 // ActionNotReadable ends the sentence about a timeout that expires, if a blocker with the reason MissingPermission remains then.
-const ActionNotReadable = "; what is done about it then is not known, as you may not read it"
+const ActionNotReadable = "; what is done about it then is not known with your rights"
 
 // ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the rights of the
 // manager, and a controller that acts never gets it.
@@ -257,7 +257,7 @@ func IgnoredFindings(v health.Verdict) []IgnoredFinding {
 		is := IgnoredFinding{Reason: void.Doubt, Text: void.Finding.Detail, Why: "its node says otherwise now"}
 		switch {
 		case void.Finding.Reason == health.NodeStartup:
-			is.Why = "its time stands still, as Cluster API has not reconciled the machine since a pause"
+			is.Why = "its timeout stands still, as Cluster API has not reconciled the machine since a pause"
 		case void.Doubt == health.NotSincePause:
 			is.Why = "it was written before a pause, and Cluster API has not reconciled the machine since"
 		}

@@ -104,13 +104,13 @@ func (p *PowerCycle) Blockers(step powercycle.Step) []Blocker {
 func (p *PowerCycle) person(reason powercycle.Reason) string {
 	switch {
 	case reason == powercycle.ClusterUnreachableReason && p.Unasked:
-		return "" // it is who explains that cannot ask
+		return "" // the cluster was not read for this explanation, but it may be reachable
 	case reason != powercycle.PausedReason:
 		return persons[reason]
 	}
 	switch p.Pause {
 	case PausedByMove:
-		return "" // what clusterctl has left behind, it deletes
+		return "" // clusterctl deletes what it did not move
 	case PausedByItself:
 		return fmt.Sprintf("when it may go on, remove the annotation %s from the remediation", clusterv1.PausedAnnotation)
 	case PausedWithCluster:

@@ -25,7 +25,7 @@ func TestTheFenceOfANodeHasAnAuthor(t *testing.T) {
 	}
 }
 
-// A node that cannot be seen may have pods: nobody knows.
+// A node that cannot be seen may still have pods.
 func TestOnlyANodeThatWasSeenIsDrained(t *testing.T) {
 	const drained, absent = "nothing is left on node n that would have to move", "node n does not exist"
 	for name, tc := range map[string]struct {

@@ -10,11 +10,11 @@ type Part int
 const (
 	// OfTarget is a blocker that is about the target alone.
 	OfTarget Part = iota
-	// OfMode repeats Because.
+	// SameAsMode repeats ModeText.
 	SameAsMode
-	// OfNodes repeats Unseen.
+	// SameAsReachability repeats Unreachable.
 	SameAsReachability
-	// OfLimit repeats Reason and Text.
+	// SameAsLimit repeats Reason and Text.
 	SameAsLimit
 )
 
@@ -31,7 +31,7 @@ func (c *Check) PartOf(b *Blocker) Part {
 	return OfTarget
 }
 
-// TextHasMode reports whether Text says what Because says.
+// TextHasMode reports whether Text says what ModeText says.
 func (c *Check) TextHasMode() bool {
 	return c.Reason == mendv1.ClusterNotFoundReason || c.Reason == mendv1.InvalidSelectorReason
 }

@@ -52,7 +52,7 @@ func doing(c *Check, t *Target) string {
 	case c.ActsElsewhere():
 		return "and it is not kubemend that acts on it"
 	case len(t.Blockers) == 1 && t.BlockedBy(MissingPermission):
-		return "and whether its remediation starts is not known, as you may not read it"
+		return "and it is not known with your rights whether its remediation starts"
 	}
 	return "and is not remediated"
 }

@@ -124,7 +124,7 @@ func (p *page) check(c *Check) {
 // restrictions are what keeps c from judging or remediating its targets, unless its one target is blocked by that and says so.
 func (p *page) restrictions(c *Check) {
 	if c.Unreachable != "" && !c.blockedFor(explain.SameAsReachability) {
-		p.line("  "+p.paint.Waits("Unreachable")+": ", c.Unreachable+".")
+		p.line("  "+p.paint.Waits("Nodes unknown")+": ", c.Unreachable+".")
 	}
 	limit := c.blockedFor(explain.SameAsLimit)
 	if c.Text != "" && !limit {
