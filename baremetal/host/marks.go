@@ -166,11 +166,18 @@ func (h *Hosts) Reboot(ctx context.Context, host *bmov1alpha1.BareMetalHost, by 
 func (h *Hosts) Release(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
 	marks := AllMarks(host)
 	maps.DeleteFunc(marks, func(_ string, uid types.UID) bool { return !by.is(uid) })
-	return h.RemoveMarks(ctx, host, marks)
+	return h.annotate(ctx, host, "release", without(host, marks))
 }
 
-// RemoveMarks removes annotations that act on the power of the host, and with those that name who asked for a reboot or a receipt what was asked.
-func (h *Hosts) RemoveMarks(ctx context.Context, host *bmov1alpha1.BareMetalHost, marks map[string]types.UID) error {
+// RemoveOrphans removes annotations of remediations that do not exist any more, if the host has not changed since it was read: else the error is a conflict.
+// Who asked for a reboot or a receipt has one key for all remediations, and one that exists may have asked since.
+func (h *Hosts) RemoveOrphans(ctx context.Context, host *bmov1alpha1.BareMetalHost, marks map[string]types.UID) error {
+	return h.annotateAsRead(ctx, host, "release", without(host, marks))
+}
+
+// without are the changes that remove annotations that act on the power of the host, and with those that name who asked for a reboot or a receipt what was
+// asked.
+func without(host *bmov1alpha1.BareMetalHost, marks map[string]types.UID) map[string]any {
 	away := map[string]any{}
 	for key := range marks {
 		away[key] = nil
@@ -178,7 +185,7 @@ func (h *Hosts) RemoveMarks(ctx context.Context, host *bmov1alpha1.BareMetalHost
 			away[infrav1.RebootAnnotation] = nil
 		}
 	}
-	return h.annotate(ctx, host, "release", away)
+	return away
 }
 
 // MarkUnhealthy keeps the host from being chosen for another machine. A mark that somebody else made stays theirs.

@@ -28,6 +28,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
@@ -117,7 +118,10 @@ func (s *Hosts) release(ctx context.Context, h *bmov1alpha1.BareMetalHost) (time
 	if orphaned, err = s.orphaned(ctx, s.Live, h.Namespace, marks); err != nil || len(orphaned) == 0 {
 		return 0, err
 	}
-	if err := s.Hosts.RemoveMarks(ctx, h, orphaned); err != nil {
+	switch err := s.Hosts.RemoveOrphans(ctx, h, orphaned); {
+	case apierrors.IsConflict(err):
+		return enqueue.Conflicted, nil
+	case err != nil:
 		return 0, err
 	}
 	for key, uid := range orphaned {

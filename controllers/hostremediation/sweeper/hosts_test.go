@@ -125,6 +125,42 @@ func TestAnOrphanedRebootIsRemovedIfItIsInOurWords(t *testing.T) {
 	}
 }
 
+// changing is a reader past the cache that is slow: the host changes meanwhile.
+type changing struct {
+	client.Reader
+	change func()
+}
+
+func (c changing) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	c.change()
+	return c.Reader.List(ctx, list, options...)
+}
+
+// The annotations that name who asked for a reboot or a receipt have one key for all remediations.
+func TestARebootThatARemediationAsksForMeanwhileStays(t *testing.T) {
+	another := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", UID: "another"}}
+	s, c, clock := sweeperOf(t, map[string]string{mendv1.RebootedForAnnotation: "gone/1", infrav1.RebootAnnotation: `{"mode":"hard"}`}, another)
+	sweep(t, s, c)
+	clock.SetTime(noon.Add(time.Hour))
+	s.Live = changing{c, func() {
+		h := &bmov1alpha1.BareMetalHost{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"}, h); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Hosts.Reboot(t.Context(), h, realhost.Remediation{UID: "another"}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	left, again := sweep(t, s, c)
+	if want := []string{mendv1.RebootedForAnnotation, infrav1.RebootAnnotation}; !slices.Equal(left, want) || again == 0 {
+		t.Errorf("%v are left, and the host is checked again after %s; want %v, and soon", left, again, want)
+	}
+	s.Live = c
+	if left, _ := sweep(t, s, c); len(left) != 2 {
+		t.Errorf("%v are left once the change is seen", left)
+	}
+}
+
 func TestARequestIsWithdrawnWhenTheMachineIsHealthyAfterAll(t *testing.T) {
 	marked := map[string]string{
 		mendv1.MarkedForAnnotation: "machine", infrav1.UnhealthyAnnotation: infrav1.UnhealthyAnnotationValue,
