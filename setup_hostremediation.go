@@ -73,18 +73,18 @@ func hostRemediationServices(
 			Self: here, Teardown: o.teardown.Enabled || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
 		}
 	}
-	metal3, own, sweeper := hostServices(o)
+	metal3, own, cleanup := hostServices(o)
 	theirs, ours := reconciler(remediation.Metal3, metal3), reconciler(remediation.Own, own)
 	metal3.Start, metal3.Serve = start(mgr, cc, theirs, o), theirs.Serve
 	own.Start = start(mgr, cc, ours, o)
-	sweeper.Start = func(context.Context) error { return sweep(mgr, clusters, nodes, hosts, recorder, o) }
-	return []*crdgate.Service{metal3, own, sweeper}, nil
+	cleanup.Start = func(context.Context) error { return sweep(mgr, clusters, nodes, hosts, recorder, o) }
+	return []*crdgate.Service{metal3, own, cleanup}, nil
 }
 
 // hostServices are the services by the flags: those of a closed feature gate release what was begun before.
-func hostServices(o *options) (metal3, own, sweeper *crdgate.Service) {
-	metal3, own, sweeper = crdgate.Metal3Remediations(o.kinds.Metal3Remediations), crdgate.HostRemediations(), crdgate.Hosts()
-	for _, s := range []*crdgate.Service{metal3, own, sweeper} {
+func hostServices(o *options) (metal3, own, cleanup *crdgate.Service) {
+	metal3, own, cleanup = crdgate.Metal3Remediations(o.kinds.Metal3Remediations), crdgate.HostRemediations(), crdgate.Hosts()
+	for _, s := range []*crdgate.Service{metal3, own, cleanup} {
 		s.Role, s.Rights = crdgate.HostRights(o.namespace)
 		if !o.gates.Enabled(hostRemediation) && !o.teardown.Enabled {
 			s.Releases, s.Choice = s.Choice, crdgate.Off
@@ -93,7 +93,7 @@ func hostServices(o *options) (metal3, own, sweeper *crdgate.Service) {
 	if o.kinds.Metal3Remediations == crdgate.Off {
 		metal3.Releases = crdgate.Auto
 	}
-	return metal3, own, sweeper
+	return metal3, own, cleanup
 }
 
 func installed(mgr ctrl.Manager) remediation.Installed {

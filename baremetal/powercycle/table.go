@@ -306,5 +306,6 @@ var table = map[State][]row{
 
 // order is the reading order of states, in the diagram and in tests.
 var order = []State{
-	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Servicing, Booting, RequestingOwner, Succeeded, OwnerRequested, Failed, Ended, Stopped,
+	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Servicing, Booting, RequestingOwner,
+	Succeeded, OwnerRequested, Failed, Ended, Stopped,
 }

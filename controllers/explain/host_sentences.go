@@ -188,8 +188,8 @@ var wordings = map[powercycle.Reason][]wording{
 
 // ends are what is said of a remediation that has ended, before what is left to do.
 var ends = map[powercycle.State]powercycle.Reason{
-	powercycle.Succeeded: powercycle.MachineHealthyReason, powercycle.OwnerRequested: powercycle.OwnerRequestedReason, powercycle.Failed: powercycle.FailedReason,
-	powercycle.Ended: powercycle.EndedReason, powercycle.Stopped: powercycle.TimedOutByCheckReason,
+	powercycle.Succeeded: powercycle.MachineHealthyReason, powercycle.OwnerRequested: powercycle.OwnerRequestedReason,
+	powercycle.Failed: powercycle.FailedReason, powercycle.Ended: powercycle.EndedReason, powercycle.Stopped: powercycle.TimedOutByCheckReason,
 }
 
 // HostStep is the sentence of a step of a power cycle.

@@ -89,7 +89,8 @@ func overlapping(f *machines.Facts) string {
 			acts = "that check is older and acts on them"
 		}
 		if other.Shared > 0 {
-			lines = append(lines, fmt.Sprintf("* %d of %d targets are selected by MachineHealthCheck %s too: %s", other.Shared, len(f.Targets), other.Name, acts))
+			const shared = "* %d of %d targets are selected by MachineHealthCheck %s too: %s"
+			lines = append(lines, fmt.Sprintf(shared, other.Shared, len(f.Targets), other.Name, acts))
 		}
 	}
 	return strings.Join(lines, "\n")

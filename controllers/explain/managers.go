@@ -12,8 +12,8 @@ const (
 	NotServed = "KindNotServed"
 	// NoManager is that of an object that no manager acts on.
 	NoManager = "NoManager"
-	// NodesUnread and MachineUnread are the causes of blockers with the reason MissingPermission: the reader may not read the nodes of a workload cluster, or the
-	// Machine of a node.
+	// NodesUnread and MachineUnread are the causes of blockers with the reason MissingPermission: the reader may not read the nodes of a workload cluster, or
+	// the Machine of a node.
 	NodesUnread   = "NodesUnread"
 	MachineUnread = "MachineUnread"
 	// CannotBeExplained is the reason of a check that could not be explained, since something is missing that its controller reads.
@@ -63,7 +63,7 @@ func NotClaimed(because string) string {
 	return "The check is not claimed for kubemend: Cluster API core acts on it. " + because
 }
 
-// Leaving blocks the targets of a claimed check whose only manager is leaving.
+// ManagerTeardown blocks the targets of a claimed check whose only manager is leaving.
 func ManagerTeardown(because string) Blocker {
 	return Blocker{Reason: NoManager, Text: because, EndsWhen: "the manager that leaves has given the check back to Cluster API core"}
 }
@@ -106,7 +106,7 @@ func ManagerGone(namespace string, since time.Time, disbelieved string) string {
 	return fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s%s", namespace, since.UTC().Format(time.RFC3339), disbelieved)
 }
 
-// LeaseDisbelieved follows on why no manager acts.
+// LeaseNotTrusted follows on why no manager acts.
 func LeaseNotTrusted(namespace, why string) string {
 	return fmt.Sprintf("; the lease in %s is not believed, since %s", namespace, why)
 }

@@ -175,7 +175,8 @@ func (c *Check) shortCircuited() string {
 func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves, notServed []string) {
 	switch a := m.Announcement; {
 	case m.Unbound:
-		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), managerlease.OfKubemend.Disbelief()), nil, nil
+		disbelief := managerlease.OfKubemend.Disbelief()
+		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), disbelief), nil, nil
 	case !m.Alive:
 		return fmt.Sprintf("Manager in namespace %s: %s since %s", m.Namespace, p.Bad("does not run"), at(m.Gone)), nil, nil
 	case a == nil:

@@ -132,7 +132,8 @@ func (r *Reconciler) names(w *observed) *explain.Remediation {
 // unread is what is known of a remediation that cannot be reconciled, for err.
 func (r *Reconciler) unread(w *observed, err error) *explain.Remediation {
 	is, m := r.names(w), w.record.Memory
-	is.State, is.Attempt, is.Attempts, is.AttemptStarted, is.StateSince = string(cmp.Or(m.State, powercycle.Pending)), m.Attempt, w.policy.Attempts(), m.Began, m.Since
+	is.State, is.StateSince = string(cmp.Or(m.State, powercycle.Pending)), m.Since
+	is.Attempt, is.Attempts, is.AttemptStarted = m.Attempt, w.policy.Attempts(), m.Began
 	is.Phase, is.Deadline = string(phases[m.State]), deadlineOf(m, w.policy)
 	if c := conditions.Get(w.rem, nhcv1.ProcessingCondition); c != nil {
 		is.Reason, is.Text = c.Reason, c.Message

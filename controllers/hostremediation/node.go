@@ -48,8 +48,8 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	}
 }
 
-// answering is ctx with the one deadline of all that a reconcile reads from the workload cluster. It counts from the first read, since the facts are stated anew
-// after each step that is only remembered.
+// answering is ctx with the one deadline of all that a reconcile reads from the workload cluster. It counts from the first read, since the facts are stated
+// anew after each step that is only remembered.
 func (w *observed) answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !w.answersUntil.IsZero() {
 		return context.WithDeadline(ctx, w.answersUntil)
@@ -122,8 +122,8 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	}
 }
 
-// claimFence takes over a fence on the machine's node if the remediation that has signed it is gone: nothing else would ever remove it. In doubt it is not taken
-// over, nor is a fence on the node of another machine.
+// claimFence takes over a fence on the machine's node if the remediation that has signed it is gone: nothing else would ever remove it. In doubt it is not
+// taken over, nor is a fence on the node of another machine.
 func (r *Reconciler) claimFence(ctx context.Context, w *observed, seen *fence.Seen) {
 	if w.facts.NodeMismatch = w.mismatched(seen.Node); w.facts.NodeMismatch {
 		seen.Ours, seen.Inherited = seen.Ours && !seen.Inherited, false
@@ -262,8 +262,8 @@ func (w *observed) recheckAfter(d time.Duration) {
 	}
 }
 
-// unhealthyFor is the unhealthy condition of the NodeHealthCheck that asked for the remediation of w which the node has, for however short; empty if it has none,
-// or the check cannot be read. A node may be Ready and be remediated for another condition: that it is Ready proves nothing then.
+// unhealthyFor is the unhealthy condition of the NodeHealthCheck that asked for the remediation of w which the node has, for however short; empty if it has
+// none, or the check cannot be read. A node may be Ready and be remediated for another condition: that it is Ready proves nothing then.
 func (r *Reconciler) unhealthyFor(ctx context.Context, w *observed) string {
 	if w.node == nil {
 		return ""

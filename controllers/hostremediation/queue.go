@@ -153,8 +153,8 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 	return plane, nil
 }
 
-// planeAPI is whether the API of w's cluster answers, and its nodes if it does. A cluster that refuses to show its nodes counts as silent: no member is known to be
-// alive then, and no majority can be counted.
+// planeAPI is whether the API of w's cluster answers, and its nodes if it does. A cluster that refuses to show its nodes counts as silent: no member is known
+// to be alive then, and no majority can be counted.
 func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, controlplane.API, error) {
 	if w.cluster == nil {
 		return workload.View{}, controlplane.NoAnswer, nil
@@ -244,8 +244,8 @@ func nodeSign(node *corev1.Node) controlplane.Sign {
 	return controlplane.Silent
 }
 
-// readLeases adds what the leases of the API servers show, where a step depends on that: they are read past the cache. Where they cannot be read the nodes alone
-// count.
+// readLeases adds what the leases of the API servers show, where a step depends on that: they are read past the cache. Where they cannot be read the nodes
+// alone count.
 func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 	w.queue.Self = w.queued()
 	if r.Reader == nil || !w.queue.LeasesDecide(w.now) {

@@ -88,20 +88,26 @@ func (w *observed) noteNames(step powercycle.Step, filter string) {
 		rec.Node = cmp.Or(w.machine.Status.NodeRef.Name, rec.Node)
 	}
 	rec.Filter = filter
-	// Without its boot ID a node that is Ready would count as one that has booted.
-	before := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff || rec.State == powercycle.Rebooting && !w.facts.RebootAsked
-	if before && w.node != nil {
-		rec.BootID = w.node.Status.NodeInfo.BootID
-		if rec.NodeUID == "" || rec.State == powercycle.Preparing {
-			rec.NodeUID = w.node.UID
-		}
-	}
+	w.noteBoot()
 	if step.Do == powercycle.KeepOff || step.Do == powercycle.NoteAsked {
 		rec.HostUID = w.found.Host.UID
 	}
 	// Host and node may have annotations with the UID of before the remediation was moved: until they have none, that UID is remembered.
 	if changes := step.Do != powercycle.Wait || rec.UID != w.rem.GetUID(); changes && !w.facts.HasPowerAnnotations && !rec.Fencing {
 		rec.UID = w.rem.GetUID()
+	}
+}
+
+// noteBoot makes w remember the node and its boot until the host is powered off: without its boot ID a node that is Ready would count as one that has booted.
+func (w *observed) noteBoot() {
+	rec := &w.record
+	before := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff || rec.State == powercycle.Rebooting && !w.facts.RebootAsked
+	if !before || w.node == nil {
+		return
+	}
+	rec.BootID = w.node.Status.NodeInfo.BootID
+	if rec.NodeUID == "" || rec.State == powercycle.Preparing {
+		rec.NodeUID = w.node.UID
 	}
 }
 

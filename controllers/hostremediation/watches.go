@@ -225,9 +225,9 @@ func withoutMemory(annotations map[string]string) map[string]string {
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+		decisive := []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition}
 		return was.UID != is.UID || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
-			remediation.ConditionOf(was, clusterv1.MachineHealthCheckSucceededCondition) != remediation.ConditionOf(is, clusterv1.MachineHealthCheckSucceededCondition) ||
-			remediation.ConditionOf(was, clusterv1.MachineOwnerRemediatedCondition) != remediation.ConditionOf(is, clusterv1.MachineOwnerRemediatedCondition)
+			slices.ContainsFunc(decisive, func(c string) bool { return remediation.ConditionOf(was, c) != remediation.ConditionOf(is, c) })
 	}}
 }
 

@@ -73,7 +73,7 @@ func (w *observed) outage() machines.Outage {
 
 // overlaps are the other checks of the cluster, with how many targets they share with this one.
 func (w *observed) overlaps() []machines.Overlap {
-	var all []machines.Overlap
+	all := make([]machines.Overlap, 0, len(w.others))
 	for _, other := range w.others {
 		is := machines.Overlap{Name: other.name, Older: other.older}
 		for i := range w.targets {

@@ -211,15 +211,16 @@ func (r *Reconciler) wait(ctx context.Context, w *observed, stale error) (ctrl.R
 		is.miss()
 	}
 	unwatched := r.watch(ctx, w.pending)
-	switch {
-	case waited > slowRead:
+	if waited > slowRead {
 		next := w.check.DeepCopy()
 		next.Status.Conditions = explain.NodeConditions(&w.facts, &nodes.Plan{})
 		return ctrl.Result{}, errors.Join(
 			fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, explain.KindsAwaited(&w.facts)), stale, unwatched, r.record(ctx, w, next))
-	case unwatched != nil:
+	}
+	if unwatched != nil {
 		return ctrl.Result{}, unwatched
-	case stale != nil:
+	}
+	if stale != nil {
 		return r.lag(w.check.Name), nil
 	}
 	return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil

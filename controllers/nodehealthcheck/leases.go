@@ -82,13 +82,13 @@ func ownedByAnotherNode(lease *coordinationv1.Lease, node *corev1.Node) bool {
 
 // leased are the nodes whose lease w's check holds.
 func (w *observed) leased() []string {
-	var nodes []string
+	var held []string
 	for name, lease := range w.leases {
 		if node, of := strings.CutPrefix(name, nhcv1.LeasePrefix); of && heldBy(lease, holderOf(w.check)) {
-			nodes = append(nodes, node)
+			held = append(held, node)
 		}
 	}
-	return nodes
+	return held
 }
 
 // take takes or renews the lease on a node, and returns it. It is refused by the API server if somebody else was faster.

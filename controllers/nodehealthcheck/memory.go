@@ -88,7 +88,8 @@ func (is *remembered) miss() { is.decided.Judged = time.Time{} }
 
 // tries counts the reconciles in a row that did not get through, with this one.
 func (is *remembered) tries(failed bool) int {
-	if is.failed++; !failed {
+	is.failed++
+	if !failed {
 		is.failed = 0
 	}
 	return is.failed

@@ -74,7 +74,7 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, now time.Time)
 
 // tellReleased logs which requests were deleted, and says when to reconcile again.
 func (r *Reconciler) tellReleased(ctx context.Context, w *observed, at time.Time, outcomes []outcome) (ctrl.Result, error) {
-	var errs []error
+	errs := make([]error, 0, len(outcomes))
 	for _, o := range outcomes {
 		errs = append(errs, o.err)
 		if o.again {

@@ -152,19 +152,12 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remedi
 	byName, unread := false, false // it may be read, and its kind not be listed
 	for _, kind := range []schema.GroupVersionKind{t.gvk, t.kind} {
 		ready, err := r.Kinds.Readable(ctx, kind)
-		switch {
-		case remediationrequest.Missing(err):
-			w.retry()
-			return explain.TemplateNotFound(is, err), nil
-		case kind == t.gvk && apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
+		if kind == t.gvk && apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread) {
 			byName = true
 			continue
-		case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-			w.unreadable[t.kind.GroupKind()] = true
-			w.retry()
-			return explain.TemplateForbidden(is, kind.Kind, err), nil
-		case err != nil:
-			return nodes.Disabled{}, err
+		}
+		if err != nil {
+			return w.unlistable(t, is, kind, err)
 		}
 		w.awaits(kind, ready)
 		unread = unread || !ready
@@ -183,6 +176,21 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remedi
 		return explain.TemplateNotFound(is, fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.ref.Name)), nil
 	}
 	return r.readTemplate(ctx, w, t, is, byName || r.Kinds.Polled(t.gvk))
+}
+
+// unlistable is why a template disables the check whose kind, or that of its requests, cannot be listed because of err. The error is returned if it says
+// nothing about the template.
+func (w *observed) unlistable(t *remediationTemplate, is *nodes.Template, kind schema.GroupVersionKind, err error) (nodes.Disabled, error) {
+	switch {
+	case remediationrequest.Missing(err):
+		w.retry()
+		return explain.TemplateNotFound(is, err), nil
+	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
+		w.unreadable[t.kind.GroupKind()] = true
+		w.retry()
+		return explain.TemplateForbidden(is, kind.Kind, err), nil
+	}
+	return nodes.Disabled{}, err
 }
 
 // readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8 and Fence

@@ -79,8 +79,9 @@ func IsFor(req metav1.Object, m *clusterv1.Machine) bool {
 
 // MachinesOf returns the names of the Machines that own req.
 func MachinesOf(req metav1.Object) []string {
-	var names []string
-	for _, o := range OwningMachines(req) {
+	owning := OwningMachines(req)
+	names := make([]string, 0, len(owning))
+	for _, o := range owning {
 		names = append(names, o.Name)
 	}
 	return names

@@ -37,7 +37,8 @@ func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(&machines[0])); err != nil {
 			return nil, err
 		}
-		e.Facts = append([]explain.Fact{{Name: "machine", Value: machines[0].Name}}, slices.DeleteFunc(e.Facts, func(f explain.Fact) bool { return f.Name == "node" })...)
+		others := slices.DeleteFunc(e.Facts, func(f explain.Fact) bool { return f.Name == "node" })
+		e.Facts = append([]explain.Fact{{Name: "machine", Value: machines[0].Name}}, others...)
 	case isHere && cluster == "":
 		e = &Explanation{At: a.Now, Notes: notes(a)}
 		if err := nodeChecks(ctx, a, here, e); err != nil {

@@ -41,7 +41,7 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 	for i := range e.Remediations {
 		p.remediation(&e.Remediations[i])
 	}
-	var unselected []string
+	unselected := make([]string, 0, len(e.NotSelectedBy))
 	for _, u := range e.NotSelectedBy {
 		unselected = append(unselected, u.String()+": "+u.Why)
 	}

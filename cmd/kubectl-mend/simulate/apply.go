@@ -61,7 +61,8 @@ func (d *document) apply(ctx context.Context, w *snapshot.Snapshot, now time.Tim
 	switch is := d.obj.(type) {
 	case *clusterv1.MachineHealthCheck:
 		was := &clusterv1.MachineHealthCheck{}
-		if notes, err = replaces(ctx, w, is, was, now, "It is new, and so the youngest: of two that select the same machine the older one acts on it"); err != nil {
+		const isNew = "It is new, and so the youngest: of two that select the same machine the older one acts on it"
+		if notes, err = replaces(ctx, w, is, was, now, isNew); err != nil {
 			return nil, nil, err
 		}
 		is.Status, notes = was.Status, append(notes, claim(is)...)

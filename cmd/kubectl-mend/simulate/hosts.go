@@ -175,7 +175,8 @@ func (o *environment) freeHost(ctx context.Context, m *clusterv1.Machine) {
 		return
 	}
 	found, err := o.bmhs().Of(ctx, m)
-	if o.note(client.IgnoreNotFound(err)); err != nil || found.Host == nil {
+	o.note(client.IgnoreNotFound(err))
+	if err != nil || found.Host == nil {
 		return
 	}
 	h := found.Host.DeepCopy()
@@ -188,7 +189,8 @@ func (o *environment) freeHost(ctx context.Context, m *clusterv1.Machine) {
 // nodeOn is the node of the machine on a host; false if there is none.
 func (o *environment) nodeOn(ctx context.Context, h *bmov1alpha1.BareMetalHost) (nodeKey, bool) {
 	m, err := o.bmhs().MachineOf(ctx, h)
-	if o.note(err); m == nil {
+	o.note(err)
+	if m == nil {
 		return nodeKey{}, false
 	}
 	return nodeKeyOf(m)

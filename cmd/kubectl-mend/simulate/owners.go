@@ -39,7 +39,8 @@ func (o *environment) replace(m *clusterv1.Machine, how owners.Replacement) {
 		o.make(next, how.Owner.UID)
 	}
 	o.in(o.DeletionTakes, func(ctx context.Context) {
-		if o.end(ctx, key); how.WaitsForDeletion {
+		o.end(ctx, key)
+		if how.WaitsForDeletion {
 			o.make(next, how.Owner.UID)
 		}
 	})

@@ -197,10 +197,12 @@ func (p *report) rows(indent string, rows [][]string) {
 		}
 	}
 	for _, row := range rows {
-		lead, last := indent, len(row)-1
+		last := len(row) - 1
+		padded := make([]string, last)
 		for i, cell := range row[:last] {
-			lead += text.Pad(cell, widths[i]) + "  "
+			padded[i] = text.Pad(cell, widths[i]) + "  "
 		}
+		lead := indent + strings.Join(padded, "")
 		if text.Columns(lead) <= p.width/2 {
 			p.line(lead, row[last])
 			continue

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubemend/kubemend/test/builders"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kubemend/kubemend/test/builders"
 )
 
 const (
