@@ -220,10 +220,11 @@ func (r *Reconciler) wait(ctx context.Context, w *observed, stale error) (ctrl.R
 	if unwatched != nil {
 		return ctrl.Result{}, unwatched
 	}
+	again := ctrl.Result{RequeueAfter: enqueue.MergeWindow}
 	if stale != nil {
-		return r.lag(w.check.Name), nil
+		again = r.lag(w.check.Name)
 	}
-	return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
+	return again, nil
 }
 
 // lag repeats a reconcile when its cache may show what was written.

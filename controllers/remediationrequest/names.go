@@ -54,9 +54,9 @@ func (n names) set(check types.NamespacedName, kinds []schema.GroupVersionKind) 
 }
 
 // Named notes that a MachineHealthCheck names kinds of templates and requests, and no others any more, and ends the watches of those that no
-// check names, and of whose objects none is a request of a check. It must be called before Readable is asked of them, so that no other check ends that watch meanwhile;
-// and again, without kinds, when the check is gone. What it could not find out is tried again with the next call for any check: the deletion of the
-// last request enqueues the check that made it.
+// check names, and of whose objects none is a request of a check. It must be called before Readable is asked of them, so that no other check
+// ends that watch meanwhile; and again, without kinds, when the check is gone. What it could not find out is tried again with the next call
+// for any check: the deletion of the last request enqueues the check that made it.
 //
 // Kinds that kubemend serves itself stay: others read them from the same cache.
 func (k *Kinds[T]) Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error {

@@ -207,10 +207,11 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}
 		startManager(ctx)
 		for i := range crds {
-			Eventually(func() ([]string, error) {
-				err := here.Get(ctx, client.ObjectKeyFromObject(&crds[i]), &crds[i])
-				return crds[i].Status.StoredVersions, err
-			}).Should(HaveLen(1), crds[i].Name)
+			Eventually(func(g Gomega) {
+				g.Expect(here.Get(ctx, client.ObjectKeyFromObject(&crds[i]), &crds[i])).To(Succeed())
+				g.Expect(crds[i].Status.StoredVersions).To(HaveLen(1))
+				g.Expect(crds[i].Annotations).To(HaveKey(clusterv1.CRDMigrationObservedGenerationAnnotation), "the last that is written, for which it needs a right")
+			}).Should(Succeed(), crds[i].Name)
 		}
 	}, SpecTimeout(specPatience))
 
