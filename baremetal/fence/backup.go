@@ -181,6 +181,7 @@ func (k keepsakes) giveBack(node *corev1.Node) {
 	for _, taint := range k.spec.Taints {
 		has := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 		if !has && !hasPrefix(taint.Key, lifecycleTaints) {
+			taint.TimeAdded = nil // It said since when the deleted node had it; and see putOutOfService.
 			node.Spec.Taints = append(node.Spec.Taints, taint)
 		}
 	}

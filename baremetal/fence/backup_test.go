@@ -157,6 +157,7 @@ func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
 func TestANodeThatIsBackIsReservedAndCordonedAsItWas(t *testing.T) {
 	before := node(tainted("dedicated", "db", "NoSchedule"), cordoned)
+	before.Spec.Taints[0].TimeAdded = &metav1.Time{Time: noon} // of that node; the next one gets the taint now
 	saved, err := BackupOf(before, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +171,8 @@ func TestANodeThatIsBackIsReservedAndCordonedAsItWas(t *testing.T) {
 		want := []string{"node.kubernetes.io/not-ready:NoSchedule", "dedicated=db:NoSchedule"}
 		if got := now(t, w.client); !got.Spec.Unschedulable || !cmp.Equal(want, lines(got)) {
 			t.Fatalf("unschedulable %t, taints %v; want it cordoned, and %v", got.Spec.Unschedulable, lines(got), want)
+		} else if at := got.Spec.Taints[1].TimeAdded; at != nil {
+			t.Fatalf("what was given back says %v, want no time", at)
 		}
 	}
 }

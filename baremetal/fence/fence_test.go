@@ -2,6 +2,7 @@ package fence
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"testing"
@@ -230,7 +231,7 @@ func TestFence(t *testing.T) {
 				tc.mode = Taint
 			}
 			for range 2 { // to repeat it does no harm
-				err := nodesOf(w).Fence(t.Context(), cluster, seen, us, tc.mode, noon)
+				err := nodesOf(w).Fence(t.Context(), cluster, seen, us, tc.mode)
 				if (err != nil) != tc.fails {
 					t.Fatalf("Fence() = %v, fails: want %t", err, tc.fails)
 				}
@@ -264,7 +265,7 @@ func TestWhatIsInheritedIsSignedAndGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := clusterOf(interceptor.Funcs{}, row.seen)
-			if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), row.heir, Taint, noon); err != nil {
+			if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), row.heir, Taint); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(row.fenced, lines(now(t, w.client))); diff != "" {
@@ -280,13 +281,48 @@ func TestWhatIsInheritedIsSignedAndGoes(t *testing.T) {
 	}
 }
 
-func TestATaintSaysSinceWhen(t *testing.T) {
+// Rancher loses a cluster over a field that it does not expect there (rancher/rancher#51795).
+func TestATaintHasNothingThatIsOptional(t *testing.T) {
 	w := clusterOf(interceptor.Funcs{}, node())
-	if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), us, Taint, noon); err != nil {
+	if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), us, Taint); err != nil {
 		t.Fatal(err)
 	}
-	if at := now(t, w.client).Spec.Taints[0].TimeAdded; at == nil || !at.Time.Equal(noon) {
-		t.Errorf("timeAdded is %v, want %v", at, noon)
+	got, err := json.Marshal(now(t, w.client).Spec.Taints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]`; string(got) != want {
+		t.Errorf("the taints are %s, want %s", got, want)
+	}
+}
+
+// An older kubemend, CAPM3 and people with kubectl wrote the same taint with its time; that of somebody else keeps it through our patch.
+func TestATaintWithItsTimeIsTheSameTaint(t *testing.T) {
+	dated := func(n *corev1.Node) {
+		for i := range n.Spec.Taints {
+			n.Spec.Taints[i].TimeAdded = &metav1.Time{Time: noon}
+		}
+	}
+	w := clusterOf(interceptor.Funcs{}, node(notReady, outage, marked("us"), dated))
+	before := now(t, w.client)
+	if seen := SeenOf(before, us); !seen.Fenced || !seen.Ours {
+		t.Fatalf("seen as %+v, want fenced, and ours", seen)
+	}
+	if err := nodesOf(w).Fence(t.Context(), cluster, before, us, Taint); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, now(t, w.client)); diff != "" {
+		t.Errorf("what is fenced was fenced again (-before +after):\n%s", diff)
+	}
+	if err := nodesOf(w).Unfence(t.Context(), cluster, before, us, Backup{}); err != nil {
+		t.Fatal(err)
+	}
+	after := now(t, w.client)
+	if diff := cmp.Diff([]string{silent}, lines(after)); diff != "" {
+		t.Errorf("unfenced (-want +got):\n%s", diff)
+	}
+	if at := after.Spec.Taints[0].TimeAdded; at == nil || !at.Time.Equal(noon) {
+		t.Errorf("the taint of somebody else says %v, want %v as before", at, noon)
 	}
 }
 
@@ -351,7 +387,7 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 	w := clusterOf(interceptor.Funcs{}, node(outage, marked("us")))
 	before := now(t, w.client)
 	n := nodesOf(w)
-	if err := n.Fence(t.Context(), cluster, before, us, Taint, noon); err != nil {
+	if err := n.Fence(t.Context(), cluster, before, us, Taint); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Unfence(t.Context(), cluster, before, Owner{UID: "them"}, Backup{}); err != nil {
@@ -367,7 +403,7 @@ func TestWhatWasSeenIsNotChanged(t *testing.T) {
 	w := clusterOf(interceptor.Funcs{}, node(notReady))
 	seen := now(t, w.client)
 	was := seen.DeepCopy()
-	if err := nodesOf(w).Fence(t.Context(), cluster, seen, us, Taint, noon); err != nil {
+	if err := nodesOf(w).Fence(t.Context(), cluster, seen, us, Taint); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(was, seen); diff != "" {
@@ -388,11 +424,11 @@ func TestAFailedWriteIsAnError(t *testing.T) {
 	w := clusterOf(fails, node(outage, marked("us")))
 	n := nodesOf(w)
 	for name, err := range map[string]error{
-		"taint":    n.Fence(t.Context(), cluster, node(), us, Taint, noon),
-		"delete":   n.Fence(t.Context(), cluster, node(), us, Delete, noon),
+		"taint":    n.Fence(t.Context(), cluster, node(), us, Taint),
+		"delete":   n.Fence(t.Context(), cluster, node(), us, Delete),
 		"unfence":  n.Unfence(t.Context(), cluster, now(t, w.client), us, Backup{}),
 		"restore":  n.Unfence(t.Context(), cluster, node(afterwards), us, Backup{Labels: `{"a":"b"}`, Deleted: noon}),
-		"no reach": nodesOf(&fakeCluster{down: true}).Fence(t.Context(), cluster, node(), us, Taint, noon),
+		"no reach": nodesOf(&fakeCluster{down: true}).Fence(t.Context(), cluster, node(), us, Taint),
 	} {
 		if !errors.Is(err, broken) && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 			t.Errorf("%s: %v", name, err)
@@ -407,7 +443,7 @@ func TestConflictsWithoutEndAreAnError(t *testing.T) {
 		attempts++
 		return apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("changed"))
 	}}, node())
-	err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), us, Taint, noon)
+	err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), us, Taint)
 	if !apierrors.IsConflict(err) || attempts < 2 || attempts > 10 {
 		t.Errorf("after %d attempts: %v", attempts, err)
 	}
@@ -416,9 +452,10 @@ func TestConflictsWithoutEndAreAnError(t *testing.T) {
 // W13: what is written on one node is written on no other.
 func TestEveryNodeHasATaintOfItsOwn(t *testing.T) {
 	a, b := node(), node()
-	putOutOfService(a, us, noon)
-	putOutOfService(b, us, noon.Add(time.Hour))
-	if outOfService(a).TimeAdded == outOfService(b).TimeAdded || !outOfService(a).TimeAdded.Time.Equal(noon) {
-		t.Errorf("the taint of the first node says %s, want %s", outOfService(a).TimeAdded, noon)
+	putOutOfService(a, us)
+	putOutOfService(b, us)
+	outOfService(b).Value = "changed"
+	if is := outOfService(a).Value; is != "nodeshutdown" {
+		t.Errorf("the taint of the first node says %s, want nodeshutdown", is)
 	}
 }

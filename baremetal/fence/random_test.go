@@ -69,7 +69,7 @@ func TestTwoRemediationsLeaveANodeAsItWas(t *testing.T) {
 		for _, step := range rapid.SliceOf(rapid.IntRange(0, 3)).Draw(t, "steps") {
 			by := []Owner{us, them}[step%2]
 			if step < 2 {
-				putOutOfService(n, by, noon)
+				putOutOfService(n, by)
 			} else {
 				putBackInService(n, by)
 			}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -31,7 +30,7 @@ var (
 //
 // With Taint, a taint of somebody else does as well, and is left as it is; one that by inherits is signed. With Delete, that very node is deleted,
 // not another one of its name; its backup must have been stored before.
-func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, mode Mode, now time.Time) error {
+func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, mode Mode) error {
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
 		switch mode {
@@ -40,7 +39,7 @@ func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev
 				if is.UID != node.UID {
 					return errOther
 				}
-				putOutOfService(is, by, now)
+				putOutOfService(is, by)
 				return nil
 			})
 		case Delete:
@@ -182,7 +181,10 @@ func difference(was, is *corev1.Node) (client.Patch, error) {
 
 // putOutOfService adds the taint and signs it, unless there is one. One that by inherits is signed anew, so that the next reader sees that it has
 // an owner. The mark of somebody whose taint is gone is written over.
-func putOutOfService(node *corev1.Node, by Owner, now time.Time) {
+//
+// It has no timeAdded, which is optional, and which nothing here or in Kubernetes reads of this taint: Rancher up to v2.12.1 copies the taints of a node into
+// the tolerations of its agent, which have no such field, and loses the cluster over it (rancher/rancher#51795).
+func putOutOfService(node *corev1.Node, by Owner) {
 	if by.inherits(node) {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, FencedByAnnotation, string(by.UID))
 	}
@@ -191,7 +193,6 @@ func putOutOfService(node *corev1.Node, by Owner, now time.Time) {
 	}
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
 		Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
-		TimeAdded: &metav1.Time{Time: now},
 	})
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, FencedByAnnotation, string(by.UID))
 }

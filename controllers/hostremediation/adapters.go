@@ -66,7 +66,7 @@ type FenceModes interface {
 
 // NodeFencer fences nodes.
 type NodeFencer interface {
-	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, mode fence.Mode, now time.Time) error
+	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, mode fence.Mode) error
 	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
 	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 }

@@ -207,7 +207,7 @@ func (r *Reconciler) fence(ctx context.Context, w *observed) error {
 	}
 	soon, end := context.WithTimeout(ctx, fenceWithin)
 	defer end()
-	return r.Fencer.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs(), w.mode, w.now)
+	return r.Fencer.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs(), w.mode)
 }
 
 // backup is what has to be restored to the node, as far as it can be believed: only to the node of the machine, also of one that is gone, and to no node that

@@ -142,7 +142,7 @@ func (f *fakeNodes) bounded(ctx context.Context) {
 	}
 }
 
-func (f *fakeNodes) Fence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner, _ fence.Mode, _ time.Time) error {
+func (f *fakeNodes) Fence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner, _ fence.Mode) error {
 	f.bounded(ctx)
 	if f.k.host.Status.PoweredOn {
 		f.k.t.Error("a node was fenced whose host is on")

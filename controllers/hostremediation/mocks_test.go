@@ -193,17 +193,17 @@ func (mr *MockNodeFencerMockRecorder) Disown(ctx, cluster, node, by any) *gomock
 }
 
 // Fence mocks base method.
-func (m *MockNodeFencer) Fence(ctx context.Context, cluster client.ObjectKey, node *v1.Node, by fence.Owner, mode fence.Mode, now time.Time) error {
+func (m *MockNodeFencer) Fence(ctx context.Context, cluster client.ObjectKey, node *v1.Node, by fence.Owner, mode fence.Mode) error {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "Fence", ctx, cluster, node, by, mode, now)
+	ret := m.ctrl.Call(m, "Fence", ctx, cluster, node, by, mode)
 	ret0, _ := ret[0].(error)
 	return ret0
 }
 
 // Fence indicates an expected call of Fence.
-func (mr *MockNodeFencerMockRecorder) Fence(ctx, cluster, node, by, mode, now any) *gomock.Call {
+func (mr *MockNodeFencerMockRecorder) Fence(ctx, cluster, node, by, mode any) *gomock.Call {
 	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Fence", reflect.TypeOf((*MockNodeFencer)(nil).Fence), ctx, cluster, node, by, mode, now)
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Fence", reflect.TypeOf((*MockNodeFencer)(nil).Fence), ctx, cluster, node, by, mode)
 }
 
 // Unfence mocks base method.

@@ -49,7 +49,7 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheOwner(t *t
 	for range 2 { // attempts
 		order = append(order,
 			power.EXPECT().KeepOff(some, k.host, some).DoAndReturn(k.hosts.KeepOff),
-			fencer.EXPECT().Fence(some, some, some, some, fence.Taint, some).DoAndReturn(k.nodes.Fence),
+			fencer.EXPECT().Fence(some, some, some, some, fence.Taint).DoAndReturn(k.nodes.Fence),
 			power.EXPECT().Release(some, k.host, some).DoAndReturn(k.hosts.Release),
 			fencer.EXPECT().Unfence(some, some, some, some, some).DoAndReturn(k.nodes.Unfence))
 	}

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
@@ -98,10 +97,7 @@ func (c *cell) silence(node string) {
 
 // fence puts the out-of-service taint on a node, as a remediation does.
 func (c *cell) fence(node string) {
-	now := metav1.Now()
-	c.taint(node, corev1.Taint{
-		Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute, TimeAdded: &now,
-	})
+	c.taint(node, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
 }
 
 func (c *cell) taint(node string, taint corev1.Taint) {
