@@ -1,9 +1,7 @@
 package history
 
 import (
-	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +37,7 @@ var (
 
 func ofMachine(m *clusterv1.Machine) []Entry {
 	about := refOf(machineKind, m)
-	all := append(lifeOf(about, m, "Machine was made"), turns(about, m.CreationTimestamp.Time, m.Status.Conditions, machineConditions)...)
+	all := append(lifeOf(about, m, explain.MachineMade), turns(about, m.CreationTimestamp.Time, m.Status.Conditions, machineConditions)...)
 	return append(all, annotated(about, m, func(key string) bool {
 		return key == clusterv1.RemediateMachineAnnotation || key == clusterv1.MachineSkipRemediationAnnotation || key == clusterv1.PausedAnnotation
 	})...)
@@ -47,26 +45,27 @@ func ofMachine(m *clusterv1.Machine) []Entry {
 
 func ofCheck(c *clusterv1.MachineHealthCheck) []Entry {
 	about := refOf(machineCheckKind, c)
-	all := append(lifeOf(about, c, "check was made"), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, checkConditions)...)
+	all := append(lifeOf(about, c, explain.CheckMade), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, checkConditions)...)
 	return append(all, annotated(about, c, func(key string) bool { return key == clusterv1.PausedAnnotation })...)
 }
 
 func ofNodeCheck(c *nhcv1.NodeHealthCheck) []Entry {
 	about := refOf(nodeCheckKind, c)
-	all := append(lifeOf(about, c, "check was made"), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, nodeCheckConditions)...)
+	all := append(lifeOf(about, c, explain.CheckMade), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, nodeCheckConditions)...)
 	for _, n := range c.Status.UnhealthyNodes {
 		node := explain.Ref{Kind: nodeKind, Name: n.Name}
 		add := func(at metav1.Time, reason, text string, warning bool) {
 			all = append(all, Entry{At: at.Time, Object: about, Reason: reason, Text: text, Source: FromObject, Warning: warning, related: node})
 		}
 		for _, r := range n.Remediations {
-			add(r.Started, nhcv1.EventRemediationCreated, fmt.Sprintf("%s %s was made for node %s", r.Resource.Kind, r.Resource.Name, n.Name), false)
+			request := explain.Ref{Kind: r.Resource.Kind, Name: r.Resource.Name}
+			add(r.Started, nhcv1.EventRemediationCreated, explain.NodeRequestMade(request, n.Name), false)
 			if r.TimedOut != nil {
-				add(*r.TimedOut, nhcv1.EventRemediationTimedOut, fmt.Sprintf("%s %s was given up for node %s", r.Resource.Kind, r.Resource.Name, n.Name), true)
+				add(*r.TimedOut, nhcv1.EventRemediationTimedOut, explain.NodeRequestGivenUp(request, n.Name), true)
 			}
 		}
 		if n.ConditionsHealthyTimestamp != nil {
-			add(*n.ConditionsHealthyTimestamp, "NodeHealthy", fmt.Sprintf("node %s is healthy again; its remediation is not over", n.Name), false)
+			add(*n.ConditionsHealthyTimestamp, "NodeHealthy", explain.NodeRecovered(n.Name), false)
 		}
 	}
 	return all
@@ -77,15 +76,14 @@ func ofHost(h *bmov1alpha1.BareMetalHost) []Entry {
 	var all []Entry
 	history := h.Status.OperationHistory
 	for _, op := range []struct {
-		reason, text string
+		reason string
 		bmov1alpha1.OperationMetric
 	}{
-		{"Register", "registration", history.Register}, {"Inspect", "inspection", history.Inspect},
-		{"Provision", "provisioning", history.Provision}, {"Deprovision", "deprovisioning", history.Deprovision},
+		{"Register", history.Register}, {"Inspect", history.Inspect}, {"Provision", history.Provision}, {"Deprovision", history.Deprovision},
 	} {
-		all = append(all, Entry{At: op.Start.Time, Object: about, Reason: op.reason, Text: op.text + " began", Source: FromObject})
+		all = append(all, Entry{At: op.Start.Time, Object: about, Reason: op.reason, Text: explain.OperationBegan(op.reason), Source: FromObject})
 		if !op.End.Before(&op.Start) {
-			all = append(all, Entry{At: op.End.Time, Object: about, Reason: op.reason, Text: op.text + " ended", Source: FromObject})
+			all = append(all, Entry{At: op.End.Time, Object: about, Reason: op.reason, Text: explain.OperationEnded(op.reason), Source: FromObject})
 		}
 	}
 	if h.Status.ErrorMessage != "" && h.Status.LastUpdated != nil {
@@ -101,13 +99,13 @@ func ofHost(h *bmov1alpha1.BareMetalHost) []Entry {
 
 func ofRequest(r *unstructured.Unstructured) []Entry {
 	about := refOf(r.GetKind(), r)
-	by := "somebody, or by Cluster API core"
+	var by explain.Ref
 	if maker, is := remediationrequest.MadeBy(r); is {
-		by = "kubemend for MachineHealthCheck " + maker.Name
+		by = explain.Ref{Kind: machineCheckKind, Name: maker.Name}
 	} else if maker := remediationrequest.NodeCheckOf(r); maker.Name != "" {
-		by = "kubemend for NodeHealthCheck " + maker.Name
+		by = explain.Ref{Kind: nodeCheckKind, Name: maker.Name}
 	}
-	all := lifeOf(about, r, "remediation was asked for by "+by)
+	all := lifeOf(about, r, explain.RequestMadeFor(by))
 	var owner explain.Ref
 	for _, o := range r.GetOwnerReferences() {
 		if o.Kind == machineKind {
@@ -118,8 +116,7 @@ func ofRequest(r *unstructured.Unstructured) []Entry {
 		if c.Status != metav1.ConditionTrue {
 			continue // what is to come, or what is waited for now
 		}
-		text := cmp.Or(c.Message, "since then it is so")
-		all = append(all, Entry{At: c.LastTransitionTime.Time, Object: about, Reason: c.Type, Text: text, Source: FromCondition})
+		all = append(all, Entry{At: c.LastTransitionTime.Time, Object: about, Reason: c.Type, Text: explain.RequestReported(c), Source: FromCondition})
 	}
 	for i := range all {
 		all[i].related = owner
@@ -144,11 +141,7 @@ func conditionsOf(r *unstructured.Unstructured) []metav1.Condition {
 func lifeOf(about explain.Ref, o metav1.Object, made string) []Entry {
 	all := []Entry{{At: o.GetCreationTimestamp().Time, Object: about, Reason: "Created", Text: made, Source: FromObject}}
 	if at := o.GetDeletionTimestamp(); !at.IsZero() {
-		text := "its deletion was asked for"
-		if holds := o.GetFinalizers(); len(holds) > 0 {
-			text += ", and waits for " + strings.Join(holds, ", ")
-		}
-		all = append(all, Entry{At: at.Time, Object: about, Reason: "Deleting", Text: text, Source: FromObject})
+		all = append(all, Entry{At: at.Time, Object: about, Reason: "Deleting", Text: explain.DeletionAsked(o.GetFinalizers()), Source: FromObject})
 	}
 	return all
 }
@@ -165,8 +158,9 @@ func turns(about explain.Ref, made time.Time, conditions []metav1.Condition, mat
 		if well && c.LastTransitionTime.Sub(made) < newborn {
 			continue
 		}
-		text := cmp.Or(c.Message, fmt.Sprintf("%s is %s", c.Type, c.Status))
-		all = append(all, Entry{At: c.LastTransitionTime.Time, Object: about, Reason: c.Reason, Text: text, Source: FromCondition, Warning: !well})
+		all = append(all, Entry{
+			At: c.LastTransitionTime.Time, Object: about, Reason: c.Reason, Text: explain.ConditionTurned(c), Source: FromCondition, Warning: !well,
+		})
 	}
 	return all
 }
@@ -176,29 +170,36 @@ func turns(about explain.Ref, made time.Time, conditions []metav1.Condition, mat
 func annotated(about explain.Ref, o metav1.Object, matter func(string) bool) []Entry {
 	var all []Entry
 	for _, entry := range o.GetManagedFields() {
-		var wrote struct {
-			Metadata struct {
-				Annotations map[string]any `json:"f:annotations"`
-			} `json:"f:metadata"`
-		}
-		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &wrote) != nil {
+		if entry.Time == nil {
 			continue
 		}
-		for field := range wrote.Metadata.Annotations {
-			key, is := strings.CutPrefix(field, "f:")
-			value, has := o.GetAnnotations()[key]
-			if !is || !has || !matter(key) {
-				continue
+		for _, key := range AnnotationsBy(entry) {
+			if value, has := o.GetAnnotations()[key]; has && matter(key) {
+				all = append(all, Entry{
+					At: entry.Time.Time, Object: about, Reason: "Annotated", Text: explain.Annotated(key, value, entry.Manager), Source: FromObject,
+				})
 			}
-			if value != "" {
-				value = "=" + value
-			}
-			all = append(all, Entry{
-				At: entry.Time.Time, Object: about, Reason: "Annotated", Source: FromObject,
-				Text: fmt.Sprintf("annotation %s%s, by %s", key, value, entry.Manager),
-			})
 		}
 	}
 	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(a.Text, b.Text) })
 	return all
+}
+
+// AnnotationsBy are the keys of the annotations that a field manager wrote.
+func AnnotationsBy(entry metav1.ManagedFieldsEntry) []string {
+	var wrote struct {
+		Metadata struct {
+			Annotations map[string]any `json:"f:annotations"`
+		} `json:"f:metadata"`
+	}
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &wrote) != nil {
+		return nil
+	}
+	var keys []string
+	for field := range wrote.Metadata.Annotations {
+		if key, is := strings.CutPrefix(field, "f:"); is {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }

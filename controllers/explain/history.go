@@ -1,0 +1,73 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What happened to objects, as their histories say it.
+const (
+	MachineMade = "Machine was made"
+	CheckMade   = "check was made"
+)
+
+// RequestMadeFor is which check a remediation request was made for; the kind of check is empty if kubemend did not make the request.
+func RequestMadeFor(check Ref) string {
+	if check.Kind == "" {
+		return "remediation was asked for by somebody, or by Cluster API core"
+	}
+	return "remediation was asked for by kubemend for " + check.String()
+}
+
+// NodeRequestMade is that a request was made for a node.
+func NodeRequestMade(request Ref, node string) string {
+	return fmt.Sprintf("%s was made for node %s", request, node)
+}
+
+// NodeRequestGivenUp is that a request for a node was given up.
+func NodeRequestGivenUp(request Ref, node string) string {
+	return fmt.Sprintf("%s was given up for node %s", request, node)
+}
+
+// NodeRecovered is that the conditions of a node are healthy, while its remediation goes on.
+func NodeRecovered(node string) string {
+	return "node " + node + " is healthy again; its remediation is not over"
+}
+
+// DeletionAsked is what an object waits for that is being deleted.
+func DeletionAsked(finalizers []string) string {
+	if len(finalizers) == 0 {
+		return "its deletion was asked for"
+	}
+	return "its deletion was asked for, and waits for " + strings.Join(finalizers, ", ")
+}
+
+// ConditionTurned is that a condition of an object became what it is.
+func ConditionTurned(c metav1.Condition) string {
+	return cmp.Or(c.Message, fmt.Sprintf("%s is %s", c.Type, c.Status))
+}
+
+// RequestReported is that a condition of a request became true.
+func RequestReported(c metav1.Condition) string { return cmp.Or(c.Message, "since then it is so") }
+
+// Annotated is an annotation of an object, and who wrote it.
+func Annotated(key, value, writer string) string {
+	if value != "" {
+		key += "=" + value
+	}
+	return fmt.Sprintf("annotation %s, by %s", key, writer)
+}
+
+// hostOperations are what hosts report that the Bare Metal Operator did with them.
+var hostOperations = map[string]string{
+	"Register": "registration", "Inspect": "inspection", "Provision": "provisioning", "Deprovision": "deprovisioning",
+}
+
+// OperationBegan is that an operation on a host began.
+func OperationBegan(reason string) string { return hostOperations[reason] + " began" }
+
+// OperationEnded is that an operation on a host ended.
+func OperationEnded(reason string) string { return hostOperations[reason] + " ended" }
