@@ -2,8 +2,14 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // The reasons of what blocks everything of an object.
@@ -83,32 +89,80 @@ func NothingUntil(b Blocker) Step { return Step{Text: "nothing, until " + b.Ends
 const (
 	RevertedNext  = "nothing: what was begun is reverted"
 	NoManagerNext = "nothing, as long as no manager reconciles it"
-	StartManager  = "Start the manager of kubemend"
 )
 
-// ManagerInTeardown is why the manager in a namespace starts nothing.
-func ManagerInTeardown(namespace string) string {
-	return "the one in " + namespace + " is in teardown, and starts nothing"
+// NoManagerActs is why none of managers acts on an object, and what a user can do: offs are the reasons of those that run, if any does.
+func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (because, fix string) {
+	var reasons, fixes []string
+	for _, off := range offs {
+		because, fix := managerOff(off)
+		if because != "" {
+			reasons = append(reasons, because)
+		}
+		if fix != "" && !slices.Contains(fixes, fix) {
+			fixes = append(fixes, fix)
+		}
+	}
+	if len(reasons) > 0 {
+		return "No manager of kubemend would act on it: " + strings.Join(reasons, "; "), strings.Join(fixes, ", or ")
+	}
+	because = "No manager of kubemend has announced itself"
+	var gone time.Time
+	var untrusted string
+	for i := range managers {
+		if m := &managers[i]; m.Unbound {
+			untrusted += "; " + leaseNotTrusted(managerlease.OfKubemend, m.Namespace)
+		} else if !m.Alive && !m.Gone.Before(gone) {
+			gone = m.Gone
+			because = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", m.Namespace, gone.UTC().Format(time.RFC3339))
+		}
+	}
+	return because + untrusted, "Start the manager of kubemend"
 }
 
-// NoManagerActs is why the managers that run do not act on an object.
-func NoManagerActs(reasons []string) string {
-	return "No manager of kubemend would act on it: " + strings.Join(reasons, "; ")
+// managerOff is why a manager does not act on an object, as a clause, and what a user can do about that; that is empty if there is nothing but to start
+// a manager.
+func managerOff(o managerlease.Off) (because, fix string) {
+	m, where := o.Manager, "the one in "+o.Manager.Namespace
+	switch o.Reason {
+	case managerlease.Unbound:
+		return leaseNotTrusted(managerlease.OfKubemend, m.Namespace), "start the manager of kubemend"
+	case managerlease.NotRunning:
+		if m.Gone.IsZero() {
+			return where + " does not run", ""
+		}
+		return fmt.Sprintf("%s is gone since %s", where, m.Gone.UTC().Format(time.RFC3339)), ""
+	case managerlease.Unverified:
+		return fmt.Sprintf("whether the lease in %s is a manager's cannot be seen (%s)", m.Namespace, m.Unverified), ""
+	case managerlease.OtherRights:
+		return fmt.Sprintf("%s has rights in namespace %s alone", where, strings.Join(m.Within, ", ")), "start a manager for namespace " + o.Namespace
+	case managerlease.NotUnderstood:
+		return fmt.Sprintf("what %s says cannot be understood (%s)", where, m.Trouble), ""
+	case managerlease.NotAnnounced:
+		return where + " is of a release that does not say what it watches", ""
+	case managerlease.OtherNamespace:
+		return fmt.Sprintf("%s watches namespace %s alone", where, m.Announcement.Namespace), "start a manager for namespace " + o.Namespace
+	case managerlease.OtherLabel:
+		label, object := clusterv1.WatchLabel+": "+m.Announcement.WatchFilter, "it"
+		if o.OrCluster {
+			object = "it, or its Cluster,"
+		}
+		return fmt.Sprintf("%s watches only objects with the label %s", where, label), fmt.Sprintf("give %s the label %s", object, label)
+	case managerlease.InTeardown:
+		return where + " is in teardown, and starts nothing", ""
+	}
+	return "", ""
 }
 
-// NoManagerSeen is that no manager has announced itself, but for leases that are not believed.
-func NoManagerSeen(disbelieved string) string {
-	return "No manager of kubemend has announced itself" + disbelieved
+// leaseNotTrusted is why a lease in a namespace proves nothing of a controller.
+func leaseNotTrusted(of managerlease.Installed, namespace string) string {
+	return fmt.Sprintf("the lease in %s is not believed, since %s", namespace, notBound(of))
 }
 
-// ManagerGone is since when the manager in a namespace does not run.
-func ManagerGone(namespace string, since time.Time, disbelieved string) string {
-	return fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s%s", namespace, since.UTC().Format(time.RFC3339), disbelieved)
-}
-
-// LeaseNotTrusted follows on why no manager acts.
-func LeaseNotTrusted(namespace, why string) string {
-	return fmt.Sprintf("; the lease in %s is not believed, since %s", namespace, why)
+// notBound is that no binding gives a controller its rights. A binding without the label is not asked for: that there is none would not be true.
+func notBound(of managerlease.Installed) string {
+	return fmt.Sprintf("no binding with the label %s binds a ServiceAccount %s of that namespace to the ClusterRole %s",
+		labels.Set(of.Labelled), of.Account, of.Roles[0])
 }
 
 // LeaseUnverified is what is not known of a lease whose bindings could not be read.

@@ -175,8 +175,7 @@ func (c *Check) shortCircuited() string {
 func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves, notServed []string) {
 	switch a := m.Announcement; {
 	case m.Unbound:
-		disbelief := managerlease.OfKubemend.Disbelief()
-		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), disbelief), nil, nil
+		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), notBound(managerlease.OfKubemend)), nil, nil
 	case !m.Alive:
 		return fmt.Sprintf("Manager in namespace %s: %s since %s", m.Namespace, p.Bad("does not run"), at(m.Gone)), nil, nil
 	case a == nil:

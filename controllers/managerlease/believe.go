@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -42,12 +41,6 @@ var (
 // Binds reports whether a binding is of one of the controller's roles.
 func (i Installed) Binds(role rbacv1.RoleRef) bool {
 	return role.Kind == "ClusterRole" && slices.Contains(i.Roles, role.Name)
-}
-
-// Disbelief says why a lease in a namespace is not believed, as a clause: "no binding with the label ... binds ...".
-func (i Installed) Disbelief() string {
-	return fmt.Sprintf("no binding with the label %s binds a ServiceAccount %s of that namespace to the ClusterRole %s",
-		labels.Set(i.Labelled), i.Account, i.Roles[0])
 }
 
 // Bindings say in which namespaces a controller can be.

@@ -115,27 +115,18 @@ func modeOf(m Manager) string {
 	check, node := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal"}}, &clusterv1.MachineHealthCheck{}
 	off := m.StandsOff(check)
 	switch {
-	case m.Unbound && (m.Alive || off.Unknown || m.Covers(check) || !strings.Contains(off.Because, "is not believed")):
+	case m.Unbound && (m.Alive || off.Reason != Unbound || m.Covers(check)):
 		return fmt.Sprintf("is not bound, and yet %+v", m)
 	case m.Unbound:
 		return "is not believed"
-	case off.Unknown:
-		_, why, _ := strings.Cut(off.Because, "is a manager's ")
-		return why
-	case off.Because != "":
-		_, why, _ := strings.Cut(off.Because, "the one in "+m.Namespace+" ")
-		return why
+	case off.Unknown():
+		return "cannot be seen (" + m.Unverified + ")"
+	case off.Reason == OtherRights:
+		return "has rights in namespace " + strings.Join(m.Within, ", ") + " alone"
+	case off.Reason != "":
+		return string(off.Reason)
 	case m.Covers(node):
 		return "acts on metal, and on nodes"
 	}
 	return "acts on metal"
-}
-
-// A binding without the label is not asked for: that there is none would not be true.
-func TestWhyALeaseIsNotBelievedNamesWhatIsAskedFor(t *testing.T) {
-	const want = "no binding with the label app.kubernetes.io/name=kubemend binds a ServiceAccount kubemend-manager of that namespace " +
-		"to the ClusterRole kubemend-manager-role"
-	if got := OfKubemend.Disbelief(); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
 }

@@ -1,10 +1,6 @@
 package managerlease
 
 import (
-	"fmt"
-	"strings"
-	"time"
-
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -34,53 +30,62 @@ func (m Manager) Covers(obj client.Object, more ...client.Object) bool {
 	return false
 }
 
+// OffReason is a reason why a manager does not act on an object.
+type OffReason string
+
+// The reasons, in the order in which StandsOff looks for them.
+const (
+	Unbound        OffReason = "Unbound"        // its lease is not trusted
+	NotRunning     OffReason = "NotRunning"     // since Manager.Gone, if that is known
+	Unverified     OffReason = "Unverified"     // whether the lease is a manager's is unknown, for Manager.Unverified
+	OtherRights    OffReason = "OtherRights"    // it has rights in the namespaces Manager.Within alone
+	NotUnderstood  OffReason = "NotUnderstood"  // its announcement cannot be parsed, for Manager.Trouble
+	NotAnnounced   OffReason = "NotAnnounced"   // it announces nothing
+	OtherNamespace OffReason = "OtherNamespace" // it watches another namespace alone
+	OtherLabel     OffReason = "OtherLabel"     // it watches objects with another label alone
+	InTeardown     OffReason = "InTeardown"
+)
+
 // Off is why a manager does not act on an object.
 type Off struct {
-	// Because says why, as a clause that begins with the manager: "the one in kubemend-system does not run". Empty if it does act.
-	Because string
-	// Person is what a person can do for it to act, as an order; empty if there is nothing but to start one.
-	Person string
-	// Unknown says that this is only not known, and that it may act all the same.
-	Unknown bool
+	// Reason is empty if it does act.
+	Reason  OffReason
+	Manager Manager
+	// Namespace is the object's. OrCluster reports that the label of its Cluster counts as its own does.
+	Namespace string
+	OrCluster bool
 }
 
-// StandsOff says why the manager does not act on an object; see Covers for more.
+// Unknown reports that the manager may act on the object all the same.
+func (o Off) Unknown() bool {
+	return o.Reason == Unverified || o.Reason == NotUnderstood || o.Reason == NotAnnounced
+}
+
+// StandsOff is why the manager does not act on an object; see Covers for more.
 func (m Manager) StandsOff(obj client.Object, more ...client.Object) Off {
-	where := "the one in " + m.Namespace
+	return Off{Reason: m.offReason(obj, more), Manager: m, Namespace: obj.GetNamespace(), OrCluster: len(more) > 0}
+}
+
+func (m Manager) offReason(obj client.Object, more []client.Object) OffReason {
 	switch a := m.Announcement; {
 	case m.Unbound:
-		return Off{
-			Because: fmt.Sprintf("the lease in %s is not believed, since %s", m.Namespace, OfKubemend.Disbelief()),
-			Person:  "start the manager of kubemend",
-		}
-	case !m.Alive && m.Gone.IsZero():
-		return Off{Because: where + " does not run"}
+		return Unbound
 	case !m.Alive:
-		return Off{Because: fmt.Sprintf("%s is gone since %s", where, m.Gone.UTC().Format(time.RFC3339))}
+		return NotRunning
 	case m.Unverified != "":
-		return Off{Because: fmt.Sprintf("whether the lease in %s is a manager's cannot be seen (%s)", m.Namespace, m.Unverified), Unknown: true}
+		return Unverified
 	case !m.mayActOn(obj):
-		return Off{
-			Because: fmt.Sprintf("%s has rights in namespace %s alone", where, strings.Join(m.Within, ", ")),
-			Person:  "start a manager for namespace " + obj.GetNamespace(),
-		}
+		return OtherRights
 	case m.Trouble != "":
-		return Off{Because: fmt.Sprintf("what %s says cannot be understood (%s)", where, m.Trouble), Unknown: true}
+		return NotUnderstood
 	case a == nil:
-		return Off{Because: where + " is of a release that does not say what it watches", Unknown: true}
+		return NotAnnounced
 	case a.Namespace != "" && a.Namespace != obj.GetNamespace():
-		return Off{
-			Because: fmt.Sprintf("%s watches namespace %s alone", where, a.Namespace),
-			Person:  "start a manager for namespace " + obj.GetNamespace(),
-		}
+		return OtherNamespace
 	case !m.Covers(obj, more...):
-		label, object := clusterv1.WatchLabel+": "+a.WatchFilter, "it"
-		if len(more) > 0 {
-			object = "it, or its Cluster,"
-		}
-		return Off{Because: fmt.Sprintf("%s watches only objects with the label %s", where, label), Person: fmt.Sprintf("give %s the label %s", object, label)}
+		return OtherLabel
 	case a.Teardown:
-		return Off{Because: where + " is in teardown: it starts nothing, and releases checks"}
+		return InTeardown
 	}
-	return Off{}
+	return ""
 }

@@ -20,6 +20,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // fieldManager is the name under which what the command line writes stands in metadata.managedFields.
@@ -120,40 +121,40 @@ func (h *handing) run(ctx context.Context, s selection) error {
 	if err != nil {
 		return err
 	}
-	turns := planHanding(h.way, f, h.force)
-	changes, refused := h.show(turns)
+	claims := planHanding(h.way, f, h.force)
+	changes, refused := h.show(claims)
 	if changes > 0 && !h.dryRun {
 		if err := h.confirm(ctx); err != nil {
 			return err
 		}
-		if err := h.do(ctx, turns); err != nil {
+		if err := h.do(ctx, claims); err != nil {
 			return err
 		}
 	}
 	if refused > 0 {
-		return Exit{Refused, fmt.Errorf("%d of %d checks stay as they are", refused, len(turns))}
+		return Exit{Refused, fmt.Errorf("%d of %d checks stay as they are", refused, len(claims))}
 	}
 	return nil
 }
 
 // show prints one paragraph for each check, and counts.
-func (h *handing) show(turns []turn) (changes, refused int) {
+func (h *handing) show(claims []explain.Claim) (changes, refused int) {
 	width := text.Width(h.Out)
-	for _, t := range turns {
+	for i := range claims {
+		c, end := &claims[i], ""
 		verb := "nothing to do for"
 		switch {
-		case t.changes:
+		case c.Changes():
 			changes++
 			verb = string(h.way)
-		case t.refused:
+		case c.Refused():
 			refused++
 			verb = "cannot " + string(h.way)
 		}
-		end := ""
-		if t.unseen {
+		if c.Refused() && c.Unseen() {
 			end = "; --force goes on all the same"
 		}
-		line := fmt.Sprintf("%s mhc/%s in %s: %s%s", verb, t.check.Name, t.check.Namespace, t.text, end)
+		line := fmt.Sprintf("%s mhc/%s in %s: %s%s", verb, c.Check.Name, c.Check.Namespace, c.Text(), end)
 		_, _ = fmt.Fprintln(h.Out, text.Wrap(line, 4, width))
 	}
 	return changes, refused
@@ -192,18 +193,19 @@ func (h *handing) confirm(ctx context.Context) error {
 }
 
 // do writes the annotation of each check, unless the check has changed since it was read.
-func (h *handing) do(ctx context.Context, turns []turn) error {
+func (h *handing) do(ctx context.Context, claims []explain.Claim) error {
 	done := map[way]string{claiming: "claimed", releasing: "released"}[h.way]
 	var errs []error
-	for _, t := range turns {
-		if !t.changes {
+	for i := range claims {
+		if !claims[i].Changes() {
 			continue
 		}
-		if err := h.write(ctx, t.check); err != nil {
+		check := claims[i].Check
+		if err := h.write(ctx, check); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		_, _ = fmt.Fprintf(h.Out, "mhc/%s in %s %s\n", t.check.Name, t.check.Namespace, done)
+		_, _ = fmt.Fprintf(h.Out, "mhc/%s in %s %s\n", check.Name, check.Namespace, done)
 	}
 	return errors.Join(errs...)
 }

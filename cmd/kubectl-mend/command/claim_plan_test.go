@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -17,14 +19,18 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // A claimEdit makes one thing different from a check that can be claimed or released.
 type claimEdit func(*claimFacts)
 
-func checkWith(edit func(*checkFacts)) claimEdit { return func(f *claimFacts) { edit(&f.checks[0]) } }
-
-func pausedAs(value string) claimEdit {
-	return checkWith(func(c *checkFacts) { c.check.Annotations = map[string]string{clusterv1.PausedAnnotation: value} })
+func checkWith(edit func(*explain.ClaimedCheck)) claimEdit {
+	return func(f *claimFacts) { edit(&f.checks[0]) }
 }
 
-func beingRemediated(all ...underway) claimEdit {
-	return checkWith(func(c *checkFacts) { c.underway = all })
+func pausedAs(value string) claimEdit {
+	return checkWith(func(c *explain.ClaimedCheck) {
+		c.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: value}
+	})
+}
+
+func beingRemediated(all map[explain.Remediator][]string) claimEdit {
+	return checkWith(func(c *explain.ClaimedCheck) { c.Underway = all })
 }
 
 func managerThat(edit func(*managerlease.Manager)) claimEdit {
@@ -35,7 +41,7 @@ func says(edit func(*managerlease.Announcement)) claimEdit {
 	return managerThat(func(m *managerlease.Manager) { edit(m.Announcement) })
 }
 
-func coreIs(c coreFacts) claimEdit { return func(f *claimFacts) { f.core = c } }
+func coreIs(c explain.CoreLease) claimEdit { return func(f *claimFacts) { f.core = c } }
 
 func claimFactsOf(edits ...claimEdit) claimFacts {
 	check := &clusterv1.MachineHealthCheck{}
@@ -44,8 +50,8 @@ func claimFactsOf(edits ...claimEdit) claimFacts {
 	cluster.Namespace, cluster.Name = "metal", "prod"
 	f := claimFacts{
 		managers: []managerlease.Manager{{Namespace: "kubemend-system", Holder: "pod", Alive: true, Announcement: &managerlease.Announcement{Version: "v1", Unclaimed: "observe"}}},
-		core:     coreFacts{alive: true},
-		checks:   []checkFacts{{check: check, cluster: cluster}},
+		core:     explain.CoreLease{Alive: true},
+		checks:   []explain.ClaimedCheck{{Check: check, Cluster: cluster}},
 	}
 	for _, edit := range edits {
 		edit(&f)
@@ -55,37 +61,39 @@ func claimFactsOf(edits ...claimEdit) claimFacts {
 
 func TestChecksAreClaimed(t *testing.T) {
 	const plain = "kubemend will act on it in place of Cluster API core"
-	paused := func(c *checkFacts) { c.cluster.Spec.Paused = ptr.To(true) }
+	paused := func(c *explain.ClaimedCheck) { c.Cluster.Spec.Paused = ptr.To(true) }
 	for name, tc := range map[string]struct {
 		facts claimFacts
 		force bool
 		want  string
 	}{
 		"with a manager that acts on it, it is":     {claimFactsOf(), false, "change: " + plain},
-		"whatever is known of core":                 {claimFactsOf(coreIs(coreFacts{gone: noon})), false, "change: " + plain},
+		"whatever is known of core":                 {claimFactsOf(coreIs(explain.CoreLease{Gone: noon})), false, "change: " + plain},
 		"one that is claimed already stays":         {claimFactsOf(pausedAs("kubemend")), false, "stays: is claimed already"},
 		"one that is claimed is so without manager": {claimFactsOf(pausedAs("kubemend"), func(f *claimFacts) { f.managers = nil }), false, "stays: is claimed already"},
 		"a pause of somebody else's is theirs":      {claimFactsOf(pausedAs("true")), false, `refused: it is paused: cluster.x-k8s.io/paused is "true". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
 		"and no force takes it off":                 {claimFactsOf(pausedAs("true")), true, `refused: it is paused: cluster.x-k8s.io/paused is "true". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
 		"a paused Cluster is said":                  {claimFactsOf(checkWith(paused)), false, "change: " + plain + "; Cluster prod is paused: no controller acts on the check while it is"},
-		"a Cluster that does not exist is said":     {claimFactsOf(checkWith(func(c *checkFacts) { c.cluster = nil })), false, "change: " + plain + "; there is no Cluster prod: no controller acts on the check before there is"},
-		"one that is being deleted is not":          {claimFactsOf(checkWith(func(c *checkFacts) { c.check.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) })), false, "refused: it is being deleted"},
-		"what could not be read is said":            {claimFactsOf(checkWith(func(c *checkFacts) { c.trouble = []string{"no machines"} })), false, "change: " + plain + "; no machines"},
-		"without any manager it is not":             {claimFactsOf(func(f *claimFacts) { f.managers = nil }), false, "refused: no manager of kubemend would act on it: no manager has announced itself"},
-		"nor by force":                              {claimFactsOf(func(f *claimFacts) { f.managers = nil }), true, "refused: no manager of kubemend would act on it: no manager has announced itself"},
-		"nor with one that is gone":                 {claimFactsOf(managerThat(func(m *managerlease.Manager) { m.Alive, m.Gone = false, noon })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
-		"nor with one that leaves":                  {claimFactsOf(says(func(a *managerlease.Announcement) { a.Teardown = true })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is in teardown: it starts nothing, and releases checks"},
-		"nor with one of another namespace":         {claimFactsOf(says(func(a *managerlease.Announcement) { a.Namespace = "other" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches namespace other alone"},
-		"nor with one of another shard":             {claimFactsOf(says(func(a *managerlease.Announcement) { a.WatchFilter = "b" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches only objects with the label cluster.x-k8s.io/watch-filter: b"},
-		"the right one of several is enough":        {claimFactsOf(func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), false, "change: " + plain},
+		"a Cluster that does not exist is said":     {claimFactsOf(checkWith(func(c *explain.ClaimedCheck) { c.Cluster = nil })), false, "change: " + plain + "; there is no Cluster prod: no controller acts on the check before there is"},
+		"one that is being deleted is not":          {claimFactsOf(checkWith(func(c *explain.ClaimedCheck) { c.Check.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) })), false, "refused: it is being deleted"},
+		"what could not be read is said": {claimFactsOf(checkWith(func(c *explain.ClaimedCheck) {
+			c.Unread = map[explain.ClaimPart]error{explain.ItsMachines: errors.New("no"), explain.ItsCluster: errors.New("no")}
+		})), false, "change: " + plain + "; its Cluster could not be read: no; its Machines could not be read, so it is not said which remediations are under way: no"},
+		"without any manager it is not":      {claimFactsOf(func(f *claimFacts) { f.managers = nil }), false, "refused: no manager of kubemend would act on it: no manager has announced itself"},
+		"nor by force":                       {claimFactsOf(func(f *claimFacts) { f.managers = nil }), true, "refused: no manager of kubemend would act on it: no manager has announced itself"},
+		"nor with one that is gone":          {claimFactsOf(managerThat(func(m *managerlease.Manager) { m.Alive, m.Gone = false, noon })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
+		"nor with one that leaves":           {claimFactsOf(says(func(a *managerlease.Announcement) { a.Teardown = true })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is in teardown, and starts nothing"},
+		"nor with one of another namespace":  {claimFactsOf(says(func(a *managerlease.Announcement) { a.Namespace = "other" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches namespace other alone"},
+		"nor with one of another shard":      {claimFactsOf(says(func(a *managerlease.Announcement) { a.WatchFilter = "b" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches only objects with the label cluster.x-k8s.io/watch-filter: b"},
+		"the right one of several is enough": {claimFactsOf(func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), false, "change: " + plain},
 		"one of its namespace and filter looks at it": {claimFactsOf(
 			says(func(a *managerlease.Announcement) { a.Namespace, a.WatchFilter = "metal", "b" }),
-			checkWith(func(c *checkFacts) { c.check.Labels = map[string]string{clusterv1.WatchLabel: "b"} })), false, "change: " + plain},
+			checkWith(func(c *explain.ClaimedCheck) { c.Check.Labels = map[string]string{clusterv1.WatchLabel: "b"} })), false, "change: " + plain},
 		"one that says nothing may or may not":      {claimFactsOf(managerThat(func(m *managerlease.Manager) { m.Announcement = nil })), false, "unseen: it cannot be seen whether a manager of kubemend would take it: the one in kubemend-system is of a release that does not say what it watches"},
-		"managers that may not be looked for":       {claimFactsOf(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false, "unseen: it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
-		"what cannot be seen is gone over by force": {claimFactsOf(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
-		"one that is seen needs no other":           {claimFactsOf(func(f *claimFacts) { f.unseen = "forbidden" }), false, "change: " + plain},
-		"what is under way is said, by what happens": {claimFactsOf(beingRemediated(underway{"d", ofCore}, underway{"b", ofCore}, underway{"a", itsOwner}, underway{"c", ofAnother}, underway{"e", ofTheCheck})), false,
+		"managers that may not be looked for":       {claimFactsOf(func(f *claimFacts) { f.managers, f.unlisted.Err = nil, errors.New("forbidden") }), false, "unseen: it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
+		"what cannot be seen is gone over by force": {claimFactsOf(func(f *claimFacts) { f.managers, f.unlisted.Err = nil, errors.New("forbidden") }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
+		"one that is seen needs no other":           {claimFactsOf(func(f *claimFacts) { f.unlisted.Err = errors.New("forbidden") }), false, "change: " + plain},
+		"what is under way is said, by what happens": {claimFactsOf(beingRemediated(map[explain.Remediator][]string{explain.ByCore: {"d", "b"}, explain.ByOwner: {"a"}, explain.ByAnother: {"c"}, explain.ByCheck: {"e"}})), false,
 			"change: " + plain + "; under way: a, whose owner remediates it, and goes on; under way: e, whose request goes on as kubemend's own; " +
 				"under way: b, d, whose requests go on, and kubemend adopts them; under way: c, whose request is not this check's, and is left alone"},
 	} {
@@ -105,23 +113,23 @@ func TestChecksAreGivenBack(t *testing.T) {
 		"whatever is known of kubemend":             {claimFactsOf(claimed, func(f *claimFacts) { f.managers = nil }), false, "change: " + plain},
 		"one that is not claimed stays":             {claimFactsOf(), false, "stays: is not claimed"},
 		"a pause of somebody else's is theirs":      {claimFactsOf(pausedAs("")), true, `refused: it is paused: cluster.x-k8s.io/paused is "". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
-		"without core it is not":                    {claimFactsOf(claimed, coreIs(coreFacts{gone: noon})), false, "refused: Cluster API core has not run since 2026-01-01T12:00:00Z, so no controller would act on it"},
-		"nor by force":                              {claimFactsOf(claimed, coreIs(coreFacts{gone: noon})), true, "refused: Cluster API core has not run since 2026-01-01T12:00:00Z, so no controller would act on it"},
-		"a core that may not be looked for":         {claimFactsOf(claimed, coreIs(coreFacts{unseen: "forbidden"})), false, "unseen: it cannot be seen whether Cluster API core is there to take it: forbidden"},
-		"what cannot be seen is gone over by force": {claimFactsOf(claimed, coreIs(coreFacts{unseen: "forbidden"})), true, "change: " + plain + "; it cannot be seen whether Cluster API core is there to take it: forbidden"},
+		"without core it is not":                    {claimFactsOf(claimed, coreIs(explain.CoreLease{Gone: noon})), false, "refused: Cluster API core has not run since 2026-01-01T12:00:00Z, so no controller would act on it"},
+		"nor by force":                              {claimFactsOf(claimed, coreIs(explain.CoreLease{Gone: noon})), true, "refused: Cluster API core has not run since 2026-01-01T12:00:00Z, so no controller would act on it"},
+		"a core that may not be looked for":         {claimFactsOf(claimed, coreIs(explain.CoreLease{Err: errors.New("forbidden")})), false, "unseen: it cannot be seen whether Cluster API core is there to take it: list the leases controller-leader-election-capi: forbidden"},
+		"what cannot be seen is gone over by force": {claimFactsOf(claimed, coreIs(explain.CoreLease{Err: errors.New("forbidden")})), true, "change: " + plain + "; it cannot be seen whether Cluster API core is there to take it: list the leases controller-leader-election-capi: forbidden"},
 		"where kubemend acts on all it is not": {claimFactsOf(claimed, says(func(a *managerlease.Announcement) { a.Unclaimed = "act" })), true,
 			"refused: kubemend's manager in kubemend-system acts on checks that are not claimed as well (--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one"},
 		"where only another namespace's manager acts on all it is": {claimFactsOf(claimed, says(func(a *managerlease.Announcement) { a.Unclaimed, a.Namespace = "act", "other" })), false, "change: " + plain},
-		"managers that may not be looked for may act on all":       {claimFactsOf(claimed, func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false, "unseen: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
-		"and by force it is given back":                            {claimFactsOf(claimed, func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
-		"one that is seen needs no other":                          {claimFactsOf(claimed, func(f *claimFacts) { f.unseen = "forbidden" }), false, "change: " + plain},
+		"managers that may not be looked for may act on all":       {claimFactsOf(claimed, func(f *claimFacts) { f.managers, f.unlisted.Err = nil, errors.New("forbidden") }), false, "unseen: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
+		"and by force it is given back":                            {claimFactsOf(claimed, func(f *claimFacts) { f.managers, f.unlisted.Err = nil, errors.New("forbidden") }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
+		"one that is seen needs no other":                          {claimFactsOf(claimed, func(f *claimFacts) { f.unlisted.Err = errors.New("forbidden") }), false, "change: " + plain},
 		"one that says nothing may act on all": {claimFactsOf(claimed, managerThat(func(m *managerlease.Manager) { m.Announcement = nil })), false,
 			"unseen: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: the one in kubemend-system is of a release that does not say what it watches"},
-		"neither core nor managers may be looked for": {claimFactsOf(claimed, coreIs(coreFacts{unseen: "no"}), func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false,
-			"unseen: it cannot be seen whether Cluster API core is there to take it: no; and it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
-		"that core is gone is known all the same": {claimFactsOf(claimed, coreIs(coreFacts{gone: noon}), func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true,
+		"neither core nor managers may be looked for": {claimFactsOf(claimed, coreIs(explain.CoreLease{Err: errors.New("no")}), func(f *claimFacts) { f.managers, f.unlisted.Err = nil, errors.New("forbidden") }), false,
+			"unseen: it cannot be seen whether Cluster API core is there to take it: list the leases controller-leader-election-capi: no; and it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
+		"that core is gone is known all the same": {claimFactsOf(claimed, coreIs(explain.CoreLease{Gone: noon}), func(f *claimFacts) { f.managers, f.unlisted.Err = nil, errors.New("forbidden") }), true,
 			"refused: Cluster API core has not run since 2026-01-01T12:00:00Z, so no controller would act on it"},
-		"what is under way is said, by what happens": {claimFactsOf(claimed, beingRemediated(underway{"b", ofTheCheck}, underway{"a", itsOwner}, underway{"c", ofAnother}, underway{"d", itsOwner})), false,
+		"what is under way is said, by what happens": {claimFactsOf(claimed, beingRemediated(map[explain.Remediator][]string{explain.ByCheck: {"b"}, explain.ByOwner: {"d", "a"}, explain.ByAnother: {"c"}})), false,
 			"change: " + plain + "; under way: a, d, whose owners remediate them, and go on; under way: b, whose request goes on, and core deletes it when the machine is healthy; " +
 				"under way: c, whose request is not this check's, and is left alone"},
 	} {
@@ -131,22 +139,20 @@ func TestChecksAreGivenBack(t *testing.T) {
 
 func isPlanned(t *testing.T, w way, f claimFacts, force bool, want string) {
 	t.Helper()
-	turns := planHanding(w, f, force)
-	if len(turns) != 1 {
-		t.Fatalf("there are %d turns", len(turns))
+	claims := planHanding(w, f, force)
+	if len(claims) != 1 {
+		t.Fatalf("%d checks are planned", len(claims))
 	}
 	is := "stays"
-	switch turn := turns[0]; {
-	case turn.changes && turn.refused:
-		t.Error("it is refused and done")
-	case turn.changes:
+	switch c := claims[0]; {
+	case c.Changes():
 		is = "change"
-	case turn.unseen && turn.refused:
+	case c.Unseen() && c.Refused():
 		is = "unseen"
-	case turn.refused:
+	case c.Refused():
 		is = "refused"
 	}
-	if got := is + ": " + turns[0].text; got != want {
+	if got := is + ": " + claims[0].Text(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -156,11 +162,11 @@ func TestChecksAreInTheOrderOfTheirNames(t *testing.T) {
 	for _, name := range []string{"b/a", "a/b", "a/a"} {
 		check := &clusterv1.MachineHealthCheck{}
 		check.Namespace, check.Name, _ = strings.Cut(name, "/")
-		f.checks = append(f.checks, checkFacts{check: check})
+		f.checks = append(f.checks, explain.ClaimedCheck{Check: check})
 	}
 	var got []string
-	for _, t := range planHanding(claiming, f, false) {
-		got = append(got, t.check.Namespace+"/"+t.check.Name)
+	for _, c := range planHanding(claiming, f, false) {
+		got = append(got, c.Check.Namespace+"/"+c.Check.Name)
 	}
 	if order := strings.Join(got, " "); order != "a/a a/b b/a" {
 		t.Errorf("got %s", order)
@@ -171,8 +177,8 @@ func TestItIsSaidWhosePauseItIs(t *testing.T) {
 	fields := metav1.NewFieldsV1
 	at := metav1.NewTime(noon)
 	check := &clusterv1.MachineHealthCheck{}
-	if got := pausedBy(check); got != "" {
-		t.Errorf("of a check without managed fields it says %q", got)
+	if writer, _ := pausedBy(check); writer != "" {
+		t.Errorf("of a check without managed fields it says %q", writer)
 	}
 	check.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "argocd", FieldsV1: fields(`{"f:metadata":{"f:annotations":{"f:other":{}}}}`)},
@@ -180,7 +186,9 @@ func TestItIsSaidWhosePauseItIs(t *testing.T) {
 		{Manager: "nothing"},
 		{Manager: "kubectl-annotate", Time: &at, FieldsV1: fields(`{"f:metadata":{"f:annotations":{".":{},"f:cluster.x-k8s.io/paused":{}}}}`)},
 	}
-	if got, want := pausedBy(check), ", written by kubectl-annotate, whose last change of the check was at 2026-01-01T12:00:00Z"; got != want {
+	claim := explain.Claim{Reason: explain.PausedByUser, ClaimedCheck: explain.ClaimedCheck{Check: check}}
+	claim.Writer, claim.Written = pausedBy(check)
+	if got, want := claim.Text(), ", written by kubectl-annotate, whose last change of the check was at 2026-01-01T12:00:00Z."; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -35,7 +37,7 @@ func observeClaim(ctx context.Context, c client.Reader, s selection, now time.Ti
 		return claimFacts{}, err
 	}
 	f := claimFacts{}
-	f.managers, f.unseen = managersSeen(ctx, c, now)
+	f.managers, f.unlisted = managersSeen(ctx, c, now)
 	f.core = coreSeen(ctx, c, now)
 	for i := range checks {
 		f.checks = append(f.checks, checkSeen(ctx, c, &checks[i]))
@@ -90,42 +92,40 @@ func called(ctx context.Context, c client.Reader, s selection) ([]clusterv1.Mach
 }
 
 // managersSeen are the managers of kubemend, and why there may be others.
-func managersSeen(ctx context.Context, c client.Reader, now time.Time) (found []managerlease.Manager, unseen string) {
+func managersSeen(ctx context.Context, c client.Reader, now time.Time) ([]managerlease.Manager, explain.Unlisted) {
 	found, err := managerlease.Of(ctx, c, now)
 	if err == nil {
-		return found, ""
+		return found, explain.Unlisted{}
 	}
 	if one, narrow := managerlease.In(ctx, c, managerlease.UsualNamespace, now); narrow == nil && one != nil {
-		return []managerlease.Manager{*one}, "of other namespaces than " + managerlease.UsualNamespace + ": " + err.Error()
+		return []managerlease.Manager{*one}, explain.Unlisted{Err: err, Usual: true}
 	}
-	return nil, err.Error()
+	return nil, explain.Unlisted{Err: err}
 }
 
 // coreSeen is what its lease says of Cluster API core.
-func coreSeen(ctx context.Context, c client.Reader, now time.Time) coreFacts {
+func coreSeen(ctx context.Context, c client.Reader, now time.Time) explain.CoreLease {
 	list := &coordinationv1.LeaseList{}
 	if err := c.List(ctx, list, client.MatchingFields{"metadata.name": managerlease.CoreLeaseName}); err != nil {
 		one := coordinationv1.Lease{}
 		if c.Get(ctx, client.ObjectKey{Namespace: managerlease.CoreNamespace, Name: managerlease.CoreLeaseName}, &one) != nil {
-			return coreFacts{unseen: fmt.Sprintf("list the leases %s: %s", managerlease.CoreLeaseName, err)}
+			return explain.CoreLease{Err: err}
 		}
 		list.Items = []coordinationv1.Lease{one}
 	}
-	if len(list.Items) == 0 {
-		return coreFacts{unseen: fmt.Sprintf("there is no lease %s in any namespace, so it does not run, or elects no leader", managerlease.CoreLeaseName)}
-	}
 	bindings := managerlease.OfCore.Bindings(ctx, c)
-	core := coreFacts{}
-	var doubts []string
+	core := explain.CoreLease{NoLease: len(list.Items) == 0}
 	for i := range list.Items {
-		spec, namespace := list.Items[i].Spec, list.Items[i].Namespace
-		bound, _, unknown := bindings.Bound(namespace)
+		spec, lease := list.Items[i].Spec, managerlease.Off{Manager: managerlease.Manager{Namespace: list.Items[i].Namespace}}
+		bound, _, unknown := bindings.Bound(lease.Manager.Namespace)
 		switch {
 		case !bound:
-			doubts = append(doubts, fmt.Sprintf("the lease in %s is not believed, since %s", namespace, managerlease.OfCore.Disbelief()))
-			continue
+			lease.Reason = managerlease.Unbound
 		case unknown != "":
-			doubts = append(doubts, fmt.Sprintf("whether the lease in %s is core's cannot be seen (%s)", namespace, unknown))
+			lease.Reason, lease.Manager.Unverified = managerlease.Unverified, unknown
+		}
+		if lease.Reason != "" {
+			core.Leases = append(core.Leases, lease)
 			continue
 		}
 		if spec.RenewTime == nil {
@@ -135,46 +135,58 @@ func coreSeen(ctx context.Context, c client.Reader, now time.Time) coreFacts {
 		if ptr.Deref(spec.HolderIdentity, "") == "" {
 			end = spec.RenewTime.Time // given back
 		}
-		core.alive = core.alive || now.Before(end)
-		if end.After(core.gone) {
-			core.gone = end
+		core.Alive = core.Alive || now.Before(end)
+		if end.After(core.Gone) {
+			core.Gone = end
 		}
 	}
-	if core.alive {
-		core.gone = time.Time{}
-	} else {
-		core.unseen = strings.Join(doubts, "; ")
+	if core.Alive {
+		return explain.CoreLease{Alive: true}
 	}
 	return core
 }
 
 // checkSeen is what is known of one check.
-func checkSeen(ctx context.Context, c client.Reader, check *clusterv1.MachineHealthCheck) checkFacts {
-	f := checkFacts{check: check}
+func checkSeen(ctx context.Context, c client.Reader, check *clusterv1.MachineHealthCheck) explain.ClaimedCheck {
+	f := explain.ClaimedCheck{Check: check, Underway: map[explain.Remediator][]string{}, Unread: map[explain.ClaimPart]error{}}
+	f.Writer, f.Written = pausedBy(check)
 	cluster := &clusterv1.Cluster{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}, cluster)
 	switch {
 	case err == nil:
-		f.cluster = cluster
+		f.Cluster = cluster
 	case !apierrors.IsNotFound(err):
-		f.cluster = &clusterv1.Cluster{} // it may well be there
-		f.trouble = append(f.trouble, fmt.Sprintf("its Cluster could not be read: %s", err))
+		f.Cluster, f.Unread[explain.ItsCluster] = &clusterv1.Cluster{}, err // it may well be there
 	}
 	machines, err := machinesOf(ctx, c, check)
 	if err != nil {
-		f.trouble = append(f.trouble, fmt.Sprintf("its Machines could not be read, so it is not said which remediations are under way: %s", err))
+		f.Unread[explain.ItsMachines] = err
 		return f
 	}
 	requests, err := requestsOf(ctx, c, check)
 	if err != nil {
-		f.trouble = append(f.trouble, fmt.Sprintf("remediation requests could not be read, so it is not said which are under way: %s", err))
+		f.Unread[explain.ItsRequests] = err
 	}
 	for i := range machines {
 		if by, is := remediatorOf(check, &machines[i], requests[machines[i].Name]); is {
-			f.underway = append(f.underway, underway{machine: machines[i].Name, by: by})
+			f.Underway[by] = append(f.Underway[by], machines[i].Name)
 		}
 	}
 	return f
+}
+
+// pausedBy is the field manager that wrote the paused annotation, and when that last changed the object, as far as the API server knows.
+func pausedBy(o client.Object) (writer string, at time.Time) {
+	for _, entry := range o.GetManagedFields() {
+		if !slices.Contains(history.AnnotationsBy(entry), clusterv1.PausedAnnotation) {
+			continue
+		}
+		if entry.Time != nil {
+			at = entry.Time.Time
+		}
+		return entry.Manager, at
+	}
+	return "", time.Time{}
 }
 
 // machinesOf are the machines that the check selects. An empty selector selects nothing. (Cluster API.)
@@ -213,16 +225,16 @@ func requestsOf(ctx context.Context, c client.Reader, check *clusterv1.MachineHe
 }
 
 // remediatorOf is who remediates a machine, and whether anybody does.
-func remediatorOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *remediationrequest.Metadata) (remediator, bool) {
+func remediatorOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *remediationrequest.Metadata) (explain.Remediator, bool) {
 	if req == nil {
-		return itsOwner, machinehealthcheck.OwnerAsked(m)
+		return explain.ByOwner, machinehealthcheck.OwnerAsked(m)
 	}
 	switch machinehealthcheck.OwnershipOf(check, m, req) {
 	case machinehealthcheck.Own:
-		return ofTheCheck, true
+		return explain.ByCheck, true
 	case machinehealthcheck.Adoptable:
-		return ofCore, true
+		return explain.ByCore, true
 	default:
-		return ofAnother, true
+		return explain.ByAnother, true
 	}
 }

@@ -25,6 +25,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -334,19 +335,19 @@ func TestCoreIsKnownByItsLease(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lease *coordinationv1.Lease
 		now   time.Time
-		want  coreFacts
+		want  explain.CoreLease
 	}{
-		"one that was renewed is of a core that runs": {lease("capi-system", managerlease.CoreLeaseName, nil), noon.Add(59 * time.Second), coreFacts{alive: true}},
-		"one where core is not bound is not believed": {lease("elsewhere", managerlease.CoreLeaseName, nil), noon, coreFacts{
-			unseen: "the lease in elsewhere is not believed, since no binding with the label cluster.x-k8s.io/provider=cluster-api binds a ServiceAccount capi-manager of that namespace to the ClusterRole capi-manager-role",
+		"one that was renewed is of a core that runs": {lease("capi-system", managerlease.CoreLeaseName, nil), noon.Add(59 * time.Second), explain.CoreLease{Alive: true}},
+		"one where core is not bound is not believed": {lease("elsewhere", managerlease.CoreLeaseName, nil), noon, explain.CoreLease{
+			Leases: []managerlease.Off{{Reason: managerlease.Unbound, Manager: managerlease.Manager{Namespace: "elsewhere"}}},
 		}},
-		"one that ran out is of a core that is gone": {lease("capi-system", managerlease.CoreLeaseName, nil), noon.Add(time.Minute), coreFacts{gone: noon.Add(time.Minute)}},
-		"one that was given back as well":            {given, noon.Add(time.Second), coreFacts{gone: noon}},
-		"without one it is not known":                {lease("capi-system", "another", nil), noon, coreFacts{unseen: "there is no lease " + managerlease.CoreLeaseName + " in any namespace, so it does not run, or elects no leader"}},
+		"one that ran out is of a core that is gone": {lease("capi-system", managerlease.CoreLeaseName, nil), noon.Add(time.Minute), explain.CoreLease{Gone: noon.Add(time.Minute)}},
+		"one that was given back as well":            {given, noon.Add(time.Second), explain.CoreLease{Gone: noon}},
+		"without one it is not known":                {lease("capi-system", "another", nil), noon, explain.CoreLease{NoLease: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := coreSeen(t.Context(), deskWith(t, tc.lease, bound(managerlease.OfCore, "capi-system")).client, tc.now)
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(coreFacts{})); diff != "" {
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

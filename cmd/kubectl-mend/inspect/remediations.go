@@ -129,7 +129,7 @@ func (a *Asker) remediation(ctx context.Context, n hostRemediation) (*explain.Re
 	if err != nil {
 		return nil, err
 	}
-	because, person := a.Managers.noneActs(offs)
+	because, person := explain.NoManagerActs(a.Managers.All, offs)
 	is.Acts, is.Reason, is.Text, is.Deadline = false, explain.NoManager, because, time.Time{}
 	is.Next = step(person, explain.NoManagerNext)
 	return is, nil

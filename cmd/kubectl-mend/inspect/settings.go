@@ -64,7 +64,7 @@ func alive(m managerlease.Manager) int {
 // of is the manager that reconciles an object; nil if none is known. One without an announcement may reconcile any.
 func (m Managers) of(obj client.Object, more ...client.Object) *managerlease.Manager {
 	for i := range m.All {
-		if off := m.All[i].StandsOff(obj, more...); off.Because == "" || off.Unknown {
+		if off := m.All[i].StandsOff(obj, more...); off.Reason == "" || off.Unknown() {
 			return &m.All[i]
 		}
 	}
@@ -120,37 +120,8 @@ func (m Managers) leaving() []managerlease.Off {
 	var offs []managerlease.Off
 	for i := range m.All {
 		if is := &m.All[i]; is.Alive && is.Announcement != nil && is.Announcement.Teardown {
-			offs = append(offs, managerlease.Off{Because: explain.ManagerInTeardown(is.Namespace)})
+			offs = append(offs, managerlease.Off{Reason: managerlease.InTeardown, Manager: *is})
 		}
 	}
 	return offs
-}
-
-// noneActs is why no manager acts on an object, and what a user can do: the reasons of those that run, or that none runs.
-func (m Managers) noneActs(offs []managerlease.Off) (because, person string) {
-	var reasons, orders []string
-	for _, off := range offs {
-		if off.Because != "" {
-			reasons = append(reasons, off.Because)
-		}
-		if off.Person != "" && !slices.Contains(orders, off.Person) {
-			orders = append(orders, off.Person)
-		}
-	}
-	if len(reasons) > 0 {
-		return explain.NoManagerActs(reasons), strings.Join(orders, ", or ")
-	}
-	var last *managerlease.Manager
-	var disbelieved strings.Builder
-	for i := range m.All {
-		if m.All[i].Unbound {
-			disbelieved.WriteString(explain.LeaseNotTrusted(m.All[i].Namespace, managerlease.OfKubemend.Disbelief()))
-		} else if is := &m.All[i]; !is.Alive && (last == nil || is.Gone.After(last.Gone)) {
-			last = is
-		}
-	}
-	if last == nil {
-		return explain.NoManagerSeen(disbelieved.String()), explain.StartManager
-	}
-	return explain.ManagerGone(last.Namespace, last.Gone, disbelieved.String()), explain.StartManager
 }

@@ -16,7 +16,7 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck) 
 	if m.Unknown != "" || m.of(check) != nil {
 		return
 	}
-	because, person := m.noneActs(m.offs(check))
+	because, person := explain.NoManagerActs(m.All, m.offs(check))
 	switch {
 	case c.Mode == explain.Acting && person == "":
 		leaving := explain.ManagerTeardown(because)
@@ -51,7 +51,7 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 	switch {
 	case served || c.Mode != explain.Acting:
 	case not == nil:
-		because, person := m.noneActs(m.leaving())
+		because, person := explain.NoManagerActs(m.All, m.leaving())
 		unattended(c, explain.None, explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person, explain.RevertedNext))
 	default:
 		mode, next := otherwise(not)

@@ -80,7 +80,7 @@ func (r *reading) sufficient(ctx context.Context) bool {
 	reconciled := func(check *clusterv1.MachineHealthCheck) bool {
 		return err != nil || slices.ContainsFunc(managers, func(m managerlease.Manager) bool {
 			off := m.StandsOff(check)
-			return off.Because == "" || off.Unknown
+			return off.Reason == "" || off.Unknown()
 		})
 	}
 	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 || r.NodeChecks || r.AllMachines {

@@ -45,7 +45,7 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 	managers, err := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken)
 	acted := func(check *clusterv1.MachineHealthCheck) bool {
 		return err == nil && slices.ContainsFunc(managers, func(m managerlease.Manager) bool {
-			return m.Announcement != nil && m.StandsOff(check).Because == "" && r.actsOn(check, m)
+			return m.Announcement != nil && m.StandsOff(check).Reason == "" && r.actsOn(check, m)
 		})
 	}
 	remediated := r.remediated()
