@@ -39,7 +39,7 @@ type Found struct {
 	Host *bmov1alpha1.BareMetalHost
 	// Is says what it is to the machine, Why says what does not match, or what is missing.
 	Is  powercycle.Host
-	Why string
+	Why Problem
 }
 
 // RBAC for hosts and for what leads to them.
@@ -53,7 +53,7 @@ type Found struct {
 func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	ref := m.Spec.InfrastructureRef
 	if ref.Kind != metal3Machine.Kind || ref.APIGroup != metal3Machine.Group {
-		return gone("the machine's infrastructure is a %s.%s, not a %s", ref.Kind, ref.APIGroup, metal3Machine), nil
+		return gone(Problem{Reason: OtherInfrastructure, Found: ref.Kind + "." + ref.APIGroup, Wanted: metal3Machine.String()}), nil
 	}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: ref.Name}
 	between, err := h.metal3Machine(ctx, key)
@@ -61,12 +61,12 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 		return Found{}, err
 	}
 	if between == nil {
-		return gone("Metal3Machine %s does not exist", key), nil
+		return gone(Problem{Reason: NoMetal3Machine, Object: key.String()}), nil
 	}
 	value := between.Annotations[infrav1.HostAnnotation]
 	name := value[strings.LastIndex(value, "/")+1:]
 	if name == "" {
-		return gone("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation), nil
+		return gone(Problem{Reason: NoHostNamed, Object: key.String()}), nil
 	}
 	found, err := h.named(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name})
 	if err != nil {
@@ -74,18 +74,16 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	}
 	switch why := mismatch(found, key); {
 	case found == nil:
-		return gone("BareMetalHost %s/%s does not exist", m.Namespace, name), nil
+		return gone(Problem{Reason: NoHost, Object: m.Namespace + "/" + name}), nil
 	case !found.DeletionTimestamp.IsZero():
-		return Found{Host: found, Is: powercycle.HostGone, Why: fmt.Sprintf("BareMetalHost %s/%s is being deleted", m.Namespace, name)}, nil
-	case why != "":
+		return Found{Host: found, Is: powercycle.HostGone, Why: Problem{Reason: HostDeleting, Object: m.Namespace + "/" + name}}, nil
+	case why != Problem{}:
 		return Found{Host: found, Is: powercycle.HostForeign, Why: why}, nil
 	}
 	return Found{Host: found, Is: powercycle.HostOurs}, nil
 }
 
-func gone(why string, of ...any) Found {
-	return Found{Is: powercycle.HostGone, Why: fmt.Sprintf(why, of...)}
-}
+func gone(why Problem) Found { return Found{Is: powercycle.HostGone, Why: why} }
 
 // Named returns the host of that name, or nil if there is none. It belongs to whomever it may.
 func (h *Hosts) Named(ctx context.Context, namespace, name string) (*bmov1alpha1.BareMetalHost, error) {
@@ -139,23 +137,24 @@ func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav
 }
 
 // mismatch says why host does not belong to the Metal3Machine called key; empty if it does.
-func mismatch(host *bmov1alpha1.BareMetalHost, key client.ObjectKey) string {
+func mismatch(host *bmov1alpha1.BareMetalHost, key client.ObjectKey) Problem {
 	if host == nil {
-		return ""
+		return Problem{}
 	}
+	is := Problem{Reason: NoConsumer, Object: host.Namespace + "/" + host.Name, Wanted: key.String()}
 	ref := host.Spec.ConsumerRef
 	if ref == nil {
-		return fmt.Sprintf("BareMetalHost %s/%s has no spec.consumerRef, expected Metal3Machine %s", host.Namespace, host.Name, key)
+		return is
 	}
 	namespace := ref.Namespace
 	if namespace == "" {
 		namespace = host.Namespace
 	}
 	if ref.Kind == metal3Machine.Kind && ref.GroupVersionKind().Group == metal3Machine.Group && ref.Name == key.Name && namespace == key.Namespace {
-		return ""
+		return Problem{}
 	}
-	return fmt.Sprintf("spec.consumerRef of BareMetalHost %s/%s names %s %s/%s, expected Metal3Machine %s",
-		host.Namespace, host.Name, ref.Kind, namespace, ref.Name, key)
+	is.Reason, is.Found = OtherConsumer, fmt.Sprintf("%s %s/%s", ref.Kind, namespace, ref.Name)
+	return is
 }
 
 // Refresh reads the host that was found once more, past the cache, and finds out again whose it is not any more.
@@ -166,11 +165,11 @@ func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
 	case err != nil || live.UID != found.Host.UID:
-		*found = gone("BareMetalHost %s does not exist", key)
+		*found = gone(Problem{Reason: NoHost, Object: key.String()})
 	case !live.DeletionTimestamp.IsZero():
-		*found = Found{Host: live, Is: powercycle.HostGone, Why: fmt.Sprintf("BareMetalHost %s is being deleted", key)}
+		*found = Found{Host: live, Is: powercycle.HostGone, Why: Problem{Reason: HostDeleting, Object: key.String()}}
 	case found.Is == powercycle.HostOurs && !sameConsumer(found.Host, live):
-		*found = Found{Host: live, Is: powercycle.HostForeign, Why: fmt.Sprintf("spec.consumerRef of BareMetalHost %s has changed", key)}
+		*found = Found{Host: live, Is: powercycle.HostForeign, Why: Problem{Reason: ConsumerChanged, Object: key.String()}}
 	default:
 		found.Host = live
 	}

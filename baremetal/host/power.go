@@ -20,7 +20,7 @@ type Power struct {
 	// NoPowerOff says that it can only be rebooted.
 	NoPowerOff bool
 	// Unmanaged says why BMO does not act on what we ask now; empty if it does.
-	Unmanaged string
+	Unmanaged Problem
 	// Serviced says that the firmware of the host is being written, or that this has failed.
 	Serviced bool
 	// Fails says that BMO reports that it cannot manage the power.
@@ -28,7 +28,7 @@ type Power struct {
 	// Provable says that BMO reports whether it can manage the power, as it does since 0.13; Doubt is what it reports against that, empty if it
 	// reports nothing.
 	Provable bool
-	Doubt    string
+	Doubt    Problem
 	// Said is when BMO has written the status last; zero if it never has.
 	Said time.Time
 	// Trouble is the error that BMO reports; empty if there is none.
@@ -38,7 +38,7 @@ type Power struct {
 // PowerOf returns what host says of its power.
 func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 	if host == nil {
-		return Power{Unmanaged: "there is no host"}
+		return Power{Unmanaged: Problem{Reason: HostUnknown}}
 	}
 	p := Power{
 		Wanted: host.Spec.Online, KeptOffBy: keptOffByHand(host), On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Unmanaged: unmanaged(host),
@@ -55,45 +55,44 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 	p.Provable = manageable != nil
 	switch {
 	case p.Provable && manageable.Status != metav1.ConditionTrue:
-		p.Doubt = fmt.Sprintf("its condition %s is %s (%s)", manageable.Type, manageable.Status, manageable.Reason)
+		p.Doubt = Problem{Reason: NotManageable, Found: fmt.Sprintf("%s (%s)", manageable.Status, manageable.Reason)}
 		p.Fails = p.Fails || manageable.Reason == bmov1alpha1.PowerFailureReason
 	case p.Trouble != "":
-		p.Doubt = p.Trouble
+		p.Doubt = Problem{Reason: HasError, Found: p.Trouble}
 	case host.Status.OperationalStatus != bmov1alpha1.OperationalStatusOK:
-		p.Doubt = fmt.Sprintf("its operational status is %q", host.Status.OperationalStatus)
+		p.Doubt = Problem{Reason: NotOK, Found: string(host.Status.OperationalStatus)}
 	}
 	return p
 }
 
 // Same reports whether two answers differ in nothing that a step is decided on.
 func (p Power) Same(q Power) bool {
-	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && p.KeptOffBy == q.KeptOffBy && (p.Unmanaged == "") == (q.Unmanaged == "") &&
-		p.Serviced == q.Serviced && p.Provable == q.Provable && (p.Doubt == "") == (q.Doubt == "")
+	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && p.KeptOffBy == q.KeptOffBy && (p.Unmanaged == Problem{}) == (q.Unmanaged == Problem{}) &&
+		p.Serviced == q.Serviced && p.Provable == q.Provable && (p.Doubt == Problem{}) == (q.Doubt == Problem{})
 }
 
 // unmanaged says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it, does nothing
 // for one that is paused or detached, and does not get to the power of one whose registration fails: what it says of that power is what it
 // was before. (BMO, actionManageSteadyState, ensureRegistered, checkDelayedHost.)
-func unmanaged(host *bmov1alpha1.BareMetalHost) string {
+func unmanaged(host *bmov1alpha1.BareMetalHost) Problem {
 	if by, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
-		return fmt.Sprintf("the host is paused (annotation %s: %q)", bmov1alpha1.PausedAnnotation, by)
+		return Problem{Reason: Paused, Found: by}
 	}
 	if _, detached := host.Annotations[bmov1alpha1.DetachedAnnotation]; detached || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached {
-		return "the host is detached"
+		return Problem{Reason: Detached}
 	}
 	switch host.Status.ErrorType {
 	case bmov1alpha1.RegistrationError, bmov1alpha1.ProvisionedRegistrationError, bmov1alpha1.DetachError:
-		return fmt.Sprintf("the host has a %s, and its power is not looked at before that is over", host.Status.ErrorType)
+		return Problem{Reason: NotRegistered, Found: string(host.Status.ErrorType)}
 	}
 	if host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDelayed {
-		return "the host is delayed: its operator has too much to do"
+		return Problem{Reason: Delayed}
 	}
 	switch state := host.Status.Provisioning.State; state {
 	case bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned:
-		return ""
+		return Problem{}
 	default:
-		return fmt.Sprintf("the host is %q, and its power is managed only when it is %q or %q",
-			state, bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned)
+		return Problem{Reason: NotProvisioned, Found: string(state)}
 	}
 }
 

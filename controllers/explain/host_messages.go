@@ -18,16 +18,8 @@ const (
 // PowerOffDisabled is the message of the conditions of a host that can only be rebooted.
 const PowerOffDisabled = "spec.disablePowerOff of the host is set: it is rebooted, whether it was off cannot be proven, and its node is not fenced"
 
-// Why host or node of a remediation cannot be read.
-const (
-	NoMachine = "the machine does not exist"
-	NoCluster = "its Cluster does not exist"
-)
-
-// HostReplaced says that a machine has another host than before.
-func HostReplaced(was, is string) string {
-	return fmt.Sprintf("the machine's host was BareMetalHost %s, and is BareMetalHost %s now", was, is)
-}
+// NoCluster is why the node of a remediation cannot be read.
+const NoCluster = "its Cluster does not exist"
 
 // Unreachable says why nothing can be read from a workload cluster, which may have been silent for long.
 func Unreachable(silent bool) string {

@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
@@ -56,10 +57,12 @@ type HostDetails struct {
 	Known           bool
 	Namespace, Name string
 	// Mismatch is what does not match, or is missing; Consumer who has the host, such as "Metal3Machine m".
-	Mismatch, Consumer string
-	Unhealthy          bool
+	Mismatch  host.Problem
+	Consumer  string
+	Unhealthy bool
 	// Unmanaged is why its power is not managed now, Trouble the error that it has, Doubt what its operator reports against a receipt.
-	Unmanaged, Trouble, Doubt string
+	Unmanaged, Doubt host.Problem
+	Trouble          string
 	// KeptOffBy is the annotation by which somebody who is no remediation keeps it powered off, KeptOffFor another remediation that does, KeptOffAs the
 	// UID by which this one does.
 	KeptOffBy, KeptOffFor, KeptOffAs string
@@ -177,11 +180,11 @@ func (p *PowerCycle) details(reason powercycle.Reason) []string {
 	case powercycle.HostKeptOffReason:
 		return []string{"annotation " + p.Host.KeptOffBy}
 	case powercycle.HostMismatchReason, powercycle.HostGoneReason:
-		return []string{p.Host.Mismatch}
+		return []string{HostProblem(p.Host.Mismatch)}
 	case powercycle.PausedReason:
 		return []string{p.pausedBy()}
 	case powercycle.HostNotReadyReason:
-		return []string{p.Host.Unmanaged}
+		return []string{HostProblem(p.Host.Unmanaged)}
 	case powercycle.FencingImpossibleReason:
 		return []string{p.unproven()}
 	case powercycle.SignOfLifeReason:
@@ -213,8 +216,8 @@ func (p *PowerCycle) unproven() string {
 	case !p.Facts.Provable:
 		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
 			"before that, only that it switches the host off is proof"
-	case p.Host.Doubt != "":
-		return p.Host.Doubt
+	case p.Host.Doubt != host.Problem{}:
+		return HostProblem(p.Host.Doubt)
 	}
 	return "its annotation " + infrav1.RebootAnnotation + " is still there"
 }

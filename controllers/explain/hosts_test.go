@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
@@ -66,15 +67,15 @@ func TestAMessageIsCutWhereTheFieldEnds(t *testing.T) {
 func TestTheMessageNamesTheCause(t *testing.T) {
 	p := &PowerCycle{
 		Policy: powercycle.Policy{Retries: 1}, After: powercycle.Memory{State: powercycle.PoweringOff, Attempt: 1},
-		Host:  HostDetails{Mismatch: "the host is another's", Unmanaged: "the host is paused", Trouble: "power management error: timeout"},
+		Host:  HostDetails{Mismatch: host.Problem{Reason: host.NoHost, Object: "ns/h"}, Unmanaged: host.Problem{Reason: host.Detached}, Trouble: "power management error: timeout"},
 		Node:  NodeDetails{Unseen: "no route", Left: []string{"Pod a/b"}, Count: 3},
 		Ahead: []powercycle.Ahead{{Reason: powercycle.AnotherOfMachine, Name: "HostRemediation b"}},
 	}
 	for reason, want := range map[powercycle.Reason]string{
 		powercycle.PoweringOffReason:        "(power management error: timeout)",
 		powercycle.WaitingInQueueReason:     "(HostRemediation b is under way; power management error: timeout)",
-		powercycle.HostMismatchReason:       "(the host is another's; power management error: timeout)",
-		powercycle.HostNotReadyReason:       "(the host is paused; power management error: timeout)",
+		powercycle.HostMismatchReason:       "(BareMetalHost ns/h does not exist; power management error: timeout)",
+		powercycle.HostNotReadyReason:       "(the host is detached; power management error: timeout)",
 		powercycle.ClusterUnreachableReason: "(no route; power management error: timeout)",
 		powercycle.WorkloadStuckReason:      "(Pod a/b and 2 more; power management error: timeout)",
 	} {

@@ -278,12 +278,12 @@ func (r *Reconciler) observeDeletion(ctx context.Context, w *observed) error {
 
 // observeHost finds the machine's host.
 func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
-	w.found = host.Found{Is: powercycle.HostGone, Why: explain.NoMachine}
+	w.found = host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.NoMachine}}
 	if w.machine != nil {
 		var err error
 		w.found, err = r.Hosts.Of(ctx, w.machine)
 		if leaving := !w.rem.GetDeletionTimestamp().IsZero(); meta.IsNoMatchError(err) && leaving {
-			w.found = host.Found{Is: powercycle.HostGone, Why: err.Error()} // a kind that is gone must not keep the remediation
+			w.found = host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.KindNotServed, Found: err.Error()}} // a kind that is gone must not keep the remediation
 		} else if err != nil {
 			return err
 		}
@@ -313,7 +313,7 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	case marks.Any:
 		w.found = host.Found{
 			Host: former, Is: powercycle.HostForeign,
-			Why: explain.HostReplaced(former.Name, w.found.Host.Name),
+			Why: host.Problem{Reason: host.HostReplaced, Object: former.Name, Found: w.found.Host.Name},
 		}
 	}
 	return nil
@@ -337,8 +337,8 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
-		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == "",
-		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == "",
+		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == host.Problem{},
+		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == host.Problem{},
 		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
 		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, KeptOffByOthers: w.power.KeptOffBy != "",
 		KeptOff: marks.KeptOff, HasPowerAnnotations: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,

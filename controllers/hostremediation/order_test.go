@@ -263,7 +263,7 @@ func TestARemediationWithoutAnOwnerWaitsForOne(t *testing.T) {
 
 func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 	k := fixtureOf(t)
-	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "consumerRef"}
+	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: host.Problem{Reason: host.NoConsumer}}
 	k.pass()
 	if rec := remediation.Remembered(k.remediation()); rec.Host != "h" {
 		t.Errorf("it remembers host %q; no event of h would enqueue it", rec.Host)
