@@ -35,7 +35,7 @@ var (
 		Name: "kubemend_host_remediation_attempts_unfenced_total",
 		Help: "Number of attempts to power-cycle a host that could not fence its node, so that what ran there does not move, by the reason: " +
 			"FencingImpossible, HostServiced, PowerOffTimedOut, ClusterUnreachable, WorkloadStuck (the fence was refused), NodeMismatch, PowerOffDisabled.",
-	}, []string{"namespace", "kind", "reason"})
+	}, []string{"namespace", "cluster", "kind", "reason"})
 
 	fencesLeft = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_host_fences_left_total",
@@ -64,7 +64,7 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 	}
 	fenced := w.facts.Fenced || step.Do == powercycle.Fence || was == powercycle.MovingWorkload && r.UnderWay.of(kind, key).fenced
 	if reason := unfencedFor(w, step, fenced); reason != "" {
-		unfenced.WithLabelValues(namespace, kind, reason).Inc()
+		unfenced.WithLabelValues(namespace, w.clusterName(), kind, reason).Inc()
 	}
 	if step.Reason == powercycle.UnfenceTimedOutReason {
 		fencesLeft.WithLabelValues(namespace, kind).Inc()
@@ -74,11 +74,22 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 		r.UnderWay.forget(kind, key)
 		return
 	}
-	is := progress{state: step.Next, fenced: fenced, due: stuckAt(w), person: string(w.record.Person)}
+	is := progress{cluster: w.clusterName(), state: step.Next, fenced: fenced, due: stuckAt(w), person: string(w.record.Person)}
 	if kept {
 		is.keptOff, is.since = true, w.record.Asked
 	}
 	r.UnderWay.note(kind, key, is)
+}
+
+// clusterName names the cluster of the machine, also of one that is gone; empty if it was never known.
+func (w *observed) clusterName() string {
+	switch {
+	case w.cluster != nil:
+		return w.cluster.Name
+	case w.machine != nil:
+		return w.machine.Spec.ClusterName
+	}
+	return w.record.Cluster
 }
 
 // unfencedFor is the reason for which step gives up fencing the node in this attempt; empty if the node is fenced, or may be yet. A node that is gone needs no
@@ -132,7 +143,8 @@ type progressKey struct {
 }
 
 type progress struct {
-	state powercycle.State
+	cluster string
+	state   powercycle.State
 	// fenced says that the node was fenced while the workload moves.
 	fenced  bool
 	keptOff bool
@@ -196,7 +208,7 @@ var (
 		[]string{"namespace", "kind"}, nil)
 	personDesc = prometheus.NewDesc("kubemend_host_remediations_waiting_for_person",
 		"Number of remediations of hosts that go on only when a person has done something, by the reason: FencingImpossible, HostNotReady, "+
-			"HostServiced, OperatorSilent, QueueTimedOut, ClusterUnreachable.", []string{"namespace", "kind", "reason"}, nil)
+			"HostServiced, OperatorSilent, QueueTimedOut, ClusterUnreachable.", []string{"namespace", "cluster", "kind", "reason"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -217,7 +229,7 @@ func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
 	}
 	type asks struct {
 		place
-		reason string
+		cluster, reason string
 	}
 	persons := map[asks]float64{}
 	u.mu.Lock()
@@ -227,7 +239,7 @@ func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
 		p := place{key.Namespace, key.kind}
 		states[at{p, s.state}]++
 		if s.person != "" {
-			persons[asks{p, s.person}]++
+			persons[asks{p, s.cluster, s.person}]++
 		}
 		kept[p], stuck[p] = kept[p]+number(s.keptOff), stuck[p]+number(!s.due.IsZero() && !u.clock.Now().Before(s.due))
 		if was, known := oldest[p]; !s.since.IsZero() && (!known || s.since.Before(was)) {
@@ -238,7 +250,7 @@ func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(underWayDesc, prometheus.GaugeValue, n, a.namespace, a.kind, string(a.state))
 	}
 	for a, n := range persons {
-		out <- prometheus.MustNewConstMetric(personDesc, prometheus.GaugeValue, n, a.namespace, a.kind, a.reason)
+		out <- prometheus.MustNewConstMetric(personDesc, prometheus.GaugeValue, n, a.namespace, a.cluster, a.kind, a.reason)
 	}
 	for p := range kept {
 		out <- prometheus.MustNewConstMetric(keptOffDesc, prometheus.GaugeValue, kept[p], p.namespace, p.kind)

@@ -75,6 +75,26 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	}
 }
 
+// An alert about a cluster that is out of reach says enough of those that wait for that cluster.
+func TestWhoWaitsForAPersonIsCountedByCluster(t *testing.T) {
+	u := NewUnderWay(clocktesting.NewFakePassiveClock(noon))
+	for name, s := range map[string]progress{
+		"a": {cluster: "c1", state: powercycle.Booting, person: "ClusterUnreachable"}, "b": {cluster: "c1", state: powercycle.Booting, person: "ClusterUnreachable"},
+		"c": {cluster: "c2", state: powercycle.Booting, person: "ClusterUnreachable"}, "d": {cluster: "c2", state: powercycle.Booting, person: "OperatorSilent"},
+		"e": {cluster: "c2", state: powercycle.Booting},
+	} {
+		u.note("Own", client.ObjectKey{Namespace: "ns", Name: name}, s)
+	}
+	const name = "kubemend_host_remediations_waiting_for_person "
+	got, want := gathered(t, u), map[string]float64{
+		name + "c1 Own ns ClusterUnreachable": 2, name + "c2 Own ns ClusterUnreachable": 1, name + "c2 Own ns OperatorSilent": 1,
+	}
+	maps.DeleteFunc(got, func(sample string, _ float64) bool { return !strings.HasPrefix(sample, name) })
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestWhyANodeWasNotFencedIsCountedOnceItsAttemptIsPastThat(t *testing.T) {
 	past := func(next powercycle.State, reason powercycle.Reason) powercycle.Step {
 		return powercycle.Step{Do: powercycle.Advance, Next: next, Reason: reason}
@@ -108,7 +128,7 @@ func TestWhyANodeWasNotFencedIsCountedOnceItsAttemptIsPastThat(t *testing.T) {
 }
 
 func TestAnAttemptWhoseHostIsNotSeenOffCountsAsUnfenced(t *testing.T) {
-	const name = "kubemend_host_remediation_attempts_unfenced_total HostRemediation ns PowerOffTimedOut"
+	const name = "kubemend_host_remediation_attempts_unfenced_total c HostRemediation ns PowerOffTimedOut"
 	before := gathered(t, unfenced)[name]
 	k := fixtureOf(t)
 	k.host.Status.OperationalStatus, k.host.Status.ErrorType = bmov1alpha1.OperationalStatusError, bmov1alpha1.PowerManagementError

@@ -26,7 +26,7 @@ func fleet() dashboard {
 			anyOf("cluster", "Cluster", `label_values(kubemend_workload_cluster_reachable{namespace=~"$namespace"}, cluster)`),
 		},
 		row{"Now", []panel{
-			number("Clusters out of sight", "Their nodes are not judged.",
+			number("Unreachable clusters", "Their nodes are not judged.",
 				none(`count(min by (namespace, cluster) (kubemend_workload_cluster_reachable{`+inCluster+`}) == 0)`), true),
 			number("MachineHealthChecks that hold back", "Too many machines are not healthy, or the limits are impossible.",
 				none(`count(max by (namespace, name, cluster) (kubemend_machinehealthcheck_short_circuited{`+inCluster+`}) == 1)`), true),

@@ -110,10 +110,10 @@ var stories = map[string][]story{
 	"KubemendHostNeedsPerson": {
 		{
 			name:     "until the person has come",
-			recorded: []string{`kubemend_host_remediations_waiting_for_person{namespace="ns", kind="HostRemediation", reason="OperatorSilent"} _x10 1x19 stale`},
-			turns:    []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "1 HostRemediations in ns wait for a person: OperatorSilent",
+			recorded: []string{`kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", reason="OperatorSilent"} _x10 1x19 stale`},
+			turns:    []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "1 HostRemediations of cluster ns/c1 wait for a person: OperatorSilent",
 		},
-		quiet("what continues without a person", `kubemend_host_remediations_waiting_for_person{namespace="ns", kind="HostRemediation", reason="OperatorSilent"} 1x2 stale`),
+		quiet("what continues without a person", `kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", reason="OperatorSilent"} 1x2 stale`),
 	},
 	"KubemendHostKeptOffTooLong": {
 		{
@@ -136,25 +136,25 @@ var stories = map[string][]story{
 	"KubemendFencingImpossible": {
 		{
 			name:     "the first time",
-			recorded: []string{`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} _x10 1x120`},
-			turns:    []time.Duration{10 * time.Minute, 70 * time.Minute}, says: "1 attempts of HostRemediations in ns could not fence their node: PowerOffTimedOut",
+			recorded: []string{`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} _x10 1x120`},
+			turns:    []time.Duration{10 * time.Minute, 70 * time.Minute}, says: "1 attempts of HostRemediations of cluster ns/c1 could not fence their node: PowerOffTimedOut",
 		},
 		{
 			name:     "another time",
-			recorded: []string{`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} 3x99 4x120`},
+			recorded: []string{`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} 3x99 4x120`},
 			// At first too: a Prometheus that has just been started takes all that there is for new.
 			turns: []time.Duration{0, 60 * time.Minute, 100 * time.Minute, 159 * time.Minute},
 		},
 		{
 			name: "by a new leader",
 			recorded: []string{
-				`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} _x5 3x99 stale`,
-				`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", kind="HostRemediation", reason="PowerOffTimedOut", pod="b"} _x105 1x10`,
+				`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} _x5 3x99 stale`,
+				`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffTimedOut", pod="b"} _x105 1x10`,
 			},
 			turns: []time.Duration{5 * time.Minute, 65 * time.Minute, 105 * time.Minute},
 		},
 		quiet("a host that must not be powered off",
-			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", kind="HostRemediation", reason="PowerOffDisabled"} _x10 1x60`),
+			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffDisabled"} _x10 1x60`),
 	},
 	"KubemendTaintLeft": {
 		{
@@ -167,12 +167,12 @@ var stories = map[string][]story{
 		{
 			name: "of a machine", every: 30 * time.Minute,
 			recorded: []string{`kubemend_remediation_request_oldest_timestamp_seconds{namespace="ns", name="workers", cluster="c1"} 0x1 3600x120 0x5`},
-			turns:    []time.Duration{49*time.Hour + 30*time.Minute, 61*time.Hour + 30*time.Minute}, says: "A remediation request of health check workers is 2d",
+			turns:    []time.Duration{50*time.Hour + 30*time.Minute, 61*time.Hour + 30*time.Minute}, says: "A remediation request of health check workers is 2d",
 		},
 		{
 			name: "of a node", every: 30 * time.Minute,
 			recorded: []string{`kubemend_nodehealthcheck_request_oldest_timestamp_seconds{name="nhc"} 0x1 3600x120 0x5`},
-			turns:    []time.Duration{49*time.Hour + 30*time.Minute, 61*time.Hour + 30*time.Minute}, says: "A remediation request of health check nhc is 2d",
+			turns:    []time.Duration{50*time.Hour + 30*time.Minute, 61*time.Hour + 30*time.Minute}, says: "A remediation request of health check nhc is 2d",
 		},
 		{
 			name: "none", every: time.Hour,
@@ -184,6 +184,11 @@ var stories = map[string][]story{
 			name:     "one that is gone for half an hour",
 			recorded: []string{`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} 1x9 0x29 1x10`},
 			turns:    []time.Duration{25 * time.Minute, 40 * time.Minute}, says: "Cluster ns/c1",
+		},
+		{
+			name: "one that is lost and found again", every: 5 * time.Minute,
+			recorded: []string{`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} 1x3 0 0 1 1 0 0 1 1 0 0 1x40`},
+			turns:    []time.Duration{55 * time.Minute, 95 * time.Minute}, says: "lost and found again",
 		},
 		quiet("one that misses a few probes", `kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} 1x9 0x9 1x20`),
 	},

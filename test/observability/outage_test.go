@@ -1,0 +1,314 @@
+package observability
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
+)
+
+const (
+	unreachable  = "KubemendWorkloadClusterUnreachable"
+	shortCircuit = "KubemendMachineHealthCheckShortCircuited"
+	noLeader     = "KubemendNoLeader leader.kubemend.io"
+)
+
+// recording is what Prometheus has recorded of several clusters. All its series have the same length.
+type recording struct {
+	every time.Duration
+	lines []string
+}
+
+// record adds a series. The values are in the notation of Prometheus' own tests, without the first sample of each run: "0 for 3" is 0x2 there.
+func (r *recording) record(series string, runs ...run) {
+	var values []string
+	for _, is := range runs {
+		switch {
+		case is.value == "stale", is.value == "_" && is.samples == 1:
+			values = append(values, is.value)
+		case is.value == "_" && is.samples > 1:
+			values = append(values, fmt.Sprintf("_x%d", is.samples))
+		case is.samples > 0:
+			values = append(values, fmt.Sprintf("%sx%d", is.value, is.samples-1))
+		}
+	}
+	r.lines = append(r.lines, series+" "+strings.Join(values, " "))
+}
+
+type run struct {
+	value   string
+	samples int
+}
+
+func is(value any, samples int) run { return run{fmt.Sprint(value), samples} }
+
+// leads records a manager that leads all the time.
+func (r *recording) leads(all int) {
+	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"}`, is(1, all))
+}
+
+// alerts evaluates every rule, and returns when each alert began to fire, and stopped, by its name, namespace, cluster and check.
+func (r *recording) alerts(t *testing.T, all int) map[string][]int {
+	t.Helper()
+	storage := promqltest.LoadedStorage(t, "load "+r.every.String()+"\n  "+strings.Join(r.lines, "\n  ")+"\n")
+	query := rules.EngineQueryFunc(promqltest.NewTestEngine(t, false, 5*time.Minute, 10_000_000), storage)
+	var evaluated []*rules.AlertingRule
+	for _, rule := range rulesOf(t) {
+		evaluated = append(evaluated, ruleOf(t, rule))
+	}
+	turns := map[string][]int{}
+	for at := range all {
+		now := map[string]bool{}
+		for _, rule := range evaluated {
+			if _, err := rule.Eval(t.Context(), 0, time.Unix(0, 0).Add(time.Duration(at)*r.every), query, &url.URL{}, 0); err != nil {
+				t.Fatal(err)
+			}
+			for _, alert := range firing(rule) {
+				now[strings.Join(slices.DeleteFunc([]string{
+					rule.Name(), alert.Labels.Get("namespace"), alert.Labels.Get("cluster"), alert.Labels.Get("name"), alert.Labels.Get("reason"),
+				}, func(s string) bool { return s == "" }), " ")] = true
+			}
+		}
+		for name := range now {
+			if len(turns[name])%2 == 0 {
+				turns[name] = append(turns[name], at)
+			}
+		}
+		for name, begun := range turns {
+			if !now[name] && len(begun)%2 == 1 {
+				turns[name] = append(begun, at)
+			}
+		}
+	}
+	return turns
+}
+
+// begun counts how often alerts have begun to fire.
+func begun(turns map[string][]int) int {
+	n := 0
+	for _, of := range turns {
+		n += (len(of) + 1) / 2
+	}
+	return n
+}
+
+func of(namespace, cluster string) string {
+	return fmt.Sprintf("namespace=%q, cluster=%q", namespace, cluster)
+}
+
+// site records a cluster with three checks: all that kubemend exports while the cluster is there, then unreachable, then there again. During an outage the
+// machines are unknown, so the checks are short-circuited; what was requested stays, and power cycles give up what they need the cluster for.
+func (r *recording) site(namespace, cluster string, before, outage, after int) {
+	all, label := before+outage+after, of(namespace, cluster)
+	r.record("kubemend_workload_cluster_reachable{"+label+"}", is(1, before), is(0, outage), is(1, after))
+	for _, check := range []string{"control-plane", "workers", "gpu"} {
+		label := label + fmt.Sprintf(", name=%q", cluster+"-"+check)
+		late := min(5, after) // until the nodes are read and judged again
+		r.record("kubemend_machinehealthcheck_short_circuited{"+label+"}", is(0, before), is(1, outage+late), is(0, after-late))
+		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unknown"}`, is(0, before), is(20, outage+late), is(0, after-late))
+		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unhealthy"}`, is(1, all))
+		r.record("kubemend_remediations_in_flight{"+label+"}", is(1, before+outage+late), is(0, after-late))
+		r.record("kubemend_remediations_finished_total{"+label+`, kind="HostRemediation", result="recovered"}`, is(3, before+outage+late), is(4, after-late))
+		r.record("kubemend_remediation_request_oldest_timestamp_seconds{"+label+"}", is(60, before+outage+late), is(0, after-late))
+	}
+	host := label + `, kind="HostRemediation"`
+	r.record("kubemend_host_remediations_stuck{"+host+"}", is(0, all))
+	r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`, is("_", before), is("_", 4), is(1, outage-4), is("_", after))
+	r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`, is("_", before), is("_", 2), is(1, outage-2+after))
+}
+
+// fleet records 40 clusters behind one uplink: pairs of one name in two namespaces.
+func (r *recording) fleet(before, outage, after int) {
+	for i := range 40 {
+		r.site([]string{"east", "west"}[i%2], fmt.Sprintf("site-%02d", i/2), before, outage, after)
+	}
+}
+
+func TestALostUplinkIsOneAlertForEachClusterBehindIt(t *testing.T) {
+	for name, row := range map[string]struct {
+		every                 time.Duration
+		before, outage, after int
+	}{
+		"for half an hour": {time.Minute, 30, 30, 150},
+		"for five hours":   {time.Minute, 30, 300, 200},
+		"for fifty hours":  {5 * time.Minute, 12, 50 * 12, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, all := &recording{every: row.every}, row.before+row.outage+row.after
+			r.leads(all)
+			r.fleet(row.before, row.outage, row.after)
+			// What is not the uplink's is said all the same, and after it too: here one check whose machines stay bad.
+			r.record(`kubemend_machinehealthcheck_short_circuited{`+of("east", "site-07")+`, name="storage"}`, is(0, row.before), is(1, row.outage+row.after))
+			turns := r.alerts(t, all)
+			quarter := int(15 * time.Minute / row.every)
+			for alert, at := range turns {
+				switch {
+				case strings.HasPrefix(alert, unreachable+" "):
+					if want := []int{row.before + quarter, row.before + row.outage}; !slices.Equal(at, want) {
+						t.Errorf("%s fires, and stops, at %v; want %v", alert, at, want)
+					}
+				case alert == shortCircuit+" east site-07 storage":
+					if want := []int{row.before + row.outage + 2*quarter}; !slices.Equal(at, want) {
+						t.Errorf("%s fires, and stops, at %v; want %v, half an hour after the cluster was found again", alert, at, want)
+					}
+				default:
+					t.Errorf("%s fires, and stops, at %v; want it silent", alert, at)
+				}
+			}
+			if n := begun(turns); n != 41 {
+				t.Errorf("alerts begin to fire %d times, want 41: one for each cluster, and the check", n)
+			}
+		})
+	}
+}
+
+// What follows is silent for the unreachable cluster alone: not for a neighbour of its name in another namespace, nor for another cluster of its namespace.
+func TestAReachableClusterAlertsForEachThing(t *testing.T) {
+	t.Parallel()
+	const all = 52 * 12 // by five minutes
+	r := &recording{every: 5 * time.Minute}
+	r.leads(all)
+	r.site("east", "c1", 12, all-12, 0)
+	for _, where := range [][2]string{{"west", "c1"}, {"east", "c2"}} {
+		label, n := of(where[0], where[1]), all
+		check, host := label+`, name="workers"`, label+`, kind="HostRemediation"`
+		r.record("kubemend_workload_cluster_reachable{"+label+"}", is(1, n))
+		r.record("kubemend_machinehealthcheck_short_circuited{"+check+"}", is(1, n))
+		r.record("kubemend_remediations_in_flight{"+check+"}", is(1, n))
+		r.record("kubemend_remediation_request_oldest_timestamp_seconds{"+check+"}", is(60, n))
+		r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`, is(1, n))
+		r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`, is(1, 10), is(2, n-10))
+	}
+	// Power cycles in a cluster without a MachineHealthCheck: there is no alert about the cluster.
+	r.record("kubemend_host_remediations_waiting_for_person{"+of("east", "c3")+`, kind="HostRemediation", reason="ClusterUnreachable"}`, is(1, all))
+	want := []string{unreachable + " east c1", "KubemendHostNeedsPerson east c3 ClusterUnreachable"}
+	for _, where := range []string{"west c1", "east c2"} {
+		want = append(want, shortCircuit+" "+where+" workers", "KubemendMachineRemediationStuck "+where+" workers", "KubemendRemediationRequestOld "+where+" workers",
+			"KubemendHostNeedsPerson "+where+" ClusterUnreachable", "KubemendFencingImpossible "+where+" ClusterUnreachable")
+	}
+	turns := r.alerts(t, all)
+	if got := slices.Sorted(maps.Keys(turns)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("these fire:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(slices.Sorted(slices.Values(want)), "\n"))
+	}
+	for alert, at := range turns {
+		if len(at) > 1 && !strings.HasPrefix(alert, "KubemendFencingImpossible") {
+			t.Errorf("%s stops although nothing ended: %v", alert, at)
+		}
+	}
+}
+
+// A cluster that is lost for ten minutes in every twenty is never unreachable for long: it is reported, once, and silences nothing.
+func TestAClusterThatFlapsSilencesNothing(t *testing.T) {
+	const all = 240
+	var flaps []run
+	for range all / 20 {
+		flaps = append(flaps, is(1, 10), is(0, 10))
+	}
+	r := &recording{every: time.Minute}
+	r.leads(all)
+	r.record("kubemend_workload_cluster_reachable{"+of("east", "c1")+"}", flaps...)
+	for check, values := range map[string][]run{"bad": {is(1, all)}, "good": flaps[1:]} { // the good one is short-circuited whenever the cluster is not
+		r.record("kubemend_machinehealthcheck_short_circuited{"+of("east", "c1")+fmt.Sprintf(", name=%q}", check), values...)
+		r.record("kubemend_remediations_in_flight{"+of("east", "c1")+fmt.Sprintf(", name=%q}", check), is(map[string]int{"bad": 1}[check], all))
+	}
+	turns := r.alerts(t, all)
+	for alert, last := range map[string]int{unreachable + " east c1": 75, shortCircuit + " east c1 bad": 30, "KubemendMachineRemediationStuck east c1 bad": 120} {
+		if at := turns[alert]; len(at) != 1 || at[0] > last {
+			t.Errorf("%s fires, and stops, at %v; want it to begin by %d and to go on", alert, at, last)
+		}
+	}
+	if len(turns) != 3 {
+		t.Errorf("these fire: %v; want three", turns)
+	}
+}
+
+// An alert that fired before the cluster was lost makes room for the alert about the cluster, neither earlier nor later.
+func TestOneAlertFollowsTheOtherWithoutAGap(t *testing.T) {
+	const all = 160
+	r := &recording{every: time.Minute}
+	r.leads(all)
+	r.record("kubemend_workload_cluster_reachable{"+of("east", "c1")+"}", is(1, 60), is(0, 40), is(1, 60))
+	r.record("kubemend_machinehealthcheck_short_circuited{"+of("east", "c1")+`, name="workers"}`, is(1, all))
+	turns := r.alerts(t, all)
+	before, during := turns[shortCircuit+" east c1 workers"], turns[unreachable+" east c1"]
+	if !slices.Equal(during, []int{75, 100}) || len(before) != 3 || before[0] != 30 || before[1] < 74 || before[1] > 75 || before[2] != 130 {
+		t.Errorf("the check's fires, and stops, at %v, the cluster's at %v; want one to end as the other begins, and to begin half an hour after", before, during)
+	}
+}
+
+// While no manager exports anything, that is the alert. A new leader in the middle of an outage repeats nothing.
+func TestAManagerThatIsDownIsOneAlertToo(t *testing.T) {
+	r, all := &recording{every: time.Minute}, 240
+	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"}`, is(1, 60), is("stale", 1))
+	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="b"}`, is("_", 120), is(1, 60), is("stale", 1))
+	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="c"}`, is("_", 180), is(1, 60))
+	for pod, values := range map[string][]run{
+		"a": {is(1, 30), is(0, 30), is("stale", 1)}, "b": {is("_", 120), is(0, 60), is("stale", 1)}, "c": {is("_", 180), is(0, 60)},
+	} {
+		for i := range 40 {
+			label := of("east", fmt.Sprintf("site-%02d", i)) + fmt.Sprintf(", pod=%q", pod)
+			r.record("kubemend_workload_cluster_reachable{"+label+"}", values...)
+			short := slices.Clone(values)
+			for j := range short {
+				short[j].value = map[string]string{"0": "1", "1": "0"}[short[j].value]
+				if short[j].value == "" {
+					short[j].value = values[j].value
+				}
+			}
+			r.record("kubemend_machinehealthcheck_short_circuited{"+label+`, name="workers"}`, short...)
+		}
+	}
+	turns := r.alerts(t, all)
+	if got, want := turns[noLeader], []int{65, 120}; !slices.Equal(got, want) {
+		t.Errorf("%s fires, and stops, at %v; want %v", noLeader, got, want)
+	}
+	for i := range 40 {
+		if got, want := turns[fmt.Sprintf("%s east site-%02d", unreachable, i)], []int{45, 60, 135}; !slices.Equal(got, want) {
+			t.Fatalf("the alert of a cluster fires, and stops, at %v; want %v", got, want)
+		}
+	}
+	if len(turns) != 41 {
+		t.Errorf("%d alerts fire, want 41: %v", len(turns), slices.Sorted(maps.Keys(turns)))
+	}
+}
+
+// apart are the alerts about something of a cluster that fire whether it is reachable or not, and why.
+var apart = map[string]string{
+	unreachable: "it is the one",
+}
+
+// A new alert about something of a cluster has to say what it does while that is unreachable.
+func TestEveryAlertOfAClusterAsksWhetherItIsReachable(t *testing.T) {
+	k := exported(t)
+	asking := 0
+	for _, r := range rulesOf(t) {
+		parsed, err := promQL.ParseExpr(r.Expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ofCluster := false
+		for _, matchers := range parser.ExtractSelectors(parsed) {
+			for _, m := range matchers {
+				ofCluster = ofCluster || m.Name == "__name__" && k[m.Value]["cluster"]
+			}
+		}
+		asks := strings.Contains(r.Expr, "unless on (namespace, cluster)") && strings.Contains(r.Expr, "kubemend_workload_cluster_reachable")
+		switch {
+		case ofCluster && !asks && apart[r.Alert] == "":
+			t.Errorf("%s is about something of a cluster, and does not ask whether that is reachable", r.Alert)
+		case asks:
+			asking++
+		}
+	}
+	if asking < 5 {
+		t.Errorf("%d alerts ask whether a cluster is reachable, want five", asking)
+	}
+}
