@@ -69,7 +69,7 @@ PACKAGES ?= ./test/e2e/baremetal ./test/e2e ./test/e2e/... ./test/conformance/..
 
 # `go test ./...` does not look into other modules. Those with tests are run too, unless PACKAGES asks for certain packages. All of it is one
 # stream, for one summary.
-OTHER_TEST_MODULES = $(if $(filter file,$(origin PACKAGES)),test/observability)
+OTHER_TEST_MODULES = $(if $(filter file,$(origin PACKAGES)),test/gitops test/observability)
 EACH_TEST_MODULE = failed=0; \
 	$(GO) test -json "$$@" $(PACKAGES) || failed=1; \
 	for module in $(OTHER_TEST_MODULES); do $(GO) -C $$module test -json "$$@" ./... || failed=1; done; \

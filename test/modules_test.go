@@ -12,7 +12,7 @@ import (
 
 // alike are the modules that share compiled packages with the project. A package is compiled once for each set of versions below it: one version that
 // differs, of a module far below, makes Kubernetes compile again.
-var alike = []string{"test/rig/kube", "test/rig/capi", "hack/release"}
+var alike = []string{"test/rig/kube", "test/rig/capi", "test/gitops", "hack/release"}
 
 // dependency is a module with its version.
 type dependency struct{ Path, Version string }

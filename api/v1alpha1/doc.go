@@ -16,6 +16,10 @@ const Claim = "kubemend"
 // and for ever, what is ours.
 const FieldOwner = "kubemend"
 
+// CommandLineFieldOwner is the name under which what kubectl mend writes stands there. It must not begin with "kubectl": Flux takes the fields of such
+// managers for its own, and removes those that are not in Git.
+const CommandLineFieldOwner = "kubemend-cli"
+
 const (
 	// MadeByAnnotation is set on a remediation request to the name of the check that made it.
 	// The check is in the request's namespace.

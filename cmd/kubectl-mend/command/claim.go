@@ -23,9 +23,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// fieldManager is the name under which what the command line writes stands in metadata.managedFields.
-const fieldManager = "kubectl-mend"
-
 // handing is one call of claim or of release.
 type handing struct {
 	genericiooptions.IOStreams
@@ -220,7 +217,7 @@ func (h *handing) write(ctx context.Context, check *clusterv1.MachineHealthCheck
 	}
 	named := &clusterv1.MachineHealthCheck{}
 	named.Namespace, named.Name = check.Namespace, check.Name
-	err = h.client.Patch(ctx, named, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
+	err = h.client.Patch(ctx, named, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("%s mhc/%s in %s: somebody has changed it meanwhile, so it stays as it is: look at it again", h.way, check.Name, check.Namespace)
 	}

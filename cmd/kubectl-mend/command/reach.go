@@ -74,7 +74,7 @@ func (o *Options) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// client reads and writes with the user's rights.
+// client reads and writes with the user's rights. All that it writes has one name, see mendv1.CommandLineFieldOwner.
 func (o *Options) client() (client.Client, error) {
 	config, err := o.config()
 	if err != nil {
@@ -86,7 +86,7 @@ func (o *Options) client() (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach the management cluster: %w", err)
 	}
-	return c, nil
+	return client.WithFieldOwner(c, mendv1.CommandLineFieldOwner), nil
 }
 
 // completeNames completes arguments such as mhc/NAME. Whatever goes wrong, the shell completes nothing.

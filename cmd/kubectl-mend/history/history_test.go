@@ -104,7 +104,7 @@ func metal() Objects {
 	c.Spec.ClusterName, c.Spec.Selector.MatchLabels = "prod", map[string]string{"pool": "workers"}
 	claimed := stamp(-3600)
 	c.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
-	c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-mend", Time: &claimed, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:cluster.x-k8s.io/paused":{},"f:other":{}}}}`)}}
+	c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: mendv1.CommandLineFieldOwner, Time: &claimed, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:cluster.x-k8s.io/paused":{},"f:other":{}}}}`)}}
 	c.Status.Conditions = []metav1.Condition{
 		condition(-86390, mendv1.TargetsExclusive, metav1.ConditionTrue, "Exclusive", ""),
 		condition(-7200, mendv1.WorkloadClusterReachable, metav1.ConditionTrue, "ReachableAgain", "The workload cluster answers again"),

@@ -1,0 +1,147 @@
+package gitops
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/suite"
+)
+
+var (
+	beClaimed   = HaveKeyWithValue(clusterv1.PausedAnnotation, mendv1.Claim)
+	beUnclaimed = Not(HaveKey(clusterv1.PausedAnnotation))
+)
+
+// applyAgain applies what was applied already, and then something new, as a tool does from reconcile to reconcile.
+func (t tool) applyAgain(ctx context.Context, m manifest) manifest {
+	GinkgoHelper()
+	t.apply(ctx, m)
+	m.patience *= 2
+	t.apply(ctx, m)
+	m.applied(ctx)
+	return m
+}
+
+var _ = Describe("A claim by kubectl mend", func() {
+	for _, t := range fieldwise {
+		It("stays when "+t.name+" applies the check", func(ctx SpecContext) {
+			m := newManifest()
+			t.apply(ctx, m)
+			mend(ctx, "claim", "mhc/"+m.name, "--yes")
+			Expect(m.stored(ctx).Annotations).To(beClaimed)
+			Expect(m.stored(ctx).ManagedFields).To(ContainElement(
+				HaveField("Manager", mendv1.CommandLineFieldOwner)), "the name by which Flux does not know kubectl")
+
+			m = t.applyAgain(ctx, m)
+
+			Expect(m.stored(ctx).Annotations).To(beClaimed)
+			mend(ctx, "release", "mhc/"+m.name, "--yes", "--force")
+			Expect(m.stored(ctx).Annotations).To(beUnclaimed)
+			m = t.applyAgain(ctx, m)
+			Expect(m.stored(ctx).Annotations).To(beUnclaimed, "and no tool keeps it")
+		})
+	}
+
+	It("is overwritten by every tool that applies another value", func(ctx SpecContext) {
+		for _, t := range fieldwise {
+			m := newManifest()
+			t.apply(ctx, m)
+			mend(ctx, "claim", "mhc/"+m.name, "--yes")
+			m.paused = "true"
+			t.apply(ctx, m)
+			Expect(m.stored(ctx).Annotations).To(HaveKeyWithValue(clusterv1.PausedAnnotation, "true"), t.name)
+		}
+	})
+
+	It("is removed by kubectl replace, and by Argo CD with Replace=true", func(ctx SpecContext) {
+		m := newManifest()
+		argo.apply(ctx, m)
+		mend(ctx, "claim", "mhc/"+m.name, "--yes")
+		m.patience *= 2
+		wholesale.apply(ctx, m)
+		m.applied(ctx)
+		Expect(m.stored(ctx).Annotations).To(beUnclaimed)
+	})
+})
+
+var _ = Describe("A claim under a name that begins with kubectl", func() {
+	// This is what kubectl mend did. Without it the specs above would prove nothing of Flux.
+	as := func(owner string) func(context.Context, manifest) {
+		return func(ctx context.Context, m manifest) {
+			GinkgoHelper()
+			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name}}
+			patch := []byte(`{"metadata":{"annotations":{"` + clusterv1.PausedAnnotation + `":"` + mendv1.Claim + `"}}}`)
+			Expect(here.Patch(ctx, check, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(owner))).To(Succeed())
+		}
+	}
+	byKubectl := func(_ context.Context, m manifest) {
+		GinkgoHelper()
+		kubectl(annotates, m, "annotate", "machinehealthcheck", m.name, clusterv1.PausedAnnotation+"="+mendv1.Claim)
+	}
+
+	for name, claim := range suite.InOrder(map[string]func(context.Context, manifest){
+		"kubectl-mend": as("kubectl-mend"), "kubectl-annotate, that of kubectl annotate,": byKubectl,
+	}) {
+		It("is removed by Flux: "+name+" is a manager that it takes over", func(ctx SpecContext) {
+			m := newManifest()
+			flux.apply(ctx, m)
+			claim(ctx, m)
+			Expect(m.stored(ctx).Annotations).To(beClaimed)
+
+			flux.apply(ctx, m)
+
+			Expect(m.stored(ctx).Annotations).To(beUnclaimed)
+		})
+	}
+
+	It("stays when kubectl annotate has another field manager", func(ctx SpecContext) {
+		m := newManifest()
+		flux.apply(ctx, m)
+		kubectl(annotates, m, "annotate", "machinehealthcheck", m.name, clusterv1.PausedAnnotation+"="+mendv1.Claim, "--field-manager="+mendv1.CommandLineFieldOwner)
+		m = flux.applyAgain(ctx, m)
+		Expect(m.stored(ctx).Annotations).To(beClaimed)
+	})
+
+	It("stays with every other tool", func(ctx SpecContext) {
+		for _, t := range fieldwise {
+			if t.name == flux.name {
+				continue
+			}
+			m := newManifest()
+			t.apply(ctx, m)
+			byKubectl(ctx, m)
+			m = t.applyAgain(ctx, m)
+			Expect(m.stored(ctx).Annotations).To(beClaimed, t.name)
+		}
+	})
+})
+
+var _ = Describe("A claim that stands in Git", func() {
+	It("is there from the first apply on, comes back after a release, and ends with its line", func(ctx SpecContext) {
+		for _, t := range fieldwise {
+			m := newManifest()
+			m.paused = mendv1.Claim
+			t.apply(ctx, m)
+			Expect(m.stored(ctx).Annotations).To(beClaimed, t.name)
+
+			mend(ctx, "release", "mhc/"+m.name, "--yes", "--force")
+			m = t.applyAgain(ctx, m)
+			if t.name == helm3.name {
+				Expect(m.stored(ctx).Annotations).To(beUnclaimed, "it compares manifests with manifests")
+			} else {
+				Expect(m.stored(ctx).Annotations).To(beClaimed, t.name)
+			}
+
+			m.paused = ""
+			m = t.applyAgain(ctx, m)
+			Expect(m.stored(ctx).Annotations).To(beUnclaimed, t.name)
+		}
+	})
+})

@@ -1,0 +1,122 @@
+package gitops
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/suite"
+)
+
+const namespace = "default"
+
+// plugin is the built program.
+var plugin = filepath.Join("..", "..", "bin", "kubectl-mend")
+
+// What all specs share: a management cluster with the kinds alone, and the manager, without which nothing can be claimed.
+var (
+	management *rig.ControlPlane
+	here       client.Client
+)
+
+func TestGitOps(t *testing.T) {
+	suite.Run(t, "GitOps", suite.Patience{Eventually: 30 * time.Second, Polling: 100 * time.Millisecond})
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	Expect(plugin).To(BeAnExistingFile(), "run make build")
+	cmdutil.BehaviorOnFatal(func(message string, _ int) { Fail("kubectl: " + message) })
+	var err error
+	management, err = suite.Rig(ctx).Management(ctx, rig.ManagementOptions{Own: true, Controllers: rig.RoleControllers()})
+	Expect(err).NotTo(HaveOccurred())
+	here = suite.Client(management.Config(), clusterv1.AddToScheme)
+	account, err := management.Install(ctx, "standalone")
+	Expect(err).NotTo(HaveOccurred())
+	_, err = management.Kubemend(ctx, "gitops", account)
+	Expect(err).NotTo(HaveOccurred())
+})
+
+// mend runs the plugin until it succeeds, and returns what it has printed: it changes nothing that the manager has written meanwhile.
+func mend(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	var out []byte
+	home := GinkgoT().TempDir()
+	Eventually(func() (err error) {
+		run := exec.CommandContext(ctx, plugin, append([]string{"--kubeconfig", management.KubeconfigFile(), "-n", namespace}, args...)...)
+		run.Env = append(os.Environ(), "HOME="+home, "KUBECONFIG=")
+		if out, err = run.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}).Should(Succeed())
+	return string(out)
+}
+
+// manifest is a check as it stands in Git, each with a name of its own.
+type manifest struct {
+	name string
+	// patience is spec.checks.nodeStartupTimeoutSeconds: something to change in Git.
+	patience int
+	// paused is the value of the annotation; none if it is empty.
+	paused string
+}
+
+// checks counts the checks of all specs.
+var checks int
+
+func newManifest() manifest {
+	checks++
+	return manifest{name: "check-" + strconv.Itoa(checks), patience: 300}
+}
+
+func (m manifest) yaml() []byte {
+	annotations := ""
+	if m.paused != "" {
+		annotations = "\n  annotations:\n    " + clusterv1.PausedAnnotation + ": " + strconv.Quote(m.paused)
+	}
+	return []byte(strings.NewReplacer("NAME", m.name, "NAMESPACE", namespace, "PATIENCE", strconv.Itoa(m.patience), "ANNOTATIONS", annotations).Replace(`
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata:
+  name: NAME
+  namespace: ` + namespace + `ANNOTATIONS
+spec:
+  clusterName: prod
+  selector:
+    matchLabels:
+      pool: workers
+  checks:
+    nodeStartupTimeoutSeconds: PATIENCE
+    unhealthyNodeConditions:
+    - type: Ready
+      status: "False"
+      timeoutSeconds: 300
+`))
+}
+
+// stored is the check as it is now.
+func (m manifest) stored(ctx context.Context) *clusterv1.MachineHealthCheck {
+	GinkgoHelper()
+	check := &clusterv1.MachineHealthCheck{}
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: m.name}, check)).To(Succeed())
+	return check
+}
+
+// applied is what the tool has written last, so that a spec sees that it did.
+func (m manifest) applied(ctx context.Context) {
+	GinkgoHelper()
+	Expect(*m.stored(ctx).Spec.Checks.NodeStartupTimeoutSeconds).To(BeEquivalentTo(m.patience))
+}
