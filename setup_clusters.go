@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -39,7 +40,7 @@ func connect(ctx context.Context, mgr ctrl.Manager, self replica.Replica, o *opt
 		return nil, nil, err
 	}
 	kubeconfigs := &workload.Kubeconfigs{
-		Reader: secrets, Transports: transports, Tell: workload.TellCluster(mgr.GetClient(), mgr.GetEventRecorder("ClusterCache")),
+		Reader: secrets, Transports: transports, Tell: workload.TellCluster(mgr.GetClient(), mgr.GetEventRecorder("ClusterCache"), explain.KubeconfigRefused),
 	}
 	// ClusterCache would look for this pod itself, and go past the transports where it finds it.
 	defer self.HideUID()()

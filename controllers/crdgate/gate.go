@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -220,18 +221,18 @@ const (
 // Why says why s cannot run, in a word and in a sentence; empty if it can. It starts nothing, and needs no more of r than its Client.
 func (r *Reconciler) Why(ctx context.Context, s *Service) (word, sentence string, err error) {
 	if s.Choice == Off {
-		return OffReason, "it is switched off by a flag", nil
+		return OffReason, explain.KindOff, nil
 	}
 	crd, err := r.crd(ctx, s.CRD)
 	switch {
 	case err != nil:
 		return "", "", err
 	case crd == nil:
-		return "NotInstalled", "its CustomResourceDefinition is not installed", nil
+		return "NotInstalled", explain.CRDNotInstalled, nil
 	}
 	if s.Choice == Auto && s.Foreign != nil {
 		if owner := s.Foreign(crd.Labels); owner != "" {
-			return ForeignReason, fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner), nil
+			return ForeignReason, explain.CRDOfOther(owner), nil
 		}
 	}
 	if because, err := r.outdone(ctx, s); err != nil || because != "" {
@@ -253,7 +254,7 @@ func (r *Reconciler) lacks(ctx context.Context, s *Service) (word, sentence stri
 		}
 	}
 	if len(missing) > 0 {
-		return "Waiting", "these are not installed: " + strings.Join(missing, ", "), nil
+		return "Waiting", explain.CRDsMissing(missing), nil
 	}
 	if because, err := r.forbidden(ctx, s); err != nil || because != "" {
 		return ForbiddenReason, because, err

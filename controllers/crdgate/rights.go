@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/access"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // ForbiddenReason is that of a kind whose feature was installed without its rights.
@@ -68,7 +69,7 @@ func (r *Reconciler) forbidden(ctx context.Context, s *Service) (string, error) 
 			return "", err
 		}
 		if !allowed {
-			return fmt.Sprintf("the manager may not %s; the role %s says what it needs", right, s.Role), nil
+			return explain.RightMissing(right.String(), s.Role), nil
 		}
 	}
 	return "", nil

@@ -56,6 +56,33 @@ func MachineNotRead() Blocker {
 // KindNotServed is why nothing of a kind is acted on.
 func KindNotServed(because string) string { return "kubemend does not serve the kind: " + because }
 
+// Why kubemend does not serve a kind, as clauses.
+const (
+	KindOff               = "it is switched off by a flag"
+	CRDNotInstalled       = "its CustomResourceDefinition is not installed"
+	OtherServesNodeChecks = "another controller acts on NodeHealthChecks"
+)
+
+// CRDOfOther is why kubemend does not serve a kind whose CustomResourceDefinition belongs to another controller.
+func CRDOfOther(owner string) string {
+	return fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner)
+}
+
+// CRDsMissing is why kubemend does not serve a kind that needs others.
+func CRDsMissing(names []string) string {
+	return "these are not installed: " + strings.Join(names, ", ")
+}
+
+// OtherRuns is why kubemend does not serve a kind that another controller serves.
+func OtherRuns(controller, lease string) string {
+	return fmt.Sprintf("%s runs: it holds the lease %s", controller, lease)
+}
+
+// RightMissing is why kubemend does not serve a kind for which the manager lacks a right.
+func RightMissing(right, role string) string {
+	return fmt.Sprintf("the manager may not %s; the role %s says what it needs", right, role)
+}
+
 // What happens to the objects of a kind that kubemend does not serve.
 var (
 	OtherServes = Step{Text: "the controller that serves the kind acts on it"}

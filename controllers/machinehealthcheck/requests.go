@@ -3,7 +3,6 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -76,7 +75,7 @@ func (r *Reconciler) observeRemediation(ctx context.Context, w *observed) {
 // nameKinds makes known which kinds the check names. What it named before is watched no longer than somebody needs it.
 func (r *Reconciler) nameKinds(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	template := remediationrequest.TemplateKind(ref)
-	if !ref.IsDefined() || remediationrequest.Refusal(template) != "" {
+	if !ref.IsDefined() || remediationrequest.Refusal(template) != nil {
 		return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.check))
 	}
 	return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.check), template, remediationrequest.KindOf(template))
@@ -101,9 +100,9 @@ func (r *Reconciler) requestsOf(ctx context.Context, w *observed, kind schema.Gr
 func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	templateKind := remediationrequest.TemplateKind(ref)
 	w.remediation = byRequests(ref)
-	if why := remediationrequest.Refusal(templateKind); why != "" {
+	if why := remediationrequest.Refusal(templateKind); why != nil {
 		w.remediation.Refused = true
-		w.remediation.missing("spec.remediation.templateRef: "+why, "Name a remediation template there")
+		w.remediation.missing(explain.TemplateRefRefused(why))
 		return nil
 	}
 	for _, kind := range []schema.GroupVersionKind{templateKind, w.remediation.kind} {
@@ -152,11 +151,11 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
 	case remediationrequest.Missing(err):
-		w.remediation.missing(fmt.Sprintf("the kind %s is not installed", kind.GroupKind()), "Install the kind")
+		w.remediation.missing(explain.KindNotInstalled(kind.GroupKind().String()))
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		w.remediation.missing(fmt.Sprintf("kubemend has no right to list the kind %s", kind.GroupKind()), "Give it that right")
+		w.remediation.missing(explain.KindForbidden(kind.GroupKind().String()))
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case err == nil && !ready:
@@ -170,7 +169,7 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 func (r *Reconciler) confirmMissing(ctx context.Context, w *observed) error {
 	err := r.readTemplate(ctx, w)
 	if remediationrequest.Missing(err) {
-		w.remediation.missing(fmt.Sprintf("%s %s/%s does not exist", w.remediation.ref.Kind, w.check.Namespace, w.remediation.ref.Name), "Make it")
+		w.remediation.missing(explain.TemplateMissing(explain.Ref{Kind: w.remediation.ref.Kind, Namespace: w.check.Namespace, Name: w.remediation.ref.Name}))
 		return nil
 	}
 	return err

@@ -52,9 +52,6 @@ func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstru
 	return m, nil
 }
 
-// MachineUnread is why a node is left alone of whose Machine it is not known what its user wants, as a clause.
-const MachineUnread = "its Machine could not be read"
-
 // observeMachines finds the Machines of the nodes that may be remediated, and the requests that have the names which theirs would have.
 func (r *Reconciler) observeMachines(ctx context.Context, w *observed) {
 	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace

@@ -173,7 +173,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *observed) error {
 	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
 	if err != nil {
 		selector = labels.Nothing()
-		w.disable(nodes.Disabled{Reason: nhcv1.SelectorInvalidReason, Message: invalidSelector(err)})
+		w.disable(nodes.Disabled{Reason: nhcv1.SelectorInvalidReason, Message: explain.InvalidNodeSelector(err)})
 	}
 	list := &corev1.NodeList{}
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
@@ -271,12 +271,10 @@ func (w *observed) attach(all []candidate) {
 // selects it. An empty selector selects all nodes.
 func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
-		return invalidSelector(err)
+		return explain.InvalidNodeSelector(err)
 	}
 	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }
-
-func invalidSelector(err error) string { return fmt.Sprintf("spec.selector is invalid: %v", err) }
 
 // Explain is what a reconcile of the check called name would see and decide at now. It returns nil, nil if there is no such check. Nothing is written,
 // reported or measured, and later reconciles are not influenced.
@@ -290,7 +288,7 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 	plan := nodes.Decide(*facts)
 	c := explain.NodeCheck(facts, &plan)
 	if r.idle.Load() {
-		c.Mode, c.ModeText = explain.None, "another controller acts on NodeHealthChecks"
+		c.Mode, c.ModeText = explain.None, explain.OtherServesNodeChecks
 	}
 	return c, nil
 }

@@ -1,7 +1,6 @@
 package remediationrequest
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 
@@ -71,8 +70,8 @@ func ForNode(a Ask, template *unstructured.Unstructured) (*unstructured.Unstruct
 
 // NodeKindOf returns the kind of the requests made from templates of the given kind. The error says that they are no templates.
 func NodeKindOf(template schema.GroupVersionKind) (schema.GroupVersionKind, error) {
-	if why := Refusal(template); why != "" {
-		return schema.GroupVersionKind{}, errors.New(why)
+	if why := Refusal(template); why != nil {
+		return schema.GroupVersionKind{}, why
 	}
 	return KindOf(template), nil
 }

@@ -43,20 +43,20 @@ func KindOf(template schema.GroupVersionKind) schema.GroupVersionKind {
 }
 
 // Refusal is why no requests can be made from objects of a kind: it is no kind of templates by its name, which is how the contract of external
-// remediation tells them, or it is one of Kubernetes itself, or of Cluster API's own that is no remediation; empty if it may be one. An author of a
+// remediation tells them, or it is one of Kubernetes itself, or of Cluster API's own that is no remediation; nil if it may be one. An author of a
 // check chooses the kind, and the manager would watch all objects of it.
-func Refusal(template schema.GroupVersionKind) string {
+func Refusal(template schema.GroupVersionKind) error {
 	name, suffixed := strings.CutSuffix(template.Kind, TemplateSuffix)
 	switch {
 	case !suffixed || name == "":
-		return fmt.Sprintf("kind %q is none of templates: their names end in %s", template.Kind, TemplateSuffix)
+		return fmt.Errorf("kind %q is none of templates: their names end in %s", template.Kind, TemplateSuffix)
 	case ofKubernetes(template.Group):
-		return fmt.Sprintf("kind %q of group %q belongs to Kubernetes itself: remediation templates are in the group of their remediator",
+		return fmt.Errorf("kind %q of group %q belongs to Kubernetes itself: remediation templates are in the group of their remediator",
 			template.Kind, template.Group)
 	case template.Group == clusterv1.GroupVersion.Group && !strings.HasSuffix(name, "Remediation"):
-		return fmt.Sprintf("kind %q of group %q belongs to Cluster API itself and is no remediation template", template.Kind, template.Group)
+		return fmt.Errorf("kind %q of group %q belongs to Cluster API itself and is no remediation template", template.Kind, template.Group)
 	}
-	return ""
+	return nil
 }
 
 // ofKubernetes reports whether a group is one of Kubernetes' own: the group of a CRD has to have a dot in its name, and needs the leave of Kubernetes

@@ -3,9 +3,9 @@
 package teardown
 
 import (
-	"fmt"
 	"time"
 
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -58,27 +58,27 @@ const (
 func decide(f facts, now time.Time) (action, string) {
 	switch f.what {
 	case claim:
-		return release, "Cluster API core goes on with it"
+		return release, explain.CoreGoesOn
 	case checkRequest, nodeCheckRequest:
 		return decideRequest(f, now)
 	case remediation:
 		if f.served {
-			return wait, "its power cycle is being released; its status says how far that is"
+			return wait, explain.PowerCycleReleased
 		}
-		return unmark, "no controller of kubemend acts on its kind"
+		return unmark, explain.NoControllerActs
 	case hostPower:
-		return wait, "its remediation, or the sweep of orphaned marks, releases it"
+		return wait, explain.RemediationReleases
 	case hostMark:
-		return unmark, "the host stays marked as unhealthy"
+		return unmark, explain.HostStaysMarked
 	case nodeFence:
 		if f.orphaned {
-			return unfence, "the remediation that fenced it is gone"
+			return unfence, explain.FencerGone
 		}
-		return wait, "its remediation takes the fence away"
+		return wait, explain.RemediationUnfences
 	case nodeLease:
-		return wait, "it is given back after the requests for its node"
+		return wait, explain.LeaseAfterRequests
 	default:
-		return waitOr(pass, f.failed, now, "its nodes cannot be looked at")
+		return waitOr(pass, f.failed, now, explain.NodesUnseen)
 	}
 }
 
@@ -86,15 +86,15 @@ func decide(f facts, now time.Time) (action, string) {
 func decideRequest(f facts, now time.Time) (action, string) {
 	switch ofNode := f.what == nodeCheckRequest; {
 	case ofNode && !f.served:
-		return unmark, "NodeHealthChecks are somebody else's"
+		return unmark, explain.NodeChecksOfOthers
 	case !ofNode && !f.orphaned:
-		return unmark, "Cluster API core goes on with it"
+		return unmark, explain.CoreGoesOn
 	case !f.deleted.IsZero():
-		return waitOr(unmark, f.deleted, now, "its remediator has not released it")
+		return waitOr(unmark, f.deleted, now, explain.RemediatorHolds)
 	case ofNode:
-		return wait, "it is about to be deleted"
+		return wait, explain.AboutToBeDeleted
 	}
-	return erase, "no check would ever end it: the MachineHealthCheck that made it is gone"
+	return erase, explain.CheckGone
 }
 
 // waitOr waits until patience is over, and then does that.
@@ -102,5 +102,5 @@ func waitOr(then action, since, now time.Time, why string) (action, string) {
 	if now.Before(since.Add(patience)) {
 		return wait, why
 	}
-	return then, fmt.Sprintf("%s within %s", why, patience)
+	return then, explain.Within(why, patience)
 }

@@ -2,7 +2,6 @@ package teardown
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -46,22 +46,19 @@ func noteOf(s step) recorder.Event {
 	n := recorder.Event{About: remediationrequest.Identity(s.on), Kind: corev1.EventTypeNormal, Action: "Teardown"}
 	switch s.do {
 	case release:
-		n.Reason = mendv1.EventCheckReleased
-		n.Text = "kubemend is being removed: Cluster API core acts on this MachineHealthCheck from now on (docs/uninstall.md)"
+		n.Reason, n.Text = mendv1.EventCheckReleased, explain.CheckReleased("")
 		if s.template.Group == mendv1.GroupVersion.Group {
-			n.Kind = corev1.EventTypeWarning
-			n.Text += ". No controller acts on what is made from a " + s.template.Kind + " any more: have it name another template, or none"
+			n.Kind, n.Text = corev1.EventTypeWarning, explain.CheckReleased(s.template.Kind)
 		}
 	case pass:
-		n.Kind, n.Reason = corev1.EventTypeWarning, mendv1.EventNotRemoved
-		n.Text = fmt.Sprintf("Could not be looked at: %v. A node that is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", s.cause)
+		n.Kind, n.Reason, n.Text = corev1.EventTypeWarning, mendv1.EventNotRemoved, explain.NotLookedAt(s.cause)
 	case unfence:
-		n.Reason, n.Text = mendv1.EventOrphanSwept, fmt.Sprintf("Unfenced %s: %s", s.owned, s.why)
+		n.Reason, n.Text = mendv1.EventOrphanSwept, explain.NodeUnfenced(s.owned.String(), s.why)
 		n.About = clusterOf(s.owned)
 	case erase:
-		n.Reason, n.Text = mendv1.EventRequestReleased, "Deleted: "+s.why
+		n.Reason, n.Text = mendv1.EventRequestReleased, explain.RequestDeleted(s.why)
 	default:
-		n.Reason, n.Text = mendv1.EventMarksRemoved, "kubemend is being removed: its marks were taken off; "+s.why
+		n.Reason, n.Text = mendv1.EventMarksRemoved, explain.MarksRemoved(s.why)
 	}
 	return n
 }

@@ -163,7 +163,7 @@ func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
 
 // install makes the kind of a template known, and that of the requests made from it, in all versions that there are.
 func install(w *snapshot.Snapshot, template schema.GroupVersionKind) {
-	if remediationrequest.Refusal(template) != "" {
+	if remediationrequest.Refusal(template) != nil {
 		return
 	}
 	versions := []string{template.Version}

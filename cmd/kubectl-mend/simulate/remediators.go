@@ -32,7 +32,7 @@ func (s *engine) requestKinds() []requestKind {
 	add := func(template schema.GroupVersionKind) {
 		k := requestKind{GroupVersionKind: remediationrequest.KindOf(template)}
 		same := func(other schema.GroupKind) bool { return other == k.GroupKind() }
-		if remediationrequest.Refusal(template) != "" || slices.ContainsFunc(kinds, func(o requestKind) bool { return same(o.GroupKind()) }) {
+		if remediationrequest.Refusal(template) != nil || slices.ContainsFunc(kinds, func(o requestKind) bool { return same(o.GroupKind()) }) {
 			return
 		}
 		k.ours = slices.ContainsFunc(s.kindsOnMetal(), func(o remediation.Kind) bool { return same(o.GroupKind()) })

@@ -154,7 +154,7 @@ type naming map[schema.GroupKind]*task
 // add adds the kind of a template, and that of the requests made from it: in one namespace, or everywhere. Where not everything may be read it is
 // the namespaces that were named.
 func (n naming) add(template schema.GroupVersionKind, namespace string, everywhere bool) {
-	if remediationrequest.Refusal(template) != "" {
+	if remediationrequest.Refusal(template) != nil {
 		return // the controllers read no objects of such a kind
 	}
 	for _, gvk := range []schema.GroupVersionKind{template, remediationrequest.KindOf(template)} {
