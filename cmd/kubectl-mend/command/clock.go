@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // tolerated is by how much the clock of the user may differ from that of the API server and is still believed. The API server says the time in whole
@@ -74,11 +76,7 @@ func (c *serverClock) trouble() string {
 		return ""
 	}
 	c.said = true
-	by, is := c.ahead, "behind"
-	if by < 0 {
-		by, is = -by, "ahead of"
-	}
-	return fmt.Sprintf("the clock of this machine is %s %s that of the API server, which is the one that counts here", by.Round(time.Second), is)
+	return explain.ClockDiffers(-c.ahead)
 }
 
 // sayClock warns, once, of a clock that was not believed.

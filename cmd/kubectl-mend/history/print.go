@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // Layout is how entries are printed.
@@ -66,5 +67,5 @@ func repeated(e Entry, zone *time.Location) string {
 	if e.Count < 2 {
 		return ""
 	}
-	return fmt.Sprintf(" (%d times, the last at %s)", e.Count, e.Last.In(zone).Format(time.RFC3339))
+	return explain.Repeated(int(e.Count), e.Last.In(zone))
 }

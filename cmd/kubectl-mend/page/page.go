@@ -290,14 +290,10 @@ func (p *page) blockers(c *Check, blockers []explain.Blocker) {
 }
 
 func (p *page) remediation(r *explain.Remediation) {
-	p.heading(fmt.Sprintf("%s: %s, attempt %d of %d", r.Ref, r.State, r.Attempt, r.Attempts))
+	p.heading(r.Heading())
 	p.line("  ", r.Reason+": "+r.Text+".")
 	if !r.StateSince.IsZero() {
-		deadline := ""
-		if !r.Deadline.IsZero() {
-			deadline = ", deadline " + p.moment(r.Deadline)
-		}
-		p.line("  ", "In this state since "+p.moment(r.StateSince)+deadline+".")
+		p.line("  ", r.Since(p.moment)+".")
 	}
 	for _, e := range r.Evidence {
 		p.line("  - ", e)

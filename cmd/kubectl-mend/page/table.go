@@ -46,7 +46,7 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	p.gap()
 	p.checks(s, l)
 	if len(s.Unreachable) > 0 {
-		p.heading("Workload clusters that the manager cannot reach")
+		p.heading(explain.UnreachableClusters)
 		for _, c := range s.Unreachable {
 			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since)))
 		}

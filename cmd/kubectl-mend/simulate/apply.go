@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -41,7 +41,7 @@ func (m *Manifest) apply(ctx context.Context, w *snapshot.Snapshot, now time.Tim
 				notes = append(notes, d.ref().String()+": "+note)
 			}
 			for _, why := range against {
-				refused = append(refused, d.ref().String()+": "+why)
+				refused = append(refused, d.ref().String()+": "+why.Error())
 			}
 		}
 	}
@@ -57,19 +57,18 @@ func isCheck(obj client.Object) bool {
 }
 
 // apply puts one object into the snapshot.
-func (d *document) apply(ctx context.Context, w *snapshot.Snapshot, now time.Time) (notes, refused []string, err error) {
+func (d *document) apply(ctx context.Context, w *snapshot.Snapshot, now time.Time) (notes []string, refused []error, err error) {
 	switch is := d.obj.(type) {
 	case *clusterv1.MachineHealthCheck:
 		was := &clusterv1.MachineHealthCheck{}
-		const isNew = "It is new, and so the youngest: of two that select the same machine the older one acts on it"
-		if notes, err = replaces(ctx, w, is, was, now, isNew); err != nil {
+		if notes, err = replaces(ctx, w, is, was, now, explain.MachineCheckIsNew); err != nil {
 			return nil, nil, err
 		}
 		is.Status, notes = was.Status, append(notes, claim(is)...)
 		refused = machineCheckRefusals(is, was)
 	case *nhcv1.NodeHealthCheck:
 		was := &nhcv1.NodeHealthCheck{}
-		if notes, err = replaces(ctx, w, is, was, now, "It is new"); err != nil {
+		if notes, err = replaces(ctx, w, is, was, now, explain.CheckIsNew); err != nil {
 			return nil, nil, err
 		}
 		is.Status = was.Status
@@ -77,7 +76,7 @@ func (d *document) apply(ctx context.Context, w *snapshot.Snapshot, now time.Tim
 		var warnings []string
 		refused, warnings = nodeCheckRefusals(ctx, w, is, was)
 		if notes = append(notes, warnings...); len(is.Spec.PauseRequests) > 0 {
-			notes = append(notes, "It has pauseRequests: no remediation would begin")
+			notes = append(notes, explain.PausesRequests)
 		}
 	default:
 		install(w, d.obj.GetObjectKind().GroupVersionKind())
@@ -109,9 +108,9 @@ func replaces(ctx context.Context, w *snapshot.Snapshot, is, was client.Object, 
 	annotations, kept := onTopOf(was.GetAnnotations(), is.GetAnnotations())
 	is.SetLabels(labels)
 	is.SetAnnotations(annotations)
-	notes = []string{"It replaces the one of its name"}
+	notes = []string{explain.CheckReplaces}
 	if len(kept) > 0 {
-		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
+		notes = append(notes, explain.AnnotationsKept(kept))
 	}
 	return notes, nil
 }
@@ -141,10 +140,9 @@ func claim(check *clusterv1.MachineHealthCheck) []string {
 			check.Annotations = map[string]string{}
 		}
 		check.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim
-		return []string{fmt.Sprintf("It is simulated as if it were claimed: without the annotation %s: %s Cluster API core acts on it",
-			clusterv1.PausedAnnotation, mendv1.Claim)}
+		return []string{explain.AsClaimed(clusterv1.PausedAnnotation + ": " + mendv1.Claim)}
 	case by != mendv1.Claim:
-		return []string{fmt.Sprintf("It is paused by its annotation %s: nothing would happen", clusterv1.PausedAnnotation)}
+		return []string{explain.PausedBy(clusterv1.PausedAnnotation)}
 	}
 	return nil
 }

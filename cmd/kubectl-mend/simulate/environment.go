@@ -141,7 +141,7 @@ func (o *environment) fail(failing []nodeKey) {
 		if o.node(p) != nil {
 			o.faults[p] = true
 			o.silence(p)
-			o.eventLog.assumed(p.ref(), "NodeFails", "The node turns Ready=Unknown")
+			o.eventLog.assumed(p.ref(), "NodeFails", explain.NodeTurnsUnknown)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (o *environment) recover(ctx context.Context, failed []nodeKey) {
 		delete(o.faults, p)
 		if !o.off(ctx, p) && o.node(p) != nil {
 			o.ready(p, "")
-			o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again by itself")
+			o.eventLog.assumed(p.ref(), "NodeRecovers", explain.NodeReadyByItself)
 		}
 	}
 }

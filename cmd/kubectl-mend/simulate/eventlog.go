@@ -49,8 +49,8 @@ func (l *eventLog) Eventf(regarding, related runtime.Object, kind, reason, _, no
 }
 
 // assumed records what others do.
-func (l *eventLog) assumed(about explain.Ref, reason, text string, args ...any) {
-	l.write(about.String(), Entry{Object: about, Reason: reason, Text: fmt.Sprintf(text, args...), Assumed: true})
+func (l *eventLog) assumed(about explain.Ref, reason, text string) {
+	l.write(about.String(), Entry{Object: about, Reason: reason, Text: text, Assumed: true})
 }
 
 // failure records why a reconcile failed, once.

@@ -14,6 +14,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/partners/bmo"
 )
 
@@ -114,9 +115,9 @@ func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.
 
 // powerEvents are the events of changes of the power.
 var powerEvents = map[bmo.Power]struct{ reason, text string }{
-	bmo.Off:   {"PoweredOff", "The host is off"},
-	bmo.Reset: {"Rebooted", "The host is reset"},
-	bmo.On:    {"PoweredOn", "The host is on"},
+	bmo.Off:   {"PoweredOff", explain.HostOff},
+	bmo.Reset: {"Rebooted", explain.HostReset},
+	bmo.On:    {"PoweredOn", explain.HostOn},
 }
 
 // follow does what a change of the power entails: what runs on the host stops with it, and boots with it.
@@ -124,7 +125,7 @@ func (o *environment) follow(ctx context.Context, b *bareMetal, h *bmov1alpha1.B
 	key := client.ObjectKeyFromObject(h)
 	for _, change := range b.model.Changes() {
 		event := powerEvents[change.To]
-		o.eventLog.assumed(refOf("BareMetalHost", h), event.reason, "%s", event.text)
+		o.eventLog.assumed(refOf("BareMetalHost", h), event.reason, event.text)
 		if b.booting = change.To != bmo.Off; b.booting {
 			b.boots++
 			boot := b.boots
@@ -150,7 +151,7 @@ func (o *environment) boot(ctx context.Context, key client.ObjectKey, boot int) 
 	if p, has := o.nodeOn(ctx, h); has && !(o.Hard && o.faults[p]) {
 		delete(o.faults, p)
 		o.ready(p, fmt.Sprintf("boot-%d-of-%s", boot, key.Name))
-		o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again after the boot")
+		o.eventLog.assumed(p.ref(), "NodeRecovers", explain.NodeReadyAfterBoot)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/partners/owners"
 )
 
@@ -34,7 +35,8 @@ func (o *environment) replace(m *clusterv1.Machine, how owners.Replacement) {
 		o.put(m)
 	}
 	o.note(o.state.Delete(machineKind, key))
-	o.eventLog.assumed(refOf("Machine", m), "MachineReplaced", "%s %s deletes the machine, to put %s in its place", how.Owner.Kind, how.Owner.Name, next.Name)
+	o.eventLog.assumed(refOf("Machine", m), "MachineReplaced",
+		explain.OwnerReplaces(explain.Ref{Kind: how.Owner.Kind, Name: how.Owner.Name}, next.Name))
 	if !how.WaitsForDeletion {
 		o.make(next, how.Owner.UID)
 	}
@@ -105,5 +107,5 @@ func (o *environment) join(key client.ObjectKey) {
 		LastTransitionTime: now,
 	})
 	o.put(m)
-	o.eventLog.assumed(refOf("Machine", m), "MachineReady", "The node of the new machine is Ready")
+	o.eventLog.assumed(refOf("Machine", m), "MachineReady", explain.NewNodeReady)
 }

@@ -39,7 +39,7 @@ func (a *Answer) Print(out io.Writer, width int, paint text.Painter) error {
 	}
 	p.list("Assumed", a.Assumptions)
 	p.list("The manifest", a.Manifest)
-	p.list(paint.Bad("The API server would refuse it"), a.Refused)
+	p.list(paint.Bad(explain.WouldBeRefused), a.Refused)
 	for i := range a.Now {
 		p.check(&a.Now[i])
 	}
@@ -84,7 +84,7 @@ func (p *report) check(c *explain.Check) {
 	if c.ModeText != "" {
 		p.line("  ", c.ModeText+".")
 	}
-	p.line("  ", fmt.Sprintf("It selects %d; %s.", c.Population.Total(), c.Allowance()))
+	p.line("  ", c.Selected()+".")
 	var notes []string
 	add := func(s string) {
 		if s != "" && !slices.Contains(notes, s) {
@@ -102,7 +102,7 @@ func (p *report) check(c *explain.Check) {
 	}
 	add(c.Unreachable)
 	for _, trouble := range c.ReadErrors {
-		add("Could not be read: " + trouble)
+		add(explain.CouldNotBeRead(trouble))
 	}
 	p.targets(c)
 }
@@ -121,7 +121,7 @@ func (p *report) targets(c *explain.Check) {
 	}
 	p.rows("  ", rows)
 	if len(healthy) > 0 {
-		p.line("  ", p.paint.Good(string(budget.Healthy))+": "+firstOf(healthy)+".")
+		p.line("  ", p.paint.Good(string(budget.Healthy))+": "+explain.FirstOf(healthy)+".")
 	}
 }
 
@@ -135,13 +135,13 @@ func (p *report) would(c *explain.Check, t *explain.Target) string {
 		parts = append(parts, f.Text+p.counts(f))
 	}
 	for _, d := range t.Ignored {
-		parts = append(parts, d.Text+", which does not count: "+d.Why)
+		parts = append(parts, d.Text+explain.NotCounted(d.Why))
 	}
 	switch {
 	case t.StartsNow:
-		parts = append(parts, p.paint.Strong("It begins at once: kubemend "+t.Action))
+		parts = append(parts, p.paint.Strong(explain.BeginsAtOnce(t.Action)))
 	case t.InFlight:
-		parts = append(parts, "Its remediation is under way"+cmp.Or(since(t.InFlightSince, p.At), ""))
+		parts = append(parts, explain.UnderWay+since(t.InFlightSince, p.At))
 	case len(t.Blockers) > 0:
 		parts = append(parts, blockers(c, t)...)
 	case !t.Next.At.IsZero():
@@ -233,9 +233,9 @@ func (p *report) called(r explain.Ref) string {
 
 // timeline is what happens.
 func (p *report) timeline() {
-	p.heading(fmt.Sprintf("From %s on, for %s", p.At.Format(time.DateTime), brief(parsed(p.Summary.Horizon))))
+	p.heading(explain.SimulatedTime(p.At, parsed(p.Summary.Horizon)))
 	if len(p.Timeline) == 0 {
-		p.line("  ", "Nothing happens.")
+		p.line("  ", explain.NothingSimulated+".")
 		return
 	}
 	rows := make([][]string, 0, len(p.Timeline))
@@ -268,41 +268,31 @@ func stamp(after string) string {
 func (p *report) summary() {
 	s := p.Summary
 	p.heading("All in all")
-	switch s.Begun {
-	case 0:
-		p.line("  ", "No remediation begins.")
-	case 1:
-		p.line("  ", fmt.Sprintf("1 remediation begins, at most %d at once.", s.AtOnce))
-	default:
-		p.line("  ", fmt.Sprintf("%d remediations begin, at most %d at once.", s.Begun, s.AtOnce))
-	}
+	p.line("  ", explain.RemediationsBegun(s.Begun, s.AtOnce)+".")
 	var begun groups
 	for _, r := range p.Remediations {
 		begun.add(stamp(r.After), p.called(r.Target))
 	}
 	for _, g := range begun {
-		p.line("  "+g.of+"  ", firstOf(g.names)+".")
+		p.line("  "+g.of+"  ", explain.FirstOf(g.names)+".")
 	}
 	for _, b := range s.Blocked {
-		until := "to the end"
+		until := ""
 		if b.Until != "" {
-			until = "to " + stamp(b.Until)
+			until = stamp(b.Until)
 		}
-		what := "remediation"
-		if slices.ContainsFunc(p.Remediations, func(r Remediation) bool { return parsed(r.After) <= parsed(b.From) }) { // those go on
-			what = "further remediation"
-		}
-		p.line("  ", fmt.Sprintf("%s allows no %s from %s %s: %s.", short(b.Check), what, stamp(b.From), until, p.paint.Waits(b.Reason)))
+		further := slices.ContainsFunc(p.Remediations, func(r Remediation) bool { return parsed(r.After) <= parsed(b.From) }) // those go on
+		p.line("  ", explain.NothingAllowed(short(b.Check), further, stamp(b.From), until, p.paint.Waits(b.Reason))+".")
 	}
 	if len(s.Unhealthy) == 0 {
-		p.line("  ", p.paint.Good("All are healthy at the end")+".")
+		p.line("  ", p.paint.Good(explain.AllHealthyAtEnd)+".")
 	}
 	var unhealthy groups
 	for _, u := range s.Unhealthy {
 		unhealthy.add(u.Verdict, p.called(u.Ref))
 	}
 	for _, g := range unhealthy {
-		p.line("  ", p.paint.Bad(g.of)+" at the end: "+firstOf(g.names)+".")
+		p.line("  ", p.paint.Bad(g.of)+" at the end: "+explain.FirstOf(g.names)+".")
 	}
 }
 

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
 )
@@ -22,11 +24,11 @@ const leastStartup = 30
 
 // machineCheckRefusals are why Cluster API's schema or webhook would not let a check in, as far as kubemend knows the rule; was is the one that
 // it replaces, or empty.
-func machineCheckRefusals(is, was *clusterv1.MachineHealthCheck) []string {
-	var why []string
+func machineCheckRefusals(is, was *clusterv1.MachineHealthCheck) []error {
+	var why []error
 	against := func(ok bool, reason string, args ...any) {
 		if !ok {
-			why = append(why, fmt.Sprintf(reason, args...))
+			why = append(why, fmt.Errorf(reason, args...))
 		}
 	}
 	spec := &is.Spec
@@ -63,23 +65,23 @@ func machineCheckRefusals(is, was *clusterv1.MachineHealthCheck) []string {
 const leastTimeout = time.Minute
 
 // nodeCheckRefusals are why the schema or the webhook of NodeHealthChecks would not let a check in, and what the webhook would warn of.
-func nodeCheckRefusals(ctx context.Context, w *snapshot.Snapshot, is, was *nhcv1.NodeHealthCheck) (why, warnings []string) {
+func nodeCheckRefusals(ctx context.Context, w *snapshot.Snapshot, is, was *nhcv1.NodeHealthCheck) (why []error, warnings []string) {
 	spec := &is.Spec
 	ladder := spec.EscalatingRemediations
 	switch {
 	case spec.RemediationTemplate == nil && len(ladder) == 0:
-		why = append(why, "either spec.remediationTemplate or at least one of spec.escalatingRemediations must be set")
+		why = append(why, errors.New("either spec.remediationTemplate or at least one of spec.escalatingRemediations must be set"))
 	case spec.RemediationTemplate != nil && len(ladder) > 0:
-		why = append(why, "spec.remediationTemplate and spec.escalatingRemediations are mutually exclusive")
+		why = append(why, errors.New("spec.remediationTemplate and spec.escalatingRemediations are mutually exclusive"))
 	}
 	orders := map[int]bool{}
 	for i := range ladder {
 		if orders[ladder[i].Order] {
-			why = append(why, fmt.Sprintf("spec.escalatingRemediations: more than one has the order %d", ladder[i].Order))
+			why = append(why, fmt.Errorf("spec.escalatingRemediations: more than one has the order %d", ladder[i].Order))
 		}
 		orders[ladder[i].Order] = true
 		if t := ladder[i].Timeout.Duration; t < leastTimeout {
-			why = append(why, fmt.Sprintf("spec.escalatingRemediations[%d].timeout: %s is less than %s", i, t, brief(leastTimeout)))
+			why = append(why, fmt.Errorf("spec.escalatingRemediations[%d].timeout: %s is less than %s", i, t, explain.Brief(leastTimeout)))
 		}
 	}
 	text := func(limit *intstr.IntOrString) string {
@@ -89,9 +91,9 @@ func nodeCheckRefusals(ctx context.Context, w *snapshot.Snapshot, is, was *nhcv1
 		return limit.String()
 	}
 	if spec.MinHealthy != nil && spec.MaxUnhealthy != nil {
-		why = append(why, "spec.minHealthy and spec.maxUnhealthy cannot be specified at the same time")
+		why = append(why, errors.New("spec.minHealthy and spec.maxUnhealthy cannot be specified at the same time"))
 	} else if _, err := budget.NodeLimits(text(spec.MinHealthy), text(spec.MaxUnhealthy), 1); err != nil {
-		why = append(why, err.Error())
+		why = append(why, err)
 	}
 	webhook := admission.NodeHealthCheck{Live: w.ReadOnly()}
 	var err error
@@ -101,7 +103,7 @@ func nodeCheckRefusals(ctx context.Context, w *snapshot.Snapshot, is, was *nhcv1
 		warnings, err = webhook.ValidateCreate(ctx, is)
 	}
 	if err != nil {
-		why = append(why, err.Error())
+		why = append(why, err)
 	}
 	return why, warnings
 }

@@ -15,6 +15,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/partners/remediator"
 )
@@ -113,7 +114,7 @@ func (o *environment) recovers(req *unstructured.Unstructured) {
 	}
 	delete(o.faults, p)
 	o.ready(p, "boot-of-"+string(req.GetUID()))
-	o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again: %s %s was carried out", req.GetKind(), req.GetName())
+	o.eventLog.assumed(p.ref(), "NodeRecovers", explain.CarriedOut(explain.Ref{Kind: req.GetKind(), Name: req.GetName()}))
 }
 
 // nodeOfRequest is the node that a request is about: that which it names, or that of its machine; else the one of its name.

@@ -2,12 +2,11 @@ package simulate
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -35,33 +34,14 @@ func simulatedManagers(ctx context.Context, w *snapshot.Snapshot, known inspect.
 			p.all, namespaces = append(p.all, m), append(namespaces, m.Namespace)
 		}
 	}
-	var whose []string
-	switch len(namespaces) {
-	case 0:
-	case 1:
-		whose = append(whose, "The manager has the settings of the one in namespace "+namespaces[0])
-	default:
-		whose = append(whose, "The managers have the settings of those in the namespaces "+strings.Join(namespaces, ", "))
-	}
-	if len(silent) > 0 {
-		whose = append(whose, fmt.Sprintf("The manager in namespace %s does not announce its settings: default ones are assumed",
-			strings.Join(silent, ", ")))
-	}
 	if len(p.all) == 0 {
 		p.all = []managerlease.Manager{{Alive: true, Announcement: defaults(ctx, w)}}
-		whose = []string{"No manager of kubemend runs there: one with default settings is assumed"}
-		if leaving != "" {
-			whose[0] = fmt.Sprintf("The manager in namespace %s is in teardown: another one with default settings is assumed", leaving)
-		}
-		if known.Unknown != "" {
-			whose[0] = "Which manager runs there is not known, one with default settings is assumed: " + known.Unknown
-		}
 	}
-	if known.Unknown != "" && len(known.All) > 0 {
-		whose = append(whose, "There may be another one, which is assumed to reconcile all else: "+known.Unknown)
+	others := known.Unknown != "" && len(known.All) > 0
+	p.whose = explain.SimulatedManagers(namespaces, silent, leaving, known.Unknown, others)
+	if others {
 		p.all = append(p.all, managerlease.Manager{Alive: true, Announcement: &managerlease.Announcement{Kinds: p.all[0].Announcement.Kinds}})
 	}
-	p.whose = strings.Join(whose, ". ")
 	return p
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -56,7 +57,7 @@ func (r *reading) workloads(ctx context.Context, wanted func(*clusterv1.Cluster)
 func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
 	key := client.ObjectKeyFromObject(cluster)
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition) {
-		r.snapshot.SetUnseen(key, notInitialized, time.Time{})
+		r.snapshot.SetUnseen(key, explain.ControlPlaneNotInitialized, time.Time{})
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)

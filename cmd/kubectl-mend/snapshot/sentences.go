@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -25,12 +26,6 @@ type Missing struct {
 // String is the whole sentence.
 func (m Missing) String() string { return m.What + ": " + m.Why }
 
-// notRead is why a cluster is not seen of which nothing is known.
-const notRead = "its nodes were not read"
-
-// notInitialized is why a cluster is not read whose machines have no nodes yet.
-const notInitialized = "its control plane is not initialized yet"
-
 // errRecorded is the error of a live read of a workload cluster in a record.
 var errRecorded = errors.New("a record cannot be asked for more than was recorded")
 
@@ -42,7 +37,7 @@ func (t task) what(is served) string {
 	called := cmp.Or(t.called, plural(t.gvk.Kind))
 	switch {
 	case !is.namespaced && t.gvk.Kind == "Node":
-		return called + " of the management cluster"
+		return explain.OfManagementCluster(called)
 	case !is.namespaced:
 		return called
 	case t.namespace == "":
@@ -72,7 +67,7 @@ func why(err error) string {
 	case apierrors.IsUnauthorized(err):
 		return "not logged in: " + err.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), apierrors.IsTimeout(err):
-		return "no answer came in time"
+		return explain.NoAnswer
 	default:
 		return err.Error()
 	}
@@ -82,13 +77,7 @@ func leaseCalled(name string) string { return "Lease " + name }
 
 func bindingsOfManagers(kind string) string { return kind + "s of " + managerlease.OfKubemend.Roles[0] }
 
-func madeByChecks(kind string) string { return plural(kind) + " that a check has made" }
-
 func nodesOfCluster(cluster client.ObjectKey) string { return "Nodes of cluster " + cluster.String() }
-
-func otherVersions(served []string, needed string) string {
-	return fmt.Sprintf("they are served in %s, and version %s is needed", strings.Join(served, ", "), needed)
-}
 
 func otherNamespaces(kinds, namespace string, read []string) error {
 	return fmt.Errorf("%s in namespace %s were not read, only those in %s", kinds, namespace, strings.Join(read, ", "))

@@ -13,6 +13,8 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // patience is how long one answer of the management cluster is waited for: a list of thousands of machines takes some seconds.
@@ -44,7 +46,7 @@ func (r *reading) read(ctx context.Context, t task) {
 	if !slices.Contains(is.versions, t.gvk.Version) {
 		known := r.snapshot.scheme.Recognizes(t.gvk)
 		if known && !t.bare && !t.anyVersion {
-			r.snapshot.Lacks(plural(t.gvk.Kind), otherVersions(is.versions, t.gvk.Version))
+			r.snapshot.Lacks(plural(t.gvk.Kind), explain.OtherVersions(is.versions, t.gvk.Version))
 			return
 		}
 		t.bare = t.bare || known

@@ -24,6 +24,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -279,7 +280,7 @@ func (r *reading) has(ctx context.Context, gvk schema.GroupVersionKind, mark cli
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	err := r.client.List(ctx, list, client.InNamespace(r.Namespace), client.Limit(1), mark)
 	if err != nil && (!apierrors.IsForbidden(err) || strings.HasSuffix(gvk.Kind, "Remediation")) && !r.done(gvk.GroupKind(), r.Namespace) {
-		r.snapshot.Lacks(madeByChecks(gvk.Kind), why(err))
+		r.snapshot.Lacks(explain.MadeByChecks(plural(gvk.Kind)), why(err))
 	}
 	return err == nil && len(list.Items) > 0
 }

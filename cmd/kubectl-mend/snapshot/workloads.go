@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -42,7 +43,7 @@ func (w *Snapshot) Workload(cluster client.ObjectKey) *Snapshot {
 // workload is a workload cluster, which is known from now on. The lock is held.
 func (w *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
 	if w.workloads[cluster] == nil {
-		w.workloads[cluster] = &workloadCluster{snapshot: empty(w.scheme, inWorkloads), unseen: notRead}
+		w.workloads[cluster] = &workloadCluster{snapshot: empty(w.scheme, inWorkloads), unseen: explain.NodesNotAsked}
 	}
 	return w.workloads[cluster]
 }
@@ -63,7 +64,7 @@ func (w *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Ti
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.workload(cluster)
-	c.unseen, c.since = cmp.Or(why, notRead), since
+	c.unseen, c.since = cmp.Or(why, explain.NodesNotAsked), since
 }
 
 // Unseen says why the nodes of a workload cluster were not seen, and since when, if that is known; false if they were.
@@ -72,7 +73,7 @@ func (w *Snapshot) Unseen(cluster client.ObjectKey) (why string, since time.Time
 	defer w.mu.RUnlock()
 	c := w.workloads[cluster]
 	if c == nil {
-		return notRead, time.Time{}, true
+		return explain.NodesNotAsked, time.Time{}, true
 	}
 	return c.unseen, c.since, c.unseen != ""
 }
@@ -166,7 +167,7 @@ func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
 		return nil, errRecorded
 	case reader == nil:
 		why, _, _ := w.Unseen(cluster)
-		return nil, unseenError(cluster, cmp.Or(why, notRead))
+		return nil, unseenError(cluster, cmp.Or(why, explain.NodesNotAsked))
 	}
 	return reader, nil
 }
