@@ -138,6 +138,9 @@ func (c *Claim) Refused() bool {
 // Text is what will be so, or why nothing changes.
 func (c *Claim) Text() string {
 	if !c.Changes() {
+		if ends := ClaimEnds(c.Check, c.Writer); c.Reason == AlreadyClaimed && ends != "" {
+			return c.why() + "; " + ends
+		}
 		return c.why()
 	}
 	parts := []string{"kubemend will act on it in place of Cluster API core"}
@@ -160,12 +163,26 @@ func (c *Claim) Text() string {
 	case !c.Cluster.DeletionTimestamp.IsZero():
 		parts = append(parts, fmt.Sprintf("Cluster %s is being deleted: no controller acts on the check any more", c.Cluster.Name))
 	}
+	parts = append(parts, c.inGit()...)
 	for _, part := range []ClaimPart{ItsCluster, ItsMachines, ItsRequests} {
 		if err := c.Unread[part]; err != nil {
 			parts = append(parts, string(part)+": "+err.Error())
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+// inGit is what is to be done where the check comes from.
+func (c *Claim) inGit() []string {
+	var all []string
+	for _, a := range AppliersOf(c.Check) {
+		if !c.Release {
+			all = append(all, a.claimInGit(c.Check))
+		} else if text := a.releaseInGit(); text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // why is why the annotation is not written, or would not be.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -27,6 +28,11 @@ func pausedAs(value string) claimEdit {
 	return checkWith(func(c *explain.ClaimedCheck) {
 		c.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: value}
 	})
+}
+
+// labelled is a check with a label of a tool that applies it.
+func labelled(key string) claimEdit {
+	return checkWith(func(c *explain.ClaimedCheck) { c.Check.Labels = map[string]string{key: "fleet"} })
 }
 
 func beingRemediated(all map[explain.Remediator][]string) claimEdit {
@@ -93,6 +99,16 @@ func TestChecksAreClaimed(t *testing.T) {
 		"managers that may not be looked for":       {claimFactsOf(func(f *claimFacts) { f.managers, f.unlisted.Err = nil, errors.New("forbidden") }), false, "unseen: it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
 		"what cannot be seen is gone over by force": {claimFactsOf(func(f *claimFacts) { f.managers, f.unlisted.Err = nil, errors.New("forbidden") }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
 		"one that is seen needs no other":           {claimFactsOf(func(f *claimFacts) { f.unlisted.Err = errors.New("forbidden") }), false, "change: " + plain},
+		"where Flux applies it, what belongs into Git is said": {claimFactsOf(labelled("kustomize.toolkit.fluxcd.io/name")), false,
+			"change: " + plain + "; Flux (Kustomization fleet) applies the check, and leaves the claim alone as long as Git says nothing of the annotation: put " +
+				"cluster.x-k8s.io/paused: kubemend into metadata.annotations there, and a check that is made anew is claimed too"},
+		"where a topology makes it, what belongs on the Cluster is said": {claimFactsOf(labelled("topology.cluster.x-k8s.io/owned")), false,
+			"change: " + plain + "; the topology controller of Cluster API makes the check, and when it makes it anew there is no claim: give Cluster prod the label " +
+				"kubemend.io/machine-health-checks: act, in Git too, and kubemend claims all its checks"},
+		"that Flux will remove a claim is said": {claimFactsOf(pausedAs("kubemend"), labelled("kustomize.toolkit.fluxcd.io/name"),
+			checkWith(func(c *explain.ClaimedCheck) { c.Writer = "kubectl-annotate" })), false,
+			"stays: is claimed already; Flux (Kustomization fleet) removes the claim at its next reconcile, since it was written as kubectl-annotate: put " +
+				"cluster.x-k8s.io/paused: kubemend into metadata.annotations in Git, or release the check and claim it again with kubectl mend"},
 		"what is under way is said, by what happens": {claimFactsOf(beingRemediated(map[explain.Remediator][]string{explain.ByCore: {"d", "b"}, explain.ByOwner: {"a"}, explain.ByAnother: {"c"}, explain.ByCheck: {"e"}})), false,
 			"change: " + plain + "; under way: a, whose owner remediates it, and goes on; under way: e, whose request goes on as kubemend's own; " +
 				"under way: b, d, whose requests go on, and kubemend adopts them; under way: c, whose request is not this check's, and is left alone"},
@@ -129,6 +145,9 @@ func TestChecksAreGivenBack(t *testing.T) {
 			"unseen: it cannot be seen whether Cluster API core is there to take it: list the leases controller-leader-election-capi: no; and it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
 		"that core is gone is known all the same": {claimFactsOf(claimed, coreIs(explain.CoreLease{Gone: noon}), func(f *claimFacts) { f.managers, f.unlisted.Err = nil, errors.New("forbidden") }), true,
 			"refused: Cluster API core has not run since 2026-01-01T12:00:00Z, so no controller would act on it"},
+		"where Argo CD applies it, what is to be removed from Git is said": {claimFactsOf(claimed, labelled("argocd.argoproj.io/instance")), false,
+			"change: " + plain + "; Argo CD (Application fleet) applies the check: if Git has the annotation cluster.x-k8s.io/paused, remove it there, or it is written again"},
+		"a topology writes no annotation": {claimFactsOf(claimed, labelled("topology.cluster.x-k8s.io/owned")), false, "change: " + plain},
 		"what is under way is said, by what happens": {claimFactsOf(claimed, beingRemediated(map[explain.Remediator][]string{explain.ByCheck: {"b"}, explain.ByOwner: {"d", "a"}, explain.ByAnother: {"c"}})), false,
 			"change: " + plain + "; under way: a, d, whose owners remediate them, and go on; under way: b, whose request goes on, and core deletes it when the machine is healthy; " +
 				"under way: c, whose request is not this check's, and is left alone"},
@@ -177,7 +196,7 @@ func TestItIsSaidWhosePauseItIs(t *testing.T) {
 	fields := metav1.NewFieldsV1
 	at := metav1.NewTime(noon)
 	check := &clusterv1.MachineHealthCheck{}
-	if writer, _ := pausedBy(check); writer != "" {
+	if writer, _ := history.PausedBy(check); writer != "" {
 		t.Errorf("of a check without managed fields it says %q", writer)
 	}
 	check.ManagedFields = []metav1.ManagedFieldsEntry{
@@ -187,7 +206,7 @@ func TestItIsSaidWhosePauseItIs(t *testing.T) {
 		{Manager: "kubectl-annotate", Time: &at, FieldsV1: fields(`{"f:metadata":{"f:annotations":{".":{},"f:cluster.x-k8s.io/paused":{}}}}`)},
 	}
 	claim := explain.Claim{Reason: explain.PausedByUser, ClaimedCheck: explain.ClaimedCheck{Check: check}}
-	claim.Writer, claim.Written = pausedBy(check)
+	claim.Writer, claim.Written = history.PausedBy(check)
 	if got, want := claim.Text(), ", written by kubectl-annotate, whose last change of the check was at 2026-01-01T12:00:00Z."; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -149,7 +149,7 @@ func coreSeen(ctx context.Context, c client.Reader, now time.Time) explain.CoreL
 // checkSeen is what is known of one check.
 func checkSeen(ctx context.Context, c client.Reader, check *clusterv1.MachineHealthCheck) explain.ClaimedCheck {
 	f := explain.ClaimedCheck{Check: check, Underway: map[explain.Remediator][]string{}, Unread: map[explain.ClaimPart]error{}}
-	f.Writer, f.Written = pausedBy(check)
+	f.Writer, f.Written = history.PausedBy(check)
 	cluster := &clusterv1.Cluster{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}, cluster)
 	switch {
@@ -173,20 +173,6 @@ func checkSeen(ctx context.Context, c client.Reader, check *clusterv1.MachineHea
 		}
 	}
 	return f
-}
-
-// pausedBy is the field manager that wrote the paused annotation, and when that last changed the object, as far as the API server knows.
-func pausedBy(o client.Object) (writer string, at time.Time) {
-	for _, entry := range o.GetManagedFields() {
-		if !slices.Contains(history.AnnotationsBy(entry), clusterv1.PausedAnnotation) {
-			continue
-		}
-		if entry.Time != nil {
-			at = entry.Time.Time
-		}
-		return entry.Manager, at
-	}
-	return "", time.Time{}
 }
 
 // machinesOf are the machines that the check selects. An empty selector selects nothing. (Cluster API.)

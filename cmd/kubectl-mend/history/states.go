@@ -185,6 +185,20 @@ func annotated(about explain.Ref, o metav1.Object, matter func(string) bool) []E
 	return all
 }
 
+// PausedBy is the field manager that wrote the paused annotation of an object, and when that last changed the object, as far as the API server knows.
+func PausedBy(o metav1.Object) (writer string, at time.Time) {
+	for _, entry := range o.GetManagedFields() {
+		if !slices.Contains(AnnotationsBy(entry), clusterv1.PausedAnnotation) {
+			continue
+		}
+		if entry.Time != nil {
+			at = entry.Time.Time
+		}
+		return entry.Manager, at
+	}
+	return "", time.Time{}
+}
+
 // AnnotationsBy are the keys of the annotations that a field manager wrote.
 func AnnotationsBy(entry metav1.ManagedFieldsEntry) []string {
 	var wrote struct {

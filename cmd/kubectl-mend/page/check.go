@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -16,8 +17,26 @@ import (
 
 // MachineHealthCheck explains a MachineHealthCheck, and those of its targets of which there is something to say.
 func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
-	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool { return client.ObjectKeyFromObject(c) == key })
-	return explained(ctx, a, checks, err, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", key.Name, key.Namespace))
+	var check clusterv1.MachineHealthCheck
+	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
+		is := client.ObjectKeyFromObject(c) == key
+		if is {
+			check = *c
+		}
+		return is
+	})
+	e, err := explained(ctx, a, checks, err, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", key.Name, key.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	for _, applier := range explain.AppliersOf(&check) {
+		e.Facts = append(e.Facts, explain.Fact{Name: "applied by", Value: applier.String()})
+	}
+	writer, _ := history.PausedBy(&check)
+	if ends := explain.ClaimEnds(&check, writer); ends != "" {
+		e.Notes = append(e.Notes, ends)
+	}
+	return e, nil
 }
 
 // NodeHealthCheck explains a NodeHealthCheck, and those of its targets of which there is something to say.

@@ -72,6 +72,13 @@ func moreHosts() map[string]story {
 		"a check of which a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
 		"the status while a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
 		"a check of a host whose owner is to remediate it": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), askedOwner("w1", "WaitingForRemediation", deferred)), check("workers")},
+		"a check whose claim Flux will remove": {aScene(func(s *scene) {
+			s.check.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
+			s.check.ManagedFields = append(s.check.ManagedFields, metav1.ManagedFieldsEntry{
+				Manager: "kubectl-annotate", Operation: metav1.ManagedFieldsOperationUpdate,
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:cluster.x-k8s.io/paused":{}}}}`),
+			})
+		}), check("workers")},
 		"a check whose remediations the user may not read": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.barred = append(s.barred, mendv1.GroupVersion.WithKind("HostRemediation")) }), check("workers")},
 	}
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -75,12 +76,17 @@ func slimNode(node *corev1.Node) *corev1.Node {
 	return kept
 }
 
-// slimManagedFields keeps who wrote the numbers in the status of a check, and when. No more is read of managed fields, which are half of an
-// object.
+// slimManagedFields keeps who wrote the numbers in the status of a check, and when, and who wrote its paused annotation. No more is read of managed
+// fields, which are half of an object.
 func slimManagedFields(obj client.Object) {
 	var kept []metav1.ManagedFieldsEntry
 	if _, check := obj.(*clusterv1.MachineHealthCheck); check {
 		for _, entry := range obj.GetManagedFields() {
+			if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+clusterv1.PausedAnnotation+`"`)) {
+				paused := entry
+				paused.FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:` + clusterv1.PausedAnnotation + `":{}}}}`)}
+				kept = append(kept, paused)
+			}
 			if machinehealthcheck.WritesStatus(entry) {
 				entry.FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{}}}`)}
 				kept = append(kept, entry)
@@ -94,6 +100,7 @@ func slimManagedFields(obj client.Object) {
 var annotationsOf = []string{
 	clusterv1.GroupVersion.Group + "/", "clusterctl." + clusterv1.GroupVersion.Group + "/", "kubemend.io/",
 	"remediation.medik8s.io/", "nodehealthcheck.medik8s.io/", "machineconfiguration.openshift.io/", "machine.openshift.io/",
+	"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-",
 	"metal3.io/", "reboot.metal3.io", "baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached", "capm3.metal3.io/", "capi.metal3.io/",
 }
 

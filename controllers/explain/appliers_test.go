@@ -1,0 +1,82 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+func TestToolsAreKnownByWhatTheyWriteOnAnObject(t *testing.T) {
+	for name, tc := range map[string]struct {
+		labels, annotations map[string]string
+		want                string
+	}{
+		"an object that no tool applies has none": {labels: map[string]string{"app.kubernetes.io/managed-by": "somebody", "app.kubernetes.io/instance": "shop"}},
+		"a Kustomization of Flux": {
+			labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"},
+			want:   "Flux (Kustomization flux-system/fleet)",
+		},
+		"a HelmRelease of Flux is no release besides": {
+			labels:      map[string]string{"helm.toolkit.fluxcd.io/name": "fleet", "helm.toolkit.fluxcd.io/namespace": "flux-system", "app.kubernetes.io/managed-by": "Helm"},
+			annotations: map[string]string{"meta.helm.sh/release-name": "fleet", "meta.helm.sh/release-namespace": "metal"},
+			want:        "Flux (HelmRelease flux-system/fleet)",
+		},
+		"an Application of Argo CD, by its annotation": {
+			annotations: map[string]string{"argocd.argoproj.io/tracking-id": "fleet:cluster.x-k8s.io/MachineHealthCheck:metal/workers"}, want: "Argo CD (Application fleet)",
+		},
+		"an Application of Argo CD, by its label": {labels: map[string]string{"argocd.argoproj.io/instance": "fleet"}, want: "Argo CD (Application fleet)"},
+		"a release of Helm": {
+			labels:      map[string]string{"app.kubernetes.io/managed-by": "Helm"},
+			annotations: map[string]string{"meta.helm.sh/release-name": "fleet", "meta.helm.sh/release-namespace": "metal"}, want: "Helm (release metal/fleet)",
+		},
+		"what says no more than Helm":                  {labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}, want: "Helm"},
+		"a topology, whose label has no value":         {labels: map[string]string{"topology.cluster.x-k8s.io/owned": ""}, want: "the topology controller of Cluster API"},
+		"a name that would spoil a screen is left out": {annotations: map[string]string{"argocd.argoproj.io/tracking-id": "\x1b[2J:a/b:c/d"}, want: "Argo CD"},
+		"and one whose namespace would has no such":    {annotations: map[string]string{"meta.helm.sh/release-name": "a", "meta.helm.sh/release-namespace": "\n"}, want: "Helm (release a)"},
+		"several tools": {
+			labels:      map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"},
+			annotations: map[string]string{"argocd.argoproj.io/tracking-id": "fleet:a/b:c/d"}, want: "Flux (Kustomization fleet), Argo CD (Application fleet)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := &clusterv1.MachineHealthCheck{}
+			check.Labels, check.Annotations = tc.labels, tc.annotations
+			var got []string
+			for _, a := range AppliersOf(check) {
+				got = append(got, a.String())
+			}
+			if strings.Join(got, ", ") != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestOnlyFluxEndsAClaimAndOnlyOneUnderAKubectlName(t *testing.T) {
+	flux := map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"}
+	for name, tc := range map[string]struct {
+		labels         map[string]string
+		writer, paused string
+		ends           bool
+	}{
+		"by kubectl annotate":          {flux, "kubectl-annotate", mendv1.Claim, true},
+		"by an older kubectl mend":     {flux, "kubectl-mend", mendv1.Claim, true},
+		"by kubectl mend":              {flux, mendv1.CommandLineFieldOwner, mendv1.Claim, false},
+		"from Git":                     {flux, "kustomize-controller", mendv1.Claim, false},
+		"without Flux":                 {nil, "kubectl-annotate", mendv1.Claim, false},
+		"a pause is no claim":          {flux, "kubectl-annotate", "true", false},
+		"its writer may not be known":  {flux, "", mendv1.Claim, false},
+		"no HelmRelease takes it over": {map[string]string{"helm.toolkit.fluxcd.io/name": "fleet"}, "kubectl-annotate", mendv1.Claim, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := &clusterv1.MachineHealthCheck{}
+			check.Labels, check.Annotations = tc.labels, map[string]string{clusterv1.PausedAnnotation: tc.paused}
+			if got := ClaimEnds(check, tc.writer); (got != "") != tc.ends {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
