@@ -36,7 +36,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// RBAC of this controller, besides that of package request. What it may do to templates and requests of others comes by aggregation from
+// RBAC of this controller, besides that of package remediationrequest. What it may do to templates and requests of others comes by aggregation from
 // the remediators that bring them: see config/rbac/ext-remediation.yaml. Nothing is ever deleted but remediation requests and leases of ours. Of Cluster
 // API it reads what the others read; clusters and machines it gets where --namespace keeps them out of the manager's cache.
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=get;list;watch

@@ -9,7 +9,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
+func TestTeardownRemovesTheRequestsOfAllChecks(t *testing.T) {
 	for name, strip := range map[string]func(*unstructured.Unstructured){
 		"by their mark": func(*unstructured.Unstructured) {},
 		"without mark and owner, by the status": func(obj *unstructured.Unstructured) {
@@ -52,7 +52,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 	}
 }
 
-func TestWhoLeavesBeginsNothing(t *testing.T) {
+func TestTeardownStartsNothing(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Teardown = true
 	k.bad("b")
