@@ -147,9 +147,9 @@ type Check struct {
 	// Conditions are those that the check has after a reconcile at this moment; a check that kubemend does not act on keeps those that it has.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Unreachable is why the nodes of the workload cluster cannot be judged, UnreachableSince since when; empty if they can.
-	Unreachable      string    `json:"unreachable,omitempty"`
-	UnreachableSince time.Time `json:"unreachableSince,omitzero"`
+	// NodesUnknown is why the nodes of the workload cluster cannot be judged, NodesUnknownSince since when the manager cannot reach them; empty if they can.
+	NodesUnknown      string    `json:"nodesUnknown,omitempty"`
+	NodesUnknownSince time.Time `json:"nodesUnknownSince,omitzero"`
 
 	// Targets are all that the check selects, sorted by name, with those that it skips.
 	Targets []Target `json:"targets,omitempty"`

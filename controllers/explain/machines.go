@@ -25,7 +25,7 @@ func MachineHealthCheck(f *machines.Facts, p *machines.Plan) *Check {
 		is.Reason, is.Text = reason, text
 	}
 	if p.Reach.Status != "True" {
-		is.Unreachable, is.UnreachableSince = CheckMessage(f, p, p.Reach), p.Reach.Since
+		is.NodesUnknown, is.NodesUnknownSince = CheckMessage(f, p, p.Reach), p.Reach.Since
 	}
 	is.ReadErrors = f.About.Trouble
 	for _, d := range p.Decisions {

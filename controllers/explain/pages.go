@@ -147,7 +147,7 @@ func (f *Finding) Timing(at Moment) (since, expires string) {
 // Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.
 func (c *Check) Remarks() []string {
 	var all []string
-	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.Unreachable == ""
+	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == ""
 	switch {
 	case c.Population.NotHealthy() == 0 || c.NodesNotReadable():
 	case tooMany:
@@ -158,8 +158,8 @@ func (c *Check) Remarks() []string {
 	if c.ModeText != "" && !c.TextHasMode() {
 		all = append(all, c.ModeText)
 	}
-	if c.Unreachable != "" {
-		all = append(all, c.Unreachable)
+	if c.NodesUnknown != "" {
+		all = append(all, c.NodesUnknown)
 	} else if c.Text != "" && !tooMany {
 		all = append(all, c.Text)
 	}

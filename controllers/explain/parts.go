@@ -12,8 +12,8 @@ const (
 	OfTarget Part = iota
 	// SameAsMode repeats ModeText.
 	SameAsMode
-	// SameAsReachability repeats Unreachable.
-	SameAsReachability
+	// SameAsNodesUnknown repeats NodesUnknown.
+	SameAsNodesUnknown
 	// SameAsLimit repeats Reason and Text.
 	SameAsLimit
 )
@@ -24,7 +24,7 @@ func (c *Check) PartOf(b *Blocker) Part {
 	case b.Reason == NoManager, b.Reason == NotServed, b.Reason == NotActing:
 		return SameAsMode
 	case b.Cause == NodesUnread, b.Reason == mendv1.UnreachableReason, b.Reason == mendv1.KubeconfigRefusedReason, b.Reason == mendv1.NotInitializedReason:
-		return SameAsReachability
+		return SameAsNodesUnknown
 	case b.Reason == c.Blocked():
 		return SameAsLimit
 	}

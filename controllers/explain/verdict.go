@@ -97,7 +97,7 @@ func awaited(t *Target, clock func(time.Time) string) string {
 }
 
 // NodesNotReadable reports whether the reader may not read the nodes of c. Of nodes that the manager cannot reach it is known since when.
-func (c *Check) NodesNotReadable() bool { return c.Unreachable != "" && c.UnreachableSince.IsZero() }
+func (c *Check) NodesNotReadable() bool { return c.NodesUnknown != "" && c.NodesUnknownSince.IsZero() }
 
 // Sentence is who acts on a check.
 func (m Mode) Sentence() string {

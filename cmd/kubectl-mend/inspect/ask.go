@@ -174,11 +174,11 @@ func (a *Asker) blind(ctx context.Context, is *explain.Check, check *clusterv1.M
 		return fmt.Errorf("read Cluster %s: %w", key, err)
 	}
 	why, _, blind := a.Snapshot.Unseen(key)
-	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.Unreachable == "" || a.Managers.sayUnseen(check) {
+	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.NodesUnknown == "" || a.Managers.sayUnseen(check) {
 		return nil
 	}
 	hold := explain.NodesNotRead(check.Spec.ClusterName, why)
-	is.Unreachable, is.UnreachableSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
+	is.NodesUnknown, is.NodesUnknownSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
 	if said := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); said != nil && said.Status == metav1.ConditionFalse {
 		is.Reason, is.Text = said.Reason, said.Message
 	}

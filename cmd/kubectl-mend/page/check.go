@@ -67,7 +67,7 @@ func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, er
 // remarkable are the targets of which there is more to print than that they are healthy, or that the nodes of all of c are unreachable.
 func remarkable(c *explain.Check) func(explain.Target) bool {
 	return func(t explain.Target) bool {
-		if t.State == health.Unknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.SameAsReachability {
+		if t.State == health.Unknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.SameAsNodesUnknown {
 			return false
 		}
 		return t.State != health.Healthy || t.Skipped != "" || t.InFlight || len(t.Blockers) > 0

@@ -123,8 +123,8 @@ func (p *page) check(c *Check) {
 
 // restrictions are what keeps c from judging or remediating its targets, unless its one target is blocked by that and says so.
 func (p *page) restrictions(c *Check) {
-	if c.Unreachable != "" && !c.blockedFor(explain.SameAsReachability) {
-		p.line("  "+p.paint.Waits("Nodes unknown")+": ", c.Unreachable+".")
+	if c.NodesUnknown != "" && !c.blockedFor(explain.SameAsNodesUnknown) {
+		p.line("  "+p.paint.Waits("Nodes unknown")+": ", c.NodesUnknown+".")
 	}
 	limit := c.blockedFor(explain.SameAsLimit)
 	if c.Text != "" && !limit {

@@ -99,10 +99,10 @@ func rowOf(c *explain.Check) Row {
 
 // addUnreachable adds the cluster of c, if the manager reports that it cannot reach it; since is the earliest that a check has.
 func (s *Status) addUnreachable(c *explain.Check) {
-	if !meta.IsStatusConditionFalse(c.Conditions, mendv1.WorkloadClusterReachable) || c.UnreachableSince.IsZero() {
+	if !meta.IsStatusConditionFalse(c.Conditions, mendv1.WorkloadClusterReachable) || c.NodesUnknownSince.IsZero() {
 		return
 	}
-	is := Cluster{c.Namespace, c.Cluster, c.UnreachableSince, c.Unreachable}
+	is := Cluster{c.Namespace, c.Cluster, c.NodesUnknownSince, c.NodesUnknown}
 	at := slices.IndexFunc(s.Unreachable, func(was Cluster) bool { return was.Namespace == is.Namespace && was.Name == is.Name })
 	if at < 0 {
 		s.Unreachable = append(s.Unreachable, is)

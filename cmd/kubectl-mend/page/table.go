@@ -154,7 +154,7 @@ func (p *page) reason(r Row) string {
 	switch {
 	case r.Check.NodesNotReadable():
 		return p.paint.Waits(explain.MissingPermission)
-	case r.Unreachable != "":
+	case r.NodesUnknown != "":
 		if c := meta.FindStatusCondition(r.Conditions, mendv1.WorkloadClusterReachable); c != nil && c.Status != metav1.ConditionTrue {
 			return p.paint.Waits(c.Reason)
 		}

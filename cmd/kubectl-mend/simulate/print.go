@@ -100,7 +100,7 @@ func (p *report) check(c *explain.Check) {
 			add(is.Reason + ": " + is.Message)
 		}
 	}
-	add(c.Unreachable)
+	add(c.NodesUnknown)
 	for _, trouble := range c.ReadErrors {
 		add(explain.CouldNotBeRead(trouble))
 	}
