@@ -24,7 +24,7 @@ const writers = 32
 // outcome is what became of a step.
 type outcome struct {
 	step
-	// said is the machine as it was saved, at is when; nil if there was nothing to say.
+	// saved is the machine as it was saved, at is when; nil if there was nothing to report.
 	saved *clusterv1.Machine
 	at    time.Time
 	// requested says that a remediation was begun: a request was created, or the owner was asked.

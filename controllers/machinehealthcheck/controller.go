@@ -28,7 +28,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// RBAC of this controller in the management cluster, besides that of package request. Nothing is ever deleted but remediation requests.
+// RBAC of this controller in the management cluster, besides that of package remediationrequest. Nothing is ever deleted but remediation requests.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
@@ -74,7 +74,7 @@ type Clusters interface {
 	NodesExist(ctx context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error)
 }
 
-// Kinds are the kinds of templates and requests that are in use. (package request)
+// Kinds are the kinds of templates and requests that are in use.
 type Kinds interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error

@@ -86,6 +86,3 @@ func bound(s string) (int, error) {
 func tooLarge(s string, err error) bool {
 	return errors.Is(err, strconv.ErrRange) && strings.Trim(s, "0123456789") == ""
 }
-
-// String returns r as it is written in a spec.
-func (r Range) String() string { return fmt.Sprintf("[%d-%d]", r.Min, r.Max) }

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"flag"
+	"fmt"
 	"math"
 	"regexp"
 	"strconv"
@@ -291,3 +292,6 @@ func FuzzParseRange(f *testing.F) {
 		readBack(t, r, ParseRange)
 	})
 }
+
+// String is r as it is written in a spec.
+func (r Range) String() string { return fmt.Sprintf("[%d-%d]", r.Min, r.Max) }

@@ -144,9 +144,6 @@ const (
 	Unhealthy
 )
 
-// States lists all states, for those who count or print them.
-func States() []State { return []State{Healthy, Starting, Pending, Unknown, Unhealthy} }
-
 // String returns the state in lower case, as metrics and messages spell it.
 func (s State) String() string {
 	switch s {

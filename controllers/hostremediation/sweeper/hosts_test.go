@@ -240,7 +240,7 @@ func TestMarksOfAKindOfWhichOnlyMetadataIsKnownAreNotOrphaned(t *testing.T) {
 	}
 }
 
-func TestWhoLeavesSweepsAlsoWhatARemediationHasForgotten(t *testing.T) {
+func TestTeardownSweepsAlsoWhatARemediationHasForgotten(t *testing.T) {
 	forgotten := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "forgotten"}}
 	working := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", UID: "working", Finalizers: []string{mendv1.HostRemediationFinalizer}}}
 	for name, tc := range map[string]struct {

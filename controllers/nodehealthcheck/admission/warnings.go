@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // outlook is what warnings depend on besides the check. The zero value is of what could not be seen in time: it leads to no warning.
@@ -32,20 +32,19 @@ func warnings(check *nhcv1.NodeHealthCheck, o outlook) []string {
 	var texts []string
 	switch {
 	case len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0:
-		texts = append(texts, "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane")
+		texts = append(texts, explain.SelectsAllNodes)
 	case o.nodes != nil && *o.nodes == 0:
-		texts = append(texts, "spec.selector selects no node now")
+		texts = append(texts, explain.SelectsNoNode)
 	}
 	for i := range spec.UnhealthyConditions {
 		texts = append(texts, ofStatus(i, string(spec.UnhealthyConditions[i].Status))...)
 	}
 	texts = append(texts, ofLimit(spec, o.nodes)...)
 	for _, ref := range o.missing {
-		texts = append(texts, fmt.Sprintf("remediation template %s does not exist: the check will be Disabled until it does", named(ref)))
+		texts = append(texts, explain.TemplateNotThere(explain.Ref{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}))
 	}
 	for _, s := range o.shared {
-		texts = append(texts, fmt.Sprintf("NodeHealthChecks %s and %s select the same nodes, such as %s: "+
-			"whichever is first remediates, and the other one waits", check.Name, s.check, s.node))
+		texts = append(texts, explain.NodesShared(check.Name, s.check, s.node))
 	}
 	return texts
 }
@@ -56,11 +55,11 @@ func ofStatus(i int, status string) []string {
 	if slices.Contains(all, status) {
 		return nil
 	}
-	meant := fmt.Sprintf("it is one of %s", strings.Join(all, ", "))
+	meant := ""
 	if at := slices.IndexFunc(all, func(s string) bool { return strings.EqualFold(s, strings.TrimSpace(status)) }); at >= 0 {
-		meant = fmt.Sprintf("%s is meant", all[at])
+		meant = all[at]
 	}
-	return []string{fmt.Sprintf("spec.unhealthyConditions[%d].status is %q, which no node's condition ever is: %s", i, status, meant)}
+	return []string{explain.NoSuchStatus(i, status, meant, all)}
 }
 
 // unlimited and prohibitive are the values that allow all remediation and none, however many nodes there are.
@@ -80,20 +79,17 @@ func ofLimit(spec *nhcv1.NodeHealthCheckSpec, nodes *int) []string {
 	if spec.MaxUnhealthy != nil {
 		field, value = maxUnhealthy, *spec.MaxUnhealthy
 	}
-	text := fmt.Sprintf("%s %s", field, value.String())
-	if spec.MinHealthy == nil && spec.MaxUnhealthy == nil {
-		text += ", the default,"
-	}
+	limit := explain.Limit(field, value.String(), spec.MinHealthy == nil && spec.MaxUnhealthy == nil)
 	switch {
 	case slices.Contains(unlimited[field], value.String()):
-		return []string{text + " limits nothing: nodes are remediated however many are unhealthy"}
+		return []string{explain.LimitsNothing(limit)}
 	case slices.Contains(prohibitive[field], value.String()):
-		return []string{text + " allows no remediation, not even of a single node"}
+		return []string{explain.AllowsNothing(limit)}
 	case nodes == nil || *nodes == 0:
 		return nil
 	}
 	if needed, ok := healthyNeeded(field, value, *nodes); ok && needed >= *nodes {
-		return []string{fmt.Sprintf("%s allows no remediation with the number of nodes that are selected now, %d", text, *nodes)}
+		return []string{explain.AllowsNothingOf(limit, *nodes)}
 	}
 	return nil
 }
@@ -109,11 +105,4 @@ func healthyNeeded(field string, value intstr.IntOrString, nodes int) (needed in
 		return n, true
 	}
 	return nodes - n, true
-}
-
-func named(ref corev1.ObjectReference) string {
-	if ref.Namespace == "" {
-		return fmt.Sprintf("%s %s, without a namespace,", ref.Kind, ref.Name)
-	}
-	return fmt.Sprintf("%s %s/%s", ref.Kind, ref.Namespace, ref.Name)
 }
