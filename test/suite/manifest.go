@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"regexp"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -28,6 +29,22 @@ func Seed(file string) []*unstructured.Unstructured {
 	objects, err := seeds.Objects(file)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return objects
+}
+
+// printed are the manifests in a page: its fenced blocks of YAML.
+var printed = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+
+// Printed are all objects that a page of the documentation shows, in its order and as they are.
+func Printed(page string) []*unstructured.Unstructured {
+	ginkgo.GinkgoHelper()
+	content, err := os.ReadFile(page)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	var all []*unstructured.Unstructured
+	for _, block := range printed.FindAllSubmatch(content, -1) {
+		all = append(all, Objects(block[1])...)
+	}
+	gomega.Expect(all).NotTo(gomega.BeEmpty(), "%s shows no manifest", page)
+	return all
 }
 
 // Objects are all objects of a manifest, in its order and as they are.
