@@ -105,7 +105,7 @@ func after(w *observed, p plan, done applied, now time.Time) remembered {
 	if errs, retry := done.failures(w); len(errs) > 0 || retry {
 		is.failed = w.before.failed + 1
 	}
-	if w.remediation.Observed() {
+	if w.remediation.Known {
 		is.inFlight = map[types.UID]flight{}
 		for _, i := range p.Open {
 			if m := w.targets[i].machine; p.Decisions[i].InFlight {
@@ -170,7 +170,7 @@ func remediationKind(w *observed) string {
 // begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
 func begunUncounted(w *observed, p plan) int {
-	if w.mode != machines.Active || !w.remediation.Observed() || w.before.inFlight == nil {
+	if w.mode != machines.Active || !w.remediation.Known || w.before.inFlight == nil {
 		return 0
 	}
 	n := 0
@@ -185,7 +185,7 @@ func begunUncounted(w *observed, p plan) int {
 // ended says how the remediations ended that were in flight before this reconcile and are not any more.
 func ended(w *observed, p plan) map[ending]int {
 	results := map[ending]int{}
-	if !w.remediation.Observed() {
+	if !w.remediation.Known {
 		return results
 	}
 	for id, was := range w.before.inFlight {

@@ -89,7 +89,7 @@ func measure(w *observed, p plan, outcomes []outcome) {
 			dueToActed.Observe(d.Seconds())
 		}
 	}
-	if w.remediation.Observed() {
+	if w.remediation.Known {
 		inFlight.WithLabelValues(labels...).Set(float64(p.Population.InFlight + begun))
 		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets, p.Open)))
 	}

@@ -59,17 +59,15 @@ func notJudged(p *Plan, d *Decision) []Blocker {
 	return []Blocker{{Reason: NodeNotSeen}}
 }
 
-// notDue is until when the timeout of a machine lasts.
+// notDue is until when the timeout of a machine lasts; one that starts may have none.
 func notDue(d *Decision) []Blocker {
 	v := &d.Verdict
 	switch {
 	case v.State == health.Unhealthy:
 		return nil
-	case v.Recheck.IsZero() && v.State == health.Starting && v.Doubted(health.NotSincePause):
+	case v.State == health.Starting && v.Doubted(health.NotSincePause):
 		return []Blocker{{Reason: AwaitsClusterAPI}}
-	case v.Recheck.IsZero() && v.State == health.Starting:
-		return []Blocker{{Reason: WithinTimeout}}
-	case v.Recheck.IsZero():
+	case v.State != health.Starting && v.Recheck.IsZero():
 		return nil
 	}
 	return []Blocker{{Reason: WithinTimeout, Until: v.Recheck}}

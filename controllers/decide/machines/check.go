@@ -54,7 +54,7 @@ func checkConditions(f *Facts, p *Plan) []Condition {
 	if f.Cluster.Settled() {
 		all = append(all, p.Allowed, cooldown(p))
 	}
-	if !f.Template.External || f.Template.Known || f.Template.Missing != "" {
+	if f.Template.Known || f.Template.Missing != "" {
 		all = append(all, templateAvailable(f))
 	}
 	if !f.Claimed {
@@ -110,7 +110,7 @@ func reach(f *Facts) Condition {
 	switch {
 	case f.ReachStands():
 		c.Status, c.Reason = was.Status, was.Reason
-	case !f.Cluster.Initialized, f.Cluster.Link == LinkUnsure:
+	case f.Cluster.Link == LinkUnsure:
 		c.Status, c.Reason = conditionUnknown, string(NotInitialized)
 	case f.Cluster.Link == LinkUp && (was.Status == conditionFalse || was.Reason == string(ReachableAgain)):
 		c.Status, c.Reason = conditionTrue, string(ReachableAgain)

@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -54,7 +55,7 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		"but not of one that is Cluster API core's":              {of(mode(NoCluster)), true, nil},
 		"a check whose selector cannot be parsed":                {of(mode(BadSelector), claimed), true, map[string]string{RemediationAllowed: "False/InvalidSelector"}},
 		"but not of one that is not kubemend's":                  {of(mode(BadSelector)), true, nil},
-		"too many":                                               {of(unclaimed, func(f *Facts) { f.Limits.AtMost = 0 }), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
+		"too many":                                               {of(unclaimed, tooMany), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
 		"too many, with a cooldown": {of(unclaimed, func(f *Facts) { f.Limits.AtMost, f.Cooldown = 0, &cooldown }), false,
 			map[string]string{RemediationAllowed: "False/TooManyUnhealthy", StormCooldown: "False/Storm"}},
 		"the cooldown": {of(unclaimed, func(f *Facts) { f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(minute)} }), false,
@@ -65,13 +66,18 @@ func TestTheConditionsOfACheck(t *testing.T) {
 			map[string]string{WorkloadClusterReachable: "False/Unreachable"}},
 		"while an answer is awaited the numbers stand": {of(unclaimed, func(f *Facts) { f.Cluster.Link = LinkUnsure }), false,
 			map[string]string{WorkloadClusterReachable: "Unknown/NotInitialized", RemediationAllowed: "-", StormCooldown: "-"}},
+		"before the control plane is initialized there is no answer to await": {of(unclaimed, func(f *Facts) { f.Cluster.Initialized = false }, unsettled), false,
+			map[string]string{WorkloadClusterReachable: "Unknown/NotInitialized"}},
+		"too few for a range have the same reason as too many": {of(unclaimed, tooFew), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
+		"too many go before a limit that leaves no place":      {of(unclaimed, tooMany, atOnce(0)), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
 		"another check selects the same": {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}, {Name: "y", Shared: 1}} }), false,
 			map[string]string{TargetsExclusive: "False/Overlap"}},
-		"another check selects others":      {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}} }), false, nil},
-		"a template that is there":          {of(unclaimed, external), false, map[string]string{RemediationTemplateAvailable: "True/TemplateFound"}},
-		"a template that is not there":      {of(unclaimed, external, func(f *Facts) { f.Template.Missing = "it is gone" }), false, map[string]string{RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
-		"a kind that can be no template":    {of(unclaimed, external, func(f *Facts) { f.Template.Missing, f.Template.Refused = "it is a Lease", true }), false, map[string]string{RemediationTemplateAvailable: "False/TemplateRefused"}},
-		"a template that could not be read": {of(unclaimed, external, func(f *Facts) { f.Template.Known = false }), false, map[string]string{RemediationTemplateAvailable: "-"}},
+		"another check selects others":                               {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}} }), false, nil},
+		"a template that is there":                                   {of(unclaimed, external), false, map[string]string{RemediationTemplateAvailable: "True/TemplateFound"}},
+		"a template that is not there":                               {of(unclaimed, external, func(f *Facts) { f.Template.Missing = "it is gone" }), false, map[string]string{RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
+		"a kind that can be no template":                             {of(unclaimed, external, func(f *Facts) { f.Template.Missing, f.Template.Refused = "it is a Lease", true }), false, map[string]string{RemediationTemplateAvailable: "False/TemplateRefused"}},
+		"a template that is not there, while requests are not known": {of(unclaimed, missing, unknown), false, map[string]string{RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
+		"a template that could not be read":                          {of(unclaimed, external, func(f *Facts) { f.Template.Known = false }), false, map[string]string{RemediationTemplateAvailable: "-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := map[string]string{}
@@ -105,18 +111,22 @@ func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
 		want        string
 		since       time.Time
 	}{
-		"a cluster that answers is reachable":                   {Report{}, true, LinkUp, Outage{}, "True/Reachable", noon},
-		"and goes on being so":                                  {was("True", "Reachable"), true, LinkUp, Outage{}, "True/Reachable", ago(time.Hour)},
-		"one that is lost is not, from now on":                  {was("True", "Reachable"), true, LinkDown, Outage{}, "False/Unreachable", noon},
-		"and since then":                                        {was("False", "Unreachable"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
-		"its kubeconfig may be the reason":                      {was("False", "Unreachable"), true, LinkDown, Outage{Refused: "user: no"}, "False/KubeconfigRefused", ago(time.Hour)},
-		"one that is back is reachable again, from now on":      {was("False", "Unreachable"), true, LinkUp, Outage{}, "True/ReachableAgain", noon},
-		"and that is remembered":                                {was("True", "ReachableAgain"), true, LinkUp, Outage{}, "True/ReachableAgain", ago(time.Hour)},
-		"while an answer is awaited it stands as it was":        {was("False", "Unreachable"), true, LinkUnsure, Outage{}, "False/Unreachable", ago(time.Hour)},
-		"at first an answer is awaited":                         {Report{}, true, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
-		"a control plane that is not up cannot be asked at all": {Report{}, false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
-		"a reader repeats what the manager reports":             {was("False", "KubeconfigRefused"), true, LinkDown, Outage{Reported: true}, "False/KubeconfigRefused", ago(time.Hour)},
-		"or concludes it from another check":                    {was("True", "Reachable"), true, LinkDown, Outage{Reported: true}, "False/Unreachable", noon},
+		"a cluster that answers is reachable":                        {Report{}, true, LinkUp, Outage{}, "True/Reachable", noon},
+		"and goes on being so":                                       {was("True", "Reachable"), true, LinkUp, Outage{}, "True/Reachable", ago(time.Hour)},
+		"one that is lost is not, from now on":                       {was("True", "Reachable"), true, LinkDown, Outage{}, "False/Unreachable", noon},
+		"and since then":                                             {was("False", "Unreachable"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"its kubeconfig may be the reason":                           {was("False", "Unreachable"), true, LinkDown, Outage{Refused: "user: no"}, "False/KubeconfigRefused", ago(time.Hour)},
+		"one that is back is reachable again, from now on":           {was("False", "Unreachable"), true, LinkUp, Outage{}, "True/ReachableAgain", noon},
+		"and that is remembered":                                     {was("True", "ReachableAgain"), true, LinkUp, Outage{}, "True/ReachableAgain", ago(time.Hour)},
+		"while an answer is awaited it stands as it was":             {was("False", "Unreachable"), true, LinkUnsure, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"at first an answer is awaited":                              {Report{}, true, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
+		"a control plane that is not up cannot be asked at all":      {Report{}, false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
+		"one whose control plane is not initialized any more is not": {was("True", "Reachable"), false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
+		"of a reachable one the kubeconfig may have been refused":    {was("False", "KubeconfigRefused"), true, LinkUp, Outage{Refused: "user: no"}, "True/ReachableAgain", noon},
+		"a reader that can ask the cluster does not repeat it":       {was("False", "KubeconfigRefused"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"nor one to which it reports nothing":                        {Report{Status: "False", Reason: "KubeconfigRefused", Since: ago(time.Hour)}, true, LinkDown, Outage{Reported: true}, "False/Unreachable", ago(time.Hour)},
+		"a reader repeats what the manager reports":                  {was("False", "KubeconfigRefused"), true, LinkDown, Outage{Reported: true}, "False/KubeconfigRefused", ago(time.Hour)},
+		"or concludes it from another check":                         {was("True", "Reachable"), true, LinkDown, Outage{Reported: true}, "False/Unreachable", noon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := of()
@@ -141,7 +151,6 @@ func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
 }
 
 func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
-	onHost := func(t *given) { t.OnHost = true }
 	for name, tc := range map[string]struct {
 		given Facts
 		want  Needs
@@ -149,15 +158,23 @@ func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
 		"nothing while all machines are healthy":           {of(is(health.Healthy, onHost)).with(external), Needs{}},
 		"power cycles if a machine on a host is unhealthy": {of(bad(onHost)), Needs{Cycles: true}},
 		"or is about to be":                                {of(is(health.Pending, onHost)), Needs{Cycles: true}},
-		"not if it is being deleted":                       {of(bad(onHost, func(t *given) { t.Deleting = true })), Needs{}},
+		"not if it is being deleted":                       {of(bad(onHost, deleting)), Needs{}},
 		"not if it is on no host":                          {of(bad()), Needs{}},
+		"whichever of several machines it is":              {of(bad(onHost), bad()), Needs{Cycles: true}},
 		"the template if a request is to be made":          {of(bad()).with(external), Needs{Template: true}},
 		"but after the power cycles":                       {of(bad(onHost)).with(external), Needs{Cycles: true}},
 		"when these were read":                             {of(bad(onHost)).with(external).with(func(f *Facts) { f.Read.Cycles = true }), Needs{Template: true}},
-		"and once":                                         {of(bad()).with(external).with(func(f *Facts) { f.Read.Template = true }), Needs{}},
-		"not while too many are unhealthy":                 {of(bad()).with(external).with(func(f *Facts) { f.Limits.AtMost = 0 }), Needs{}},
-		"but to explain all that blocks a machine":         {of(bad()).with(external).with(func(f *Facts) { f.Limits.AtMost, f.Explains = 0, true }), Needs{Template: true}},
-		"not if the template is not there":                 {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing, f.Explains = "it is gone", true }), Needs{}},
+		"for one of several that wait":                     {of(bad(), bad()).with(external, atOnce(1)), Needs{Template: true}},
+		"not for owners":                                   {of(bad()), Needs{}},
+		"not for a check that is only observed":            {of(bad()).with(external, observe), Needs{}},
+		"nor for one machine of which the queue is unread": {of(bad()).with(external, atOnce(1), func(f *Facts) { f.Counted = &Counted{Total: 3, Healthy: 2} }), Needs{}},
+		"nor to explain a remediation that is in progress": {of(bad(requested(OwnRequest))).with(external, explained), Needs{}},
+		"nor to explain a machine that is healthy":         {of(is(health.Healthy)).with(external, explained), Needs{}},
+		"nor to explain one while requests are not known":  {of(bad()).with(unknown, explained), Needs{}},
+		"and once":                                 {of(bad()).with(external).with(func(f *Facts) { f.Read.Template = true }), Needs{}},
+		"not while too many are unhealthy":         {of(bad()).with(external, tooMany), Needs{}},
+		"but to explain all that blocks a machine": {of(bad()).with(external).with(func(f *Facts) { f.Limits.AtMost, f.Explains = 0, true }), Needs{Template: true}},
+		"not if the template is not there":         {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing, f.Explains = "it is gone", true }), Needs{}},
 	} {
 		if got := Decide(tc.given).Needs; got != tc.want {
 			t.Errorf("%s: needs %+v, want %+v", name, got, tc.want)
@@ -178,5 +195,21 @@ func TestAStormThatTheStatusDoesNotShowYetIsRemembered(t *testing.T) {
 	f.Limits.AtMost, f.Cooldown, f.Memory.Known, f.Memory.Storm = 1, &cooldown, true, storm.Memory.Storm
 	if p := Decide(f); p.Grant.Reason != budget.CoolingDown {
 		t.Errorf("after it the limits say %v, want a cooldown", p.Grant.Reason)
+	}
+}
+
+// A restart of the manager, or a change of the cooldown, does not make it begin anew: the condition tells since when it lasts.
+func TestACooldownIsStoredWithItsBeginning(t *testing.T) {
+	began := noon.Add(300 * time.Millisecond) // the API server stores seconds
+	p := Decide(of(is(health.Healthy)).with(coolsFor(10*time.Minute), storming, func(f *Facts) { f.Now = began }))
+	at := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == StormCooldown })
+	if at < 0 || !p.Conditions[at].Since.Equal(noon) || !p.Recheck.Equal(noon.Add(10*time.Minute)) {
+		t.Fatalf("set are %v, and the next decision is at %v", p.Conditions, p.Recheck)
+	}
+	f := of(bad()).with(coolsFor(20*time.Minute), func(f *Facts) {
+		f.Storm, f.Now = budget.Storm{Active: true, CoolingSince: p.Conditions[at].Since}, noon.Add(5*time.Minute)
+	})
+	if p := Decide(f); p.Decisions[0].Starts() || !p.Recheck.Equal(noon.Add(20*time.Minute)) {
+		t.Errorf("after a restart the cooldown lasts until %v", p.Recheck)
 	}
 }

@@ -26,14 +26,10 @@ func Decide(f Facts) Plan {
 		f.Cluster.Reached = p.Reach.Since
 	}
 	decisions, is := judge(&f)
-	p.Decisions, p.Open = decisions, make([]int, 0, len(is.watched))
+	p.Decisions, p.Open = decisions, is.open
 	sudden := map[int]time.Time{}
-	for _, i := range is.watched {
+	for _, i := range p.Open {
 		d := decisions[i]
-		if f.plain(d) {
-			continue
-		}
-		p.Open = append(p.Open, i)
 		d.Begun = f.begun(d)
 		d.InFlight = d.Begun || inFlight(&f, d)
 		d.Blockers = own(&f, &p, d)
@@ -51,7 +47,7 @@ func Decide(f Facts) Plan {
 	queue(&f, &p)
 	p.Allowed = allowed(&f, &p)
 	p.Conditions = checkConditions(&f, &p)
-	p.AllRequested = f.Template.Observed() && f.Cluster.Settled() && p.Population.Waiting == 0 && !p.JustSeen
+	p.AllRequested = f.Template.Known && f.Cluster.Settled() && p.Population.Waiting == 0 && !p.JustSeen
 	p.Restriction = restriction(&f, &p)
 	for _, i := range p.Open {
 		block(&f, &p, p.Decisions[i], sudden[i])
@@ -59,7 +55,7 @@ func Decide(f Facts) Plan {
 	}
 	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p, sudden)), observable(&f, &p))
 	p.Releases = releases(&f)
-	p.VerdictsUntil = verdictsUntil(&p, is.watched)
+	p.VerdictsUntil = verdictsUntil(&p)
 	p.Memory = f.Memory.after(&f, &p, is)
 	p.Needs = needs(&f, &p)
 	return p
@@ -107,8 +103,8 @@ func inFlight(f *Facts, d *Decision) bool {
 // begun reports whether this process began a remediation of the machine of d that the caches do not show yet. What was begun with another kind of
 // requests than the check names now is over.
 func (f *Facts) begun(d *Decision) bool {
-	b, known := f.Memory.Begun[d.Target.ID]
-	return known && d.Verdict.State != health.Healthy && b.Kind == f.Kind && f.Now.Before(b.At.Add(CachesLag)) && !inFlight(f, d)
+	b := f.Memory.Begun[d.Target.ID]
+	return d.Verdict.State != health.Healthy && b.Kind == f.Kind && f.Now.Before(b.At.Add(CachesLag)) && !inFlight(f, d)
 }
 
 // occupies reports whether the machine of d has one of the places that the limit on remediations in flight allows: its remediation is in progress, and
@@ -121,7 +117,7 @@ func occupies(d *Decision) bool {
 
 // waits reports whether nothing about t itself, nor about its check, blocks a remediation. A check that is only observed counts those too.
 func waits(f *Facts, d *Decision) bool {
-	if d.Verdict.State != health.Unhealthy || d.InFlight || d.Target.Request != NoRequest && f.Template.External {
+	if d.Verdict.State != health.Unhealthy || d.InFlight || d.Target.Request != NoRequest {
 		return false
 	}
 	for _, b := range d.Blockers {
@@ -129,7 +125,7 @@ func waits(f *Facts, d *Decision) bool {
 			return false
 		}
 	}
-	return !f.Template.External || f.Template.Known && f.Template.Missing == "" && !f.Template.Refused
+	return f.Template.Known && f.Template.Missing == ""
 }
 
 func count(p *budget.Population, d *Decision) {
@@ -265,9 +261,9 @@ func settles(p *Plan, sudden map[int]time.Time) time.Time {
 }
 
 // verdictsUntil is the first moment at which time alone changes what is known of a machine: its verdict, or that its host is power-cycled.
-func verdictsUntil(p *Plan, watched []int) time.Time {
+func verdictsUntil(p *Plan) time.Time {
 	var next time.Time
-	for _, i := range watched {
+	for _, i := range p.Open {
 		d := p.Decisions[i]
 		next = health.Earliest(next, d.Verdict.Recheck)
 		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting && !d.InFlight {

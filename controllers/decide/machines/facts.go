@@ -81,7 +81,8 @@ const (
 // Cluster is what the machines of a cluster have in common.
 type Cluster struct {
 	Paused bool
-	// Initialized and InfrastructureReady are gates: before, most machines are not judged. InitializedAt and ReadyAt are since when they are open.
+	// Initialized and InfrastructureReady are gates: before, most machines are not judged. InitializedAt and ReadyAt are since when they are open. A
+	// cluster that is not initialized is not asked: its Link is LinkUnsure.
 	Initialized, InfrastructureReady bool
 	InitializedAt, ReadyAt           time.Time
 	Link                             Link
@@ -135,20 +136,18 @@ type Counted struct{ Total, Healthy int }
 type Template struct {
 	// External says that the check has a template; without one the owners of the machines remediate them.
 	External bool
-	// Known says that it is known which requests exist. While it is not, none is made. Syncing says that it will be in a moment.
+	// Known says that it is known which requests exist, as it always is without a template: to be asked, an owner needs none. While it is not known, none is
+	// made. Syncing says that it will be in a moment.
 	Known, Syncing bool
 	// Kind is that of the requests, TemplateKind and Name are the template's.
 	Kind, TemplateKind, Name string
-	// Missing says why there is no template, as a clause, and Fix what a person can do about that; empty if there is one. Refused says that the check
-	// names what can be no template.
+	// Missing says why there is no template, as a clause, and Fix what a person can do about that; empty if there is one. Refused says that it is since
+	// the check names what can be no template.
 	Missing, Fix string
 	Refused      bool
 	// Unread says that the reader may not read the template or the requests, which kubemend may.
 	Unread bool
 }
-
-// Observed reports whether it is known what is in flight. To be asked, an owner needs no request.
-func (t Template) Observed() bool { return !t.External || t.Known }
 
 // Request is how the remediation request of a machine relates to the check.
 type Request int
@@ -196,7 +195,7 @@ type Target struct {
 	ControlPlane, Failed, Healthy, Marked bool
 
 	Deleting bool
-	Updating bool // in place, and no person wants it remediated all the same
+	Updating bool // in place
 	OnHost   bool // of bare metal
 	Owned    bool // there is an owner that could replace it
 	Older    bool // an older check selects it too, and acts on it

@@ -20,23 +20,22 @@ func (f *Facts) basis() Basis {
 // seen is what a decision saw and the next one compares: in linear memory, so that a machine about which nothing has changed costs two pointers.
 type seen struct {
 	targets []*Target // of the decisions, in the same order
-	// watched are the places of those about which there is something to decide, or whose verdict time alone changes. The others are plain, and stay it.
-	watched []int
-	at      time.Time // no verdict was given later
+	// open are the places of those about which there is something to decide. The others are plain, and stay it.
+	open []int
 }
 
-// seenBefore is what the decision before saw. A memory that does not say so, and a clock that was set back, make the next decision look at all machines.
+// seenBefore is what the decision before saw. A memory that does not say so makes the next decision look at all machines.
 func (f *Facts) seenBefore() seen {
 	m := &f.Memory
 	switch {
 	case m.Basis != f.basis():
 		return seen{}
-	case m.seen.targets != nil && !f.Now.Before(m.seen.at) && !f.Template.Unread:
+	case m.seen.targets != nil && !f.Template.Unread:
 		return m.seen
 	}
-	all := seen{targets: make([]*Target, len(m.Decisions)), watched: make([]int, len(m.Decisions))}
+	all := seen{targets: make([]*Target, len(m.Decisions)), open: make([]int, len(m.Decisions))}
 	for i, d := range m.Decisions {
-		all.targets[i], all.watched[i] = d.Target, i
+		all.targets[i], all.open[i] = d.Target, i
 	}
 	return all
 }
@@ -45,26 +44,26 @@ func (f *Facts) seenBefore() seen {
 // are in the order of the names. A decision that is plain, and that was so before, is the very same one, and is not even looked at.
 func judge(f *Facts) (decisions []*Decision, is seen) {
 	before := f.seenBefore()
-	was, watched, place := before.targets, before.watched, 0
-	decisions, is = make([]*Decision, len(f.Targets)), seen{targets: f.Targets, at: f.Now.Round(0)}
+	was, open, place := before.targets, before.open, 0
+	decisions, is = make([]*Decision, len(f.Targets)), seen{targets: f.Targets}
 	for i, t := range f.Targets {
 		for place < len(was) && was[place] != t && was[place].Name < t.Name {
 			place++
 		}
-		for len(watched) > 0 && watched[0] < place {
-			watched = watched[1:]
+		for len(open) > 0 && open[0] < place {
+			open = open[1:]
 		}
 		if place < len(was) && was[place] == t {
 			decisions[i] = f.Memory.Decisions[place]
-			plain := len(watched) == 0 || watched[0] != place
+			plain := len(open) == 0 || open[0] != place
 			place++
 			if plain {
 				continue
 			}
 		}
 		decisions[i] = f.judged(t, decisions[i])
-		if d := decisions[i]; !f.plain(d) || !d.Verdict.Recheck.IsZero() {
-			is.watched = append(is.watched, i)
+		if !f.plain(decisions[i]) {
+			is.open = append(is.open, i)
 		}
 	}
 	return decisions, is
@@ -90,7 +89,8 @@ func (d *Decision) holds(now time.Time) bool {
 	return !now.Before(d.At) && (d.Verdict.Recheck.IsZero() || now.Before(d.Verdict.Recheck))
 }
 
-// plain reports whether there is nothing to decide about the machine of d: it is healthy, and nothing was begun for it. Nearly all machines are.
+// plain reports whether there is nothing to decide about the machine of d: it is healthy, which time alone does not change, and nothing was begun for it.
+// Nearly all machines are.
 func (f *Facts) plain(d *Decision) bool {
 	t := d.Target
 	return d.Verdict.State == health.Healthy && !t.Deleting && t.Request == NoRequest && t.Cycle == nil && !f.Template.Unread && t.Healthy

@@ -18,3 +18,122 @@ func TestAVerdictIsGivenAtATimeOfTheWallClock(t *testing.T) {
 		}
 	}
 }
+
+// noNode is a machine that waits for its first node since then.
+func noNode(since time.Time) Target {
+	return Target{Owned: true, Health: health.Target{Node: health.NodeAwaited, AwaitedSince: since}}
+}
+
+// silent is a machine whose node has not been Ready since then.
+func silent(since time.Time) Target {
+	return Target{Owned: true, Health: health.Target{
+		Node: health.NodePresent, Signals: []health.Signal{{Source: health.OnNode, Type: "Ready", Status: "Unknown", Since: since}},
+	}}
+}
+
+// failed is a machine that has failed for good.
+func failed() Target {
+	return Target{Owned: true, Health: health.Target{Node: health.NodePresent, Failure: "it burns"}}
+}
+
+// judging are the facts of a check that tolerates a node that is not Ready for five minutes, and waits ten for the first one. Nothing is remembered of t.
+func judging(t Target, changes ...func(*Facts)) Facts {
+	f := of().with(changes...)
+	t.Name, t.ID = "a", "uid-of-a"
+	f.Targets, f.Memory.Basis = []*Target{&t}, Basis{}
+	f.Policy = health.Policy{
+		Rules:       []health.Rule{{Source: health.OnNode, Type: "Ready", Status: "Unknown", For: 5 * time.Minute}},
+		NodeStartup: 10 * time.Minute,
+	}
+	return f
+}
+
+func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
+	const minute = time.Minute
+	controlPlane := func(t Target) Target { t.ControlPlane = true; return t }
+	machinePaused := func(t Target) Target { t.Health.Paused = true; return t }
+	uninitialized := func(f *Facts) { f.Cluster.Initialized, f.Cluster.Link = false, LinkUnsure }
+	unready := func(f *Facts) { f.Cluster.InfrastructureReady = false }
+	paused := func(f *Facts) { f.Cluster.Paused = true }
+	initialized := func(d time.Duration) func(*Facts) { return func(f *Facts) { f.Cluster.InitializedAt = ago(d) } }
+	ready := func(d time.Duration) func(*Facts) { return func(f *Facts) { f.Cluster.ReadyAt = ago(d) } }
+	reached := func(d time.Duration) func(*Facts) {
+		return func(f *Facts) { f.Reach = Report{Status: conditionTrue, Reason: string(ReachableAgain), Since: ago(d)} }
+	}
+	hour := ago(60 * minute)
+	for name, tc := range map[string]struct {
+		given Facts
+		want  health.State
+		until time.Time // that it is so
+	}{
+		"a node that is silent for long enough":                               {judging(silent(ago(5 * minute))), health.Unhealthy, time.Time{}},
+		"one that is for a shorter time":                                      {judging(silent(ago(4 * minute))), health.Pending, noon.Add(minute)},
+		"before the control plane is initialized nothing is known of workers": {judging(silent(hour), uninitialized), health.Unknown, time.Time{}},
+		"but of the control plane it is":                                      {judging(controlPlane(noNode(hour)), uninitialized), health.Unhealthy, time.Time{}},
+		"before the infrastructure is ready of none":                          {judging(controlPlane(noNode(hour)), unready), health.Unknown, time.Time{}},
+		"nor of workers": {judging(noNode(hour), unready), health.Unknown, time.Time{}},
+		"what has failed for good has, all the same":                {judging(failed(), unready, uninitialized), health.Unhealthy, time.Time{}},
+		"but during a pause of its Cluster that may be old":         {judging(failed(), paused), health.Unknown, time.Time{}},
+		"or of the machine":                                         {judging(machinePaused(failed())), health.Unknown, time.Time{}},
+		"a first node that is late":                                 {judging(noNode(ago(10 * minute))), health.Unhealthy, time.Time{}},
+		"one that is not yet":                                       {judging(noNode(ago(9 * minute))), health.Starting, noon.Add(minute)},
+		"no node is late during a pause":                            {judging(noNode(hour), paused), health.Starting, time.Time{}},
+		"it counts from when the control plane was initialized":     {judging(noNode(hour), initialized(2*minute)), health.Starting, noon.Add(8 * minute)},
+		"and from when the infrastructure was ready":                {judging(noNode(hour), ready(3*minute)), health.Starting, noon.Add(7 * minute)},
+		"and from the end of an outage":                             {judging(noNode(hour), reached(4*minute)), health.Starting, noon.Add(6 * minute)},
+		"from the latest of these":                                  {judging(noNode(hour), ready(3*minute), initialized(2*minute), reached(4*minute)), health.Starting, noon.Add(8 * minute)},
+		"a machine that is newer than all counts from its creation": {judging(noNode(ago(minute)), ready(3*minute), initialized(2*minute)), health.Starting, noon.Add(9 * minute)},
+		"a node that fell silent before an outage counts after it":  {judging(silent(hour), reached(3*minute)), health.Pending, noon.Add(3 * minute)},
+		"one that did since then does at once":                      {judging(silent(ago(5*minute)), reached(10*minute)), health.Unhealthy, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(tc.given)
+			if got := p.Decisions[0].Verdict; got.State != tc.want || !p.VerdictsUntil.Equal(tc.until) {
+				t.Errorf("%s until %v, want %s until %v", got.State, p.VerdictsUntil, tc.want, tc.until)
+			}
+		})
+	}
+}
+
+// Time alone makes a machine unhealthy, and a clock that is set back takes that back, although no event says so.
+func TestAVerdictThatTimeChangesIsGivenAnew(t *testing.T) {
+	f := judging(silent(ago(4 * time.Minute)))
+	for _, pass := range []struct {
+		at   time.Duration
+		want health.State
+	}{{0, health.Pending}, {time.Minute - 1, health.Pending}, {time.Minute, health.Unhealthy}, {time.Hour, health.Unhealthy}, {0, health.Pending}, {time.Minute, health.Unhealthy}} {
+		f.Now = noon.Add(pass.at)
+		p := Decide(f)
+		if got := p.Decisions[0]; got.Verdict.State != pass.want || got.Starts() != (pass.want == health.Unhealthy) {
+			t.Errorf("after %s: %s, starts %t", pass.at, got.Verdict.State, got.Starts())
+		}
+		f.Memory = p.Memory
+	}
+}
+
+func TestOfAHealthyMachineARequestIsAnnouncedToAReaderWhoMayNotSeeIt(t *testing.T) {
+	f := judging(Target{Healthy: true, Announced: true, Health: health.Target{Node: health.NodePresent}})
+	f.Memory = Decide(f).Memory
+	if p := Decide(f); len(p.Open) > 0 {
+		t.Fatalf("there is something to decide about a healthy machine: %v", p.Open)
+	}
+	if p := Decide(f.with(unread)); len(p.Open) != 1 || p.Population.InFlight != 1 {
+		t.Errorf("open are %v, in flight are %d; want the one that is announced", p.Open, p.Population.InFlight)
+	}
+}
+
+// Another version of the check, of its cluster, or another check of that name judges all machines anew.
+func TestWhatAllVerdictsRestOnIsComparedWithTheDecisionBefore(t *testing.T) {
+	for name, change := range map[string]func(*Facts){
+		"another generation":     func(f *Facts) { f.Generation++; f.Policy.Rules[0].For = time.Minute },
+		"another check":          func(f *Facts) { f.Check = "made again"; f.Policy.Rules[0].For = time.Minute },
+		"a Cluster that changed": func(f *Facts) { f.Cluster.InfrastructureReady = false },
+	} {
+		f := judging(silent(ago(4 * time.Minute)))
+		f.Memory = Decide(f).Memory
+		change(&f)
+		if got := Decide(f).Decisions[0].Verdict.State; got == health.Pending {
+			t.Errorf("%s: the verdict stands", name)
+		}
+	}
+}

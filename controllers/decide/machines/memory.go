@@ -9,7 +9,7 @@ import (
 // settledAt is when the time is over in which nothing starts for a machine: it was first seen not healthy, or few enough machines were, just now.
 func (m Memory) settledAt(machine string, now time.Time) time.Time {
 	since, known := m.NotHealthy[machine]
-	if !m.Known || m.ShortCircuited || !known {
+	if m.ShortCircuited || !known {
 		return now.Add(Settling) // if few enough are unhealthy in this reconcile, it is the first one
 	}
 	if m.Calm.After(since) {

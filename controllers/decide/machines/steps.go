@@ -89,7 +89,7 @@ func healthyStep(f *Facts, d *Decision) {
 		return
 	}
 	d.set(HealthCheckSucceeded, conditionTrue, HealthCheckSucceeded, "")
-	if !t.ProviderReports || t.Request != ForeignRequest && f.Template.Observed() {
+	if !t.ProviderReports || t.Request != ForeignRequest && f.Template.Known {
 		d.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
 	}
 }
@@ -126,12 +126,12 @@ func unhealthyStep(f *Facts, p *Plan, d *Decision) {
 
 // outdated reports whether it is outdated that the owner of the machine was asked.
 func outdated(f *Facts, d *Decision) bool {
-	t, external := d.Target, f.Template.External
-	if d.InFlight {
+	t := d.Target
+	if d.InFlight { // a provider whose request came to nothing asks the owner too
 		return false
 	}
-	created := d.Tried && external && !t.Unusable
-	return t.AskedWhileHealthy && (external || !d.Starts()) || created && t.Owner != NotAsked
+	created := d.Tried && !t.Unusable
+	return t.AskedWhileHealthy && (f.Template.External || !d.Starts()) || created && t.Owner != NotAsked
 }
 
 // externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to update

@@ -3,6 +3,7 @@ package machines
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -31,23 +32,15 @@ func (d *Decision) steps() string {
 func TestWhatIsDoneAboutAMachine(t *testing.T) {
 	const (
 		healthy, unhealthy = "HealthCheckSucceeded=True HealthCheckSucceeded", "HealthCheckSucceeded=False UnhealthyNode"
-		asked, waiting     = "OwnerRemediated=False WaitingForRemediation", "ExternallyRemediated=False WaitingForRemediation"
+		toOwner, waiting   = "OwnerRemediated=False WaitingForRemediation", "ExternallyRemediated=False WaitingForRemediation"
 		notAsked, noReport = "no OwnerRemediated", "no ExternallyRemediated"
 	)
-	requested := func(r Request) func(*given) { return func(t *given) { t.Request = r } }
-	marked := func(t *given) { t.Failed = true }
-	older := func(t *given) { t.Older = true }
-	deleting := func(t *given) { t.Deleting = true }
-	ownerAsked := func(t *given) { t.Owner, t.Failed = Asked, true }
-	askedWhileHealthy := func(t *given) { t.AskedWhileHealthy = true }
-	reports := func(t *given) { t.ProviderReports = true }
-	known := func(t *given) { t.Healthy = true }
-	tooMany := func(f *Facts) { f.Limits.AtMost = 0 }
+	syncing := func(f *Facts) { f.Template.Syncing = true }
 	for name, tc := range map[string]struct {
 		given Facts
 		want  string
 	}{
-		"a healthy machine that is marked so needs nothing":            {of(is(health.Healthy, known)), ""},
+		"a healthy machine that is marked so needs nothing":            {of(is(health.Healthy, markedHealthy)), ""},
 		"a healthy machine is marked healthy":                          {of(is(health.Healthy)), healthy + ", " + noReport},
 		"one that is being deleted keeps its conditions":               {of(is(health.Healthy, deleting)), ""},
 		"one that an older check acts on keeps its conditions":         {of(is(health.Healthy, older)), ""},
@@ -55,32 +48,56 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"an unknown machine too":                                       {of(is(health.Unknown, marked, requested(OwnRequest))).with(external), ""},
 		"the request of a healthy machine is deleted":                  {of(is(health.Healthy, requested(OwnRequest))).with(external), "delete request, " + healthy + ", " + noReport},
 		"also if an older check acts on it":                            {of(is(health.Healthy, older, requested(OwnRequest))).with(external), "delete request"},
-		"also if it is marked healthy":                                 {of(is(health.Healthy, known, requested(OwnRequest))).with(external), "delete request, " + healthy + ", " + noReport},
-		"one that was not created by the check is adopted before":      {of(is(health.Healthy, known, requested(AdoptableRequest))).with(external), "adopt request"},
+		"also if it is marked healthy":                                 {of(is(health.Healthy, markedHealthy, requested(OwnRequest))).with(external), "delete request, " + healthy + ", " + noReport},
+		"one that was not created by the check is adopted before":      {of(is(health.Healthy, markedHealthy, requested(AdoptableRequest))).with(external), "adopt request"},
 		"a request of another check is not deleted":                    {of(is(health.Healthy, reports, requested(ForeignRequest))).with(external), healthy},
-		"a report stands while it is not known which requests exist":   {of(is(health.Healthy, reports)).with(external).with(func(f *Facts) { f.Template.Known = false }), healthy},
-		"the owner of an unhealthy machine is asked":                   {of(bad()), "request owner remediation, " + unhealthy + ", " + asked + ", " + noReport},
+		"a report stands while it is not known which requests exist":   {of(is(health.Healthy, reports)).with(unknown), healthy},
+		"the owner of an unhealthy machine is asked":                   {of(bad()), "request owner remediation, " + unhealthy + ", " + toOwner + ", " + noReport},
 		"it is not asked beyond the limits":                            {of(bad()).with(tooMany), unhealthy + ", " + noReport},
-		"one that was asked stays asked":                               {of(bad(ownerAsked)).with(atOnce(0)), unhealthy + ", " + asked + ", " + noReport},
-		"but is not asked anew beyond the limits":                      {of(bad(ownerAsked)).with(tooMany), unhealthy + ", " + noReport},
+		"one that was asked stays asked":                               {of(bad(asked)).with(atOnce(0)), unhealthy + ", " + toOwner + ", " + noReport},
+		"but is not asked anew beyond the limits":                      {of(bad(asked)).with(tooMany), unhealthy + ", " + noReport},
 		"a machine that is being deleted keeps the reason":             {of(bad(deleting)), ""},
 		"a machine that an older check acts on is not marked":          {of(bad(older)), ""},
 		"being marked does not request what was asked before":          {of(bad(askedWhileHealthy)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
 		"a request is created":                                         {of(bad()).with(external), "create request, " + unhealthy + ", " + waiting},
-		"an owner that cannot remediate is not asked any more":         {of(bad(func(t *given) { t.Owner = CannotRemediate })).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
+		"an owner that cannot remediate is not asked any more":         {of(bad(refuses)).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
 		"one that exists is enough":                                    {of(bad(marked, requested(OwnRequest))).with(external), unhealthy},
 		"one that was created before a crash is announced":             {of(bad(requested(OwnRequest))).with(external), unhealthy + ", " + waiting},
 		"the report of its provider stands":                            {of(bad(reports, requested(OwnRequest))).with(external), unhealthy},
 		"an adoptable one is adopted":                                  {of(bad(marked, requested(AdoptableRequest))).with(external), "adopt request, " + unhealthy + ", " + waiting},
-		"unless it is being deleted":                                   {of(bad(marked, requested(AdoptableRequest), func(t *given) { t.RequestDeleting = true })).with(external), unhealthy},
+		"unless it is being deleted":                                   {of(bad(marked, requested(AdoptableRequest), requestDeleting)).with(external), unhealthy},
 		"one of another check is in the way":                           {of(bad(requested(ForeignRequest))).with(external), unhealthy + ", RemediationRequestCreationFailed because of RequestInTheWay"},
-		"a template that is missing is reported":                       {of(bad()).with(external).with(func(f *Facts) { f.Template.Missing = "it is gone" }), unhealthy + ", RemediationTemplateNotFound because of TemplateMissing"},
-		"so is one that can be none":                                   {of(bad()).with(external).with(func(f *Facts) { f.Template.Refused = true }), unhealthy + ", RemediationTemplateNotFound because of TemplateRefused"},
-		"so is one of no use":                                          {of(bad(func(t *given) { t.Unusable = true })).with(external), unhealthy + ", RemediationRequestCreationFailed because of TemplateUnusable"},
-		"that it was missing is removed":                               {of(bad(func(t *given) { t.TemplateNotFound, t.RequestFailed = true, true })).with(external).with(atOnce(0)), unhealthy + ", " + noReport},
-		"while requests are listed for the first time nothing is set":  {of(bad()).with(external).with(func(f *Facts) { f.Template.Known, f.Template.Syncing = false, true }), ""},
-		"but on a machine that is marked":                              {of(bad(marked)).with(external).with(func(f *Facts) { f.Template.Known, f.Template.Syncing = false, true }), unhealthy},
-		"what this process created is announced before it is observed": {of(bad(func(t *given) { t.begun = true })).with(external), unhealthy + ", " + waiting},
+		"a template that is missing is reported":                       {of(bad()).with(missing), unhealthy + ", RemediationTemplateNotFound because of TemplateMissing"},
+		"so is one that can be none":                                   {of(bad()).with(refused), unhealthy + ", RemediationTemplateNotFound because of TemplateRefused"},
+		"so is one of no use":                                          {of(bad(unusable)).with(external), unhealthy + ", RemediationRequestCreationFailed because of TemplateUnusable"},
+		"that it was missing is removed":                               {of(bad(notFound)).with(external).with(atOnce(0)), unhealthy + ", " + noReport},
+		"while requests are listed for the first time nothing is set":  {of(bad()).with(unknown, syncing), ""},
+		"but on a machine that is marked":                              {of(bad(marked)).with(unknown, syncing), unhealthy},
+		"what this process created is announced before it is observed": {of(bad(begun)).with(external), unhealthy + ", " + waiting},
+
+		"a request that is being deleted is not deleted again":             {of(is(health.Healthy, requested(OwnRequest), requestDeleting)).with(external), healthy + ", " + noReport},
+		"nor is one adopted of a machine that an older check acts on":      {of(is(health.Healthy, older, requested(AdoptableRequest))).with(external), ""},
+		"a failure that a check reported is over when it is healthy":       {of(is(health.Healthy, requestFailed, requested(ForeignRequest))).with(external), healthy + ", " + noReport},
+		"so is the report on a request that is gone":                       {of(is(health.Healthy, reports)).with(external), healthy + ", " + noReport},
+		"also without a template":                                          {of(is(health.Healthy, reports)), healthy + ", " + noReport},
+		"an owner is not asked while there is no place":                    {of(bad()).with(atOnce(0)), unhealthy + ", " + noReport},
+		"nor while a power cycle is in progress":                           {of(bad(cycled)), unhealthy + ", " + noReport},
+		"nor while the machine is updated in place":                        {of(bad(updating)), unhealthy + ", " + noReport},
+		"one that was asked before and is to remediate now is not erased":  {of(bad(askedWhileHealthy)), "request owner remediation, " + unhealthy + ", " + toOwner + ", " + noReport},
+		"but with a template it is":                                        {of(bad(askedWhileHealthy)).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
+		"also if there is no place for a request":                          {of(bad(askedWhileHealthy)).with(external, atOnce(0)), unhealthy + ", " + notAsked},
+		"not if there is a request: its provider may have asked the owner": {of(bad(askedWhileHealthy, reports, requested(OwnRequest))).with(external), unhealthy},
+		"but if it is somebody else's":                                     {of(bad(askedWhileHealthy, requested(ForeignRequest))).with(external), unhealthy + ", " + notAsked + ", RemediationRequestCreationFailed because of RequestInTheWay"},
+		"an owner that cannot remediate stays asked until it is replaced":  {of(bad(refuses)).with(external, atOnce(0)), unhealthy},
+		"also if no request can be made instead":                           {of(bad(refuses, unusable)).with(external), unhealthy + ", RemediationRequestCreationFailed because of TemplateUnusable"},
+		"an owner that was asked goes on though there is a template":       {of(bad(asked)).with(external), unhealthy},
+		"a template of no use is reported when it is the machine's turn":   {of(bad(unusable)).with(external, atOnce(0)), unhealthy},
+		"the report of a provider is not replaced by a new request":        {of(bad(reports)).with(external), "create request, " + unhealthy},
+		"a failure is over once there is a request":                        {of(bad(marked, requestFailed, requested(OwnRequest))).with(external), unhealthy + ", " + waiting},
+		"that the template was missing stands while that is not known":     {of(bad(notFound)).with(unknown), unhealthy},
+		"and while the remediation starts in a moment":                     {of(bad(notFound)).with(external, limitsMatter), unhealthy},
+		"another failure stands until the next try":                        {of(bad(requestFailed)).with(external, atOnce(0)), unhealthy},
+		"an adoptable request that the provider reports on is adopted":     {of(bad(reports, requested(AdoptableRequest))).with(external), "adopt request, " + unhealthy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Decide(tc.given).Decisions[0].steps(); got != tc.want {
@@ -120,4 +137,71 @@ func TestARequestIsCreatedOrAnOwnerAskedExactlyWhereARemediationStarts(t *testin
 			}
 		}
 	})
+}
+
+// What a person or a rule found first is what the condition says; the message lists all.
+func TestTheReasonOfAnUnhealthyMachineIsTheFirstFindingThatIsDue(t *testing.T) {
+	finding := func(is health.Reason, at time.Time) health.Finding { return health.Finding{Reason: is, Due: at} }
+	for name, tc := range map[string]struct {
+		findings []health.Finding
+		want     string
+	}{
+		"a mark by hand goes before all others": {[]health.Finding{finding(health.MarkedByHand, time.Time{}), finding(health.NodeCondition, ago(time.Hour))}, "HasRemediateAnnotation"},
+		"a failure that is final":               {[]health.Finding{finding(health.MachineFailed, time.Time{})}, "UnhealthyMachine"},
+		"a condition of the machine":            {[]health.Finding{finding(health.MachineCondition, noon)}, "UnhealthyMachine"},
+		"a node that is gone":                   {[]health.Finding{finding(health.NodeDeleted, time.Time{})}, "NodeDeleted"},
+		"a node that is late":                   {[]health.Finding{finding(health.NodeStartup, noon)}, "NodeStartupTimeout"},
+		"a condition of the node":               {[]health.Finding{finding(health.NodeCondition, noon)}, "UnhealthyNode"},
+		"what is not due yet says nothing":      {[]health.Finding{finding(health.MachineCondition, noon.Add(1)), finding(health.NodeCondition, noon)}, "UnhealthyNode"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(of(bad(func(t *given) { t.Verdict.Findings = tc.findings }))).Decisions[0]
+			if len(d.Conditions) == 0 || d.Conditions[0].Type != HealthCheckSucceeded || d.Conditions[0].Reason != tc.want {
+				t.Errorf("set are %v, want the reason %s first", d.Conditions, tc.want)
+			}
+		})
+	}
+}
+
+// A request that exists although it was not observed changes what is set on the machine, and nothing else: it is the provider's to report on it.
+func TestAMachineWhoseRequestAppearsIsMarkedTogetherWithIt(t *testing.T) {
+	const unhealthy = "HealthCheckSucceeded=False UnhealthyNode"
+	for name, tc := range map[string]struct {
+		is   given
+		want string
+	}{
+		"one of this check":                           {bad(requested(OwnRequest)), unhealthy + ", ExternallyRemediated=False WaitingForRemediation"},
+		"one that its provider has reported on":       {bad(reports, requested(OwnRequest)), unhealthy},
+		"one whose provider may have asked the owner": {bad(askedWhileHealthy, reports, requested(OwnRequest)), unhealthy},
+		"one of another check, which did not":         {bad(askedWhileHealthy, requested(ForeignRequest)), unhealthy + ", no OwnerRemediated, RemediationRequestCreationFailed because of RequestInTheWay"},
+		"one of another check":                        {bad(requested(ForeignRequest)), unhealthy + ", RemediationRequestCreationFailed because of RequestInTheWay"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(of(bad()).with(external)).Decisions[0]
+			if got := WithRequest(d, &tc.is.Target, noon).steps(); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhatADecisionDoesIsFoundInIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given                    Facts
+		idle, healthy, unhealthy bool
+	}{
+		"about a machine that is marked healthy it does nothing":          {of(is(health.Healthy, markedHealthy)), true, false, false},
+		"about one that is pending it does nothing":                       {of(is(health.Pending)), true, false, false},
+		"it marks one that is healthy, without a step":                    {of(is(health.Healthy)), false, true, false},
+		"it adopts a request and sets nothing on a machine":               {of(is(health.Healthy, markedHealthy, requested(AdoptableRequest))).with(external), false, false, false},
+		"it asks an owner, and sets another condition to the same status": {of(bad()), false, false, true},
+	} {
+		d := Decide(tc.given).Decisions[0]
+		if d.Idle() != tc.idle || d.Sets(HealthCheckSucceeded, conditionTrue) != tc.healthy || d.Sets(HealthCheckSucceeded, conditionFalse) != tc.unhealthy {
+			t.Errorf("%s: idle %t, %s", name, d.Idle(), d.steps())
+		}
+		if d.Sets(OwnerRemediated, conditionTrue) {
+			t.Errorf("%s: it says that the owner has remediated the machine", name)
+		}
+	}
 }

@@ -1,0 +1,57 @@
+package machines
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+func TestWhichMachinesStart(t *testing.T) {
+	const hour = time.Hour
+	tried := func(before time.Duration) func(*given) { return func(t *given) { t.refused = ago(before) } }
+	at := func(later time.Duration) func(*Facts) { return func(f *Facts) { f.Now = noon.Add(later) } }
+	anotherKind := func(f *Facts) { f.Kind = "AnotherRemediation" }
+	for name, tc := range map[string]struct {
+		given Facts
+		want  string
+	}{
+		"all that are unhealthy":                                               {of(bad(), is(health.Pending), bad()), "ac"},
+		"the longest overdue is first":                                         {of(bad(), bad(due(hour))).with(atOnce(1)), "b"},
+		"before it, one that a person marked":                                  {of(bad(due(hour)), bad(byPerson)).with(atOnce(1)), "b"},
+		"by name where that is the same":                                       {of(bad(), bad()).with(atOnce(1)), "a"},
+		"last is one that could not be begun":                                  {of(bad(due(hour), tried(1)), bad()).with(atOnce(1)), "b"},
+		"and one without an owner, which takes no place":                       {of(bad(due(hour), unowned), bad(), bad(unowned)).with(atOnce(1)), "b"},
+		"with a template it is no matter who owns it":                          {of(bad(due(hour), unowned), bad()).with(external).with(atOnce(1)), "a"},
+		"one without a usable template lets the next go":                       {of(bad(unusable), bad()).with(external).with(atOnce(1)), "b"},
+		"one whose owner cannot remediate takes no place":                      {of(bad(refuses), bad()).with(atOnce(1)), "b"},
+		"one that is being deleted does":                                       {of(bad(refuses, deleting), bad()).with(atOnce(1)), ""},
+		"a power cycle takes a place":                                          {of(bad(cycled), bad()).with(atOnce(1)), ""},
+		"what was begun a moment ago does":                                     {of(bad(begun), bad()).with(atOnce(1)), ""},
+		"an owner that was asked before there was a template":                  {of(bad(refuses)).with(external), "a"},
+		"what is healthy again is not in flight for its owner":                 {of(is(health.Healthy, asked), bad()).with(atOnce(1)), "b"},
+		"a request that was announced counts if it is not read":                {of(is(health.Pending, announced)).with(unread), ""},
+		"without an owner nothing is in flight, so none waits for another":     {of(bad(unowned), bad(unowned)).with(atOnce(1)), "ab"},
+		"of those that could not be begun the longest ago is first":            {of(bad(tried(1)), bad(tried(2))).with(atOnce(1)), "b"},
+		"one of which only the condition says so was tried before that":        {of(bad(tried(1)), bad(requestFailed)).with(external, atOnce(1)), "b"},
+		"one of which the condition says so is last too":                       {of(bad(due(hour), requestFailed), bad()).with(external, atOnce(1)), "b"},
+		"not if its owner is asked instead now":                                {of(bad(due(hour), requestFailed), bad()).with(atOnce(1)), "a"},
+		"what was begun counts until the caches have had time to show it":      {of(bad(begun), bad()).with(atOnce(1), at(CachesLag-1)), ""},
+		"and no longer, if they do not":                                        {of(bad(begun), bad()).with(atOnce(1), at(CachesLag)), "a"},
+		"nor if it was begun with requests of another kind":                    {of(bad(begun), bad()).with(atOnce(1), anotherKind), "a"},
+		"one that is healthy again by then makes place":                        {of(is(health.Healthy, begun), bad()).with(atOnce(1)), "b"},
+		"a request that is being deleted takes its place until it is gone":     {of(is(health.Healthy, requested(OwnRequest), requestDeleting), bad()).with(external, atOnce(1)), ""},
+		"a request of somebody else takes none":                                {of(bad(requested(ForeignRequest)), bad()).with(external, atOnce(1)), "b"},
+		"an owner that was asked takes a place, though there is a template":    {of(bad(asked), bad()).with(external, atOnce(1)), ""},
+		"a machine that its owner deletes takes one until it is gone":          {of(is(health.Healthy, asked, deleting), bad()).with(atOnce(1)), ""},
+		"with a range they start from its lower end on":                        {of(bad(), bad()).with(func(f *Facts) { f.Limits.AtLeast, f.Limits.AtMost = 2, 2 }), "ab"},
+		"whatever is not healthy counts, also what starts or is being deleted": {of(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 3 }), ""},
+		"as many as the limit may be":                                          {of(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 4 }), "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.given.starting(); got != tc.want {
+				t.Errorf("%q start, want %q", got, tc.want)
+			}
+		})
+	}
+}
