@@ -69,8 +69,11 @@ func bind(answer *http.Response, limit int64, now func() time.Time) error {
 	case watch:
 		longest = limit * streamed
 	}
-	if !watch && answer.ContentLength > longest {
+	switch {
+	case !watch && answer.ContentLength > longest:
 		return tooLong(longest)
+	case !watch && answer.ContentLength == 0:
+		return nil // it has no type, and nothing to count: the path / is only asked to see whether the API server answers
 	}
 	if _, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type")); err != nil && answer.StatusCode/100 != 2 {
 		answer.Header.Set("Content-Type", "text/plain") // of a proxy: its text is shown, and not decoded

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -132,6 +133,27 @@ func TestWhatAProxySaysWithoutATypeIsAnErrorThatSaysIt(t *testing.T) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusBadGateway || errors.Is(err, errNoAnswer) {
 		t.Errorf("Get() = %v", err)
+	}
+}
+
+// The probe of ClusterCache asks for the path / and wants no more than an answer. The simulated API servers of Cluster API's docker provider, and proxies, give
+// an empty one, which has no type.
+func TestAnEmptyAnswerIsOneAndNoListOfNothing(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	content := kubeconfigOf(server, "token: t", "")
+	_, config := clientOf(t, &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf(content)).Build(), Transports: carried()})
+	t.Cleanup(func() { carried().forget(c1) })
+	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
+	probe, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := probe.Get().AbsPath("/").Do(t.Context()).Error(); err != nil {
+		t.Errorf("the probe: %v", err)
+	}
+	list := &corev1.NodeList{}
+	if err := through(t, server, "").List(t.Context(), list); err == nil {
+		t.Errorf("a list of %d nodes", len(list.Items))
 	}
 }
 
