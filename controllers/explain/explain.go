@@ -190,6 +190,8 @@ type Target struct {
 	// InFlight reports that the target is being remediated, InFlightSince since when.
 	InFlight      bool      `json:"inFlight,omitempty"`
 	InFlightSince time.Time `json:"inFlightSince,omitzero"`
+	// PutOff reports that the owner of a machine was asked to replace it, and has put that off.
+	PutOff bool `json:"putOff,omitempty"`
 	// Report is what the remediator has reported: the owner of the machine, the controller of the request, the escalation.
 	Report string `json:"report,omitempty"`
 	// Next is the next thing that happens to the target.

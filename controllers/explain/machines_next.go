@@ -71,13 +71,19 @@ func byOwner(t *machines.Target) Step {
 	if message := strings.Join(strings.Fields(strings.TrimPrefix(asked.Message, "* ")), " "); message != "" {
 		reports = strings.TrimSuffix(message, ".")
 	}
-	switch asked.Reason {
-	case clusterv1.MachineSetMachineRemediationDeferredReason:
+	switch {
+	case putOff(t):
 		return Step{Text: fmt.Sprintf("its owner, %s, has put it off and tries again: %s", owner, reports)}
-	case clusterv1.MachineSetMachineCannotBeRemediatedReason:
+	case asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
 		return Step{Text: fmt.Sprintf("its owner, %s, cannot replace it (%s): end that, or replace the machine by hand", owner, reports), Manual: true}
 	}
 	return Step{Text: fmt.Sprintf("its owner, %s, goes on: %s", owner, reports)}
+}
+
+// putOff reports whether the owner of t, which was asked to replace it, tries that again later. (Cluster API: the owners of all kinds have the same reason.)
+func putOff(t *machines.Target) bool {
+	asked := t.OwnerReport
+	return t.Owner != machines.NotAsked && asked != nil && asked.Status == "False" && asked.Reason == clusterv1.MachineSetMachineRemediationDeferredReason
 }
 
 // actsInstead names the other controller that acts on t when it is unhealthy; empty if none does.

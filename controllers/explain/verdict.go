@@ -43,6 +43,8 @@ func doing(c *Check, t *Target) string {
 		return "and is being remediated, which no manager of kubemend reconciles"
 	case (t.InFlight || t.StartsNow) && t.Next.Manual:
 		return "and has to be remediated by hand"
+	case t.InFlight && t.PutOff:
+		return "and its owner has put off replacing it"
 	case t.InFlight:
 		return "and is being remediated"
 	case t.StartsNow:
