@@ -8,7 +8,7 @@ RIG_BUILD := .rig/build
 # What every control plane needs, and what only some end-to-end tests need besides.
 RIG_API_SERVER := etcd kube-apiserver kube-controller-manager reaper
 RIG_CONTROL_PLANE := $(RIG_API_SERVER) capi-core
-RIG_REST := clusterctl cert-manager.yaml
+RIG_REST := clusterctl capi-kubeadm kubectl cert-manager.yaml
 
 .PHONY: rig
 rig: $(RIG_BUILD)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +21,8 @@ type builder struct {
 	say    progress
 	// run runs a command in a folder.
 	run func(ctx context.Context, folder string, args ...string) error
+	// find is the folder of a dependency of the module in a folder.
+	find func(ctx context.Context, folder, dependency string) (string, error)
 }
 
 func (b *builder) bin() string   { return filepath.Join(b.root, ".rig", "bin") }
@@ -126,6 +127,9 @@ func (b *builder) inputs(p program) (string, error) {
 	}
 	sum := sha256.New()
 	_, _ = fmt.Fprintln(sum, p.builds, flags) // a hash never fails
+	if p.from.patch.times > 0 {
+		_, _ = fmt.Fprintln(sum, p.from.patch)
+	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -182,6 +186,13 @@ func (b *builder) make(ctx context.Context, stale []program, into string) error 
 		return fmt.Errorf("find the folder to build in: %w", err)
 	}
 	args := []string{goCommand(), "build", "-ldflags", flags, "-o", into + string(filepath.Separator)}
+	if first.from.patch.times > 0 {
+		goMod, err := b.patched(ctx, first.from, filepath.Join(b.root, ".rig", "patched"))
+		if err != nil {
+			return err
+		}
+		args = append(args, "-modfile", goMod)
+	}
 	for _, p := range stale {
 		args = append(args, p.builds)
 	}
@@ -222,19 +233,13 @@ func remove(file string) error {
 
 // certManagerKinds writes the two kinds of cert-manager that the rig serves, from the module that has them.
 func (b *builder) certManagerKinds(ctx context.Context, p program, file string) error {
-	module := filepath.Join(b.root, p.from.folder)
-	if err := b.run(ctx, module, goCommand(), "mod", "download", certManagerProject); err != nil {
-		return err
-	}
-	list := exec.CommandContext(ctx, goCommand(), "list", "-m", "-f", "{{.Dir}}", certManagerProject)
-	list.Dir, list.Stderr = module, os.Stderr
-	folder, err := list.Output()
+	folder, err := b.find(ctx, filepath.Join(b.root, p.from.folder), certManagerProject)
 	if err != nil {
-		return fmt.Errorf("find module %s: %w", certManagerProject, err)
+		return err
 	}
 	var all []byte
 	for _, kind := range []string{"certificates", "issuers"} {
-		content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(folder)), "deploy", "crds", "cert-manager.io_"+kind+".yaml"))
+		content, err := os.ReadFile(filepath.Join(folder, "deploy", "crds", "cert-manager.io_"+kind+".yaml"))
 		if err != nil {
 			return fmt.Errorf("read the kinds of cert-manager: %w", err)
 		}

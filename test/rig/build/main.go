@@ -50,7 +50,7 @@ func main() {
 		err = say.during(ctx, *what, *usually, func(ctx context.Context) error { return run(ctx, "", flag.Args()...) })
 	} else {
 		say.name = "rig"
-		b := &builder{root: *root, assets: os.Getenv(assetsEnv), say: say, run: run}
+		b := &builder{root: *root, assets: os.Getenv(assetsEnv), say: say, run: run, find: download}
 		err = b.provide(ctx, flag.Args())
 	}
 	interrupted := ctx.Err() != nil

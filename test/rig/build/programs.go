@@ -15,6 +15,8 @@ type module struct {
 	folder string
 	// version is the dependency whose version the programs show, and stamp the package that has it. Both are empty if they show none.
 	version, stamp string
+	// patch is what is changed in a dependency, if anything is.
+	patch patch
 }
 
 var (
@@ -22,6 +24,7 @@ var (
 	kube = module{folder: "test/rig/kube", version: "k8s.io/kubernetes", stamp: "k8s.io/component-base/version"}
 	// clusterctl chooses releases by its own version.
 	capi        = module{folder: "test/rig/capi", version: "sigs.k8s.io/cluster-api", stamp: "sigs.k8s.io/cluster-api/version"}
+	inMemory    = module{folder: capi.folder, version: capi.version, stamp: capi.stamp, patch: loopback}
 	certManager = module{folder: "test/rig/certmanager"}
 	project     = module{folder: "."}
 )
@@ -56,8 +59,13 @@ var programs = []program{
 	{name: "etcd", from: kube, builds: etcdServer, output: "server", usually: 20 * time.Second, asset: etcdServer, older: 1},
 	{name: "kube-apiserver", from: kube, builds: "k8s.io/kubernetes/cmd/kube-apiserver", usually: 70 * time.Second, asset: kube.version},
 	{name: "kube-controller-manager", from: kube, builds: "k8s.io/kubernetes/cmd/kube-controller-manager", usually: 50 * time.Second, asset: kube.version},
-	{name: "capi-core", from: capi, builds: ".", output: "capi", sources: []string{"*.go"}, usually: 20 * time.Second},
+	{name: "kubectl", from: kube, builds: "k8s.io/kubernetes/cmd/kubectl", usually: 30 * time.Second},
+	{name: "capi-core", from: capi, builds: ".", output: "capi", sources: []string{"*.go", "program/*.go"}, usually: 20 * time.Second},
 	{name: "clusterctl", from: capi, builds: "sigs.k8s.io/cluster-api/cmd/clusterctl", usually: 20 * time.Second},
+	{
+		name: "capi-kubeadm", from: inMemory, builds: "./kubeadm", output: "kubeadm", sources: []string{"kubeadm/*.go", "program/*.go"},
+		usually: 40 * time.Second,
+	},
 	{name: "reaper", from: project, builds: "./test/rig/reaper", sources: []string{"test/rig/reaper/*.go"}, usually: 2 * time.Second},
 	{name: "cert-manager.yaml", from: certManager, usually: 5 * time.Second},
 }

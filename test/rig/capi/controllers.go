@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,29 +11,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/core/reconcilers/cluster"
+	"sigs.k8s.io/cluster-api/core/reconcilers/clusterclass"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
+	topologycluster "sigs.k8s.io/cluster-api/core/reconcilers/topology/cluster"
+	topologydeployment "sigs.k8s.io/cluster-api/core/reconcilers/topology/machinedeployment"
+	topologyset "sigs.k8s.io/cluster-api/core/reconcilers/topology/machineset"
 	"sigs.k8s.io/cluster-api/core/setup"
+	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/kubemend/kubemend/test/rig/capi/program"
 )
 
 // The grace periods, rates and concurrency are upstream's defaults, so that what is measured here holds there.
-const (
-	connectionGrace = 50 * time.Second
-	conditionsGrace = 5 * time.Minute
-
-	remoteQPS   = 20
-	remoteBurst = 30
-)
-
-func workers(n int) controller.Options { return controller.Options{MaxConcurrentReconciles: n} }
+const connectionGrace = 50 * time.Second
 
 // setUpControllers adds the connections to the workload clusters and every controller that is not left out.
 func setUpControllers(ctx context.Context, mgr ctrl.Manager, leaveOut []string) (clustercache.ClusterCache, error) {
@@ -43,13 +42,16 @@ func setUpControllers(ctx context.Context, mgr ctrl.Manager, leaveOut []string) 
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient: ownKubeconfigs{secrets},
 		Cache:        setup.ClusterCacheCacheOptions(),
-		Client:       setup.ClusterCacheClientOptions(name, remoteQPS, remoteBurst),
-	}, workers(100))
+		Client:       setup.ClusterCacheClientOptions(name, program.RemoteQPS, program.RemoteBurst),
+	}, program.Workers(100))
 	if err != nil {
 		return nil, fmt.Errorf("set up the connections to the workload clusters: %w", err)
 	}
 
 	known := controllers(mgr, clusters)
+	if feature.Gates.Enabled(feature.ClusterTopology) {
+		maps.Copy(known, topologyControllers(mgr, clusters))
+	}
 	for _, kind := range leaveOut {
 		if _, ok := known[kind]; !ok {
 			return nil, fmt.Errorf("leave out controller %q: there is no such controller", kind)
@@ -90,29 +92,53 @@ func controllers(mgr ctrl.Manager, clusters clustercache.ClusterCache) map[strin
 			return (&cluster.Reconciler{
 				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
 				RemoteConnectionGracePeriod: connectionGrace,
-			}).SetupWithManager(ctx, mgr, workers(50))
+			}).SetupWithManager(ctx, mgr, program.Workers(50))
 		},
 		"Machine": func(ctx context.Context) error {
 			return (&machine.Reconciler{
 				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
-				RemoteConditionsGracePeriod: conditionsGrace,
-			}).SetupWithManager(ctx, mgr, workers(100))
+				RemoteConditionsGracePeriod: program.ConditionsGrace,
+			}).SetupWithManager(ctx, mgr, program.Workers(100))
 		},
 		"MachineSet": func(ctx context.Context) error {
 			return (&machineset.Reconciler{
 				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
 				PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
-			}).SetupWithManager(ctx, mgr, workers(50))
+			}).SetupWithManager(ctx, mgr, program.Workers(50))
 		},
 		"MachineDeployment": func(ctx context.Context) error {
 			return (&machinedeployment.Reconciler{
 				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
-			}).SetupWithManager(ctx, mgr, workers(50))
+			}).SetupWithManager(ctx, mgr, program.Workers(50))
 		},
 		"MachineHealthCheck": func(ctx context.Context) error {
 			return (&machinehealthcheck.Reconciler{
 				Client: mgr.GetClient(), ClusterCache: clusters,
-			}).SetupWithManager(ctx, mgr, workers(50))
+			}).SetupWithManager(ctx, mgr, program.Workers(50))
+		},
+	}
+}
+
+// topologyControllers are those that make clusters from ClusterClasses, by kind.
+func topologyControllers(mgr ctrl.Manager, clusters clustercache.ClusterCache) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"ClusterClass": func(ctx context.Context) error {
+			return (&clusterclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager(ctx, mgr, program.Workers(10))
+		},
+		"ClusterTopology": func(ctx context.Context) error {
+			return (&topologycluster.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
+			}).SetupWithManager(ctx, mgr, program.Workers(50))
+		},
+		"MachineDeploymentTopology": func(ctx context.Context) error {
+			return (&topologydeployment.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+			}).SetupWithManager(ctx, mgr, program.Workers(25))
+		},
+		"MachineSetTopology": func(ctx context.Context) error {
+			return (&topologyset.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+			}).SetupWithManager(ctx, mgr, program.Workers(25))
 		},
 	}
 }

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// patch is a change to one file of a dependency: the text old, which is in it exactly so many times, becomes the text new. It is for what no main function
+// of ours can reach. `go build -overlay` is no way: it refuses files of the module cache.
+type patch struct {
+	dependency, file string
+	old, new         string
+	times            int
+}
+
+// loopback makes the in-memory backend of Cluster API's docker provider listen on loopback, where upstream listens on every address: for its page about the
+// simulation, and in two places for the API server of a cluster. The address that it has a flag for is only the one that it announces.
+var loopback = patch{
+	dependency: "sigs.k8s.io/cluster-api/test", file: "infrastructure/inmemory/pkg/server/mux.go",
+	old: `net.Listen("tcp", fmt.Sprintf(":%d"`, new: `net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d"`, times: 3,
+}
+
+// apply changes the content of the file, or fails: after another version of the dependency is taken, nothing shall listen where it should not.
+func (p patch) apply(content string) (string, error) {
+	if found := strings.Count(content, p.old); found != p.times {
+		return "", fmt.Errorf("change %s of %s: it has %q %d times, not %d times", p.file, p.dependency, p.old, found, p.times)
+	}
+	return strings.ReplaceAll(content, p.old, p.new), nil
+}
+
+// patched writes a copy of the dependency with the change, and a go.mod that takes the copy for it, into a folder. It returns the go.mod.
+func (b *builder) patched(ctx context.Context, from module, into string) (string, error) {
+	p := from.patch
+	folder := filepath.Join(b.root, from.folder)
+	found, err := b.find(ctx, folder, p.dependency)
+	if err != nil {
+		return "", err
+	}
+	if err := os.RemoveAll(into); err != nil {
+		return "", fmt.Errorf("remove an older copy of %s: %w", p.dependency, err)
+	}
+	into, err = filepath.Abs(into)
+	if err != nil {
+		return "", fmt.Errorf("find the folder for %s: %w", p.dependency, err)
+	}
+	copied := filepath.Join(into, "copy")
+	if err := os.CopyFS(copied, os.DirFS(found)); err != nil {
+		return "", fmt.Errorf("copy %s: %w", p.dependency, err)
+	}
+	if err := p.change(copied); err != nil {
+		return "", err
+	}
+	goMod := filepath.Join(into, "go.mod")
+	replaces := fmt.Sprintf("\nreplace %s => %s\n", p.dependency, copied)
+	return goMod, errors.Join(
+		copyFile(filepath.Join(folder, "go.mod"), goMod, replaces), copyFile(filepath.Join(folder, "go.sum"), filepath.Join(into, "go.sum"), ""))
+}
+
+// change applies the patch to the copy of the dependency in a folder.
+func (p patch) change(folder string) error {
+	file := filepath.Join(folder, p.file)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("change %s of %s: %w", p.file, p.dependency, err)
+	}
+	changed, err := p.apply(string(content))
+	if err != nil {
+		return err
+	}
+	// Files of the module cache are read-only, and so are their copies.
+	if err := errors.Join(os.Remove(file), os.WriteFile(file, []byte(changed), 0o600)); err != nil {
+		return fmt.Errorf("change %s of %s: %w", p.file, p.dependency, err)
+	}
+	return nil
+}
+
+func copyFile(from, to, more string) error {
+	content, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, append(content, more...), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", from, err)
+	}
+	return nil
+}
+
+// download returns the folder of a dependency of the module in a folder, after it was downloaded if it was not.
+func download(ctx context.Context, folder, dependency string) (string, error) {
+	if err := run(ctx, folder, goCommand(), "mod", "download", dependency); err != nil {
+		return "", err
+	}
+	list := exec.CommandContext(ctx, goCommand(), "list", "-m", "-f", "{{.Dir}}", dependency)
+	list.Dir, list.Stderr = folder, os.Stderr
+	found, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("find module %s: %w", dependency, err)
+	}
+	return strings.TrimSpace(string(found)), nil
+}

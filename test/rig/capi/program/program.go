@@ -1,0 +1,141 @@
+// Package program is what the programs of this module have in common: each runs one of Cluster API's managers with upstream's controllers and
+// webhooks, answers on 127.0.0.1 alone, and ends when its standard input does. Upstream's programs can do neither.
+package program
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"sigs.k8s.io/cluster-api/controllers/remote"
+	"sigs.k8s.io/cluster-api/feature"
+)
+
+const (
+	// Loopback is the only address that is listened on.
+	Loopback = "127.0.0.1"
+	// Resync is upstream's default --sync-period.
+	Resync = 10 * time.Minute
+	// RemoteQPS and RemoteBurst are upstream's defaults for requests to a workload cluster.
+	RemoteQPS   = 20
+	RemoteBurst = 30
+	// ConditionsGrace is upstream's default --remote-conditions-grace-period.
+	ConditionsGrace = 5 * time.Minute
+)
+
+// Settings are the flags that every program has.
+type Settings struct {
+	kubeconfig  string
+	webhookPort int
+	webhookCert string
+	healthPort  int
+	metricsPort int
+	qps         float32
+	burst       int
+}
+
+// AddFlags defines the flags.
+func (s *Settings) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "The management cluster.")
+	flags.IntVar(&s.webhookPort, "webhook-port", 0, "The port of the webhooks on 127.0.0.1.")
+	flags.StringVar(&s.webhookCert, "webhook-cert-dir", "", "The folder with tls.crt and tls.key for the webhooks.")
+	flags.IntVar(&s.healthPort, "health-port", 0, "The port of /healthz and /readyz on 127.0.0.1; 0 leaves them out.")
+	flags.IntVar(&s.metricsPort, "metrics-port", 0, "The port of /metrics on 127.0.0.1, without TLS; 0 leaves it out.")
+	flags.Float32Var(&s.qps, "kube-api-qps", 100, "Requests per second to the management cluster.")
+	flags.IntVar(&s.burst, "kube-api-burst", 200, "Requests in one burst to the management cluster.")
+	feature.MutableGates.AddFlag(flags)
+}
+
+// Manager is one of Cluster API's managers.
+type Manager struct {
+	// Name is what upstream calls it: it ends up in user agents and field managers.
+	Name   string
+	Scheme *runtime.Scheme
+	Cache  cache.Options
+	Client client.Options
+	// SetUp adds the controllers and the webhooks.
+	SetUp func(context.Context, ctrl.Manager) error
+}
+
+// Main runs a manager until a signal ends it, or its standard input closes, and ends the process if that fails.
+func Main(m Manager, s Settings) {
+	ctrl.SetLogger(klog.Background())
+	if err := m.run(untilStdinCloses(ctrl.SetupSignalHandler()), s); err != nil {
+		klog.Background().Error(err, m.Name+" ends")
+		os.Exit(1)
+	}
+}
+
+// untilStdinCloses ends the context with the standard input: the process that started this one holds the other end of that pipe,
+// which closes however that process ends.
+func untilStdinCloses(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // any end of it is the end
+		cancel()
+	}()
+	return ctx
+}
+
+func (m Manager) run(ctx context.Context, s Settings) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read kubeconfig %q: %w", s.kubeconfig, err)
+	}
+	cfg.QPS, cfg.Burst = s.qps, s.burst
+	cfg.UserAgent = remote.DefaultClusterAPIUserAgent(m.Name)
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: m.Scheme,
+		Controller: config.Controller{
+			UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue)),
+		},
+		Cache:                  m.Cache,
+		Client:                 m.Client,
+		HealthProbeBindAddress: address(s.healthPort),
+		Metrics:                metricsserver.Options{BindAddress: address(s.metricsPort)},
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: Loopback, Port: s.webhookPort, CertDir: s.webhookCert,
+		}),
+		// The process that ends this one throws the cluster away: nothing is worth waiting for.
+		GracefulShutdownTimeout: ptr.To(time.Second),
+	})
+	if err != nil {
+		return fmt.Errorf("create the manager: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()); err != nil {
+		return fmt.Errorf("add the ready check: %w", err)
+	}
+	if err := m.SetUp(ctx, mgr); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run the manager: %w", err)
+	}
+	return nil
+}
+
+// address is a loopback address in the form in which controller-runtime takes it, where "0" means off.
+func address(port int) string {
+	if port == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%s:%d", Loopback, port)
+}
+
+// Workers are the options of a controller that has n of them.
+func Workers(n int) controller.Options { return controller.Options{MaxConcurrentReconciles: n} }
