@@ -51,20 +51,23 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 }
 
 // run starts a program that belongs to this control plane.
-func (c *ControlPlane) run(p program, args ...string) (*process, error) {
+func (c *ControlPlane) run(p program, args ...string) (*process, error) { return c.runAs(p, p, args...) }
+
+// runAs starts a program that runs several times, by a name of each.
+func (c *ControlPlane) runAs(name, p program, args ...string) (*process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
-		return nil, fmt.Errorf("start %s of %s: the rig is stopped", p, c.name)
+		return nil, fmt.Errorf("start %s of %s: the rig is stopped", name, c.name)
 	}
-	if _, runs := c.running[p]; runs {
-		return nil, fmt.Errorf("start %s of %s: it runs already", p, c.name)
+	if _, runs := c.running[name]; runs {
+		return nil, fmt.Errorf("start %s of %s: it runs already", name, c.name)
 	}
-	started, err := c.rig.start(c.name, p, args...)
+	started, err := c.rig.start(c.name, name, p, args...)
 	if err != nil {
 		return nil, err
 	}
-	c.running[p] = started
+	c.running[name] = started
 	return started, nil
 }
 

@@ -33,7 +33,9 @@ const (
 	apiServer         program = "kube-apiserver"
 	controllerManager program = "kube-controller-manager"
 	core              program = "capi-core"
+	kubeadm           program = "capi-kubeadm"
 	clusterctl        program = "clusterctl"
+	kubectl           program = "kubectl"
 	reaper            program = "reaper"
 	certManager       program = "cert-manager.yaml"
 )
@@ -85,10 +87,12 @@ func underWay(pid string) bool {
 
 // target is the smallest target of make that provides the program.
 func (p program) target() string {
-	if p == clusterctl || p == certManager {
+	switch p {
+	case clusterctl, kubectl, kubeadm, certManager:
 		return "rig"
+	default:
+		return "rig-control-planes"
 	}
-	return "rig-control-planes"
 }
 
 // moduleRoot walks up from the working folder to this project's go.mod, past those of the tool modules.
@@ -136,17 +140,31 @@ var clusterAPI = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", clusterAPIModule)
-	list.Dir = root
+	return dependency(root, clusterAPIModule)
+})
+
+// providers is the folder of the module with Cluster API's docker provider, which has the in-memory infrastructure. It is not one that go.mod asks for.
+var providers = sync.OnceValues(func() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	return dependency(filepath.Join(root, "test", "rig", "capi"), clusterAPIModule+"/test")
+})
+
+// dependency is the folder of a module that the go.mod in a folder asks for.
+func dependency(folder, name string) (string, error) {
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", name)
+	list.Dir = folder
 	var said strings.Builder
 	list.Stderr = &said
 	out, err := list.Output()
 	if err != nil {
-		return "", fmt.Errorf("find module %s: %w: %s", clusterAPIModule, err, strings.TrimSpace(said.String()))
+		return "", fmt.Errorf("find module %s: %w: %s", name, err, strings.TrimSpace(said.String()))
 	}
-	folder := strings.TrimSpace(string(out))
-	if folder == "" {
-		return "", fmt.Errorf("find module %s: it is not downloaded: run go mod download", clusterAPIModule)
+	found := strings.TrimSpace(string(out))
+	if found == "" {
+		return "", fmt.Errorf("find module %s: it is not downloaded: run go mod download in %s", name, folder)
 	}
-	return folder, nil
-})
+	return found, nil
+}

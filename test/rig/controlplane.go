@@ -40,6 +40,7 @@ type ControlPlane struct {
 
 	mu      sync.Mutex
 	running map[program]*process
+	starts  map[Provider]func(context.Context) error
 	ports   []*port
 	stopped bool
 }
@@ -48,6 +49,7 @@ type ControlPlane struct {
 func (r *Rig) newControlPlane(name string, audit bool) (*ControlPlane, error) {
 	c := &ControlPlane{
 		rig: r, name: name, folder: filepath.Join(r.folder, name), audit: audit, running: map[program]*process{},
+		starts: map[Provider]func(context.Context) error{},
 	}
 	if err := r.enter(c); err != nil {
 		return nil, err

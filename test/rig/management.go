@@ -20,6 +20,9 @@ type ManagementOptions struct {
 	Core bool
 	// CoreArgs go to core as they are, for example --leave-out=MachineHealthCheck; see test/rig/capi.
 	CoreArgs []string
+	// Providers runs Cluster API's kubeadm providers and its in-memory infrastructure besides core, which makes clusters from ClusterClasses then. They imply
+	// Core.
+	Providers bool
 	// ControllerManager runs the controllers that objects of any kind need: OwnerControllers.
 	ControllerManager bool
 	// Controllers are what it runs besides them, such as NodeControllers where nodes of the cluster itself are watched. They imply ControllerManager.
@@ -62,6 +65,9 @@ func (r *Rig) Management(ctx context.Context, o ManagementOptions) (*ControlPlan
 func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
+	if o.Providers {
+		o.Core, o.CoreArgs = true, append([]string{"--feature-gates=ClusterTopology=true"}, o.CoreArgs...)
+	}
 	hooks, err := c.reserveWebhooks(o)
 	if err != nil {
 		return err
@@ -74,7 +80,9 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.boot(booting) })
 	group.Go(func() (err error) {
-		kinds, err = c.rig.readCatalogue(hooks, c.ours, more)
+		if kinds, err = c.rig.readCatalogue(hooks, c.ours, more); err == nil && o.Providers {
+			err = kinds.addProviders()
+		}
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -102,6 +110,11 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 	if o.Core {
 		group.Go(func() error { return c.bootCore(booting, hooks, o.CoreArgs) })
 	}
+	for _, p := range kubeadmProviders {
+		if o.Providers {
+			group.Go(func() error { return c.bootProvider(booting, p) })
+		}
+	}
 	return group.Wait()
 }
 
@@ -128,7 +141,7 @@ func (c *ControlPlane) bootCore(ctx context.Context, hooks *webhooks, args []str
 	if err := hooks.install(ctx, c.Config(), filepath.Join(upstream, coreWebhooks)); err != nil {
 		return err
 	}
-	if err := c.startCore(ctx, hooks, args); err != nil {
+	if err := c.keep(ctx, Core, func(ctx context.Context) error { return c.startCore(ctx, hooks, args) }); err != nil {
 		return fmt.Errorf("start Cluster API core of %s: %w", c.name, err)
 	}
 	c.rig.progress(since, "%s: Cluster API core is ready", c.name)

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -19,7 +20,7 @@ type port struct {
 }
 
 func reservePort() (*port, error) {
-	p, err := bindLoopback()
+	p, err := bindLoopback(0)
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port on 127.0.0.1: %w", err)
 	}
@@ -29,7 +30,42 @@ func reservePort() (*port, error) {
 	return p, nil
 }
 
-func bindLoopback() (*port, error) {
+// The ports of a row are below those that the kernel gives to clients.
+const firstInRow, lastInRow, rowAttempts = 20000, 32000, 100
+
+// reserveRow reserves n ports that follow each other.
+func reserveRow(n int) ([]*port, error) {
+	var errs error
+	for range rowAttempts {
+		row, err := bindRow(firstInRow+rand.IntN(lastInRow-firstInRow-n), n)
+		if err == nil {
+			return row, nil
+		}
+		errs = err
+	}
+	return nil, fmt.Errorf("reserve %d ports in a row on 127.0.0.1: %w", n, errs)
+}
+
+func bindRow(first, n int) ([]*port, error) {
+	row := make([]*port, 0, n)
+	for number := first; number < first+n; number++ {
+		p, err := bindLoopback(number)
+		if err != nil {
+			for _, p := range row {
+				p.release()
+			}
+			return nil, err
+		}
+		if runtime.GOOS != "linux" {
+			p.release()
+		}
+		row = append(row, p)
+	}
+	return row, nil
+}
+
+// bindLoopback binds a socket to a port; 0 lets the kernel choose.
+func bindLoopback(number int) (*port, error) {
 	syscall.ForkLock.RLock() // a program started in between must not inherit the socket
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -40,7 +76,7 @@ func bindLoopback() (*port, error) {
 		return nil, fmt.Errorf("open a socket: %w", err)
 	}
 	p := &port{socket: fd}
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: number}); err != nil {
 		p.release()
 		return nil, fmt.Errorf("bind: %w", err)
 	}

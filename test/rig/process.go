@@ -34,12 +34,12 @@ type process struct {
 }
 
 // start runs a program under a reaper that kills it at once: nothing that it could still save is kept.
-func (r *Rig) start(owner string, p program, args ...string) (*process, error) {
+func (r *Rig) start(owner string, as, p program, args ...string) (*process, error) {
 	path, err := r.binaries.find(p)
 	if err != nil {
 		return nil, err
 	}
-	name := owner + "-" + string(p)
+	name := owner + "-" + string(as)
 	log, err := os.OpenFile(filepath.Join(r.logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of %s: %w", name, err)

@@ -1,0 +1,72 @@
+// Package capi tests the built manager among Cluster API's own providers: a cluster of three control-plane and three worker machines is made from a
+// ClusterClass, its machines are replaced by the real MachineDeployment and KubeadmControlPlane, and only machines, kubelets, API servers and etcd members are
+// simulated, by upstream's in-memory infrastructure.
+//
+// The specs share that cluster, which takes a minute to make. Each leaves it as it found it: all machines healthy, and no check.
+package capi
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/suite"
+)
+
+const (
+	specPatience = 5 * time.Minute
+	// patience is that of the checks: a node is unhealthy after it.
+	patience = 4 * time.Second
+)
+
+// What all specs share.
+var (
+	control    *rig.Rig
+	management *rig.ControlPlane
+	here       client.WithWatch // to the management cluster
+	manager    *rig.Kubemend
+	account    []byte // the manager's kubeconfig
+	shared     = &environment{namespace: "plant", name: "plant", class: "in-memory", version: "v1.35.0", controlPlanes: 3, workers: 3}
+)
+
+func TestClusterAPI(t *testing.T) {
+	suite.Run(t, "Cluster API", suite.Patience{Eventually: 90 * time.Second, Consistently: 5 * time.Second, Polling: 100 * time.Millisecond})
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	Expect(filepath.Join("..", "..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
+	control = suite.Rig(ctx)
+	var err error
+	management, err = control.Management(ctx, rig.ManagementOptions{
+		Providers: true, Controllers: rig.RoleControllers(), Own: true, Webhooks: true, Audit: true,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		suite.NothingForbidden([]*rig.ControlPlane{management}, "bootstrap.cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io")
+	})
+	here = suite.Client(management.Config(), clusterv1.AddToScheme, controlplanev1.AddToScheme, mendv1.AddToScheme)
+	account, err = management.Install(ctx, "standalone")
+	Expect(err).NotTo(HaveOccurred())
+	startManager(ctx)
+	shared.build(ctx)
+	shared.allHealthy(ctx)
+}, NodeTimeout(5*time.Minute))
+
+var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
+
+// startManager starts the manager as it is installed, or starts it again after it was killed.
+func startManager(ctx context.Context) {
+	GinkgoHelper()
+	var err error
+	manager, err = management.Kubemend(ctx, "capi", account, management.WebhookFlags()...)
+	Expect(err).NotTo(HaveOccurred())
+}
