@@ -36,7 +36,7 @@ func TestAnAbridgedManifestIsInvalidYAML(t *testing.T) {
 	}
 }
 
-func TestRefusalsOfManifestsAreDocumented(t *testing.T) {
+func TestThePageHasTheRefusalsOfManifests(t *testing.T) {
 	page, err := os.ReadFile("../../docs/differences.md")
 	if err != nil {
 		t.Fatal(err)
