@@ -98,8 +98,8 @@ func (a Applier) claimInGit(check *clusterv1.MachineHealthCheck) string {
 		return fmt.Sprintf("%s makes the check, and when it makes it anew there is no claim: give Cluster %s the label %s, in Git too, and kubemend claims "+
 			"all its checks", a, check.Spec.ClusterName, claimAll)
 	}
-	return fmt.Sprintf("%s applies the check, and leaves the claim alone as long as Git says nothing of the annotation: put %s into metadata.annotations there, "+
-		"and a check that is made anew is claimed too", a, claimLine)
+	return fmt.Sprintf("%s applies the check, and leaves the claim alone as long as Git says nothing of the annotation: put %s into "+
+		"metadata.annotations there, and a check that is made anew is claimed too", a, claimLine)
 }
 
 // releaseInGit is what a user has to do where a tool applies the check that is released; empty if nothing.

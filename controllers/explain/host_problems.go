@@ -40,5 +40,6 @@ var hostProblems = map[host.Reason]string{
 
 // HostProblem says what is wrong with a host, as a clause; empty if nothing is.
 func HostProblem(p host.Problem) string {
-	return strings.NewReplacer("{object}", p.Object, "{found}", p.Found, "{quoted}", strconv.Quote(p.Found), "{wanted}", p.Wanted).Replace(hostProblems[p.Reason])
+	arguments := strings.NewReplacer("{object}", p.Object, "{found}", p.Found, "{quoted}", strconv.Quote(p.Found), "{wanted}", p.Wanted)
+	return arguments.Replace(hostProblems[p.Reason])
 }

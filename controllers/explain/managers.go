@@ -135,16 +135,16 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 	}
 	because = "No manager of kubemend has announced itself"
 	var gone time.Time
-	var untrusted string
+	var untrusted []string
 	for i := range managers {
 		if m := &managers[i]; m.Unbound {
-			untrusted += "; " + leaseNotTrusted(managerlease.OfKubemend, m.Namespace)
+			untrusted = append(untrusted, leaseNotTrusted(managerlease.OfKubemend, m.Namespace))
 		} else if !m.Alive && !m.Gone.Before(gone) {
 			gone = m.Gone
 			because = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", m.Namespace, gone.UTC().Format(time.RFC3339))
 		}
 	}
-	return because + untrusted, "Start the manager of kubemend"
+	return strings.Join(append([]string{because}, untrusted...), "; "), "Start the manager of kubemend"
 }
 
 // managerOff is why a manager does not act on an object, as a clause, and what a user can do about that; that is empty if there is nothing but to start

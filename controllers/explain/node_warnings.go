@@ -22,7 +22,8 @@ func TemplateNotThere(template Ref) string {
 
 // NodesShared warns of another check that selects the same nodes.
 func NodesShared(check, other, node string) string {
-	return fmt.Sprintf("NodeHealthChecks %s and %s select the same nodes, such as %s: whichever is first remediates, and the other one waits", check, other, node)
+	return fmt.Sprintf("NodeHealthChecks %s and %s select the same nodes, such as %s: "+
+		"whichever is first remediates, and the other one waits", check, other, node)
 }
 
 // NoSuchStatus warns of a status that no condition of a node has; it may have been meant as another one, or is one of all.
