@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -12,12 +14,15 @@ import (
 )
 
 // What a reconcile of a check of 5000 machines costs of which one has changed, without its reads and writes.
-func BenchmarkOneChangeAmongFiveThousand(b *testing.B) { oneChange(b, func() {}) }
+func BenchmarkOneChangeAmongFiveThousand(b *testing.B) { oneChange(b, 0, func() {}) }
+
+// The same where four other checks are for machines of the cluster, as with one for each MachineDeployment.
+func BenchmarkOneChangeAmongFiveThousandOfFiveChecks(b *testing.B) { oneChange(b, 4, func() {}) }
 
 // The same where everything else has used the processor's caches since the last change, as between two changes of a real cluster.
 func BenchmarkOneChangeAmongFiveThousandWithColdCaches(b *testing.B) {
 	other := make([]byte, 64<<20)
-	oneChange(b, func() {
+	oneChange(b, 0, func() {
 		b.StopTimer()
 		for i := 0; i < len(other); i += 64 {
 			other[i]++
@@ -26,7 +31,7 @@ func BenchmarkOneChangeAmongFiveThousandWithColdCaches(b *testing.B) {
 	})
 }
 
-func oneChange(b *testing.B, between func()) {
+func oneChange(b *testing.B, others int, between func()) {
 	f, r := newFleet(), &Reconciler{Clusters: none{}}
 	r.machines = f.machines
 	for i := range 5000 {
@@ -46,6 +51,10 @@ func oneChange(b *testing.B, between func()) {
 			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](300)},
 		}
 		w.selector, _ = selectorOf(w.check)
+		for i := range others {
+			name := fmt.Sprintf("pool-%d", i)
+			w.others = append(w.others, otherCheck{name: name, uid: types.UID(name), selector: labels.SelectorFromSet(labels.Set{"pool": name})})
+		}
 		m.recall(w)
 		if err := r.observeMachines(b.Context(), w); err != nil {
 			b.Fatal(err)

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -43,11 +42,14 @@ func (w *observed) facts() machines.Facts {
 		Now: w.now, About: w.about(invalid), Mode: w.mode, Claimed: claimed(w.check), ActsUnclaimed: w.actsUnclaimed,
 		Check: string(w.check.UID), Generation: w.check.Generation, Policy: policyOf(w.check.Spec.Checks),
 		Cluster: w.clusterFacts(), Reach: ptr.Deref(cmp.Or(w.before.reach, reportOf(w.check, mendv1.WorkloadClusterReachable)), machines.Report{}),
-		Outage: w.outage(), Overlaps: w.overlaps(),
+		Outage: w.outage(),
 		Limits: limits, Invalid: invalid != nil, Limited: w.before.lasts && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
 		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.tried}, Explains: w.explains,
 		Template: w.remediation.Template, CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
 		Targets: w.factsAboutAll(),
+	}
+	if w.sighting != nil {
+		f.Overlaps = w.sighting.overlaps
 	}
 	for _, t := range w.skipped {
 		f.Skipped = append(f.Skipped, w.factsAbout(t))
@@ -70,21 +72,6 @@ func (w *observed) outage() machines.Outage {
 		is.Refused = w.link.Refused.Error()
 	}
 	return is
-}
-
-// overlaps are the other checks of the cluster, with how many targets they share with this one.
-func (w *observed) overlaps() []machines.Overlap {
-	all := make([]machines.Overlap, 0, len(w.others))
-	for _, other := range w.others {
-		is := machines.Overlap{Name: other.name, Older: other.older}
-		for i := range w.targets {
-			if other.selector.Matches(labels.Set(w.targets[i].machine.Labels)) {
-				is.Shared++
-			}
-		}
-		all = append(all, is)
-	}
-	return all
 }
 
 var requests = map[Ownership]machines.Request{Foreign: machines.ForeignRequest, Adoptable: machines.AdoptableRequest, Own: machines.OwnRequest}

@@ -259,13 +259,3 @@ func older(a, b *clusterv1.MachineHealthCheck) bool {
 	}
 	return a.Name < b.Name
 }
-
-// olderCheckOf returns the name of an older check that selects m too, or "".
-func olderCheckOf(others []otherCheck, m *clusterv1.Machine) string {
-	for _, other := range others {
-		if other.older && other.selector.Matches(labels.Set(m.Labels)) {
-			return other.name
-		}
-	}
-	return ""
-}

@@ -24,8 +24,9 @@ type target struct {
 	machine *clusterv1.Machine // shared with the cache: read only
 	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
 	known   health.Node        // what is known of it
-	// older is the name of an older check that selects the machine too and acts on it.
-	older string
+	// others are the places of the other checks that select the machine too, older is the name of one of them that acts on it.
+	others []int
+	older  string
 	// facts are what all this comes to; nil if it was not asked for yet.
 	facts *machines.Target
 
@@ -69,7 +70,8 @@ type sighting struct {
 	names            []string  // of targets
 	said             []string  // status.targets of the check, if they are those names
 	facts            []*machines.Target
-	unseen           []string // targets whose node the cache does not have
+	unseen           []string           // targets whose node the cache does not have
+	overlaps         []machines.Overlap // as others, with how many targets they select too
 }
 
 // sightingBasis is what an observation of a machine depends on, besides the machine, its node and the other checks.
@@ -116,7 +118,7 @@ func (r *Reconciler) sight(ctx context.Context, w *observed) error {
 		return r.sightAll(ctx, w)
 	}
 	is.full, is.names, is.said, is.facts = was.full, was.names, was.said, was.facts
-	is.targets, is.skipped = slices.Clone(was.targets), slices.Clone(was.skipped)
+	is.targets, is.skipped, is.overlaps = slices.Clone(was.targets), slices.Clone(was.skipped), slices.Clone(was.overlaps)
 	changed = slices.Concat(changed, w.before.wrote, w.before.unsure, was.unseen)
 	slices.Sort(changed)
 	for _, name := range slices.Compact(changed) {
@@ -137,6 +139,9 @@ func (r *Reconciler) sightAll(ctx context.Context, w *observed) error {
 	}
 	slices.SortFunc(all, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	w.sighting.targets = make([]*target, 0, len(all))
+	for _, other := range w.others {
+		w.sighting.overlaps = append(w.sighting.overlaps, machines.Overlap{Name: other.name, Older: other.older})
+	}
 	for _, m := range all {
 		w.add(m.Name, m)
 	}
@@ -149,16 +154,44 @@ func (w *observed) add(name string, m *clusterv1.Machine) {
 	switch {
 	case m == nil || !w.selector.Matches(labels.Set(m.Labels)):
 	case len(leftAloneBy(m)) > 0:
-		skips = &target{name: name, machine: m, older: olderCheckOf(w.others, m)}
+		skips = w.targetOf(name, m)
 	default:
-		is = &target{name: name, machine: m, older: olderCheckOf(w.others, m)}
+		is = w.targetOf(name, m)
 		w.fresh = append(w.fresh, is)
 	}
+	if place, found := placeOf(w.sighting.targets, name); found {
+		w.sighting.share(w.sighting.targets[place], -1)
+	}
+	w.sighting.share(is, 1)
 	targets := with(w.sighting.targets, name, is)
 	if len(targets) != len(w.sighting.targets) {
 		w.sighting.names, w.sighting.said, w.sighting.facts = nil, nil, nil // others are at other places
 	}
 	w.sighting.targets, w.sighting.skipped = targets, with(w.sighting.skipped, name, skips)
+}
+
+// targetOf is m, which has that name, with the other checks that select it too.
+func (w *observed) targetOf(name string, m *clusterv1.Machine) *target {
+	t := &target{name: name, machine: m}
+	for i, other := range w.others {
+		if !other.selector.Matches(labels.Set(m.Labels)) {
+			continue
+		}
+		if t.others = append(t.others, i); other.older && t.older == "" {
+			t.older = other.name
+		}
+	}
+	return t
+}
+
+// share counts n more targets, which are as t, among those that others select too.
+func (s *sighting) share(t *target, n int) {
+	if t == nil {
+		return
+	}
+	for _, i := range t.others {
+		s.overlaps[i].Shared += n
+	}
 }
 
 // complete completes the targets that were read with what is known of their nodes, given the names of those that are gone. A target that is as it was before
@@ -196,7 +229,7 @@ func (s *sighting) release(wrote []string) {
 	for _, name := range wrote {
 		for _, those := range [][]*target{s.targets, s.skipped} {
 			if place, found := placeOf(those, name); found {
-				those[place] = &target{name: name}
+				those[place] = &target{name: name, others: those[place].others}
 			}
 		}
 	}

@@ -112,10 +112,26 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 			t.Fatal("the facts about " + w.targets[i].machine.Name + " are not those of the machine and the node as they were read: " + diff)
 		}
 	}
+	for i, other := range w.others {
+		if got, want := p.facts.Overlaps[i], w.shared(other); got != want {
+			t.Fatal(fmt.Sprintf("of the targets %+v are shared, want %+v", got, want))
+		}
+	}
 	for i := range w.skipped {
 		all["skipped "+w.skipped[i].machine.Name] = found{Facts: *p.facts.Skipped[i]}
 	}
 	return all
+}
+
+// shared is how many targets another check selects too, all looked at.
+func (w *observed) shared(other otherCheck) machines.Overlap {
+	is := machines.Overlap{Name: other.name, Older: other.older}
+	for _, t := range w.targets {
+		if other.selector.Matches(labels.Set(t.machine.Labels)) {
+			is.Shared++
+		}
+	}
+	return is
 }
 
 func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
@@ -224,7 +240,10 @@ func TestAMachineThatWasWrittenIsReadAgainWithoutAnEvent(t *testing.T) {
 		f.change(name, func(*clusterv1.Machine) {})
 		f.ready(name, corev1.ConditionTrue, noon)
 	}
-	f.seen(t.Context(), t, r, noon)
+	other := func(w *observed) {
+		w.others = []otherCheck{{name: "other", uid: "other", selector: labels.Everything()}}
+	}
+	f.seen(t.Context(), t, r, noon, other)
 	before := r.memory.checks[check]
 	before.wrote = []string{"a"}
 	before.sighting.release(before.wrote)
@@ -235,7 +254,7 @@ func TestAMachineThatWasWrittenIsReadAgainWithoutAnEvent(t *testing.T) {
 	f.handle(r)
 	f.change("a", func(m *clusterv1.Machine) { markedBefore(&target{machine: m}) })
 	f.events = nil
-	after, fresh := f.seen(t.Context(), t, r, noon), f.seen(t.Context(), t, &Reconciler{}, noon)
+	after, fresh := f.seen(t.Context(), t, r, noon, other), f.seen(t.Context(), t, &Reconciler{}, noon, other)
 	if diff := cmp.Diff(fresh, after); diff != "" || !after["a"].Facts.Healthy {
 		t.Errorf("-read anew +read after a was written\n%s", diff)
 	}

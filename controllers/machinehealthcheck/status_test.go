@@ -212,6 +212,10 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	w.targets[0].machine.Labels = map[string]string{"pool": "x"}
 	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
 	w.others = []otherCheck{{name: "newer", selector: selector}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
+	w.sighting = &sighting{overlaps: []machines.Overlap{{Name: "newer"}, {Name: "older", Older: true}, {Name: "elsewhere"}}}
+	for _, t := range w.targets {
+		w.sighting.share(w.targetOf(t.name, t.machine), 1)
+	}
 	c := conditionOf(statusAfter(w, decide(w), result{}), mendv1.TargetsExclusive)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: this check is older and acts on them\n" +
 		"* 1 of 2 targets are selected by MachineHealthCheck older too: that check is older and acts on them"
