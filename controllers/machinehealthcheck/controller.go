@@ -91,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if w == nil || w.mode < machines.Observed {
 		return r.leaveAlone(ctx, req.NamespacedName, w)
 	}
-	w.before = r.memory.of(req.NamespacedName)
+	w.before = r.memory.of(req.NamespacedName, w.check.Spec.ClusterName)
 	if w.before.away {
 		r.Clusters.Doubt(client.ObjectKeyFromObject(w.cluster), w.now)
 	}

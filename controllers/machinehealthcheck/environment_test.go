@@ -112,7 +112,9 @@ func decide(w *observed) plan {
 }
 
 // recall gives w what is remembered of the reconcile before.
-func (m *memory) recall(w *observed) { w.before = m.of(client.ObjectKeyFromObject(w.check)) }
+func (m *memory) recall(w *observed) {
+	w.before = m.of(client.ObjectKeyFromObject(w.check), w.check.Spec.ClusterName)
+}
 
 // leave remembers w, its plan, and what became of that.
 func (m *memory) leave(w *observed, p plan, outcomes ...outcome) {

@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"testing"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -94,5 +96,26 @@ func TestAMachineIsNotedWhateverEventIsAboutItOrItsNode(t *testing.T) {
 	r.checksOfNode(t.Context(), c1, "n")
 	if _, _, known := r.journal.since(c1, before); known {
 		t.Error("a node whose machine is not known is taken for none")
+	}
+}
+
+// unreadable is a store of machines that cannot be read.
+type unreadable struct{ toolscache.Indexer }
+
+func (unreadable) ByIndex(string, string) ([]any, error) { return nil, errors.New("no such index") }
+
+// Names are noted from when a reconcile asks for them, whether it ends or not.
+func TestNothingIsNotedForACheckThatIsGoneBeforeAReconcileOfItSucceeded(t *testing.T) {
+	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+	r.machines = unreadable{}
+	req, c1 := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(r.check)}, client.ObjectKey{Namespace: "ns", Name: "c1"}
+	if _, err := r.Reconcile(t.Context(), req); err == nil || r.journal.clusters[c1] == nil {
+		t.Fatalf("the reconcile ends with %v, and asks for no names", err)
+	}
+	if err := r.api.Delete(t.Context(), r.check); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reconcile(t.Context(), req); err != nil || len(r.journal.clusters) > 0 {
+		t.Errorf("%v; names are noted of %d clusters, of none a check is left", err, len(r.journal.clusters))
 	}
 }

@@ -54,11 +54,15 @@ type remembered struct {
 	unread map[schema.GroupKind]*unread
 }
 
-// of is what is remembered of a check.
-func (m *memory) of(check types.NamespacedName) remembered {
+// of is what is remembered of a check of a cluster. The cluster is from then on: a reconcile that does not end leaves names in the journal as well.
+func (m *memory) of(check types.NamespacedName, cluster string) remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	is := m.checks[check]
+	if is.cluster != cluster {
+		is.cluster = cluster
+		m.store(check, is)
+	}
 	is.lasts, is.unread = true, maps.Clone(m.unread)
 	return is
 }
@@ -67,12 +71,16 @@ func (m *memory) of(check types.NamespacedName) remembered {
 func (m *memory) keep(is remembered, w *observed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.store(client.ObjectKeyFromObject(w.check), is)
+	maps.Copy(m.unread, w.unread)
+	maps.DeleteFunc(m.unread, func(_ schema.GroupKind, is *unread) bool { return is == nil })
+}
+
+func (m *memory) store(check types.NamespacedName, is remembered) {
 	if m.checks == nil {
 		m.checks, m.unread = map[types.NamespacedName]remembered{}, map[schema.GroupKind]*unread{}
 	}
-	m.checks[client.ObjectKeyFromObject(w.check)] = is
-	maps.Copy(m.unread, w.unread)
-	maps.DeleteFunc(m.unread, func(_ schema.GroupKind, is *unread) bool { return is == nil })
+	m.checks[check] = is
 }
 
 // forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and whether it was the
@@ -87,10 +95,7 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 		last = last && (other.Namespace != key.Namespace || is.cluster != gone.cluster)
 	}
 	if away {
-		if m.checks == nil {
-			m.checks, m.unread = map[types.NamespacedName]remembered{}, map[schema.GroupKind]*unread{}
-		}
-		m.checks[key] = remembered{away: true}
+		m.store(key, remembered{away: true})
 	}
 	return gone.cluster, gone.cluster != "", last
 }
