@@ -91,7 +91,10 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 		work.Go(func() error {
 			o := r.carryOut(ctx, w, s)
 			if o.saved != nil {
-				o.saved, s.target.machine = essential(o.saved), essential(s.target.machine)
+				o.saved = essential(o.saved)
+				if w.last.target(s.target.name) != s.target { // what the reconcile before has read stands if this one panics
+					s.target.machine = essential(s.target.machine)
+				}
 			}
 			outcomes[i] = o
 			return nil

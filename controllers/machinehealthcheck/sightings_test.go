@@ -259,3 +259,21 @@ func TestAMachineThatWasWrittenIsReadAgainWithoutAnEvent(t *testing.T) {
 		t.Errorf("-read anew +read after a was written\n%s", diff)
 	}
 }
+
+// What a reconcile read before stands until the next one has ended: one that panics leaves nothing else.
+func TestAMachineIsReducedToWhatIsAskedOfItIfNoOtherReconcileReadsIt(t *testing.T) {
+	for name, shared := range map[string]bool{"it was read by this one": false, "it was read by the one before": true} {
+		r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))
+		w.targets[0].machine = r.machine()
+		of(w.targets[0]).verdict = health.Verdict{State: health.Unhealthy, Findings: []health.Finding{{Reason: health.MarkedByHand}}}
+		if shared {
+			w.last = &sighting{targets: slices.Clone(w.targets)}
+		}
+		if done := r.act(t.Context(), w, stepsOf(w, decide(w))); len(done) != 1 || done[0].saved == nil {
+			t.Fatalf("%s: it is not written: %+v", name, done)
+		}
+		if kept := len(w.targets[0].machine.Labels) > 0; kept != shared {
+			t.Errorf("%s: all of it is kept: %t", name, kept)
+		}
+	}
+}
