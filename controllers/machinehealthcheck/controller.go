@@ -88,6 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	measureMode(req.NamespacedName, w)
 	if w == nil || w.mode < machines.Observed {
 		return r.leaveAlone(ctx, req.NamespacedName, w)
 	}

@@ -9,6 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -20,6 +22,10 @@ const (
 )
 
 var (
+	modes = ofCheck("kubemend_machinehealthcheck_mode",
+		"1 for who acts on a MachineHealthCheck, as this manager sees it: acting (kubemend), observing (core, and kubemend judges), core (kubemend does not look), "+
+			"paused, none.", "mode")
+
 	targetsByState = ofCheck("kubemend_machinehealthcheck_targets",
 		"Number of machines that a MachineHealthCheck watches, by state: healthy, unhealthy, pending, starting, deleting, unknown.", "state")
 
@@ -68,7 +74,22 @@ func init() {
 
 // Metrics returns what this package exports, for those who document or test it.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{targetsByState, shortCircuited, nextDeadline, inFlight, oldestRequest, started, finished, dueToActed, reachable}
+	return []prometheus.Collector{modes, targetsByState, shortCircuited, nextDeadline, inFlight, oldestRequest, started, finished, dueToActed, reachable}
+}
+
+// measureMode exports who acts on a check: one series, until the check is gone. w is nil then.
+func measureMode(key types.NamespacedName, w *observed) {
+	if w == nil {
+		modes.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
+		return
+	}
+	is, _ := explain.MachineMode(&machines.Facts{About: w.about(nil), Mode: w.mode, Claimed: claimed(w.check)})
+	for _, mode := range []explain.Mode{explain.Acting, explain.Observing, explain.Core, explain.Paused, explain.None} {
+		if mode != is {
+			modes.DeleteLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, string(mode))
+		}
+	}
+	modes.WithLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, string(is)).Set(1)
 }
 
 // measure exports what a reconcile saw and did.

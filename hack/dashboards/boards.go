@@ -30,6 +30,9 @@ func fleet() dashboard {
 				none(`count(min by (namespace, cluster) (kubemend_workload_cluster_reachable{`+inCluster+`}) == 0)`), true),
 			number("MachineHealthChecks that hold back", "Too many machines are not healthy, or the limits are impossible.",
 				none(`count(max by (namespace, name, cluster) (kubemend_machinehealthcheck_short_circuited{`+inCluster+`}) == 1)`), true),
+			number("MachineHealthChecks without a controller", "Paused, without a Cluster, or claimed and of no shard.",
+				none(`count((max by (namespace, name, cluster) (kubemend_machinehealthcheck_mode{mode=~"paused|none", `+inCluster+`}) == 1)`+
+					` unless on (namespace, name) (max by (namespace, name) (kubemend_machinehealthcheck_mode{mode="acting"}) == 1))`), true),
 			number("NodeHealthChecks that hold back", "Whatever the reason is.",
 				none(`count(max by (name) (kubemend_nodehealthcheck_short_circuited) == 1)`), true),
 			number("Remediations of machines in flight", "",
@@ -42,6 +45,8 @@ func fleet() dashboard {
 		row{"Machines and nodes", []panel{
 			course("Machines by state", "Of all that MachineHealthChecks watch.", "none", half,
 				query{`sum by (state) (max by (namespace, name, cluster, state) (kubemend_machinehealthcheck_targets{` + inCluster + `}))`, "{{state}}"}),
+			course("MachineHealthChecks by who acts", "acting is kubemend; observing and core are Cluster API core.", "none", half,
+				query{`count by (mode) (max by (namespace, name, cluster, mode) (kubemend_machinehealthcheck_mode{` + inCluster + `}) == 1)`, "{{mode}}"}),
 			course("Nodes by state", "Of all that NodeHealthChecks watch.", "none", half,
 				query{`sum by (state) (max by (name, state) (kubemend_nodehealthcheck_targets))`, "{{state}}"}),
 			course("Remediations begun and over, per hour", "By kind and result.", "none", half,

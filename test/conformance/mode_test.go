@@ -116,6 +116,12 @@ var _ = Describe("Unclaimed checks", func() {
 
 		Eventually(state("unhealthy")).Should(BeEquivalentTo(1))
 		Eventually(state("healthy")).Should(BeEquivalentTo(2))
+		isSaid := func(mode string) {
+			GinkgoHelper()
+			Eventually(number(ctx, m, "kubemend_machinehealthcheck_mode", s.labels("check", `mode="`+mode+`"`)...)).Should(BeEquivalentTo(1))
+			Expect(exported(ctx, m, "kubemend_machinehealthcheck_mode", s.labels("check")...)()).To(Equal(1))
+		}
+		isSaid("observing")
 		s.comesBack(ctx, "bad")
 		s.fallsSilent(ctx, "good")
 		s.losesNode(ctx, "once-failed")
@@ -130,6 +136,7 @@ var _ = Describe("Unclaimed checks", func() {
 		Eventually(s.health(ctx, "bad")).Should(Equal(well))
 		s.isRequested(ctx, "good")
 		Expect(s.of(ctx, "check", "Paused")()).To(Equal("-"))
+		isSaid("acting")
 
 		By("releasing the check")
 		before := s.settles(ctx, m)

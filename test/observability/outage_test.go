@@ -283,6 +283,9 @@ func TestAManagerThatIsDownIsOneAlertToo(t *testing.T) {
 // apart are the alerts about something of a cluster that fire whether it is reachable or not, and why.
 var apart = map[string]string{
 	unreachable: "it is the one",
+
+	"KubemendMachineHealthCheckUnattended": "who acts on a check does not depend on it",
+	"KubemendClusterPartlyClaimed":         "who acts on a check does not depend on it",
 }
 
 // A new alert about something of a cluster has to say what it does while that is unreachable.

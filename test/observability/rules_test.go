@@ -50,6 +50,65 @@ var stories = map[string][]story{
 		quiet("a check that does so for a moment now and then",
 			`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1"} 1x20 0x2 1x20 0x2 1x20 0x2`),
 	},
+	"KubemendMachineHealthCheckUnattended": {
+		{
+			name: "checks whose Cluster stays paused for hours",
+			recorded: []string{
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting"} 1x9 stale _x99 1x30`,
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="paused"} _x10 1x99 stale`,
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="control-plane", cluster="c1", mode="observing"} 1x9 stale`,
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="control-plane", cluster="c1", mode="paused"} _x10 1x99 stale`,
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="elsewhere", cluster="c2", mode="acting"} 1x140`,
+			},
+			turns: []time.Duration{70 * time.Minute, 110 * time.Minute}, says: "2 MachineHealthChecks of cluster ns/c1 have no controller",
+		},
+		{
+			name: "a check without a Cluster, whatever a manager of another shard sees, and which replica says so",
+			recorded: []string{
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="none", pod="a"} 1x30 stale`,
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="none", pod="b"} _x30 1x60`,
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="core", pod="other"} 1x90`,
+			},
+			turns: []time.Duration{60 * time.Minute}, says: "1 MachineHealthChecks of cluster ns/c1",
+		},
+		{
+			name: "unclaimed checks while Cluster API core does not run",
+			recorded: []string{
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="observing"} 1x200`,
+				`leader_election_master_status{name="controller-leader-election-capi", namespace="capi-system"} 1x29 stale _x119 1x50`,
+			},
+			turns: []time.Duration{104 * time.Minute, 150 * time.Minute}, says: "1 MachineHealthChecks of cluster ns/c1",
+		},
+		quiet("unclaimed checks while core runs",
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="observing"} 1x200`,
+			`leader_election_master_status{name="controller-leader-election-capi", namespace="capi-system", pod="a"} 1x90 stale`,
+			`leader_election_master_status{name="controller-leader-election-capi", namespace="capi-system", pod="b"} 0x95 1x105`),
+		quiet("unclaimed checks where core is not scraped", `kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="observing"} 1x200`),
+		quiet("a claimed check that is not of another shard",
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting", pod="a"} 1x200`,
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="none", pod="b"} 1x200`),
+		quiet("a move, which pauses a Cluster for minutes",
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting"} 1x30 stale`,
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="paused"} _x31 1x20 stale`),
+	},
+	"KubemendClusterPartlyClaimed": {
+		{
+			name: "a pool that was made after the claims, until it is claimed",
+			recorded: []string{
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting"} 1x140`,
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="gpu", cluster="c1", mode="observing"} _x10 1x79 stale`,
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="gpu", cluster="c1", mode="acting"} _x90 1x50`,
+			},
+			turns: []time.Duration{70 * time.Minute, 90 * time.Minute}, says: "1 MachineHealthChecks of cluster ns/c1 are not claimed",
+		},
+		quiet("a cluster without claims", `kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="observing"} 1x200`,
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="gpu", cluster="c1", mode="observing"} 1x200`,
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="elsewhere", cluster="c2", mode="acting"} 1x200`),
+		quiet("one of whose checks a user has paused", `kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting"} 1x200`,
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="gpu", cluster="c1", mode="paused"} 1x200`),
+		quiet("one of another shard, which that acts on", `kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting", pod="a"} 1x200`,
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="core", pod="b"} 1x200`),
+	},
 	"KubemendNodeHealthCheckShortCircuited": {
 		{
 			name: "too many, and then a storm",
