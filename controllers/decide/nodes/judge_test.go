@@ -7,15 +7,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-const bad, unknown, good = "False", "Unknown", "True"
-
-// ready is a node whose Ready condition has that status since then.
-func ready(status string, at time.Duration) Node {
-	return Node{Exists: true, Reported: true, Conditions: []health.Signal{
-		{Source: health.OnNode, Type: "Ready", Status: status, Since: epoch.Add(at)},
-	}}
-}
-
 // dueOf plays the statuses of a node's Ready condition, one after the other, and returns when it is unhealthy after the last one; -1 if
 // it is not on its way there.
 func dueOf(rules []health.Rule, played ...Node) time.Duration {

@@ -7,14 +7,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
-var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-
-const us = "us"
-
-func leaseOf(holder string, length, acquired, renewed time.Duration) *Lease {
-	return &Lease{Holder: holder, Own: holder == us, Duration: length, Acquired: epoch.Add(-acquired), Renewed: epoch.Add(-renewed)}
-}
-
 func TestLeaseStep(t *testing.T) {
 	classic, step := Term{Length: defaultTerm}, Term{Length: 5 * time.Minute, Overdue: 15 * time.Minute}
 	for name, tc := range map[string]struct {

@@ -1,0 +1,231 @@
+package nodes
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestWhatBlocksARemediation(t *testing.T) {
+	named := func(own bool, template string) func(*Node) {
+		return func(n *Node) {
+			n.Named = []Named{{Ref: Ref{"Reboot", "remediators", "a"}, ID: "r", Exists: true, Own: own, Template: template}}
+		}
+	}
+	foreign := Foreign{Ref: Ref{"Reboot", "remediators", "theirs"}, ID: "f", Type: "Reboot.example.org"}
+	replace := foreign
+	replace.Type = "Replace.example.org"
+	upgraded := func(f *Facts) { f.Upgrade.Unread = true }
+	unreadable := func(i int) func(*Facts) { return func(f *Facts) { f.Templates[i].Usable = false } }
+	two := steps(reboot(0), reboot(0))
+	five := func(f *Facts) {
+		f.ControlPlane = &ControlPlane{Nodes: []Member{{"a", false}, {"b", true}, {"c", true}, {"d", true}, {"e", true}}}
+	}
+	for name, tc := range map[string]struct {
+		given Facts
+		want  []Reason // of the first node
+	}{
+		"nothing blocks an unhealthy node":     {of(lost()), nil},
+		"a healthy node is not unhealthy":      {of(healthy()), []Reason{NotUnhealthy}},
+		"a node that is gone":                  {of(gone()), []Reason{NodeGone}},
+		"a pending node is within its timeout": {of(lost(since(time.Minute))), []Reason{WithinTimeout}},
+		"a pending node knows what will block it": {
+			of(lost(since(time.Minute), excluded)), []Reason{WithinTimeout, NodeExcluded},
+		},
+		"a node that has left the selection": {of(lost(unselected, excluded)), []Reason{NotSelected}},
+		"one that OpenShift is ending":       {of(lost(func(n *Node) { n.Terminating = true })).with(func(f *Facts) { f.TerminatingLeft = true }), []Reason{NotJudged}},
+		"one that is terminating otherwise":  {of(lost(func(n *Node) { n.Terminating = true })), nil},
+		"one that its user has excluded":     {of(lost(excluded)), []Reason{NodeExcluded}},
+		"what its Machine says, the latest first": {
+			of(lost(machine(func(m *Machine) {
+				m.Unread, m.Deleting, m.Skipped, m.Paused, m.ClusterPaused = true, true, true, true, true
+			}))),
+			[]Reason{MachineUnread, ClusterPaused, MachinePaused, MachineSkipped, MachineDeleting},
+		},
+		"another check of its Machine":           {of(lost(machine(func(m *Machine) { m.WatchedBy = "capi/mhc" }))), []Reason{OverlappingCheck}},
+		"an update of its Machine in place":      {of(lost(machine(func(m *Machine) { m.Updating = true }))), []Reason{MachineUpdating}},
+		"a lease that another holder has":        {of(lost(func(n *Node) { n.Lease = leaseOf("NMO", time.Hour, 0, 0) })), []Reason{LeaseTaken}},
+		"none that has expired":                  {of(lost(func(n *Node) { n.Lease = leaseOf("NMO", time.Minute, 0, time.Hour) })), nil},
+		"nor one of the check":                   {of(lost(func(n *Node) { n.Lease = leaseOf(us, time.Hour, 0, 0) })), nil},
+		"a request of a check that is gone":      {of(lost(orphaned)), []Reason{OrphanedRequest}},
+		"one of the same kind of another check":  {of(lost(func(n *Node) { n.Others = []Foreign{foreign} })), []Reason{ForeignRequest}},
+		"none of another kind":                   {of(lost(func(n *Node) { n.Others = []Foreign{replace} })), nil},
+		"the name, if another has it":            {of(lost(named(false, "reboot"))), []Reason{ForeignRequest}},
+		"the name, if another template has it":   {of(lost(named(true, "other"))), []Reason{OtherTemplate}},
+		"a template of Machines without one":     {of(lost()).with(steps(hostTemplate())), []Reason{TemplateOfMachines}},
+		"a template elsewhere than its Machine":  {of(lost(machine(func(*Machine) {}))).with(steps(hostTemplate())), []Reason{TemplateElsewhere}},
+		"none where its Machine is":              {of(lost(machine(func(m *Machine) { m.Namespace = "metal" }))).with(steps(hostTemplate())), nil},
+		"a check that is disabled, and says why": {of(lost()).with(func(f *Facts) { f.Disabled = Disabled{"X", "x"} }), []Reason{CheckDisabled}},
+		"a limit that cannot be read":            {of(lost()).with(func(f *Facts) { f.MaxUnhealthy = "many" }), []Reason{CheckDisabled, TooManyUnhealthy}},
+		"a template that could not be read":      {of(lost()).with(func(f *Facts) { f.Templates[0].Usable = false }), []Reason{TemplateUnread}},
+		"one that the reader may not read": {
+			of(lost()).with(func(f *Facts) { f.Templates[0].Usable, f.Templates[0].Unread = false, true }), []Reason{TemplateNotSeen},
+		},
+		"a check that names none": {of(lost()).with(steps()), []Reason{NoTemplate}},
+		"a pause, an upgrade, kubelets that are awaited and limits": {
+			of(lost()).with(pausedBy("me"), upgraded, awaited, limit("0")),
+			[]Reason{Paused, Upgrading, KubeletsAwaited, TooManyUnhealthy},
+		},
+		"a storm that is not over": {
+			of(lost()).with(storm), []Reason{StormNotOver},
+		},
+		"a control plane that was not read":       {of(lost(member)), []Reason{MembersNotSeen}},
+		"nothing but that of the control plane":   {of(lost(member)).with(five), nil},
+		"another node of the control plane first": {of(lost(member), lost(member, since(time.Hour))).with(five, func(f *Facts) { f.ControlPlane.Nodes[1].Ready = false }), []Reason{NotFirst}},
+		"etcd": {
+			of(lost(member)).with(five, func(f *Facts) {
+				f.ControlPlane.Etcd = Etcd{There: true, Budgets: 1, Guards: map[string]string{"a": "guard"}}
+			}),
+			[]Reason{EtcdAtRisk},
+		},
+		"a remediation that is in progress":                             {of(lost(asked())), []Reason{InProgress}},
+		"one whose request is being deleted":                            {of(lost(asked(deleting(0), func(r *Request) { r.Listed = true }))), []Reason{InProgress}},
+		"a request of the last failure":                                 {of(lost(asked(deleting(0), kept))), []Reason{StillDeleted}},
+		"requests that cannot be read":                                  {of(lost(func(n *Node) { n.Unseen = []Listed{{}} })), []Reason{RequestsUnread}},
+		"a request that somebody deleted a moment ago":                  {of(lost(func(n *Node) { n.Gone = []Listed{{Started: epoch.Add(-time.Second)}} })), []Reason{JustDeleted}},
+		"none that was deleted long ago":                                {of(lost(func(n *Node) { n.Gone = []Listed{{Started: epoch.Add(-time.Hour)}} })), nil},
+		"an escalation that came to nothing":                            {of(lost(asked(failed))).with(steps(reboot(0))), []Reason{NoTemplateLeft}},
+		"nothing blocks a step that follows one that failed":            {of(lost(asked(failed))).with(two), nil},
+		"none follows while the check is paused":                        {of(lost(asked(failed))).with(two, pausedBy("me")), []Reason{Paused}},
+		"none follows while the cluster is upgraded":                    {of(lost(asked(failed))).with(two, upgraded), []Reason{Upgrading}},
+		"none follows while kubelets are awaited":                       {of(lost(asked(failed))).with(two, awaited), []Reason{KubeletsAwaited}},
+		"none follows while its template cannot be read":                {of(lost(asked(failed))).with(two, unreadable(1)), []Reason{TemplateUnread}},
+		"one follows while the template of another step cannot be read": {of(lost(asked(failed))).with(two, unreadable(0)), nil},
+		"one follows however many nodes are unhealthy":                  {of(lost(asked(failed))).with(two, limit("0")), nil},
+		"one follows in a storm":                                        {of(lost(asked(failed))).with(two, storm), nil},
+		"one follows while another check watches the Machine":           {of(lost(asked(failed), machine(func(m *Machine) { m.WatchedBy, m.Updating = "capi/mhc", true }))).with(two), nil},
+		"one follows after the node has left the selection":             {of(lost(asked(failed), unselected)).with(two), nil},
+		"none follows while its user excludes the node":                 {of(lost(asked(failed), excluded)).with(two), []Reason{NodeExcluded}},
+		"none follows while another holder has the lease":               {of(lost(asked(failed), leased(leaseOf("NMO", time.Hour, 0, 0)))).with(two), []Reason{LeaseTaken}},
+		"a request of the last failure has its own name":                {of(lost(asked(deleting(0), kept), named(true, "reboot"))), []Reason{StillDeleted}},
+		"a pending node with a request waits for its time":              {of(lost(since(time.Minute), asked())), []Reason{WithinTimeout}},
+		"a step of a template whose request is there": {
+			of(lost(asked(failed), func(n *Node) {
+				n.Named = []Named{{}, {Ref: Ref{"Reboot", "remediators", "a"}, ID: "r", Exists: true, Own: true, Template: "reboot"}}
+			})).with(two), []Reason{SameTemplate},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(tc.given)
+			d := &p.Decisions[0]
+			if diff := cmp.Diff(tc.want, reasons(d.Blockers), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("blockers (-want +got):\n%s", diff)
+			}
+			if d.Starts() != (len(d.Blockers) == 0) {
+				t.Errorf("starts: %t", d.Starts())
+			}
+		})
+	}
+}
+
+// A template whose requests are about Machines helps a node that is a Machine's in its namespace: one of Cluster API's, or, if OpenShift's remediator
+// may serve it, one of OpenShift's.
+func TestWhichNodeATemplateOfMachinesCanBeAbout(t *testing.T) {
+	openshift := func(namespace string) func(*Node) {
+		return func(n *Node) { n.OpenShift = Ref{"Machine", namespace, "m"} }
+	}
+	shared := func(t *Template) { t.ForOpenShift, t.Infrastructure = true, true }
+	infrastructure := func(t *Template) { t.Infrastructure = true }
+	for name, tc := range map[string]struct {
+		node   Node
+		change func(*Template)
+		want   Blocker
+	}{
+		"a node of no Machine":                         {lost(), nil, Blocker{Reason: TemplateOfMachines, Args: []string{"HostRemediation"}}},
+		"so it is if OpenShift may serve the template": {lost(), shared, Blocker{Reason: TemplateOfMachines, Args: []string{"HostRemediation"}}},
+		"a Machine in the namespace of the template":   {lost(machine(func(m *Machine) { m.Namespace = "metal" })), nil, Blocker{}},
+		"a Machine in another namespace": {
+			lost(machine(func(*Machine) {})), nil, Blocker{Reason: TemplateElsewhere, Args: []string{"HostRemediationTemplate", "capi", "metal"}},
+		},
+		"a Machine of OpenShift for a template that it does not serve": {
+			lost(openshift("metal")), nil, Blocker{Reason: TemplateOfMachines, Args: []string{"HostRemediation"}},
+		},
+		"a Machine of OpenShift for one that it serves": {lost(openshift("metal")), shared, Blocker{}},
+		"one in another namespace": {
+			lost(openshift("openshift-machine-api")), shared,
+			Blocker{Reason: TemplateElsewhere, Args: []string{"HostRemediationTemplate", "openshift-machine-api", "metal"}},
+		},
+		"one that may own no request": {
+			lost(openshift("metal")), infrastructure, Blocker{Reason: TemplateElsewhere, Args: []string{"HostRemediationTemplate", "metal", "metal"}},
+		},
+		"a Machine of Cluster API elsewhere beside one of OpenShift": {lost(openshift("metal"), machine(func(*Machine) {})), shared, Blocker{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			template := hostTemplate()
+			if tc.change != nil {
+				tc.change(&template)
+			}
+			if diff := cmp.Diff(tc.want, template.Unsuitable(&tc.node)); diff != "" {
+				t.Errorf("Unsuitable() (-want +got):\n%s", diff)
+			}
+			p := Decide(of(tc.node).with(func(f *Facts) { f.Templates = []Template{template} }))
+			if got := p.Decisions[0].Starts(); got != (tc.want.Reason == "") {
+				t.Errorf("starts: %t", got)
+			}
+		})
+	}
+}
+
+// A request has one owner at most that is a Machine: that of Cluster API, or else that of OpenShift.
+func TestWhichMachineOwnsARequest(t *testing.T) {
+	openshift := func(n *Node) { n.OpenShift = Ref{"Machine", "metal", "m"} }
+	here := machine(func(m *Machine) { m.Namespace = "metal" })
+	machines, nodes := hostTemplate(), reboot(0)
+	machines.ForOpenShift = true
+	for name, tc := range map[string]struct {
+		template           Template
+		node               Node
+		clusterAPI, byOpen bool
+	}{
+		"no Machine":                             {machines, lost(), false, false},
+		"a Machine of Cluster API":               {machines, lost(here), true, false},
+		"a Machine of OpenShift":                 {machines, lost(openshift), false, true},
+		"both":                                   {machines, lost(here, openshift), true, false},
+		"OpenShift's for requests of nodes":      {nodes, lost(func(n *Node) { n.OpenShift = Ref{"Machine", "remediators", "m"} }), false, true},
+		"OpenShift's elsewhere":                  {nodes, lost(openshift), false, false},
+		"Cluster API's for no requests of nodes": {nodes, lost(machine(func(m *Machine) { m.Namespace = "remediators" })), false, false},
+		"none, for a template without namespace": {Template{ForOpenShift: true}, lost(), false, false},
+	} {
+		if got := tc.template.OwnedByMachine(&tc.node); got != tc.clusterAPI {
+			t.Errorf("%s: OwnedByMachine() = %t", name, got)
+		}
+		if got := tc.template.OwnedByOpenShift(&tc.node); got != tc.byOpen {
+			t.Errorf("%s: OwnedByOpenShift() = %t", name, got)
+		}
+	}
+}
+
+func TestAnUpgradeThatBlocksIsNamed(t *testing.T) {
+	reconfigured := func(n *Node) { n.Reconfiguring = true }
+	rolling := machine(func(m *Machine) { m.RollingOut = true })
+	for name, tc := range map[string]struct {
+		given Facts
+		want  []string // of the first node
+	}{
+		"none":                                    {of(lost(machine(func(*Machine) {}))), nil},
+		"whether there is one cannot be read":     {of(lost(reconfigured)).with(func(f *Facts) { f.Upgrade = Upgrade{true, "version"} }), []string{UpgradeUnread, ""}},
+		"of the node itself":                      {of(lost(reconfigured)), []string{NodeChanges, "a"}},
+		"of another unhealthy node":               {of(lost(), lost(reconfigured)), []string{NodeChanges, "b"}},
+		"of a healthy node: nothing":              {of(lost(), healthy(reconfigured)), nil},
+		"of a pending node: nothing yet":          {of(lost(), lost(since(time.Minute), reconfigured)), nil},
+		"but for the pending one":                 {of(lost(since(time.Minute), reconfigured)), []string{NodeChanges, "a"}},
+		"of OpenShift":                            {of(lost()).with(func(f *Facts) { f.Upgrade.Progressing = "version" }), []string{VersionChanges, "version"}},
+		"of the Cluster of the node":              {of(lost(rolling)), []string{ClusterRolls, "capi/home"}},
+		"of the Cluster of another unhealthy one": {of(lost(), lost(rolling)), []string{ClusterRolls, "capi/home"}},
+		"of a Cluster without a Machine: nothing": {of(lost(func(n *Node) { n.Machine = &Machine{RollingOut: true} })), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, b := range Decide(tc.given).Decisions[0].Blockers {
+				if b.Reason == Upgrading {
+					got = b.Args
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
