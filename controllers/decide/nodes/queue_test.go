@@ -1,0 +1,191 @@
+package nodes
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// plane is a control plane of five members, of which those with these letters are not ready.
+func plane(silent string, changes ...func(*ControlPlane)) func(*Facts) {
+	return func(f *Facts) {
+		f.ControlPlane = &ControlPlane{}
+		for _, name := range "abcde" {
+			f.ControlPlane.Nodes = append(f.ControlPlane.Nodes, Member{string(name), !strings.ContainsRune(silent, name)})
+		}
+		for _, change := range changes {
+			change(f.ControlPlane)
+		}
+	}
+}
+
+// etcd is an etcd that allows no disruption, with a guard that is ready on each of these nodes.
+func etcd(guarded string) func(*ControlPlane) {
+	return func(c *ControlPlane) {
+		c.Etcd = Etcd{There: true, Budgets: 1, Budget: "etcd", Guards: map[string]string{}}
+		for _, name := range guarded {
+			c.Etcd.Guards[string(name)] = "guard-" + string(name)
+		}
+	}
+}
+
+func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
+	unread := func(why string) func(*ControlPlane) { return func(c *ControlPlane) { c.Unread = why } }
+	searching := func(c *ControlPlane) { c.Unread, c.Searching = OrphansUnsearched, true }
+	refused := func(name string, ago time.Duration) func(*Facts) {
+		return func(f *Facts) {
+			if f.Memory.Refused == nil {
+				f.Memory.Refused = map[string]time.Time{}
+			}
+			f.Memory.Refused[name] = epoch.Add(-ago)
+		}
+	}
+	due := func(minutes time.Duration, changes ...func(*Node)) Node {
+		return lost(append(changes, member, since(minutes*time.Minute+5*time.Minute))...)
+	}
+	request := MemberRequest{Ref: Ref{"Reboot", "remediators", "e"}, Node: "e", There: true}
+	for name, tc := range map[string]struct {
+		given Facts
+		want  string // what blocks each node; a node that is not blocked starts
+	}{
+		"of two that are silent that which has been due for longest": {of(due(10), due(20)).with(plane("ab")), "NotFirst b; "},
+		"wherever it comes in the order of their names":              {of(due(20), due(10)).with(plane("ab")), "; NotFirst a"},
+		"a silent one before one that is alive":                      {of(due(10), due(20)).with(plane("a")), "; NotFirst a"},
+		"one that is alive, too, while the others are the majority":  {of(due(10), due(20)).with(plane("")), "NotFirst b; "},
+		"none while another one is being remediated": {
+			of(due(10), due(20)).with(plane("ab", func(c *ControlPlane) { c.Requests = []MemberRequest{request} })),
+			"AnotherBeingRemediated e Reboot remediators/e, NotFirst b; AnotherBeingRemediated e Reboot remediators/e",
+		},
+		"the first one knows that too": {
+			of(due(20), due(10)).with(plane("ab", func(c *ControlPlane) { c.Requests = []MemberRequest{request} })),
+			"AnotherBeingRemediated e Reboot remediators/e; AnotherBeingRemediated e Reboot remediators/e, NotFirst a",
+		},
+		"none that is not a member": {of(due(20), due(10), lost(member, func(n *Node) { n.Selected = true })).with(func(f *Facts) {
+			f.ControlPlane = &ControlPlane{Nodes: []Member{{"b", false}, {"c", false}}}
+		}), "MembersNotSeen, NotFirst b; ; NotFirst b"},
+		"none while the control plane is not read, and the longest says why": {
+			of(due(10), due(20)).with(plane("a", unread("a timeout"))), "ControlPlaneUnread a timeout, NotFirst b; ControlPlaneUnread a timeout",
+		},
+		"none while orphaned requests are searched for": {
+			of(due(20), due(10)).with(plane("a", searching)), "ControlPlaneSearched OrphansUnsearched; ControlPlaneSearched OrphansUnsearched, NotFirst a",
+		},
+		"not one whose request was refused a moment ago":             {of(due(10), due(20)).with(plane("ab"), refused("b", 59*time.Second)), "; NotFirst a"},
+		"one whose request was refused a minute ago":                 {of(due(10), due(20)).with(plane("ab"), refused("b", time.Minute)), "NotFirst b; "},
+		"the longest if the requests of all were refused":            {of(due(10), due(20)).with(plane("ab"), refused("a", 0), refused("b", 0)), "NotFirst b; "},
+		"not one that something else blocks":                         {of(due(10), due(20, excluded)).with(plane("ab")), "; NodeExcluded, NotFirst a"},
+		"not one that etcd cannot do without":                        {of(due(10), due(20)).with(plane("ab", etcd("b"))), "; NotFirst a"},
+		"the longest says so if etcd can do without none":            {of(due(10), due(20)).with(plane("ab", etcd("ab"))), "NotFirst b; EtcdAtRisk etcd guard-b"},
+		"the majority comes before etcd":                             {of(due(20), due(10)).with(plane("cde", etcd("ab"))), "MajorityAtRisk 1 5 3, EtcdAtRisk etcd guard-a; MajorityAtRisk 1 5 3, NotFirst a"},
+		"while nothing is due, the pending one that comes due first": {of(due(-2), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirst a"},
+		"wherever that comes in the order of their names":            {of(due(-3), due(-2)).with(plane("ab")), "WithinTimeout, NotFirst b; WithinTimeout"},
+		"one of two at the same moment":                              {of(due(-3), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirst a"},
+		"but for one that something else will block":                 {of(due(-2, excluded), due(-3)).with(plane("ab")), "WithinTimeout, NodeExcluded, NotFirst b; WithinTimeout"},
+		"and for one with a request":                                 {of(due(-2, asked()), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout"},
+		"a lease that ends before does not count": {
+			of(due(-2, leased(leaseOf("NMO", 2*time.Minute, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken NMO; WithinTimeout, NotFirst a",
+		},
+		"one that ends later does": {
+			of(due(-2, leased(leaseOf("NMO", 2*time.Minute+1, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken NMO, NotFirst b; WithinTimeout",
+		},
+		"what etcd will say":                   {of(due(-2), due(-3)).with(plane("ab", etcd("a"))), "WithinTimeout, EtcdAtRisk etcd guard-a; WithinTimeout, NotFirst a"},
+		"also of the last one":                 {of(due(-3), due(-2)).with(plane("ab", etcd("b"))), "WithinTimeout, NotFirst b; WithinTimeout, EtcdAtRisk etcd guard-b"},
+		"a pending one behind one that is due": {of(due(-2), due(10)).with(plane("ab")), "WithinTimeout, NotFirst b; "},
+		"none waits for one that is excluded":  {of(due(10, excluded), due(-2)).with(plane("ab")), "NodeExcluded; WithinTimeout"},
+		"no node besides":                      {of(due(10), lost()).with(plane("a")), "; "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(tc.given)
+			var got []string
+			for i := range p.Decisions {
+				var all []string
+				for _, b := range p.Decisions[i].Blockers {
+					args := b.Args
+					if b.Reason == WithinTimeout {
+						args = nil
+					}
+					all = append(all, strings.Join(append([]string{short(b.Reason)}, args...), " "))
+				}
+				got = append(got, strings.Join(all, ", "))
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, "; ")); diff != "" {
+				t.Errorf("blockers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// short is the name of the constant where the reason on the wire is another one.
+func short(r Reason) string {
+	for is, name := range map[Reason]string{NotFirst: "NotFirst", MembersNotSeen: "MembersNotSeen"} {
+		if r == is {
+			return name
+		}
+	}
+	return string(r)
+}
+
+// Nothing tells when the others are back, so a node of the control plane that waits for them is looked at again after a minute.
+func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
+	for name, f := range map[string]Facts{
+		"it is not first":         of(lost(member), lost(member, since(time.Hour))).with(plane("ab")),
+		"etcd cannot do without":  of(lost(member)).with(plane("a", etcd("a"))),
+		"it could not be read":    of(lost(member)).with(plane("a", func(c *ControlPlane) { c.Unread = "a timeout" })),
+		"the majority is at risk": of(lost(member)).with(plane("bcd")),
+		"it will be in a moment":  of(lost(member)).with(plane("", func(c *ControlPlane) { c.Searching = true })),
+	} {
+		p := Decide(f)
+		d := &p.Decisions[0]
+		if want := (Moment{At: epoch.Add(quorumRetry), What: AskedAgain}); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
+			t.Errorf("%s: next %+v, looked at again at %s", name, d.Next, p.Recheck)
+		}
+	}
+}
+
+// The control plane is read only if something is decided by it.
+func TestWhenTheControlPlaneHasToBeRead(t *testing.T) {
+	pending := since(time.Minute)
+	for name, tc := range map[string]struct {
+		given Facts
+		want  bool
+	}{
+		"a node of it is unhealthy":                         {of(lost(member)), true},
+		"a node of it will be":                              {of(lost(member, pending)), true},
+		"another one of it is, which comes later":           {of(lost(), healthy(member), lost(member)), true},
+		"all are healthy":                                   {of(healthy(member)), false},
+		"a node of it is gone":                              {of(gone(member)), false},
+		"only workers are unhealthy":                        {of(lost(), healthy(member)), false},
+		"the unhealthy one is excluded":                     {of(lost(member, excluded)), false},
+		"so is the pending one":                             {of(lost(member, pending, excluded)), false},
+		"the unhealthy one is excluded, the others are not": {of(lost(member, excluded), lost()), false},
+		"it has a request":                                  {of(lost(member, asked())), false},
+		"its request is being deleted since it recovered":   {of(lost(member, asked(deleting(0)))), true},
+		"it has left the selection":                         {of(lost(member, unselected)), false},
+		"it never reported, and will be unhealthy": {
+			of(healthy(member, func(n *Node) { n.Reported, n.Created, n.Machine = false, epoch.Add(-time.Minute), &Machine{} })), true,
+		},
+	} {
+		if got := NeedsControlPlane(tc.given); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// As long as the control plane is not read, that is what blocks its nodes; but not those that something else blocks.
+func TestAControlPlaneThatIsNotReadBlocksItsNodes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		want  []Reason
+	}{
+		"an unhealthy one": {of(lost(member)), []Reason{MembersNotSeen}},
+		"an excluded one":  {of(lost(member, excluded)), []Reason{NodeExcluded}},
+		"a worker":         {of(lost()), nil},
+	} {
+		p := Decide(tc.given)
+		if got := reasons(p.Decisions[0].Blockers); fmt.Sprint(got) != fmt.Sprint(tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
