@@ -300,8 +300,7 @@ func (n *Node) remade(on func(*Listed) bool) time.Time {
 
 // templateless: without its template nothing can be made. The check says why.
 func (a asking) templateless() []Blocker {
-	step := a.passing(a.n, a.step)
-	if !a.p.Disabled.Is() && step < len(a.f.Templates) && a.f.Templates[step].Usable {
+	if !a.p.Disabled.Is() && a.f.Templates[a.step].Usable {
 		return nil
 	}
 	return []Blocker{a.unusable()}

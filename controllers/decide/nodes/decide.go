@@ -18,7 +18,7 @@ import (
 // what would add a node is.
 func Decide(f Facts) Plan {
 	p := Plan{Decisions: make([]Decision, len(f.Nodes))}
-	d := &decider{f: &f, p: &p, steps: stepsOf(f.Templates), now: view{first: -1}, ahead: view{first: -1}}
+	d := &decider{f: &f, p: &p, steps: stepsOf(f.Templates)}
 	d.judge()
 	d.recall()
 	missing := d.missing()
@@ -53,7 +53,7 @@ type decider struct {
 // view is what a node is blocked by besides itself.
 type view struct {
 	blockers []Blocker
-	first    int // whose turn it is of the control plane's nodes; -1 if none waits
+	first    int // whose turn it is of the control plane's nodes, if that is known; -1 if none waits
 	etcd     *Blocker
 }
 
@@ -80,7 +80,8 @@ func (d *decider) members() {
 		d.ahead.first, d.ahead.etcd = d.now.first, d.now.etcd
 		return
 	}
-	if d.ahead.first = d.nextMember(); d.ahead.first >= 0 && c.Unread == "" {
+	d.now.first, d.ahead.first = -1, d.nextMember()
+	if d.ahead.first >= 0 && c.Unread == "" {
 		d.ahead.etcd = c.Etcd.against(d.f.Nodes[d.ahead.first].Name)
 	}
 }

@@ -23,6 +23,8 @@ func TestLeaseStep(t *testing.T) {
 		"somebody else's is theirs":                                 {leaseOf("NMO", 11*time.Minute, 0, 0), classic, 0, KeepLease},
 		"C42: somebody else's that has expired is taken over":       {leaseOf("NMO", 60*time.Second, 2*time.Minute, 61*time.Second), classic, 0, TakeLease},
 		"one renewed in the future counts for nothing":              {leaseOf("NMO", 60*time.Second, 0, -time.Hour), classic, 0, TakeLease},
+		"one renewed a little in the future counts: clocks differ":  {leaseOf("NMO", 60*time.Second, 0, -30*time.Second), classic, 0, KeepLease},
+		"by more than that it does not":                             {leaseOf("NMO", 60*time.Second, 0, -31*time.Second), classic, 0, TakeLease},
 		"one without a holder is taken":                             {leaseOf("", 60*time.Second, 0, 0), classic, 0, TakeLease},
 		"W13: without a ladder it is renewed for ever":              {leaseOf(us, 11*time.Minute, 100*time.Hour, 6*time.Minute), classic, 100 * time.Hour, RenewLease},
 		"C42: with a ladder that leads nowhere it is given back":    {leaseOf(us, 6*time.Minute, 901*time.Second, 0), step, 901 * time.Second, DropLease},
@@ -76,5 +78,77 @@ func TestARenewedLeaseIsRenewedAgainAfterHalfItsTerm(t *testing.T) {
 func TestALeaseOfAnyTimeoutIsOne(t *testing.T) {
 	if got := (Term{Length: 999999 * time.Hour}).Seconds(); got <= 0 {
 		t.Errorf("a lease of %d s", got)
+	}
+}
+
+// Leases of nodes, as Decide has them taken, kept and given back.
+func TestTheLeaseOfANode(t *testing.T) {
+	const minute = time.Minute
+	two := steps(reboot(0), reboot(0))
+	step, single := Term{Length: 5 * minute}, Term{Length: defaultTerm}
+	last := Term{Length: 5 * minute, Overdue: 20 * minute} // three times the last timeout, and the one before it
+	ours := func(length, acquired time.Duration) func(*Node) { return leased(leaseOf(us, length, acquired, 0)) }
+	longest := func(f *Facts) { f.Templates[1].Timeout = 20 * minute }
+	stopped := func(ago time.Duration) func(*Request) {
+		return func(r *Request) {
+			r.Processing, r.ProcessingSince, r.Started = escalation.No, epoch.Add(-ago), epoch.Add(-2*time.Hour)
+		}
+	}
+	hasFailed := func(ago time.Duration) func(*Request) {
+		return func(r *Request) {
+			r.Succeeded, r.SucceededSince, r.Started = escalation.No, epoch.Add(-ago), epoch.Add(-2*time.Hour)
+		}
+	}
+	unsure := func(r *Request) { r.Succeeded = escalation.Unsure }
+	gaveUp := func(r *Request) { r.GivenUp, r.Notified = epoch, true }
+	for name, tc := range map[string]struct {
+		given Facts
+		want  LeaseAction
+		term  Term
+	}{
+		"is taken for the time of the step":                      {of(lost(asked())).with(two), TakeLease, step},
+		"for that of the highest one that has a request":         {of(lost(asked(on(1)), asked())).with(two, longest), TakeLease, Term{Length: 20 * minute}},
+		"for that of one that cannot be read":                    {of(lost(func(n *Node) { n.Unseen = []Listed{{Step: 1, Started: epoch}} })).with(two, longest), TakeLease, Term{Length: 20 * minute}},
+		"for ten minutes without a timeout":                      {of(lost(asked())), TakeLease, single},
+		"for ten minutes if the template is not named now":       {of(lost(asked(on(-1)), since(minute))).with(two), TakeLease, single},
+		"is kept while it is fresh":                              {of(lost(asked(), ours(6*minute, 0))).with(two), KeepLease, step},
+		"is kept however long a step goes on":                    {of(lost(asked(started(4*minute)), ours(6*minute, 90*minute))).with(two), KeepLease, step},
+		"is kept for a while when no step is left":               {of(lost(asked(on(1), gaveUp), ours(6*minute, 19*minute))).with(two), KeepLease, last},
+		"is given back after it":                                 {of(lost(asked(on(1), gaveUp), ours(6*minute, 21*minute))).with(two), DropLease, last},
+		"is not given back while a step is left":                 {of(lost(asked(failed), ours(6*minute, 21*minute))).with(two, pausedBy("me")), KeepLease, step},
+		"is given back half an hour after a failure":             {of(lost(asked(hasFailed(30*minute)), ours(11*minute, 0))), DropLease, Term{}},
+		"and not before":                                         {of(lost(asked(hasFailed(30*minute-1)), ours(11*minute, 0))), KeepLease, single},
+		"given back, it is not taken again":                      {of(lost(asked(hasFailed(30 * minute)))), KeepLease, Term{}},
+		"is given back half an hour after a stop":                {of(lost(asked(stopped(30*minute)), ours(11*minute, 0))), DropLease, Term{}},
+		"but not if its end is in doubt":                         {of(lost(asked(stopped(30*minute), unsure), ours(11*minute, 0))), KeepLease, single},
+		"nor while the remediator is at work":                    {of(lost(asked(started(2*time.Hour)), ours(11*minute, 0))), KeepLease, single},
+		"nor while that of one of two requests is":               {of(lost(asked(hasFailed(time.Hour)), asked(), ours(11*minute, 0))), KeepLease, single},
+		"nor while a request cannot be read":                     {of(lost(asked(hasFailed(time.Hour)), unseen, ours(11*minute, 0))), KeepLease, single},
+		"nor while an orphaned one is there":                     {of(lost(asked(hasFailed(time.Hour)), orphaned, ours(11*minute, 0))), KeepLease, single},
+		"nor while steps are left":                               {of(lost(asked(hasFailed(time.Hour)), ours(6*minute, 0))).with(two, pausedBy("me")), KeepLease, step},
+		"half an hour after the later one of two failures":       {of(lost(asked(hasFailed(time.Hour)), asked(hasFailed(29*minute)), ours(11*minute, 0))), KeepLease, single},
+		"counted from the request, if it was made later":         {of(lost(asked(hasFailed(time.Hour), started(29*minute)), ours(11*minute, 0))), KeepLease, single},
+		"and half an hour after a deletion that is not done":     {of(healthy(asked(deleting(30*minute)), ours(11*minute, 0))), DropLease, Term{}},
+		"of a node that a person has deleted is given back":      {of(gone(ours(11*minute, 0))), DropLease, Term{}},
+		"that another holder has is not":                         {of(healthy(leased(leaseOf("NMO", time.Hour, 0, 0)))), KeepLease, Term{}},
+		"of a node whose request somebody has deleted stays":     {of(lost(deleted(Listed{Started: epoch.Add(-10 * time.Second)}), ours(11*minute, 0))), KeepLease, Term{}},
+		"but not if nothing will be made again":                  {of(lost(unselected, deleted(Listed{Started: epoch.Add(-10 * time.Second)}), ours(11*minute, 0))), DropLease, Term{}},
+		"of a pending node without a request is given back":      {of(lost(since(minute), ours(11*minute, 0))), DropLease, Term{}},
+		"of a healthy node stays while an orphaned one is there": {of(healthy(orphaned, deleted(Listed{}), ours(11*minute, 0))), KeepLease, single},
+		"is taken for an orphaned request":                       {of(healthy(orphaned)), TakeLease, single},
+		"is taken when the first step starts":                    {of(lost()).with(two), TakeLease, Term{Length: 5 * minute, Overdue: 15 * minute}},
+		"is renewed then if it is one of ours from before":       {of(lost(ours(6*minute, time.Hour))).with(two), RenewLease, Term{Length: 5 * minute, Overdue: 15 * minute}},
+		"of a check without a template is given back":            {of(lost(ours(11*minute, 0))).with(steps()), DropLease, Term{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(tc.given)
+			d := &p.Decisions[0]
+			if d.Lease != tc.want || d.Term != tc.term {
+				t.Errorf("got %v for %+v, want %v for %+v", d.Lease, d.Term, tc.want, tc.term)
+			}
+			if n := &tc.given.Nodes[0]; d.Lease == KeepLease && n.Lease.own() && (p.Recheck.IsZero() || p.Recheck.After(n.Lease.expiry())) {
+				t.Errorf("the lease expires at %s, and is looked at again at %s", n.Lease.expiry(), p.Recheck)
+			}
+		})
 	}
 }

@@ -1,5 +1,7 @@
 package nodes
 
+import "github.com/kubemend/kubemend/controllers/decide/health"
+
 // Concerns reports whether anything may have to be decided about the node beyond its requests: it does not report what a healthy node does. Only
 // of such nodes the Machines, and the requests of the names that theirs would have, are read.
 func (n *Node) Concerns() bool { return n.Exists && (len(n.Conditions) > 0 || !n.Reported) }
@@ -40,9 +42,7 @@ func Release(f Facts, uninstalling bool) Plan {
 			s.leased()
 		}
 		p.Order = append(p.Order, i)
-		if !s.Recheck.IsZero() && (p.Recheck.IsZero() || s.Recheck.Before(p.Recheck)) {
-			p.Recheck = s.Recheck
-		}
+		p.Recheck = health.Earliest(p.Recheck, s.Recheck)
 	}
 	return p
 }
