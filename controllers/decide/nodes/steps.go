@@ -271,17 +271,14 @@ func (s *stepping) unhealthy() {
 		}
 		s.happens(s.expires(answer))
 	} else {
-		s.lookAgain(s.Blockers[0].Again)
-		if !s.Blockers[0].Again.IsZero() {
-			s.happens(Moment{At: s.Blockers[0].Again, What: AskedAgain})
-		}
+		s.happens(Moment{At: s.Blockers[0].Again, What: AskedAgain})
 	}
 	further := s.answered(a, answer)
 	if goes && answer.Do == escalation.Start {
 		if len(further) == 0 {
 			s.start(answer.Step)
 		} else {
-			s.happens(Moment{At: further[0].Until, What: AskedAgain})
+			s.happens(Moment{At: health.Earliest(further[0].Again, further[0].Until), What: AskedAgain})
 		}
 	}
 	s.Blockers = distinct(append(s.Blockers, further...))

@@ -132,6 +132,7 @@ func TestWhatHappensNext(t *testing.T) {
 		return Moment{At: epoch.Add(in), What: StepExpires, Expiring: expiring, Step: next}
 	}
 	at := func(in time.Duration, what What) Moment { return Moment{At: epoch.Add(in), What: what} }
+	theirs := func(n *Node) { n.Named = []Named{{}, {Ref: Ref{"Reboot", "remediators", "a"}, ID: "x", Exists: true}} }
 	deletes := func(r *Request) { r.DeletesNode = escalation.Yes }
 	for name, tc := range map[string]struct {
 		given Facts
@@ -148,6 +149,8 @@ func TestWhatHappensNext(t *testing.T) {
 		"another holder of the lease is asked after":        {of(lost(leased(leaseOf("NMO", time.Hour, 0, 0)))), at(minute, AskedAgain)},
 		"or when its lease ends":                            {of(lost(leased(leaseOf("NMO", 30*time.Second, 0, 0)))), at(30*time.Second+time.Millisecond, AskedAgain)},
 		"a request of another check is looked for again":    {of(lost(orphaned)), at(minute, AskedAgain)},
+		"also if it blocks the next step":                   {of(lost(asked(failed), orphaned)).with(two), at(minute, AskedAgain)},
+		"also if it has the name of the next one":           {of(lost(asked(failed), theirs)).with(two), at(minute, AskedAgain)},
 		"the healthy delay ends":                            {of(healthy(asked())).with(delay(10 * minute)), at(10*minute, DelayEnds)},
 		"the rest of it":                                    {of(healthy(asked(begun(4 * minute)))).with(delay(10 * minute)), at(6*minute, DelayEnds)},
 		"its end once more if the annotation was removed":   {of(healthy(asked(), listed(epoch.Add(-7*minute)))).with(delay(10 * minute)), at(3*minute, DelayEnds)},
