@@ -1,13 +1,17 @@
 package nodes
 
 import (
+	"cmp"
+	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // someFacts are random facts of a check, of whose nodes some belong to the control plane.
@@ -34,6 +38,10 @@ func someFacts(t *rapid.T) Facts {
 	if yes(6, "settles") {
 		f.Since, f.Grace = epoch, time.Minute
 	}
+	if yes(4, "outage") {
+		f.Outages = []Outage{{epoch.Add(-time.Hour), epoch.Add(-some(3600))}}
+	}
+	f.TerminatingLeft, f.Memory.Known, f.Resync = yes(2, "left"), yes(2, "known"), some(600)
 	if yes(8, "no template") {
 		f.Templates[0].Usable = false
 	}
@@ -46,6 +54,19 @@ func someFacts(t *rapid.T) Facts {
 			n.Conditions = nil
 		}
 		n.Exists, n.Excluded, n.ControlPlane = !yes(8, "gone"), yes(8, "excluded"), yes(2, "member")
+		n.Terminating, n.Confirmed = yes(12, "terminating"), yes(12, "confirmed")
+		if yes(8, "unread") {
+			unseen(&n)
+		}
+		if yes(12, "orphaned") {
+			orphaned(&n)
+		}
+		if yes(3, "listed") {
+			n.Listed = &Listing{Delayed: yes(2, "delayed"), Requests: rapid.IntRange(0, 1).Draw(t, "listed requests")}
+			if yes(2, "recovered") {
+				n.Listed.HealthySince = epoch.Add(-some(3600))
+			}
+		}
 		for j := range max(0, rapid.IntRange(-2, 2).Draw(t, "requests")) {
 			r := Request{ID: n.Name + string(rune('0'+j)), Step: rapid.IntRange(-1, len(f.Templates)-1).Draw(t, "step"), Started: epoch.Add(-some(900))}
 			r.Succeeded, r.Processing, r.Kept, r.Listed = answer(), answer(), yes(2, "kept"), yes(2, "listed")
@@ -74,47 +95,188 @@ func someFacts(t *rapid.T) Facts {
 	return f
 }
 
-// A remediation starts exactly if nothing blocks it.
-func TestARemediationStartsExactlyIfThereAreNoBlockers(t *testing.T) {
+// holds checks a rule for the plans of many facts.
+func holds(t *testing.T, rule func(*rapid.T, *Facts, *Plan)) {
+	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
 		f := someFacts(t)
 		p := Decide(f)
-		members := 0
+		rule(t, &f, &p)
+	})
+}
+
+// begins reports whether a remediation of the node begins: it starts, and there is no request that is there for good.
+func begins(n *Node, d *Decision) bool {
+	for i := range n.Requests {
+		if !d.Requests[i].Over {
+			return false
+		}
+	}
+	return d.Starts() && len(n.Unseen) == 0
+}
+
+func TestARemediationStartsExactlyIfThereAreNoBlockers(t *testing.T) {
+	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		for i := range p.Decisions {
 			n, d := &f.Nodes[i], &p.Decisions[i]
 			if d.Starts() != (len(d.Blockers) == 0) {
 				t.Fatalf("node %s starts: %t, and its blockers are %+v", n.Name, d.Starts(), d.Blockers)
 			}
-			first := d.Starts() && !(&decider{f: &f, p: &p}).begun(i)
-			if first && (len(p.Blockers) > 0 || p.Grant.Reason != budget.Enough) {
+			if begins(n, d) && len(p.Blockers) > 0 {
 				t.Fatalf("node %s is the first of %+v", n.Name, p.Blockers)
 			}
-			if first && n.ControlPlane {
-				members++
-			}
-			if d.Starts() && (n.Excluded || !n.Exists || n.Lease.held(f.Now)) {
-				t.Fatalf("a remediation of %+v starts", n)
-			}
-			for _, m := range []Moment{d.Next, {At: d.Recheck}} {
-				if !m.At.IsZero() && m.At.Before(f.Now) {
-					t.Fatalf("node %s is looked at again at %s, which is over", n.Name, m.At)
-				}
+			if d.Starts() && (d.Would != d.Start || !slices.Contains(p.Order, i)) {
+				t.Fatalf("node %s starts with %d, would with %d, in %v", n.Name, d.Start, d.Would, p.Order)
 			}
 		}
-		if members > 1 {
-			t.Fatalf("%d nodes of the control plane start", members)
+	})
+}
+
+// Whatever the facts are, nothing starts for a node that is healthy, may be, or is another one's.
+func TestNothingStartsThatMustNot(t *testing.T) {
+	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
+		for i := range p.Decisions {
+			n, d := &f.Nodes[i], &p.Decisions[i]
+			if !d.Starts() {
+				continue
+			}
+			paused := len(f.PauseRequests) > 0 || f.Upgrade.Unread || !f.Since.IsZero()
+			ended := f.TerminatingLeft && n.Terminating
+			due := n.Exists && len(n.Conditions) > 0 && !f.Now.Before(n.Conditions[0].Since.Add(5*time.Minute))
+			switch {
+			case !due, n.Excluded, n.Lease.held(f.Now), len(n.Unseen) > 0, len(n.Orphaned) > 0, n.Machine.Unread, ended, paused:
+				t.Fatalf("a remediation of %+v starts", n)
+			case begins(n, d) && !n.Selected:
+				t.Fatalf("a remediation of %+v, which is not selected, begins", n)
+			}
+		}
+	})
+}
+
+// While something begins no more nodes are unhealthy than may be, as counted here.
+func TestNothingBeginsAboveTheLimit(t *testing.T) {
+	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
+		total, unhealthy := 0, 0
+		for i := range f.Nodes {
+			n := &f.Nodes[i]
+			if !n.Selected {
+				continue
+			}
+			total++
+			if !n.Exists || len(n.Conditions) > 0 || len(n.Requests)+len(n.Unseen)+len(n.Orphaned) > 0 || f.TerminatingLeft && n.Terminating {
+				unhealthy++
+			}
+		}
+		atMost := map[string]int{"100%": total, "40%": total * 40 / 100, "1": 1}[f.MaxUnhealthy]
+		for i := range p.Decisions {
+			if begins(&f.Nodes[i], &p.Decisions[i]) && p.Population.Total() == total && unhealthy > atMost {
+				t.Fatalf("node %s begins, as %d of %d are unhealthy, of at most %d", f.Nodes[i].Name, unhealthy, total, atMost)
+			}
+		}
+	})
+}
+
+// Of the control plane's nodes one is remediated at a time.
+func TestNeverTwoNodesOfTheControlPlane(t *testing.T) {
+	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
+		beginning, busy := 0, 0
+		for i := range f.Nodes {
+			n := &f.Nodes[i]
+			switch {
+			case !n.ControlPlane:
+			case begins(n, &p.Decisions[i]):
+				beginning++
+			case len(n.Requests) > 0 && n.Exists:
+				busy++
+			}
+		}
+		if beginning > 1 || beginning == 1 && busy > 0 {
+			t.Fatalf("%d nodes of the control plane begin, while %d are being remediated", beginning, busy)
+		}
+	})
+}
+
+// What was begun ends when the node is healthy, whatever blocks what is new.
+func TestWhatHasBegunEndsWhenTheNodeIsHealthy(t *testing.T) {
+	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
+		for i := range f.Nodes {
+			n, d := &f.Nodes[i], &p.Decisions[i]
+			if !n.Exists || len(n.Conditions) > 0 || len(n.Unseen) > 0 || f.TerminatingLeft && n.Terminating {
+				continue
+			}
+			for j := range n.Requests {
+				waits := f.HealthyDelay > 0 && !n.Confirmed && d.Delayed
+				if n.Requests[j].Deleting.IsZero() && !slices.Contains(d.End, j) && !waits {
+					t.Fatalf("the request %d of %+v stays", j, n)
+				}
+			}
+			if len(n.Requests)+len(n.Orphaned) == 0 && n.Lease.own() && d.Lease != DropLease {
+				t.Fatalf("the lease of %+v stays", n)
+			}
+		}
+	})
+}
+
+// What time alone changes is looked at again by then, and not in the past.
+func TestWhatIsWaitedForIsLookedAtAgain(t *testing.T) {
+	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
+		by := func(what string, n *Node, at time.Time) {
+			if at.After(f.Now) && (p.Recheck.IsZero() || p.Recheck.After(at)) {
+				t.Fatalf("%s of %+v is at %s, and it is looked at again at %s", what, n, at, p.Recheck)
+			}
+		}
+		if !p.Recheck.IsZero() && !p.Recheck.After(f.Now) {
+			t.Fatalf("it is looked at again at %s", p.Recheck)
+		}
+		for i := range f.Nodes {
+			n, d := &f.Nodes[i], &p.Decisions[i]
+			if !d.Next.At.IsZero() && !d.Next.At.After(f.Now) {
+				t.Fatalf("%+v comes next, which is over", d.Next)
+			}
+			by("what comes next", n, d.Next.At)
+			by("the verdict", n, d.Verdict.Recheck)
+			if b := d.Blocker(); d.Verdict.State == health.Unhealthy {
+				by("the end of what blocks", n, cmp.Or(b.Again, b.Until))
+			}
+			if n.Lease.own() && d.Lease == KeepLease && len(n.Requests) > 0 && n.Exists {
+				by("the lease", n, n.Lease.expiry())
+			}
 		}
 	})
 }
 
 // Decisions are made once: what is decided of the same facts is the same, and the facts stay as they are.
 func TestADecisionLeavesItsFactsAlone(t *testing.T) {
+	printed := func(t *rapid.T, v any) string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		f := someFacts(t)
+		facts := printed(t, f)
 		a, b := Decide(f), Decide(f)
+		if diff := gocmp.Diff(printed(t, a), printed(t, b)); diff != "" {
+			t.Fatalf("first, then (-first +then):\n%s", diff)
+		}
+		if diff := gocmp.Diff(facts, printed(t, f)); diff != "" {
+			t.Fatalf("the facts (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// The next reconcile of the same facts, with what was remembered, decides the same: nothing depends on how often it is reconciled.
+func TestWhatIsRememberedChangesNoDecisionOfTheSameFacts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := someFacts(t)
+		a := Decide(f)
+		f.Memory, f.Storm = a.Memory, a.Storm.Storm
+		b := Decide(f)
 		for i := range a.Decisions {
-			if len(a.Decisions[i].Blockers) != len(b.Decisions[i].Blockers) || a.Decisions[i].Start != b.Decisions[i].Start {
-				t.Fatalf("first %+v, then %+v", a.Decisions[i], b.Decisions[i])
+			if diff := gocmp.Diff(reasons(a.Decisions[i].Blockers), reasons(b.Decisions[i].Blockers)); diff != "" || a.Decisions[i].Start != b.Decisions[i].Start {
+				t.Fatalf("of %+v (-first +then):\n%s", f.Nodes[i], diff)
 			}
 		}
 	})
