@@ -1,0 +1,172 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	lua "github.com/yuin/gopher-lua"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+const root = "../../.."
+
+// What Argo CD says of an object.
+const (
+	healthy     = "Healthy"
+	progressing = "Progressing"
+	degraded    = "Degraded"
+	suspended   = "Suspended"
+)
+
+// prefix is that of the keys of argocd-cm that have a script for a kind.
+const prefix = "resource.customizations.health."
+
+// withComponent is a kustomization of Argo CD's own ConfigMap, with a setting of the user's, and the component.
+const withComponent = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+namespace: argocd
+resources: [argocd-cm.yaml]
+components: [../config/argocd]
+`
+
+const argoConfigMap = `apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: argocd-cm
+  labels: {app.kubernetes.io/part-of: argocd}
+data:
+  application.resourceTrackingMethod: annotation
+`
+
+// customizations are the data of argocd-cm with the component.
+func customizations(t *testing.T) map[string]string {
+	t.Helper()
+	disk, memory := filesys.MakeFsOnDisk(), filesys.MakeFsInMemory()
+	files, err := filepath.Glob(filepath.Join(root, "config", "argocd", "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no component: %v", err)
+	}
+	content := map[string]string{"own/kustomization.yaml": withComponent, "own/argocd-cm.yaml": argoConfigMap}
+	for _, file := range files {
+		text, err := disk.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content["config/argocd/"+filepath.Base(file)] = string(text)
+	}
+	for name, text := range content {
+		if err := memory.WriteFile("/"+name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(memory, "/own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(built.Resources()) != 1 {
+		t.Fatalf("there are %d objects, want argocd-cm alone", len(built.Resources()))
+	}
+	return built.Resources()[0].GetDataMap()
+}
+
+func TestTheComponentAddsToArgoCDsConfigMap(t *testing.T) {
+	data := customizations(t)
+	if data["application.resourceTrackingMethod"] != "annotation" {
+		t.Error("the user's own setting is gone")
+	}
+	for _, kind := range []string{
+		"cluster.x-k8s.io_MachineHealthCheck", "kubemend.io_HostRemediation", "kubemend.io_HostRemediationTemplate",
+		"infrastructure.cluster.x-k8s.io_Metal3Remediation", "infrastructure.cluster.x-k8s.io_Metal3RemediationTemplate",
+		"remediation.medik8s.io_NodeHealthCheck",
+	} {
+		if data[prefix+kind] == "" {
+			t.Errorf("there is no script for %s", kind)
+		}
+		delete(data, prefix+kind)
+	}
+	if len(data) != 1 {
+		t.Errorf("what is there besides: %v", data)
+	}
+	scripts, err := filepath.Glob(filepath.Join(root, "config", "argocd", "*.lua"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := os.ReadFile(filepath.Join(root, "config", "argocd", "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range scripts {
+		if !strings.Contains(string(listed), "="+filepath.Base(script)+"\n") {
+			t.Errorf("%s is of no use", script)
+		}
+	}
+}
+
+// argo runs a script as Argo CD does: with these libraries and no others, a deadline of a second, and the object as obj. (Argo CD v3, util/lua/lua.go)
+func argo(t *testing.T, script string, o *unstructured.Unstructured) (status, message string) {
+	t.Helper()
+	l := lua.NewState(lua.Options{SkipOpenLibs: true})
+	defer l.Close()
+	for name, open := range map[string]lua.LGFunction{lua.LoadLibName: lua.OpenPackage, lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable} {
+		if err := l.CallByParam(lua.P{Fn: l.NewFunction(open), Protect: true}, lua.LString(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	l.SetContext(ctx)
+	l.SetGlobal("obj", luaOf(l, o.Object))
+	if err := l.DoString(script); err != nil {
+		t.Fatal(err)
+	}
+	is, table := l.Get(-1).(*lua.LTable)
+	if !table {
+		t.Fatalf("it returns a %s", l.Get(-1).Type())
+	}
+	return field(t, is, "status"), field(t, is, "message")
+}
+
+func field(t *testing.T, table *lua.LTable, name string) string {
+	t.Helper()
+	text, is := table.RawGetString(name).(lua.LString)
+	if !is {
+		t.Fatalf("its %s is a %s", name, table.RawGetString(name).Type())
+	}
+	return string(text)
+}
+
+// luaOf is a value as a script sees it.
+func luaOf(l *lua.LState, value any) lua.LValue {
+	switch v := value.(type) {
+	case nil:
+		return lua.LNil
+	case bool:
+		return lua.LBool(v)
+	case float64:
+		return lua.LNumber(v)
+	case int64:
+		return lua.LNumber(v)
+	case string:
+		return lua.LString(v)
+	case []any:
+		array := l.CreateTable(len(v), 0)
+		for _, item := range v {
+			array.Append(luaOf(l, item))
+		}
+		return array
+	case map[string]any:
+		table := l.CreateTable(0, len(v))
+		for key, item := range v {
+			table.RawSetString(key, luaOf(l, item))
+		}
+		return table
+	}
+	panic(fmt.Sprintf("no JSON: %T", value))
+}

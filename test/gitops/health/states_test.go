@@ -1,0 +1,260 @@
+package health
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+// state is what an object says of itself, and what the tools make of it.
+type state struct {
+	object  client.Object
+	argo    string
+	message string // is in what Argo CD shows
+	flux    string // empty if Flux is not asked
+}
+
+func said(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// check is a MachineHealthCheck of five healthy machines that kubemend acts on, with what is special about it.
+func check(edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
+	c := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{
+		Name: "workers", Generation: 2, Annotations: map[string]string{clusterv1.PausedAnnotation: mendv1.Claim},
+	}}
+	c.Status.ObservedGeneration, c.Status.ExpectedMachines, c.Status.CurrentHealthy = 2, ptr.To[int32](5), ptr.To[int32](5)
+	c.Status.Conditions = []metav1.Condition{
+		said(clusterv1.PausedCondition, metav1.ConditionTrue, "Paused", "MachineHealthCheck has the cluster.x-k8s.io/paused annotation"), // by core
+		said(clusterv1.MachineHealthCheckRemediationAllowedCondition, metav1.ConditionTrue, "RemediationAllowed", ""),
+		said(mendv1.WorkloadClusterReachable, metav1.ConditionTrue, mendv1.ReachableReason, ""),
+		said(mendv1.TargetsExclusive, metav1.ConditionTrue, mendv1.ExclusiveReason, ""),
+		said(mendv1.RemediationTemplateAvailable, metav1.ConditionTrue, mendv1.TemplateFoundReason, ""),
+	}
+	for _, edit := range edits {
+		edit(c)
+	}
+	return c
+}
+
+// saying changes a condition of a check.
+func saying(kind string, status metav1.ConditionStatus, reason string) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) {
+		for i := range c.Status.Conditions {
+			if c.Status.Conditions[i].Type == kind {
+				c.Status.Conditions[i] = said(kind, status, reason, "the message of "+reason)
+			}
+		}
+	}
+}
+
+func pausedAs(value string) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = value }
+}
+
+func counts(healthy int32) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) { c.Status.CurrentHealthy = ptr.To(healthy) }
+}
+
+func machineChecks() map[string]state {
+	notAllowed := func(reason string) func(*clusterv1.MachineHealthCheck) {
+		return saying(clusterv1.MachineHealthCheckRemediationAllowedCondition, metav1.ConditionFalse, reason)
+	}
+	changed := func(c *clusterv1.MachineHealthCheck) { c.Generation++ }
+	return map[string]state{
+		"all machines are healthy":            {check(), healthy, "5 of 5 machines are healthy", current},
+		"a machine is pending":                {check(counts(4)), progressing, "4 of 5 machines are healthy", current},
+		"machines are being remediated":       {check(counts(3)), progressing, "3 of 5 machines are healthy", current},
+		"too many machines are not healthy":   {check(counts(2), notAllowed(string(machines.TooManyUnhealthy))), degraded, "the message of TooManyUnhealthy", failed},
+		"after a storm":                       {check(notAllowed(mendv1.CoolingDownReason)), progressing, "the message of CoolingDown", current},
+		"a user allows none at once":          {check(notAllowed(mendv1.NoneAtOnceReason)), suspended, "the message of NoneAtOnce", current},
+		"its limit is impossible":             {check(notAllowed(mendv1.InvalidLimitReason)), degraded, "the message of InvalidLimit", failed},
+		"its selector cannot be parsed":       {check(changed, notAllowed(mendv1.InvalidSelectorReason)), degraded, "the message of InvalidSelector", inProgress},
+		"its Cluster is not there yet":        {check(changed, notAllowed(mendv1.ClusterNotFoundReason)), progressing, "the message of ClusterNotFound", inProgress},
+		"its template is not there":           {check(saying(mendv1.RemediationTemplateAvailable, metav1.ConditionFalse, mendv1.TemplateNotFoundReason)), degraded, "the message of RemediationTemplateNotFound", failed},
+		"its template is none":                {check(saying(mendv1.RemediationTemplateAvailable, metav1.ConditionFalse, mendv1.TemplateRefusedReason)), degraded, "the message of TemplateRefused", failed},
+		"another check selects its machines":  {check(saying(mendv1.TargetsExclusive, metav1.ConditionFalse, mendv1.OverlapReason)), degraded, "the message of Overlap", failed},
+		"the workload cluster is unreachable": {check(counts(0), saying(mendv1.WorkloadClusterReachable, metav1.ConditionFalse, mendv1.UnreachableReason), notAllowed(string(machines.TooManyUnhealthy))), degraded, "the message of Unreachable", failed},
+		"the workload cluster is being made":  {check(counts(0), saying(mendv1.WorkloadClusterReachable, metav1.ConditionUnknown, mendv1.NotInitializedReason), notAllowed(string(machines.TooManyUnhealthy))), progressing, "the message of NotInitialized", inProgress},
+		"a change is not looked at yet":       {check(changed), progressing, "Waiting for its reconcile", inProgress},
+		"a user has paused it":                {check(pausedAs("true")), suspended, "Paused by its annotation", current},
+		"a user has paused it from the start": {check(pausedAs("true"), func(c *clusterv1.MachineHealthCheck) {
+			c.Status = clusterv1.MachineHealthCheckStatus{Conditions: c.Status.Conditions[:1]}
+		}), suspended, "Paused by its annotation", current},
+		"it is new":                             {check(func(c *clusterv1.MachineHealthCheck) { c.Status = clusterv1.MachineHealthCheckStatus{} }), progressing, "Waiting for its reconcile", unread},
+		"Cluster API core acts on it":           {check(counts(4), coresOwn(true, "")), progressing, "4 of 5 machines are healthy", current},
+		"core acts on it, and all are healthy":  {check(coresOwn(true, "")), healthy, "5 of 5 machines are healthy", current},
+		"core's limit is reached":               {check(counts(2), coresOwn(false, "TooManyUnhealthy")), degraded, "the message of TooManyUnhealthy", failed},
+		"what core has not looked at is no end": {check(coresOwn(true, ""), func(c *clusterv1.MachineHealthCheck) { c.Status.ObservedGeneration = 1 }), progressing, "Waiting", inProgress},
+	}
+}
+
+// coresOwn makes a check an unclaimed one, with the conditions that Cluster API core writes.
+func coresOwn(allowed bool, reason string) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) {
+		c.Annotations = nil
+		c.Status.Conditions = []metav1.Condition{
+			said(clusterv1.PausedCondition, metav1.ConditionFalse, "NotPaused", ""),
+			said(clusterv1.MachineHealthCheckRemediationAllowedCondition, metav1.ConditionTrue, "RemediationAllowed", ""),
+		}
+		if !allowed {
+			c.Status.Conditions[1] = said(clusterv1.MachineHealthCheckRemediationAllowedCondition, metav1.ConditionFalse, reason, "the message of "+reason)
+		}
+	}
+}
+
+// hostReports are conditions and phase of a remediation of a host.
+func hostReports() map[string]struct {
+	phase      infrav1.RemediationPhase
+	conditions []metav1.Condition
+	argo, says string
+} {
+	stands := func(processing, succeeded metav1.ConditionStatus, reason powercycle.Reason) []metav1.Condition {
+		return []metav1.Condition{
+			said(infrav1.PoweredOffCondition, metav1.ConditionFalse, string(reason), "not this one"),
+			said(nhcv1.ProcessingCondition, processing, string(reason), "the message of "+string(reason)),
+			said(nhcv1.SucceededCondition, succeeded, string(reason), "the message of "+string(reason)),
+		}
+	}
+	const yes, no, open = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	return map[string]struct {
+		phase      infrav1.RemediationPhase
+		conditions []metav1.Condition
+		argo, says string
+	}{
+		"it is new":                          {"", nil, progressing, "Waiting for its first reconcile"},
+		"it waits for its turn":              {"", stands(yes, open, powercycle.WaitingInQueueReason), progressing, "Waiting for its first reconcile"},
+		"its host is being powered off":      {infrav1.PhaseRunning, stands(yes, open, powercycle.PoweringOffReason), progressing, "the message of PoweringOff"},
+		"its node boots":                     {infrav1.PhaseWaiting, stands(yes, open, powercycle.BootingReason), progressing, "the message of Booting"},
+		"its Cluster is paused":              {infrav1.PhaseRunning, stands(yes, open, powercycle.PausedReason), suspended, "the message of Paused"},
+		"it has helped":                      {infrav1.PhaseWaiting, stands(no, yes, powercycle.MachineHealthyReason), healthy, "the message of MachineHealthy"},
+		"the machine's owner has to go on":   {infrav1.PhaseDeleting, stands(no, no, powercycle.OwnerRequestedReason), degraded, "the message of OwnerRequested"},
+		"it has failed":                      {infrav1.PhaseFailed, stands(no, no, powercycle.HostSwitchedOffReason), degraded, "the message of HostSwitchedOff"},
+		"no Machine owns it":                 {"", stands(no, no, powercycle.NoOwnerReason), degraded, "the message of NoOwner"},
+		"conditions are dropped, it runs":    {infrav1.PhaseRunning, nil, progressing, ""},
+		"conditions are dropped, it waits":   {infrav1.PhaseWaiting, nil, progressing, ""},
+		"conditions are dropped, it failed":  {infrav1.PhaseFailed, nil, degraded, ""},
+		"conditions are dropped, it gave up": {infrav1.PhaseDeleting, nil, degraded, ""},
+	}
+}
+
+func nodeCheck(phase nhcv1.Phase, healthyNodes int, conditions ...metav1.Condition) *nhcv1.NodeHealthCheck {
+	return &nhcv1.NodeHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{Name: "workers", Generation: 2},
+		Status: nhcv1.NodeHealthCheckStatus{
+			Phase: phase, Reason: "the reason of " + string(phase), ObservedNodes: ptr.To(5), HealthyNodes: ptr.To(healthyNodes),
+			Conditions: append([]metav1.Condition{said(nhcv1.StormActiveCondition, metav1.ConditionFalse, nhcv1.ThresholdReason, "")}, conditions...),
+		},
+	}
+}
+
+func nodeChecks() map[string]state {
+	disabled := func(reason string) *nhcv1.NodeHealthCheck {
+		return nodeCheck(nhcv1.PhaseDisabled, 5, said(nhcv1.DisabledCondition, metav1.ConditionTrue, reason, "the message of "+reason),
+			said(nhcv1.RemediationAllowedCondition, metav1.ConditionFalse, nhcv1.DisabledReason, "the same"))
+	}
+	not := func(reason string) metav1.Condition {
+		return said(nhcv1.RemediationAllowedCondition, metav1.ConditionFalse, reason, "the message of "+reason)
+	}
+	allowed := said(nhcv1.RemediationAllowedCondition, metav1.ConditionTrue, nhcv1.AllowedReason, "")
+	return map[string]state{
+		"all nodes are healthy":              {nodeCheck(nhcv1.PhaseEnabled, 5, allowed), healthy, "5 of 5 nodes are healthy", current},
+		"a node is pending":                  {nodeCheck(nhcv1.PhaseEnabled, 4, allowed), progressing, "4 of 5 nodes are healthy", current},
+		"a node is being remediated":         {nodeCheck(nhcv1.PhaseRemediating, 4, allowed), progressing, "the reason of Remediating", current},
+		"too many nodes are not healthy":     {nodeCheck(nhcv1.PhaseEnabled, 1, not(nhcv1.TooManyReason)), degraded, "the message of TooManyUnhealthy", failed},
+		"after a storm":                      {nodeCheck(nhcv1.PhaseEnabled, 5, not(nhcv1.StormReason)), progressing, "the message of StormRecovery", current},
+		"kubelets have not reported yet":     {nodeCheck(nhcv1.PhaseEnabled, 4, not(nhcv1.KubeletsAwaitedReason)), progressing, "the message of KubeletsAwaited", current},
+		"the cluster is being upgraded":      {nodeCheck(nhcv1.PhaseEnabled, 4, not(nhcv1.UpgradeReason)), progressing, "the message of ClusterUpgrading", current},
+		"a template cannot be read now":      {nodeCheck(nhcv1.PhaseEnabled, 4, not(nhcv1.UnreadReason)), progressing, "the message of TemplateUnreadable", current},
+		"a kind cannot be listed":            {nodeCheck(nhcv1.PhaseEnabled, 4, not(nhcv1.KindUnreadReason)), degraded, "the message of KindUnreadable", failed},
+		"a user has paused it":               {nodeCheck(nhcv1.PhasePaused, 4, not(nhcv1.PausedReason)), suspended, "the reason of Paused", current},
+		"its template is not there":          {disabled(nhcv1.TemplateNotFoundReason), degraded, "the message of RemediationTemplateNotFound", failed},
+		"its template is none":               {disabled(nhcv1.TemplateInvalidReason), degraded, "the message of RemediationTemplateInvalid", failed},
+		"kubemend is being removed":          {disabled(nhcv1.TeardownReason), degraded, "the message of ControllerTeardown", failed},
+		"medik8s' operator acts on it":       {nodeCheck(nhcv1.PhaseEnabled, 5, said(nhcv1.DisabledCondition, metav1.ConditionFalse, nhcv1.EnabledReason, "")), healthy, "5 of 5", current},
+		"it is new, and has no status":       {&nhcv1.NodeHealthCheck{}, progressing, "Waiting for its first reconcile", inProgress},
+		"medik8s' operator says no more yet": {nodeCheck("", 0), progressing, "Waiting for its first reconcile", inProgress},
+	}
+}
+
+// states are those of all kinds: by the kind's key in argocd-cm, and by API version and kind for Flux.
+func states() map[[2]string]map[string]state {
+	hosts, metal3 := map[string]state{}, map[string]state{}
+	for name, r := range hostReports() {
+		h, m := &mendv1.HostRemediation{}, &infrav1.Metal3Remediation{}
+		h.Status.Phase, h.Status.Conditions, h.Status.Message = r.phase, r.conditions, "the sentence"
+		m.Status.Phase, m.Status.Conditions, m.Status.Message = r.phase, r.conditions, "the sentence"
+		hosts[name], metal3[name] = state{object: h, argo: r.argo, message: r.says}, state{object: m, argo: r.argo, message: r.says}
+	}
+	return map[[2]string]map[string]state{
+		{"cluster.x-k8s.io_MachineHealthCheck", "cluster.x-k8s.io/v1beta2 MachineHealthCheck"}:        machineChecks(),
+		{"remediation.medik8s.io_NodeHealthCheck", "remediation.medik8s.io/v1alpha1 NodeHealthCheck"}: nodeChecks(),
+		{"kubemend.io_HostRemediation"}:                               hosts,
+		{"infrastructure.cluster.x-k8s.io_Metal3Remediation"}:         metal3,
+		{"kubemend.io_HostRemediationTemplate"}:                       {"it is there": {object: &mendv1.HostRemediationTemplate{}, argo: healthy}},
+		{"infrastructure.cluster.x-k8s.io_Metal3RemediationTemplate"}: {"it is there": {object: &infrav1.Metal3RemediationTemplate{}, argo: healthy}},
+	}
+}
+
+func TestToolsSayHowAnObjectIs(t *testing.T) {
+	scripts, evaluators := customizations(t), expressions(t)
+	for kind, all := range states() {
+		for name, s := range all {
+			t.Run(kind[0]+"/"+name, func(t *testing.T) {
+				o := tree(t, s.object)
+				is, message := argo(t, scripts[prefix+kind[0]], o)
+				if is != s.argo || !strings.Contains(message, s.message) {
+					t.Errorf("Argo CD: %s, %q; want %s, %q", is, message, s.argo, s.message)
+				}
+				if s.flux == "" {
+					return
+				}
+				if evaluators[kind[1]] == nil {
+					t.Fatalf("the example of Flux has no expressions for %s", kind[1])
+				}
+				if got := flux(t, evaluators[kind[1]], o); got != s.flux && !(s.flux == inProgress && got == unread) {
+					t.Errorf("Flux: %s, want %s", got, s.flux)
+				}
+			})
+		}
+	}
+}
+
+// Argo CD may read checks in the older version, whose conditions are elsewhere.
+func TestArgoCDSaysTheSameOfAnOlderVersion(t *testing.T) {
+	script := customizations(t)[prefix+"cluster.x-k8s.io_MachineHealthCheck"]
+	for name, s := range machineChecks() {
+		t.Run(name, func(t *testing.T) {
+			older := &clusterv1beta1.MachineHealthCheck{}
+			if err := clusterv1beta1.Convert_v1beta2_MachineHealthCheck_To_v1beta1_MachineHealthCheck(s.object.(*clusterv1.MachineHealthCheck), older, nil); err != nil {
+				t.Fatal(err)
+			}
+			if is, message := argo(t, script, tree(t, older)); is != s.argo || !strings.Contains(message, s.message) {
+				t.Errorf("%s, %q; want %s, %q", is, message, s.argo, s.message)
+			}
+		})
+	}
+}
+
+// tree is an object as the API server returns it.
+func tree(t *testing.T, o client.Object) *unstructured.Unstructured {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: content}
+}
