@@ -3,14 +3,17 @@ package conformance
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
@@ -63,7 +66,7 @@ var _ = Describe("The check of a recipe", func() {
 		})
 	}
 
-	It("beside reboots waits as long as a host boots, whether its node is cordoned or not, and no longer", func(ctx SpecContext) {
+	It("beside reboots waits as long as a host boots, and no longer, whatever the Node Maintenance Operator has put on its node", func(ctx SpecContext) {
 		s, printed := newEnvironment(ctx), checkOf("maintenance")
 		s.workers(ctx, "boots", "hangs", "a", "b", "c", "d")
 		Expect(*printed.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds).To(BeNumerically(">=", 900), "a server takes ten minutes to boot")
@@ -73,6 +76,9 @@ var _ = Describe("The check of a recipe", func() {
 			node := &corev1.Node{}
 			Expect(there.Get(ctx, client.ObjectKey{Name: s.node(name)}, node)).To(Succeed())
 			node.Spec.Unschedulable = true
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "medik8s.io/drain", Effect: corev1.TaintEffectNoSchedule})
+			metav1.SetMetaDataLabel(&node.ObjectMeta, nhcv1.ExcludeLabel, "true")
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, "weave.works/kured-reboot-in-progress", time.Now().Format(time.RFC3339))
 			Expect(there.Update(ctx, node)).To(Succeed())
 		}
 
