@@ -24,6 +24,7 @@ const (
 	argoTool     = "Argo CD"
 	helmTool     = "Helm"
 	topologyTool = "the topology controller of Cluster API"
+	someTool     = "a tool such as Argo CD"
 )
 
 // What the tools write on what they apply.
@@ -34,6 +35,7 @@ const (
 	argoInstance      = "argocd.argoproj.io/instance"
 	helmRelease       = "meta.helm.sh/release-"
 	managedBy         = "app.kubernetes.io/managed-by"
+	anyInstance       = "app.kubernetes.io/instance" // the default of Argo CD before v3, and of others
 )
 
 // String is the tool, and what it applies the object from.
@@ -69,6 +71,9 @@ func AppliersOf(o metav1.Object) []Applier {
 	}
 	if _, owned := labels[clusterv1.ClusterTopologyOwnedLabel]; owned {
 		all = append(all, Applier{Tool: topologyTool})
+	}
+	if len(all) == 0 && labels[managedBy] == "" {
+		add(someTool, "instance", "", labels[anyInstance])
 	}
 	return all
 }

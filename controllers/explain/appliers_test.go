@@ -36,6 +36,7 @@ func TestToolsAreKnownByWhatTheyWriteOnAnObject(t *testing.T) {
 		"a topology, whose label has no value":         {labels: map[string]string{"topology.cluster.x-k8s.io/owned": ""}, want: "the topology controller of Cluster API"},
 		"a name that would spoil a screen is left out": {annotations: map[string]string{"argocd.argoproj.io/tracking-id": "\x1b[2J:a/b:c/d"}, want: "Argo CD"},
 		"and one whose namespace would has no such":    {annotations: map[string]string{"meta.helm.sh/release-name": "a", "meta.helm.sh/release-namespace": "\n"}, want: "Helm (release a)"},
+		"a label that Argo CD writes, and others":      {labels: map[string]string{"app.kubernetes.io/instance": "fleet"}, want: "a tool such as Argo CD (instance fleet)"},
 		"several tools": {
 			labels:      map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"},
 			annotations: map[string]string{"argocd.argoproj.io/tracking-id": "fleet:a/b:c/d"}, want: "Flux (Kustomization fleet), Argo CD (Application fleet)",

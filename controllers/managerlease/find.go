@@ -89,9 +89,17 @@ func of(lease *coordinationv1.Lease, now time.Time) Manager {
 		m.Gone = m.Renewed
 		return m
 	}
-	end := m.Renewed.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
+	end := ends(lease)
 	if m.Alive = now.Before(end); !m.Alive {
 		m.Gone = end
 	}
 	return m
+}
+
+// ends is when the lease ends unless it is renewed before.
+func ends(lease *coordinationv1.Lease) time.Time {
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 }

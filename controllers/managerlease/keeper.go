@@ -52,8 +52,13 @@ type Keeper struct {
 	said  string                // the trouble that was logged last
 }
 
-// errTaken says that another manager that is alive holds the lease of the namespace.
 var errTaken = errors.New("another manager announces itself in this namespace")
+
+// takenError says that another manager that is alive holds the lease of the namespace, and until when unless it renews it.
+type takenError struct {
+	error
+	until time.Time
+}
 
 // NeedLeaderElection makes the leader alone keep the lease.
 func (k *Keeper) NeedLeaderElection() bool { return true }
@@ -89,8 +94,9 @@ func (k *Keeper) renew(ctx context.Context) time.Duration {
 		k.said = err.Error()
 		log.FromContext(ctx).Info("Could not renew the manager lease", "lease", k.key(), "because", k.said)
 	}
-	if errors.Is(err, errTaken) {
-		return every
+	// A manager that crashed has not released its lease. As soon as that has ended the next one announces itself: else no manager would seem to act.
+	if taken := (*takenError)(nil); errors.As(err, &taken) {
+		return min(every, max(taken.until.Sub(k.Clock.Now()), time.Millisecond))
 	}
 	return again
 }
@@ -108,7 +114,7 @@ func (k *Keeper) tryRenew(ctx context.Context) error {
 	}
 	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); !k.Elected && holder != k.Identity && of(lease, now).Alive {
 		k.lease = nil // it may be gone when we look again
-		return fmt.Errorf("%w: %s", errTaken, holder)
+		return &takenError{fmt.Errorf("%w: %s", errTaken, holder), ends(lease)}
 	}
 	if err := k.fill(lease, now); err != nil {
 		return err

@@ -176,6 +176,25 @@ func TestTwoManagersInANamespace(t *testing.T) {
 	}
 }
 
+func TestTheNextManagerAnnouncesItselfWhenTheLeaseOfACrashedOneEnds(t *testing.T) {
+	s := newFixture(t)
+	s.keeper("crashed", false).renew(t.Context())
+	next := s.keeper("next", false)
+	s.clock.Step(15 * time.Second)
+	var waited time.Duration
+	for s.manager().Holder != "next" {
+		wait := next.renew(t.Context())
+		if s.manager().Holder == "next" {
+			break
+		}
+		s.clock.Step(wait)
+		waited += wait
+	}
+	if waited != lasts-15*time.Second {
+		t.Errorf("it waits for %s, and the lease lasts for %s", waited, lasts-15*time.Second)
+	}
+}
+
 func TestWhatCannotBeWrittenIsTriedAgainSoon(t *testing.T) {
 	s := newFixture(t)
 	a := s.keeper("a", true)

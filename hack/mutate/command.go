@@ -24,8 +24,8 @@ const (
 )
 
 // goCommand is the go command as gremlins calls it. It runs the unit tests of one package as `make test-unit` does, always with the same
-// random facts, without looking for smaller ones when a rule is broken. The coverage that it measures has all that is executed. A mutant that does not compile is not one that a test has killed:
-// go test ends with the same code for both, and gremlins expects another one.
+// random facts, without looking for smaller ones when a rule is broken. The coverage that it measures has all that is executed. A mutant that
+// does not compile is not one that a test has killed: go test ends with the same code for both, and gremlins expects another one.
 func goCommand(args []string) int {
 	cmd := exec.CommandContext(context.Background(), os.Getenv(realGo), testArgs(args)...) //nolint:gosec // this program has set the variable itself
 	var out bytes.Buffer

@@ -2,6 +2,7 @@ package gitops
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -34,7 +35,10 @@ var _ = Describe("A claim by kubectl mend", func() {
 		It("stays when "+t.name+" applies the check", func(ctx SpecContext) {
 			m := newManifest()
 			t.apply(ctx, m)
-			mend(ctx, "claim", "mhc/"+m.name, "--yes")
+			said := mend(ctx, "claim", "mhc/"+m.name, "--yes")
+			if t.name == flux.name {
+				Expect(strings.Join(strings.Fields(said), " ")).To(ContainSubstring("Flux (Kustomization flux-system/fleet) applies the check"))
+			}
 			Expect(m.stored(ctx).Annotations).To(beClaimed)
 			Expect(m.stored(ctx).ManagedFields).To(ContainElement(
 				HaveField("Manager", mendv1.CommandLineFieldOwner)), "the name by which Flux does not know kubectl")
@@ -94,6 +98,8 @@ var _ = Describe("A claim under a name that begins with kubectl", func() {
 			flux.apply(ctx, m)
 			claim(ctx, m)
 			Expect(m.stored(ctx).Annotations).To(beClaimed)
+			said := strings.Join(strings.Fields(mend(ctx, "explain", "mhc/"+m.name)), " ")
+			Expect(said).To(ContainSubstring("Flux (Kustomization flux-system/fleet) removes the claim at its next reconcile"))
 
 			flux.apply(ctx, m)
 

@@ -51,7 +51,9 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 }
 
 // run starts a program that belongs to this control plane.
-func (c *ControlPlane) run(p program, args ...string) (*process, error) { return c.runAs(p, p, args...) }
+func (c *ControlPlane) run(p program, args ...string) (*process, error) {
+	return c.runAs(p, p, args...)
+}
 
 // runAs starts a program that runs several times, by a name of each.
 func (c *ControlPlane) runAs(name, p program, args ...string) (*process, error) {

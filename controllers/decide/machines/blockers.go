@@ -86,7 +86,7 @@ func unrequestable(f *Facts, t *Target) []Blocker {
 		all = append(all, Blocker{Reason: TemplateRefused})
 	case f.Template.Missing != "":
 		all = append(all, Blocker{Reason: TemplateMissing})
-	case f.Template.External && !f.Template.Known:
+	case !f.Template.Known:
 		all = append(all, Blocker{Reason: RequestsUnread})
 	}
 	return all

@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -137,14 +136,11 @@ func TestWhereATemplateIsFound(t *testing.T) {
 func TestADecisionKeepsNothingOfItsFacts(t *testing.T) {
 	f := of(lost(asked(failed)), healthy(asked(deleting(0)))).with(steps(reboot(0), reboot(0)))
 	f.Memory = Decide(f).Memory
-	before, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := printed(t, f)
 	p := Decide(f)
 	p.Memory.Flagged["r"], p.Memory.Refused["a"], p.Memory.Started["r"] = true, epoch, epoch
 	p.Memory.Unpatchable["r"], p.Memory.Recovered["r"], p.Memory.Streaks["uid-a"] = true, true, Streaks{}
-	if after, _ := json.Marshal(f); string(after) != string(before) {
+	if after := printed(t, f); after != before {
 		t.Errorf("the facts were\n%s\nand are\n%s", before, after)
 	}
 }

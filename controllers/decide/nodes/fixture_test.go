@@ -165,8 +165,6 @@ func started(ago time.Duration) func(*Request) {
 
 func failed(r *Request) { r.Succeeded = escalation.No }
 
-func withID(id string) func(*Request) { return func(r *Request) { r.ID = id } }
-
 func excluded(n *Node)   { n.Excluded = true }
 func unselected(n *Node) { n.Selected = false }
 func member(n *Node)     { n.ControlPlane = true }

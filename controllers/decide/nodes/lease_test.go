@@ -136,6 +136,7 @@ func TestTheLeaseOfANode(t *testing.T) {
 		"of a pending node without a request is given back":      {of(lost(since(minute), ours(11*minute, 0))), DropLease, Term{}},
 		"of a healthy node stays while an orphaned one is there": {of(healthy(orphaned, deleted(Listed{}), ours(11*minute, 0))), KeepLease, single},
 		"is taken for an orphaned request":                       {of(healthy(orphaned)), TakeLease, single},
+		"also if the status remembers another one":               {of(healthy(orphaned, deleted(Listed{}))), TakeLease, single},
 		"is taken when the first step starts":                    {of(lost()).with(two), TakeLease, Term{Length: 5 * minute, Overdue: 15 * minute}},
 		"is renewed then if it is one of ours from before":       {of(lost(ours(6*minute, time.Hour))).with(two), RenewLease, Term{Length: 5 * minute, Overdue: 15 * minute}},
 		"of a check without a template is given back":            {of(lost(ours(11*minute, 0))).with(steps()), DropLease, Term{}},

@@ -247,13 +247,6 @@ func TestWhatIsWaitedForIsLookedAtAgain(t *testing.T) {
 
 // Decisions are made once: what is decided of the same facts is the same, and the facts stay as they are.
 func TestADecisionLeavesItsFactsAlone(t *testing.T) {
-	printed := func(t *rapid.T, v any) string {
-		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
 	rapid.Check(t, func(t *rapid.T) {
 		f := someFacts(t)
 		facts := printed(t, f)
@@ -280,4 +273,13 @@ func TestWhatIsRememberedChangesNoDecisionOfTheSameFacts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// printed is everything that v says to others.
+func printed(t interface{ Fatal(args ...any) }, v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

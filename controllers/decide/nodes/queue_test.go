@@ -43,8 +43,8 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 			f.Memory.Refused[name] = epoch.Add(-ago)
 		}
 	}
-	due := func(minutes time.Duration, changes ...func(*Node)) Node {
-		return lost(append(changes, member, since(minutes*time.Minute+5*time.Minute))...)
+	due := func(minutes int, changes ...func(*Node)) Node {
+		return lost(append(changes, member, since(time.Duration(minutes+5)*time.Minute))...)
 	}
 	request := MemberRequest{Ref: Ref{"Reboot", "remediators", "e"}, Node: "e", There: true}
 	for name, tc := range map[string]struct {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -85,22 +86,31 @@ func manifests(file string) []*unstructured.Unstructured {
 	}
 }
 
-// reach makes the client to the workload cluster, with what Cluster API has written of it. Its API server speaks JSON alone.
+// reach makes the client to the workload cluster.
 func (env *environment) reach(ctx context.Context) error {
 	if env.there != nil {
 		return nil
 	}
-	secret := &corev1.Secret{}
-	if err := here.Get(ctx, client.ObjectKey{Namespace: env.namespace, Name: env.name + "-kubeconfig"}, secret); err != nil {
-		return err
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
+	config, err := env.config(ctx)
 	if err != nil {
 		return err
 	}
-	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 	env.there, err = client.New(suite.Unhurried(config), client.Options{Scheme: here.Scheme()})
 	return err
+}
+
+// config is how to reach the workload cluster, as Cluster API has written it. Its API server speaks JSON alone.
+func (env *environment) config(ctx context.Context) (*rest.Config, error) {
+	secret := &corev1.Secret{}
+	if err := here.Get(ctx, client.ObjectKey{Namespace: env.namespace, Name: env.name + "-kubeconfig"}, secret); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
+	if err != nil {
+		return nil, err
+	}
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	return config, nil
 }
 
 // allHealthy waits until the cluster is as every spec may expect it.
@@ -247,11 +257,17 @@ func (env *environment) check(ctx context.Context, p part, edits ...func(*cluste
 		builders.Claimed, builders.Patience(patience), func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchExpressions[0].Operator = operator },
 	}, edits...)...)
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
-	Eventually(func() string {
-		Expect(here.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())
-		return fmt.Sprintf("%d of %d", ptr.Deref(check.Status.CurrentHealthy, -1), ptr.Deref(check.Status.ExpectedMachines, -1))
-	}).Should(Equal(fmt.Sprintf("%d of %d", number, number)))
+	Eventually(env.counts(ctx, name)).Should(Equal(fmt.Sprintf("%d of %d", number, number)))
 	return check
+}
+
+// counts are the numbers of a check, healthy of expected, as "3 of 3".
+func (env *environment) counts(ctx context.Context, name string) func() string {
+	return func() string {
+		check := &clusterv1.MachineHealthCheck{}
+		Expect(here.Get(ctx, client.ObjectKey{Namespace: env.namespace, Name: name}, check)).To(Succeed())
+		return fmt.Sprintf("%d of %d", ptr.Deref(check.Status.CurrentHealthy, -1), ptr.Deref(check.Status.ExpectedMachines, -1))
+	}
 }
 
 // said is what a condition of a machine says, as "Status/Reason".

@@ -13,6 +13,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/rest"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,7 +55,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() {
 		suite.NothingForbidden([]*rig.ControlPlane{management}, "bootstrap.cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io")
 	})
-	here = suite.Client(management.Config(), clusterv1.AddToScheme, controlplanev1.AddToScheme, mendv1.AddToScheme)
+	here = clientFor(management.Config())
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
 	startManager(ctx)
@@ -69,4 +71,9 @@ func startManager(ctx context.Context) {
 	var err error
 	manager, err = management.Kubemend(ctx, "capi", account, management.WebhookFlags()...)
 	Expect(err).NotTo(HaveOccurred())
+}
+
+func clientFor(config *rest.Config) client.WithWatch {
+	GinkgoHelper()
+	return suite.Client(config, clusterv1.AddToScheme, controlplanev1.AddToScheme, mendv1.AddToScheme, apiextensionsv1.AddToScheme)
 }

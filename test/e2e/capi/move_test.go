@@ -1,0 +1,154 @@
+package capi
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// travels is a cluster of its own: after the spec it is elsewhere.
+var travels = &environment{namespace: "travels", name: "travels", class: "in-memory", version: "v1.35.0", controlPlanes: 1, workers: 2}
+
+// The machines stay where they are: in the memory of the infrastructure of the old management cluster. The new one has an infrastructure that is paused
+// for them, and the spec tells it of them, as one would find out that asks real machines.
+var _ = Describe("A cluster from a class that clusterctl moves", func() {
+	It("is judged in its new management cluster, keeps its claims, and no machine that is healthy is replaced", func(ctx SpecContext) {
+		target := startTarget(ctx)
+		travels.build(ctx)
+		travels.allHealthy(ctx)
+		travels.check(ctx, controlPlane)
+		travels.check(ctx, worker)
+		states := travels.pauseInfrastructure(ctx)
+		machines, verdicts := travels.names(ctx, worker), travels.verdicts(ctx)
+
+		By("moving it")
+		config := filepath.Join(GinkgoT().TempDir(), "clusterctl.yaml")
+		Expect(os.WriteFile(config, nil, 0o600)).To(Succeed())
+		_, err := rig.Clusterctl(ctx, config, "move", "--namespace", travels.namespace,
+			"--kubeconfig", management.KubeconfigFile(), "--to-kubeconfig", target.plane.KubeconfigFile())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(verdicts()).To(BeEmpty())
+		Expect(travels.machines(ctx)).To(BeEmpty(), "they are in the new management cluster alone")
+
+		source := here
+		here = target.client
+		defer func() { here = source }()
+		verdicts = travels.verdicts(ctx)
+		travels.restore(ctx, states)
+		Eventually(travels.counts(ctx, "control-plane")).Should(Equal("1 of 1"))
+		Eventually(travels.counts(ctx, "workers")).Should(Equal("2 of 2"))
+		Consistently(func(g Gomega) {
+			g.Expect(travels.names(ctx, worker)).To(Equal(machines))
+			g.Expect(verdicts()).To(BeEmpty())
+		}).Should(Succeed())
+
+		By("losing a worker there")
+		travels.turn(ctx, machines[0], corev1.ConditionFalse)
+		Eventually(func(g Gomega) {
+			lost := travels.machines(ctx)[machines[0]]
+			g.Expect(conditions.GetReason(lost, clusterv1.MachineHealthCheckSucceededCondition)).To(Equal(clusterv1.MachineHealthCheckUnhealthyNodeReason))
+			g.Expect(lost.DeletionTimestamp).NotTo(BeNil(), "its owner replaces it")
+		}).Should(Succeed())
+		Expect(travels.machines(ctx)[machines[1]].DeletionTimestamp).To(BeNil())
+	}, SpecTimeout(specPatience))
+})
+
+// pivot is a second management cluster.
+type pivot struct {
+	plane  *rig.ControlPlane
+	client client.WithWatch
+}
+
+func startTarget(ctx context.Context) *pivot {
+	GinkgoHelper()
+	plane, err := control.Management(ctx, rig.ManagementOptions{
+		Name: "target", Providers: true, Controllers: rig.RoleControllers(), Own: true, Webhooks: true,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	p := &pivot{plane: plane, client: clientFor(plane.Config())}
+	account, err := plane.Install(ctx, "standalone")
+	Expect(err).NotTo(HaveOccurred())
+	_, err = plane.Kubemend(ctx, "target", account, plane.WebhookFlags()...)
+	Expect(err).NotTo(HaveOccurred())
+	for _, c := range []client.Client{here, p.client} {
+		labelOthers(ctx, c)
+	}
+	return p
+}
+
+// labelOthers gives the CRDs of Cluster API and its providers the label by which clusterctl knows what to move, which they have when clusterctl installs
+// them. Those of ours are as they ship.
+func labelOthers(ctx context.Context, c client.Client) {
+	GinkgoHelper()
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	Expect(c.List(ctx, list)).To(Succeed())
+	for _, crd := range list.Items {
+		if crd.Spec.Group == mendv1.GroupVersion.Group || !strings.HasSuffix(crd.Spec.Group, clusterv1.GroupVersion.Group) || strings.HasPrefix(crd.Name, "metal3") {
+			continue
+		}
+		before := crd.DeepCopy()
+		metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterctlv1.ClusterctlLabel, "")
+		Expect(c.Patch(ctx, &crd, client.MergeFrom(before))).To(Succeed())
+	}
+}
+
+// infrastructure are the kinds of the in-memory infrastructure that have a state.
+var infrastructure = []string{"DevCluster", "DevMachine"}
+
+// pauseInfrastructure keeps the infrastructure from acting on the cluster, here and where it is moved to, and returns what it knows, by kind and name.
+func (env *environment) pauseInfrastructure(ctx context.Context) map[string]any {
+	GinkgoHelper()
+	states := map[string]any{}
+	for _, kind := range infrastructure {
+		for _, object := range env.list(ctx, kind) {
+			states[kind+"/"+object.GetName()] = object.Object["status"]
+			before := object.DeepCopy()
+			object.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: "moves"})
+			Expect(here.Patch(ctx, object, client.MergeFrom(before))).To(Succeed())
+		}
+	}
+	return states
+}
+
+// restore tells of the infrastructure what it knew.
+func (env *environment) restore(ctx context.Context, states map[string]any) {
+	GinkgoHelper()
+	restored := 0
+	for _, kind := range infrastructure {
+		for _, object := range env.list(ctx, kind) {
+			before := object.DeepCopy()
+			object.Object["status"] = states[kind+"/"+object.GetName()]
+			Expect(here.Status().Patch(ctx, object, client.MergeFrom(before))).To(Succeed())
+			restored++
+		}
+	}
+	Expect(restored).To(Equal(len(states)))
+}
+
+func (env *environment) list(ctx context.Context, kind string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
+	list.SetKind(kind + "List")
+	Expect(here.List(ctx, list, client.InNamespace(env.namespace))).To(Succeed())
+	all := make([]*unstructured.Unstructured, 0, len(list.Items))
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all
+}

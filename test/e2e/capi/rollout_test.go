@@ -1,0 +1,87 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+var _ = Describe("A rolling upgrade of the cluster", func() {
+	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
+	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
+
+	It("replaces all machines without a false verdict on one that goes or comes", func(ctx SpecContext) {
+		shared.check(ctx, controlPlane)
+		shared.check(ctx, worker)
+		before, verdicts := shared.identities(ctx), shared.verdicts(ctx)
+
+		shared.topology(ctx, func(t *clusterv1.Topology) { t.Version = "v1.35.1" })
+
+		Eventually(func(g Gomega) {
+			for name, m := range shared.machines(ctx) {
+				g.Expect(m.Spec.Version).To(Equal("v1.35.1"), name)
+				g.Expect(before).NotTo(HaveKey(name))
+			}
+		}).WithTimeout(specPatience).Should(Succeed())
+		shared.allHealthy(ctx)
+		Expect(verdicts()).To(BeEmpty())
+	}, SpecTimeout(2*specPatience))
+})
+
+// verdicts begins to watch the machines, and returns what there is of bad verdicts on them, and of events about them, from then on.
+func (env *environment) verdicts(ctx context.Context) func() []string {
+	GinkgoHelper()
+	told := func() (all []string) {
+		for _, reason := range []string{
+			mendv1.EventMachineMarkedUnhealthy, mendv1.EventRemediationStarted, mendv1.EventRemediationRestricted, mendv1.EventRemediationFailed,
+		} {
+			all = append(all, env.events(ctx, reason)...)
+		}
+		return all
+	}
+	before := len(told())
+	changes, err := here.Watch(ctx, &clusterv1.MachineList{}, client.InNamespace(env.namespace))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(changes.Stop)
+	var mu sync.Mutex
+	var bad []string
+	go func() {
+		for e := range changes.ResultChan() {
+			m, is := e.Object.(*clusterv1.Machine)
+			if !is {
+				continue
+			}
+			c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition)
+			if c == nil || c.Status != "False" {
+				continue
+			}
+			mu.Lock()
+			bad = append(bad, fmt.Sprintf("%s: %s %s (deleting: %t)", m.Name, c.Reason, c.Message, !m.DeletionTimestamp.IsZero()))
+			mu.Unlock()
+		}
+	}()
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append(slices.Clone(bad), told()[before:]...)
+	}
+}
+
+// topology changes the topology of the cluster.
+func (env *environment) topology(ctx context.Context, change func(*clusterv1.Topology)) {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	Expect(here.Get(ctx, client.ObjectKeyFromObject(env.cluster), cluster)).To(Succeed())
+	before := cluster.DeepCopy()
+	change(&cluster.Spec.Topology)
+	Expect(here.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+}
