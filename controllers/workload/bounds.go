@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -25,6 +26,7 @@ var (
 	// errNoAnswer is what is wrong with all answers that an API server does not give: too long ones, and redirections. For a circuit they are none.
 	errNoAnswer = errors.New("the API server does not answer as one does")
 	errRedirect = fmt.Errorf("%w: it redirects, and is not followed", errNoAnswer)
+	errProxy    = fmt.Errorf("%w: nothing comes in place of an object, or a text, as a proxy gives it", errNoAnswer)
 	errSpins    = fmt.Errorf("%w: it says that what is asked for anew has expired", errNoAnswer)
 	// errRests is the error of a request that is not sent, because the last answer to such a one was cut off.
 	errRests = fmt.Errorf("%w: its last answer to this was cut off, and it is not asked again for a while", errNoAnswer)
@@ -72,8 +74,10 @@ func bind(answer *http.Response, limit int64, now func() time.Time) error {
 	switch {
 	case !watch && answer.ContentLength > longest:
 		return tooLong(longest)
-	case !watch && answer.ContentLength == 0:
-		return nil // it has no type, and nothing to count: the path / is only asked to see whether the API server answers
+	case ofProxy(answer):
+		return errProxy
+	case answer.ContentLength == 0:
+		return nil // it has no type, and nothing to count: that of the probe, or an error
 	}
 	if _, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type")); err != nil && answer.StatusCode/100 != 2 {
 		answer.Header.Set("Content-Type", "text/plain") // of a proxy: its text is shown, and not decoded
@@ -88,6 +92,17 @@ func bind(answer *http.Response, limit int64, now func() time.Time) error {
 	}
 	answer.Body = b
 	return nil
+}
+
+// ofProxy reports whether an answer that says that something is there or done, or that it is not there, has nothing in it but a text, and so is none of an API
+// server to what is asked for here. A proxy in front of a server that is gone may give 200 to everything, or 404. The probe of ClusterCache, of the path /,
+// only wants to see whether there is an answer, so what is asked besides has to tell that the cluster is out of reach: else its nodes would be judged for ever
+// as the cache has them, and what was to be deleted would count as gone. Nodes and pods are of a group that is always served: 404 is not about that.
+func ofProxy(answer *http.Response) bool {
+	path := answer.Request.URL.Path
+	missing := answer.StatusCode == http.StatusNotFound && strings.HasPrefix(path, "/api/v1/")
+	nothing := answer.ContentLength == 0 || strings.HasPrefix(answer.Header.Get("Content-Type"), "text/")
+	return path != "/" && nothing && (missing || answer.StatusCode/100 == 2)
 }
 
 // spins reports whether an answer makes a reflector ask again at once, for ever: that the version it wants to begin with is too old, or not there

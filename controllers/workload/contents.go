@@ -57,7 +57,7 @@ func contentsOf(contentType string, limit int64, watch bool) (contents, error) {
 	if !watch {
 		limit /= shortened
 	}
-	return &inJSON{limit: limit, watch: watch}, nil // text among it
+	return &inJSON{limit: limit, watch: watch}, nil // the text of an error among it
 }
 
 // shortened is by how much shorter than others those answers have to be that take most memory for each of their bytes: those in JSON, which an API

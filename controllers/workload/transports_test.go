@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -138,7 +139,7 @@ func TestWhatAProxySaysWithoutATypeIsAnErrorThatSaysIt(t *testing.T) {
 
 // The probe of ClusterCache asks for the path / and wants no more than an answer. The simulated API servers of Cluster API's docker provider, and proxies, give
 // an empty one, which has no type.
-func TestAnEmptyAnswerIsOneAndNoListOfNothing(t *testing.T) {
+func TestAnEmptyAnswerToAProbeIsOne(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	content := kubeconfigOf(server, "token: t", "")
 	_, config := clientOf(t, &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf(content)).Build(), Transports: carried()})
@@ -151,9 +152,37 @@ func TestAnEmptyAnswerIsOneAndNoListOfNothing(t *testing.T) {
 	if err := probe.Get().AbsPath("/").Do(t.Context()).Error(); err != nil {
 		t.Errorf("the probe: %v", err)
 	}
-	list := &corev1.NodeList{}
-	if err := through(t, server, "").List(t.Context(), list); err == nil {
-		t.Errorf("a list of %d nodes", len(list.Items))
+}
+
+// The probe of such a cluster may be answered well, and its cache shows the nodes as they were before. It is out of reach for this alone.
+func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
+	for name, answers := range map[string]http.HandlerFunc{
+		"nothing":              func(http.ResponseWriter, *http.Request) {},
+		"nothing, in JSON":     func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, "") },
+		"no content":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"the page of a proxy":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>back soon</html>") },
+		"404 of a proxy":       http.NotFound,
+		"404 and nothing":      func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+		"the words of a proxy": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "back soon") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, answers)
+			asks := map[string]func(c client.WithWatch) error{
+				"list": func(c client.WithWatch) error { return c.List(t.Context(), &corev1.NodeList{}) },
+				"get":  func(c client.WithWatch) error { return c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}) },
+				"delete": func(c client.WithWatch) error {
+					return c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+				},
+			}
+			for verb, ask := range asks {
+				if err := ask(through(t, server, "")); !errors.Is(err, errNoAnswer) {
+					t.Errorf("%s: %v", verb, err)
+				}
+			}
+			if !carried().rests(c1, noon.Time) {
+				t.Error("the cluster is not out of reach")
+			}
+		})
 	}
 }
 
@@ -352,7 +381,9 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 				return func(w http.ResponseWriter, r *http.Request) {
 					switch {
 					case strings.HasSuffix(r.URL.Path, "/api/v1/namespaces/ns/pods/us") && tc.uid == "":
-						http.NotFound(w, r)
+						w.Header().Set("Content-Type", "application/json")
+						w.WriteHeader(http.StatusNotFound)
+						_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 					case strings.HasSuffix(r.URL.Path, "/api/v1/namespaces/ns/pods/us"):
 						writeJSON(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"uid":"`+tc.uid+`"}}`)
 					default:
