@@ -56,7 +56,8 @@ func (env *environment) follows(ctx context.Context, recipe string) *unstructure
 		if o.GetKind() == "MachineHealthCheck" {
 			check = o
 			Expect(unstructured.SetNestedField(o.Object, env.Name, "spec", "clusterName")).To(Succeed())
-			Expect(unstructured.SetNestedStringMap(o.Object, map[string]string{clusterv1.MachineDeploymentNameLabel: env.Pool()}, "spec", "selector", "matchLabels")).To(Succeed())
+			pool := map[string]string{clusterv1.MachineDeploymentNameLabel: env.Pool()}
+			Expect(unstructured.SetNestedStringMap(o.Object, pool, "spec", "selector", "matchLabels")).To(Succeed())
 			rules, _, err := unstructured.NestedSlice(o.Object, "spec", "checks", "unhealthyNodeConditions")
 			Expect(err).NotTo(HaveOccurred())
 			for _, rule := range rules {
