@@ -174,8 +174,9 @@ func (c *Claim) Text() string {
 
 // inGit is what is to be done where the check comes from.
 func (c *Claim) inGit() []string {
-	var all []string
-	for _, a := range AppliersOf(c.Check) {
+	appliers := AppliersOf(c.Check)
+	all := make([]string, 0, len(appliers))
+	for _, a := range appliers {
 		if !c.Release {
 			all = append(all, a.claimInGit(c.Check))
 		} else if text := a.releaseInGit(); text != "" {
