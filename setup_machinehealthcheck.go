@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/claims"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -37,8 +38,29 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.machineHealthChecks.Concurrency}); err != nil {
 		return err
 	}
+	if err := addClaims(ctx, mgr, o); err != nil {
+		return err
+	}
 	return (&machinehealthcheck.Releaser{
 		Client: writer, Live: mgr.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
 		Discovery: api, WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10})
+}
+
+// addClaims adds the controller to mgr that claims the checks of labelled Clusters and Namespaces.
+func addClaims(ctx context.Context, mgr ctrl.Manager, o *options) error {
+	mayWatch := o.namespace == ""
+	for _, verb := range []string{"list", "watch"} {
+		if !mayWatch {
+			break
+		}
+		var err error
+		if mayWatch, err = crdgate.AskAPIServer(mgr.GetClient())(ctx, crdgate.Right{Verb: verb, Resource: "namespaces"}); err != nil {
+			return err
+		}
+	}
+	return (&claims.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("kubemend"), Clock: clock.RealClock{},
+		Namespace: o.namespace, WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, mayWatch, controller.Options{MaxConcurrentReconciles: 10})
 }

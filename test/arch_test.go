@@ -39,13 +39,13 @@ var layers = []layer{
 	{
 		name: "adapter",
 		folders: []string{
-			"controllers/access", "controllers/consistency", "controllers/console", "controllers/endpoints", "controllers/flags", "controllers/explain", "controllers/machinestatus", "controllers/managerlease", "controllers/nodehealthcheck/openshift", "controllers/recorder", "controllers/remediationrequest", "controllers/replica", "controllers/enqueue", "controllers/workload", "baremetal/host", "baremetal/fence", "baremetal/remediation",
+			"controllers/access", "controllers/consistency", "controllers/console", "controllers/endpoints", "controllers/flags", "controllers/explain", "controllers/machinestatus", "controllers/managerlease", "controllers/nodehealthcheck/openshift", "controllers/recorder", "controllers/remediationrequest", "controllers/replica", "controllers/shard", "controllers/enqueue", "controllers/workload", "baremetal/host", "baremetal/fence", "baremetal/remediation",
 		},
 		may: []string{"pure", "api", "adapter"},
 	},
 	{
 		name:    "controller",
-		folders: []string{"controllers/machinehealthcheck", "controllers/hostremediation", "controllers/teardown", "controllers/migration", "controllers/nodehealthcheck", "controllers/crdgate"},
+		folders: []string{"controllers/claims", "controllers/machinehealthcheck", "controllers/hostremediation", "controllers/teardown", "controllers/migration", "controllers/nodehealthcheck", "controllers/crdgate"},
 		may:     []string{"pure", "api", "adapter"},
 	},
 	{

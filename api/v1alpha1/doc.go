@@ -77,6 +77,22 @@ const (
 // mark, and tells it from one that a person made.
 const MarkedForAnnotation = "kubemend.io/marked-unhealthy-for"
 
+const (
+	// ClaimLabel on a Cluster of Cluster API, or on a Namespace, with the value ClaimLabelAct makes kubemend claim its MachineHealthChecks, as soon as each is
+	// made. No other value is defined.
+	ClaimLabel = "kubemend.io/machine-health-checks"
+	// ClaimLabelAct is the value of ClaimLabel.
+	ClaimLabelAct = "act"
+
+	// ClaimedByAnnotation on a MachineHealthCheck that was claimed because of ClaimLabel is the kind of the object whose label asked for it, Cluster or
+	// Namespace. A claim without it is somebody else's, and stays when the label goes. (It is copied when the object is, by `clusterctl move` or from a
+	// backup, as metadata.managedFields is not.)
+	ClaimedByAnnotation = "kubemend.io/claimed-by"
+
+	// ClaimFieldOwner is the name under which claims that ClaimLabel asked for stand in metadata.managedFields.
+	ClaimFieldOwner = "kubemend-claims"
+)
+
 // ManagerAnnotation on the Lease manager.kubemend.io is what the manager that acts says of itself, as JSON: its version, its settings, and the
 // kinds that it serves. Package controllers/managerlease has the fields.
 const ManagerAnnotation = "kubemend.io/manager"
@@ -138,7 +154,10 @@ const (
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"
 	EventKubeconfigRefused      = "KubeconfigRefused"          // on the Cluster: its kubeconfig names a file, a program or a proxy
-	EventCheckReleased          = "CheckReleased"              // on the check: kubemend leaves, Cluster API core acts on it again
+	EventCheckClaimed           = "CheckClaimed"               // on the check: a label asks for it
+	EventCheckReleased          = "CheckReleased"              // on the check: kubemend leaves, or no label asks for its claim; core acts on it again
+	EventCheckNotClaimed        = "CheckNotClaimed"            // on the check: a label asks for it, but it is paused for all controllers
+	EventInvalidClaimLabel      = "InvalidClaimLabel"          // on the Cluster: the label on it, or on its Namespace, has a value that is not defined
 	EventMarksRemoved           = "MarksRemoved"               // on what bore them: kubemend leaves
 	EventNotRemoved             = "NotRemoved"                 // on the Cluster: teardown could not read its nodes
 	EventRequestReleased        = "RemediationRequestReleased" // on the Machine or the check: an orphaned request was deleted

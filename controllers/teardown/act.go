@@ -33,7 +33,7 @@ func (u *Uninstaller) act(ctx context.Context, s step) error {
 	var err error
 	switch s.do {
 	case release:
-		err = u.patch(ctx, s.on, map[string]any{"annotations": map[string]any{clusterv1.PausedAnnotation: nil}})
+		err = u.patch(ctx, s.on, map[string]any{"annotations": map[string]any{clusterv1.PausedAnnotation: nil, mendv1.ClaimedByAnnotation: nil}})
 	case unmark:
 		err = u.patch(ctx, s.on, unmarked(s.owned))
 	case erase:

@@ -27,7 +27,7 @@ var purposes = map[string]map[string]string{
 		"cluster.x-k8s.io/clusters":                                  "to know what is paused, initialized or rolling out, and what to connect to",
 		"cluster.x-k8s.io/machines":                                  "to judge machines",
 		"cluster.x-k8s.io/machines/status":                           "to mark machines healthy or unhealthy, and to request owner remediation",
-		"cluster.x-k8s.io/machinehealthchecks":                       "to act on them; patched to belong to their Cluster, as Cluster API does it, and to be returned to Cluster API at a [teardown](uninstall.md)",
+		"cluster.x-k8s.io/machinehealthchecks":                       "to act on them; patched to belong to their Cluster, as Cluster API does it, to be [claimed and released by a label](claim-by-policy.md), and to be returned to Cluster API at a [teardown](uninstall.md)",
 		"cluster.x-k8s.io/machinehealthchecks/status":                "to report verdicts and remediations",
 		"coordination.k8s.io/leases":                                 "the leases of CAPM3's controller and of medik8s' operator: whether they run, and so act on Metal3Remediations and NodeHealthChecks",
 		"events.k8s.io/events":                                       "to report what was done; a repetition is counted in the same event",
@@ -35,6 +35,7 @@ var purposes = map[string]map[string]string{
 		"infrastructure.cluster.x-k8s.io/metal3remediationtemplates": "to make requests from",
 		"kubemend.io/hostremediations":                               "the same for kubemend's own kind",
 		"kubemend.io/hostremediationtemplates":                       "the same",
+		"namespaces":                                                 "to know whether [their label](claim-by-policy.md) claims checks: labels alone are kept; a manager of one namespace gets that one",
 		"secrets":                                                    "the kubeconfigs of workload clusters; [more of them](#secrets)",
 	},
 	"kubemend-hosts": {

@@ -215,6 +215,22 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}
 	}, SpecTimeout(specPatience))
 
+	It("reads the label of the one Namespace that it works in, and claims the checks there", func(ctx SpecContext) {
+		manager.Kill()
+		label := func(value string) {
+			patch := []byte(`{"metadata":{"labels":{"` + mendv1.ClaimLabel + `":` + value + `}}}`)
+			Expect(here.Patch(ctx, builders.Namespace(namespace), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+		}
+		label(`"act"`)
+		check := checked(ctx, "by-label", func(check *clusterv1.MachineHealthCheck) { check.Annotations = nil })
+		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off")
+		Eventually(func() (map[string]string, error) {
+			err := here.Get(ctx, client.ObjectKeyFromObject(check), check)
+			return check.Annotations, err
+		}).Should(HaveKeyWithValue(mendv1.ClaimedByAnnotation, "Namespace"))
+		label("null")
+	}, SpecTimeout(specPatience))
+
 	It("tears down, returns the check that it has claimed, and deletes its leases", func(ctx SpecContext) {
 		manager.Kill()
 		// A pod that is known by name alone: if it were there, ClusterCache would take this control plane for its own cluster, whose address

@@ -1,0 +1,399 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// fixture is a management cluster with Namespace fleet, Cluster c1 in it, and a manager.
+type fixture struct {
+	t      *testing.T
+	c      client.WithWatch
+	r      *Reconciler
+	events *events.FakeRecorder
+	// fails is why the next write fails.
+	fails error
+}
+
+const person = client.FieldOwner("a-person")
+
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
+	t.Helper()
+	f := &fixture{t: t, events: events.NewFakeRecorder(100)}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	f.c = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+		WithIndex(&clusterv1.MachineHealthCheck{}, clusterIndex, func(o client.Object) []string {
+			return []string{o.(*clusterv1.MachineHealthCheck).Spec.ClusterName}
+		}).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if err := f.fails; err != nil {
+				f.fails = nil
+				return err
+			}
+			return c.Apply(ctx, o, opts...)
+		},
+	}).Build()
+	f.r = &Reconciler{Client: f.c, Live: f.c, Recorder: f.events, namespaces: cachedNamespaces{f.c}}
+	f.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
+	f.create(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c1"}})
+	for _, o := range objects {
+		f.create(o)
+	}
+	return f
+}
+
+func (f *fixture) create(o client.Object) {
+	f.t.Helper()
+	o.SetUID(types.UID("uid-of-" + o.GetName()))
+	if err := f.c.Create(f.t.Context(), o, person); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// check is a MachineHealthCheck of c1 with these annotations.
+func check(name string, annotations map[string]string) *clusterv1.MachineHealthCheck {
+	return &clusterv1.MachineHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Annotations: annotations},
+		Spec:       clusterv1.MachineHealthCheckSpec{ClusterName: "c1"},
+	}
+}
+
+// label gives the Cluster, or the Namespace, the label with a value; without one it removes it.
+func (f *fixture) label(o client.Object, value ...string) {
+	f.t.Helper()
+	o.SetNamespace("fleet")
+	o.SetName("c1")
+	if _, is := o.(*corev1.Namespace); is {
+		o.SetNamespace("")
+		o.SetName("fleet")
+	}
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, mendv1.ClaimLabel)
+	if len(value) > 0 {
+		patch = fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, mendv1.ClaimLabel, value[0])
+	}
+	if err := f.c.Patch(f.t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(patch)), person); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// reconcile reconciles c1 until that succeeds.
+func (f *fixture) reconcile() {
+	f.t.Helper()
+	for range 3 {
+		result, err := f.r.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "fleet", Name: "c1"}})
+		if err == nil && result.RequeueAfter == 0 {
+			return
+		}
+	}
+	f.t.Fatal("it does not succeed")
+}
+
+// annotations are those of a check that say whether it is claimed.
+func (f *fixture) annotations(name string) map[string]string {
+	f.t.Helper()
+	return f.read(name).Annotations
+}
+
+func (f *fixture) read(name string) *clusterv1.MachineHealthCheck {
+	f.t.Helper()
+	c := &clusterv1.MachineHealthCheck{}
+	if err := f.c.Get(f.t.Context(), client.ObjectKey{Namespace: "fleet", Name: name}, c); err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+// wants compares what the checks say with what is wanted.
+func (f *fixture) wants(want map[string]map[string]string) {
+	f.t.Helper()
+	got := map[string]map[string]string{}
+	for name := range want {
+		got[name] = f.annotations(name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
+// told are the events since it was called last, as "Kind Reason Text".
+func (f *fixture) told() []string {
+	var all []string
+	for {
+		select {
+		case e := <-f.events.Events:
+			all = append(all, e)
+		default:
+			slices.Sort(all)
+			return all
+		}
+	}
+}
+
+func (f *fixture) wantsTold(want ...string) {
+	f.t.Helper()
+	got := f.told()
+	if !slices.EqualFunc(got, want, func(g, w string) bool { return strings.Contains(g, w) }) {
+		f.t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+var (
+	none        map[string]string
+	byCluster   = map[string]string{clusterv1.PausedAnnotation: "kubemend", mendv1.ClaimedByAnnotation: "Cluster"}
+	byNamespace = map[string]string{clusterv1.PausedAnnotation: "kubemend", mendv1.ClaimedByAnnotation: "Namespace"}
+	byHand      = map[string]string{clusterv1.PausedAnnotation: "kubemend"}
+	paused      = map[string]string{clusterv1.PausedAnnotation: "maintenance"}
+)
+
+type all = map[string]map[string]string
+
+func TestALabelClaimsAndReleases(t *testing.T) {
+	for name, o := range map[string]struct {
+		labelled client.Object
+		want     map[string]string
+		says     string
+	}{
+		"on the Cluster":   {&clusterv1.Cluster{}, byCluster, "since Cluster c1 has the label kubemend.io/machine-health-checks: act"},
+		"on the Namespace": {&corev1.Namespace{}, byNamespace, "since Namespace fleet has the label"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := check("of-another-cluster", nil)
+			other.Spec.ClusterName = "c2"
+			f := newFixture(t, check("a", nil), check("b", nil), check("hand", maps.Clone(byHand)), check("paused", maps.Clone(paused)), other)
+			f.reconcile()
+			f.wants(all{"a": none, "b": none, "hand": byHand, "paused": paused})
+			f.wantsTold()
+
+			f.label(o.labelled, mendv1.ClaimLabelAct)
+			f.reconcile()
+			f.wants(all{"a": o.want, "b": o.want, "hand": byHand, "paused": paused, "of-another-cluster": none})
+			f.wantsTold("Normal CheckClaimed Claimed, "+o.says, "Normal CheckClaimed", `Warning CheckNotClaimed Not claimed, although`)
+			if who := f.owners("a"); !slices.Contains(who, mendv1.ClaimFieldOwner) {
+				t.Errorf("the claim is owned by %q", who)
+			}
+
+			version := f.read("a").ResourceVersion
+			f.reconcile()
+			if now := f.read("a").ResourceVersion; now != version {
+				t.Errorf("a check that is claimed was written again: %s, %s", version, now)
+			}
+			f.told()
+
+			f.label(o.labelled)
+			f.reconcile()
+			f.wants(all{"a": none, "b": none, "hand": byHand, "paused": paused, "of-another-cluster": none})
+			f.wantsTold("Normal CheckReleased Released, since neither Cluster c1 nor Namespace fleet has the label", "Normal CheckReleased")
+		})
+	}
+}
+
+// owners are the field managers of the annotation cluster.x-k8s.io/paused.
+func (f *fixture) owners(name string) []string {
+	var who []string
+	for _, entry := range f.read(name).ManagedFields {
+		if strings.Contains(string(entry.FieldsV1.GetRawBytes()), clusterv1.PausedAnnotation) {
+			who = append(who, entry.Manager)
+		}
+	}
+	return who
+}
+
+func TestACheckThatIsMadeLaterIsClaimed(t *testing.T) {
+	f := newFixture(t, check("a", nil))
+	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
+	f.reconcile()
+	if err := f.c.Delete(t.Context(), check("a", nil)); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile()
+	f.create(check("a", nil))
+	f.create(check("b", nil))
+	f.reconcile()
+	f.wants(all{"a": byCluster, "b": byCluster})
+}
+
+func TestAClaimThatSomebodyRemovesIsMadeAnew(t *testing.T) {
+	f := newFixture(t, check("a", nil))
+	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
+	f.reconcile()
+	remove := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, clusterv1.PausedAnnotation)
+	if err := f.c.Patch(t.Context(), check("a", nil), client.RawPatch("application/merge-patch+json", []byte(remove)), person); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile()
+	f.wants(all{"a": byCluster})
+}
+
+// A GitOps tool that applies the same claim keeps it.
+func TestAClaimThatSomebodyElseOwnsAsWellStays(t *testing.T) {
+	f := newFixture(t, check("a", nil))
+	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
+	f.reconcile()
+	same := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": clusterv1.GroupVersion.String(), "kind": "MachineHealthCheck",
+		"metadata": map[string]any{"namespace": "fleet", "name": "a", "annotations": map[string]any{clusterv1.PausedAnnotation: "kubemend"}},
+	}}
+	if err := f.c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(same), person); err != nil {
+		t.Fatal(err)
+	}
+	f.told()
+	f.label(&clusterv1.Cluster{})
+	f.reconcile()
+	f.wants(all{"a": byHand})
+	f.wantsTold()
+}
+
+// clusterctl move and restored backups make objects anew, and own all fields of the copy.
+func TestAClaimThatWasCopiedIsReleased(t *testing.T) {
+	f := newFixture(t, check("a", maps.Clone(byCluster)), check("b", maps.Clone(byNamespace)), check("hand", maps.Clone(byHand)))
+	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
+	f.reconcile()
+	f.wants(all{"a": byCluster, "b": byNamespace, "hand": byHand})
+	f.label(&clusterv1.Cluster{})
+	f.reconcile()
+	f.wants(all{"a": none, "b": none, "hand": byHand})
+}
+
+func TestACopyWithoutItsClusterIsLeftAlone(t *testing.T) {
+	f := newFixture(t, check("a", maps.Clone(byCluster)))
+	if err := f.c.Delete(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c1"}}); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile()
+	f.wants(all{"a": byCluster})
+}
+
+func TestAnInvalidLabelChangesNothingAndIsReported(t *testing.T) {
+	f := newFixture(t, check("a", nil), check("b", maps.Clone(byCluster)))
+	f.label(&clusterv1.Cluster{}, "yes")
+	f.reconcile()
+	f.wants(all{"a": none, "b": byCluster})
+	f.wantsTold(`Warning InvalidClaimLabel metadata.labels[kubemend.io/machine-health-checks] of Cluster c1 is "yes": expected "act"`)
+	f.label(&clusterv1.Cluster{})
+	f.label(&corev1.Namespace{}, "")
+	f.reconcile()
+	f.wants(all{"a": none, "b": byCluster})
+	f.wantsTold(`Warning InvalidClaimLabel metadata.labels[kubemend.io/machine-health-checks] of Namespace fleet is "": expected "act"`)
+}
+
+func TestAPausedCheckKeepsItsValueAndLosesTheMark(t *testing.T) {
+	marked := map[string]string{clusterv1.PausedAnnotation: "maintenance", mendv1.ClaimedByAnnotation: "Cluster"}
+	f := newFixture(t, check("a", marked))
+	f.reconcile()
+	f.wants(all{"a": paused})
+	f.wantsTold()
+}
+
+// Each of two managers looks at its own shard alone.
+func TestAManagerClaimsOnlyWhatItLooksAt(t *testing.T) {
+	own := check("by-its-own-label", nil)
+	own.Labels = map[string]string{clusterv1.WatchLabel: "west"}
+	f := newFixture(t, own, check("by-its-cluster", nil))
+	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
+	shard := fmt.Sprintf(`{"metadata":{"labels":{%q:"east"}}}`, clusterv1.WatchLabel)
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c1"}}
+	if err := f.c.Patch(t.Context(), cluster, client.RawPatch("application/merge-patch+json", []byte(shard)), person); err != nil {
+		t.Fatal(err)
+	}
+	f.r.WatchFilterValue = "east"
+	f.reconcile()
+	f.wants(all{"by-its-own-label": none, "by-its-cluster": byCluster})
+	f.label(&clusterv1.Cluster{})
+	f.r.WatchFilterValue = "west"
+	f.reconcile()
+	f.wants(all{"by-its-own-label": none, "by-its-cluster": byCluster})
+	f.r.WatchFilterValue = "east"
+	f.reconcile()
+	f.wants(all{"by-its-own-label": none, "by-its-cluster": none})
+}
+
+func TestEachWriteMayFail(t *testing.T) {
+	conflict := apierrors.NewConflict(clusterv1.GroupVersion.WithResource("machinehealthchecks").GroupResource(), "a", errors.New("somebody was faster"))
+	for name, err := range map[string]error{"with an error": errors.New("no"), "with a conflict": conflict} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, check("a", nil), check("b", nil))
+			f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
+			f.fails = err
+			if result, got := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "fleet", Name: "c1"}}); got == nil &&
+				result.RequeueAfter == 0 {
+				t.Error("nothing says that it is to be tried again")
+			}
+			f.wants(all{"a": none, "b": byCluster})
+			f.reconcile()
+			f.wants(all{"a": byCluster, "b": byCluster})
+
+			f.label(&clusterv1.Cluster{})
+			f.fails = err
+			f.reconcile()
+			f.wants(all{"a": none, "b": none})
+		})
+	}
+}
+
+// What may not be read of a Namespace claims nothing, and releases nothing that its label claimed.
+func TestAManagerOfOneNamespaceReadsItsOwn(t *testing.T) {
+	f := newFixture(t, check("a", nil))
+	own := &ownNamespace{}
+	f.r.namespaces = own
+	f.label(&corev1.Namespace{}, mendv1.ClaimLabelAct)
+	f.reconcile()
+	f.wants(all{"a": none})
+
+	look := func(from client.Reader, want bool) {
+		t.Helper()
+		if changed, err := own.look(t.Context(), from, "fleet"); err != nil || changed != want {
+			t.Fatalf("changed %t (%v), want %t", changed, err, want)
+		}
+	}
+	look(f.c, true)
+	look(f.c, false)
+	f.reconcile()
+	f.wants(all{"a": byNamespace})
+
+	forbidden := interceptor.NewClient(f.c, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewForbidden(corev1.Resource("namespaces"), "fleet", errors.New("no"))
+		},
+	})
+	broken := interceptor.NewClient(f.c, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("no")
+		},
+	})
+	if _, err := own.look(t.Context(), broken, "fleet"); err == nil {
+		t.Fatal("that it could not be read is not said")
+	}
+	f.reconcile()
+	f.wants(all{"a": byNamespace})
+	look(forbidden, true)
+	f.label(&corev1.Namespace{})
+	f.reconcile()
+	f.wants(all{"a": byNamespace})
+	look(f.c, true)
+	f.reconcile()
+	f.wants(all{"a": none})
+}
