@@ -91,7 +91,7 @@ type Reconciler struct {
 
 	// Fencing is how nodes are fenced.
 	Fencing fence.Mode
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have.
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have. (package shard)
 	WatchFilterValue string
 	// Reader returns a reader of a workload cluster that reads past all caches. If nil, the leases of API servers are not read.
 	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)

@@ -25,6 +25,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // observed is everything that one reconcile decides on, read once.
@@ -191,8 +192,7 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 //
 // Without a strategy nothing is done, as in CAPM3. If the strategy is removed from a remediation under way, that ends.
 func (r *Reconciler) actsOn(w *observed) bool {
-	filtered := r.WatchFilterValue != "" && w.rem.GetLabels()[clusterv1.WatchLabel] != r.WatchFilterValue &&
-		(w.cluster == nil || w.cluster.Labels[clusterv1.WatchLabel] != r.WatchFilterValue)
+	filtered := !shard.Covers(r.WatchFilterValue, w.rem, w.cluster)
 	began := !r.untouched(w)
 	ours := began && w.record.Filter == r.WatchFilterValue // a remediation that began ends, also without the label
 	return (!filtered || ours) && (began || asked(w.rem) && !r.Teardown)

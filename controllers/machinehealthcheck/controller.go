@@ -49,7 +49,7 @@ type Reconciler struct {
 
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check must have; empty for all.
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check, or its Cluster, must have; empty for all. (package shard)
 	WatchFilterValue string
 	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for kinds that are
 	// not installed, again and again while a machine on a host is unhealthy.

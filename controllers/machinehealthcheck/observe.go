@@ -20,6 +20,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/shard"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -78,17 +79,19 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 		return nil, fmt.Errorf("read MachineHealthCheck %s: %w", key, err)
 	}
 	w.check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck")) // which an object from a cache does not carry
-	if !r.watched(w.check) {
+	clusterKey := client.ObjectKey{Namespace: w.check.Namespace, Name: w.check.Spec.ClusterName}
+	cluster := &clusterv1.Cluster{}
+	err := r.Client.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read Cluster %s of MachineHealthCheck %s: %w", clusterKey, key, err)
+	}
+	if !shard.Covers(r.WatchFilterValue, w.check, cluster) {
 		w.filtered = r.WatchFilterValue
 	}
 	if w.filtered != "" || !w.check.DeletionTimestamp.IsZero() {
 		return w, nil // it is ignored
 	}
-	clusterKey := client.ObjectKey{Namespace: w.check.Namespace, Name: w.check.Spec.ClusterName}
-	err := r.Client.Get(ctx, clusterKey, w.cluster, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read Cluster %s of MachineHealthCheck %s: %w", clusterKey, key, err)
-	}
+	w.cluster = cluster
 	w.mode = modeFor(w.check, w.cluster, r.Unclaimed)
 	w.selector, w.selectorErr = selectorOf(w.check)
 	switch {
@@ -157,11 +160,6 @@ func (r *Reconciler) observe(ctx context.Context, w *observed) error {
 	r.observeNodes(asking, w)
 	w.attachRequests()
 	return nil
-}
-
-// watched reports whether check carries the label that --watch-filter asks for.
-func (r *Reconciler) watched(obj client.Object) bool {
-	return r.WatchFilterValue == "" || obj.GetLabels()[clusterv1.WatchLabel] == r.WatchFilterValue
 }
 
 // observeLink finds out whether the workload cluster can be read. Before the control plane is initialized there is no API server to ask.

@@ -198,3 +198,39 @@ func TestACheckWhoseSelectorCannotBeParsedSaysSoAndKeepsWhatItHas(t *testing.T) 
 		t.Errorf("explain says %s, %q, next %q, %v", is.Reason, is.Text, is.Next.Text, err)
 	}
 }
+
+// Of two managers with a filter each, one acts on a check: that of its own label, or, if it has none, of its Cluster's.
+func TestACheckIsFoundThroughTheLabelOfItsCluster(t *testing.T) {
+	for name, tc := range map[string]struct {
+		own     map[string]string
+		cluster string
+		want    string
+	}{
+		"without a label of its own": {nil, "east", "east"},
+		"with one":                   {map[string]string{clusterv1.WatchLabel: "west"}, "east", "west"},
+		"with an empty one":          {map[string]string{clusterv1.WatchLabel: ""}, "east", ""},
+		"after the Cluster's change": {nil, "west", "west"},
+		"without either":             {nil, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, value := range []string{"east", "west"} {
+				r := reconciling(t, func(check *clusterv1.MachineHealthCheck) { check.Labels = tc.own })
+				r.WatchFilterValue = value
+				cluster := &clusterv1.Cluster{}
+				if err := r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c1"}, cluster); err != nil {
+					t.Fatal(err)
+				}
+				if tc.cluster != "" {
+					cluster.Labels = map[string]string{clusterv1.WatchLabel: tc.cluster}
+				}
+				if err := r.api.Update(t.Context(), cluster); err != nil {
+					t.Fatal(err)
+				}
+				r.pass(0)
+				if _, begun := r.pass(enqueue.MergeWindow); begun != (value == tc.want) {
+					t.Errorf("the manager of %s begins: %t", value, begun)
+				}
+			}
+		})
+	}
+}

@@ -31,6 +31,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // Releaser releases machines that no check judges any more: because the check was deleted, because it selects other
@@ -84,7 +85,7 @@ func (r *Releaser) stopped(ctx context.Context, m *clusterv1.Machine) (bool, err
 	if err != nil {
 		return true, client.IgnoreNotFound(err)
 	}
-	filtered := r.WatchFilterValue != "" && cluster.Labels[clusterv1.WatchLabel] != r.WatchFilterValue
+	filtered := !shard.Covers(r.WatchFilterValue, cluster, nil)
 	return filtered || ptr.Deref(cluster.Spec.Paused, false), nil
 }
 

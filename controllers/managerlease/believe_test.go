@@ -113,9 +113,9 @@ func TestALeaseIsBelievedWhereTheManagerIsBound(t *testing.T) {
 // modeOf is what a reader concludes about a manager, for a check in the namespace metal and for nodes, which have none.
 func modeOf(m Manager) string {
 	check, node := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal"}}, &clusterv1.MachineHealthCheck{}
-	off := m.StandsOff(check)
+	off := m.StandsOff(check, nil)
 	switch {
-	case m.Unbound && (m.Alive || off.Reason != Unbound || m.Covers(check)):
+	case m.Unbound && (m.Alive || off.Reason != Unbound || m.Covers(check, nil)):
 		return fmt.Sprintf("is not bound, and yet %+v", m)
 	case m.Unbound:
 		return "is not believed"
@@ -125,7 +125,7 @@ func modeOf(m Manager) string {
 		return "has rights in namespace " + strings.Join(m.Within, ", ") + " alone"
 	case off.Reason != "":
 		return string(off.Reason)
-	case m.Covers(node):
+	case m.Covers(node, nil):
 		return "acts on metal, and on nodes"
 	}
 	return "acts on metal"

@@ -3,6 +3,8 @@ package managerlease
 import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // Where things usually are, for those who may not look everywhere.
@@ -16,18 +18,10 @@ const (
 )
 
 // Covers reports whether the manager looks at an object, by what it says of its namespace and its filter. Of one that says nothing this is not
-// known, and it does not. The label of the filter may also be on one of more: of a remediation, that of its Cluster counts as well.
-func (m Manager) Covers(obj client.Object, more ...client.Object) bool {
+// known, and it does not. The cluster is that of the object, whose label counts if the object has none; nil if there is none, or if it does not count.
+func (m Manager) Covers(obj client.Object, cluster *clusterv1.Cluster) bool {
 	a := m.Announcement
-	if a == nil || !m.mayActOn(obj) || a.Namespace != "" && a.Namespace != obj.GetNamespace() {
-		return false
-	}
-	for _, o := range append([]client.Object{obj}, more...) {
-		if a.WatchFilter == "" || o.GetLabels()[clusterv1.WatchLabel] == a.WatchFilter {
-			return true
-		}
-	}
-	return false
+	return a != nil && m.mayActOn(obj) && (a.Namespace == "" || a.Namespace == obj.GetNamespace()) && shard.Covers(a.WatchFilter, obj, cluster)
 }
 
 // OffReason is a reason why a manager does not act on an object.
@@ -51,7 +45,7 @@ type Off struct {
 	// Reason is empty if it does act.
 	Reason  OffReason
 	Manager Manager
-	// Namespace is the object's. OrCluster reports that the label of its Cluster counts as its own does.
+	// Namespace is the object's. OrCluster reports that the label of its Cluster counts, since it has none of its own.
 	Namespace string
 	OrCluster bool
 }
@@ -62,11 +56,12 @@ func (o Off) Unknown() bool {
 }
 
 // StandsOff is why the manager does not act on an object; see Covers for more.
-func (m Manager) StandsOff(obj client.Object, more ...client.Object) Off {
-	return Off{Reason: m.offReason(obj, more), Manager: m, Namespace: obj.GetNamespace(), OrCluster: len(more) > 0}
+func (m Manager) StandsOff(obj client.Object, cluster *clusterv1.Cluster) Off {
+	_, labelled := obj.GetLabels()[clusterv1.WatchLabel]
+	return Off{Reason: m.offReason(obj, cluster), Manager: m, Namespace: obj.GetNamespace(), OrCluster: cluster != nil && !labelled}
 }
 
-func (m Manager) offReason(obj client.Object, more []client.Object) OffReason {
+func (m Manager) offReason(obj client.Object, cluster *clusterv1.Cluster) OffReason {
 	switch a := m.Announcement; {
 	case m.Unbound:
 		return Unbound
@@ -82,7 +77,7 @@ func (m Manager) offReason(obj client.Object, more []client.Object) OffReason {
 		return NotAnnounced
 	case a.Namespace != "" && a.Namespace != obj.GetNamespace():
 		return OtherNamespace
-	case !m.Covers(obj, more...):
+	case !m.Covers(obj, cluster):
 		return OtherLabel
 	case a.Teardown:
 		return InTeardown

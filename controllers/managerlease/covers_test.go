@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestWhyAManagerStandsOff(t *testing.T) {
@@ -29,6 +28,7 @@ func TestWhyAManagerStandsOff(t *testing.T) {
 		"one of another filter does not":                      {says: blue, label: "red", want: OtherLabel},
 		"the label of its Cluster is enough, where it counts": {says: blue, cluster: labelled("blue")},
 		"its own is too":                                      {says: blue, label: "blue", cluster: labelled("red")},
+		"its own counts before that of its Cluster":           {says: blue, label: "red", cluster: labelled("blue"), want: OtherLabel},
 		"without either it does not":                          {says: blue, cluster: labelled(""), want: OtherLabel},
 		"one in teardown does not":                            {says: Announcement{Teardown: true}, want: InTeardown},
 		"of another namespace, teardown is not the reason":    {says: Announcement{Teardown: true, Namespace: "other"}, want: OtherNamespace},
@@ -36,16 +36,12 @@ func TestWhyAManagerStandsOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			obj := labelled(tc.label)
 			obj.Namespace = "metal"
-			var more []client.Object
-			if tc.cluster != nil {
-				more = append(more, tc.cluster)
-			}
 			m := Manager{Namespace: "ns", Alive: true, Announcement: &tc.says}
-			got := m.StandsOff(obj, more...)
-			if got.Reason != tc.want || got.Unknown() || got.Namespace != "metal" || got.OrCluster != (tc.cluster != nil) {
+			got := m.StandsOff(obj, tc.cluster)
+			if got.Reason != tc.want || got.Unknown() || got.Namespace != "metal" || got.OrCluster != (tc.cluster != nil && tc.label == "") {
 				t.Errorf("got %+v, want %q", got, tc.want)
 			}
-			if covers := m.Covers(obj, more...); covers != (got.Reason == "" || tc.says.Teardown && tc.says.Namespace == "") {
+			if covers := m.Covers(obj, tc.cluster); covers != (got.Reason == "" || tc.says.Teardown && tc.says.Namespace == "") {
 				t.Errorf("covers it: %t, and stands off: %+v", covers, got)
 			}
 		})

@@ -30,6 +30,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // metadata is an object as far as kubemend writes on it.
@@ -110,11 +111,11 @@ func (u *Uninstaller) observeClusters(ctx context.Context, s *look) error {
 
 // watched reports whether an object, or the Cluster that it names, has the label that --watch-filter asks for.
 func (u *Uninstaller) watched(s *look, o client.Object) bool {
-	if u.WatchFilterValue == "" || o.GetLabels()[clusterv1.WatchLabel] == u.WatchFilterValue {
-		return true
+	name := o.GetLabels()[clusterv1.ClusterNameLabel]
+	if check, is := o.(*clusterv1.MachineHealthCheck); is {
+		name = check.Spec.ClusterName
 	}
-	cluster := s.clusters[client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[clusterv1.ClusterNameLabel]}]
-	return cluster != nil && cluster.Labels[clusterv1.WatchLabel] == u.WatchFilterValue
+	return shard.Covers(u.WatchFilterValue, o, s.clusters[client.ObjectKey{Namespace: o.GetNamespace(), Name: name}])
 }
 
 func (u *Uninstaller) observeChecks(ctx context.Context, s *look) error {

@@ -5,6 +5,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
@@ -205,6 +206,34 @@ var _ = Describe("A manager with a filter", func() {
 		Eventually(s.health(ctx, "b")).Should(Equal(nothing))
 	})
 
+	It("finds checks without a label of their own through that of their Cluster, as it changes", func(ctx SpecContext) {
+		east := ownManager(ctx, "east")
+		west := ownManager(ctx, "west")
+		s := newEnvironment(ctx, seenBy("east"))
+		s.worker(ctx, "a")
+		s.fallsSilent(ctx, "a")
+		s.check(ctx, "check")
+		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Labels = nil })
+		s.worker(ctx, "b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
+		s.check(ctx, "own", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "b" })
+		s.changeCheck(ctx, "own", func(c *clusterv1.MachineHealthCheck) { c.Labels[clusterv1.WatchLabel] = "nowhere" })
+		seen := func(m *rig.Kubemend, check string) func() int {
+			return exported(ctx, m, "kubemend_machinehealthcheck_targets", s.labels(check)...)
+		}
+		Eventually(s.owner(ctx, "a")).Should(Equal(ownerRequested))
+		Eventually(seen(east, "check")).ShouldNot(BeZero())
+		Consistently(seen(west, "check")).Should(BeZero())
+
+		moved := s.cluster.DeepCopy()
+		moved.Labels[clusterv1.WatchLabel] = "west"
+		Expect(here.Patch(ctx, moved, client.MergeFrom(s.cluster))).To(Succeed())
+		Eventually(seen(west, "check")).ShouldNot(BeZero())
+		Eventually(seen(east, "check")).Should(BeZero())
+		s.comesBack(ctx, "a")
+		Eventually(s.health(ctx, "a")).Should(Equal(well), "the other manager judges it")
+		Expect(seen(east, "own")()+seen(west, "own")()).To(BeZero(), "its own label counts before that of its Cluster")
+	})
+
 	It("ignores Clusters and checks without the label of --watch-filter, also when it releases machines", func(ctx SpecContext) {
 		m := ownManager(ctx, "one")
 		s := newEnvironment(ctx, seenBy("one"))
@@ -215,6 +244,7 @@ var _ = Describe("A manager with a filter", func() {
 		s.fallsSilent(ctx, "a", "b")
 		s.isRequested(ctx, "a")
 		unlabelled := builders.MachineHealthCheck(s.cluster, "unlabelled", func(c *clusterv1.MachineHealthCheck) {
+			c.Labels = map[string]string{clusterv1.WatchLabel: ""}
 			c.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}
 		})
 		Expect(here.Create(ctx, unlabelled)).To(Succeed())

@@ -76,7 +76,7 @@ func (f claimFacts) decide(c *explain.Claim) explain.ClaimReason {
 func (f claimFacts) actsOnUnclaimed(c *explain.Claim) explain.ClaimReason {
 	seen := false
 	for _, m := range f.managers {
-		switch off := m.StandsOff(c.Check); {
+		switch off := m.StandsOff(c.Check, c.Cluster); {
 		case off.Unknown():
 			c.Managers = append(c.Managers, off)
 		case off.Reason == "" && m.Announcement.Unclaimed == "act":
@@ -99,7 +99,7 @@ func (f claimFacts) actsOnUnclaimed(c *explain.Claim) explain.ClaimReason {
 func (f claimFacts) takes(c *explain.Claim) explain.ClaimReason {
 	unknown := false
 	for _, m := range f.managers {
-		off := m.StandsOff(c.Check)
+		off := m.StandsOff(c.Check, c.Cluster)
 		if off.Reason == "" {
 			return explain.Changes
 		}

@@ -90,19 +90,30 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 	return checks, nil
 }
 
+// clusterCalled is the Cluster of a name; an empty one if there is none.
+func clusterCalled(ctx context.Context, reader client.Reader, key client.ObjectKey) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := reader.Get(ctx, key, cluster); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
+	}
+	return cluster, nil
+}
+
 // machineCheck explains check with the flags of the manager that reconciles it; nil if it is gone.
 func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealthCheck) (*explain.Check, error) {
-	manager := a.Managers.of(check)
+	cluster, err := clusterCalled(ctx, a.reader, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
+	if err != nil {
+		return nil, err
+	}
+	manager := a.Managers.of(check, cluster)
 	a.machines.Unclaimed = unclaimed(manager)
 	a.machines.CountByStatus = a.Snapshot.Counted(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
 	is, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
 	if err != nil || is == nil {
 		return nil, err
 	}
-	if err := a.blind(ctx, is, check); err != nil {
-		return nil, err
-	}
-	a.Managers.Attend(is, check)
+	a.blind(is, check, cluster)
+	a.Managers.Attend(is, check, cluster)
 	return is, nil
 }
 
@@ -147,8 +158,12 @@ func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now ti
 	if err := c.checks.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return workload.View{}, fmt.Errorf("list the MachineHealthChecks in %s: %w", cluster.Namespace, err)
 	}
+	of, err := clusterCalled(ctx, c.checks, cluster)
+	if err != nil {
+		return workload.View{}, err
+	}
 	for i := range list.Items {
-		if check := &list.Items[i]; check.Spec.ClusterName == cluster.Name && c.managers.sayUnseen(check) {
+		if check := &list.Items[i]; check.Spec.ClusterName == cluster.Name && c.managers.sayUnseen(check, of) {
 			view := workload.Seen(workload.Down, nil)
 			view.Reported = true
 			return view, nil
@@ -159,23 +174,19 @@ func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now ti
 
 // sayUnseen reports whether the manager reports, in a check that it acts on, that it cannot reach the workload cluster. The condition of another check may
 // be old.
-func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck) bool {
+func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	by, annotated := check.Annotations[clusterv1.PausedAnnotation]
-	acts := by == mendv1.Claim || !annotated && unclaimed(m.of(check)) == machinehealthcheck.Act
+	acts := by == mendv1.Claim || !annotated && unclaimed(m.of(check, cluster)) == machinehealthcheck.Act
 	return acts && check.DeletionTimestamp.IsZero() && conditions.IsFalse(check, mendv1.WorkloadClusterReachable)
 }
 
 // blind replaces what is depends on if the user may not read the nodes of the workload cluster, and the manager may: the conditions have the manager's
 // decision, and numbers without the nodes would be wrong. Before the control plane is initialized the manager reads no nodes either.
-func (a *Asker) blind(ctx context.Context, is *explain.Check, check *clusterv1.MachineHealthCheck) error {
-	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
-	err := a.reader.Get(ctx, key, cluster)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read Cluster %s: %w", key, err)
-	}
+func (a *Asker) blind(is *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
+	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
 	why, _, blind := a.Snapshot.Unseen(key)
-	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.NodesUnknown == "" || a.Managers.sayUnseen(check) {
-		return nil
+	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.NodesUnknown == "" || a.Managers.sayUnseen(check, cluster) {
+		return
 	}
 	hold := explain.NodesNotRead(check.Spec.ClusterName, why)
 	is.NodesUnknown, is.NodesUnknownSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
@@ -188,5 +199,4 @@ func (a *Asker) blind(ctx context.Context, is *explain.Check, check *clusterv1.M
 			t.Blockers, t.Next = []explain.Blocker{hold}, explain.Step{Text: hold.Fix, Manual: true}
 		}
 	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -62,9 +63,9 @@ func alive(m managerlease.Manager) int {
 }
 
 // of is the manager that reconciles an object; nil if none is known. One without an announcement may reconcile any.
-func (m Managers) of(obj client.Object, more ...client.Object) *managerlease.Manager {
+func (m Managers) of(obj client.Object, cluster *clusterv1.Cluster) *managerlease.Manager {
 	for i := range m.All {
-		if off := m.All[i].StandsOff(obj, more...); off.Reason == "" || off.Unknown() {
+		if off := m.All[i].StandsOff(obj, cluster); off.Reason == "" || off.Unknown() {
 			return &m.All[i]
 		}
 	}
@@ -105,11 +106,11 @@ func (m Managers) serves(crd string) (bool, *managerlease.Kind) {
 }
 
 // offs are why managers do not act on an object.
-func (m Managers) offs(obj client.Object, more ...client.Object) []managerlease.Off {
+func (m Managers) offs(obj client.Object, cluster *clusterv1.Cluster) []managerlease.Off {
 	var offs []managerlease.Off
 	for i := range m.All {
 		if is := &m.All[i]; is.Alive {
-			offs = append(offs, is.StandsOff(obj, more...))
+			offs = append(offs, is.StandsOff(obj, cluster))
 		}
 	}
 	return offs

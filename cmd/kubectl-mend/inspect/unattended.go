@@ -11,12 +11,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// Attend replaces the mode of c, which is of check, if no manager reconciles it.
-func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck) {
-	if m.Unknown != "" || m.of(check) != nil {
+// Attend replaces the mode of c, which is of check, if no manager reconciles it. The cluster is nil if there is none.
+func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
+	if m.Unknown != "" || m.of(check, cluster) != nil {
 		return
 	}
-	because, person := explain.NoManagerActs(m.All, m.offs(check))
+	because, person := explain.NoManagerActs(m.All, m.offs(check, cluster))
 	switch {
 	case c.Mode == explain.Acting && person == "":
 		leaving := explain.ManagerTeardown(because)

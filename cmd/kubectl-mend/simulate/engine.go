@@ -191,7 +191,7 @@ func (s *engine) explain(ctx context.Context, a object) (*explain.Check, error) 
 		}
 		is, err := by.Explain(ctx, key, s.clock.Now())
 		if is != nil {
-			managers.Attend(is, check)
+			managers.Attend(is, check, s.clusterOf(check))
 		}
 		return is, err
 	case "NodeHealthCheck":

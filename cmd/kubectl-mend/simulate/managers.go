@@ -111,10 +111,15 @@ func (s *engine) kindsOnMetal() []remediation.Kind {
 	return kinds
 }
 
+// clusterOf is the Cluster of a check; nil if there is none.
+func (s *engine) clusterOf(check *clusterv1.MachineHealthCheck) *clusterv1.Cluster {
+	return snapshot.One[clusterv1.Cluster](s.snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
+}
+
 // managerOf is the manager that reconciles a check; nil if none does.
 func (s *engine) managerOf(check *clusterv1.MachineHealthCheck) *manager {
 	for i := range s.managed {
-		if c := &s.managed[i]; c.Covers(check) && c.Manager.Unserved(crdgate.MachineCheckCRD) == nil {
+		if c := &s.managed[i]; c.Covers(check, s.clusterOf(check)) && c.Manager.Unserved(crdgate.MachineCheckCRD) == nil {
 			return c
 		}
 	}

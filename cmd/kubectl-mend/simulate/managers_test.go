@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -228,7 +229,7 @@ func TestWhereThereMayBeMoreManagersOneIsAssumedForTheRest(t *testing.T) {
 	if len(p.all) != 2 || !strings.Contains(p.whose, "There may be another one, which is assumed to reconcile all else: leases were not read") {
 		t.Errorf("%d managers are simulated: %s", len(p.all), p.whose)
 	}
-	s := &engine{}
+	s := &engine{snapshot: snapshot.New()}
 	for _, m := range p.all {
 		s.managed = append(s.managed, manager{Manager: m})
 	}

@@ -77,9 +77,10 @@ func named(name string) []client.ListOption {
 // others. They do not where there are NodeHealthChecks, which judge the machines of all nodes, and where no manager writes the status of a claimed check.
 func (r *reading) sufficient(ctx context.Context) bool {
 	managers, err := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken)
+	cluster := cmp.Or(One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}), &clusterv1.Cluster{})
 	reconciled := func(check *clusterv1.MachineHealthCheck) bool {
 		return err != nil || slices.ContainsFunc(managers, func(m managerlease.Manager) bool {
-			off := m.StandsOff(check)
+			off := m.StandsOff(check, cluster)
 			return off.Reason == "" || off.Unknown()
 		})
 	}
@@ -90,7 +91,6 @@ func (r *reading) sufficient(ctx context.Context) bool {
 	if m == nil || m.Spec.ClusterName != r.Cluster || r.Node != "" && m.Status.NodeRef.Name != r.Node {
 		return false
 	}
-	cluster := cmp.Or(One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}), &clusterv1.Cluster{})
 	claimed := func(check *clusterv1.MachineHealthCheck) bool {
 		return check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
 	}

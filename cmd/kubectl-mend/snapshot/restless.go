@@ -43,9 +43,9 @@ func (r *reading) restless(ctx context.Context) {
 // restlessClusters are those with something to judge. Of the others it is noted that the status of their checks counts the machines.
 func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 	managers, err := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken)
-	acted := func(check *clusterv1.MachineHealthCheck) bool {
+	acted := func(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 		return err == nil && slices.ContainsFunc(managers, func(m managerlease.Manager) bool {
-			return m.Announcement != nil && m.StandsOff(check).Reason == "" && r.actsOn(check, m)
+			return m.Announcement != nil && m.StandsOff(check, cluster).Reason == "" && r.actsOn(check, m)
 		})
 	}
 	remediated := r.remediated()
@@ -53,7 +53,7 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 	var wanted []client.ObjectKey
 	for _, cluster := range All[clusterv1.Cluster](r.snapshot, "") {
 		judged := func(check *clusterv1.MachineHealthCheck) bool {
-			return check.Spec.ClusterName == cluster.Name && !(acted(check) && machinehealthcheck.Calm(check, cluster))
+			return check.Spec.ClusterName == cluster.Name && !(acted(check, cluster) && machinehealthcheck.Calm(check, cluster))
 		}
 		key := client.ObjectKeyFromObject(cluster)
 		if everywhere || remediated(key) || slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace), judged) {

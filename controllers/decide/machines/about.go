@@ -9,7 +9,7 @@ type About struct {
 	Idle bool
 	// Deleting says that the check is being deleted, ClusterDeleting that its Cluster is, and ClusterPaused that this is paused.
 	Deleting, ClusterDeleting, ClusterPaused bool
-	// WatchFilter is the label that the check would need for this manager; empty if it has it.
+	// WatchFilter is the label that the check, or its Cluster, would need for this manager; empty if it has it.
 	WatchFilter string
 	// PausedBy is the value of the annotation that pauses the check; nil if none does.
 	PausedBy *string
