@@ -76,8 +76,8 @@ func MachineMode(f *machines.Facts) (Mode, string) {
 	case c.Deleting:
 		return None, "The check is being deleted"
 	case c.WatchFilter != "" && f.Claimed:
-		return None, fmt.Sprintf("The check is claimed for kubemend, so Cluster API core leaves it alone, and it has not the label %s: %s that the manager's flag "+
-			"--watch-filter asks for", clusterv1.WatchLabel, c.WatchFilter)
+		return None, fmt.Sprintf("The check is claimed for kubemend, so Cluster API core leaves it alone, and the label %s of the check, or of its "+
+			"Cluster if the check has none, is not %s, which the manager's flag --watch-filter asks for", clusterv1.WatchLabel, c.WatchFilter)
 	case c.WatchFilter != "":
 		return Core, fmt.Sprintf("The label %s of the check, or of its Cluster if the check has none, is not %s, which the manager's flag --watch-filter asks for",
 			clusterv1.WatchLabel, c.WatchFilter)

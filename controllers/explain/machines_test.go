@@ -43,12 +43,13 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 func TestAClaimedCheckWithoutTheLabelOfTheManagerHasNoController(t *testing.T) {
 	f := checkIn(machines.Ignored)
 	f.About.WatchFilter = "blue"
-	if got, because := MachineMode(f); got != Core || because != "The check has not the label cluster.x-k8s.io/watch-filter: blue that the manager's flag --watch-filter asks for" {
+	if got, because := MachineMode(f); got != Core || because != "The label cluster.x-k8s.io/watch-filter of the check, or of "+
+		"its Cluster if the check has none, is not blue, which the manager's flag --watch-filter asks for" {
 		t.Errorf("unclaimed, got %s, because %q", got, because)
 	}
 	f.Claimed = true
-	want := "The check is claimed for kubemend, so Cluster API core leaves it alone, and it has not the label cluster.x-k8s.io/watch-filter: blue that the " +
-		"manager's flag --watch-filter asks for"
+	want := "The check is claimed for kubemend, so Cluster API core leaves it alone, and the label cluster.x-k8s.io/watch-filter of the check, " +
+		"or of its Cluster if the check has none, is not blue, which the manager's flag --watch-filter asks for"
 	if got, because := MachineMode(f); got != None || because != want {
 		t.Errorf("claimed, got %s, because %q", got, because)
 	}
