@@ -244,6 +244,20 @@ func TestOneAlertFollowsTheOtherWithoutAGap(t *testing.T) {
 	}
 }
 
+// An outage that is over before the alert about the cluster fires is reported by nothing else than the node that could not be fenced for it.
+func TestAnOutageThatIsNoAlertSilencesNoNodeThatIsNotFenced(t *testing.T) {
+	const all = 150
+	for outage, want := range map[int][]int{10: {70, 123}, 15: {75, 123}, 16: nil, 40: nil} {
+		r := &recording{every: time.Minute}
+		r.leads(all)
+		r.record("kubemend_workload_cluster_reachable{"+of("east", "c1")+"}", is(1, 60), is(0, outage), is(1, all-60-outage))
+		r.record("kubemend_host_remediation_attempts_unfenced_total{"+of("east", "c1")+`, kind="HostRemediation", reason="ClusterUnreachable"}`, is("_", 63), is(1, all-63))
+		if at := r.alerts(t, all)["KubemendFencingImpossible east c1 ClusterUnreachable"]; !slices.Equal(at, want) {
+			t.Errorf("after an outage of %d minutes it fires, and stops, at %v; want %v", outage, at, want)
+		}
+	}
+}
+
 // While no manager exports anything, that is the alert. A new leader in the middle of an outage repeats nothing.
 func TestAManagerThatIsDownIsOneAlertToo(t *testing.T) {
 	r, all := &recording{every: time.Minute}, 240
