@@ -23,8 +23,8 @@ const (
 
 var (
 	modes = ofCheck("kubemend_machinehealthcheck_mode",
-		"1 for who acts on a MachineHealthCheck, as this manager sees it: acting (kubemend), observing (core, and kubemend judges), core (kubemend does not look), "+
-			"paused, none.", "mode")
+		"1 for who acts on a MachineHealthCheck, as this manager sees it: acting (kubemend), observing (core, and kubemend judges), core (kubemend does "+
+			"not look), paused, none.", "mode")
 
 	targetsByState = ofCheck("kubemend_machinehealthcheck_targets",
 		"Number of machines that a MachineHealthCheck watches, by state: healthy, unhealthy, pending, starting, deleting, unknown.", "state")
