@@ -43,10 +43,8 @@ func doing(c *Check, t *Target) string {
 		return "and is being remediated, which no manager of kubemend reconciles"
 	case (t.InFlight || t.StartsNow) && t.Next.Manual:
 		return "and has to be remediated by hand"
-	case t.InFlight && t.PutOff:
-		return "and its owner has put off replacing it"
 	case t.InFlight:
-		return "and is being remediated"
+		return goesOn(t)
 	case t.StartsNow:
 		return "and its remediation begins now"
 	case c.ActsElsewhere() && c.Kind == "MachineHealthCheck":
@@ -57,6 +55,14 @@ func doing(c *Check, t *Target) string {
 		return "and it is not known with your rights whether its remediation starts"
 	}
 	return "and is not remediated"
+}
+
+// goesOn is what is done about a target whose remediation is in flight.
+func goesOn(t *Target) string {
+	if t.PutOff {
+		return "and its owner has put off replacing it"
+	}
+	return "and is being remediated"
 }
 
 // ActsElsewhere reports whether another controller than kubemend acts on c.
