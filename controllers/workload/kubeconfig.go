@@ -207,7 +207,9 @@ func (k *Kubeconfigs) note(cluster client.ObjectKey, refused *RefusedError, vers
 }
 
 // TellCluster returns what tells a Cluster, by an event with that text, that its kubeconfig is refused.
-func TellCluster(clusters client.Reader, recorder events.EventRecorder, text func(string, error) string) func(context.Context, client.ObjectKey, *RefusedError) {
+func TellCluster(
+	clusters client.Reader, recorder events.EventRecorder, text func(string, error) string,
+) func(context.Context, client.ObjectKey, *RefusedError) {
 	return func(ctx context.Context, key client.ObjectKey, refused *RefusedError) {
 		cluster := &clusterv1.Cluster{}
 		if err := clusters.Get(ctx, key, cluster); err != nil {
