@@ -94,7 +94,7 @@ func from(kind, namespace, name string) string {
 // How a claim is written in Git: on a check, and on a Cluster for all its checks.
 const (
 	claimLine = clusterv1.PausedAnnotation + ": " + mendv1.Claim
-	claimAll  = "kubemend.io/machine-health-checks: act"
+	claimAll  = mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct
 )
 
 // claimInGit is what a user has to do where a tool applies the check that is claimed.

@@ -47,10 +47,8 @@ func doing(c *Check, t *Target) string {
 		return goesOn(t)
 	case t.StartsNow:
 		return "and its remediation begins now"
-	case c.ActsElsewhere() && c.Kind == "MachineHealthCheck":
-		return "and it is Cluster API core that acts on it"
 	case c.ActsElsewhere():
-		return "and it is not kubemend that acts on it"
+		return c.otherController()
 	case len(t.Blockers) == 1 && t.BlockedBy(MissingPermission):
 		return "and it is not known with your rights whether its remediation starts"
 	}
@@ -63,6 +61,14 @@ func goesOn(t *Target) string {
 		return "and its owner has put off replacing it"
 	}
 	return "and is being remediated"
+}
+
+// otherController says which controller acts on c, if it is not kubemend.
+func (c *Check) otherController() string {
+	if c.Kind == "MachineHealthCheck" {
+		return "and it is Cluster API core that acts on it"
+	}
+	return "and it is not kubemend that acts on it"
 }
 
 // ActsElsewhere reports whether another controller than kubemend acts on c.
