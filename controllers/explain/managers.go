@@ -141,7 +141,10 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 			untrusted = append(untrusted, leaseNotTrusted(managerlease.OfKubemend, m.Namespace))
 		} else if !m.Alive && !m.Gone.Before(gone) {
 			gone = m.Gone
-			because = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", m.Namespace, gone.UTC().Format(time.RFC3339))
+			because = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", m.Namespace, stamp(gone))
+			if gone.IsZero() {
+				because = fmt.Sprintf("The manager of kubemend in namespace %s does not run", m.Namespace)
+			}
 		}
 	}
 	return strings.Join(append([]string{because}, untrusted...), "; "), "Start the manager of kubemend"

@@ -64,3 +64,20 @@ func TestWhatIsNotKnownOfOtherManagers(t *testing.T) {
 		t.Errorf("refused: %t; got %q, want %q", c.Refused(), got, want)
 	}
 }
+
+func TestAManagerOfWhichNoTimeIsKnownDoesNotRun(t *testing.T) {
+	never := managerlease.Manager{Namespace: "never"}
+	gone := managerlease.Manager{Namespace: "gone", Gone: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
+	for name, tc := range map[string]struct {
+		managers []managerlease.Manager
+		want     string
+	}{
+		"alone":          {[]managerlease.Manager{never}, "The manager of kubemend in namespace never does not run"},
+		"before another": {[]managerlease.Manager{never, gone}, "The manager of kubemend in namespace gone has not run since 2026-01-01T12:00:00Z"},
+		"after another":  {[]managerlease.Manager{gone, never}, "The manager of kubemend in namespace gone has not run since 2026-01-01T12:00:00Z"},
+	} {
+		if because, _ := NoManagerActs(tc.managers, nil); because != tc.want {
+			t.Errorf("%s: %q, want %q", name, because, tc.want)
+		}
+	}
+}
