@@ -303,6 +303,14 @@ var stories = map[string][]story{
 			recorded: []string{`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"} 1x9 stale _x19 1x20`},
 			turns:    []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "nothing is remediated",
 		},
+		{
+			name: "that of one shard is gone, and the other goes on",
+			recorded: []string{
+				`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-red", pod="a"} 1x9 stale _x19 1x31`,
+				`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-blue", pod="b"} 1x60`,
+			},
+			turns: []time.Duration{15 * time.Minute, 30 * time.Minute},
+		},
 		quiet("the lead passes on",
 			`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"} 1x9 stale`,
 			`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="b"} 0x11 1x30`,
