@@ -30,7 +30,6 @@ var unrendered = map[string]string{
 	"cmd/kubectl-mend/snapshot/reader.go":               "an error",
 	"controllers/crdgate/gate.go":                       "the name of another controller",
 	"controllers/decide/budget/budget.go":               "the name of a class of targets",
-	"controllers/decide/health/judge.go":                "the words of Cluster API, by which its users know findings",
 	"controllers/decide/nodes/facts.go":                 "the name of a template",
 	"controllers/nodehealthcheck/admission/refusals.go": "the words of medik8s, with which requests are refused",
 	"controllers/teardown/observe.go":                   "the name of an object",

@@ -230,7 +230,7 @@ type Remediation struct {
 func Findings(v health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(v.Findings))
 	for _, f := range v.Findings {
-		is := Finding{Reason: f.Reason, Text: f.Detail, Expires: f.Due, Expired: f.DueAt(now), SinceReason: SinceReason(f.Late)}
+		is := Finding{Reason: f.Reason, Text: findingText(f), Expires: f.Due, Expired: f.DueAt(now), SinceReason: SinceReason(f.Late)}
 		if !f.Due.IsZero() {
 			is.Since = f.Due.Add(-f.Limit)
 			is.Timeout = metav1.Duration{Duration: f.Limit}
@@ -256,7 +256,7 @@ func SinceReason(d health.Doubt) string {
 func IgnoredFindings(v health.Verdict) []IgnoredFinding {
 	all := make([]IgnoredFinding, 0, len(v.Void))
 	for _, void := range v.Void {
-		is := IgnoredFinding{Reason: void.Doubt, Text: void.Finding.Detail, Why: "its node says otherwise now"}
+		is := IgnoredFinding{Reason: void.Doubt, Text: findingText(void.Finding), Why: "its node says otherwise now"}
 		switch {
 		case void.Finding.Reason == health.NodeStartup:
 			is.Why = "its timeout stands still, as Cluster API has not reconciled the machine since a pause"

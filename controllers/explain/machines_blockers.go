@@ -133,7 +133,7 @@ func nodeNotSeen(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ ma
 func withinTimeout(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
 	for _, f := range d.Verdict.Findings {
 		if !b.Until.IsZero() && f.Due.Equal(b.Until) {
-			return Blocker{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeoutOf(f), f.Detail), Until: f.Due}
+			return Blocker{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeoutOf(f), findingText(f)), Until: f.Due}
 		}
 	}
 	return Blocker{Reason: WithinTimeout, Text: "The first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0"}

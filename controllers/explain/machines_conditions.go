@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
@@ -42,7 +44,7 @@ func HealthCheckFailed(due []health.Finding) (message, v1beta1 string) {
 	bulleted := short("Health check failed:\n  * "+strings.Join(details(due), "\n  * "), longestMessage)
 	switch due[0].Reason {
 	case health.MarkedByHand:
-		return "Health check failed: " + due[0].Detail, "Marked for remediation via remediate-machine annotation"
+		return "Health check failed: " + findingText(due[0]), "Marked for remediation via remediate-machine annotation"
 	case health.NodeDeleted:
 		return bulleted, ""
 	}
@@ -52,7 +54,7 @@ func HealthCheckFailed(due []health.Finding) (message, v1beta1 string) {
 func details(due []health.Finding) []string {
 	all := make([]string, len(due))
 	for i, f := range due {
-		all[i] = f.Detail
+		all[i] = findingText(f)
 	}
 	return all
 }
@@ -65,3 +67,22 @@ func short(text string, most int) string {
 	}
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
+
+// findingText is a finding in the words of Cluster API, as one clause.
+func findingText(f health.Finding) string {
+	switch f.Reason {
+	case health.MarkedByHand:
+		return "marked for remediation via " + clusterv1.RemediateMachineAnnotation + " annotation"
+	case health.MachineFailed:
+		return f.Failure
+	case health.NodeDeleted:
+		return nodeDeleted(f.Node)
+	case health.NodeStartup:
+		return fmt.Sprintf("Node failed to report startup in %s", f.Limit)
+	case health.MachineCondition, health.NodeCondition:
+	}
+	is := f.Signal
+	return fmt.Sprintf("Condition %s on %s is reporting status %s with reason %s for more than %s", is.Type, is.Source, is.Status, is.Reason, f.Limit)
+}
+
+func nodeDeleted(name string) string { return "Node " + name + " has been deleted" }

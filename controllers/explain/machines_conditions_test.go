@@ -2,38 +2,71 @@ package explain
 
 import (
 	"testing"
+	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 func TestTheMessageOfAFailedHealthCheck(t *testing.T) {
 	type findings []health.Finding
-	found := func(r health.Reason, detail string) health.Finding { return health.Finding{Reason: r, Detail: detail} }
+	condition := func(r health.Reason, source health.Source, is string) health.Finding {
+		return health.Finding{Reason: r, Limit: time.Minute, Signal: health.Signal{Source: source, Type: is, Status: "False", Reason: "Bad"}}
+	}
+	m, mText := condition(health.MachineCondition, health.OnMachine, "M"), "Condition M on Machine is reporting status False with reason Bad for more than 1m0s"
+	n, nText := condition(health.NodeCondition, health.OnNode, "N"), "Condition N on Node is reporting status False with reason Bad for more than 1m0s"
+	gone := health.Finding{Reason: health.NodeDeleted, Node: "a"}
 	for name, tc := range map[string]struct {
 		due              findings
 		message, v1beta1 string
 	}{
 		"a mark by hand is named alone": {
-			findings{found(health.MarkedByHand, "marked for remediation via X annotation"), found(health.NodeCondition, "bad")},
-			"Health check failed: marked for remediation via X annotation", "Marked for remediation via remediate-machine annotation",
+			findings{{Reason: health.MarkedByHand}, n},
+			"Health check failed: marked for remediation via cluster.x-k8s.io/remediate-machine annotation", "Marked for remediation via remediate-machine annotation",
 		},
 		"machine conditions come before those of the node": {
-			findings{found(health.MachineCondition, "m"), found(health.NodeCondition, "n")}, "Health check failed:\n  * m\n  * n", "m; n",
+			findings{m, n}, "Health check failed:\n  * " + mText + "\n  * " + nText, mText + "; " + nText,
 		},
 		"a deleted node has no message in v1beta1": {
-			findings{found(health.NodeDeleted, "Node a has been deleted")}, "Health check failed:\n  * Node a has been deleted", "",
+			findings{gone}, "Health check failed:\n  * Node a has been deleted", "",
 		},
 		"unless there is a machine condition too": {
-			findings{found(health.MachineCondition, "m"), found(health.NodeDeleted, "Node a has been deleted")},
-			"Health check failed:\n  * m\n  * Node a has been deleted", "m; Node a has been deleted",
+			findings{m, gone},
+			"Health check failed:\n  * " + mText + "\n  * Node a has been deleted", mText + "; Node a has been deleted",
 		},
-		"a late node":       {findings{found(health.NodeStartup, "late")}, "Health check failed:\n  * late", "late"},
-		"an unhealthy node": {findings{found(health.NodeCondition, "n1"), found(health.NodeCondition, "n2")}, "Health check failed:\n  * n1\n  * n2", "n1; n2"},
-		"a final failure":   {findings{found(health.MachineFailed, "FailureReason: CreateError")}, "Health check failed:\n  * FailureReason: CreateError", "FailureReason: CreateError"},
+		"a late node": {
+			findings{{Reason: health.NodeStartup, Limit: 10 * time.Minute}},
+			"Health check failed:\n  * Node failed to report startup in 10m0s", "Node failed to report startup in 10m0s",
+		},
+		"an unhealthy node": {findings{n, n}, "Health check failed:\n  * " + nText + "\n  * " + nText, nText + "; " + nText},
+		"a final failure": {
+			findings{{Reason: health.MachineFailed, Failure: "FailureReason: CreateError"}},
+			"Health check failed:\n  * FailureReason: CreateError", "FailureReason: CreateError",
+		},
 		"nothing was found": {},
 	} {
 		if message, v1beta1 := HealthCheckFailed(tc.due); message != tc.message || v1beta1 != tc.v1beta1 {
 			t.Errorf("%s: got %q and %q, want %q and %q", name, message, v1beta1, tc.message, tc.v1beta1)
+		}
+	}
+}
+
+// Users and other tools read these texts in conditions; they are Cluster API's to the letter.
+func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
+	for text, f := range map[string]health.Finding{
+		"marked for remediation via cluster.x-k8s.io/remediate-machine annotation": {Reason: health.MarkedByHand},
+		"Condition InfrastructureReady on Machine is reporting status False with reason HostDead for more than 1h30m0s": {
+			Reason: health.MachineCondition, Limit: 90 * time.Minute,
+			Signal: health.Signal{Source: health.OnMachine, Type: "InfrastructureReady", Status: "False", Reason: "HostDead"},
+		},
+		"Condition DiskPressure on Node is reporting status True with reason Full for more than 0s": {
+			Reason: health.NodeCondition, Signal: health.Signal{Source: health.OnNode, Type: "DiskPressure", Status: "True", Reason: "Full"},
+		},
+		"Node node-1 has been deleted":           {Reason: health.NodeDeleted, Node: "node-1"},
+		"Node failed to report startup in 10m0s": {Reason: health.NodeStartup, Limit: 10 * time.Minute},
+		"FailureReason: CreateError":             {Reason: health.MachineFailed, Failure: "FailureReason: CreateError"},
+	} {
+		if is := findingText(f); is != text {
+			t.Errorf("%q, want %q", is, text)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func nodeTarget(f *nodes.Facts, p *nodes.Plan, i int) Target {
 	switch {
 	case !n.Exists: // it is not judged any more
 		is.State, is.Verdict = health.Unknown, health.Unknown.String()
-		is.Findings = []Finding{{Reason: health.NodeDeleted, Text: health.NodeDeletedDetail(n.Name), Expired: true}}
+		is.Findings = []Finding{{Reason: health.NodeDeleted, Text: nodeDeleted(n.Name), Expired: true}}
 	case d.Left:
 		is.Skipped = TerminatingText
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func finding(r health.Reason, detail string) health.Finding {
-	return health.Finding{Reason: r, Detail: detail}
+	return health.Finding{Reason: r, Signal: health.Signal{Reason: detail}}
 }
 
 // The older flavour has reasons of its own.

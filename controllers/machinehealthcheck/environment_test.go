@@ -171,7 +171,7 @@ func a(name string, state health.State, changes ...func(*target)) target {
 	}
 	of(&t).verdict.State = state
 	if state == health.Unhealthy {
-		of(&t).verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Detail: "it is bad", Due: ago(time.Minute)}}
+		of(&t).verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}, Due: ago(time.Minute)}}
 	}
 	for _, change := range changes {
 		change(&t)
@@ -195,7 +195,7 @@ func dueFor(d time.Duration) func(*target) {
 
 func byUser(t *target) {
 	is := of(t)
-	is.verdict.Findings = append([]health.Finding{{Reason: health.MarkedByHand, Detail: "marked"}}, is.verdict.Findings...)
+	is.verdict.Findings = append([]health.Finding{{Reason: health.MarkedByHand}}, is.verdict.Findings...)
 }
 
 func olderCheck(name string) func(*target) { return func(t *target) { t.older = name } }
@@ -270,7 +270,7 @@ func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...m
 	w := aCheck()
 	w.now = now
 	if due == nil {
-		due = []health.Finding{{Reason: health.NodeCondition, Detail: "it is bad"}}
+		due = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}}}
 	}
 	s := step{facts: &machines.Facts{}, Decision: &machines.Decision{Verdict: health.Verdict{Findings: due}}, target: &target{machine: m}, refused: errors.New("no rights")}
 	next := s.with(w, m, all)

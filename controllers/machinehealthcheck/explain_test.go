@@ -50,7 +50,7 @@ func behindGate(gate health.Gate) func(*target) {
 
 func dueIn(d time.Duration) func(*target) {
 	return func(t *target) {
-		of(t).verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Detail: "it is bad", Limit: 5 * time.Minute, Due: noon.Add(d)}}
+		of(t).verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}, Limit: 5 * time.Minute, Due: noon.Add(d)}}
 		of(t).verdict.Recheck = noon.Add(d)
 	}
 }

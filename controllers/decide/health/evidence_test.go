@@ -150,8 +150,8 @@ func TestAFailureThatIsFinalCountsAtOnce(t *testing.T) {
 		"not before Cluster API has looked again after a pause": {with(NodePresent).failed(how).paused(), unknown()},
 		"and after that at once":                                {with(NodePresent).failed(how).resumed(noon), unhealthy(MachineFailed)},
 	}.run(t, evidence)
-	if f := Judge(with(NodePresent).failed(how), evidence, noon).Findings[0]; f.Detail != how {
-		t.Errorf("it says %q", f.Detail)
+	if f := Judge(with(NodePresent).failed(how), evidence, noon).Findings[0]; f.Failure != how {
+		t.Errorf("it says %q", f.Failure)
 	}
 }
 

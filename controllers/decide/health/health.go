@@ -182,8 +182,8 @@ const (
 // Finding is something held against a machine. It counts from Due on; a zero Due counts at once.
 type Finding struct {
 	Reason Reason
-	// Detail is one stable sentence without full stop, in Cluster API's words.
-	Detail string
+	// Node is the name of the node that is gone, of NodeDeleted; Failure is what Cluster API says has failed, of MachineFailed.
+	Node, Failure string
 	// Limit is the timeout of the rule; Due is when it expires.
 	Limit time.Duration
 	Due   time.Time

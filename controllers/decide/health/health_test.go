@@ -13,10 +13,10 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 func in(d time.Duration) time.Time  { return noon.Add(d) }
 
 func TestDueFindingsAreThoseWhoseMomentHasCome(t *testing.T) {
-	atOnce := Finding{Detail: "at once"}
-	past := Finding{Detail: "past", Due: ago(time.Nanosecond)}
-	present := Finding{Detail: "present", Due: noon}
-	future := Finding{Detail: "future", Due: in(time.Nanosecond)}
+	atOnce := Finding{Node: "at once"}
+	past := Finding{Node: "past", Due: ago(time.Nanosecond)}
+	present := Finding{Node: "present", Due: noon}
+	future := Finding{Node: "future", Due: in(time.Nanosecond)}
 
 	v := Verdict{Findings: []Finding{future, present, atOnce, past}}
 	if diff := cmp.Diff([]Finding{present, atOnce, past}, v.Due(noon)); diff != "" {

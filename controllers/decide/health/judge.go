@@ -1,7 +1,6 @@
 package health
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -23,10 +22,10 @@ import (
 func Judge(t Target, p Policy, now time.Time) Verdict {
 	v := Verdict{State: undisputed(t)}
 	if t.Marked {
-		v.Findings = append(v.Findings, markedByHand)
+		v.Findings = append(v.Findings, Finding{Reason: MarkedByHand})
 	}
 	if t.Failure != "" {
-		v.hold(t, Finding{Reason: MachineFailed, Detail: quoted(t.Failure)})
+		v.hold(t, Finding{Reason: MachineFailed, Failure: quoted(t.Failure)})
 	}
 	if t.Gate != Open {
 		v.Gate = t.Gate
@@ -61,26 +60,17 @@ func undisputed(t Target) State {
 	}
 }
 
-var markedByHand = Finding{
-	Reason: MarkedByHand,
-	Detail: "marked for remediation via cluster.x-k8s.io/remediate-machine annotation",
-}
-
 // holdAll holds against t what could be, whether due yet or not. It knows no clock:
 // time enters only where a finding is compared with now.
 func (v *Verdict) holdAll(t Target, p Policy) {
 	v.holdMatches(OnMachine, t, p)
 	switch t.Node {
 	case NodeGone:
-		v.Findings = append(v.Findings, Finding{
-			Reason: NodeDeleted,
-			Detail: NodeDeletedDetail(t.NodeName),
-		})
+		v.Findings = append(v.Findings, Finding{Reason: NodeDeleted, Node: t.NodeName})
 	case NodeAwaited:
 		if p.NodeStartup > 0 {
 			v.hold(t, Finding{
 				Reason: NodeStartup,
-				Detail: fmt.Sprintf("Node failed to report startup in %s", p.NodeStartup),
 				Limit:  p.NodeStartup,
 				Due:    t.AwaitedSince.Add(p.NodeStartup),
 			})
@@ -100,9 +90,6 @@ func (v *Verdict) hold(t Target, f Finding) {
 	v.Findings = append(v.Findings, f)
 }
 
-// NodeDeletedDetail is the detail of a finding of NodeDeleted.
-func NodeDeletedDetail(node string) string { return "Node " + node + " has been deleted" }
-
 // holdMatches holds a finding against t for each rule about source that a signal of t matches.
 func (v *Verdict) holdMatches(source Source, t Target, p Policy) {
 	for _, r := range p.Rules {
@@ -114,7 +101,8 @@ func (v *Verdict) holdMatches(source Source, t Target, p Policy) {
 				continue
 			}
 			from, late := since(s, t)
-			f := Finding{Reason: reasonOf(source), Detail: r.detail(s), Limit: r.For, Due: from.Add(r.For), Signal: s, Late: late}
+			f := Finding{Reason: reasonOf(source), Limit: r.For, Due: from.Add(r.For), Signal: s, Late: late}
+			f.Signal.Reason = quoted(s.Reason)
 			switch {
 			case source == OnNode:
 				v.Findings = append(v.Findings, f)
@@ -175,11 +163,6 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func (r Rule) detail(s Signal) string {
-	return fmt.Sprintf("Condition %s on %s is reporting status %s with reason %s for more than %s",
-		s.Type, s.Source, s.Status, quoted(s.Reason), r.For)
 }
 
 // longestQuote is how many bytes of what others wrote are in a finding. Kubernetes allows a reason 1024 bytes in its own conditions, and does not ask

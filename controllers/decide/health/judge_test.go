@@ -253,57 +253,27 @@ func TestWithoutTheWorkloadCluster(t *testing.T) {
 	}
 }
 
-// Users and other tools read these texts in conditions; they are Cluster API's to the letter.
-func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
+func TestAFindingNamesWhatItIsAboutAndWhenItCounts(t *testing.T) {
 	const hour = time.Hour
 	cases := map[string]struct {
 		given Target
 		want  Finding
 	}{
-		"a mark": {
-			marked(with(NodePresent)),
-			Finding{MarkedByHand, "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", 0, time.Time{}, Signal{}, ""},
-		},
+		"a mark": {marked(with(NodePresent)), Finding{Reason: MarkedByHand}},
 		"a machine's condition": {
 			with(NodePresent, hostDead(ago(hour))),
-			Finding{
-				MachineCondition,
-				"Condition InfrastructureReady on Machine is reporting status False with reason HostDead for more than 1h30m0s",
-				90 * time.Minute,
-				in(30 * time.Minute),
-				hostDead(ago(hour)),
-				"",
-			},
+			Finding{Reason: MachineCondition, Limit: 90 * time.Minute, Due: in(30 * time.Minute), Signal: hostDead(ago(hour))},
 		},
 		"a node's condition": {
 			with(NodePresent, silent(ago(hour))),
-			Finding{
-				NodeCondition,
-				"Condition Ready on Node is reporting status Unknown with reason NodeStatusUnknown for more than 5m0s",
-				5 * time.Minute,
-				ago(55 * time.Minute),
-				silent(ago(hour)),
-				"",
-			},
+			Finding{Reason: NodeCondition, Limit: 5 * time.Minute, Due: ago(55 * time.Minute), Signal: silent(ago(hour))},
 		},
 		"a condition that counts at once": {
-			with(NodePresent, diskFull(ago(hour))),
-			Finding{
-				NodeCondition,
-				"Condition DiskPressure on Node is reporting status True with reason Full for more than 0s",
-				0,
-				ago(hour),
-				diskFull(ago(hour)),
-				"",
-			},
+			with(NodePresent, diskFull(ago(hour))), Finding{Reason: NodeCondition, Due: ago(hour), Signal: diskFull(ago(hour))},
 		},
-		"a deleted node": {
-			with(NodeGone),
-			Finding{NodeDeleted, "Node node-1 has been deleted", 0, time.Time{}, Signal{}, ""},
-		},
+		"a deleted node": {with(NodeGone), Finding{Reason: NodeDeleted, Node: "node-1"}},
 		"a first node that did not appear": {
-			awaited(ago(hour)),
-			Finding{NodeStartup, "Node failed to report startup in 10m0s", 10 * time.Minute, ago(50 * time.Minute), Signal{}, ""},
+			awaited(ago(hour)), Finding{Reason: NodeStartup, Limit: 10 * time.Minute, Due: ago(50 * time.Minute)},
 		},
 	}
 	for name, tc := range cases {

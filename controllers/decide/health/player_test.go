@@ -157,13 +157,24 @@ func (w *environment) held(m *machine) string {
 		held = append(held, "no connection")
 	}
 	for _, f := range m.verdict.Findings {
-		text := f.Detail
+		text := told(f)
 		if !f.DueAt(w.now) {
-			text = fmt.Sprintf("from %s: %s", f.Due.Sub(noon), f.Detail)
+			text = fmt.Sprintf("from %s: %s", f.Due.Sub(noon), text)
 		}
 		held = append(held, text)
 	}
 	return strings.Join(held, "; ")
+}
+
+// told is a finding as a story tells it. What users read is package explain's.
+func told(f health.Finding) string {
+	switch {
+	case f.Signal != (health.Signal{}):
+		return fmt.Sprintf("%s %s=%s (%s) for %s", f.Reason, f.Signal.Type, f.Signal.Status, f.Signal.Reason, f.Limit)
+	case f.Limit > 0:
+		return fmt.Sprintf("%s in %s", f.Reason, f.Limit)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s%s", f.Reason, f.Node, f.Failure))
 }
 
 // remediate begins what may begin, and reports whether anything did.

@@ -30,8 +30,8 @@ func TestAFindingQuotesAKibibyteOfWhatOthersWroteAtMost(t *testing.T) {
 				t.Fatalf("Judge() = %+v, want unhealthy for the condition and the failure", v)
 			}
 			for _, f := range v.Findings {
-				if len(f.Detail) > 1024+128 || !utf8.ValidString(f.Detail) || strings.Contains(f.Detail, tc.reason) != tc.whole {
-					t.Errorf("a finding of %d bytes, with the whole reason: %v", len(f.Detail), strings.Contains(f.Detail, tc.reason))
+				if text := f.Failure + f.Signal.Reason; len(text) > 1024 || !utf8.ValidString(text) || (text == tc.reason) != tc.whole {
+					t.Errorf("a finding of %d bytes, with the whole reason: %v", len(text), text == tc.reason)
 				}
 			}
 		})

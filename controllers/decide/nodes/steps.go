@@ -90,7 +90,7 @@ func (s *stepping) notYet() []Blocker {
 	all := []Blocker{{Reason: WithinTimeout, Until: s.Verdict.Recheck}}
 	for _, f := range s.Verdict.Findings {
 		if f.Due.Equal(s.Verdict.Recheck) {
-			all[0].Args = []string{f.Limit.String(), f.Detail}
+			all[0].Args = []string{f.Limit.String(), f.Signal.Type, f.Signal.Status, f.Signal.Reason}
 			break
 		}
 	}
