@@ -66,7 +66,8 @@ func newOptions(fs *pflag.FlagSet) *options {
 	}
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch for cluster-api objects. If empty, all namespaces are watched.")
 	fs.StringVar(&o.watchFilter, "watch-filter", "",
-		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects, or their Clusters if they have none, must have to be looked at. If empty, all are.")
+		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects, or their Clusters if they have none, must have to be looked at. "+
+			"If empty, all are.")
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
 		"After how long a MachineHealthCheck or a NodeHealthCheck is looked at although nothing happened.")
 	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Maximum requests per second to the management cluster.")

@@ -68,7 +68,8 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 // Same reports whether two answers differ in nothing that a step is decided on.
 func (p Power) Same(q Power) bool {
 	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && p.KeptOffBy == q.KeptOffBy &&
-		(p.Unmanaged == Problem{}) == (q.Unmanaged == Problem{}) && p.Serviced == q.Serviced && p.Provable == q.Provable && (p.Doubt == Problem{}) == (q.Doubt == Problem{})
+		(p.Unmanaged == Problem{}) == (q.Unmanaged == Problem{}) && p.Serviced == q.Serviced && p.Provable == q.Provable &&
+		(p.Doubt == Problem{}) == (q.Doubt == Problem{})
 }
 
 // unmanaged says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it, does nothing

@@ -150,5 +150,5 @@ func (o *ownNamespace) look(ctx context.Context, from client.Reader, name string
 		return false, err
 	}
 	was := o.read.Swap(&ownLabels{all, known})
-	return was == nil || was.known != known || was.all[mendv1.ClaimLabel] != all[mendv1.ClaimLabel] || was.all.Has(mendv1.ClaimLabel) != all.Has(mendv1.ClaimLabel), nil
+	return was == nil || was.known != known || differ(was.all, all, mendv1.ClaimLabel), nil
 }

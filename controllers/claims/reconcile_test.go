@@ -156,7 +156,7 @@ func (f *fixture) told() []string {
 func (f *fixture) wantsTold(want ...string) {
 	f.t.Helper()
 	got := f.told()
-	if !slices.EqualFunc(got, want, func(g, w string) bool { return strings.Contains(g, w) }) {
+	if !slices.EqualFunc(got, want, strings.Contains) {
 		f.t.Errorf("told %q, want %q", got, want)
 	}
 }

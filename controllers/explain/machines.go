@@ -79,8 +79,8 @@ func MachineMode(f *machines.Facts) (Mode, string) {
 		return None, fmt.Sprintf("The check is claimed for kubemend, so Cluster API core leaves it alone, and the label %s of the check, or of its "+
 			"Cluster if the check has none, is not %s, which the manager's flag --watch-filter asks for", clusterv1.WatchLabel, c.WatchFilter)
 	case c.WatchFilter != "":
-		return Core, fmt.Sprintf("The label %s of the check, or of its Cluster if the check has none, is not %s, which the manager's flag --watch-filter asks for",
-			clusterv1.WatchLabel, c.WatchFilter)
+		return Core, fmt.Sprintf("The label %s of the check, or of its Cluster if the check has none, is not %s, which the manager's flag --watch-filter "+
+			"asks for", clusterv1.WatchLabel, c.WatchFilter)
 	case c.ClusterDeleting:
 		return None, fmt.Sprintf("Cluster %s is being deleted", c.Cluster)
 	}

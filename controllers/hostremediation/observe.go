@@ -283,7 +283,8 @@ func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
 		var err error
 		w.found, err = r.Hosts.Of(ctx, w.machine)
 		if leaving := !w.rem.GetDeletionTimestamp().IsZero(); meta.IsNoMatchError(err) && leaving {
-			w.found = host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.KindNotServed, Found: err.Error()}} // a kind that is gone must not keep the remediation
+			// A kind that is gone must not keep the remediation.
+			w.found = host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.KindNotServed, Found: err.Error()}}
 		} else if err != nil {
 			return err
 		}

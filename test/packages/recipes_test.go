@@ -34,7 +34,7 @@ type providerSpec struct {
 	} `json:"deployment"`
 }
 
-var shownYAML = regexp.MustCompile("(?ms)^```yaml\\n(.*?)^```$")
+var shownYAML = regexp.MustCompile("(?ms)^```yaml\\n(.*?)^```\n")
 
 // The operators that install providers put into the release's Deployment what these manifests say: a container, a flag, a file or a version that is not there
 // shows only when somebody tries.
@@ -47,7 +47,7 @@ func TestTheManifestsForOperatorsNameWhatAReleaseHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, page := range []string{"cluster-api-operator.md", "rancher-turtles.md"} {
-		for _, block := range shownYAML.FindAllSubmatch(read(t, filepath.Join("docs/recipes", page)), -1) {
+		for _, block := range shownYAML.FindAllSubmatch(read(t, filepath.Join("docs", "recipes", page)), -1) {
 			for _, o := range objects(t, block[1]) {
 				seen[o.GetKind()]++
 				if o.GetKind() == "Namespace" {
@@ -80,7 +80,7 @@ func fits(t *testing.T, page string, spec providerSpec, metadata clusterctlv1.Me
 		t.Fatalf("%s: %v", page, err)
 	}
 	if !slices.ContainsFunc(metadata.ReleaseSeries, func(s clusterctlv1.ReleaseSeries) bool {
-		return s.Major == int32(v.Major()) && s.Minor == int32(v.Minor()) //nolint:gosec // versions are small
+		return s.Major == int32(v.Major()) && s.Minor == int32(v.Minor())
 	}) {
 		t.Errorf("%s: metadata.yaml has no series of %s", page, spec.Version)
 	}

@@ -32,15 +32,16 @@ func Seed(file string) []*unstructured.Unstructured {
 }
 
 // printed are the manifests in a page: its fenced blocks of YAML.
-var printed = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+var printed = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```\n")
 
 // Printed are all objects that a page of the documentation shows, in its order and as they are.
 func Printed(page string) []*unstructured.Unstructured {
 	ginkgo.GinkgoHelper()
 	content, err := os.ReadFile(page)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	var all []*unstructured.Unstructured
-	for _, block := range printed.FindAllSubmatch(content, -1) {
+	blocks := printed.FindAllSubmatch(content, -1)
+	all := make([]*unstructured.Unstructured, 0, len(blocks))
+	for _, block := range blocks {
 		all = append(all, Objects(block[1])...)
 	}
 	gomega.Expect(all).NotTo(gomega.BeEmpty(), "%s shows no manifest", page)

@@ -93,7 +93,8 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 // clusterCalled is the Cluster of a name; an empty one if there is none.
 func clusterCalled(ctx context.Context, reader client.Reader, key client.ObjectKey) (*clusterv1.Cluster, error) {
 	cluster := &clusterv1.Cluster{}
-	if err := reader.Get(ctx, key, cluster); client.IgnoreNotFound(err) != nil {
+	err := reader.Get(ctx, key, cluster)
+	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
 	}
 	return cluster, nil
@@ -185,7 +186,8 @@ func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck, cluster *cluste
 func (a *Asker) blind(is *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
 	why, _, blind := a.Snapshot.Unseen(key)
-	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.NodesUnknown == "" || a.Managers.sayUnseen(check, cluster) {
+	if !blind || is.NodesUnknown == "" || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) ||
+		a.Managers.sayUnseen(check, cluster) {
 		return
 	}
 	hold := explain.NodesNotRead(check.Spec.ClusterName, why)

@@ -31,8 +31,9 @@ const (
 	Loopback = "127.0.0.1"
 	// Resync is upstream's default --sync-period.
 	Resync = 10 * time.Minute
-	// RemoteQPS and RemoteBurst are upstream's defaults for requests to a workload cluster.
-	RemoteQPS   = 20
+	// RemoteQPS is upstream's default for requests per second to a workload cluster.
+	RemoteQPS = 20
+	// RemoteBurst is upstream's default for a burst of them.
 	RemoteBurst = 30
 	// ConditionsGrace is upstream's default --remote-conditions-grace-period.
 	ConditionsGrace = 5 * time.Minute
