@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/kubemend/kubemend/controllers/decide/claims"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -25,11 +26,13 @@ const (
 	CoreNotRunning        ClaimReason = "CoreNotRunning"
 	ActsOnUnclaimed       ClaimReason = "ActsOnUnclaimed" // a manager of kubemend does, so that both it and Cluster API core would act
 	NoManagerTakes        ClaimReason = "NoManagerTakes"
+	LabelAsks             ClaimReason = "LabelAsks" // a label asks for the claim, so that the manager would claim the check again at once
 	UnseenCore            ClaimReason = "UnseenCore"
 	UnseenCoreAndManagers ClaimReason = "UnseenCoreAndManagers"
 	UnseenUnclaimed       ClaimReason = "UnseenUnclaimed" // whether a manager acts on checks that are not claimed
 	UnseenManagers        ClaimReason = "UnseenManagers"  // whether there are others
 	UnseenTakes           ClaimReason = "UnseenTakes"     // whether one of those that are seen acts on the check
+	UnseenLabel           ClaimReason = "UnseenLabel"     // whether the label that claimed it is still there
 )
 
 // Claim is what becomes of a check that a user claims for kubemend, or releases.
@@ -57,6 +60,8 @@ type ClaimedCheck struct {
 	Written time.Time
 	// Cluster is nil if there is none.
 	Cluster *clusterv1.Cluster
+	// Labels are what decides on a claim by a label.
+	Labels claims.Facts
 	// Underway are the names of machines that are being remediated.
 	Underway map[Remediator][]string
 	// Unread are the errors of what could not be read.
@@ -214,6 +219,12 @@ func (c *Claim) why() string {
 		return c.unseenUnclaimed()
 	case UnseenManagers:
 		return "it cannot be seen whether a manager of kubemend is there to take it: " + c.managers()
+	case LabelAsks:
+		return labelled(c.Labels, c.Check.Namespace, c.Check.Spec.ClusterName) + ", so kubemend would claim it again at once: remove the label, in Git too, " +
+			"and all checks that it claims are released"
+	case UnseenLabel:
+		return fmt.Sprintf("it was claimed by the label %s on %s, and it cannot be seen whether that is still there: kubemend would claim it again at once",
+			claimLabel, LabelledObject(c.Labels.By, c.Check.Namespace, c.Check.Spec.ClusterName))
 	case UnseenTakes:
 		return "it cannot be seen whether a manager of kubemend would take it: " + c.managers()
 	case Changes:

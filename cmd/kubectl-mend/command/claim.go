@@ -208,10 +208,11 @@ func (h *handing) do(ctx context.Context, claims []explain.Claim) error {
 }
 
 func (h *handing) write(ctx context.Context, check *clusterv1.MachineHealthCheck) error {
-	value := map[way]any{claiming: mendv1.Claim, releasing: nil}[h.way]
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": check.ResourceVersion, "annotations": map[string]any{clusterv1.PausedAnnotation: value},
-	}})
+	annotations := map[string]any{clusterv1.PausedAnnotation: mendv1.Claim}
+	if h.way == releasing { // with the mark of a label that is gone, which would take a later claim by hand for the label's
+		annotations = map[string]any{clusterv1.PausedAnnotation: nil, mendv1.ClaimedByAnnotation: nil}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": check.ResourceVersion, "annotations": annotations}})
 	if err != nil {
 		return fmt.Errorf("%s mhc/%s in %s: %w", h.way, check.Name, check.Namespace, err)
 	}

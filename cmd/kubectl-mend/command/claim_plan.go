@@ -7,6 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/claims"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -58,10 +59,19 @@ func (f claimFacts) decide(c *explain.Claim) explain.ClaimReason {
 	case !c.Release:
 		return f.takes(c)
 	}
-	unclaimed := f.actsOnUnclaimed(c)
+	return f.gives(c)
+}
+
+// gives returns whether Cluster API core, and it alone, would act on the check once it is released.
+func (f claimFacts) gives(c *explain.Claim) explain.ClaimReason {
+	plan, unclaimed := claims.Decide(c.Labels), f.actsOnUnclaimed(c)
 	switch {
+	case plan.Reason == claims.AlreadyClaimed, plan.Reason == claims.ClaimedByHand:
+		return explain.LabelAsks
 	case unclaimed == explain.ActsOnUnclaimed:
 		return unclaimed
+	case plan.Reason == claims.LabelUnread:
+		return explain.UnseenLabel
 	case f.core.Unseen() && unclaimed == explain.UnseenUnclaimed:
 		return explain.UnseenCoreAndManagers
 	case f.core.Unseen():

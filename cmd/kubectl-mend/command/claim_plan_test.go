@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
+	decide "github.com/kubemend/kubemend/controllers/decide/claims"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -33,6 +34,12 @@ func pausedAs(value string) claimEdit {
 // labelled is a check with a label of a tool that applies it.
 func labelled(key string) claimEdit {
 	return checkWith(func(c *explain.ClaimedCheck) { c.Check.Labels = map[string]string{key: "fleet"} })
+}
+
+// asked is what labels say of a check that is claimed.
+func asked(f decide.Facts) claimEdit {
+	f.Covered, f.Pause = true, decide.Claimed
+	return checkWith(func(c *explain.ClaimedCheck) { c.Labels = f })
 }
 
 func beingRemediated(all map[explain.Remediator][]string) claimEdit {
@@ -148,6 +155,19 @@ func TestChecksAreGivenBack(t *testing.T) {
 		"where Argo CD applies it, what is to be removed from Git is said": {claimFactsOf(claimed, labelled("argocd.argoproj.io/instance")), false,
 			"change: " + plain + "; Argo CD (Application fleet) applies the check: if Git has the annotation cluster.x-k8s.io/paused, remove it there, or it is written again"},
 		"a topology writes no annotation": {claimFactsOf(claimed, labelled("topology.cluster.x-k8s.io/owned")), false, "change: " + plain},
+		"one that a label claims is not, also by force": {claimFactsOf(claimed, asked(decide.Facts{Cluster: decide.Act, By: decide.Cluster})), true,
+			"refused: Cluster prod has the label kubemend.io/machine-health-checks: act, so kubemend would claim it again at once: remove the label, in Git too, and all checks that it claims are released"},
+		"nor one that was claimed by hand before the label was there": {claimFactsOf(claimed, asked(decide.Facts{Cluster: decide.Act, Namespace: decide.Act})), true,
+			"refused: Cluster prod and Namespace metal have the label kubemend.io/machine-health-checks: act, so kubemend would claim it again at once: remove the label, in Git too, and all checks that it claims are released"},
+		"whose label it is is said": {claimFactsOf(claimed, asked(decide.Facts{Namespace: decide.Act, By: decide.Cluster})), false,
+			"refused: Namespace metal has the label kubemend.io/machine-health-checks: act, so kubemend would claim it again at once: remove the label, in Git too, and all checks that it claims are released"},
+		"a label that cannot be seen may be there": {claimFactsOf(claimed, asked(decide.Facts{Namespace: decide.Unread, By: decide.Namespace})), false,
+			"unseen: it was claimed by the label kubemend.io/machine-health-checks: act on Namespace metal, and it cannot be seen whether that is still there: kubemend would claim it again at once"},
+		"and by force it is released all the same": {claimFactsOf(claimed, asked(decide.Facts{Namespace: decide.Unread, By: decide.Namespace})), true,
+			"change: " + plain + "; it was claimed by the label kubemend.io/machine-health-checks: act on Namespace metal, and it cannot be seen whether that is still there: kubemend would claim it again at once"},
+		"a label that cannot be seen matters not to a claim by hand": {claimFactsOf(claimed, asked(decide.Facts{Namespace: decide.Unread})), false, "change: " + plain},
+		"one whose label is gone is released":                        {claimFactsOf(claimed, asked(decide.Facts{By: decide.Namespace})), false, "change: " + plain},
+		"a label of another value claims nothing again":              {claimFactsOf(claimed, asked(decide.Facts{Cluster: decide.Invalid, By: decide.Cluster})), false, "change: " + plain},
 		"what is under way is said, by what happens": {claimFactsOf(claimed, beingRemediated(map[explain.Remediator][]string{explain.ByCheck: {"b"}, explain.ByOwner: {"d", "a"}, explain.ByAnother: {"c"}})), false,
 			"change: " + plain + "; under way: a, d, whose owners remediate them, and go on; under way: b, whose request goes on, and core deletes it when the machine is healthy; " +
 				"under way: c, whose request is not this check's, and is left alone"},

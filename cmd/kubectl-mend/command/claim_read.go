@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
+	"github.com/kubemend/kubemend/controllers/claims"
+	decide "github.com/kubemend/kubemend/controllers/decide/claims"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -158,6 +161,7 @@ func checkSeen(ctx context.Context, c client.Reader, check *clusterv1.MachineHea
 	case !apierrors.IsNotFound(err):
 		f.Cluster, f.Unread[explain.ItsCluster] = &clusterv1.Cluster{}, err // it may well be there
 	}
+	f.Labels = labelsSeen(ctx, c, check, f.Cluster, err)
 	machines, err := machinesOf(ctx, c, check)
 	if err != nil {
 		f.Unread[explain.ItsMachines] = err
@@ -171,6 +175,21 @@ func checkSeen(ctx context.Context, c client.Reader, check *clusterv1.MachineHea
 		if by, is := remediatorOf(check, &machines[i], requests[machines[i].Name]); is {
 			f.Underway[by] = append(f.Underway[by], machines[i].Name)
 		}
+	}
+	return f
+}
+
+// labelsSeen is what the labels of the Cluster and of the Namespace say of a check. A Cluster that does not exist has none; unread is why it was not read.
+func labelsSeen(ctx context.Context, c client.Reader, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, unread error) decide.Facts {
+	if unread != nil {
+		cluster = nil
+	}
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	known := c.Get(ctx, client.ObjectKey{Name: check.Namespace}, namespace) == nil // else that counts only if the claim is one by its label, and is said then
+	f := claims.FactsOf(check, cluster, namespace.Labels, known)
+	if apierrors.IsNotFound(unread) {
+		f.Cluster = decide.Absent
 	}
 	return f
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -326,6 +327,27 @@ func TestWhatMayNotBeReadIsSaidAndForcedOver(t *testing.T) {
 	got, code = d.hands(releasing, names, yes, func(h *handing) { h.force = true })
 	if code != Done || len(d.marks()) > 0 || !strings.Contains(unwrapped(got), "its Cluster could not be read") {
 		t.Errorf("code %d, printed\n%s", code, got)
+	}
+}
+
+func TestWhatALabelClaimsIsNotReleased(t *testing.T) {
+	check := checkNamed("workers", "kubemend")
+	check.Annotations[mendv1.ClaimedByAnnotation] = "Namespace"
+	where := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: map[string]string{mendv1.ClaimLabel: mendv1.ClaimLabelAct}}}
+	d := deskWith(t, append(both(), check, where)...)
+	got, code := d.hands(releasing, selection{names: []string{"workers"}}, yes, func(h *handing) { h.force = true })
+	if code != Refused || d.marks()["workers"] != "kubemend" || !strings.Contains(unwrapped(got), "Namespace metal has the label") {
+		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
+	}
+	where.Labels = nil
+	if err := d.client.Update(t.Context(), where); err != nil {
+		t.Fatal(err)
+	}
+	if got, code = d.hands(releasing, selection{names: []string{"workers"}}, yes); code != Done || len(d.marks()) > 0 {
+		t.Errorf("without the label: code %d, marks %v, printed\n%s", code, d.marks(), got)
+	}
+	if err := d.client.Get(t.Context(), client.ObjectKeyFromObject(check), check); err != nil || len(check.Annotations) > 0 {
+		t.Errorf("a claim by hand would count as the label's: %v, error %v", check.Annotations, err)
 	}
 }
 

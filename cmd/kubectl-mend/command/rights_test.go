@@ -187,6 +187,7 @@ func everything(workload string) map[string]string {
 		"coordination.k8s.io/v1/leases":                     lease,
 		"events.k8s.io/v1/events":                           object("events.k8s.io/v1", "Event", true, `,"regarding":{"kind":"Machine","namespace":"x","name":"x"}`),
 		"apiextensions.k8s.io/v1/customresourcedefinitions": object("apiextensions.k8s.io/v1", "CustomResourceDefinition", false, ""),
+		"/v1/namespaces":                         object("v1", "Namespace", false, ""),
 		"/v1/nodes":                              object("v1", "Node", false, ""),
 		"/v1/pods":                               object("v1", "Pod", true, ""),
 		"/v1/secrets":                            object("v1", "Secret", true, fmt.Sprintf(`,"data":{"value":%q}`, kubeconfig)),

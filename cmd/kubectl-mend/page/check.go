@@ -29,6 +29,14 @@ func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.Object
 	if err != nil {
 		return nil, err
 	}
+	source, missing := claimOf(a, &check)
+	if source != "" {
+		e.Facts = append(e.Facts, explain.Fact{Name: "claimed by", Value: source})
+	}
+	if missing != "" {
+		e.Notes = append(e.Notes, missing)
+	}
+	e.Notes = append(e.Notes, invalidLabels(a, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})...)
 	for _, applier := range explain.AppliersOf(&check) {
 		e.Facts = append(e.Facts, explain.Fact{Name: "applied by", Value: applier.String()})
 	}

@@ -79,7 +79,17 @@ func moreHosts() map[string]story {
 				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:cluster.x-k8s.io/paused":{}}}}`),
 			})
 		}), check("workers")},
-		"a check whose remediations the user may not read": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.barred = append(s.barred, mendv1.GroupVersion.WithKind("HostRemediation")) }), check("workers")},
+		"a check that the label of its Cluster claimed":          {aScene(claimedBy("Cluster"), clusterLabelled("act")), check("workers")},
+		"a check that the label of its Namespace claimed":        {aScene(claimedBy("Namespace"), namespaceLabelled("act")), check("workers")},
+		"a check whose label is gone":                            {aScene(claimedBy("Namespace"), namespaceLabelled("")), check("workers")},
+		"a check of which it is not known if the label is there": {aScene(claimedBy("Namespace"), namespacesBarred), check("workers")},
+		"a check that is paused though a label claims it":        {aScene(clusterLabelled("act"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "true" }), check("workers")},
+		"a check that a label has not claimed yet":               {aScene(namespaceLabelled("act"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
+		"a check whose labels have other values":                 {aScene(clusterLabelled("Act"), namespaceLabelled("yes"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
+		"a machine whose Cluster has a label of another value":   {aScene(clusterLabelled("Act"), silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
+		"the status where labels claimed one of two":             {aScene(claimedBy("Cluster"), clusterLabelled("act"), secondCheck, olderCheckPaused("maintenance")), nil},
+		"the status with a label of another value":               {aScene(namespaceLabelled("yes"), func(s *scene) { s.check.Annotations = nil }), nil},
+		"a check whose remediations the user may not read":       {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.barred = append(s.barred, mendv1.GroupVersion.WithKind("HostRemediation")) }), check("workers")},
 	}
 }
 
@@ -170,4 +180,28 @@ func fenced(name string) func(*scene) {
 		n.Spec.Taints = []corev1.Taint{{Key: infrav1.OutOfServiceTaintKey, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
 		n.Annotations = map[string]string{fence.FencedByAnnotation: "rem-" + name}
 	}
+}
+
+// claimedBy marks the claim of the check as one by the label of an object of that kind.
+func claimedBy(kind string) func(*scene) {
+	return func(s *scene) { s.check.Annotations[mendv1.ClaimedByAnnotation] = kind }
+}
+
+func clusterLabelled(value string) func(*scene) {
+	return func(s *scene) { s.cluster.Labels = map[string]string{mendv1.ClaimLabel: value} }
+}
+
+// namespaceLabelled makes the Namespace known, without the label if the value is empty.
+func namespaceLabelled(value string) func(*scene) {
+	return func(s *scene) {
+		is := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+		if value != "" {
+			is.Labels = map[string]string{mendv1.ClaimLabel: value}
+		}
+		s.others = append(s.others, is)
+	}
+}
+
+func namespacesBarred(s *scene) {
+	s.barred = append(s.barred, corev1.SchemeGroupVersion.WithKind("Namespace"))
 }

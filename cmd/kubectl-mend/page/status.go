@@ -35,6 +35,8 @@ type Status struct {
 type Row struct {
 	explain.Check
 	Remediating int `json:"remediating"`
+	// ClaimedBy is the label that claimed the check, and what has it; empty if none did.
+	ClaimedBy string `json:"claimedBy,omitempty"`
 }
 
 // Cluster is a workload cluster that the manager cannot reach.
@@ -54,6 +56,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	if err := tolerate(&s.Unread, "MachineHealthChecks", err); err != nil {
 		return nil, err
 	}
+	claims := claimsOf(a, checks)
 	if cluster == "" {
 		nodes, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
 		if err := tolerate(&s.Unread, "NodeHealthChecks", err); err != nil {
@@ -66,11 +69,14 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		c := &checks[i]
 		follow(ctx, a, c)
 		s.addUnreachable(c)
-		s.Checks = append(s.Checks, rowOf(c))
+		r := rowOf(c)
+		r.ClaimedBy = claims.sources[r.Ref]
+		s.Checks = append(s.Checks, r)
 		if c.CountedByStatus {
 			counted++
 		}
 	}
+	s.Notes = append(s.Notes, claims.notes...)
 	if counted > 0 {
 		s.Notes = append(s.Notes, explain.CalmByStatus(counted))
 	}

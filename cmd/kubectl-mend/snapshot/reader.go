@@ -162,6 +162,22 @@ func One[T any, P interface {
 	return nil
 }
 
+// NamespaceLabels are what is known of the labels of a Namespace, which are those that claim checks: known says that they are. A record from before
+// they were read does not know them.
+func (w *Snapshot) NamespaceLabels(name string) (all map[string]string, known bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	k := w.kinds[namespaceGVK.GroupKind()]
+	if k == nil {
+		return nil, false
+	}
+	if r := k.records[client.ObjectKey{Name: name}]; r != nil {
+		return r.is.GetLabels(), true
+	}
+	unread, said := k.scopes[""]
+	return nil, said && unread == nil
+}
+
 // Objects are all that are known of a kind, as they are kept, by name. They are shared: read only.
 func (w *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []client.Object {
 	w.mu.RLock()

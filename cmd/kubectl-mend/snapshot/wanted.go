@@ -46,6 +46,7 @@ var definitions = []string{
 var (
 	hostGVK          = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
 	metal3MachineGVK = infrav1.GroupVersion.WithKind("Metal3Machine")
+	namespaceGVK     = corev1.SchemeGroupVersion.WithKind("Namespace")
 	nodeGVK          = corev1.SchemeGroupVersion.WithKind("Node")
 	leaseGVK         = coordinationv1.SchemeGroupVersion.WithKind("Lease")
 	eventGVK         = eventsv1.SchemeGroupVersion.WithKind("Event")
@@ -55,9 +56,12 @@ var (
 	nodeCheckGVK     = nhcv1.GroupVersion.WithKind("NodeHealthCheck")
 )
 
-// clusters are the clusters themselves.
+// clusters are the clusters themselves, and the Namespaces whose label claims checks.
 func (r *reading) clusters() []task {
-	return []task{{gvk: clusterGVK, namespace: r.Namespace, keep: ofCluster(r.Cluster)}}
+	return []task{
+		{gvk: clusterGVK, namespace: r.Namespace, keep: ofCluster(r.Cluster)},
+		{gvk: namespaceGVK, bare: true, options: []client.ListOption{client.HasLabels{mendv1.ClaimLabel}}},
+	}
 }
 
 // first is what else can be read without knowing anything.
