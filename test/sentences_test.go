@@ -22,6 +22,7 @@ var unrendered = map[string]string{
 	"baremetal/powercycle/guards.go":                    "names of guards, in the diagram and in tests",
 	"baremetal/powercycle/powercycle.go":                "names of steps, in the diagram and in logs",
 	"cmd/kubectl-mend/command/claim.go":                 "usage of two commands, and the line in which a plan is printed",
+	"cmd/kubectl-mend/command/claim_label.go":           "the lines in which a plan is printed",
 	"cmd/kubectl-mend/command/command.go":               "errors of the command line",
 	"cmd/kubectl-mend/simulate/environment.go":          "the words of the kubelet",
 	"cmd/kubectl-mend/simulate/faults.go":               "part of an error",

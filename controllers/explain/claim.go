@@ -27,6 +27,7 @@ const (
 	ActsOnUnclaimed       ClaimReason = "ActsOnUnclaimed" // a manager of kubemend does, so that both it and Cluster API core would act
 	NoManagerTakes        ClaimReason = "NoManagerTakes"
 	LabelAsks             ClaimReason = "LabelAsks" // a label asks for the claim, so that the manager would claim the check again at once
+	ClaimedOnCheck        ClaimReason = "ClaimedOnCheck" // where a label is removed: it was not what claimed the check
 	UnseenCore            ClaimReason = "UnseenCore"
 	UnseenCoreAndManagers ClaimReason = "UnseenCoreAndManagers"
 	UnseenUnclaimed       ClaimReason = "UnseenUnclaimed" // whether a manager acts on checks that are not claimed
@@ -42,6 +43,8 @@ type Claim struct {
 	Reason  ClaimReason
 	// Forced reports that the annotation is written though it is not known whether a controller would act on the check.
 	Forced bool
+	// ByLabel reports that it is a label that is written or removed, and kubemend that writes the annotation then.
+	ByLabel bool
 
 	ClaimedCheck
 	// Managers are why managers of kubemend do not act on the check; Unlisted is what is not known of others.
@@ -137,7 +140,13 @@ func (c *Claim) Unseen() bool { return strings.HasPrefix(string(c.Reason), "Unse
 
 // Refused reports whether what the user asked for would do harm, or may.
 func (c *Claim) Refused() bool {
-	return !c.Changes() && c.Reason != AlreadyClaimed && c.Reason != AlreadyReleased
+	return !c.Changes() && c.Reason != AlreadyClaimed && c.Reason != AlreadyReleased && c.Reason != ClaimedOnCheck
+}
+
+// Holds reports whether a label may not be written or removed because of this check: it would have no controller then, or two. Any other check is left as
+// it is, and holds up no label.
+func (c *Claim) Holds() bool {
+	return c.Refused() && (c.Unseen() || c.Reason == NoManagerTakes || c.Reason == CoreNotRunning || c.Reason == ActsOnUnclaimed)
 }
 
 // Text is what will be so, or why nothing changes.
@@ -179,6 +188,9 @@ func (c *Claim) Text() string {
 
 // inGit is what is to be done where the check comes from.
 func (c *Claim) inGit() []string {
+	if c.ByLabel {
+		return nil
+	}
 	appliers := AppliersOf(c.Check)
 	all := make([]string, 0, len(appliers))
 	for _, a := range appliers {
@@ -219,6 +231,8 @@ func (c *Claim) why() string {
 		return c.unseenUnclaimed()
 	case UnseenManagers:
 		return "it cannot be seen whether a manager of kubemend is there to take it: " + c.managers()
+	case ClaimedOnCheck:
+		return "it was claimed on the check itself, and not by the label, so it stays claimed"
 	case LabelAsks:
 		return labelled(c.Labels, c.Check.Namespace, c.Check.Spec.ClusterName) + ", so kubemend would claim it again at once: remove the label, in Git too, " +
 			"and all checks that it claims are released"

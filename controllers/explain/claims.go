@@ -94,6 +94,25 @@ func ClaimedByLabels(n int, objects []string, more int) string {
 	return fmt.Sprintf("%d %s claimed by the label %s of %s%s", n, checks, claimLabel, strings.Join(objects, ", "), rest)
 }
 
+// LabelWritten says what writing the label that claims checks, or removing it, does; was is its value before, if it has one.
+func LabelWritten(release bool, was string) string {
+	switch {
+	case release:
+		return "without the label " + claimLabel + " kubemend releases the checks that it claimed"
+	case was != "" && was != mendv1.ClaimLabelAct:
+		return fmt.Sprintf("the label %s, which was %q, has kubemend claim its checks, and each new one", claimLabel, was)
+	}
+	return "the label " + claimLabel + " has kubemend claim its checks, and each new one"
+}
+
+// LabelAsIs says that the label that claims checks is there already, or that there is none to remove.
+func LabelAsIs(release bool) string {
+	if release {
+		return "it does not have the label " + mendv1.ClaimLabel
+	}
+	return "it has the label " + claimLabel + " already"
+}
+
 // labelled names the objects whose labels ask for claims, and what they have.
 func labelled(f claims.Facts, namespace, cluster string) string {
 	onCluster, onNamespace := LabelledObject(claims.Cluster, namespace, cluster), LabelledObject(claims.Namespace, namespace, cluster)

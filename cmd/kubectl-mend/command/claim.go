@@ -40,23 +40,27 @@ func (o *Options) claim() *cobra.Command {
 	return o.handing(claiming, "Claim MachineHealthChecks for kubemend, in place of Cluster API core",
 		"Claim MachineHealthChecks for kubemend, by the annotation "+clusterv1.PausedAnnotation+": "+mendv1.Claim+". "+
 			"Cluster API core does not act on a check with that annotation, and kubemend does. Remediations that core has started go on.\n\n"+
-			"A check is only claimed if a manager of kubemend runs that acts on it.")
+			"A check is only claimed if a manager of kubemend runs that acts on it.\n\n"+
+			"With cluster/NAME or namespace/NAME it writes the label "+mendv1.ClaimLabel+": "+mendv1.ClaimLabelAct+" on that object instead, and kubemend "+
+			"claims all its checks, and each new one.")
 }
 
 func (o *Options) release() *cobra.Command {
 	return o.handing(releasing, "Release MachineHealthChecks from kubemend to Cluster API core",
 		"Release MachineHealthChecks from kubemend to Cluster API core, by removing the annotation "+clusterv1.PausedAnnotation+": "+mendv1.Claim+". "+
 			"Remediations that kubemend has started go on.\n\n"+
-			"A check is only released if Cluster API core runs.")
+			"A check is only released if Cluster API core runs.\n\n"+
+			"With cluster/NAME or namespace/NAME it removes the label "+mendv1.ClaimLabel+" from that object instead, and kubemend releases the checks "+
+			"that the label claimed.")
 }
 
 func (o *Options) handing(w way, short, long string) *cobra.Command {
 	h := &handing{IOStreams: o.IOStreams, way: w}
 	var cluster, selector string
 	c := &cobra.Command{
-		Use:   string(w) + " (mhc/NAME... | --cluster NAME | -l SELECTOR)",
+		Use:   string(w) + " (mhc/NAME... | cluster/NAME | namespace/NAME | -l SELECTOR)",
 		Short: short, Long: long,
-		Example: fmt.Sprintf("  %[1]s %[2]s mhc/workers\n  %[1]s %[2]s --cluster prod --dry-run\n  %[1]s %[2]s -A -l team=a --yes", o.Name, w),
+		Example: fmt.Sprintf("  %[1]s %[2]s mhc/workers\n  %[1]s %[2]s cluster/prod --dry-run\n  %[1]s %[2]s -A -l team=a --yes", o.Name, w),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := o.selection(args, cluster, selector)
 			if err != nil {
@@ -68,9 +72,9 @@ func (o *Options) handing(w way, short, long string) *cobra.Command {
 			h.now, h.asks = o.timeAt(c.Context(), h.client), text.IsTerminal(o.In)
 			return h.run(c.Context(), s)
 		},
-		ValidArgsFunction: o.completeNames(machineCheckKind),
+		ValidArgsFunction: o.completeNames(machineCheckKind, clusterKind, namespaceKind),
 	}
-	c.Flags().StringVar(&cluster, "cluster", "", "Those of one Cluster of Cluster API.")
+	c.Flags().StringVar(&cluster, "cluster", "", "With names or --selector: those of one Cluster of Cluster API. Alone: the same as cluster/NAME.")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Those whose labels match.")
 	c.Flags().BoolVarP(&h.yes, "yes", "y", false, "Do not ask.")
 	c.Flags().BoolVar(&h.dryRun, "dry-run", false, "Say what would change, and change nothing.")
@@ -91,29 +95,52 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 		return s, err
 	}
 	for _, arg := range args {
-		k, name, err := parse(arg, machineCheckKind)
-		if called, _, _ := strings.Cut(arg, "/"); err != nil {
-			if is, known := kindCalled(called); known && is == nodeCheckKind {
-				return s, Exit{Misused, fmt.Errorf("%q: a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out "+
-					"among them, so one of them acts on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md", arg)}
-			}
+		if err := s.add(arg); err != nil {
 			return s, err
 		}
-		if k == machineCheckKind {
-			s.names = append(s.names, name)
-		}
+	}
+	if s.label == nil && len(args) == 0 && selector == "" && cluster != "" && s.namespace != "" {
+		s.label = &labelOwner{clusterKind, client.ObjectKey{Namespace: s.namespace, Name: cluster}}
 	}
 	switch {
+	case s.label != nil && (len(args) > 1 || selector != "" || len(args) == 1 && cluster != ""):
+		return s, Exit{Misused, errors.New("the label of a cluster/NAME or a namespace/NAME is for all its checks: it goes with no other selection")}
+	case s.label != nil && s.label.kind == clusterKind && s.namespace == "":
+		return s, Exit{Misused, errors.New("cluster/NAME does not go with --all-namespaces")}
 	case len(s.names) > 0 && (selector != "" || s.namespace == ""):
 		return s, Exit{Misused, errors.New("names go neither with --selector nor with --all-namespaces")}
-	case len(s.names) == 0 && cluster == "" && selector == "":
-		return s, Exit{Misused, errors.New("say which: mhc/NAME, --cluster or --selector")}
+	case s.label == nil && len(s.names) == 0 && cluster == "" && selector == "":
+		return s, Exit{Misused, errors.New("say which: mhc/NAME, cluster/NAME, namespace/NAME or --selector")}
 	}
 	return s, nil
 }
 
+// add adds what an argument names.
+func (s *selection) add(arg string) error {
+	k, name, err := parse(arg, machineCheckKind, clusterKind, namespaceKind)
+	if called, _, _ := strings.Cut(arg, "/"); err != nil {
+		if is, known := kindCalled(called); known && is == nodeCheckKind {
+			return Exit{Misused, fmt.Errorf("%q: a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out "+
+				"among them, so one of them acts on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md", arg)}
+		}
+		return err
+	}
+	switch k {
+	case clusterKind:
+		s.label = &labelOwner{k, client.ObjectKey{Namespace: s.namespace, Name: name}}
+	case namespaceKind:
+		s.label = &labelOwner{k, client.ObjectKey{Name: name}}
+	default:
+		s.names = append(s.names, name)
+	}
+	return nil
+}
+
 // run says what will be, asks, and does it.
 func (h *handing) run(ctx context.Context, s selection) error {
+	if s.label != nil {
+		return h.runLabel(ctx, *s.label)
+	}
 	f, err := observeClaim(ctx, h.client, s, h.now)
 	if err != nil {
 		return err

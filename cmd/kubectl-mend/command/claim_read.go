@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,7 +32,12 @@ type selection struct {
 	names     []string
 	cluster   string
 	labels    labels.Selector
+	// label is the object whose label is written or removed, in place of the annotations of checks; nil if it is those.
+	label *labelOwner
 }
+
+// errNoneSelected is the beginning of the error when there are no such checks.
+var errNoneSelected = errors.New("no MachineHealthCheck")
 
 // observeClaim reads all that the plan needs. What may not be read is said in it, but for the checks themselves.
 func observeClaim(ctx context.Context, c client.Reader, s selection, now time.Time) (claimFacts, error) {
@@ -65,7 +71,7 @@ func selected(ctx context.Context, c client.Reader, s selection) ([]clusterv1.Ma
 		if s.namespace != "" {
 			where = "in namespace " + s.namespace
 		}
-		return nil, fmt.Errorf("no MachineHealthCheck %s is selected", where)
+		return nil, fmt.Errorf("%w %s is selected", errNoneSelected, where)
 	}
 	return found, nil
 }

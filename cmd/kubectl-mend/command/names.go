@@ -17,6 +17,8 @@ const (
 	nodeCheckKind    kind = "NodeHealthCheck"
 	metal3Kind       kind = "Metal3Remediation"
 	ownKind          kind = "HostRemediation"
+	clusterKind      kind = "Cluster"
+	namespaceKind    kind = "Namespace"
 	// remediationKind is either of the two, where the user does not say which.
 	remediationKind kind = "Remediation"
 )
@@ -28,6 +30,8 @@ var aliases = map[kind][]string{
 	hostKind:         {"host", "bmh", "baremetalhost"},
 	machineCheckKind: {"mhc", "machinehealthcheck"},
 	nodeCheckKind:    {"nhc", "nodehealthcheck"},
+	clusterKind:      {"cluster", "cl"},
+	namespaceKind:    {"namespace", "ns"},
 	remediationKind:  {"remediation"},
 	metal3Kind:       {"m3r", "metal3remediation"},
 	ownKind:          {"hrem", "hostremediation"},

@@ -35,6 +35,8 @@ var groups = map[kind]schema.GroupVersionKind{
 	nodeCheckKind:    nhcv1.GroupVersion.WithKind("NodeHealthCheck"),
 	metal3Kind:       infrav1.GroupVersion.WithKind("Metal3Remediation"),
 	ownKind:          mendv1.GroupVersion.WithKind("HostRemediation"),
+	clusterKind:      clusterv1.GroupVersion.WithKind("Cluster"),
+	namespaceKind:    {Version: "v1", Kind: "Namespace"},
 }
 
 // addScope adds the flag that widens a command to all namespaces.

@@ -187,14 +187,14 @@ func everything(workload string) map[string]string {
 		"coordination.k8s.io/v1/leases":                     lease,
 		"events.k8s.io/v1/events":                           object("events.k8s.io/v1", "Event", true, `,"regarding":{"kind":"Machine","namespace":"x","name":"x"}`),
 		"apiextensions.k8s.io/v1/customresourcedefinitions": object("apiextensions.k8s.io/v1", "CustomResourceDefinition", false, ""),
-		"/v1/namespaces":                         object("v1", "Namespace", false, ""),
-		"/v1/nodes":                              object("v1", "Node", false, ""),
-		"/v1/pods":                               object("v1", "Pod", true, ""),
-		"/v1/secrets":                            object("v1", "Secret", true, fmt.Sprintf(`,"data":{"value":%q}`, kubeconfig)),
-		"policy/v1/poddisruptionbudgets":         object("policy/v1", "PodDisruptionBudget", true, ""),
-		"config.openshift.io/v1/clusterversions": object("config.openshift.io/v1", "ClusterVersion", false, ""),
-		"machine.openshift.io/v1beta1/machinehealthchecks": object("machine.openshift.io/v1beta1", "MachineHealthCheck", true, ""),
-		"machine.openshift.io/v1beta1/machines":            object("machine.openshift.io/v1beta1", "Machine", true, ""),
+		"/v1/namespaces":                                    object("v1", "Namespace", false, ""),
+		"/v1/nodes":                                         object("v1", "Node", false, ""),
+		"/v1/pods":                                          object("v1", "Pod", true, ""),
+		"/v1/secrets":                                       object("v1", "Secret", true, fmt.Sprintf(`,"data":{"value":%q}`, kubeconfig)),
+		"policy/v1/poddisruptionbudgets":                    object("policy/v1", "PodDisruptionBudget", true, ""),
+		"config.openshift.io/v1/clusterversions":            object("config.openshift.io/v1", "ClusterVersion", false, ""),
+		"machine.openshift.io/v1beta1/machinehealthchecks":  object("machine.openshift.io/v1beta1", "MachineHealthCheck", true, ""),
+		"machine.openshift.io/v1beta1/machines":             object("machine.openshift.io/v1beta1", "Machine", true, ""),
 	}
 }
 
@@ -226,7 +226,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	w, mend := guarded(t, rights)
 	for _, line := range []string{
 		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
-		"claim --cluster x -n x --dry-run", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
+		"claim --cluster x -n x --dry-run", "claim cluster/x -n x --yes", "claim namespace/x --yes", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
 		"explain hrem/x -n x", "explain m3r/x -n x",
 	} {
 		code, said := mend(strings.Fields(line)...)
