@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/claims"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -26,8 +27,9 @@ const (
 	CoreNotRunning        ClaimReason = "CoreNotRunning"
 	ActsOnUnclaimed       ClaimReason = "ActsOnUnclaimed" // a manager of kubemend does, so that both it and Cluster API core would act
 	NoManagerTakes        ClaimReason = "NoManagerTakes"
-	LabelAsks             ClaimReason = "LabelAsks" // a label asks for the claim, so that the manager would claim the check again at once
-	ClaimedOnCheck        ClaimReason = "ClaimedOnCheck" // where a label is removed: it was not what claimed the check
+	LabelAsks             ClaimReason = "LabelAsks"         // a label asks for the claim, so that the manager would claim the check again at once
+	ClaimedOnCheck        ClaimReason = "ClaimedOnCheck"    // where a label is removed: it was not what claimed the check
+	InvalidLabelKeeps     ClaimReason = "InvalidLabelKeeps" // likewise: the other label has a value that is not defined
 	UnseenCore            ClaimReason = "UnseenCore"
 	UnseenCoreAndManagers ClaimReason = "UnseenCoreAndManagers"
 	UnseenUnclaimed       ClaimReason = "UnseenUnclaimed" // whether a manager acts on checks that are not claimed
@@ -140,7 +142,7 @@ func (c *Claim) Unseen() bool { return strings.HasPrefix(string(c.Reason), "Unse
 
 // Refused reports whether what the user asked for would do harm, or may.
 func (c *Claim) Refused() bool {
-	return !c.Changes() && c.Reason != AlreadyClaimed && c.Reason != AlreadyReleased && c.Reason != ClaimedOnCheck
+	return !c.Changes() && c.Reason != AlreadyClaimed && c.Reason != AlreadyReleased && c.Reason != ClaimedOnCheck && c.Reason != InvalidLabelKeeps
 }
 
 // Holds reports whether a label may not be written or removed because of this check: it would have no controller then, or two. Any other check is left as
@@ -233,6 +235,9 @@ func (c *Claim) why() string {
 		return "it cannot be seen whether a manager of kubemend is there to take it: " + c.managers()
 	case ClaimedOnCheck:
 		return "it was claimed on the check itself, and not by the label, so it stays claimed"
+	case InvalidLabelKeeps:
+		return fmt.Sprintf("the label %s of its Cluster or its Namespace has another value than %q, so kubemend does not release it", mendv1.ClaimLabel,
+			mendv1.ClaimLabelAct)
 	case LabelAsks:
 		return labelled(c.Labels, c.Check.Namespace, c.Check.Spec.ClusterName) + ", so kubemend would claim it again at once: remove the label, in Git too, " +
 			"and all checks that it claims are released"

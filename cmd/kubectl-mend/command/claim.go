@@ -102,14 +102,13 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 	if s.label == nil && len(args) == 0 && selector == "" && cluster != "" && s.namespace != "" {
 		s.label = &labelOwner{clusterKind, client.ObjectKey{Namespace: s.namespace, Name: cluster}}
 	}
+	if s.label != nil {
+		return s, s.label.alone(s, args, selector)
+	}
 	switch {
-	case s.label != nil && (len(args) > 1 || selector != "" || len(args) == 1 && cluster != ""):
-		return s, Exit{Misused, errors.New("the label of a cluster/NAME or a namespace/NAME is for all its checks: it goes with no other selection")}
-	case s.label != nil && s.label.kind == clusterKind && s.namespace == "":
-		return s, Exit{Misused, errors.New("cluster/NAME does not go with --all-namespaces")}
 	case len(s.names) > 0 && (selector != "" || s.namespace == ""):
 		return s, Exit{Misused, errors.New("names go neither with --selector nor with --all-namespaces")}
-	case s.label == nil && len(s.names) == 0 && cluster == "" && selector == "":
+	case len(s.names) == 0 && cluster == "" && selector == "":
 		return s, Exit{Misused, errors.New("say which: mhc/NAME, cluster/NAME, namespace/NAME or --selector")}
 	}
 	return s, nil

@@ -32,6 +32,17 @@ func (l labelOwner) String() string {
 	return l.kind.alias() + "/" + l.key.Name + " in " + l.key.Namespace
 }
 
+// alone is an error if more is selected than the object.
+func (l labelOwner) alone(s selection, args []string, selector string) error {
+	switch {
+	case len(args) > 1, selector != "", len(args) == 1 && s.cluster != "":
+		return Exit{Misused, errors.New("the label of a cluster/NAME or a namespace/NAME is for all its checks: it goes with no other selection")}
+	case l.kind == clusterKind && s.namespace == "":
+		return Exit{Misused, errors.New("cluster/NAME does not go with --all-namespaces")}
+	}
+	return nil
+}
+
 // checks selects those that the label is about.
 func (l labelOwner) checks() selection {
 	if l.kind == namespaceKind {
@@ -107,8 +118,12 @@ func planLabel(w way, of kind, f claimFacts, force bool) []explain.Claim {
 	for i := range claims {
 		c := &claims[i]
 		c.ByLabel = true
-		if w == releasing && c.Labels.Pause == decide.Claimed && c.Labels.By == "" {
+		switch {
+		case w == claiming || c.Labels.Pause != decide.Claimed:
+		case c.Labels.By == "":
 			c.Reason, c.Forced = explain.ClaimedOnCheck, false
+		case decide.Decide(c.Labels).Reason == decide.InvalidLabel:
+			c.Reason, c.Forced = explain.InvalidLabelKeeps, false
 		}
 	}
 	return claims

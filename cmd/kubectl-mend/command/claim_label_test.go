@@ -93,6 +93,21 @@ cluster/prod in metal has no label any more
 	}
 }
 
+func TestALabelWithAnotherValueKeepsWhatTheOtherOneClaimed(t *testing.T) {
+	d := theLabels(t, markedCheck("a"))
+	if got, code := d.hands(claiming, onProd, yes); code != Done {
+		t.Fatalf("code %d, printed\n%s", code, got)
+	}
+	where := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: map[string]string{mendv1.ClaimLabel: "yes"}}}
+	if err := d.client.Update(t.Context(), where); err != nil {
+		t.Fatal(err)
+	}
+	got, code := d.hands(releasing, onProd, yes)
+	if code != Done || !strings.Contains(unwrapped(got), `nothing to do for mhc/a in metal: the label kubemend.io/machine-health-checks of its Cluster or its Namespace has another value than "act", so`) {
+		t.Errorf("code %d, printed\n%s", code, got)
+	}
+}
+
 // A label that would leave a check without a controller is not written, and is not removed.
 func TestALabelLeavesNoCheckAlone(t *testing.T) {
 	without := func(name string, objects ...client.Object) *desk {
