@@ -233,6 +233,16 @@ func (c *Claim) why() string {
 		return c.unseenUnclaimed()
 	case UnseenManagers:
 		return "it cannot be seen whether a manager of kubemend is there to take it: " + c.managers()
+	case UnseenTakes:
+		return "it cannot be seen whether a manager of kubemend would take it: " + c.managers()
+	case Changes:
+	}
+	return c.whyByLabel()
+}
+
+// whyByLabel is why, where that has to do with the label that claims checks; empty if it has not.
+func (c *Claim) whyByLabel() string {
+	switch c.Reason {
 	case ClaimedOnCheck:
 		return "it was claimed on the check itself, and not by the label, so it stays claimed"
 	case InvalidLabelKeeps:
@@ -244,9 +254,6 @@ func (c *Claim) why() string {
 	case UnseenLabel:
 		return fmt.Sprintf("it was claimed by the label %s on %s, and it cannot be seen whether that is still there: kubemend would claim it again at once",
 			claimLabel, LabelledObject(c.Labels.By, c.Check.Namespace, c.Check.Spec.ClusterName))
-	case UnseenTakes:
-		return "it cannot be seen whether a manager of kubemend would take it: " + c.managers()
-	case Changes:
 	}
 	return ""
 }

@@ -99,8 +99,8 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 			return s, err
 		}
 	}
-	if s.label == nil && len(args) == 0 && selector == "" && cluster != "" && s.namespace != "" {
-		s.label = &labelOwner{clusterKind, client.ObjectKey{Namespace: s.namespace, Name: cluster}}
+	if len(args) == 0 && selector == "" {
+		s.clusterAlone()
 	}
 	if s.label != nil {
 		return s, s.label.alone(s, args, selector)
@@ -112,6 +112,13 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 		return s, Exit{Misused, errors.New("say which: mhc/NAME, cluster/NAME, namespace/NAME or --selector")}
 	}
 	return s, nil
+}
+
+// clusterAlone selects the label of the Cluster, if there is one and it is in one namespace.
+func (s *selection) clusterAlone() {
+	if s.cluster != "" && s.namespace != "" {
+		s.label = &labelOwner{clusterKind, client.ObjectKey{Namespace: s.namespace, Name: s.cluster}}
+	}
 }
 
 // add adds what an argument names.

@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -48,10 +47,6 @@ func slim(obj client.Object) client.Object {
 			return nil
 		}
 		slimmed = slimEvent(o)
-	case *metav1.PartialObjectMetadata:
-		if o.Kind == namespaceGVK.Kind {
-			slimNamespace(o)
-		}
 	case *unstructured.Unstructured:
 		slimmed, err = nodehealthcheck.Slim(o)
 	}
@@ -196,14 +191,4 @@ func slimTemplate(template *unstructured.Unstructured) {
 		}
 	}
 	template.Object["spec"] = map[string]any{"template": kept}
-}
-
-// slimNamespace keeps no label but that which claims checks.
-func slimNamespace(o *metav1.PartialObjectMetadata) {
-	o.Annotations, o.ManagedFields = nil, nil
-	for key := range o.Labels {
-		if key != mendv1.ClaimLabel {
-			delete(o.Labels, key)
-		}
-	}
 }

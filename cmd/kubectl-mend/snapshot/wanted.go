@@ -60,8 +60,15 @@ var (
 func (r *reading) clusters() []task {
 	return []task{
 		{gvk: clusterGVK, namespace: r.Namespace, keep: ofCluster(r.Cluster)},
-		{gvk: namespaceGVK, bare: true, options: []client.ListOption{client.HasLabels{mendv1.ClaimLabel}}},
+		{gvk: namespaceGVK, bare: true, options: []client.ListOption{client.HasLabels{mendv1.ClaimLabel}}, keep: claimLabelAlone},
 	}
+}
+
+// claimLabelAlone keeps a Namespace, and of it no more than the label that claims checks.
+func claimLabelAlone(o client.Object) bool {
+	o.SetAnnotations(nil)
+	o.SetLabels(map[string]string{mendv1.ClaimLabel: o.GetLabels()[mendv1.ClaimLabel]})
+	return true
 }
 
 // first is what else can be read without knowing anything.
