@@ -102,7 +102,7 @@ var _ = Describe("Paused", func() {
 var _ = Describe("Unclaimed checks", func() {
 	It("are judged and counted in mode observe, without a write", func(ctx SpecContext) {
 		m := ownManager(ctx, "observe", "--unclaimed-machine-health-checks=observe")
-		Eventually(writes(ctx, m)).Should(BeEquivalentTo(1), "it asks whether it may power-cycle hosts, which is a POST")
+		Eventually(writes(ctx, m)).Should(BeEquivalentTo(3), "it asks whether it may power-cycle hosts, and list and watch Namespaces, each of which is a POST")
 		s := newEnvironment(ctx, seenBy("observe"))
 		s.template(ctx, "reboot")
 		s.workers(ctx, "good", "bad")
