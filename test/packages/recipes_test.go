@@ -34,7 +34,7 @@ type providerSpec struct {
 	} `json:"deployment"`
 }
 
-var shownYAML = regexp.MustCompile("(?ms)^```yaml\\n(.*?)^```\n")
+var shownYAML = regexp.MustCompile("(?s)```yaml\\n(.*?\\n)```\\n")
 
 // The operators that install providers put into the release's Deployment what these manifests say: a container, a flag, a file or a version that is not there
 // shows only when somebody tries.

@@ -32,7 +32,7 @@ func Seed(file string) []*unstructured.Unstructured {
 }
 
 // printed are the manifests in a page: its fenced blocks of YAML.
-var printed = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```\n")
+var printed = regexp.MustCompile("(?s)```yaml\n(.*?\n)```\n")
 
 // Printed are all objects that a page of the documentation shows, in its order and as they are.
 func Printed(page string) []*unstructured.Unstructured {

@@ -7,7 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/claims"
+	decide "github.com/kubemend/kubemend/controllers/decide/claims"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -64,13 +64,13 @@ func (f claimFacts) decide(c *explain.Claim) explain.ClaimReason {
 
 // gives returns whether Cluster API core, and it alone, would act on the check once it is released.
 func (f claimFacts) gives(c *explain.Claim) explain.ClaimReason {
-	plan, unclaimed := claims.Decide(c.Labels), f.actsOnUnclaimed(c)
+	plan, unclaimed := decide.Decide(c.Labels), f.actsOnUnclaimed(c)
 	switch {
-	case plan.Reason == claims.AlreadyClaimed, plan.Reason == claims.ClaimedByHand:
+	case plan.Reason == decide.AlreadyClaimed, plan.Reason == decide.ClaimedByHand:
 		return explain.LabelAsks
 	case unclaimed == explain.ActsOnUnclaimed:
 		return unclaimed
-	case plan.Reason == claims.LabelUnread:
+	case plan.Reason == decide.LabelUnread:
 		return explain.UnseenLabel
 	case f.core.Unseen() && unclaimed == explain.UnseenUnclaimed:
 		return explain.UnseenCoreAndManagers
