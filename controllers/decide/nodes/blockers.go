@@ -20,7 +20,7 @@ func (d *decider) everybody(upgrade *Blocker, settled time.Time) []Blocker {
 	if upgrade != nil {
 		all = append(all, *upgrade)
 	}
-	if !settled.IsZero() && p.Population.Unhealthy+p.Population.Pending > 0 {
+	if !settled.IsZero() && d.awaitsKubelets() {
 		all = append(all, Blocker{Reason: KubeletsAwaited, Until: settled})
 	}
 	if p.Grant.ShortCircuited() {
@@ -41,6 +41,17 @@ func (d *decider) unusable() Blocker {
 		return Blocker{Reason: TemplateNotSeen, Args: []string{d.f.Templates[i].RequestKind}}
 	}
 	return Blocker{Reason: TemplateUnread}
+}
+
+// awaitsKubelets reports whether a kubelet that has had no time to report may be why a node is not healthy. A node that is not selected any more is
+// not counted, and its remediation goes on all the same.
+func (d *decider) awaitsKubelets() bool {
+	for i := range d.p.Decisions {
+		if state := d.p.Decisions[i].Verdict.State; state == health.Unhealthy || state == health.Pending {
+			return true
+		}
+	}
+	return d.p.Population.Unhealthy > 0
 }
 
 // What is being upgraded, as the first argument of Upgrading; the second is its name.

@@ -91,6 +91,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"none follows while the check is paused":                        {of(lost(asked(failed))).with(two, pausedBy("me")), []Reason{Paused}},
 		"none follows while the cluster is upgraded":                    {of(lost(asked(failed))).with(two, upgraded), []Reason{Upgrading}},
 		"none follows while kubelets are awaited":                       {of(lost(asked(failed))).with(two, awaited), []Reason{KubeletsAwaited}},
+		"none follows for a node that is not selected any more either":  {of(lost(unselected, asked(failed))).with(two, awaited), []Reason{KubeletsAwaited}},
 		"none follows while its template cannot be read":                {of(lost(asked(failed))).with(two, unreadable(1)), []Reason{TemplateUnread}},
 		"one follows while the template of another step cannot be read": {of(lost(asked(failed))).with(two, unreadable(0)), nil},
 		"one follows however many nodes are unhealthy":                  {of(lost(asked(failed))).with(two, limit("0")), nil},

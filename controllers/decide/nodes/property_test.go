@@ -140,7 +140,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 			if !d.Starts() {
 				continue
 			}
-			paused := len(f.PauseRequests) > 0 || f.Upgrade.Unread || begins(n, d) && !f.Since.IsZero()
+			paused := len(f.PauseRequests) > 0 || f.Upgrade.Unread || !f.Since.IsZero()
 			ended := f.TerminatingLeft && n.Terminating
 			due := n.Exists && len(n.Conditions) > 0 && !f.Now.Before(n.Conditions[0].Since.Add(5*time.Minute))
 			switch {
