@@ -95,7 +95,7 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 	}
 }
 
-// Time alone makes a machine unhealthy, and a clock that is set back takes that back, although no event says so.
+// Time alone makes a machine unhealthy, and a clock that is set back makes it pending again, although no event says so.
 func TestAVerdictThatTimeChangesIsGivenAnew(t *testing.T) {
 	f := judging(silent(ago(4 * time.Minute)))
 	for _, pass := range []struct {
