@@ -258,6 +258,7 @@ func (env *environment) check(ctx context.Context, p part, edits ...func(*cluste
 	}, edits...)...)
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
 	Eventually(env.counts(ctx, name)).Should(Equal(fmt.Sprintf("%d of %d", number, number)))
+	Expect(here.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())
 	return check
 }
 
@@ -288,12 +289,25 @@ func (env *environment) said(ctx context.Context, machine, kind string) func() s
 // events are the notes of all events of a reason in the namespace, one for each time that one came.
 func (env *environment) events(ctx context.Context, reason string) []string {
 	GinkgoHelper()
+	return env.notes(ctx, func(e *eventsv1.Event) bool { return e.Reason == reason })
+}
+
+// eventsOf are those that a check sent. The checks of earlier specs had the same name and machines: only the UID tells whose event one is.
+func (env *environment) eventsOf(ctx context.Context, check *clusterv1.MachineHealthCheck, reason string) []string {
+	GinkgoHelper()
+	return env.notes(ctx, func(e *eventsv1.Event) bool {
+		return e.Reason == reason && (e.Regarding.UID == check.UID || e.Related != nil && e.Related.UID == check.UID)
+	})
+}
+
+func (env *environment) notes(ctx context.Context, wanted func(*eventsv1.Event) bool) []string {
+	GinkgoHelper()
 	list := &eventsv1.EventList{}
 	Expect(here.List(ctx, list, client.InNamespace(env.namespace))).To(Succeed())
 	var notes []string
 	for i := range list.Items {
 		e := &list.Items[i]
-		if e.Reason != reason {
+		if !wanted(e) {
 			continue
 		}
 		times := 1

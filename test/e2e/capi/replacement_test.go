@@ -17,17 +17,17 @@ var _ = Describe("A machine whose node stops being ready", func() {
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
 	It("is replaced by its MachineDeployment if it is a worker, and no other one is", func(ctx SpecContext) {
-		shared.check(ctx, worker)
+		check := shared.check(ctx, worker)
 		before, lost := shared.identities(ctx), shared.names(ctx, worker)[0]
 
 		shared.turn(ctx, lost, corev1.ConditionFalse)
 
 		shared.replaced(ctx, before, lost)
-		shared.toldOnce(ctx, lost)
+		shared.toldOnce(ctx, check, lost)
 	}, SpecTimeout(specPatience))
 
 	It("is replaced by its KubeadmControlPlane if it is of the control plane, and its etcd member is removed", func(ctx SpecContext) {
-		shared.check(ctx, controlPlane)
+		check := shared.check(ctx, controlPlane)
 		before, lost := shared.identities(ctx), shared.names(ctx, controlPlane)[0]
 		Expect(shared.members(ctx)).To(ContainElement(lost))
 
@@ -40,7 +40,7 @@ var _ = Describe("A machine whose node stops being ready", func() {
 		shared.replaced(ctx, before, lost)
 		Expect(shared.members(ctx)).To(HaveLen(3))
 		Expect(shared.members(ctx)).NotTo(ContainElement(lost))
-		shared.toldOnce(ctx, lost)
+		shared.toldOnce(ctx, check, lost)
 	}, SpecTimeout(specPatience))
 })
 
@@ -49,7 +49,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
 	It("are replaced one after the other, since the KubeadmControlPlane puts off the second", func(ctx SpecContext) {
-		shared.check(ctx, controlPlane)
+		check := shared.check(ctx, controlPlane)
 		before, lost := shared.identities(ctx), shared.names(ctx, controlPlane)[:2]
 
 		for _, name := range lost {
@@ -79,16 +79,16 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 		}).Should(Succeed())
 		shared.replaced(ctx, before, lost...)
 		for _, name := range lost {
-			shared.toldOnce(ctx, name)
+			shared.toldOnce(ctx, check, name)
 		}
 	}, SpecTimeout(specPatience))
 })
 
-// toldOnce expects one event of the verdict and one of the remediation, each under the name of the machine.
-func (env *environment) toldOnce(ctx context.Context, machine string) {
+// toldOnce expects of a check one event of the verdict and one of the remediation, each under the name of the machine.
+func (env *environment) toldOnce(ctx context.Context, check *clusterv1.MachineHealthCheck, machine string) {
 	GinkgoHelper()
 	for _, reason := range []string{mendv1.EventMachineMarkedUnhealthy, mendv1.EventRemediationStarted} {
-		Eventually(func() int { return about(env.events(ctx, reason), machine) }).Should(Equal(1), reason)
+		Eventually(func() int { return about(env.eventsOf(ctx, check, reason), machine) }).Should(Equal(1), reason)
 	}
 }
 
