@@ -1,0 +1,88 @@
+// Command recording records what a command prints, and draws it as an animated SVG.
+//
+//	recording -out docs/images/demo -- make demo SCENE=reboot
+//
+// writes docs/images/demo.cast, an asciicast of version 2, which any player of asciinema plays, and docs/images/demo.svg.
+// Without a command it draws the cast that is there.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+func main() {
+	out := flag.String("out", "", "what the files are called, without .cast and .svg")
+	title := flag.String("title", "make demo", "what the picture is called")
+	flag.Parse()
+	if err := run(*out, *title, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "recording:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out, title string, command []string) error {
+	if out == "" {
+		return errors.New("-out is missing")
+	}
+	if len(command) > 0 {
+		lines, err := record(command)
+		if err != nil {
+			return fmt.Errorf("record %q: %w", command, err)
+		}
+		if err := os.WriteFile(out+".cast", cast(title, lines), 0o644); err != nil {
+			return err
+		}
+	}
+	content, err := os.ReadFile(out + ".cast")
+	if err != nil {
+		return err
+	}
+	lines, err := parse(content)
+	if err != nil {
+		return fmt.Errorf("read %s.cast: %w", out, err)
+	}
+	return os.WriteFile(out+".svg", draw(title, lines), 0o644)
+}
+
+// A line is one line of output, and when it was printed, counted from the first one.
+type line struct {
+	at   time.Duration
+	text string
+}
+
+// record runs a command, shows what it prints, and returns that with its times.
+func record(command []string) ([]line, error) {
+	c := exec.Command(command[0], command[1:]...)
+	c.Stderr = os.Stderr
+	pipe, err := c.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	lines := timed(io.TeeReader(pipe, os.Stdout), time.Now)
+	return lines, c.Wait()
+}
+
+func timed(output io.Reader, now func() time.Time) []line {
+	var (
+		lines []line
+		first time.Time
+	)
+	for scanner := bufio.NewScanner(output); scanner.Scan(); {
+		at := now()
+		if first.IsZero() {
+			first = at
+		}
+		lines = append(lines, line{at.Sub(first), scanner.Text()})
+	}
+	return lines
+}
