@@ -58,7 +58,7 @@ func (o *Options) handing(w way, short, long string) *cobra.Command {
 	h := &handing{IOStreams: o.IOStreams, way: w}
 	var cluster, selector string
 	c := &cobra.Command{
-		Use:   string(w) + " (mhc/NAME... | cluster/NAME | namespace/NAME | -l SELECTOR)",
+		Use:   string(w) + " (mhc NAME... | mhc/NAME... | cluster/NAME | namespace/NAME | -l SELECTOR)",
 		Short: short, Long: long,
 		Example: fmt.Sprintf("  %[1]s %[2]s mhc/workers\n  %[1]s %[2]s cluster/prod --dry-run\n  %[1]s %[2]s -A -l team=a --yes", o.Name, w),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -94,10 +94,8 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 	if s.namespace, err = o.namespace(); err != nil {
 		return s, err
 	}
-	for _, arg := range args {
-		if err := s.add(arg); err != nil {
-			return s, err
-		}
+	if err := s.addAll(args); err != nil {
+		return s, err
 	}
 	if len(args) == 0 && selector == "" {
 		s.clusterAlone()
@@ -121,23 +119,28 @@ func (s *selection) clusterAlone() {
 	}
 }
 
-// add adds what an argument names.
-func (s *selection) add(arg string) error {
-	k, name, err := parse(arg, machineCheckKind, clusterKind, namespaceKind)
-	if called, _, _ := strings.Cut(arg, "/"); err != nil {
-		if is, known := kindCalled(called); known && is == nodeCheckKind {
-			return Exit{Misused, fmt.Errorf("%q: a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out "+
-				"among them, so one of them acts on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md", arg)}
+// addAll adds what the arguments name.
+func (s *selection) addAll(args []string) error {
+	named, err := parseAll(args, machineCheckKind, clusterKind, namespaceKind)
+	if err != nil {
+		for _, arg := range args {
+			called, _, _ := strings.Cut(arg, "/")
+			if is, known := kindCalled(called); known && is == nodeCheckKind {
+				return Exit{Misused, fmt.Errorf("%q: a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out "+
+					"among them, so one of them acts on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md", arg)}
+			}
 		}
 		return err
 	}
-	switch k {
-	case clusterKind:
-		s.label = &labelOwner{k, client.ObjectKey{Namespace: s.namespace, Name: name}}
-	case namespaceKind:
-		s.label = &labelOwner{k, client.ObjectKey{Name: name}}
-	default:
-		s.names = append(s.names, name)
+	for _, n := range named {
+		switch n.kind {
+		case clusterKind:
+			s.label = &labelOwner{n.kind, client.ObjectKey{Namespace: s.namespace, Name: n.name}}
+		case namespaceKind:
+			s.label = &labelOwner{n.kind, client.ObjectKey{Name: n.name}}
+		default:
+			s.names = append(s.names, n.name)
+		}
 	}
 	return nil
 }

@@ -47,6 +47,7 @@ type Options struct {
 	allNamespaces bool
 	output        string
 	from          string
+	colour        string
 
 	version      string
 	saidVersions bool // so that status --watch says it once
@@ -86,6 +87,7 @@ func (o *Options) root(version string) *cobra.Command {
 		},
 	}
 	o.Config.AddFlags(root.PersistentFlags())
+	o.addColour(root)
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
 	root.SetErr(o.ErrOut)
@@ -126,10 +128,10 @@ func (e Exit) Unwrap() error { return e.Err }
 
 // Run runs a command line, says what went wrong, and returns the exit code.
 func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOStreams) (code int) {
-	say := func(wrong string) { _, _ = fmt.Fprintln(text.OnScreen(streams.ErrOut), "error:", text.Below(wrong)) }
+	say := func(wrong string) { _, _ = fmt.Fprintln(text.OnScreen(streams.ErrOut), text.Below(wrong)) }
 	defer func() {
 		if fault := recover(); fault != nil { // Go would print it as it is, with what it quotes
-			say(fmt.Sprintf("the program failed: %v\n%s", fault, debug.Stack()))
+			say(fmt.Sprintf("error: the program failed: %v\n%s", fault, debug.Stack()))
 			code = Failed
 		}
 	}()
@@ -137,7 +139,7 @@ func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOSt
 	if err == nil {
 		return Done
 	}
-	say(err.Error())
+	say(worded(err))
 	if exit := (Exit{}); errors.As(err, &exit) {
 		return exit.Code
 	}

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -16,7 +15,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -27,52 +25,80 @@ func (o *Options) explain() *cobra.Command {
 	var cluster string
 	var full bool
 	c := &cobra.Command{
-		Use:   "explain KIND/NAME",
+		Use:   "explain (KIND NAME... | KIND/NAME...)",
 		Short: "Say why a machine is or is not being remediated, and what happens next",
 		Long: "Say how a machine, a node or a host is judged, by which check, and since when, or how a check or a remediation stands; what would be done; " +
 			"everything that holds that back, in the order in which the controller asks; and, in the last line, the next thing that happens, " +
 			"or what a person has to do.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain mhc/workers -o yaml", o.Name),
-		Args:              oneName,
+		Args:              someNames(explainable...),
 		ValidArgsFunction: o.completeNames(explainable...),
 		RunE: func(c *cobra.Command, args []string) error {
-			e, err := o.explanation(c.Context(), args[0], cluster, full)
+			all, err := o.explanations(c.Context(), args, cluster, full)
 			if err != nil {
 				return err
 			}
-			return o.print(o.Out, e, func() error { return e.Print(o.Out, o.width(), text.PainterFor(o.Out)) })
+			return o.printExplanations(all)
 		},
 	}
-	c.Flags().StringVar(&cluster, "cluster", "", "The Cluster that the node is of, where several have one of that name.")
+	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
 	c.Flags().BoolVar(&full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
 	o.addOutput(c, "wide", "json", "yaml")
 	o.addSourceFlags(c)
 	return c
 }
 
-// oneName are the arguments of a command that is about one object.
-func oneName(_ *cobra.Command, args []string) error {
-	if len(args) == 1 {
-		return nil
-	}
-	if len(args) == 2 && !strings.Contains(args[0], "/") {
-		if k, known := kindCalled(args[0]); known && slices.Contains(explainable, k) {
-			return Exit{Misused, fmt.Errorf("%q: write %s/%s", args, args[0], args[1])}
+// someNames are the arguments of a command that is about one object or several.
+func someNames(expected ...kind) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return Exit{Misused, fmt.Errorf("expected %s", spelled(expected))}
 		}
+		_, err := parseAll(args, expected...)
+		return err
 	}
-	if len(args) > 1 {
-		return Exit{Misused, fmt.Errorf("%q: one at a time", args)}
-	}
-	return Exit{Misused, fmt.Errorf("say what to explain: %s", spelled(explainable))}
 }
 
-// explanation explains what arg names.
-func (o *Options) explanation(ctx context.Context, arg, cluster string, full bool) (*page.Explanation, error) {
-	k, name, err := parse(arg, explainable...)
+// explanations explain all that the arguments name.
+func (o *Options) explanations(ctx context.Context, args []string, cluster string, full bool) ([]*page.Explanation, error) {
+	named, err := parseAll(args, explainable...)
 	if err != nil {
 		return nil, err
 	}
+	all := make([]*page.Explanation, 0, len(named))
+	for _, n := range named {
+		e, err := o.explanation(ctx, n, cluster, full)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// printExplanations prints one as it is, and several one after the other.
+func (o *Options) printExplanations(all []*page.Explanation) error {
+	var found any = all
+	if len(all) == 1 {
+		found = all[0]
+	}
+	return o.print(o.Out, found, func() error {
+		for i, e := range all {
+			if i > 0 {
+				_, _ = fmt.Fprint(o.Out, "\n\n") // as kubectl describe does
+			}
+			if err := e.Print(o.Out, o.width(), o.painter(o.Out)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// explanation explains what the user names.
+func (o *Options) explanation(ctx context.Context, named subject, cluster string, full bool) (*page.Explanation, error) {
+	k, name := named.kind, named.name
 	namespace, err := o.namespace()
 	if err != nil {
 		return nil, err

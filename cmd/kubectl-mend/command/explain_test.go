@@ -16,9 +16,14 @@ func TestWhatIsToBeExplainedIsSaidInOneWay(t *testing.T) {
 		code int
 		says string
 	}{
-		"explain":                       {Misused, "say what to explain: machine/NAME, node/NAME,"},
-		"explain machine a":             {Misused, `write machine/a`},
-		"explain machine/a b":           {Misused, "one at a time"},
+		"explain":                       {Misused, "expected machine/NAME, node/NAME,"},
+		"explain machine":               {Misused, `"machine" is a kind without a name: expected machine/NAME, node/NAME,`},
+		"explain machine m -n ns":       {Done, ""},
+		"explain Machines m m -n ns":    {Done, ""},
+		"explain machine m x -n ns":     {Failed, "there is no Machine x in namespace ns"},
+		"explain machine machine/m":     {Misused, `"machine/m": expected a name, as the kind is machine: write either KIND NAME or KIND/NAME`},
+		"explain machine/a b":           {Misused, `"b": expected machine/NAME, node/NAME,`},
+		"explain pod a":                 {Misused, `"pod/a": there is no kind "pod" here: expected machine/NAME`},
 		"explain pod/a":                 {Misused, `"pod/a": there is no kind "pod" here: expected machine/NAME`},
 		"explain machine/m -n ns":       {Done, ""},
 		"explain machine/m -A":          {Done, ""},

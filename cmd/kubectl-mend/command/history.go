@@ -23,12 +23,13 @@ func (o *Options) history() *cobra.Command {
 	var s history.Scope
 	var since time.Duration
 	c := &cobra.Command{
-		Use:   "history [--machine NAME | --host NAME | --cluster NAME]",
+		Use:   "history [KIND/NAME | --machine NAME | --host NAME | --cluster NAME]",
 		Short: "Say what has happened to machines, their nodes, hosts and checks",
 		Long: "Say what has happened, oldest first: from events, which the API server keeps for an hour by default, " +
 			"and from what the objects remember themselves. Of a condition only the last change is remembered.",
-		Example: fmt.Sprintf("  %[1]s history --machine workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
-		Args:    noArgs,
+		Example:           fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
+		Args:              func(_ *cobra.Command, args []string) error { return aboutOne(&s, args) },
+		ValidArgsFunction: o.completeNames(machineKind, hostKind, clusterKind),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.checkHistory(s, since); err != nil {
 				return err
@@ -61,6 +62,29 @@ func (o *Options) history() *cobra.Command {
 	return c
 }
 
+// aboutOne takes what the arguments name for what the flags of that name do.
+func aboutOne(s *history.Scope, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	named, err := parseOne(args, machineKind, hostKind, clusterKind)
+	if err != nil {
+		return err
+	}
+	if s.Machine+s.Host+s.Cluster != "" {
+		return Exit{Misused, fmt.Errorf("%s excludes --machine, --host and --cluster", named)}
+	}
+	switch named.kind {
+	case machineKind:
+		s.Machine = named.name
+	case hostKind:
+		s.Host = named.name
+	default:
+		s.Cluster = named.name
+	}
+	return nil
+}
+
 // checkHistory refuses what cannot be meant.
 func (o *Options) checkHistory(s history.Scope, since time.Duration) error {
 	if since < 0 {
@@ -81,7 +105,7 @@ func (o *Options) printHistory(c chronicle) error {
 			_, _ = fmt.Fprintln(o.ErrOut, "nothing is remembered")
 			return nil
 		}
-		layout := history.Layout{Width: text.Width(o.Out), Zone: time.Local, Wide: o.output == "wide", Paint: text.PainterFor(o.Out)}
+		layout := history.Layout{Width: text.Width(o.Out), Zone: time.Local, Wide: o.output == "wide", Paint: o.painter(o.Out)}
 		return history.Print(o.Out, c.Entries, layout)
 	})
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,6 +25,8 @@ type historian struct {
 	client.Reader
 
 	trouble []string
+	// failed is the first error.
+	failed error
 	// read is how many lists there were.
 	read int
 }
@@ -50,7 +53,7 @@ func observeHistory(ctx context.Context, c client.Reader, namespace string) (his
 		o.Requests = append(o.Requests, list.Items...)
 	}
 	if h.read == 0 && len(h.trouble) > 0 {
-		return o, nil, fmt.Errorf("nothing could be read: %s", h.trouble[0])
+		return o, nil, fmt.Errorf("nothing could be read: %w", h.failed)
 	}
 	return o, h.trouble, nil
 }
@@ -63,6 +66,7 @@ func (h *historian) list(ctx context.Context, list client.ObjectList, namespace,
 		h.read++
 	case !meta.IsNoMatchError(err):
 		h.trouble = append(h.trouble, fmt.Sprintf("%s: %s", what, err))
+		h.failed = cmp.Or(h.failed, fmt.Errorf("%s: %w", what, err))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -149,7 +150,10 @@ func TestAHistoryThatCannotBeMeantIsRefused(t *testing.T) {
 		"history --since=-1h":           "the future has not happened yet",
 		"history -A --machine a":        "leave --all-namespaces out",
 		"history --machine a --host b":  "--machine and --host exclude each other",
-		"history mhc/a":                 "takes no arguments",
+		"history mhc/a":                 `"mhc/a" names a MachineHealthCheck: expected machine/NAME, host/NAME or cluster/NAME`,
+		"history a":                     `"a": expected machine/NAME, host/NAME or cluster/NAME`,
+		"history machine a b":           `expected one object, not 2`,
+		"history host a --machine b":    "host/a excludes --machine, --host and --cluster",
 		"history --machine a --since x": "invalid argument",
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -161,5 +165,16 @@ func TestAHistoryThatCannotBeMeantIsRefused(t *testing.T) {
 				t.Errorf("code %d, printed\n%s", code, out.String())
 			}
 		})
+	}
+}
+
+func TestAHistoryIsOfWhatTheArgumentsNameToo(t *testing.T) {
+	for line, want := range map[string]history.Scope{
+		"machine/a": {Machine: "a"}, "machine a": {Machine: "a"}, "bmh/a": {Host: "a"}, "cluster a": {Cluster: "a"}, "": {},
+	} {
+		var got history.Scope
+		if err := aboutOne(&got, strings.Fields(line)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %+v, %v", line, got, err)
+		}
 	}
 }

@@ -33,7 +33,7 @@ var aliases = map[kind][]string{
 	clusterKind:      {"cluster", "cl"},
 	namespaceKind:    {"namespace", "ns"},
 	remediationKind:  {"remediation"},
-	metal3Kind:       {"m3r", "metal3remediation"},
+	metal3Kind:       {"m3r", "metal3remediation", "m3remediation"},
 	ownKind:          {"hrem", "hostremediation"},
 }
 
@@ -49,6 +49,61 @@ func kindCalled(name string) (kind, bool) {
 		}
 	}
 	return "", false
+}
+
+// subject is what a user names.
+type subject struct {
+	kind kind
+	name string
+}
+
+// String is the object as an argument.
+func (o subject) String() string { return o.kind.alias() + "/" + o.name }
+
+// parseAll takes arguments apart as kubectl does: TYPE/NAME, each for itself, or TYPE NAME...
+func parseAll(args []string, expected ...kind) ([]subject, error) {
+	all := make([]subject, 0, len(args))
+	add := func(arg string) error {
+		k, name, err := parse(arg, expected...)
+		all = append(all, subject{k, name})
+		return err
+	}
+	if len(args) == 0 || strings.Contains(args[0], "/") {
+		for _, arg := range args {
+			if err := add(arg); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	}
+	if _, known := kindCalled(args[0]); known && len(args) == 1 {
+		return nil, Exit{Misused, fmt.Errorf("%q is a kind without a name: expected %s", args[0], spelled(expected))}
+	} else if len(args) == 1 {
+		return nil, add(args[0])
+	}
+	for _, name := range args[1:] {
+		if strings.Contains(name, "/") {
+			return nil, Exit{Misused, fmt.Errorf("%q: expected a name, as the kind is %s: write either KIND NAME or KIND/NAME", name, args[0])}
+		}
+		if err := add(args[0] + "/" + name); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// parseOne takes the arguments of a command apart that is about one object.
+func parseOne(args []string, expected ...kind) (subject, error) {
+	all, err := parseAll(args, expected...)
+	switch {
+	case err != nil:
+		return subject{}, err
+	case len(all) == 0:
+		return subject{}, Exit{Misused, fmt.Errorf("expected %s", spelled(expected))}
+	case len(all) > 1:
+		return subject{}, Exit{Misused, fmt.Errorf("%q: expected one object, not %d", args, len(all))}
+	}
+	return all[0], nil
 }
 
 // parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.

@@ -26,6 +26,27 @@ func (o *Options) addOutput(c *cobra.Command, formats ...string) {
 	}
 }
 
+// colours are the values of --color.
+var colours = []string{string(text.ColourAuto), string(text.ColourAlways), string(text.ColourNever)}
+
+// addColour adds the flag that says whether to colour, to all commands.
+func (o *Options) addColour(root *cobra.Command) {
+	root.PersistentFlags().StringVar(&o.colour, "color", colours[0],
+		"Whether to colour: "+listed(colours, "or")+". auto is on terminals, unless NO_COLOR is set or TERM is dumb.")
+	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colours, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if !slices.Contains(colours, o.colour) {
+			return Exit{Misused, fmt.Errorf("--color %q: expected %s", o.colour, listed(colours, "or"))}
+		}
+		return nil
+	}
+}
+
+// painter paints what is written to out, as the flags ask.
+func (o *Options) painter(out io.Writer) text.Painter {
+	return text.PainterFor(out, text.Colour(o.colour))
+}
+
 // excluding refuses flags that go only one at a time, as what they are: cobra's own error for that would be one of the program.
 func excluding(c *cobra.Command, flags ...string) {
 	c.MarkFlagsMutuallyExclusive(flags...) // so that a shell offers no second one

@@ -108,17 +108,21 @@ func (o *Options) completeNames(kinds ...kind) cobra.CompletionFunc {
 	}
 }
 
-// completions are what typed may become. The kind stays as the user calls it; before there is a slash all kinds are offered as messages call them.
+// completions are what typed may become. The kind stays as the user calls it; before there is one, all
+// kinds are offered as messages call them.
 func completions(ctx context.Context, c client.Reader, namespace string, kinds []kind, given []string, typed string) []cobra.Completion {
 	var all []cobra.Completion
 	called, _, has := strings.Cut(typed, "/")
+	prefix := called + "/"
+	if !has && len(given) > 0 && !strings.Contains(given[0], "/") { // the kind is an argument of its own
+		called, prefix, has = given[0], "", true
+	}
 	for _, k := range kinds {
-		prefix := k.alias()
-		if has {
-			if is, known := kindCalled(called); !known || is != k {
-				continue
-			}
-			prefix = called
+		if is, known := kindCalled(called); has && (!known || is != k) {
+			continue
+		}
+		if !has {
+			prefix = k.alias() + "/"
 		}
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
@@ -126,7 +130,7 @@ func completions(ctx context.Context, c client.Reader, namespace string, kinds [
 			continue
 		}
 		for i := range list.Items {
-			all = append(all, prefix+"/"+list.Items[i].Name)
+			all = append(all, prefix+list.Items[i].Name)
 		}
 	}
 	return without(all, given, typed)

@@ -15,7 +15,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/simulate"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 // unlimited is the value of --max-remediations that limits nothing.
@@ -54,7 +53,7 @@ The exit code is 3 if more remediations begin than --max-remediations, and 1 if 
 			if err != nil {
 				return err
 			}
-			err = o.print(o.Out, a, func() error { return a.Print(o.Out, o.width(), text.PainterFor(o.Out)) })
+			err = o.print(o.Out, a, func() error { return a.Print(o.Out, o.width(), o.painter(o.Out)) })
 			return errors.Join(err, s.verdict(a))
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 
 func (o *Options) status() *cobra.Command {
 	var watch, full bool
+	var cluster string
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "status [CLUSTER]",
@@ -27,24 +29,16 @@ func (o *Options) status() *cobra.Command {
 		Long: "Say, in a row for each check of every kind, who acts on it, how many of its targets are healthy, pending, unhealthy, unknown and being " +
 			"remediated, how much of its limit is used, and what happens next; and whether a manager runs, which kinds it serves, and which workload " +
 			"clusters it cannot see.",
-		Example: fmt.Sprintf("  %[1]s status -A\n  %[1]s status edge-3 --watch", o.Name),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return Exit{Misused, errors.New("expected the name of one Cluster, or none")}
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			cluster := ""
-			if len(args) == 1 {
-				cluster = args[0]
-			}
+		Example: fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
+		Args:    oneCluster(&cluster),
+		RunE: func(c *cobra.Command, _ []string) error {
 			if !watch {
 				return o.printStatus(c.Context(), o.Out, cluster, full)
 			}
 			return o.watchStatus(c.Context(), cluster, full, every)
 		},
 	}
+	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster whose checks are listed. If empty, those of all Clusters of the namespace.")
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and draw the table anew, until interrupted.")
 	c.Flags().DurationVar(&every, "every", 2*time.Second, "With --watch: how often to look.")
 	c.Flags().BoolVar(&full, "full", false,
@@ -53,6 +47,27 @@ func (o *Options) status() *cobra.Command {
 	o.addSourceFlags(c)
 	excluding(c, "watch", "from")
 	return c
+}
+
+// oneCluster are the arguments of a command about a Cluster that --cluster names, or the only argument: edge-3 or cluster/edge-3.
+func oneCluster(cluster *string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return nil
+		case len(args) == 1 && !strings.Contains(args[0], "/"):
+			args = []string{clusterKind.alias(), args[0]}
+		}
+		named, err := parseOne(args, clusterKind)
+		switch {
+		case err != nil:
+			return Exit{Misused, fmt.Errorf("%q: expected the name of one Cluster, NAME or %s", args, spelled([]kind{clusterKind}))}
+		case *cluster != "" && *cluster != named.name:
+			return Exit{Misused, fmt.Errorf("Cluster %s and --cluster %s: expected one of them", named.name, *cluster)}
+		}
+		*cluster = named.name
+		return nil
+	}
 }
 
 // printStatus prints the status to out, laid out for the output of the command.
@@ -74,7 +89,7 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string
 	}
 	return o.print(out, s, func() error {
 		return s.Print(out, page.Layout{
-			Width: text.Width(o.Out), Paint: text.PainterFor(o.Out), Wide: o.output == "wide", Namespaces: namespace == "",
+			Width: text.Width(o.Out), Paint: o.painter(o.Out), Wide: o.output == "wide", Namespaces: namespace == "",
 		})
 	})
 }

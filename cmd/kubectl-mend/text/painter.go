@@ -10,8 +10,24 @@ import (
 // Painter colours words by what they mean, for a Screen, which alone shows the colours. The zero value colours nothing.
 type Painter struct{ on bool }
 
-// PainterFor colours if out is a terminal and the user has nothing against it (https://no-color.org).
-func PainterFor(out io.Writer) Painter {
+// Colour is whether to colour.
+type Colour string
+
+// The values of a Colour.
+const (
+	// ColourAuto colours what a terminal shows that can, unless the user has something against it (https://no-color.org).
+	ColourAuto Colour = "auto"
+	// ColourAlways colours also for a pipe, such as one to less -R.
+	ColourAlways Colour = "always"
+	// ColourNever colours nothing.
+	ColourNever Colour = "never"
+)
+
+// PainterFor paints what is written to out.
+func PainterFor(out io.Writer, when Colour) Painter {
+	if when == ColourAlways || when == ColourNever {
+		return Painter{on: when == ColourAlways}
+	}
 	return Painter{on: IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 

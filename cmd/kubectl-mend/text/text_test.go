@@ -67,8 +67,11 @@ func TestPaintIsForTerminals(t *testing.T) {
 	words := func(p Painter) string {
 		return p.Good("a") + p.Bad("b") + p.Waits("c") + p.Strong("d") + p.Faint("e") + p.Bad("")
 	}
-	if got := words(PainterFor(&bytes.Buffer{})); got != "abcde" {
+	if got := words(PainterFor(&bytes.Buffer{}, ColourAuto)); got != "abcde" {
 		t.Errorf("into a pipe it writes %q", got)
+	}
+	if got := words(PainterFor(&bytes.Buffer{}, ColourAlways)); got != words(Painter{on: true}) {
+		t.Errorf("into a pipe that is to be coloured it writes %q", got)
 	}
 	painted := words(Painter{on: true})
 	if n := strings.Count(painted, "\x1b[") - strings.Count(painted, "m"); n != 0 || Columns(painted) != 5 || painted == "abcde" {
