@@ -115,6 +115,8 @@ type Milestone struct {
 type Step struct {
 	// At is when, at the latest; zero if it does not depend on time.
 	At time.Time `json:"at,omitzero"`
+	// NotBefore is before when it certainly does not happen; zero if that is not known.
+	NotBefore time.Time `json:"notBefore,omitzero"`
 	// Text says what.
 	Text string `json:"text"`
 	// Target is the name of the target of a check that it happens to, if it happens to one.
@@ -192,6 +194,8 @@ type Target struct {
 	InFlightSince time.Time `json:"inFlightSince,omitzero"`
 	// PutOff reports that the owner of a machine was asked to replace it, and has put that off.
 	PutOff bool `json:"putOff,omitempty"`
+	// Refused reports that the owner was asked to replace the machine, and says that it cannot.
+	Refused bool `json:"refused,omitempty"`
 	// Report is what the remediator has reported: the owner of the machine, the controller of the request, the escalation.
 	Report string `json:"report,omitempty"`
 	// Next is the next thing that happens to the target.

@@ -159,7 +159,7 @@ func machine(f *machines.Facts, p *machines.Plan, d *machines.Decision) Target {
 			is.InFlightSince = asked.Since
 		}
 	}
-	is.PutOff = is.InFlight && putOff(t)
+	is.PutOff, is.Refused = is.InFlight && putOff(t), is.InFlight && refused(t)
 	is.Blockers = blockersOf(f, p, d)
 	is.Next = nextOf(f, d, &is)
 	return is

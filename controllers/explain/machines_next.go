@@ -74,7 +74,7 @@ func byOwner(t *machines.Target) Step {
 	switch {
 	case putOff(t):
 		return Step{Text: fmt.Sprintf("its owner, %s, has put it off and tries again: %s", owner, reports)}
-	case asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
+	case refused(t):
 		return Step{Text: fmt.Sprintf("its owner, %s, cannot replace it (%s): end that, or replace the machine by hand", owner, reports), Manual: true}
 	}
 	return Step{Text: fmt.Sprintf("its owner, %s, goes on: %s", owner, reports)}
@@ -82,8 +82,18 @@ func byOwner(t *machines.Target) Step {
 
 // putOff reports whether the owner of t, which was asked to replace it, tries that again later. (Cluster API: the owners of all kinds have the same reason.)
 func putOff(t *machines.Target) bool {
+	return answered(t, clusterv1.MachineSetMachineRemediationDeferredReason)
+}
+
+// refused reports whether the owner of t, which was asked to replace it, cannot.
+func refused(t *machines.Target) bool {
+	return answered(t, clusterv1.MachineSetMachineCannotBeRemediatedReason)
+}
+
+// answered reports whether the owner of t, which was asked to replace it, has not for a reason.
+func answered(t *machines.Target, reason string) bool {
 	asked := t.OwnerReport
-	return t.Owner != machines.NotAsked && asked != nil && asked.Status == "False" && asked.Reason == clusterv1.MachineSetMachineRemediationDeferredReason
+	return t.Owner != machines.NotAsked && asked != nil && asked.Status == "False" && asked.Reason == reason
 }
 
 // actsInstead names the other controller that acts on t when it is unhealthy; empty if none does.

@@ -39,12 +39,14 @@ func doing(c *Check, t *Target) string {
 	switch {
 	case t.BlockedBy(MachineBeingDeleted):
 		return "and is being deleted"
-	case t.InFlight && t.BlockedBy(NoManager):
+	case t.PutOff:
+		return "and its owner has put off replacing it"
+	case t.InFlight && t.BlockedBy(NoManager) && !t.Refused:
 		return "and is being remediated, which no manager of kubemend reconciles"
-	case (t.InFlight || t.StartsNow) && t.Next.Manual:
+	case t.Refused, (t.InFlight || t.StartsNow) && t.Next.Manual:
 		return "and has to be remediated by hand"
 	case t.InFlight:
-		return goesOn(t)
+		return "and is being remediated"
 	case t.StartsNow:
 		return "and its remediation begins now"
 	case c.ActsElsewhere():
@@ -53,14 +55,6 @@ func doing(c *Check, t *Target) string {
 		return "and it is not known with your rights whether its remediation starts"
 	}
 	return "and is not remediated"
-}
-
-// goesOn is what is done about a target whose remediation is in flight.
-func goesOn(t *Target) string {
-	if t.PutOff {
-		return "and its owner has put off replacing it"
-	}
-	return "and is being remediated"
 }
 
 // otherController says which controller acts on c, if it is not kubemend.
@@ -222,18 +216,32 @@ func (c *Check) Allows() string {
 	return fmt.Sprintf("%s allows %d", c.Limit, max(c.Limits.AtMost, 0))
 }
 
+// GoesOn reports whether t is being remediated. Where its owner has put that off, or refused it, it is in flight all the same.
+func (t *Target) GoesOn() bool { return t.InFlight && !t.PutOff && !t.Refused }
+
 // progress is how many remediations are under way, begin and wait.
 func progress(c *Check) string {
-	underway, begins := 0, 0
+	underway, begins, putOff, refused := 0, 0, 0, 0
 	for i := range c.Targets {
-		if t := &c.Targets[i]; t.InFlight {
+		switch t := &c.Targets[i]; {
+		case t.PutOff:
+			putOff++
+		case t.Refused:
+			refused++
+		case t.InFlight:
 			underway++
-		} else if t.StartsNow {
+		case t.StartsNow:
 			begins++
 		}
 	}
 	var parts []string
-	if underway > 0 || begins == 0 {
+	if putOff > 0 {
+		parts = append(parts, fmt.Sprintf("the owner of %d has put off replacing it", putOff))
+	}
+	if refused > 0 {
+		parts = append(parts, fmt.Sprintf("the owner of %d cannot replace it", refused))
+	}
+	if underway > 0 || begins == 0 && len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("%d %s being remediated", underway, Are(underway)))
 	}
 	if begins > 0 {

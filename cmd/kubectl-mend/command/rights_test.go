@@ -167,12 +167,18 @@ func everything(workload string) map[string]string {
 			"roleRef":{"kind":"ClusterRole","name":"kubemend-manager-role"},"subjects":[{"kind":"ServiceAccount","namespace":"x","name":"kubemend-manager"}]}`,
 			rbac, kind, namespace)
 	}
+	const answered = `"status":"False","lastTransitionTime":"2026-01-01T12:00:00Z"`
+	putOff := strings.Replace(object(capi, "Machine", true, `,"spec":{"clusterName":"x"},"status":{"nodeRef":{"name":"x"},"conditions":[
+		{"type":"HealthCheckSucceeded","reason":"UnhealthyNode",`+answered+`},{"type":"OwnerRemediated","reason":"RemediationDeferred",`+answered+`}]}`),
+		`"labels":`, `"ownerReferences":[{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlane","name":"x","uid":"x","controller":true}],"labels":`, 1)
 	return map[string]string{
 		"rbac.authorization.k8s.io/v1/clusterrolebindings": binding("ClusterRoleBinding", ""),
 		"rbac.authorization.k8s.io/v1/rolebindings":        binding("RoleBinding", `,"namespace":"x"`),
 		"cluster.x-k8s.io/v1beta2/clusters": object(capi, "Cluster", true,
 			`,"status":{"conditions":[{"type":"ControlPlaneInitialized","status":"True","reason":"Is","lastTransitionTime":"2026-01-01T12:00:00Z"}]}`),
-		"cluster.x-k8s.io/v1beta2/machines": object(capi, "Machine", true, `,"spec":{"clusterName":"x"},"status":{"nodeRef":{"name":"x"}}`),
+		"cluster.x-k8s.io/v1beta2/machines": putOff,
+		"controlplane.cluster.x-k8s.io/v1beta2/kubeadmcontrolplanes": object("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane", true,
+			`,"spec":{"remediation":{"retryPeriodSeconds":600}}`),
 		"cluster.x-k8s.io/v1beta2/machinehealthchecks": object(capi, "MachineHealthCheck", true, `,"spec":{"clusterName":"x",
 			"selector":{"matchLabels":{"cluster.x-k8s.io/cluster-name":"x"}},
 			"remediation":{"templateRef":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","name":"x"}}}`),

@@ -93,6 +93,9 @@ func (p *page) heading(s string) {
 
 // step is what happens next.
 func (p *page) step(indent string, s explain.Step) {
+	if !s.NotBefore.IsZero() {
+		s.Text += " not before " + p.moment(s.NotBefore)
+	}
 	switch {
 	case s == (explain.Step{}):
 	case s.Manual:

@@ -95,7 +95,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 func rowOf(c *explain.Check) Row {
 	r := Row{Check: *c}
 	for i := range c.Targets {
-		if c.Targets[i].InFlight {
+		if c.Targets[i].GoesOn() {
 			r.Remediating++
 		}
 	}

@@ -33,7 +33,7 @@ func (r *reading) around(ctx context.Context) {
 		r.Machine = ""
 		r.each(ctx, append(r.machines(), r.hosts()...))
 	}
-	r.each(ctx, r.second(ctx))
+	r.each(ctx, append(r.second(ctx), r.controlPlanes()...))
 	r.beyond(ctx)
 	if r.Nodes {
 		r.workloads(ctx, r.concerned())

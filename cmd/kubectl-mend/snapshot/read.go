@@ -115,7 +115,7 @@ func (r *reading) everything(ctx context.Context) {
 	})
 	work.Go(func() {
 		r.each(ctx, slices.Concat(r.first(), r.machines(), r.hosts()))
-		r.each(ctx, r.second(ctx))
+		r.each(ctx, append(r.second(ctx), r.controlPlanes()...))
 		r.beyond(ctx)
 	})
 	work.Wait()

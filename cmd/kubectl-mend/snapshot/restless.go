@@ -33,6 +33,7 @@ func (r *reading) restless(ctx context.Context) {
 	wanted := r.restlessClusters(ctx)
 	if len(wanted) > 0 {
 		r.each(ctx, append(r.machinesIn(wanted), r.hosts()...))
+		r.each(ctx, r.controlPlanes())
 	}
 	r.beyond(ctx)
 	if r.Nodes {

@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,6 +35,8 @@ func slim(obj client.Object) client.Object {
 		slimmed = slimCluster(o)
 	case *clusterv1.Machine:
 		slimmed, err = machinehealthcheck.SlimMachine(o)
+	case *controlplanev1.KubeadmControlPlane:
+		slimmed = slimControlPlane(o)
 	case *bmov1alpha1.BareMetalHost:
 		slimmed, err = host.SlimHost(o)
 	case *corev1.Node:
@@ -98,7 +101,7 @@ func slimManagedFields(obj client.Object) {
 
 // annotationsOf are the beginnings of the annotations that are looked at. What others keep in theirs may be anything.
 var annotationsOf = []string{
-	clusterv1.GroupVersion.Group + "/", "clusterctl." + clusterv1.GroupVersion.Group + "/", "kubemend.io/",
+	clusterv1.GroupVersion.Group + "/", controlplanev1.RemediationForAnnotation, "clusterctl." + clusterv1.GroupVersion.Group + "/", "kubemend.io/",
 	"remediation.medik8s.io/", "nodehealthcheck.medik8s.io/", "machineconfiguration.openshift.io/", "machine.openshift.io/",
 	"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-",
 	"metal3.io/", "reboot.metal3.io", "baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached", "capm3.metal3.io/", "capi.metal3.io/",
