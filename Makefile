@@ -125,7 +125,7 @@ demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (K
 .PHONY: recording
 recording: .rig/demo rig-control-planes build ## Record a scene of the demo as the picture in README.md (SCENE=name)
 	$(GO) -C hack/recording build -o $(CURDIR)/$(TOOLS)/ .
-	recording -out docs/images/demo -title 'make demo SCENE=$(or $(SCENE),reboot)' -- $(MAKE) -s demo SCENE=$(or $(SCENE),reboot)
+	recording -out docs/images/demo -title 'make demo SCENE=$(or $(SCENE),reboot)' -- make -s demo SCENE=$(or $(SCENE),reboot)
 
 ##@ Test
 

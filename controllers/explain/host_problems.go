@@ -29,7 +29,7 @@ var hostProblems = map[host.Reason]string{
 	host.Paused:        "the host is paused (annotation " + bmov1alpha1.PausedAnnotation + ": {quoted})",
 	host.Detached:      "the host is detached",
 	host.Delayed:       "the host is delayed: its operator has too much to do",
-	host.NotRegistered: "the host has a {found}, and its power is not looked at before that is over",
+	host.NotRegistered: "the host has a {found}, and its power is not read before that is over",
 	host.NotProvisioned: fmt.Sprintf("the host is {quoted}, and its power is managed only when it is %q or %q",
 		bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned),
 

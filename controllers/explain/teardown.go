@@ -14,8 +14,8 @@ const (
 	HostStaysMarked     = "the host stays marked as unhealthy"
 	FencerGone          = "the remediation that fenced it is gone"
 	RemediationUnfences = "its remediation takes the fence away"
-	LeaseAfterRequests  = "it is given back after the requests for its node"
-	NodesUnseen         = "its nodes cannot be looked at"
+	LeaseAfterRequests  = "it is released after the requests for its node"
+	NodesUnseen         = "its nodes cannot be read"
 	NodeChecksOfOthers  = "NodeHealthChecks are somebody else's"
 	RemediatorHolds     = "its remediator has not released it"
 	AboutToBeDeleted    = "it is about to be deleted"
@@ -39,7 +39,7 @@ func CheckReleased(template string) string {
 
 // NotLookedAt is that nodes of a cluster may have something of kubemend's.
 func NotLookedAt(cause error) string {
-	return fmt.Sprintf("Could not be looked at: %v. A node that is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", cause)
+	return fmt.Sprintf("Its nodes could not be read: %v. A node that is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", cause)
 }
 
 // NodeUnfenced is that a node was unfenced, and why.
@@ -50,5 +50,5 @@ func RequestDeleted(why string) string { return "Deleted: " + why }
 
 // MarksRemoved is that the marks of kubemend were taken off an object, and why.
 func MarksRemoved(why string) string {
-	return "kubemend is being removed: its marks were taken off; " + why
+	return "kubemend is being removed: its marks were removed; " + why
 }

@@ -30,12 +30,12 @@ func cast(title string, lines []line) []byte {
 	return out.Bytes()
 }
 
-// parse reads the lines of an asciicast as cast writes it: each event is one line.
-func parse(content []byte) ([]line, error) {
+// parse reads the title and the lines of an asciicast as cast writes it: each event is one line.
+func parse(content []byte) (string, []line, error) {
 	first, events, _ := bytes.Cut(content, []byte("\n"))
 	h := header{}
 	if err := json.Unmarshal(first, &h); err != nil || h.Version != 2 {
-		return nil, errors.Join(fmt.Errorf("the first line is no header of version 2"), err)
+		return "", nil, errors.Join(errors.New("the first line is no header of version 2"), err)
 	}
 	var lines []line
 	for event := range bytes.Lines(events) {
@@ -44,9 +44,9 @@ func parse(content []byte) ([]line, error) {
 			kind, text string
 		)
 		if err := json.Unmarshal(event, &[]any{&at, &kind, &text}); err != nil {
-			return nil, fmt.Errorf("%s: %w", bytes.TrimSpace(event), err)
+			return "", nil, fmt.Errorf("%s: %w", bytes.TrimSpace(event), err)
 		}
 		lines = append(lines, line{time.Duration(at * float64(time.Second)), strings.TrimRight(text, "\r\n")})
 	}
-	return lines, nil
+	return h.Title, lines, nil
 }

@@ -45,7 +45,7 @@ func draw(title string, lines []line) []byte {
 	width, height := columns*charWidth+2*margin, rows*lineHeight+2*margin+bar
 	var out bytes.Buffer
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
-	p(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`,
+	p(`<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`,
 		width, height, width, height, html.EscapeString(title))
 	p(`<!-- Made by make recording from the .cast beside it. -->`)
 	p(`<style>`)

@@ -19,7 +19,7 @@ import (
 
 func main() {
 	out := flag.String("out", "", "what the files are called, without .cast and .svg")
-	title := flag.String("title", "make demo", "what the picture is called")
+	title := flag.String("title", "make demo", "what the recording is called")
 	flag.Parse()
 	if err := run(*out, *title, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "recording:", err)
@@ -44,7 +44,7 @@ func run(out, title string, command []string) error {
 	if err != nil {
 		return err
 	}
-	lines, err := parse(content)
+	title, lines, err := parse(content)
 	if err != nil {
 		return fmt.Errorf("read %s.cast: %w", out, err)
 	}

@@ -22,7 +22,7 @@ func (o *Options) record() *cobra.Command {
 		Short: "Write all that the other commands look at to a file",
 		Long: `Write all that the other commands look at to a file, for somebody who has no access to the cluster, or for later.
 
-The file is JSON, packed with gzip, and --from looks at it in place of a cluster. There is no Secret in it, no address or credentials of a BMC,
+The file is JSON, packed with gzip, and --from reads it in place of a cluster. There is no Secret in it, no address or credentials of a BMC,
 nothing of other people's templates but their names, and no annotation that kubemend does not read. There are the names, labels and conditions of clusters,
 machines, nodes and hosts in it, and the events about them.
 

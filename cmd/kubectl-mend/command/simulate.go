@@ -37,8 +37,8 @@ func (o *Options) simulate() *cobra.Command {
 checks select them, what would be remediated at once and what later. Then simulate, on a virtual clock, what happens from now on; with --fail, nodes
 turn Ready=Unknown.
 
-The controllers themselves decide what is done, on a copy of the cluster in memory; nothing is written to the cluster. What is assumed of
-everybody else stands in the first lines, each with its flag. Without -f the checks that are there are simulated. An unclaimed
+The controllers themselves decide, on a copy of the cluster in memory; nothing is written to the cluster. What is assumed of
+all others stands in the first lines, each with its flag. Without -f the checks that are there are simulated. An unclaimed
 MachineHealthCheck of the file is simulated as if it were claimed.
 
 The exit code is 3 if more remediations begin than --max-remediations, and 1 if the API server would refuse the manifest.`,
@@ -169,7 +169,7 @@ func (o *Options) manifest(name string) (*simulate.Manifest, error) {
 	}
 	elsewhere := slices.DeleteFunc(m.Namespaces(), func(n string) bool { return n == namespace })
 	if len(elsewhere) > 0 {
-		return nil, Exit{Misused, fmt.Errorf("%s has checks in namespace %s, and namespace %s is looked at: say -n %s, or -A",
+		return nil, Exit{Misused, fmt.Errorf("%s has checks in namespace %s, and namespace %s is read: say -n %s, or -A",
 			name, elsewhere[0], namespace, elsewhere[0])}
 	}
 	return m, nil
