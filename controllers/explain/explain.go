@@ -77,6 +77,8 @@ type Blocker struct {
 	Fix string `json:"fix,omitempty"`
 	// EndsWhen is what else ends the blocker, as a clause that follows "until"; empty if Text implies it.
 	EndsWhen string `json:"endsWhen,omitempty"`
+	// Object is what blocks, if that is one object: an older check, a request.
+	Object Ref `json:"object,omitzero"`
 }
 
 // Finding is a reason to count a machine or a node as unhealthy, as soon as its timeout has expired.
@@ -117,6 +119,9 @@ type Step struct {
 	At time.Time `json:"at,omitzero"`
 	// NotBefore is before when it certainly does not happen; zero if that is not known.
 	NotBefore time.Time `json:"notBefore,omitzero"`
+	// Reason says what, for programs: one of the constants of this package, or the reason of the blocker that ends or has to be ended, of the condition
+	// that the owner of a machine reports, or of the step of a power cycle.
+	Reason string `json:"reason,omitempty"`
 	// Text says what.
 	Text string `json:"text"`
 	// Target is the name of the target of a check that it happens to, if it happens to one.
@@ -183,6 +188,8 @@ type Target struct {
 
 	// Action is what is done about an unhealthy target, as a clause: "asks its owner, MachineSet md-0-abc, to remediate it".
 	Action string `json:"action"`
+	// Act is Action for programs.
+	Act Act `json:"act"`
 	// StartsNow reports that a reconcile at this moment starts the action. Then there are no blockers.
 	StartsNow bool `json:"startsNow,omitempty"`
 	// Blockers are all that keep the action from starting, in the order in which the controller asks.
@@ -277,7 +284,7 @@ func Soonest(targets []Target) Step {
 	var next Step
 	for i := range targets {
 		if t := &targets[i]; !t.Next.At.IsZero() && (next.At.IsZero() || t.Next.At.Before(next.At)) {
-			next = Step{At: t.Next.At, Target: t.Name, Text: t.Name + ": " + t.Next.Text}
+			next = Step{At: t.Next.At, Reason: t.Next.Reason, Target: t.Name, Text: t.Name + ": " + t.Next.Text}
 		}
 	}
 	return next

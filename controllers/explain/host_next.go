@@ -122,20 +122,20 @@ func (p *PowerCycle) person(reason powercycle.Reason) string {
 // Next is what happens next: now, or when the patience with what is waited for ends; else what a person has to do.
 func (p *PowerCycle) Next(step powercycle.Step, blockers []Blocker) Step {
 	if step.Do != powercycle.Wait {
-		return Step{At: p.Now, Text: p.follows(step)}
+		return Step{At: p.Now, Reason: string(step.Reason), Text: p.follows(step)}
 	}
 	if step.Reason != powercycle.NoOwnerReason {
 		if at, then := powercycle.Foresee(p.Facts, p.Policy, p.Now); !at.IsZero() {
-			return Step{At: at, Text: p.follows(then)}
+			return Step{At: at, Reason: string(then.Reason), Text: p.follows(then)}
 		}
 	}
 	for _, b := range blockers {
 		if b.Fix != "" {
-			return Step{Text: b.Fix, Manual: true}
+			return Step{Reason: b.Reason, Text: b.Fix, Manual: true}
 		}
 	}
 	if text := p.afterwards(); text != "" {
-		return Step{Text: text, Manual: true}
+		return Step{Reason: string(step.Reason), Text: text, Manual: true}
 	}
 	return Step{}
 }

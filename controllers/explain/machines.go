@@ -47,16 +47,16 @@ func idle(f *machines.Facts, p *machines.Plan) *Check {
 	}
 	switch {
 	case c.Deleting:
-		is.Next = Step{Text: "nothing, until the check is gone"}
+		is.Next = Step{Reason: BeingDeleted, Text: "nothing, until the check is gone"}
 	case c.WatchFilter != "":
 	case f.Mode == machines.NoCluster:
-		is.Next = Step{Manual: true, Text: fmt.Sprintf(
+		is.Next = Step{Reason: mendv1.ClusterNotFoundReason, Manual: true, Text: fmt.Sprintf(
 			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", c.Cluster)}
 	case f.Mode == machines.BadSelector:
-		is.Next = Step{Manual: true, Text: "correct spec.selector"}
+		is.Next = Step{Reason: mendv1.InvalidSelectorReason, Manual: true, Text: "correct spec.selector"}
 	default:
 		if person := Enable(f); person != "" {
-			is.Next = Step{Text: person, Manual: true}
+			is.Next = Step{Reason: NotActing, Text: person, Manual: true}
 		}
 	}
 	return is
@@ -140,7 +140,7 @@ func machine(f *machines.Facts, p *machines.Plan, d *machines.Decision) Target {
 	is := Target{
 		Ref: Ref{Kind: "Machine", Namespace: f.About.Namespace, Name: t.Name}, Node: t.Health.NodeName,
 		State: v.State, Verdict: v.State.String(), Class: d.Class(), Findings: Findings(v, f.Now), Ignored: IgnoredFindings(v),
-		Action: would(f, t), StartsNow: d.Starts(), InFlight: d.InFlight,
+		Action: would(f, t), Act: act(f, t), StartsNow: d.Starts(), InFlight: d.InFlight,
 	}
 	if v.State == health.Starting {
 		is.Startup = latestOf(startsOf(f, p, t))
@@ -169,7 +169,8 @@ func machine(f *machines.Facts, p *machines.Plan, d *machines.Decision) Target {
 func leftAlone(f *machines.Facts, t *machines.Target) Target {
 	is := Target{
 		Ref: Ref{Kind: "Machine", Namespace: f.About.Namespace, Name: t.Name}, Node: t.Health.NodeName, Verdict: "left alone",
-		Next: Step{Text: fmt.Sprintf("take the annotation %s off the machine, if it is to be judged again", strings.Join(t.LeftAlone, " and ")), Manual: true},
+		Next: Step{Reason: Skipped, Manual: true,
+			Text: fmt.Sprintf("take the annotation %s off the machine, if it is to be judged again", strings.Join(t.LeftAlone, " and "))},
 	}
 	if len(t.LeftAlone) > 0 {
 		is.Skipped = "The machine has the annotation " + t.LeftAlone[0]
@@ -186,6 +187,17 @@ func would(f *machines.Facts, t *machines.Target) string {
 		return fmt.Sprintf("asks its owner, %s %s, to remediate it", t.OwnerKind, t.OwnerName)
 	}
 	return "asks its owner to remediate it, but it has none"
+}
+
+// act is what is done about t when it is unhealthy, for programs.
+func act(f *machines.Facts, t *machines.Target) Act {
+	switch {
+	case f.Template.External:
+		return Act{CreateRequest, Ref{Kind: f.Template.TemplateKind, Namespace: f.About.Namespace, Name: f.Template.Name}}
+	case t.OwnerKind != "":
+		return Act{RequestOwner, Ref{Kind: t.OwnerKind, Namespace: f.About.Namespace, Name: t.OwnerName}}
+	}
+	return Act{Kind: RequestOwner}
 }
 
 // answer is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.

@@ -83,11 +83,12 @@ func machineDeleting(*machines.Facts, *machines.Plan, *machines.Decision, machin
 	return Blocker{Reason: MachineBeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", EndsWhen: "it is gone"}
 }
 
-func olderCheckActs(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
+func olderCheckActs(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
 		Reason: mendv1.OverlapReason,
 		Text:   fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", d.Target.OlderCheck),
 		Fix:    "If this check is to act on it, change the selector of the other one",
+		Object: Ref{Kind: "MachineHealthCheck", Namespace: f.About.Namespace, Name: d.Target.OlderCheck},
 	}
 }
 
@@ -155,11 +156,12 @@ func machineUpdating(*machines.Facts, *machines.Plan, *machines.Decision, machin
 	}
 }
 
-func powerCycled(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
+func powerCycled(f *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
 	cycle := d.Target.Cycle
 	is := Blocker{
 		Reason: RemediationUnderWay, Until: b.Until, EndsWhen: fmt.Sprintf("%s %s is over", cycle.Kind, cycle.Name),
-		Text: fmt.Sprintf("%s %s is under way for the machine: nothing else is begun before it is over", cycle.Kind, cycle.Name),
+		Object: Ref{Kind: cycle.Kind, Namespace: f.About.Namespace, Name: cycle.Name},
+		Text:   fmt.Sprintf("%s %s is under way for the machine: nothing else is begun before it is over", cycle.Kind, cycle.Name),
 	}
 	if cycle.Deleting {
 		is.Fix = fmt.Sprintf("If it is not over soon, see why the finalizer of %s %s, which is being deleted, stays", cycle.Kind, cycle.Name)
@@ -230,7 +232,8 @@ func notHealthy(wanted int, p budget.Population) string {
 func requestInTheWay(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
 		Reason: RequestInTheWay, Text: ForeignRequest(f, d.Target),
-		Fix: "Find out who made it and whether it is still needed; when it is gone, one is made",
+		Object: Ref{Kind: f.Template.Kind, Namespace: f.About.Namespace, Name: d.Target.RequestFacts.Name},
+		Fix:    "Find out who made it and whether it is still needed; when it is gone, one is made",
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 	switch {
 	case (is.State == health.Unhealthy || is.State == health.Unknown) && d.Target.Deleting:
-		return Step{Text: "nothing, until it is gone"}
+		return Step{Reason: MachineBeingDeleted, Text: "nothing, until it is gone"}
 	case is.StartsNow || is.InFlight:
 		return remediationNext(f, d.Target, is)
 	case is.State == health.Healthy:
@@ -25,17 +25,17 @@ func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 		return machineExpires(f, d, is, at)
 	}
 	if actor := actsInstead(f, d.Target); actor != "" && is.State == health.Unhealthy {
-		return Step{Text: actor + " acts on it"}
+		return Step{Reason: OtherControllerActs, Text: actor + " acts on it"}
 	}
 	for i := range is.Blockers {
 		if b := &is.Blockers[i]; b.Fix != "" && (b.Reason != NotActing || !actsInCore(f)) {
-			return Step{Text: b.Fix, Manual: true}
+			return Step{Reason: b.Reason, Text: b.Fix, Manual: true}
 		}
 	}
 	if len(is.Blockers) == 0 {
 		return Step{}
 	}
-	return Step{Text: "nothing, " + until(&is.Blockers[0])}
+	return Step{Reason: is.Blockers[0].Reason, Text: "nothing, " + until(&is.Blockers[0])}
 }
 
 // remediationNext is what happens next to t, whose remediation starts or is in flight.
@@ -45,17 +45,17 @@ func remediationNext(f *machines.Facts, t *machines.Target, is *Target) Step {
 	case is.StartsNow && !f.Template.External && t.OwnerKind == "":
 		return Ownerless
 	case is.StartsNow:
-		return Step{At: f.Now, Text: "kubemend " + is.Action}
+		return Step{At: f.Now, Reason: RemediationStarts, Text: "kubemend " + is.Action}
 	case f.Template.Unread && !ownerAsked:
-		return Step{Text: fmt.Sprintf("its %s goes on, which could not be read with your rights", f.Template.Kind)}
+		return Step{Reason: RemediatorActs, Text: fmt.Sprintf("its %s goes on, which could not be read with your rights", f.Template.Kind)}
 	case t.RequestFacts == nil || ownerAsked: // if there is a request, the owner was asked after it
 		return byOwner(t)
 	}
-	return Step{Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", is.Requests[0])}
+	return Step{Reason: RemediatorActs, Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", is.Requests[0])}
 }
 
 // Ownerless is what there is to do about a machine that its owner is asked to replace and that has none.
-var Ownerless = Step{Text: "it has no owner that could replace it: delete it by hand, or give the check a template", Manual: true}
+var Ownerless = Step{Reason: NoOwner, Text: "it has no owner that could replace it: delete it by hand, or give the check a template", Manual: true}
 
 // byOwner is what the owner of t, which was asked to replace it, does next, by what it has reported so far. (Cluster API: the owners of all kinds
 // have the same reasons.)
@@ -65,7 +65,7 @@ func byOwner(t *machines.Target) Step {
 	}
 	asked, owner := t.OwnerReport, t.OwnerKind+" "+t.OwnerName
 	if asked == nil || asked.Status != "False" || asked.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
-		return Step{Text: "its owner replaces it, or says in OwnerRemediated why it does not"}
+		return Step{Reason: OwnerActs, Text: "its owner replaces it, or says in OwnerRemediated why it does not"}
 	}
 	reports := asked.Reason
 	if message := strings.Join(strings.Fields(strings.TrimPrefix(asked.Message, "* ")), " "); message != "" {
@@ -73,11 +73,12 @@ func byOwner(t *machines.Target) Step {
 	}
 	switch {
 	case putOff(t):
-		return Step{Text: fmt.Sprintf("its owner, %s, has put it off and tries again: %s", owner, reports)}
+		return Step{Reason: asked.Reason, Text: fmt.Sprintf("its owner, %s, has put it off and tries again: %s", owner, reports)}
 	case refused(t):
-		return Step{Text: fmt.Sprintf("its owner, %s, cannot replace it (%s): end that, or replace the machine by hand", owner, reports), Manual: true}
+		return Step{Reason: asked.Reason, Manual: true,
+			Text: fmt.Sprintf("its owner, %s, cannot replace it (%s): end that, or replace the machine by hand", owner, reports)}
 	}
-	return Step{Text: fmt.Sprintf("its owner, %s, goes on: %s", owner, reports)}
+	return Step{Reason: OwnerActs, Text: fmt.Sprintf("its owner, %s, goes on: %s", owner, reports)}
 }
 
 // putOff reports whether the owner of t, which was asked to replace it, tries that again later. (Cluster API: the owners of all kinds have the same reason.)
@@ -119,7 +120,7 @@ func expires(d *machines.Decision) time.Time {
 
 // machineExpires is what happens when the timeout of a machine expires. It does whether its node can be seen by then or not.
 func machineExpires(f *machines.Facts, d *machines.Decision, is *Target, at time.Time) Step {
-	next := Step{At: at, Text: "it counts as unhealthy if nothing changes"}
+	next := Step{At: at, Reason: TimeoutExpires, Text: "it counts as unhealthy if nothing changes"}
 	if actor := actsInstead(f, d.Target); actor != "" {
 		next.Text += ", and " + actor + " acts on it"
 		return next

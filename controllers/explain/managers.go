@@ -33,7 +33,7 @@ const Unknown Mode = "unknown"
 func Unexplained(check Ref, why error) Check {
 	return Check{
 		Ref: check, Mode: Unknown, Reason: NotExplained, Text: "It could not be explained: " + why.Error(),
-		Next: Step{Text: "Ask as somebody who may read that", Manual: true},
+		Next: Step{Reason: NotExplained, Text: "Ask as somebody who may read that", Manual: true},
 	}
 }
 
@@ -85,10 +85,10 @@ func RightMissing(right, role string) string {
 
 // What happens to the objects of a kind that kubemend does not serve.
 var (
-	OtherServes = Step{Text: "the controller that serves the kind acts on it"}
-	OtherMayAct = Step{Text: "another controller acts on it, if one serves the kind"}
-	NoneServes  = Step{Text: "See to what keeps kubemend from serving the kind", Manual: true}
-	CoreActs    = Step{Text: "Cluster API core acts on it"}
+	OtherServes = Step{Reason: OtherControllerActs, Text: "the controller that serves the kind acts on it"}
+	OtherMayAct = Step{Reason: OtherControllerActs, Text: "another controller acts on it, if one serves the kind"}
+	NoneServes  = Step{Reason: NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
+	CoreActs    = Step{Reason: OtherControllerActs, Text: "Cluster API core acts on it"}
 )
 
 // NotClaimed is why Cluster API core acts on a check that no manager of kubemend observes.
@@ -110,7 +110,9 @@ func Unmanaged(because, person, namespace, check string) Blocker {
 }
 
 // NothingUntil is the next step where nothing happens as long as b lasts.
-func NothingUntil(b Blocker) Step { return Step{Text: "nothing, until " + b.EndsWhen} }
+func NothingUntil(b Blocker) Step {
+	return Step{Reason: b.Reason, Text: "nothing, until " + b.EndsWhen}
+}
 
 // What happens next where no manager acts and there is nothing to do for a person.
 const (

@@ -40,10 +40,11 @@ func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
 		return c
 	}
 	c.Population, c.Limits, c.Remaining = p.Population, p.Limits, p.Grant.Remaining
-	c.Next = sooner(Step{At: f.Retry, Text: "what could not be read is looked for again"}, Step{At: p.Storm.Recheck, Text: StormEnds})
+	c.Next = sooner(Step{At: f.Retry, Reason: ReadAgain, Text: "what could not be read is looked for again"},
+		Step{At: p.Storm.Recheck, Reason: CooldownEnds, Text: StormEnds})
 	for i := range f.Nodes {
 		is := nodeTarget(f, p, i)
-		c.Next = sooner(c.Next, Step{At: is.Next.At, Target: is.Ref.String(), Text: is.Ref.String() + ": " + is.Next.Text})
+		c.Next = sooner(c.Next, Step{At: is.Next.At, Reason: is.Next.Reason, Target: is.Ref.String(), Text: is.Ref.String() + ": " + is.Next.Text})
 		c.Targets = append(c.Targets, is)
 	}
 	return c
@@ -79,7 +80,7 @@ func nodeTarget(f *nodes.Facts, p *nodes.Plan, i int) Target {
 	is := Target{
 		Ref: Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: d.Verdict.State, Verdict: d.Verdict.State.String(),
 		Findings: Findings(d.Verdict, f.Now), Class: d.Class, StartsNow: d.Starts(), Requests: underway(n), InFlight: d.InFlight,
-		InFlightSince: underwaySince(n), Action: nodeWould(f, d), Report: nodeAnswer(f, n, d),
+		InFlightSince: underwaySince(n), Action: nodeWould(f, d), Act: nodeAct(f, d), Report: nodeAnswer(f, n, d),
 	}
 	if n.Machine.There() {
 		is.Machine = &Ref{Kind: "Machine", Namespace: n.Machine.Namespace, Name: n.Machine.Name}
@@ -150,6 +151,15 @@ func nodeWould(f *nodes.Facts, d *nodes.Decision) string {
 	return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
 }
 
+// nodeAct is what is done about a node next, for programs.
+func nodeAct(f *nodes.Facts, d *nodes.Decision) Act {
+	if d.Would < 0 {
+		return Act{Kind: NoAct}
+	}
+	t := &f.Templates[d.Would].Ref
+	return Act{CreateRequest, Ref{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}}
+}
+
 // nodeAnswer is what the escalation and the remediators say of a node.
 func nodeAnswer(f *nodes.Facts, n *nodes.Node, d *nodes.Decision) string {
 	var says []string
@@ -218,7 +228,7 @@ func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, is *Target) Step
 	next, remediated := nodeMoment(f, d.Next), len(n.Requests)+len(n.Unseen) > 0
 	switch {
 	case is.StartsNow:
-		return Step{At: f.Now, Text: "kubemend " + is.Action}
+		return Step{At: f.Now, Reason: RemediationStarts, Text: "kubemend " + is.Action}
 	case n.Exists && !n.Selected && !remediated:
 		return Step{}
 	case d.Verdict.State == health.Pending:
@@ -228,15 +238,16 @@ func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, is *Target) Step
 	case !next.At.IsZero():
 		return next
 	case d.Delayed:
-		return Step{Text: "annotate the node with " + nhcv1.ConfirmedHealthyAnnotation + " to confirm that it is healthy", Manual: true}
+		return Step{Reason: ConfirmationAwaited, Manual: true,
+			Text: "annotate the node with " + nhcv1.ConfirmedHealthyAnnotation + " to confirm that it is healthy"}
 	case d.Answer.NothingFollows():
-		return Step{Text: "delete its requests to have the remediation tried again", Manual: true}
+		return Step{Reason: string(nodes.NoneFollows), Text: "delete its requests to have the remediation tried again", Manual: true}
 	case len(d.End) > 0:
-		return Step{Text: "kubemend deletes its requests"}
+		return Step{Reason: RequestsDeleted, Text: "kubemend deletes its requests"}
 	case d.Missing && !remediated:
-		return Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Text: "it counts no more"}
+		return Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: NodeStaysAway, Text: "it counts no more"}
 	case is.InFlight:
-		return Step{Text: fmt.Sprintf("%s goes on; it is deleted when the node is healthy", is.Requests[0])}
+		return Step{Reason: RemediatorActs, Text: fmt.Sprintf("%s goes on; it is deleted when the node is healthy", is.Requests[0])}
 	}
 	return Step{}
 }
@@ -245,24 +256,24 @@ func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, is *Target) Step
 func nodeMoment(f *nodes.Facts, m nodes.Moment) Step {
 	switch m.What {
 	case nodes.DelayEnds:
-		return Step{At: m.At, Text: "the healthy delay is over, and its requests are deleted"}
+		return Step{At: m.At, Reason: HealthyDelayEnds, Text: "the healthy delay is over, and its requests are deleted"}
 	case nodes.NodeStaysAway:
-		return Step{At: m.At, Text: "the node has stayed away for too long, and its request is deleted"}
+		return Step{At: m.At, Reason: NodeStaysAway, Text: "the node has stayed away for too long, and its request is deleted"}
 	case nodes.AskedAgain:
-		return Step{At: m.At, Text: "it is checked again"}
+		return Step{At: m.At, Reason: ReadAgain, Text: "it is checked again"}
 	case nodes.StepExpires:
 		text := f.Templates[m.Expiring].String() + " is given up unless the node is back, and "
 		if m.Step < 0 {
-			return Step{At: m.At, Text: text + "no template is left to try"}
+			return Step{At: m.At, Reason: StepTimesOut, Text: text + "no template is left to try"}
 		}
-		return Step{At: m.At, Text: text + f.Templates[m.Step].String() + " begins"}
+		return Step{At: m.At, Reason: StepTimesOut, Text: text + f.Templates[m.Step].String() + " begins"}
 	}
 	return Step{}
 }
 
 // comesDue is what happens when the timeout of a node expires.
 func comesDue(d *nodes.Decision, is *Target) Step {
-	next := Step{At: d.Verdict.Recheck, Text: "it counts as unhealthy if nothing changes"}
+	next := Step{At: d.Verdict.Recheck, Reason: TimeoutExpires, Text: "it counts as unhealthy if nothing changes"}
 	if is.InFlight {
 		next.Text += ", and its remediation goes on"
 		return next
@@ -292,9 +303,9 @@ func unblocked(next Step, is *Target) Step {
 	var over Step
 	for _, b := range is.Blockers {
 		if b.Fix != "" {
-			return Step{Text: b.Fix, Manual: true}
+			return Step{Reason: b.Reason, Text: b.Fix, Manual: true}
 		}
-		over = sooner(over, Step{At: b.Until, Text: b.EndsWhen})
+		over = sooner(over, Step{At: b.Until, Reason: b.Reason, Text: b.EndsWhen})
 	}
 	if first := is.Blockers[0]; over.At.IsZero() {
 		return meanwhile(next, first)
@@ -312,7 +323,7 @@ func meanwhile(next Step, b Blocker) Step {
 		text = "nothing is done about it until " + b.EndsWhen
 	}
 	if next.At.IsZero() {
-		return Step{Text: text}
+		return Step{Reason: b.Reason, Text: text}
 	}
-	return Step{At: next.At, Text: next.Text + "; " + text}
+	return Step{At: next.At, Reason: next.Reason, Text: next.Text + "; " + text}
 }

@@ -46,9 +46,10 @@ const (
 
 // The next steps of what has none of its own.
 var (
-	NothingNext      = Step{Text: "Nothing, until something changes"}
-	NoCheckNext      = Step{Text: "If it is to be judged, make a check that selects it, or give it the labels that one asks for", Manual: true}
-	ChecksUnreadNext = Step{Text: "Ask as somebody who may read them", Manual: true}
+	NothingNext = Step{Reason: NothingExpected, Text: "Nothing, until something changes"}
+	NoCheckNext = Step{Reason: NotSelected, Manual: true,
+		Text: "If it is to be judged, make a check that selects it, or give it the labels that one asks for"}
+	ChecksUnreadNext = Step{Reason: MissingPermission, Text: "Ask as somebody who may read them", Manual: true}
 )
 
 // ChecksUnread is the verdict on an object, where the checks of some kinds could not be read.

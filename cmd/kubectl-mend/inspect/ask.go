@@ -199,7 +199,7 @@ func (a *Asker) blind(is *explain.Check, check *clusterv1.MachineHealthCheck, cl
 	for i := range is.Targets {
 		t := &is.Targets[i]
 		if t.State == health.Unknown && t.Node != "" {
-			t.Blockers, t.Next = []explain.Blocker{hold}, explain.Step{Text: hold.Fix, Manual: true}
+			t.Blockers, t.Next = []explain.Blocker{hold}, explain.Step{Reason: hold.Reason, Text: hold.Fix, Manual: true}
 		}
 	}
 }

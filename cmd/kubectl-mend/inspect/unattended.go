@@ -23,7 +23,7 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 		unattended(c, explain.None, leaving, explain.NothingUntil(leaving))
 	case c.Mode == explain.Acting:
 		unmanaged := explain.Unmanaged(because, person, check.Namespace, check.Name)
-		unattended(c, explain.None, unmanaged, explain.Step{Text: unmanaged.Fix, Manual: true})
+		unattended(c, explain.None, unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
 	case c.Mode == explain.Observing: // no manager observes it, or could be given it
 		c.Mode, c.ModeText = explain.Core, explain.NotClaimed(because)
 		elsewhere(c)
@@ -66,9 +66,9 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 // step is what a person has to do, or what happens if that is nothing.
 func step(person, otherwise string) explain.Step {
 	if person == "" {
-		return explain.Step{Text: otherwise}
+		return explain.Step{Reason: explain.NoManager, Text: otherwise}
 	}
-	return explain.Step{Text: person, Manual: true}
+	return explain.Step{Reason: explain.NoManager, Text: person, Manual: true}
 }
 
 // otherwise is who acts on a kind that kubemend does not serve, and what happens to its objects.

@@ -15,7 +15,7 @@ func unreadByYou(c *explain.Check) {
 			}
 			t.Blockers[j] = explain.MachineNotRead()
 			if len(t.Blockers) == 1 && !t.InFlight {
-				t.Next = explain.Step{Text: t.Blockers[j].Fix, Manual: true}
+				t.Next = explain.Step{Reason: t.Blockers[j].Reason, Text: t.Blockers[j].Fix, Manual: true}
 			}
 		}
 	}

@@ -1,0 +1,58 @@
+package explain
+
+// ActKind is what kubemend does about an unhealthy target.
+type ActKind string
+
+const (
+	// RequestOwner asks the owner of a machine to replace it.
+	RequestOwner ActKind = "RequestOwnerRemediation"
+	// CreateRequest makes a remediation request from a template.
+	CreateRequest ActKind = "CreateRemediationRequest"
+	// NoAct is nothing: no template is left, or the node is gone.
+	NoAct ActKind = "None"
+)
+
+// Act is what kubemend does about an unhealthy target, and with what.
+type Act struct {
+	Kind ActKind `json:"kind"`
+	// Target is the owner that is asked, or the template that the request is made from; empty if there is none.
+	Target Ref `json:"target,omitzero"`
+}
+
+// The reasons of steps that are not reasons of blockers, conditions or power cycles.
+const (
+	// RemediationStarts is that kubemend begins a remediation.
+	RemediationStarts = "RemediationStarts"
+	// TimeoutExpires is that the target counts as unhealthy.
+	TimeoutExpires = "TimeoutExpires"
+	// OwnerActs is that the owner of the machine replaces it.
+	OwnerActs = "OwnerActs"
+	// NoOwner is that the machine has no owner that could replace it.
+	NoOwner = "NoOwner"
+	// RemediatorActs is that the controller of the remediation request goes on.
+	RemediatorActs = "RemediatorActs"
+	// OtherControllerActs is that another controller acts on the target: Cluster API core, or the one of an older check.
+	OtherControllerActs = "OtherControllerActs"
+	// BeingDeleted is that a check is being deleted.
+	BeingDeleted = "BeingDeleted"
+	// Skipped is that a user has annotated the target.
+	Skipped = "Skipped"
+	// NotSelected is that no check selects the object.
+	NotSelected = "NotSelected"
+	// NothingExpected is that nothing happens until something changes.
+	NothingExpected = "NothingExpected"
+	// ReadAgain is that what could not be read is read again.
+	ReadAgain = "ReadAgain"
+	// CooldownEnds is that the cooldown after a storm is over.
+	CooldownEnds = "CooldownEnds"
+	// HealthyDelayEnds is that the requests of a healthy node are deleted.
+	HealthyDelayEnds = "HealthyDelayEnds"
+	// ConfirmationAwaited is that a user has to confirm that a node is healthy.
+	ConfirmationAwaited = "ConfirmationAwaited"
+	// NodeStaysAway is that the request of a node that is gone is deleted.
+	NodeStaysAway = "NodeStaysAway"
+	// StepTimesOut is that a step of an escalation is given up.
+	StepTimesOut = "StepTimesOut"
+	// RequestsDeleted is that kubemend deletes the requests of a target.
+	RequestsDeleted = "RequestsDeleted"
+)
