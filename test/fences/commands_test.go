@@ -1,0 +1,248 @@
+package fences
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/command"
+)
+
+var root = filepath.Join("..", "..")
+
+// What readers type has to be there: commands, flags and arguments of kubectl mend, targets of make, files, folders, charts.
+func TestTheCommandsInThePagesExist(t *testing.T) {
+	made, commands := releaseFiles(t), 0
+	for _, page := range everyPage(t) {
+		written := []string{"-", os.DevNull}
+		for _, b := range blocks(t, page, "sh") {
+			files, err := b.Written()
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			written = append(written, files...)
+			all, err := b.Commands()
+			if err != nil {
+				t.Error(err)
+			}
+			for _, c := range all {
+				commands++
+				if why := wrong(t, c, written, made); why != "" {
+					t.Errorf("%s:%d: %s: %s", page, c.Line, strings.Join(c.Words, " "), why)
+				}
+			}
+		}
+	}
+	if commands < 100 {
+		t.Errorf("only %d commands were found", commands)
+	}
+}
+
+func TestTheCheckOfCommandsFindsWhatIsWrong(t *testing.T) {
+	made := releaseFiles(t)
+	for text, want := range map[string]string{
+		"kubectl mend status -A":                                         "",
+		"kubectl-mend explain machine/NAME -n x --full":                  "",
+		"kubectl mend explain":                                           "explain",
+		"kubectl mend status --verbose":                                  "verbose",
+		"kubectl mend heal machine/x":                                    "no command",
+		"kubectl -n a mend status":                                       "",
+		"make demo SCENE=reboot KEEP=1":                                  "",
+		"make coffee":                                                    "no target coffee",
+		"kubectl apply --server-side -k config/standalone":               "",
+		"kubectl apply -k config/nowhere":                                "config/nowhere",
+		"kubectl delete -f docs/examples/drill.yaml -f gone.yaml":        "gone.yaml",
+		"kubectl apply -f kubemend.yaml":                                 "",
+		"kubectl apply -f https://example.org/x.yaml":                    "",
+		"kubectl apply -f " + releases + "v0.1.0/kubemend.yaml":          "",
+		"kubectl apply -f " + releases + "v0.1.0/gone.yaml":              "gone.yaml",
+		"a > x.yaml; kubectl apply -f x.yaml":                            "",
+		"helm install kubemend ./kubemend-0.1.0.tgz":                     "",
+		"helm upgrade kubemend other-0.1.0.tgz --wait":                   "other-0.1.0.tgz",
+		"clusterctl generate yaml --from templates/gone.yaml":            "gone.yaml",
+		"clusterctl generate yaml --from node-health-check-workers.yaml": "",
+		"go test ./test/fences":                                          "",
+		"go test ./test/gone":                                            "test/gone",
+	} {
+		b := Block{Language: "sh", Text: text}
+		written, err := b.Written()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := b.Commands()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := all[len(all)-1]
+		if why := wrong(t, c, written, made); (why == "") != (want == "") || !strings.Contains(why, want) {
+			t.Errorf("%s: %q, want %q", text, why, want)
+		}
+	}
+}
+
+// releases is where those of the project are.
+const releases = "https://github.com/kubemend/kubemend/releases/download/"
+
+// wrong says what of a command does not exist; empty if all does. Files that a page writes, or a release has, count as there.
+func wrong(t *testing.T, c Command, written, made []string) string {
+	t.Helper()
+	program, args := c.Words[0], c.Words[1:]
+	switch program {
+	case "kubectl", "kubectl-mend":
+		if program == "kubectl-mend" || slices.Contains(args, "mend") && !slices.Contains(args, "krew") {
+			args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "mend" })
+			return misused(args)
+		}
+		if slices.Contains(args, "logs") {
+			return "" // there -f is to follow
+		}
+		return missing(slices.Concat(values(args, "-f", "--filename"), values(args, "-k", "--kustomize")), written, made)
+	case "make":
+		return noTarget(t, args)
+	case "helm":
+		return missing(charts(args), written, made)
+	case "clusterctl":
+		return missing(values(args, "--from"), written, made)
+	case "go":
+		return missing(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return !strings.HasPrefix(a, "./") }), written, made)
+	}
+	return ""
+}
+
+// misused says what kubectl mend has against its arguments; it does not run.
+func misused(args []string) string {
+	tree := command.New(genericiooptions.NewTestIOStreamsDiscard(), "kubectl mend", "test")
+	tree.InitDefaultHelpCmd()
+	tree.InitDefaultCompletionCmd()
+	found, rest, err := tree.Find(args)
+	if err != nil {
+		return err.Error()
+	}
+	found.InitDefaultHelpFlag()
+	found.InitDefaultVersionFlag()
+	if err := found.ParseFlags(rest); err != nil {
+		return err.Error()
+	}
+	given := found.Flags().Args()
+	if found == tree && len(given) > 0 {
+		return fmt.Sprintf("no command %q", given[0])
+	}
+	if err := found.ValidateArgs(given); err != nil {
+		return found.Name() + ": " + err.Error()
+	}
+	for _, check := range []func(*cobra.Command) error{(*cobra.Command).ValidateRequiredFlags, (*cobra.Command).ValidateFlagGroups} {
+		if err := check(found); err != nil {
+			return found.Name() + ": " + err.Error()
+		}
+	}
+	return ""
+}
+
+// values are those of flags, of the forms -f x, --filename x and --filename=x.
+func values(args []string, flags ...string) []string {
+	var all []string
+	for i, arg := range args {
+		name, value, joined := strings.Cut(arg, "=")
+		switch {
+		case !slices.Contains(flags, name):
+		case joined:
+			all = append(all, value)
+		case i+1 < len(args):
+			all = append(all, args[i+1])
+		}
+	}
+	return all
+}
+
+// charts are those that helm is to install: the second argument behind the command.
+func charts(args []string) []string {
+	if len(args) > 2 && (args[0] == "install" || args[0] == "upgrade") {
+		return args[2:3]
+	}
+	return nil
+}
+
+// missing says which of these files and folders is neither in the project, nor written by the page, nor part of a release.
+func missing(files, written, made []string) string {
+	for _, file := range files {
+		inRelease, released := strings.CutPrefix(file, releases)
+		if !released && strings.Contains(file, "://") || slices.Contains(written, file) || strings.Contains(file, Unknown) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(root, file)); err == nil && !released {
+			continue
+		}
+		name := filepath.Base(inRelease)
+		if !slices.ContainsFunc(made, func(m string) bool { matched, _ := filepath.Match(m, name); return matched }) {
+			return fmt.Sprintf("there is no %s, here or in a release", file)
+		}
+	}
+	return ""
+}
+
+func noTarget(t *testing.T, args []string) string {
+	t.Helper()
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") || strings.Contains(arg, "=") {
+			continue
+		}
+		for _, file := range []string{"Makefile", "test/rig/rig.mk"} {
+			if regexp.MustCompile(`(?m)^([a-z.][a-z/. -]* )?` + regexp.QuoteMeta(arg) + `( [a-z -]*)?:`).MatchString(content(t, file)) {
+				return ""
+			}
+		}
+		return "there is no target " + arg
+	}
+	return ""
+}
+
+// releaseFiles are the names of what a release has, as the Makefile makes it; * stands for a version, or a platform.
+func releaseFiles(t *testing.T) []string {
+	t.Helper()
+	made := []string{"mend.yaml", "SHA256SUMS", "metadata.yaml", "kubemend-[0-9]*.tgz", "kubectl-mend_v*"}
+	for _, name := range regexp.MustCompile(`(?m)^\t\$\(call release-build,[^,]+,([^)]+)\)$`).FindAllStringSubmatch(content(t, "Makefile"), -1) {
+		made = append(made, name[1])
+	}
+	templates, err := fs.Glob(os.DirFS(filepath.Join(root, "templates")), "*.yaml")
+	if err != nil || len(templates) < 10 || len(made) < 10 {
+		t.Fatalf("templates %q, files of a release %q: %v", templates, made, err)
+	}
+	return append(made, templates...)
+}
+
+func everyPage(t *testing.T) []string {
+	t.Helper()
+	pages, err := Pages(root)
+	if err != nil || len(pages) < 50 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	return pages
+}
+
+// blocks are those of a page in one language.
+func blocks(t *testing.T, page, language string) []Block {
+	t.Helper()
+	all, err := Read(root, page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(b Block) bool { return b.Language != language })
+}
+
+func content(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,173 @@
+// Package fences reads the fenced blocks of the documentation: what it tells readers to run, to apply, and to expect.
+package fences
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// A Block is what stands between two fences of a page.
+type Block struct {
+	Page     string // from the top of the project
+	Line     int    // of its first fence
+	Language string // the first word behind the fence
+	Words    []string
+	Text     string
+}
+
+// The words behind the language. Readers do not see them.
+const (
+	NotRun   = "not-run"  // of sh: no test runs it
+	Fragment = "fragment" // of yaml: it is a part of an object, or of what is no object of Kubernetes
+	Sample   = "sample"   // of text: it is not what kubemend prints
+)
+
+// Has reports whether a word stands behind the language.
+func (b *Block) Has(word string) bool { return slices.Contains(b.Words, word) }
+
+// At is where the block is.
+func (b *Block) At() string { return fmt.Sprintf("%s:%d", b.Page, b.Line) }
+
+// Pages are README.md and all pages below docs but the records of decisions, which are not rewritten; from the top of the project.
+func Pages(root string) ([]string, error) {
+	found := []string{"README.md"}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == "adr":
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".md":
+			return nil
+		}
+		page, err := filepath.Rel(root, path)
+		found = append(found, filepath.ToSlash(page))
+		return err
+	})
+	return found, err
+}
+
+// Read are the blocks of a page, in its order.
+func Read(root, page string) ([]Block, error) {
+	content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(page)))
+	if err != nil {
+		return nil, err
+	}
+	return Of(page, string(content))
+}
+
+// Of are the blocks of a page with that text.
+func Of(page, text string) ([]Block, error) {
+	var (
+		all    []Block
+		open   *Block
+		indent string
+		number int
+	)
+	for line := range strings.Lines(text) {
+		number++
+		bare := strings.TrimLeft(line, " ")
+		info, fence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case fence && open == nil:
+			language, words, _ := strings.Cut(info, " ")
+			open = &Block{Page: page, Line: number, Language: language, Words: strings.Fields(words)}
+			indent = line[:len(line)-len(bare)]
+		case fence:
+			all, open = append(all, *open), nil
+		case open != nil:
+			open.Text += strings.TrimPrefix(line, indent)
+		}
+	}
+	if open != nil {
+		return nil, fmt.Errorf("%s: the fence is never closed", open.At())
+	}
+	return all, nil
+}
+
+// A Command is one call of a program, its words as far as they are known before it runs: what a variable or another command gives is Unknown.
+type Command struct {
+	Line  int // in its page
+	Words []string
+}
+
+// Unknown is in the place of what only a shell knows.
+const Unknown = "UNKNOWN"
+
+// Parse reads a block of sh.
+func (b *Block) Parse() (*syntax.File, error) {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(b.Text), b.At())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.At(), err)
+	}
+	return file, nil
+}
+
+// Commands are all calls of programs in a block of sh, also those in pipes, loops and substitutions.
+func (b *Block) Commands() ([]Command, error) {
+	file, err := b.Parse()
+	if err != nil {
+		return nil, err
+	}
+	var all []Command
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if call, is := n.(*syntax.CallExpr); is && len(call.Args) > 0 {
+			c := Command{Line: b.Line + int(call.Pos().Line())}
+			for _, arg := range call.Args {
+				c.Words = append(c.Words, literal(arg.Parts))
+			}
+			all = append(all, c)
+		}
+		return true
+	})
+	return all, nil
+}
+
+// Written are the files that a block of sh redirects output to, or names as the output of a command.
+func (b *Block) Written() ([]string, error) {
+	file, err := b.Parse()
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	syntax.Walk(file, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Redirect:
+			if n.Op == syntax.RdrOut || n.Op == syntax.AppOut {
+				files = append(files, literal(n.Word.Parts))
+			}
+		case *syntax.CallExpr:
+			for i, arg := range n.Args[:max(0, len(n.Args)-1)] {
+				if word := literal(arg.Parts); word == "-o" || word == "--output" {
+					files = append(files, literal(n.Args[i+1].Parts))
+				}
+			}
+		}
+		return true
+	})
+	return files, nil
+}
+
+func literal(parts []syntax.WordPart) string {
+	var word bytes.Buffer
+	for _, part := range parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			word.WriteString(strings.ReplaceAll(p.Value, `\`, ""))
+		case *syntax.SglQuoted:
+			word.WriteString(p.Value)
+		case *syntax.DblQuoted:
+			word.WriteString(literal(p.Parts))
+		default:
+			word.WriteString(Unknown)
+		}
+	}
+	return word.String()
+}
