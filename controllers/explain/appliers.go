@@ -117,10 +117,47 @@ func (a Applier) releaseInGit() string {
 
 // ClaimEnds is why the claim of a check, which that field manager wrote, will not last, and what to do; empty if it will.
 func ClaimEnds(check *clusterv1.MachineHealthCheck, writer string) string {
-	const taken = "kubectl" // at the beginning of the names whose fields Flux takes for its own
-	if check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim || !strings.HasPrefix(writer, taken) || check.Labels[fluxKustomization+"name"] == "" {
+	if check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim || !takenByFlux(check, writer) {
 		return ""
 	}
 	return fmt.Sprintf("%s removes the claim at its next reconcile, since it was written as %s: put %s into metadata.annotations in Git, or release the check "+
 		"and claim it again with kubectl mend", AppliersOf(check)[0], writer, claimLine)
+}
+
+// ClaimsEnd says of how many checks Flux removes the claim; first is one of them.
+func ClaimsEnd(n int, first Ref) string {
+	claims := "claims of %d checks"
+	if n == 1 {
+		claims = "claim of %d check"
+	}
+	return fmt.Sprintf("Flux removes the "+claims+" at its next reconcile; what to do says kubectl mend explain mhc/%s -n %s", n, first.Name, first.Namespace)
+}
+
+// takenByFlux reports whether Flux takes what that field manager wrote on an object for its own, and removes it if Git says nothing of it.
+func takenByFlux(o metav1.Object, writer string) bool {
+	const taken = "kubectl" // at the beginning of the names whose fields it takes
+	return strings.HasPrefix(writer, taken) && o.GetLabels()[fluxKustomization+"name"] != ""
+}
+
+// LabelInGit is what a user has to do in Git where tools apply the object whose label claims checks, as clauses. The label is written now, or removed.
+func LabelInGit(o metav1.Object, kind string, release bool) []string {
+	appliers := AppliersOf(o)
+	all := make([]string, 0, len(appliers))
+	for _, a := range appliers {
+		if release {
+			all = append(all, fmt.Sprintf("%s applies the %s: if Git has the label %s, remove it there, or it is written again", a, kind, mendv1.ClaimLabel))
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s applies the %s, and leaves the label alone as long as Git says nothing of it: put %s into metadata.labels there, "+
+			"and a %s that is made anew has it too", a, kind, claimAll, kind))
+	}
+	return all
+}
+
+// LabelEnds is why the label of an object, which that field manager wrote, will not last, and what to do; empty if it will.
+func LabelEnds(o metav1.Object, writer string) string {
+	if !takenByFlux(o, writer) {
+		return ""
+	}
+	return fmt.Sprintf("%s removes it at its next reconcile, since it was written as %s: put it into metadata.labels in Git", AppliersOf(o)[0], writer)
 }

@@ -81,3 +81,40 @@ func TestOnlyFluxEndsAClaimAndOnlyOneUnderAKubectlName(t *testing.T) {
 		})
 	}
 }
+
+func TestOfTheLabelItIsSaidWhatBelongsIntoGit(t *testing.T) {
+	flux := map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
+	for name, tc := range map[string]struct {
+		labels  map[string]string
+		release bool
+		want    string
+	}{
+		"nothing if no tool applies the object": {},
+		"what Flux leaves alone": {labels: flux, want: "Flux (Kustomization flux-system/fleet) applies the Cluster, and leaves the label alone as long as Git says " +
+			"nothing of it: put kubemend.io/machine-health-checks: act into metadata.labels there, and a Cluster that is made anew has it too"},
+		"what is written again": {labels: flux, release: true, want: "Flux (Kustomization flux-system/fleet) applies the Cluster: if Git has the label " +
+			"kubemend.io/machine-health-checks, remove it there, or it is written again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &clusterv1.Cluster{}
+			cluster.Labels = tc.labels
+			if got := strings.Join(LabelInGit(cluster, "Cluster", tc.release), "|"); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestFluxEndsALabelUnderAKubectlName(t *testing.T) {
+	cluster := &clusterv1.Cluster{}
+	if got := LabelEnds(cluster, "kubectl-label"); got != "" {
+		t.Errorf("without Flux: %q", got)
+	}
+	cluster.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"}
+	if got := LabelEnds(cluster, mendv1.CommandLineFieldOwner); got != "" {
+		t.Errorf("by kubectl mend: %q", got)
+	}
+	if got := LabelEnds(cluster, "kubectl-label"); !strings.HasPrefix(got, "Flux (Kustomization fleet) removes it at its next reconcile") {
+		t.Errorf("by kubectl label: %q", got)
+	}
+}

@@ -45,8 +45,9 @@ type Claim struct {
 	Reason  ClaimReason
 	// Forced reports that the annotation is written though it is not known whether a controller would act on the check.
 	Forced bool
-	// ByLabel reports that it is a label that is written or removed, and kubemend that writes the annotation then.
-	ByLabel bool
+	// ByLabel reports that it is a label that is written or removed, and kubemend that writes the annotation then. Awaits reports that no manager of kubemend
+	// runs that would.
+	ByLabel, Awaits bool
 
 	ClaimedCheck
 	// Managers are why managers of kubemend do not act on the check; Unlisted is what is not known of others.
@@ -160,7 +161,10 @@ func (c *Claim) Text() string {
 		return c.why()
 	}
 	parts := []string{"kubemend will act on it in place of Cluster API core"}
-	if c.Release {
+	switch {
+	case c.Awaits:
+		parts[0] = "no manager of kubemend runs that releases it: it stays claimed until one does, and then Cluster API core acts on it"
+	case c.Release:
 		parts[0] = "Cluster API core will act on it in place of kubemend"
 	}
 	for by := ByOwner; by <= ByAnother; by++ {
@@ -196,6 +200,9 @@ func (c *Claim) inGit() []string {
 	appliers := AppliersOf(c.Check)
 	all := make([]string, 0, len(appliers))
 	for _, a := range appliers {
+		if !c.Release && a.Tool == topologyTool && (c.Labels.Cluster == claims.Act || c.Labels.Namespace == claims.Act) {
+			continue // the label that this would advise is there
+		}
 		if !c.Release {
 			all = append(all, a.claimInGit(c.Check))
 		} else if text := a.releaseInGit(); text != "" {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,9 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	decide "github.com/kubemend/kubemend/controllers/decide/claims"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // labelOwner is the Cluster or the Namespace whose label claims all its checks.
@@ -79,14 +83,10 @@ func (h *handing) runLabel(ctx context.Context, l labelOwner) error {
 	claims := planLabel(h.way, l.kind, f, h.force)
 	value, has := is.Labels[mendv1.ClaimLabel]
 	changes := has
-	verb, says := string(h.way), explain.LabelWritten(h.way == releasing, value)
 	if h.way == claiming {
 		changes = value != mendv1.ClaimLabelAct
 	}
-	if !changes {
-		verb, says = "nothing to do for", explain.LabelAsIs(h.way == releasing)
-	}
-	_, _ = fmt.Fprintln(h.Out, text.Wrap(fmt.Sprintf("%s %s: %s", verb, l, says), 4, text.Width(h.Out)))
+	_, _ = fmt.Fprintln(h.Out, text.Wrap(h.labelSays(l, is, changes), 4, text.Width(h.Out)))
 	h.show(claims)
 	if !changes {
 		return nil
@@ -103,6 +103,20 @@ func (h *handing) runLabel(ctx context.Context, l labelOwner) error {
 		return err
 	}
 	return h.writeLabel(ctx, l, is)
+}
+
+// labelSays is what is done about the label, with what there is to do in Git where a tool applies the object.
+func (h *handing) labelSays(l labelOwner, is *metav1.PartialObjectMetadata, changes bool) string {
+	release := h.way == releasing
+	if changes {
+		says := append([]string{explain.LabelWritten(release, is.Labels[mendv1.ClaimLabel])}, explain.LabelInGit(is, is.Kind, release)...)
+		return fmt.Sprintf("%s %s: %s", h.way, l, strings.Join(says, "; "))
+	}
+	says := explain.LabelAsIs(release)
+	if ends := explain.LabelEnds(is, history.LabelledBy(is)); ends != "" && !release {
+		says += "; " + ends
+	}
+	return fmt.Sprintf("nothing to do for %s: %s", l, says)
 }
 
 // planLabel returns what becomes of each check when the label of an object of that kind is written, or removed.
@@ -125,8 +139,17 @@ func planLabel(w way, of kind, f claimFacts, force bool) []explain.Claim {
 		case decide.Decide(c.Labels).Reason == decide.InvalidLabel:
 			c.Reason, c.Forced = explain.InvalidLabelKeeps, false
 		}
+		c.Awaits = w == releasing && c.Changes() && f.noneActs(c)
 	}
 	return claims
+}
+
+// noneActs reports whether it is known that no manager of kubemend acts on a check.
+func (f claimFacts) noneActs(c *explain.Claim) bool {
+	return f.unlisted.Err == nil && !slices.ContainsFunc(f.managers, func(m managerlease.Manager) bool {
+		off := m.StandsOff(c.Check, c.Cluster)
+		return off.Reason == "" || off.Unknown()
+	})
 }
 
 // writeLabel writes the label, or removes it, unless the object was made anew since it was read.

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/claims"
@@ -60,6 +61,7 @@ func claimsOf(a *inspect.Asker, checks []explain.Check) labelClaims {
 	all := labelClaims{sources: map[explain.Ref]string{}}
 	var clusters []client.ObjectKey
 	objects := map[string]bool{}
+	var ending []explain.Ref
 	for i := range checks {
 		c := &checks[i]
 		check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, client.ObjectKey{Namespace: c.Namespace, Name: c.Name})
@@ -67,6 +69,10 @@ func claimsOf(a *inspect.Asker, checks []explain.Check) labelClaims {
 			continue
 		}
 		clusters = append(clusters, client.ObjectKey{Namespace: c.Namespace, Name: c.Cluster})
+		writer, _ := history.PausedBy(check)
+		if explain.ClaimEnds(check, writer) != "" {
+			ending = append(ending, c.Ref)
+		}
 		source, missing := claimOf(a, check)
 		if source != "" {
 			all.sources[c.Ref] = source
@@ -82,6 +88,9 @@ func claimsOf(a *inspect.Asker, checks []explain.Check) labelClaims {
 			names, more = names[:mostNames], len(names)-mostNames
 		}
 		all.notes = append(all.notes, explain.ClaimedByLabels(len(all.sources), names, more))
+	}
+	if len(ending) > 0 {
+		all.notes = append(all.notes, explain.ClaimsEnd(len(ending), ending[0]))
 	}
 	all.notes = append(all.notes, invalidLabels(a, clusters...)...)
 	return all
