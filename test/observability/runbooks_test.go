@@ -34,7 +34,7 @@ func TestEveryAlertHasAPageThatSaysWhatToDo(t *testing.T) {
 	}
 	for _, name := range got {
 		page := string(read(t, "docs", "runbooks", name))
-		for _, part := range []string{"# " + strings.TrimSuffix(name, ".md") + "\n", "\n## What it means\n", "\n## How to see it\n", "\n## What to do\n"} {
+		for _, part := range []string{"# " + strings.TrimSuffix(name, ".md") + "\n", "\n## Symptom\n", "\n## Command\n", "\n## Decision\n", "\n## Done\n"} {
 			if !strings.Contains(page, part) {
 				t.Errorf("%s has no %q", name, strings.TrimSpace(part))
 			}
