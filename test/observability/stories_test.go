@@ -7,7 +7,7 @@ import (
 var stories = map[string][]story{
 	"KubemendMachineHealthCheckShortCircuited": {
 		{
-			name:     "a check that holds back for half an hour",
+			name:     "a check that starts nothing for half an hour",
 			recorded: []string{`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1", pod="a"} 0x9 1x49 0x20`},
 			turns:    []time.Duration{40 * time.Minute, 60 * time.Minute}, says: "MachineHealthCheck ns/workers of cluster c1",
 		},
