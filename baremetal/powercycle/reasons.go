@@ -2,7 +2,7 @@ package powercycle
 
 import "encoding/json"
 
-// Reason is why a step is taken, in one word. It is the reason of conditions and events; docs/conditions-and-events.md explains each.
+// Reason is why a step is taken, in one word. It is the reason of conditions and events; docs/conditions.md explains each.
 type Reason string
 
 // The reasons of steps. NoOwnerReason is that of a remediation that names no machine: nothing is decided on it.

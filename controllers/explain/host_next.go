@@ -15,7 +15,7 @@ const (
 	repairTheHost = "repair the host, then remove both unhealthy annotations"
 )
 
-// persons are what a person has to do, by the reason of a step, or of what a remediation ended for. docs/conditions-and-events.md says the
+// persons are what a person has to do, by the reason of a step, or of what a remediation ended for. docs/conditions.md says the
 // same.
 var persons = map[powercycle.Reason]string{
 	powercycle.NoOwnerReason: "add the owner reference",

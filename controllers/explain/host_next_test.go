@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -13,34 +12,28 @@ import (
 )
 
 var (
-	reasonRow = regexp.MustCompile(`^\| (` + "`" + `[^|]*) \| ([^|]*) \| ([^|]*) ?\|$`)
-	quoted    = regexp.MustCompile("`([A-Za-z]+)`")
+	advice = regexp.MustCompile("^- ((?:`[A-Za-z]+`(?:, )?)+): (.*)$")
+	quoted = regexp.MustCompile("`([A-Za-z]+)`")
 )
 
-// documented is what docs/conditions-and-events.md says is to be done about the reasons of remediations of hosts.
+// documented is what docs/conditions.md says is to be done about the reasons of remediations of hosts: items of a list, which may go on
+// in the next lines.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
-	content, err := os.ReadFile("../../docs/conditions-and-events.md")
+	content, err := os.ReadFile("../../docs/conditions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(content), "## On a remediation of a host")
+	_, section, _ := strings.Cut(string(content), "### What to do about a reason\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	all := map[string]string{}
-	for line := range strings.Lines(section) {
-		cells := reasonRow.FindStringSubmatch(strings.TrimRight(line, "\n"))
-		if cells == nil {
+	for line := range strings.Lines(strings.ReplaceAll(section, "\n  ", " ")) {
+		item := advice.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if item == nil {
 			continue
 		}
-		for _, reason := range quoted.FindAllStringSubmatch(cells[1], -1) {
-			if all[reason[1]] = strings.ReplaceAll(strings.TrimSpace(cells[3]), "`", ""); all[reason[1]] == "" {
-				delete(all, reason[1])
-			}
-		}
-	}
-	for reason, text := range maps.Clone(all) {
-		if other, alias := strings.CutPrefix(text, "as with "); alias {
-			all[reason] = all[other]
+		for _, reason := range quoted.FindAllStringSubmatch(item[1], -1) {
+			all[reason[1]] = strings.ReplaceAll(item[2], "`", "")
 		}
 	}
 	return all
@@ -52,7 +45,7 @@ func TestWhatAPersonHasToDoIsDocumented(t *testing.T) {
 		is[string(reason)] = text
 	}
 	if diff := cmp.Diff(documented(t), is); diff != "" {
-		t.Errorf("docs/conditions-and-events.md (-) and the program (+) tell people to do other things:\n%s", diff)
+		t.Errorf("docs/conditions.md (-) and the program (+) tell people to do other things:\n%s", diff)
 	}
 }
 

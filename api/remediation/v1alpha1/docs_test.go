@@ -23,22 +23,18 @@ import (
 // Every name that others may read or write is explained: what a check says of itself where users look it up, the rest where those look
 // who use remediators, or write them.
 func TestNamesAreExplained(t *testing.T) {
-	_, said, found := strings.Cut(page(t, "conditions-and-events.md"), "\n## On a NodeHealthCheck\n")
-	said, _, ended := strings.Cut(said, "\n## ")
-	if !found || !ended {
-		t.Fatal("conditions-and-events.md has no section on NodeHealthChecks")
-	}
-	wire := page(t, "writing-remediators.md") + page(t, "nodehealthcheck.md")
+	said := section(t, "conditions.md", "On a NodeHealthCheck") + section(t, "events.md", "On a NodeHealthCheck")
+	wire := page(t, "writing-remediators.md") + page(t, "nodehealthcheck.md") + page(t, "nodehealthcheck-concepts.md")
 	names := stringConstants(t, "names.go")
 	for name, value := range names {
 		t.Run("W35: "+name, func(t *testing.T) {
 			switch {
 			case ofRequests[name], !saidByChecks.MatchString(name):
 				if !strings.Contains(wire, value) {
-					t.Errorf("neither writing-remediators.md nor nodehealthcheck.md explains %q", value)
+					t.Errorf("none of the pages writing-remediators, nodehealthcheck and nodehealthcheck-concepts explains %q", value)
 				}
 			case !strings.Contains(said, "`"+value+"`"):
-				t.Errorf("conditions-and-events.md does not explain %q of NodeHealthChecks", value)
+				t.Errorf("neither conditions.md nor events.md explains %q of NodeHealthChecks", value)
 			}
 		})
 	}
@@ -92,8 +88,8 @@ func TestDocumentedManifestsAreManifests(t *testing.T) {
 			}
 		}
 	}
-	if checks != 5 {
-		t.Errorf("%d NodeHealthChecks were found in the documentation, want 5", checks)
+	if checks != 4 {
+		t.Errorf("%d NodeHealthChecks were found in the documentation, want 4", checks)
 	}
 	for name, want := range map[string][]string{
 		"remediator.yaml": {"CustomResourceDefinition", "CustomResourceDefinition", "ClusterRole"},
@@ -137,6 +133,17 @@ func decode(t *testing.T, where, manifest string) string {
 		}
 	}
 	return kind.Kind
+}
+
+// section is what a page has below a heading, up to the next one of its kind.
+func section(t *testing.T, name, heading string) string {
+	t.Helper()
+	_, text, found := strings.Cut(page(t, name), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", name, heading)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
 }
 
 func page(t *testing.T, name string) string {

@@ -13,50 +13,134 @@ import (
 
 func TestBadInputsAreDocumented(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Bad input\n\nWhat becomes of a wrong value, by where it stands. Generated from `test/conformance/badinput` by `make generate`, which tries each.\n" +
-		"Nothing else is held up by one, and none needs a restart when it has been corrected.\n\n" +
-		"## Manifests that the API server refuses\n\nBy the CustomResourceDefinitions, so without a webhook. Nothing is stored.\n\n| kind | field | value | message |\n|---|---|---|---|\n")
+	b.WriteString(documentHead)
+	var rows [][]string
 	for _, row := range manifests {
-		line(&b, row.kind, row.field, written(row.value), row.says)
+		rows = append(rows, []string{row.kind, row.field, written(row.value), row.says})
 	}
-	b.WriteString("\n## MachineHealthChecks\n\nThey are Cluster API's, whose webhook refuses some of these as well. Where it does not, or does not run, the check says so in a condition.\n\n" +
-		"| field | value | condition | message |\n|---|---|---|---|\n")
+	table(&b, rows, 2)
+	b.WriteString(checksHead)
+	rows = nil
 	for _, row := range checks {
-		line(&b, row.field, written(row.value), row.condition+"=False/"+row.reason, row.says)
+		rows = append(rows, []string{row.field, written(row.value), row.condition + "=False/" + row.reason, row.says})
 	}
-	b.WriteString("\n## Annotations that mean the same whatever their value\n\nAs Cluster API defines them. What is said is what `kubectl mend explain` prints.\n\n" +
-		"| of a | annotation | value | said | remediated |\n|---|---|---|---|---|\n")
+	table(&b, rows, 1)
+	b.WriteString(annotationsHead)
+	rows = nil
 	for _, row := range annotations {
-		line(&b, row.kind, row.key, written(row.value), row.says, map[bool]string{true: "yes", false: "no"}[row.remediated])
+		rows = append(rows, []string{row.kind, row.key, written(row.value), row.says, map[bool]string{true: "yes", false: "no"}[row.remediated]})
 	}
-	b.WriteString("\n## What a HostRemediation remembers\n\nOnly kubemend writes these, and [a policy](security.md#what-a-remediation-remembers) keeps others from it. A remediation whose memory\n" +
-		"cannot be read has failed: to begin anew could do everything twice. Nothing is done to its host, and the next remediation of the machine begins.\n\n" +
-		"| annotation | value | message |\n|---|---|---|\n")
+	table(&b, rows, 2)
+	b.WriteString(memoriesHead)
+	rows = nil
 	for _, row := range memories {
-		line(&b, row.key, written(row.value), row.says)
+		rows = append(rows, []string{row.key, written(row.value), row.says})
 	}
-	b.WriteString("\n## Kubeconfigs\n\nOf the Secret `<cluster>-kubeconfig`. The check says `WorkloadClusterReachable=False/KubeconfigRefused`, its nodes cannot be judged, and an event\n" +
-		"tells the Cluster. `kubectl mend` refuses the same.\n\n| what is in it | message |\n|---|---|\n")
+	table(&b, rows, 1)
+	b.WriteString(kubeconfigsHead)
 	for _, row := range kubeconfigs {
-		fmt.Fprintf(&b, "| %s | `%s` |\n", row.what, row.says)
+		fmt.Fprintf(&b, "| %s | `%s` |\n", row.what, strings.TrimPrefix(row.says, refusedKubeconfig))
 	}
-	b.WriteString("\n## Flags\n\nThe program ends at once, with a code other than 0.\n\n| program | flag | message |\n|---|---|---|\n")
+	b.WriteString(flagsHead)
+	rows = nil
 	for _, row := range flags {
-		line(&b, row.program, strings.Join(row.args, " "), row.says)
+		rows = append(rows, []string{row.program, strings.Join(row.args, " "), row.says})
 	}
+	table(&b, rows, 1)
 	golden.Compare(t, "../../../docs/bad-input.md", b.String())
 	if all := len(manifests) + len(checks) + len(annotations) + len(memories) + len(kubeconfigs) + len(flags); all < 60 {
 		t.Errorf("there are %d rows, want 60 at least", all)
 	}
 }
 
-// line writes a row of a table, of code.
-func line(b *strings.Builder, cells ...string) {
-	for _, cell := range cells {
-		fmt.Fprintf(b, "| `%s` ", strings.ReplaceAll(cell, "|", "\\|"))
+// What the page says above its tables. Every refusal of a kubeconfig begins with refusedKubeconfig, which the page says once.
+const (
+	documentHead = `# Bad input
+
+What kubemend does about a wrong value. ` + "`test/conformance/badinput`" + ` tries each, and ` + "`make generate`" + ` writes this page. A
+wrong value blocks nothing else, and its correction needs no restart.
+
+## Manifests that the API server refuses
+
+The CustomResourceDefinitions refuse them, without a webhook.
+
+| kind | field | value | message |
+|---|---|---|---|
+`
+	checksHead = `
+## MachineHealthChecks
+
+Cluster API's webhook refuses some of these as well. Otherwise a condition of the check shows them.
+
+| field | value | condition | message |
+|---|---|---|---|
+`
+	annotationsHead = `
+## Annotations that mean the same whatever their value
+
+Cluster API defines them so. ` + "`kubectl mend explain`" + ` prints the message.
+
+| of a | annotation | value | message | remediated |
+|---|---|---|---|---|
+`
+	memoriesHead = `
+## The memory of a HostRemediation
+
+Only kubemend writes it; [a policy](security.md#what-a-remediation-remembers) keeps others from it. A
+remediation with an unreadable memory fails, because starting over could repeat every step. kubemend leaves
+its host alone, and the next remediation of the machine starts.
+
+| annotation | value | message |
+|---|---|---|
+`
+	kubeconfigsHead = `
+## Kubeconfigs
+
+In the Secret ` + "`<cluster>-kubeconfig`" + `. The check reports ` + "`WorkloadClusterReachable=False/KubeconfigRefused`" + `, its nodes are
+unknown, and an event is on the Cluster. ` + "`kubectl mend`" + ` refuses the same. Each message begins with
+` + "`" + refusedKubeconfig + "`" + `
+
+| content | message |
+|---|---|
+`
+	flagsHead = `
+## Flags
+
+The program ends at once, with an exit code other than 0.
+
+| program | flag | message |
+|---|---|---|
+`
+	refusedKubeconfig = "the kubeconfig is refused: "
+)
+
+// table writes rows, of code. Those that follow one another and differ in the cell of values alone are one row.
+func table(b *strings.Builder, rows [][]string, values int) {
+	for i := 0; i < len(rows); {
+		cells := make([]string, len(rows[i]))
+		for c, cell := range rows[i] {
+			cells[c] = code(cell)
+		}
+		next := i + 1
+		for ; next < len(rows) && sameBut(values, rows[i], rows[next]); next++ {
+			cells[values] += ", " + code(rows[next][values])
+		}
+		fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+		i = next
 	}
-	b.WriteString("|\n")
 }
+
+// sameBut says whether two rows differ in the cell of values at most.
+func sameBut(values int, one, other []string) bool {
+	for c := range one {
+		if c != values && one[c] != other[c] {
+			return false
+		}
+	}
+	return true
+}
+
+func code(cell string) string { return "`" + strings.ReplaceAll(cell, "|", "\\|") + "`" }
 
 // written is a value as it stands in a manifest.
 func written(value any) string {
