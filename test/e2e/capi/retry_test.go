@@ -3,6 +3,7 @@ package capi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -21,38 +22,47 @@ var _ = Describe("A machine that a KubeadmControlPlane made in place of another 
 		shared.leaveAsFound(ctx)
 	})
 
-	It("is replaced after spec.remediation allows it, and explain says not before when", func(ctx SpecContext) {
+	It("is replaced after retryPeriod, not after maxRetry and again after minHealthyPeriod, and explain says not before when", func(ctx SpecContext) {
 		shared.check(ctx, controlPlane)
-		before, lost := shared.identities(ctx), shared.names(ctx, controlPlane)[0]
-		shared.turn(ctx, lost, corev1.ConditionFalse)
-		shared.replaced(ctx, before, lost)
-		again, since := shared.replacementOf(ctx, lost)
-		before = shared.identities(ctx)
+		second := shared.loses(ctx, shared.names(ctx, controlPlane)[0])
 
 		By("having the replacement fail within the retry period")
-		shared.remediation(ctx, `{"retryPeriodSeconds":900}`)
-		shared.turn(ctx, again, corev1.ConditionFalse)
-		Eventually(shared.said(ctx, again, clusterv1.MachineOwnerRemediatedCondition)).Should(
-			Equal("False/" + controlplanev1.KubeadmControlPlaneMachineRemediationDeferredReason))
-		e := explained(ctx, again)
+		begun := shared.madeSince(ctx, second)
+		period := time.Since(begun).Truncate(time.Second) + patience + 15*time.Second
+		shared.remediation(ctx, fmt.Sprintf(`{"maxRetry":1,"retryPeriodSeconds":%d,"minHealthyPeriodSeconds":3600}`, period/time.Second))
+		before := shared.identities(ctx)
+		shared.turn(ctx, second, corev1.ConditionFalse)
+		Eventually(shared.said(ctx, second, clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(deferred))
+		e := explained(ctx, second)
 		Expect(e.Verdict).To(HavePrefix("It is unhealthy, and its owner has put off replacing it: "))
-		Expect(e.Next.NotBefore).To(BeTemporally("==", since.Add(15*time.Minute)))
+		Expect(e.Next.NotBefore).To(BeTemporally("==", begun.Add(period)))
 		Expect(e.Next.At).To(BeZero())
-		Expect(e.Next.Text).To(ContainSubstring("waits 15m0s between retries"))
+		Expect(e.Next.Text).To(ContainSubstring("waits " + period.String() + " between retries"))
 
-		By("allowing no retry at all")
-		shared.remediation(ctx, `{"maxRetry":0,"retryPeriodSeconds":null}`)
-		Eventually(shared.said(ctx, again, clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(refused))
-		e = explained(ctx, again)
+		By("waiting for the end of that period: it is replaced for the first time that is a retry")
+		Eventually(func() string {
+			shared.nudge(ctx)
+			return shared.said(ctx, second, clusterv1.MachineOwnerRemediatedCondition)()
+		}).WithPolling(time.Second).ShouldNot(Equal(deferred))
+		shared.replaced(ctx, before, second)
+		third := shared.replacementOf(ctx, second)
+		Expect(shared.madeSince(ctx, third)).To(BeTemporally(">=", e.Next.NotBefore))
+
+		By("having that one fail: there was one retry")
+		shared.remediation(ctx, `{"maxRetry":1,"retryPeriodSeconds":null,"minHealthyPeriodSeconds":3600}`)
+		before = shared.identities(ctx)
+		shared.turn(ctx, third, corev1.ConditionFalse)
+		Eventually(shared.said(ctx, third, clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(refused))
+		e = explained(ctx, third)
 		Expect(e.Verdict).To(HavePrefix("It is unhealthy, and has to be remediated by hand: "))
-		Expect(e.Next.NotBefore).To(BeTemporally("==", since.Add(time.Hour)))
+		Expect(e.Next.NotBefore).To(BeTemporally("==", shared.madeSince(ctx, third).Add(time.Hour)))
 		Expect(e.Next.Manual).To(BeTrue())
-		Expect(e.Next.Text).To(ContainSubstring("has used 0 of 0 retries"))
-		Expect(shared.identities(ctx)).To(Equal(before))
+		Expect(e.Next.Text).To(ContainSubstring("has used 1 of 1 retries"))
+		Consistently(func(g Gomega) { g.Expect(shared.identities(ctx)).To(Equal(before)) }).Should(Succeed())
 
-		By("allowing retries")
-		shared.remediation(ctx, `null`)
-		shared.replaced(ctx, before, again)
+		By("ending minHealthyPeriod: to replace it is no retry any more")
+		shared.remediation(ctx, `{"maxRetry":1,"minHealthyPeriodSeconds":1}`)
+		shared.replaced(ctx, before, third)
 	}, SpecTimeout(specPatience))
 })
 
@@ -62,21 +72,44 @@ func (env *environment) remediation(ctx context.Context, is string) {
 	Expect(here.Patch(ctx, env.owner(ctx), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediation":`+is+`}}`)))).To(Succeed())
 }
 
-// replacementOf is the machine that was made in place of another one, and since when that is gone, as the control plane has noted on it.
-func (env *environment) replacementOf(ctx context.Context, machine string) (string, time.Time) {
+// loses has a machine of the control plane replaced, and returns the replacement.
+func (env *environment) loses(ctx context.Context, lost string) string {
 	GinkgoHelper()
-	var says struct {
-		Machine   string    `json:"machine"`
-		Timestamp time.Time `json:"timestamp"`
+	before := env.identities(ctx)
+	env.turn(ctx, lost, corev1.ConditionFalse)
+	env.replaced(ctx, before, lost)
+	return env.replacementOf(ctx, lost)
+}
+
+// replacement is what the KubeadmControlPlane has noted on a machine that it made in place of another one.
+type replacement struct {
+	// Of is the name of the other one, Since when that was deleted.
+	Of    string    `json:"machine"`
+	Since time.Time `json:"timestamp"`
+}
+
+func replacementOn(m *clusterv1.Machine) (is replacement) {
+	GinkgoHelper()
+	if value, has := m.Annotations[controlplanev1.RemediationForAnnotation]; has {
+		Expect(json.Unmarshal([]byte(value), &is)).To(Succeed())
 	}
+	return is
+}
+
+// replacementOf is the machine that was made in place of another one.
+func (env *environment) replacementOf(ctx context.Context, machine string) string {
+	GinkgoHelper()
 	for name, m := range env.machines(ctx) {
-		if value, has := m.Annotations[controlplanev1.RemediationForAnnotation]; has {
-			Expect(json.Unmarshal([]byte(value), &says)).To(Succeed())
-			if says.Machine == machine {
-				return name, says.Timestamp
-			}
+		if replacementOn(m).Of == machine {
+			return name
 		}
 	}
 	Fail("no machine was made in place of " + machine)
-	return "", time.Time{}
+	return ""
+}
+
+// madeSince is when the machine was deleted that this one was made in place of.
+func (env *environment) madeSince(ctx context.Context, machine string) time.Time {
+	GinkgoHelper()
+	return replacementOn(env.machines(ctx)[machine]).Since
 }

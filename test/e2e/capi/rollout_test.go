@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +36,41 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 		shared.allHealthy(ctx)
 		Expect(verdicts()).To(BeEmpty())
 	}, SpecTimeout(2*specPatience))
+})
+
+var _ = Describe("A control plane of one machine", func() {
+	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
+	AfterEach(func(ctx SpecContext) {
+		shared.scale(ctx, 3, 3)
+		shared.leaveAsFound(ctx)
+	})
+
+	It("is left after scaling down without a false verdict, and its machine is not replaced, which explain says", func(ctx SpecContext) {
+		shared.check(ctx, controlPlane)
+		shared.check(ctx, worker)
+		verdicts := shared.verdicts(ctx)
+
+		By("scaling down")
+		shared.scale(ctx, 1, 2)
+		shared.allHealthy(ctx)
+		Expect(verdicts()).To(BeEmpty())
+
+		By("losing the last one")
+		last := shared.names(ctx, controlPlane)[0]
+		before := shared.identities(ctx)
+		shared.turn(ctx, last, corev1.ConditionFalse)
+		Eventually(shared.said(ctx, last, clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(refused))
+		e := explained(ctx, last)
+		Expect(e.Verdict).To(HavePrefix("It is unhealthy, and has to be remediated by hand: "))
+		Expect(e.Next.Manual).To(BeTrue())
+		Expect(e.Next.Text).To(ContainSubstring("does not replace its only machine"))
+		Consistently(func(g Gomega) { g.Expect(shared.identities(ctx)).To(Equal(before)) }).Should(Succeed())
+
+		By("having it recover")
+		shared.turn(ctx, last, corev1.ConditionTrue)
+		Eventually(shared.untouched(ctx, before)).Should(Succeed())
+		Expect(conditions.IsTrue(shared.machines(ctx)[last], clusterv1.MachineHealthCheckSucceededCondition)).To(BeTrue())
+	}, SpecTimeout(specPatience))
 })
 
 // verdicts begins to watch the machines, and returns what there is of bad verdicts on them, and of events about them, from then on.
@@ -84,4 +120,14 @@ func (env *environment) topology(ctx context.Context, change func(*clusterv1.Top
 	before := cluster.DeepCopy()
 	change(&cluster.Spec.Topology)
 	Expect(here.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+}
+
+// scale changes how many machines the cluster has.
+func (env *environment) scale(ctx context.Context, controlPlanes, workers int32) {
+	GinkgoHelper()
+	env.controlPlanes, env.workers = controlPlanes, workers
+	env.topology(ctx, func(t *clusterv1.Topology) {
+		t.ControlPlane.Replicas = &controlPlanes
+		t.Workers.MachineDeployments[0].Replicas = &workers
+	})
 }

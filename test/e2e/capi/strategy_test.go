@@ -16,7 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const refused = "False/" + controlplanev1.KubeadmControlPlaneMachineCannotBeRemediatedReason
+const (
+	deferred = "False/" + controlplanev1.KubeadmControlPlaneMachineRemediationDeferredReason
+	refused  = "False/" + controlplanev1.KubeadmControlPlaneMachineCannotBeRemediatedReason
+)
 
 // What the documentation of Cluster API says of the rules of control planes (seed 004), with what kubemend says meanwhile.
 var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", func() {
@@ -49,17 +52,20 @@ var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", fu
 	}, SpecTimeout(specPatience))
 })
 
-// seenByOwner waits until the condition that the owner of a control-plane machine keeps of its API server has this prefix. KubeadmControlPlane watches no Pods
-// and may have just looked: a change of its own object makes it look again.
+// seenByOwner waits until the condition that the owner of a control-plane machine keeps of its API server has this prefix.
 func (env *environment) seenByOwner(ctx context.Context, machine, prefix string) {
 	GinkgoHelper()
-	looks := 0
-	Eventually(func() (string, error) {
-		looks++
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"test/looks":"%s-%d"}}}`, machine, looks)
-		err := here.Patch(ctx, env.owner(ctx), client.RawPatch(types.MergePatchType, patch))
-		return env.said(ctx, machine, controlplanev1.KubeadmControlPlaneMachineAPIServerPodHealthyCondition)(), err
+	Eventually(func() string {
+		env.nudge(ctx)
+		return env.said(ctx, machine, controlplanev1.KubeadmControlPlaneMachineAPIServerPodHealthyCondition)()
 	}).WithPolling(2 * time.Second).Should(HavePrefix(prefix))
+}
+
+// nudge has the controller of the KubeadmControlPlane reconcile it: it watches neither Pods nor the clock.
+func (env *environment) nudge(ctx context.Context) {
+	GinkgoHelper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"test/nudged":%q}}}`, time.Now().Format(time.RFC3339Nano))
+	Expect(here.Patch(ctx, env.owner(ctx), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
 // turnAPIServer has the pod of the API server on a machine report Ready. It is written whole: the simulation cannot read a Pod any more that was patched.
