@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
@@ -75,5 +76,5 @@ func startManager(ctx context.Context) {
 
 func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
-	return suite.Client(config, clusterv1.AddToScheme, controlplanev1.AddToScheme, mendv1.AddToScheme, apiextensionsv1.AddToScheme)
+	return suite.Client(config, clusterv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme, apiextensionsv1.AddToScheme)
 }
