@@ -93,6 +93,15 @@ const (
 	ClaimFieldOwner = "kubemend-claims"
 )
 
+const (
+	// RequestedAnnotation on a Machine, or on a remediation, says who asked for its remediation with `kubectl mend remediate`, when and why, as JSON.
+	// Nothing is decided by it: who may write the object may write anything there. The audit log of the API server is the proof.
+	RequestedAnnotation = "kubemend.io/remediation-requested"
+
+	// ResetAnnotation on a BareMetalHost, or on a Machine, says the same of the last `kubectl mend reset`.
+	ResetAnnotation = "kubemend.io/reset"
+)
+
 // ManagerAnnotation on the Lease manager.kubemend.io is what the manager that acts says of itself, as JSON: its version, its settings, and the
 // kinds that it serves. Package controllers/managerlease has the fields.
 const ManagerAnnotation = "kubemend.io/manager"
@@ -160,5 +169,7 @@ const (
 	EventInvalidClaimLabel      = "InvalidClaimLabel"          // on the Cluster: the label on it, or on its Namespace, has a value that is not defined
 	EventMarksRemoved           = "MarksRemoved"               // on what bore them: kubemend leaves
 	EventNotRemoved             = "NotRemoved"                 // on the Cluster: teardown could not read its nodes
+	EventRequestedByHand        = "RemediationRequested"       // on the Machine: a person asked for its remediation with kubectl mend
+	EventReset                  = "MarksReset"                 // on the BareMetalHost or the Machine: a person removed its marks with kubectl mend
 	EventRequestReleased        = "RemediationRequestReleased" // on the Machine or the check: an orphaned request was deleted
 )

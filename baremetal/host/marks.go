@@ -188,6 +188,18 @@ func without(host *bmov1alpha1.BareMetalHost, marks map[string]types.UID) map[st
 	return away
 }
 
+// Cleared are the changes that remove from host every mark of a person's reset: those of an unhealthy host, also of others, and annotations that act on its
+// power for remediations that do not exist any more. nil removes one.
+func Cleared(host *bmov1alpha1.BareMetalHost, orphans map[string]types.UID) map[string]any {
+	changes := without(host, orphans)
+	for _, key := range append([]string{mendv1.MarkedForAnnotation}, unhealthyKeys...) {
+		if _, marked := host.Annotations[key]; marked {
+			changes[key] = nil
+		}
+	}
+	return changes
+}
+
 // MarkUnhealthy keeps the host from being chosen for another machine. A mark that somebody else made stays theirs.
 func (h *Hosts) MarkUnhealthy(ctx context.Context, host *bmov1alpha1.BareMetalHost, machine types.UID) error {
 	marks := map[string]any{}

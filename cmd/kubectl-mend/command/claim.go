@@ -1,12 +1,10 @@
 package command
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -157,7 +155,7 @@ func (h *handing) run(ctx context.Context, s selection) error {
 	claims := planHanding(h.way, f, h.force)
 	changes, refused := h.show(claims)
 	if changes > 0 && !h.dryRun {
-		if err := h.confirm(ctx); err != nil {
+		if err := ask(ctx, h.IOStreams, h.yes, h.asks); err != nil {
 			return err
 		}
 		if err := h.do(ctx, claims); err != nil {
@@ -191,38 +189,6 @@ func (h *handing) show(claims []explain.Claim) (changes, refused int) {
 		_, _ = fmt.Fprintln(h.Out, text.Wrap(line, 4, width))
 	}
 	return changes, refused
-}
-
-// confirm asks the user. An interrupt is an answer, No, for which the read of a line has to be given up.
-func (h *handing) confirm(ctx context.Context) error {
-	if h.yes {
-		return nil
-	}
-	if !h.asks {
-		return Exit{Refused, errors.New("nothing was changed: there is no terminal to ask at, so say --yes")}
-	}
-	_, _ = fmt.Fprint(h.Out, "Proceed? [y/N] ")
-	type line struct {
-		text string
-		err  error
-	}
-	answered := make(chan line, 1)
-	go func() {
-		typed, err := bufio.NewReader(h.In).ReadString('\n')
-		answered <- line{typed, err}
-	}()
-	select {
-	case <-ctx.Done():
-	case answer := <-answered:
-		if answer.err != nil && !errors.Is(answer.err, io.EOF) {
-			return fmt.Errorf("read the answer: %w", answer.err)
-		}
-		switch strings.ToLower(strings.TrimSpace(answer.text)) {
-		case "y", "yes":
-			return nil
-		}
-	}
-	return Exit{Refused, errors.New("nothing was changed")}
 }
 
 // do writes the annotation of each check, unless the check has changed since it was read.

@@ -99,7 +99,7 @@ func (h *handing) runLabel(ctx context.Context, l labelOwner) error {
 	if h.dryRun {
 		return nil
 	}
-	if err := h.confirm(ctx); err != nil {
+	if err := ask(ctx, h.IOStreams, h.yes, h.asks); err != nil {
 		return err
 	}
 	return h.writeLabel(ctx, l, is)

@@ -19,39 +19,51 @@ import (
 // Node explains a node: that of a Machine in namespace, or in any if that is empty, of cluster, or of any; and one of the management cluster,
 // which NodeHealthChecks may select.
 func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*Explanation, error) {
-	machines, err := machinesOn(ctx, a, namespace, cluster, name)
+	m, here, err := NodeNamed(ctx, a, namespace, cluster, name)
 	if err != nil {
 		return nil, err
 	}
-	here := &corev1.Node{}
-	isHere := a.Reader().Get(ctx, client.ObjectKey{Name: name}, here) == nil // an error is among the notes
 	var e *Explanation
-	switch {
-	case len(machines) > 1:
-		return nil, fmt.Errorf("several clusters have a node %s: say which with --cluster, or ask for the machine: %s",
-			name, strings.Join(named(machines), ", "))
-	case len(machines) == 1 && isHere && cluster == "" && !isOf(here, &machines[0]):
-		return nil, fmt.Errorf("the management cluster has a node %s, and so has another one: ask for %s, or with --cluster %s; "+
-			"the one of the management cluster is explained with the NodeHealthChecks: nhc/NAME", name, named(machines)[0], machines[0].Spec.ClusterName)
-	case len(machines) == 1:
-		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(&machines[0])); err != nil {
+	if m != nil {
+		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
 			return nil, err
 		}
 		others := slices.DeleteFunc(e.Facts, func(f explain.Fact) bool { return f.Name == "node" })
-		e.Facts = append([]explain.Fact{{Name: "machine", Value: machines[0].Name}}, others...)
-	case isHere && cluster == "":
+		e.Facts = append([]explain.Fact{{Name: "machine", Value: m.Name}}, others...)
+	} else {
 		e = &Explanation{At: a.Now, Notes: notes(a)}
 		if err := nodeChecks(ctx, a, here, e); err != nil {
 			return nil, err
 		}
 		e.conclude()
-	case cluster != "":
-		return nil, fmt.Errorf("no Machine of cluster %s names a node %s", cluster, name)
-	default:
-		return nil, fmt.Errorf("no Machine names a node %s, and the management cluster has none of that name", name)
 	}
 	e.Subject = explain.Ref{Kind: "Node", Name: name}
 	return e, nil
+}
+
+// NodeNamed finds the node that a user names: the Machine that it is of or, if there is none, the node of the management cluster.
+func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*clusterv1.Machine, *corev1.Node, error) {
+	machines, err := machinesOn(ctx, a, namespace, cluster, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	here := &corev1.Node{}
+	isHere := a.Reader().Get(ctx, client.ObjectKey{Name: name}, here) == nil // an error is among the notes
+	switch {
+	case len(machines) > 1:
+		return nil, nil, fmt.Errorf("several clusters have a node %s: say which with --cluster, or ask for the machine: %s",
+			name, strings.Join(named(machines), ", "))
+	case len(machines) == 1 && isHere && cluster == "" && !isOf(here, &machines[0]):
+		return nil, nil, fmt.Errorf("the management cluster has a node %s, and so has another one: ask for %s, or with --cluster %s; "+
+			"the one of the management cluster is explained with the NodeHealthChecks: nhc/NAME", name, named(machines)[0], machines[0].Spec.ClusterName)
+	case len(machines) == 1:
+		return &machines[0], nil, nil
+	case isHere && cluster == "":
+		return nil, here, nil
+	case cluster != "":
+		return nil, nil, fmt.Errorf("no Machine of cluster %s names a node %s", cluster, name)
+	}
+	return nil, nil, fmt.Errorf("no Machine names a node %s, and the management cluster has none of that name", name)
 }
 
 func machinesOn(ctx context.Context, a *inspect.Asker, namespace, cluster, node string) ([]clusterv1.Machine, error) {

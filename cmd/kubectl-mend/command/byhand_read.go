@@ -1,0 +1,142 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// byHandFacts are all that the plan of a remediation by hand is made from.
+type byHandFacts struct {
+	asked kind
+	// machine is nil if the host, or the node, has none.
+	machine *clusterv1.Machine
+	// before is how the machine, or the node, stands, after how the machine would stand with the mark.
+	before, after *page.Explanation
+	// template is the kind of the requests that the check makes which acts first; empty if it asks the owner.
+	template string
+	// underway are the names of remediations of the machine that have not ended.
+	underway []string
+	// request is the HostRemediation that would be made, and cyclePage how it would stand; nil if the kind is not installed.
+	request   *mendv1.HostRemediation
+	cyclePage *page.Explanation
+}
+
+// cycles reports whether a power cycle is what is asked for: of a host, or of a machine whose check asks for one.
+func (f *byHandFacts) cycles() bool {
+	return f.asked == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
+}
+
+// observeByHand reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is about.
+func observeByHand(ctx context.Context, a *inspect.Asker, k kind, namespace, name, cluster string) (*byHandFacts, error) {
+	f := &byHandFacts{asked: k}
+	var err error
+	if f.machine, err = machineNamed(ctx, a, k, namespace, name, cluster); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.machine != nil:
+	case k == nodeKind:
+		f.before, err = page.Node(ctx, a, namespace, cluster, name)
+		return f, err
+	default:
+		return f, nil
+	}
+	f.machine = f.machine.DeepCopy()
+	key := client.ObjectKeyFromObject(f.machine)
+	if f.before, err = page.Machine(ctx, a, key); err != nil {
+		return nil, err
+	}
+	marked := f.machine.DeepCopy()
+	marked.Annotations = maps.Clone(marked.Annotations)
+	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.RemediateMachineAnnotation, "")
+	if err := a.Snapshot.Add(marked); err != nil {
+		return nil, err
+	}
+	if f.after, err = page.Machine(ctx, a, key); err != nil {
+		return nil, err
+	}
+	if err := a.Snapshot.Add(f.machine); err != nil {
+		return nil, err
+	}
+	f.template = templateOf(a, f.after)
+	return f, f.observeCycle(ctx, a)
+}
+
+// templateOf is the kind of requests that the check makes which acts first; empty if it makes none.
+func templateOf(a *inspect.Asker, e *page.Explanation) string {
+	if len(e.Checks) == 0 {
+		return ""
+	}
+	is := e.Checks[0]
+	check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, client.ObjectKey{Namespace: is.Namespace, Name: is.Name})
+	if check == nil || is.Kind != string(machineCheckKind) || !check.Spec.Remediation.TemplateRef.IsDefined() {
+		return ""
+	}
+	return remediationrequest.KindOf(remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef)).Kind
+}
+
+// observeCycle reads which remediations the machine has, and how a new one would stand.
+func (f *byHandFacts) observeCycle(ctx context.Context, a *inspect.Asker) error {
+	taken := map[string]bool{}
+	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
+	if err != nil {
+		return err
+	}
+	installed := slices.ContainsFunc(kinds, func(k remediation.Kind) bool { return k.Kind == remediation.Own.Kind && k.New != nil })
+	for i := range f.before.Remediations {
+		if r := &f.before.Remediations[i]; !powercycle.State(r.State).Final() {
+			f.underway = append(f.underway, r.Ref.String())
+		}
+	}
+	if !installed || !f.cycles() {
+		return nil
+	}
+	list := &mendv1.HostRemediationList{}
+	if err := a.Reader().List(ctx, list, client.InNamespace(f.machine.Namespace)); err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("list HostRemediations in %s: %w", f.machine.Namespace, err)
+	}
+	for i := range list.Items {
+		taken[list.Items[i].Name] = true
+	}
+	f.request = requestByHand(f.machine, taken)
+	if err := a.Snapshot.Add(f.request); err != nil {
+		return err
+	}
+	f.cyclePage, err = page.Remediation(ctx, a, remediation.Own.Kind, client.ObjectKeyFromObject(f.request))
+	return err
+}
+
+// requestByHand is the HostRemediation of a machine that a person asks for. Two who ask at once mean the same name, so that one of them is refused; those that
+// have ended stay, and the next one has a number.
+func requestByHand(m *clusterv1.Machine, taken map[string]bool) *mendv1.HostRemediation {
+	name := m.Name + "-by-hand"
+	for n := 2; taken[name]; n++ {
+		name = fmt.Sprintf("%s-by-hand-%d", m.Name, n)
+	}
+	request := &mendv1.HostRemediation{}
+	request.Namespace, request.Name = m.Namespace, name
+	request.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: string(machineKind), Name: m.Name, UID: m.UID,
+	}}
+	request.Spec.Strategy = &mendv1.HostRemediationStrategy{
+		Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
+	}
+	return request
+}

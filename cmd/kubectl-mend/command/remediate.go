@@ -1,0 +1,161 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/spf13/cobra"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+// remediable are the kinds of which a person may have one remediated.
+var remediable = []kind{machineKind, nodeKind, hostKind}
+
+func (o *Options) remediate() *cobra.Command {
+	b := &byHand{IOStreams: o.IOStreams, verb: "remediate"}
+	var cluster string
+	c := &cobra.Command{
+		Use:   "remediate (KIND NAME | KIND/NAME)",
+		Short: "Have a machine, a node or a host remediated now, although it need not be unhealthy",
+		Long: "Have a machine, a node or a host remediated now, although it need not be unhealthy. First it shows what will happen, and asks.\n\n" +
+			"A machine is marked with the annotation " + clusterv1.RemediateMachineAnnotation + ", and its MachineHealthCheck, of Cluster API core or of " +
+			"kubemend, has its owner replace it, within its limits. Where the check asks for power cycles, and for host/NAME, a HostRemediation power-cycles the " +
+			"host once: the mark would make every attempt fail, since the machine stays unhealthy as long as it has the mark. It is only requested if the " +
+			"check would remediate the machine now.\n\n" +
+			"A node stands for its machine. An annotation and an event say who asked, when and why.",
+		Example: fmt.Sprintf("  %[1]s remediate machine/workers-x7k2p --reason \"NIC drops packets\"\n  %[1]s remediate node rack1-07 --cluster edge-3 --dry-run\n"+
+			"  %[1]s remediate host/rack1-07 -n metal --yes", o.Name),
+		Args:              oneOf(remediable...),
+		ValidArgsFunction: o.completeNames(remediable...),
+		RunE: func(c *cobra.Command, args []string) error {
+			k, name, err := named(args, remediable...)
+			if err != nil {
+				return err
+			}
+			if err := b.begin(c.Context(), o); err != nil {
+				return err
+			}
+			return o.remediateNamed(c.Context(), b, k, name, cluster)
+		},
+	}
+	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
+	b.addFlags(c)
+	return c
+}
+
+// oneOf are the arguments of a command that is about one object of these kinds: KIND/NAME, or KIND NAME.
+func oneOf(kinds ...kind) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		_, _, err := named(args, kinds...)
+		return err
+	}
+}
+
+// named is what the arguments of such a command name.
+func named(args []string, kinds ...kind) (kind, string, error) {
+	switch len(args) {
+	case 1:
+		return parse(args[0], kinds...)
+	case 2:
+		return parse(args[0]+"/"+args[1], kinds...)
+	}
+	return "", "", Exit{Misused, fmt.Errorf("say which one: %s", spelled(kinds))}
+}
+
+// remediateNamed says what a remediation of the object will do, asks, and requests it.
+func (o *Options) remediateNamed(ctx context.Context, b *byHand, k kind, name, cluster string) error {
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	scope, err := o.scopeAround(ctx, k, client.ObjectKey{Namespace: namespace, Name: name}, cluster)
+	if err != nil {
+		return err
+	}
+	scope.AllMachines = true // the limits are to be counted
+	a, err := o.asker(ctx, scope)
+	if err != nil {
+		return err
+	}
+	f, err := observeByHand(ctx, a, k, namespace, name, cluster)
+	if err != nil {
+		return err
+	}
+	plan := planByHand(f)
+	said := k.alias() + "/" + name
+	if k != nodeKind {
+		said += " in " + namespace
+	}
+	b.say(explain.Announced(b.verb, said, plan.Changes(), plan.Refused(), plan.Text()))
+	if plan.Refused() {
+		return Exit{Refused, fmt.Errorf("%s is not remediated", said)}
+	}
+	if !plan.Changes() {
+		return nil
+	}
+	shown := f.after
+	if plan.Reason == explain.RequestedCycle {
+		shown = f.cyclePage
+	}
+	_, _ = fmt.Fprintln(o.Out)
+	if err := shown.Print(o.Out, o.width(), text.PainterFor(o.Out)); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	_, _ = fmt.Fprintln(o.Out)
+	return b.apply(ctx, b.remediation(f, &plan, said))
+}
+
+// remediation is the write by which it is requested.
+func (b *byHand) remediation(f *byHandFacts, plan *explain.ByHand, said string) change {
+	c := change{named: said, done: "marked", about: referenceTo(machineKind, f.machine), reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand}
+	right := authorizationv1.ResourceAttributes{Verb: "patch", Group: clusterv1.GroupVersion.Group, Resource: "machines", Namespace: f.machine.Namespace, Name: f.machine.Name}
+	c.write = func(ctx context.Context, annotation string, dry bool) error {
+		return b.annotate(ctx, machineKind, f.machine, map[string]any{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: annotation}, dry)
+	}
+	if plan.Reason == explain.RequestedCycle {
+		right = authorizationv1.ResourceAttributes{Verb: "create", Group: mendv1.GroupVersion.Group, Resource: "hostremediations", Namespace: f.machine.Namespace}
+		c.done = explain.CycledBy(f.request.Name)
+		c.write = func(ctx context.Context, annotation string, dry bool) error {
+			request := f.request.DeepCopy()
+			request.Annotations = map[string]string{mendv1.RequestedAnnotation: annotation}
+			return b.client.Create(ctx, request, &client.CreateOptions{DryRun: dryRun(dry)})
+		}
+	}
+	c.needs = []authorizationv1.ResourceAttributes{right}
+	return c
+}
+
+// machineNamed is the Machine that a user means; nil if the host, or the node, has none.
+func machineNamed(ctx context.Context, a *inspect.Asker, k kind, namespace, name, cluster string) (*clusterv1.Machine, error) {
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	switch k {
+	case hostKind:
+		h := &bmov1alpha1.BareMetalHost{}
+		if err := a.Reader().Get(ctx, key, h); apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("there is no BareMetalHost %s in namespace %s", name, namespace)
+		} else if err != nil {
+			return nil, fmt.Errorf("read BareMetalHost %s: %w", key, err)
+		}
+		return a.Hosts().MachineOf(ctx, h)
+	case nodeKind:
+		m, _, err := page.NodeNamed(ctx, a, namespace, cluster, name)
+		return m, err
+	}
+	m := &clusterv1.Machine{}
+	if err := a.Reader().Get(ctx, key, m); apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("there is no Machine %s in namespace %s", name, namespace)
+	} else if err != nil {
+		return nil, fmt.Errorf("read Machine %s: %w", key, err)
+	}
+	return m, nil
+}

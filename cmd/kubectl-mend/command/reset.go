@@ -1,0 +1,148 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/spf13/cobra"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+func (o *Options) reset() *cobra.Command {
+	b := &byHand{IOStreams: o.IOStreams, verb: "reset"}
+	c := &cobra.Command{
+		Use:   "reset (KIND NAME | KIND/NAME)",
+		Short: "Remove the marks of a repaired host, or of a machine that was marked by hand",
+		Long: "Remove the marks of a repaired host: the annotations " + infrav1.UnhealthyAnnotation + " and " + infrav1.LegacyUnhealthyAnnotation + ", which keep " +
+			"machines off it, and annotations that act on its power for remediations that do not exist any more. While a remediation of the host is under way, " +
+			"or the machine that it is marked for is still to be replaced, nothing is removed.\n\n" +
+			"Of a machine it removes the annotation " + clusterv1.RemediateMachineAnnotation + ", which kubectl mend remediate has set.\n\n" +
+			"First it shows what it removes, and asks. An annotation and an event say who asked, when and why.",
+		Example: fmt.Sprintf("  %[1]s reset host/rack1-07 -n metal --reason \"new power supply\"\n  %[1]s reset host rack1-07 --dry-run\n"+
+			"  %[1]s reset machine/workers-x7k2p --yes", o.Name),
+		Args:              oneOf(hostKind, machineKind),
+		ValidArgsFunction: o.completeNames(hostKind, machineKind),
+		RunE: func(c *cobra.Command, args []string) error {
+			k, name, err := named(args, hostKind, machineKind)
+			if err != nil {
+				return err
+			}
+			namespace, err := o.namespace()
+			if err != nil {
+				return err
+			}
+			if err := b.begin(c.Context(), o); err != nil {
+				return err
+			}
+			return b.resetNamed(c.Context(), k, client.ObjectKey{Namespace: namespace, Name: name})
+		},
+	}
+	b.addFlags(c)
+	return c
+}
+
+// resetNamed says which marks of the object are removed, asks, and removes them.
+func (b *byHand) resetNamed(ctx context.Context, k kind, key client.ObjectKey) error {
+	said := fmt.Sprintf("%s/%s in %s", k.alias(), key.Name, key.Namespace)
+	var about metav1.Object
+	var changes map[string]any
+	var plan explain.Reset
+	if k == machineKind {
+		m := &clusterv1.Machine{}
+		if err := b.read(ctx, key, m, k); err != nil {
+			return err
+		}
+		about, plan = m, planResetMachine(m)
+		changes = map[string]any{clusterv1.RemediateMachineAnnotation: nil, mendv1.RequestedAnnotation: nil}
+	} else {
+		f, err := b.observeHost(ctx, key)
+		if err != nil {
+			return err
+		}
+		about, plan, changes = f.host, planResetHost(f), host.Cleared(f.host, f.orphans)
+	}
+	b.say(explain.Announced(b.verb, said, plan.Changes(), plan.Refused(), plan.Text()))
+	if plan.Refused() {
+		return Exit{Refused, fmt.Errorf("%s is not reset", said)}
+	}
+	if !plan.Changes() {
+		return nil
+	}
+	for _, mark := range plan.Removes {
+		b.say("  - " + mark.Text())
+	}
+	gvk := groups[k]
+	resource := map[kind]string{machineKind: "machines", hostKind: "baremetalhosts"}[k]
+	return b.apply(ctx, change{
+		named: said, done: "reset", about: referenceTo(k, about), reason: mendv1.EventReset, text: explain.ResetByHand,
+		needs: []authorizationv1.ResourceAttributes{{Verb: "patch", Group: gvk.Group, Resource: resource, Namespace: key.Namespace, Name: key.Name}},
+		write: func(ctx context.Context, annotation string, dry bool) error {
+			changes[mendv1.ResetAnnotation] = annotation
+			return b.annotate(ctx, k, about, changes, dry)
+		},
+	})
+}
+
+func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Object, k kind) error {
+	err := b.client.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no %s %s in namespace %s", k, key.Name, key.Namespace)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s %s: %w", k, key, err)
+	}
+	return nil
+}
+
+// observeHost reads what a reset of a host depends on, from the API server itself. What cannot be read fails it: a remediation that is not seen would be
+// taken for one that does not exist.
+func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (resetFacts, error) {
+	f := resetFacts{host: &bmov1alpha1.BareMetalHost{}}
+	if err := b.read(ctx, key, f.host, hostKind); err != nil {
+		return f, err
+	}
+	kinds, err := remediation.InstalledKinds(b.client.RESTMapper())
+	if err != nil {
+		return f, err
+	}
+	existing, err := remediation.List(ctx, b.client, kinds, key.Namespace)
+	if err != nil {
+		return f, err
+	}
+	f.orphans = host.AllMarks(f.host)
+	for mark, uid := range f.orphans {
+		if existing.Has(uid) {
+			delete(f.orphans, mark)
+		}
+	}
+	list := &clusterv1.MachineList{}
+	if err := b.client.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
+		return f, fmt.Errorf("list Machines in %s: %w", key.Namespace, err)
+	}
+	marked := host.MarkedFor(f.host)
+	if i := slices.IndexFunc(list.Items, func(m clusterv1.Machine) bool { return marked != "" && m.UID == marked }); i >= 0 {
+		f.markedFor = &list.Items[i]
+	}
+	hosts := &host.Hosts{Client: b.client, Live: b.client}
+	m, err := hosts.MachineOf(ctx, f.host)
+	if err != nil {
+		return f, err
+	}
+	f.remediations, _ = existing.OnHost(f.host)
+	if m != nil {
+		f.remediations = append(f.remediations, existing.Of(m)...)
+	}
+	return f, nil
+}

@@ -1,0 +1,88 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// Attribution is who asked for something with `kubectl mend`, when and why, as an annotation keeps it. It is no proof: who may write the object may write
+// anything there.
+type Attribution struct {
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// longestAttribution is how many bytes of a name, and of a reason, are shown.
+const longestAttribution = 512
+
+// AttributionOf is what an annotation of o says; false if o does not have it, or if it names no user.
+func AttributionOf(o metav1.Object, annotation string) (Attribution, bool) {
+	var a Attribution
+	if json.Unmarshal([]byte(o.GetAnnotations()[annotation]), &a) != nil || a.By == "" {
+		return Attribution{}, false
+	}
+	a.By, a.Reason = shortened(a.By), shortened(a.Reason)
+	return a, true
+}
+
+func shortened(s string) string {
+	if len(s) > longestAttribution {
+		s = s[:longestAttribution] + "..."
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// Text is who, when and why: "by alice at 2026-01-01T12:00:00Z: the NIC drops packets".
+func (a Attribution) Text() string {
+	text := "by " + a.By
+	if !a.At.IsZero() {
+		text += " at " + stamp(a.At)
+	}
+	if a.Reason != "" {
+		text += ": " + a.Reason
+	}
+	return text
+}
+
+// Attributions are the facts about who asked with `kubectl mend` for something about o.
+func Attributions(o metav1.Object) []Fact {
+	var facts []Fact
+	for _, is := range []Fact{{"remediation requested", mendv1.RequestedAnnotation}, {"reset", mendv1.ResetAnnotation}} {
+		if a, has := AttributionOf(o, is.Value); has {
+			facts = append(facts, Fact{is.Name, a.Text()})
+		}
+	}
+	return facts
+}
+
+// RequestedByHand is that a person asked for the remediation of an object.
+func RequestedByHand(a Attribution) string {
+	return withReason("remediation requested by "+a.By, a.Reason)
+}
+
+// ResetByHand is that a person removed the marks of an object.
+func ResetByHand(a Attribution) string { return withReason("reset by "+a.By, a.Reason) }
+
+func withReason(text, reason string) string {
+	if reason == "" {
+		return text
+	}
+	return text + ": " + reason
+}
+
+// MayNot is what the user may not do, as the API server would word it.
+func MayNot(user, verb, resource, namespace string) string {
+	return fmt.Sprintf("%s may not %s %s in namespace %s", user, verb, resource, namespace)
+}
+
+// NoEvent is that no event will tell of it, since the user may not create one.
+func NoEvent(user, namespace string) string {
+	return MayNot(user, "create", "events.events.k8s.io", namespace) + ": the annotation alone records it"
+}
