@@ -26,11 +26,11 @@ const rebootValue = `{"mode":"hard"}`
 // unhealthyKeys keep CAPM3 from choosing the host; each generation of it knows its own.
 var unhealthyKeys = []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation}
 
-// relevant reports whether an annotation is read or written here.
+// relevant reports whether an annotation is read or written here, or shown to users.
 func relevant(key string) bool {
 	switch key {
 	case bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation, infrav1.RebootAnnotation, mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation,
-		mendv1.MarkedForAnnotation,
+		mendv1.MarkedForAnnotation, mendv1.ResetAnnotation,
 		infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
 		return true
 	}

@@ -20,7 +20,7 @@ const (
 	NoMachine       ByHandReason = "NoMachine"
 	MachineGoes     ByHandReason = "MachineDeleting"
 	NodeCheckAlone  ByHandReason = "NodeCheckAlone" // a NodeHealthCheck judges the node, and no Machine is known for it
-	NotSelected     ByHandReason = "NotSelected"
+	NoneSelects     ByHandReason = "NoneSelects"
 	ChecksNotRead   ByHandReason = "ChecksNotRead"
 	LeftAlone       ByHandReason = "LeftAlone"  // by an annotation on the Machine
 	NotActedOn      ByHandReason = "NotActedOn" // the check is paused, or has no manager
@@ -88,8 +88,8 @@ func (r *ByHand) text() string {
 	case NodeCheckAlone:
 		return r.Check + " judges it by what the node reports, and deletes a request for a healthy node: no annotation asks it for one"
 	case OneTooMany:
-		return fmt.Sprintf("Machine %s is healthy, and to mark it unhealthy would be one too many: %s would remediate nothing any more: %s",
-			r.Machine, r.Check, Clause(r.Why))
+		return fmt.Sprintf("Machine %s is healthy, and to mark it unhealthy would be one too many: %s would remediate nothing any more (%s)",
+			r.Machine, r.Check, r.Why)
 	case WithoutOwner:
 		return fmt.Sprintf("Machine %s has no owner that could replace it", r.Machine)
 	case NotInstalled:
@@ -98,7 +98,7 @@ func (r *ByHand) text() string {
 		return fmt.Sprintf("%s would not remediate Machine %s now, and a power cycle by hand waits for no limit: %s", r.Check, r.Machine, Clause(r.Why))
 	case BudgetUnread:
 		return fmt.Sprintf("Whether %s allows it is not known with your rights", r.Check)
-	case NotSelected, ChecksNotRead, LeftAlone, NotActedOn, NotActedOnKind:
+	case NoneSelects, ChecksNotRead, LeftAlone, NotActedOn, NotActedOnKind:
 	}
 	return r.Why
 }

@@ -215,6 +215,8 @@ type Remediation struct {
 	Machine Ref    `json:"machine,omitzero"`
 	Node    string `json:"node,omitempty"`
 	Host    string `json:"host,omitempty"`
+	// Requested is who requested it with kubectl mend, when and why; empty if a controller did.
+	Requested string `json:"requested,omitempty"`
 	// Phase is that of the API, State that of the power cycle.
 	Phase    string `json:"phase,omitempty"`
 	State    string `json:"state"`

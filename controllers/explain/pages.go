@@ -97,6 +97,7 @@ func MachineFacts(m *clusterv1.Machine) []Fact {
 	if !m.DeletionTimestamp.IsZero() {
 		facts = append(facts, Fact{"being deleted", "since " + m.DeletionTimestamp.UTC().Format(time.RFC3339)})
 	}
+	facts = append(facts, Attributions(m)...)
 	return slices.DeleteFunc(facts, func(f Fact) bool { return f.Value == "" && f.Name != "cluster" })
 }
 
@@ -114,7 +115,7 @@ func HostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []Fact {
 	if h.Status.ErrorMessage != "" {
 		facts = append(facts, Fact{"error", h.Status.ErrorMessage})
 	}
-	return facts
+	return append(facts, Attributions(h)...)
 }
 
 // powerEffect is what an annotation does to the power of its host: reboot.metal3.io without a suffix asks for one reboot, with a suffix it keeps the

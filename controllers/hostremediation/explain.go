@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -119,6 +120,9 @@ func (r *Reconciler) names(w *observed) *explain.Remediation {
 	is := &explain.Remediation{
 		Ref:  explain.Ref{Kind: r.Kind.Kind, Namespace: namespace, Name: w.rem.GetName()},
 		Node: w.nodeName(), Host: w.record.Host,
+	}
+	if by, known := explain.AttributionOf(w.rem, mendv1.RequestedAnnotation); known {
+		is.Requested = by.Text()
 	}
 	if w.found.Host != nil {
 		is.Host = w.found.Host.Name

@@ -33,7 +33,7 @@ func planByHand(f *byHandFacts) explain.ByHand {
 	case len(f.after.Checks) == 0 && len(f.after.Unread) > 0:
 		r.Reason, r.Why, r.Do = explain.ChecksNotRead, f.after.Verdict, f.after.Next.Text
 	case len(f.after.Checks) == 0 && !f.cycles():
-		r.Reason, r.Why, r.Do = explain.NotSelected, f.after.Verdict, f.after.Next.Text
+		r.Reason, r.Why, r.Do = explain.NoneSelects, f.after.Verdict, f.after.Next.Text
 	case len(f.after.Checks) > 0:
 		f.planByCheck(&r)
 	default:
@@ -52,7 +52,7 @@ func planWithoutMachine(f *byHandFacts) explain.ByHand {
 	case len(e.Unread) > 0:
 		return explain.ByHand{Reason: explain.ChecksNotRead, Why: e.Verdict, Do: e.Next.Text}
 	default:
-		return explain.ByHand{Reason: explain.NotSelected, Why: e.Verdict, Do: e.Next.Text}
+		return explain.ByHand{Reason: explain.NoneSelects, Why: e.Verdict, Do: e.Next.Text}
 	}
 }
 
@@ -93,7 +93,7 @@ func (f *byHandFacts) planMark(r *explain.ByHand) {
 	const tooMany = clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	switch {
 	case was != nil && was.State == health.Healthy && f.before.Checks[0].Reason != tooMany && check.Reason == tooMany:
-		r.Reason, r.Why, r.Do = explain.OneTooMany, check.Text, explain.CycleOnce
+		r.Reason, r.Why, r.Do = explain.OneTooMany, check.Allowance(), explain.CycleOnce
 	case f.template == "" && metav1.GetControllerOf(f.machine) == nil:
 		r.Reason, r.Do = explain.WithoutOwner, explain.DeleteMachine
 	default:

@@ -14,7 +14,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -38,14 +37,14 @@ func (o *Options) remediate() *cobra.Command {
 		Args:              oneOf(remediable...),
 		ValidArgsFunction: o.completeNames(remediable...),
 		RunE: func(c *cobra.Command, args []string) error {
-			k, name, err := named(args, remediable...)
+			named, err := parseOne(args, remediable...)
 			if err != nil {
 				return err
 			}
 			if err := b.begin(c.Context(), o); err != nil {
 				return err
 			}
-			return o.remediateNamed(c.Context(), b, k, name, cluster)
+			return o.remediateNamed(c.Context(), b, named, cluster)
 		},
 	}
 	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
@@ -53,32 +52,21 @@ func (o *Options) remediate() *cobra.Command {
 	return c
 }
 
-// oneOf are the arguments of a command that is about one object of these kinds: KIND/NAME, or KIND NAME.
+// oneOf are the arguments of a command that is about one object of these kinds.
 func oneOf(kinds ...kind) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		_, _, err := named(args, kinds...)
+		_, err := parseOne(args, kinds...)
 		return err
 	}
 }
 
-// named is what the arguments of such a command name.
-func named(args []string, kinds ...kind) (kind, string, error) {
-	switch len(args) {
-	case 1:
-		return parse(args[0], kinds...)
-	case 2:
-		return parse(args[0]+"/"+args[1], kinds...)
-	}
-	return "", "", Exit{Misused, fmt.Errorf("say which one: %s", spelled(kinds))}
-}
-
 // remediateNamed says what a remediation of the object will do, asks, and requests it.
-func (o *Options) remediateNamed(ctx context.Context, b *byHand, k kind, name, cluster string) error {
+func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, cluster string) error {
 	namespace, err := o.namespace()
 	if err != nil {
 		return err
 	}
-	scope, err := o.scopeAround(ctx, k, client.ObjectKey{Namespace: namespace, Name: name}, cluster)
+	scope, err := o.scopeAround(ctx, named.kind, client.ObjectKey{Namespace: namespace, Name: named.name}, cluster)
 	if err != nil {
 		return err
 	}
@@ -87,13 +75,13 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, k kind, name, c
 	if err != nil {
 		return err
 	}
-	f, err := observeByHand(ctx, a, k, namespace, name, cluster)
+	f, err := observeByHand(ctx, a, named.kind, namespace, named.name, cluster)
 	if err != nil {
 		return err
 	}
 	plan := planByHand(f)
-	said := k.alias() + "/" + name
-	if k != nodeKind {
+	said := named.String()
+	if named.kind != nodeKind {
 		said += " in " + namespace
 	}
 	b.say(explain.Announced(b.verb, said, plan.Changes(), plan.Refused(), plan.Text()))
@@ -108,7 +96,7 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, k kind, name, c
 		shown = f.cyclePage
 	}
 	_, _ = fmt.Fprintln(o.Out)
-	if err := shown.Print(o.Out, o.width(), text.PainterFor(o.Out)); err != nil {
+	if err := shown.Print(o.Out, o.width(), o.painter(o.Out)); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	_, _ = fmt.Fprintln(o.Out)

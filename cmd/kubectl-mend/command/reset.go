@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -35,7 +36,7 @@ func (o *Options) reset() *cobra.Command {
 		Args:              oneOf(hostKind, machineKind),
 		ValidArgsFunction: o.completeNames(hostKind, machineKind),
 		RunE: func(c *cobra.Command, args []string) error {
-			k, name, err := named(args, hostKind, machineKind)
+			named, err := parseOne(args, hostKind, machineKind)
 			if err != nil {
 				return err
 			}
@@ -46,7 +47,7 @@ func (o *Options) reset() *cobra.Command {
 			if err := b.begin(c.Context(), o); err != nil {
 				return err
 			}
-			return b.resetNamed(c.Context(), k, client.ObjectKey{Namespace: namespace, Name: name})
+			return b.resetNamed(c.Context(), named, namespace)
 		},
 	}
 	b.addFlags(c)
@@ -54,8 +55,9 @@ func (o *Options) reset() *cobra.Command {
 }
 
 // resetNamed says which marks of the object are removed, asks, and removes them.
-func (b *byHand) resetNamed(ctx context.Context, k kind, key client.ObjectKey) error {
-	said := fmt.Sprintf("%s/%s in %s", k.alias(), key.Name, key.Namespace)
+func (b *byHand) resetNamed(ctx context.Context, named subject, namespace string) error {
+	k, key := named.kind, client.ObjectKey{Namespace: namespace, Name: named.name}
+	said := named.String() + " in " + namespace
 	var about metav1.Object
 	var changes map[string]any
 	var plan explain.Reset
@@ -83,16 +85,20 @@ func (b *byHand) resetNamed(ctx context.Context, k kind, key client.ObjectKey) e
 	for _, mark := range plan.Removes {
 		b.say("  - " + mark.Text())
 	}
-	gvk := groups[k]
-	resource := map[kind]string{machineKind: "machines", hostKind: "baremetalhosts"}[k]
 	return b.apply(ctx, change{
 		named: said, done: "reset", about: referenceTo(k, about), reason: mendv1.EventReset, text: explain.ResetByHand,
-		needs: []authorizationv1.ResourceAttributes{{Verb: "patch", Group: gvk.Group, Resource: resource, Namespace: key.Namespace, Name: key.Name}},
+		needs: resetNeeds(k, about),
 		write: func(ctx context.Context, annotation string, dry bool) error {
 			changes[mendv1.ResetAnnotation] = annotation
 			return b.annotate(ctx, k, about, changes, dry)
 		},
 	})
+}
+
+// resetNeeds are the rights that a reset takes.
+func resetNeeds(k kind, o metav1.Object) []authorizationv1.ResourceAttributes {
+	resource := map[kind]string{machineKind: "machines", hostKind: "baremetalhosts"}[k]
+	return []authorizationv1.ResourceAttributes{{Verb: "patch", Group: groups[k].Group, Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}}
 }
 
 func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Object, k kind) error {
@@ -122,6 +128,9 @@ func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (resetFa
 		return f, err
 	}
 	f.orphans = host.AllMarks(f.host)
+	if len(f.orphans) > 0 && len(kinds) == 0 {
+		return f, errors.New("no kind of remediations is installed, so whether those exist that the host is annotated for is not known: see docs/uninstall.md")
+	}
 	for mark, uid := range f.orphans {
 		if existing.Has(uid) {
 			delete(f.orphans, mark)

@@ -32,7 +32,13 @@ func (r right) String() string { return r.verb + " " + strings.Trim(r.group+"/"+
 // granted are the rights of docs/examples/mend-reader.yaml, by the role that gives them.
 func granted(t *testing.T) map[right]string {
 	t.Helper()
-	file, err := os.Open("../../../docs/examples/mend-reader.yaml")
+	return grantedBy(t, "../../../docs/examples/mend-reader.yaml")
+}
+
+// grantedBy are the rights of the roles in a file.
+func grantedBy(t *testing.T, path string) map[right]string {
+	t.Helper()
+	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

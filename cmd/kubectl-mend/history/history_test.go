@@ -262,3 +262,18 @@ func TestWhoWroteTheLabelThatClaimsChecks(t *testing.T) {
 		t.Errorf("without the label: %q", got)
 	}
 }
+
+func TestWhatAPersonAskedForIsInTheHistory(t *testing.T) {
+	by := map[string]string{mendv1.RequestedAnnotation: `{"by":"alice","at":"2026-01-01T12:00:10Z","reason":"NIC drops packets"}`}
+	m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "metal", Annotations: by}}
+	h := bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "h", Namespace: "metal", Annotations: map[string]string{
+		mendv1.ResetAnnotation: `{"by":"bob","at":"2026-01-01T12:00:20Z"}`,
+	}}}
+	want := `2026-01-01T12:00:10Z  Machine metal/a        RemediationRequested  remediation requested by alice: NIC drops packets
+2026-01-01T12:00:20Z  BareMetalHost metal/h  MarksReset            reset by bob
+`
+	got := printed(t, Of(Objects{Machines: []clusterv1.Machine{m}, Hosts: []bmov1alpha1.BareMetalHost{h}}, Scope{}), 200, false)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

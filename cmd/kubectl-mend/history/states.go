@@ -38,6 +38,7 @@ var (
 func ofMachine(m *clusterv1.Machine) []Entry {
 	about := refOf(machineKind, m)
 	all := append(lifeOf(about, m, explain.MachineMade), turns(about, m.CreationTimestamp.Time, m.Status.Conditions, machineConditions)...)
+	all = append(all, byHand(about, m)...)
 	return append(all, annotated(about, m, func(key string) bool {
 		return key == clusterv1.RemediateMachineAnnotation || key == clusterv1.MachineSkipRemediationAnnotation || key == clusterv1.PausedAnnotation
 	})...)
@@ -91,6 +92,7 @@ func ofHost(h *bmov1alpha1.BareMetalHost) []Entry {
 			At: h.Status.LastUpdated.Time, Object: about, Reason: string(h.Status.ErrorType), Text: h.Status.ErrorMessage, Source: FromObject, Warning: true,
 		})
 	}
+	all = append(all, byHand(about, h)...)
 	return append(all, annotated(about, h, func(key string) bool {
 		return key == infrav1.UnhealthyAnnotation || key == infrav1.LegacyUnhealthyAnnotation || key == bmov1alpha1.PausedAnnotation ||
 			key == infrav1.RebootAnnotation || strings.HasPrefix(key, infrav1.RebootAnnotation+"/")
@@ -118,6 +120,7 @@ func ofRequest(r *unstructured.Unstructured) []Entry {
 		}
 		all = append(all, Entry{At: c.LastTransitionTime.Time, Object: about, Reason: c.Type, Text: explain.RequestReported(c), Source: FromCondition})
 	}
+	all = append(all, byHand(about, r)...)
 	for i := range all {
 		all[i].related = owner
 	}
@@ -142,6 +145,22 @@ func lifeOf(about explain.Ref, o metav1.Object, made string) []Entry {
 	all := []Entry{{At: o.GetCreationTimestamp().Time, Object: about, Reason: "Created", Text: made, Source: FromObject}}
 	if at := o.GetDeletionTimestamp(); !at.IsZero() {
 		all = append(all, Entry{At: at.Time, Object: about, Reason: "Deleting", Text: explain.DeletionAsked(o.GetFinalizers()), Source: FromObject})
+	}
+	return all
+}
+
+// byHand are what a person asked for with kubectl mend, by the annotations that say so.
+func byHand(about explain.Ref, o metav1.Object) []Entry {
+	var all []Entry
+	for _, is := range []struct {
+		annotation, reason string
+		text               func(explain.Attribution) string
+	}{
+		{mendv1.RequestedAnnotation, mendv1.EventRequestedByHand, explain.RequestedByHand}, {mendv1.ResetAnnotation, mendv1.EventReset, explain.ResetByHand},
+	} {
+		if by, known := explain.AttributionOf(o, is.annotation); known {
+			all = append(all, Entry{At: by.At, Object: about, Reason: is.reason, Text: is.text(by), Source: FromObject})
+		}
 	}
 	return all
 }

@@ -70,7 +70,7 @@ func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.
 		return nil, fmt.Errorf("there is no %s %s in namespace %s, or none that asks for anything", kind, key.Name, key.Namespace)
 	}
 	e := &Explanation{Subject: found[0].Ref, At: a.Now, Remediations: found, Notes: notes(a), Verdict: found[0].Text, Next: found[0].Next}
-	facts := []explain.Fact{{Name: "machine", Value: found[0].Machine.Name}, {Name: "node", Value: found[0].Node}, {Name: "host", Value: found[0].Host}}
+	facts := []explain.Fact{{Name: "machine", Value: found[0].Machine.Name}, {Name: "node", Value: found[0].Node}, {Name: "host", Value: found[0].Host}, {Name: "requested", Value: found[0].Requested}}
 	for _, f := range facts {
 		if f.Value != "" {
 			e.Facts = append(e.Facts, f)
