@@ -42,11 +42,12 @@ func TestBadInputsAreDocumented(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | `%s` |\n", row.what, strings.TrimPrefix(row.says, refusedKubeconfig))
 	}
 	b.WriteString(flagsHead)
-	rows = nil
-	for _, row := range flags {
-		rows = append(rows, []string{row.program, strings.Join(row.args, " "), row.says})
+	for i, row := range flags {
+		if i == 0 || row.program != flags[i-1].program {
+			fmt.Fprintf(&b, "\n### %s\n\n| flag | message |\n|---|---|\n", code(row.program))
+		}
+		table(&b, [][]string{{strings.Join(row.args, " "), row.says}}, 0)
 	}
-	table(&b, rows, 1)
 	golden.Compare(t, "../../../docs/bad-input.md", b.String())
 	if all := len(manifests) + len(checks) + len(annotations) + len(memories) + len(kubeconfigs) + len(flags); all < 60 {
 		t.Errorf("there are %d rows, want 60 at least", all)
@@ -57,8 +58,9 @@ func TestBadInputsAreDocumented(t *testing.T) {
 const (
 	documentHead = `# Bad input
 
-What kubemend does about a wrong value. ` + "`test/conformance/badinput`" + ` tries each, and ` + "`make generate`" + ` writes this page. A
-wrong value blocks nothing else, and its correction needs no restart.
+What kubemend does about a wrong value. ` + "`test/conformance/badinput`" + ` tries each, and
+` + "`make generate`" + ` writes this page. A wrong value blocks nothing else, and its correction needs no
+restart.
 
 ## Manifests that the API server refuses
 
@@ -86,9 +88,9 @@ Cluster API defines them so. ` + "`kubectl mend explain`" + ` prints the message
 	memoriesHead = `
 ## The memory of a HostRemediation
 
-Only kubemend writes it; [a policy](security.md#what-a-remediation-remembers) keeps others from it. A
-remediation with an unreadable memory fails, because starting over could repeat every step. kubemend leaves
-its host alone, and the next remediation of the machine starts.
+Only kubemend writes it; [a policy](security.md#what-a-remediation-remembers) keeps others from it.
+A remediation with an unreadable memory fails, because starting over could repeat every step.
+kubemend leaves its host alone, and the next remediation of the machine starts.
 
 | annotation | value | message |
 |---|---|---|
@@ -96,9 +98,9 @@ its host alone, and the next remediation of the machine starts.
 	kubeconfigsHead = `
 ## Kubeconfigs
 
-In the Secret ` + "`<cluster>-kubeconfig`" + `. The check reports ` + "`WorkloadClusterReachable=False/KubeconfigRefused`" + `, its nodes are
-unknown, and an event is on the Cluster. ` + "`kubectl mend`" + ` refuses the same. Each message begins with
-` + "`" + refusedKubeconfig + "`" + `
+In the Secret ` + "`<cluster>-kubeconfig`" + `. The check reports
+` + "`WorkloadClusterReachable=False/KubeconfigRefused`" + `, its nodes are unknown, and an event is on the
+Cluster. ` + "`kubectl mend`" + ` refuses the same. Each message begins with "the kubeconfig is refused".
 
 | content | message |
 |---|---|
@@ -107,9 +109,6 @@ unknown, and an event is on the Cluster. ` + "`kubectl mend`" + ` refuses the sa
 ## Flags
 
 The program ends at once, with an exit code other than 0.
-
-| program | flag | message |
-|---|---|---|
 `
 	refusedKubeconfig = "the kubeconfig is refused: "
 )

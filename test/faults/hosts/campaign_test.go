@@ -50,12 +50,12 @@ func (f *figures) table(first string) string {
 		for _, k := range kinds {
 			n := f.of[row][k.Kind.Kind]
 			total[k.Kind.Kind] += n
-			fmt.Fprintf(&b, " %d of %d |", n, n)
+			fmt.Fprintf(&b, " %d |", n)
 		}
 		b.WriteString("\n")
 	}
 	a, z := total[kinds[0].Kind.Kind], total[kinds[1].Kind.Kind]
-	fmt.Fprintf(&b, "| **all** | %d of %d | %d of %d |\n", a, a, z, z)
+	fmt.Fprintf(&b, "| **all** | %d | %d |\n", a, z)
 	return b.String()
 }
 
@@ -69,12 +69,13 @@ func TestFaultsOfHostRemediationsAreDocumented(t *testing.T) {
 	if t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
 		return // there are no figures of what was not tried
 	}
-	text := "**Every write fails once**: it is refused, or carried out and its answer lost, or the last one before a crash of the manager, which runs " +
-		"again at once or a minute later. Writes up to the moment at which a remediation becomes another one than those above are not counted again.\n\n" + failed.table("remediation") +
+	text := "**Every write fails once**: it is refused, or carried out and its answer lost, or the last one\n" +
+		"before a crash of the manager, which runs again at once or a minute later. Writes that a row shares\n" +
+		"with those above are counted once.\n\n" + failed.table("remediation") +
 		"\n**At every standstill** of a power cycle, while the remediation waits for something:\n\n" + killed.table("what happens") +
-		"\n**After every write** of a power cycle something else happens, before the controller does anything more:\n\n" + befallen.table("what happens") +
+		"\n**After every write** of a power cycle another event comes, before the next reconcile:\n\n" + befallen.table("what happens") +
 		"\n**In every order** of these events:\n\n" + ordered.table("events") +
-		"\n**At random**, with a fixed seed for each run: several writes fail, and several of these events happen:\n\n" + random.table("remediation")
+		"\n**At random**, each run with a fixed seed: several writes fail, and several of these events come:\n\n" + random.table("remediation")
 	t.Log("\n" + text)
 	faults.Document(t, "hosts", text)
 }
