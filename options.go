@@ -66,10 +66,9 @@ func newOptions(fs *pflag.FlagSet) *options {
 	}
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch for cluster-api objects. If empty, all namespaces are watched.")
 	fs.StringVar(&o.watchFilter, "watch-filter", "",
-		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects, or their Clusters if they have none, must have to be looked at. "+
-			"If empty, all are.")
+		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects, or their Clusters if they have none, must have. If empty, all match.")
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
-		"After how long a MachineHealthCheck or a NodeHealthCheck is looked at although nothing happened.")
+		"How often to reconcile a MachineHealthCheck or a NodeHealthCheck when nothing changes.")
 	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Maximum requests per second to the management cluster.")
 	fs.IntVar(&o.burst, "kube-api-burst", 2000, "Maximum requests to the management cluster in one burst.")
 	o.gates.AddFlag(fs)

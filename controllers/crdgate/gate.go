@@ -105,7 +105,7 @@ type Service struct {
 
 var served = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "kubemend_kind_served",
-	Help: "1 if a kind is served, else 0; the reason says why not: Off, NotInstalled, Foreign, Waiting (for other kinds), Forbidden, Failed.",
+	Help: "1 if a kind is served, else 0, by reason: Off, NotInstalled, Foreign, Waiting (for other kinds), Forbidden, Failed.",
 }, []string{"kind", "reason"})
 
 func init() { metrics.Registry.MustRegister(served) }

@@ -15,10 +15,9 @@ type Options struct {
 // AddFlags adds a flag for each choice to fs and sets its default.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(flags.OneOf(&o.Metal3Remediations, Auto, On, Off), "metal3-remediations",
-		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, or CAPM3's controller runs, which acts on them. "+
-			"on, off: whatever the CRD says. "+
-			"HostRemediations are acted on wherever their CRD is installed.")
+		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, or CAPM3's controller runs. on, off: always, never. "+
+			"The manager acts on HostRemediations wherever their CRD is installed.")
 	fs.Var(flags.OneOf(&o.NodeHealthChecks, Auto, On, Off), "node-health-checks",
-		"Whether to act on NodeHealthChecks. auto: unless their CRD was installed by the Operator Lifecycle Manager, with whose operator they belong, "+
-			"or medik8s' operator runs. on, off: whatever the CRD says. They belong to no namespace: of several managers in one cluster, all but one need off.")
+		"Whether to act on NodeHealthChecks. auto: unless the Operator Lifecycle Manager installed their CRD, or medik8s' operator runs. "+
+			"on, off: always, never. They have no namespace: of several managers in one cluster, all but one need off.")
 }

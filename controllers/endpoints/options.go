@@ -27,13 +27,13 @@ type Options struct {
 
 // AddFlags adds the flags of the servers to fs and sets their defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.WebhookHost, "webhook-host", "", "Address on which the webhooks listen. If empty, all of the machine or pod.")
+	fs.StringVar(&o.WebhookHost, "webhook-host", "", "Address on which the webhooks listen. If empty, all addresses.")
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443,
 		"Port of the webhooks: conversion of Metal3Remediations, defaults of templates, validation of NodeHealthChecks.")
 	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "", "Folder of the webhooks' certificate, tls.crt and tls.key. If empty, no webhooks are served.")
 	fs.StringVar(&o.DiagnosticsCertDir, "diagnostics-cert-dir", "",
-		"Folder of the certificate of the diagnostics endpoint, tls.crt and tls.key. If empty, that of the webhooks; if there is none either, "+
-			"the endpoint makes one itself, which clients cannot verify.")
+		"Folder of the certificate of the diagnostics endpoint, tls.crt and tls.key. If empty, that of the webhooks; without that the "+
+			"endpoint makes one that clients cannot verify.")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "Address of the endpoints /healthz and /readyz.")
 	fs.StringVar(&o.ProfilerAddr, "profiler-address", "", "Address of the pprof profiler, such as localhost:6060. If empty, there is none.")
 	capiflags.AddManagerOptions(fs, &o.diagnostics)

@@ -17,29 +17,29 @@ import (
 var (
 	attempts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_host_remediation_attempts_total",
-		Help: "Number of attempts begun to power-cycle a host, by kind of the remediation; the first one of a remediation counts too.",
+		Help: "Attempts to power-cycle a host, the first included, by kind of the remediation.",
 	}, []string{"namespace", "kind"})
 
 	ends = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_host_remediations_finished_total",
-		Help: "Number of remediations of hosts that are over, by result (succeeded, ownerrequested, failed, ended, stopped) and by the reason for it.",
+		Help: "Remediations of hosts ended, by result (succeeded, ownerrequested, failed, ended, stopped) and reason.",
 	}, []string{"namespace", "kind", "result", "reason"})
 
 	stateDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "kubemend_host_remediation_state_duration_seconds",
-		Help:    "How long remediations of hosts were in a state of the power cycle, by that state, when they left it.",
+		Help:    "How long remediations of hosts were in a state of the power cycle, by state, when they left it.",
 		Buckets: []float64{0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600, 1200, 3600},
 	}, []string{"state"})
 
 	unfenced = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_host_remediation_attempts_unfenced_total",
-		Help: "Number of attempts to power-cycle a host that could not fence its node, so that what ran there does not move, by the reason: " +
-			"FencingImpossible, HostServiced, PowerOffTimedOut, ClusterUnreachable, WorkloadStuck (the fence was refused), NodeMismatch, PowerOffDisabled.",
+		Help: "Attempts to power-cycle a host that could not fence its node, so that its workload does not move, by reason: FencingImpossible, " +
+			"HostServiced, PowerOffTimedOut, ClusterUnreachable, WorkloadStuck, NodeMismatch, PowerOffDisabled.",
 	}, []string{"namespace", "cluster", "kind", "reason"})
 
 	fencesLeft = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_host_fences_left_total",
-		Help: "Number of remediations of hosts that are over and could not take the fence off the node in time; it may be there still.",
+		Help: "Remediations of hosts that ended without removing the fence from the node in time.",
 	}, []string{"namespace", "kind"})
 )
 
@@ -197,17 +197,17 @@ func (u *UnderWay) forgetAll(kind string) {
 
 var (
 	underWayDesc = prometheus.NewDesc("kubemend_host_remediations",
-		"Number of remediations of hosts that are not over, by their state in the power cycle.", []string{"namespace", "kind", "state"}, nil)
+		"Remediations of hosts in flight, by state of the power cycle.", []string{"namespace", "kind", "state"}, nil)
 	keptOffDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off",
-		"Number of hosts that remediations keep powered off now.", []string{"namespace", "kind"}, nil)
+		"Hosts that remediations keep powered off.", []string{"namespace", "kind"}, nil)
 	oldestDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off_oldest_timestamp_seconds",
-		"Unix time at which the host that has been kept powered off for longest was asked to power off; there is none while no host is kept powered off.",
+		"Unix time at which the host that is kept powered off the longest was asked to power off; no series if there is none.",
 		[]string{"namespace", "kind"}, nil)
 	stuckDesc = prometheus.NewDesc("kubemend_host_remediations_stuck",
-		"Number of remediations of hosts that have been in their state for a minute longer than their timeout allows; something refuses what they ask for.",
+		"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.",
 		[]string{"namespace", "kind"}, nil)
 	personDesc = prometheus.NewDesc("kubemend_host_remediations_waiting_for_person",
-		"Number of remediations of hosts that go on only when a person has done something, by the reason: FencingImpossible, HostNotReady, "+
+		"Remediations of hosts that wait for a person, by reason: FencingImpossible, HostNotReady, "+
 			"HostServiced, OperatorSilent, QueueTimedOut, ClusterUnreachable.", []string{"namespace", "cluster", "kind", "reason"}, nil)
 )
 

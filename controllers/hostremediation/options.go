@@ -20,10 +20,10 @@ type Options struct {
 // AddFlags adds the controllers' flags to fs and sets their defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(flags.OneOf(&o.Fencing, fence.Auto, fence.Taint, fence.Delete), "fencing",
-		"How the workload of a node whose host is off is made to move. taint: by the out-of-service taint. delete: by deleting the node. "+
-			"auto: by the taint where the workload cluster is of v1.28 or later, else by deleting.")
+		"How to fence the node of a host that is off. taint: by the out-of-service taint. delete: by deleting the node. "+
+			"auto: by the taint if the workload cluster is v1.28 or later, else by deletion.")
 	fs.DurationVar(&o.OrphanGrace, "orphan-grace-period", 5*time.Minute,
-		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
+		"How long an annotation that keeps a BareMetalHost powered off, or the fence of a node, stays when its remediation does not exist.")
 	fs.IntVar(&o.Concurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
 }
 

@@ -23,43 +23,42 @@ const (
 
 var (
 	modes = ofCheck("kubemend_machinehealthcheck_mode",
-		"1 for who acts on a MachineHealthCheck, as this manager sees it: acting (kubemend), observing (core, and kubemend judges), core (kubemend does "+
-			"not look), paused, none.", "mode")
+		"1 for the mode of a MachineHealthCheck: acting (kubemend), observing (core acts, kubemend judges), core, paused, none.", "mode")
 
 	targetsByState = ofCheck("kubemend_machinehealthcheck_targets",
-		"Number of machines that a MachineHealthCheck watches, by state: healthy, unhealthy, pending, starting, deleting, unknown.", "state")
+		"Machines of a MachineHealthCheck, by state: healthy, unhealthy, pending, starting, deleting, unknown.", "state")
 
 	shortCircuited = ofCheck("kubemend_machinehealthcheck_short_circuited",
-		"1 while a MachineHealthCheck starts nothing because of its limits or because these are impossible, else 0.")
+		"1 while its limits block a MachineHealthCheck, or are impossible, else 0.")
 
 	nextDeadline = ofCheck("kubemend_machinehealthcheck_next_deadline_timestamp_seconds",
-		"Unix time of the first moment at which time alone makes a target of a MachineHealthCheck unhealthy; 0 if there is none.")
+		"Unix time at which the next timeout of a machine expires; 0 if none runs.")
 
 	inFlight = ofCheck("kubemend_remediations_in_flight",
-		"Number of remediations of a MachineHealthCheck that were begun and are not over.")
+		"Remediations of a MachineHealthCheck in flight.")
 
 	oldestRequest = ofCheck("kubemend_remediation_request_oldest_timestamp_seconds",
-		"Unix time at which the oldest remediation request for a machine of a MachineHealthCheck was made; 0 if there is none.")
+		"Unix time at which the oldest remediation request of a MachineHealthCheck was made; 0 if there is none.")
 
 	started = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_remediations_started_total",
-		Help: "Number of remediations begun, by kind: Owner, or the kind of the remediation request.",
+		Help: "Remediations started, by kind: Owner, or the kind of the remediation request.",
 	}, []string{"namespace", "name", "cluster", "kind"})
 
 	finished = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_remediations_finished_total",
-		Help: "Number of remediations over, by kind and result: recovered, replaced, cancelled.",
+		Help: "Remediations ended, by kind and result: recovered, replaced, cancelled.",
 	}, []string{"namespace", "name", "cluster", "kind", "result"})
 
 	dueToActed = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "kubemend_remediation_due_to_acted_seconds",
-		Help:    "Time from the moment at which a machine was due to be called unhealthy to the moment at which that was written.",
+		Help:    "Time from the expiry of a machine's timeout to the write that marks it unhealthy.",
 		Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
 	})
 
 	reachable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_workload_cluster_reachable",
-		Help: "1 while the nodes of a workload cluster can be judged, 0 while the cluster is out of reach.",
+		Help: "1 while the nodes of a workload cluster can be judged, 0 while it is unreachable.",
 	}, []string{"namespace", "cluster"})
 )
 

@@ -22,12 +22,12 @@ type Options struct {
 
 // AddFlags adds the flags of leader election to fs and sets their defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "Let only one of several replicas act at a time.")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "Elect a leader, so that one of several replicas acts at a time.")
 	fs.StringVar(&o.Namespace, "leader-elect-namespace", "",
 		"Namespace of the lease by which the replicas agree, and of the one that says that a manager runs. "+
 			"If empty, that of the pod; outside of a cluster it has to be given.")
-	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait before they take over from a silent leader.")
-	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader that cannot renew its lease goes on trying.")
+	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long the other replicas wait before they replace a silent leader.")
+	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader that cannot renew its lease retries before it ends.")
 	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")
 }
 

@@ -18,7 +18,7 @@ type Options struct {
 // AddFlags adds the flag of the migration to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Skip, "skip-crd-migration-phases", nil,
-		"What not to do when a release stores a kind that kubemend has installed in another version. StorageVersionMigration: store all objects anew. "+
+		"Phases to skip when a release changes the stored version of a kind that kubemend installed. StorageVersionMigration: store all objects anew. "+
 			"CleanupManagedFields: forget who wrote fields in versions that are gone.")
 }
 

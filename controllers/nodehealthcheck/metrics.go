@@ -23,49 +23,49 @@ var (
 	// Those of medik8s.
 	oldRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nodehealthcheck_old_remediation_cr",
-		Help: "Number of remediation requests that were found to be older than 48 hours, by node and namespace of the request.",
+		Help: "Remediation requests found to be older than 48 hours, by node and namespace.",
 	}, []string{"name", "namespace"})
 	ongoingRemediation = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nodehealthcheck_ongoing_remediation",
-		Help: "1 while there is a remediation request for a node, else 0; by node, namespace and kind of the request.",
+		Help: "1 while a node has a remediation request, else 0; by node, namespace and kind.",
 	}, []string{"name", "namespace", "remediation"})
 	unhealthyDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "nodehealthcheck_unhealthy_node_duration_seconds",
-		Help:    "Time from the creation of a remediation request to its end; by node, namespace and kind of the request.",
+		Help:    "Time from the creation of a remediation request to its end; by node, namespace and kind.",
 		Buckets: []float64{30, 60, 120, 180, 240, 300, 600, 1200, 2400, 3600},
 	}, []string{"name", "namespace", "remediation"})
 
 	targetsByState = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_nodehealthcheck_targets",
-		Help: "Number of nodes that a NodeHealthCheck watches, by state: healthy, unhealthy, pending, recovering, unknown.",
+		Help: "Nodes of a NodeHealthCheck, by state: healthy, unhealthy, pending, recovering, unknown.",
 	}, []string{"name", "state"})
 	shortCircuited = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_nodehealthcheck_short_circuited",
-		Help: "1 while a NodeHealthCheck begins no remediation, else 0. The reason is that of its condition RemediationAllowed.",
+		Help: "1 while a NodeHealthCheck is blocked, else 0; by the reason of its condition RemediationAllowed.",
 	}, []string{"name", "reason"})
 	nextDeadline = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_nodehealthcheck_next_deadline_timestamp_seconds",
-		Help: "Unix time of the first moment at which time alone makes a node of a NodeHealthCheck unhealthy; 0 if there is none.",
+		Help: "Unix time at which the next timeout of a node expires; 0 if none runs.",
 	}, []string{"name"})
 	inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_nodehealthcheck_remediations_in_flight",
-		Help: "Number of nodes of a NodeHealthCheck that there are remediation requests for.",
+		Help: "Nodes of a NodeHealthCheck with remediation requests.",
 	}, []string{"name"})
 	oldestRequest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_nodehealthcheck_request_oldest_timestamp_seconds",
-		Help: "Unix time at which the oldest remediation request for a node of a NodeHealthCheck was made; 0 if there is none.",
+		Help: "Unix time at which the oldest remediation request of a NodeHealthCheck was made; 0 if there is none.",
 	}, []string{"name"})
 	started = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_nodehealthcheck_remediations_started_total",
-		Help: "Number of remediation requests made for a NodeHealthCheck, by kind.",
+		Help: "Remediation requests made for a NodeHealthCheck, by kind.",
 	}, []string{"name", "kind"})
 	finished = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_nodehealthcheck_remediations_finished_total",
-		Help: "Number of nodes whose remediation is over, by result: recovered, replaced, cancelled.",
+		Help: "Remediations of nodes ended, by result: recovered, replaced, cancelled.",
 	}, []string{"name", "result"})
 	dueToActed = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "kubemend_nodehealthcheck_due_to_acted_seconds",
-		Help:    "Time from the moment at which a node was due to be called unhealthy to the one at which its first remediation request was made.",
+		Help:    "Time from the expiry of a node's timeout to its first remediation request.",
 		Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
 	})
 )

@@ -11,5 +11,5 @@ type Options struct {
 // AddFlags adds the flag of the teardown to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Enabled, "teardown", false,
-		"Only remove what kubemend wrote on objects, so that it can be uninstalled: docs/uninstall.md. A replica is ready when nothing is left.")
+		"Only remove what kubemend wrote on objects, before it is uninstalled (docs/uninstall.md). A replica is ready when nothing is left.")
 }

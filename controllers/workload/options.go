@@ -25,9 +25,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Burst, "clustercache-client-burst", 200, "Maximum requests to each workload cluster in one burst.")
 	o.ResponseLimit.Quantity = resource.MustParse("16Mi")
 	fs.Var(&o.ResponseLimit, "clustercache-response-limit",
-		"How long an answer of a workload cluster's API server may be, such as the list of its nodes; a quarter of that in JSON, and for pods. "+
-			"A longer one is an error, "+
-			"and is not asked for again for a while. For each half KiB of it a cluster may have one node.")
+		"Maximum size of an answer of a workload cluster's API server, such as the list of its nodes; a quarter of it in JSON, and for pods. "+
+			"A longer answer is an error, and its request is not repeated for a while. A cluster may have one node for each half KiB.")
 }
 
 // Validate returns everything that is wrong with the values that the types of the flags let pass.

@@ -57,7 +57,7 @@ type Hosts struct {
 
 var exhausted = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "kubemend_host_exhausted",
-	Help: "1 for a BareMetalHost that is marked as unhealthy, because power-cycling it did not help or by somebody else: no machine is put on it.",
+	Help: "1 for a BareMetalHost that is marked as unhealthy, by kubemend or by hand: CAPM3 puts no machine on it.",
 }, []string{"namespace", "name"})
 
 func init() { metrics.Registry.MustRegister(exhausted) }
