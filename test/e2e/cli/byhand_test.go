@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	. "github.com/onsi/gomega/gstruct"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/test/builders"
+)
+
+var _ = Describe("For a person with the roles of the examples", func() {
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
+
+	It("remediate has a healthy machine replaced, and says who asked", func(ctx SpecContext) {
+		fixture.checked(ctx, "workers", builders.Claimed)
+		as := person(ctx, "alice")
+		before := fixture.WorkerNames(ctx)
+		name := before[0]
+		resume := fixture.pauseTheOwner(ctx)
+
+		tried := mendAs(ctx, as, "remediate", "machine", name, "--dry-run")
+		Expect(tried.code).To(Equal(done), tried.complaint)
+		Expect(tried.out).To(ContainSubstring("kubemend asks its owner, MachineSet "))
+		Expect(fixture.Machine(ctx, name).Annotations).NotTo(HaveKey(clusterv1.RemediateMachineAnnotation))
+		Expect(mendAs(ctx, as, "remediate", "machine/"+name).code).To(Equal(refused), "there is no terminal")
+
+		marked := mendAs(ctx, as, "remediate", "machine/"+name, "--yes", "--reason", "NIC drops packets")
+		Expect(marked.code).To(Equal(done), marked.out+marked.complaint)
+		by, known := explain.AttributionOf(fixture.Machine(ctx, name), mendv1.RequestedAnnotation)
+		Expect(known).To(BeTrue())
+		Expect(by).To(MatchFields(IgnoreExtras, Fields{"By": Equal("alice"), "Reason": Equal("NIC drops packets"), "At": BeTemporally("~", time.Now(), time.Minute)}))
+		Eventually(func() bool { return targetOf(explained(ctx, "machine/"+name)).InFlight }).Should(BeTrue())
+		Expect(explained(ctx, "machine/"+name).Facts).To(ContainElement(HaveField("Name", "remediation requested")))
+		Expect(reasons(parsed[chronicle](mend(ctx, "history", "machine/"+name, "-o", "json")))).To(
+			inThisOrder(mendv1.EventRequestedByHand, mendv1.EventMachineMarkedUnhealthy))
+		again := mendAs(ctx, as, "remediate", "machine/"+name, "--yes")
+		Expect(again.code).To(Equal(done), again.complaint)
+		Expect(again.out).To(ContainSubstring("is being remediated already"))
+
+		resume(ctx)
+		newcomer(ctx, before)
+		fixture.AllWell(ctx)
+		Expect(fixture.WorkerNames(ctx)).NotTo(ContainElement(name))
+	}, SpecTimeout(specPatience))
+
+	It("remediate has the host of a healthy machine power-cycled once, and keeps the machine", func(ctx SpecContext) {
+		fixture.cycled(ctx)
+		as := person(ctx, "alice")
+		name := fixture.WorkerNames(ctx)[0]
+		host := fixture.Host(name).Key().Name
+		boot := fixture.Node(ctx, name).Status.NodeInfo.BootID
+
+		cycled := mendAs(ctx, as, "remediate", "host/"+host, "--yes", "--reason", "new firmware")
+		Expect(cycled.code).To(Equal(done), cycled.out+cycled.complaint)
+		rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: name + "-by-hand"}}
+		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed()) })
+		Eventually(func() string {
+			Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
+			return rem.Status.Step
+		}).Should(Equal(string(powercycle.Succeeded)))
+		Expect(rem.Status.Attempt).To(BeEquivalentTo(1))
+		Expect(fixture.Node(ctx, name).Status.NodeInfo.BootID).NotTo(Equal(boot))
+		Expect(fixture.Machine(ctx, name).Annotations).NotTo(HaveKey(clusterv1.RemediateMachineAnnotation), "a mark would make every attempt fail")
+		fixture.AllWell(ctx)
+		Expect(fixture.WorkerNames(ctx)).To(ContainElement(name))
+	}, SpecTimeout(specPatience))
+
+	It("reset returns an exhausted host, and refuses it to a user who may not change what kubemend remembers", func(ctx SpecContext) {
+		spare := freeHost(ctx)
+		before := spare.DeepCopy()
+		for _, key := range []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation} {
+			metav1.SetMetaDataAnnotation(&spare.ObjectMeta, key, infrav1.UnhealthyAnnotationValue)
+		}
+		metav1.SetMetaDataAnnotation(&spare.ObjectMeta, mendv1.MarkedForAnnotation, "a-machine-that-is-gone")
+		metav1.SetMetaDataAnnotation(&spare.ObjectMeta, infrav1.PowerOffAnnotationPrefix+"a-remediation-that-is-gone", infrav1.PowerOffAnnotationValue)
+		Expect(here.Patch(ctx, spare, client.MergeFrom(before))).To(Succeed())
+
+		weak := person(ctx, "bob", "hostremediations/status")
+		denied := mendAs(ctx, weak, "reset", "host/"+spare.Name, "--yes")
+		Expect(denied.code).To(Equal(1))
+		Expect(denied.complaint).To(ContainSubstring("only who may patch the status of hostremediations may change what kubemend remembers"))
+
+		as := person(ctx, "alice")
+		reset := mendAs(ctx, as, "reset", "host/"+spare.Name, "--yes", "--reason", "new power supply")
+		Expect(reset.code).To(Equal(done), reset.out+reset.complaint)
+		Expect(reset.out).To(ContainSubstring("keeps the host powered off for remediation a-remediation-that-is-gone, which does not exist any more"))
+		Expect(here.Get(ctx, client.ObjectKeyFromObject(spare), spare)).To(Succeed())
+		Expect(spare.Annotations).NotTo(Or(HaveKey(infrav1.UnhealthyAnnotation), HaveKey(infrav1.LegacyUnhealthyAnnotation), HaveKey(mendv1.MarkedForAnnotation),
+			HaveKey(HavePrefix(infrav1.PowerOffAnnotationPrefix))))
+		by, _ := explain.AttributionOf(spare, mendv1.ResetAnnotation)
+		Expect(by.By).To(Equal("alice"))
+	}, SpecTimeout(specPatience))
+})
+
+// freeHost is one that carries no machine.
+func freeHost(ctx context.Context) *bmov1alpha1.BareMetalHost {
+	GinkgoHelper()
+	list := &bmov1alpha1.BareMetalHostList{}
+	Expect(here.List(ctx, list, client.InNamespace(fixture.Namespace))).To(Succeed())
+	for i := range list.Items {
+		if list.Items[i].Spec.ConsumerRef == nil {
+			return &list.Items[i]
+		}
+	}
+	Fail("every host carries a machine")
+	return nil
+}
+
+// person makes a user with the roles of docs/examples, without rights to some resources, until the spec ends, and returns a kubeconfig file.
+func person(ctx context.Context, name string, without ...string) string {
+	GinkgoHelper()
+	var rules []rbacv1.PolicyRule
+	for _, file := range []string{"mend-reader.yaml", "mend-operator.yaml"} {
+		content, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "examples", file))
+		Expect(err).NotTo(HaveOccurred())
+		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
+			role := &rbacv1.ClusterRole{}
+			if err := decoder.Decode(role); errors.Is(err, io.EOF) {
+				break
+			} else {
+				Expect(err).NotTo(HaveOccurred())
+			}
+			rules = append(rules, role.Rules...)
+		}
+	}
+	for i := range rules {
+		for _, resource := range without {
+			if len(rules[i].Resources) == 1 && rules[i].Resources[0] == resource {
+				rules[i].Resources = []string{"none"}
+			}
+		}
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		Expect(here.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, object)).To(Succeed()) })
+	}
+	config, content, err := management.User(name)
+	Expect(err).NotTo(HaveOccurred())
+	theirs := clientFor(config)
+	Eventually(func(g Gomega) {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts", Namespace: fixture.Namespace},
+		}}
+		g.Expect(theirs.Create(ctx, review)).To(Succeed())
+		g.Expect(review.Status.Allowed).To(BeTrue())
+	}).Should(Succeed())
+	return fileWith(content)
+}
