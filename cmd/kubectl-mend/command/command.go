@@ -76,6 +76,7 @@ func (o *Options) root(version string) *cobra.Command {
 		Use:           "kubectl-mend",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: o.Name},
 		Short:         "Say why a machine is or is not being remediated, and when the next thing happens",
+		Example:       fmt.Sprintf("  %[1]s status -A\n  %[1]s explain machine/workers-x7k2p", o.Name),
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -96,6 +97,8 @@ func (o *Options) root(version string) *cobra.Command {
 	for _, add := range commands {
 		root.AddCommand(add(o))
 	}
+	o.addExamples(root)
+	o.completeFlags(root)
 	return root
 }
 

@@ -27,7 +27,8 @@ nothing of other people's templates but their names, and no annotation that kube
 machines, nodes and hosts in it, and the events about them.
 
 What you may not read is left out, and said.`,
-		Args: noArgs,
+		Example: fmt.Sprintf("  %[1]s record -A -o fleet.gz\n  %[1]s record --cluster edge-3 -n metal > edge-3.gz", o.Name),
+		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.writeRecord(cmd.Context(), snapshot.Scope{Cluster: cluster, Nodes: true, Events: true}, file)
 		},

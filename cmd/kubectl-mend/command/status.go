@@ -29,8 +29,9 @@ func (o *Options) status() *cobra.Command {
 		Long: "Say, in a row for each check of every kind, who acts on it, how many of its targets are healthy, pending, unhealthy, unknown and being " +
 			"remediated, how much of its limit is used, and what happens next; and whether a manager runs, which kinds it serves, and which workload " +
 			"clusters it cannot see.",
-		Example: fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
-		Args:    oneCluster(&cluster),
+		Example:           fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
+		Args:              oneCluster(&cluster),
+		ValidArgsFunction: o.completeCluster,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !watch {
 				return o.printStatus(c.Context(), o.Out, cluster, full)
