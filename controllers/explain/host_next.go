@@ -26,7 +26,7 @@ var persons = map[powercycle.Reason]string{
 	powercycle.HostKeptOffReason: "when it is to be on again, remove the annotation, and delete the remediation if it has failed; " +
 		"the check makes another if the machine is still unhealthy",
 	powercycle.HostSwitchedOffReason: "when it is to be on again, delete the remediation; the check makes another if the machine is still unhealthy",
-	powercycle.HostNotReadyReason:    "end that",
+	powercycle.HostNotReadyReason:    "unpause, attach or provision the host",
 	powercycle.HostGoneReason:        "register the host again, or delete the Machine",
 	powercycle.HostServicedReason:    "wait for its end; if it hangs, see the BareMetalHost's error and its HostFirmwareSettings and HostFirmwareComponents",
 	powercycle.OperatorSilentReason:  "see that the Bare Metal Operator and Ironic run, and why they do nothing about this host",
@@ -36,7 +36,7 @@ var persons = map[powercycle.Reason]string{
 	powercycle.PowerOnFailedReason: seeToTheBMC, powercycle.PowerOnTimedOutReason: seeToTheBMC, powercycle.RebootTimedOutReason: seeToTheBMC,
 	powercycle.PoweredOnAgainReason:     "find out who powers it on",
 	powercycle.NodeMismatchReason:       "see which machine the node belongs to: its spec.providerID, and those of the Machines",
-	powercycle.WorkloadStuckReason:      "see their finalizers, and the CSI driver's detach",
+	powercycle.WorkloadStuckReason:      "check the finalizers of what is left, and the CSI driver's detach",
 	powercycle.ClusterUnreachableReason: "see to its API server, unless this host is what it needs",
 	powercycle.NodeStillUnhealthyReason: "look at the host's console",
 	powercycle.OwnerRequestedReason:     repairTheHost,
