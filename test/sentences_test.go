@@ -24,7 +24,7 @@ var unrendered = map[string]string{
 	"cmd/kubectl-mend/command/claim.go":                 "usage of two commands, and the line in which a plan is printed",
 	"cmd/kubectl-mend/command/claim_label.go":           "the lines in which a plan is printed",
 	"cmd/kubectl-mend/command/command.go":               "errors of the command line",
-	"cmd/kubectl-mend/command/complete.go":             "examples of the commands that cobra adds",
+	"cmd/kubectl-mend/command/complete.go":              "examples of the commands that cobra adds",
 	"cmd/kubectl-mend/simulate/environment.go":          "the words of the kubelet",
 	"cmd/kubectl-mend/simulate/faults.go":               "part of an error",
 	"cmd/kubectl-mend/simulate/owners.go":               "the words of the kubelet",

@@ -40,7 +40,7 @@ func TestThePagesShowWhatIsPrinted(t *testing.T) {
 	}
 }
 
-// blocks are the fenced blocks of a page that are of no language: those are output.
+// blocks are the fenced blocks of a page that are of no language, or of text: those are output.
 func blocks(page string) []string {
 	var all []string
 	var block []string
@@ -48,7 +48,7 @@ func blocks(page string) []string {
 	for line := range strings.SplitSeq(page, "\n") {
 		switch {
 		case strings.HasPrefix(line, "```") && !inside:
-			inside, output, block = true, line == "```", nil
+			inside, output, block = true, line == "```" || line == "```text", nil
 		case strings.HasPrefix(line, "```"):
 			if inside = false; output {
 				all = append(all, strings.Join(block, "\n"))
