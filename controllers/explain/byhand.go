@@ -82,7 +82,7 @@ func (r *ByHand) text() string {
 	case AlreadyInFlight:
 		return fmt.Sprintf("Machine %s is being remediated already", r.Machine)
 	case NoMachine:
-		return NoMachineOfHost
+		return "It belongs to no Machine"
 	case MachineGoes:
 		return fmt.Sprintf("Machine %s is being deleted: there is nothing left to remediate", r.Machine)
 	case NodeCheckAlone:

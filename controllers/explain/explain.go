@@ -43,7 +43,7 @@ var ErrUnread = errors.New("it was not read")
 // TemplatesUnread blocks what depends on the requests of a kind, or their templates, which the reader may not read.
 func TemplatesUnread(kind string) Blocker {
 	return Blocker{
-		Reason: MissingPermission, Text: kind + "s and their templates could not be read with your rights, and the manager may read them",
+		Reason: MissingPermission, Detail: kind + "s", Text: kind + "s and their templates could not be read with your rights, and the manager may read them",
 		Fix: "Ask as somebody who may read " + kind + "s and their templates",
 	}
 }
@@ -79,13 +79,19 @@ type Blocker struct {
 	EndsWhen string `json:"endsWhen,omitempty"`
 	// Object is what blocks, if that is one object: an older check, a request.
 	Object Ref `json:"object,omitzero"`
+	// Detail are the numbers or the name that belong to Reason, for the first line of a page.
+	Detail string `json:"-"`
 }
 
 // Finding is a reason to count a machine or a node as unhealthy, as soon as its timeout has expired.
 type Finding struct {
 	Reason health.Reason `json:"reason"`
-	// Text is the message of the condition.
+	// Text is the message of the condition; as long as the timeout has not expired, Observed.
 	Text string `json:"text"`
+	// Observed is what is observed, whether the timeout has expired or not.
+	Observed string `json:"-"`
+	// Signal is the condition that it is about; zero if it is about none.
+	Signal health.Signal `json:"-"`
 	// Since is when the timeout began; zero if there is none.
 	Since   time.Time       `json:"since,omitzero"`
 	Timeout metav1.Duration `json:"timeout,omitzero"`
@@ -99,7 +105,7 @@ type Finding struct {
 // IgnoredFinding is a finding that does not count, because it may be out of date.
 type IgnoredFinding struct {
 	Reason health.Doubt `json:"reason"`
-	// Text is the message that the condition would have.
+	// Text is what is observed.
 	Text string `json:"text"`
 	// Why is why it does not count, as a clause.
 	Why string `json:"why"`
@@ -137,6 +143,8 @@ type Check struct {
 	Mode    Mode   `json:"mode"`
 	// ModeText is why the mode is another one than acting.
 	ModeText string `json:"modeText,omitempty"`
+	// ModeDetail is ModeText in a few words.
+	ModeDetail string `json:"-"`
 
 	Population budget.Population `json:"population"`
 	// CountedByStatus reports that not all targets were read, and that the others are those that the status of the check counts; StatusChanged is when
@@ -203,6 +211,14 @@ type Target struct {
 	PutOff bool `json:"putOff,omitempty"`
 	// Refused reports that the owner was asked to replace the machine, and says that it cannot.
 	Refused bool `json:"refused,omitempty"`
+	// Remediator is what a remediation that begins is made of: a kind of requests, or the owner of a machine.
+	Remediator string `json:"-"`
+	// Ownerless reports that a machine which its owner is to replace has none.
+	Ownerless bool `json:"-"`
+	// OwnerAsked reports that the owner was asked to replace the machine. Owner is its name, OwnerReason what it reports.
+	OwnerAsked  bool   `json:"-"`
+	Owner       string `json:"-"`
+	OwnerReason string `json:"-"`
 	// Report is what the remediator has reported: the owner of the machine, the controller of the request, the escalation.
 	Report string `json:"report,omitempty"`
 	// Next is the next thing that happens to the target.
@@ -243,7 +259,10 @@ type Remediation struct {
 func Findings(v health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(v.Findings))
 	for _, f := range v.Findings {
-		is := Finding{Reason: f.Reason, Text: findingText(f), Expires: f.Due, Expired: f.DueAt(now), SinceReason: SinceReason(f.Late)}
+		is := Finding{Reason: f.Reason, Text: observed(f), Observed: observed(f), Signal: f.Signal, Expires: f.Due, Expired: f.DueAt(now), SinceReason: SinceReason(f.Late)}
+		if is.Expired {
+			is.Text = findingText(f)
+		}
 		if !f.Due.IsZero() {
 			is.Since = f.Due.Add(-f.Limit)
 			is.Timeout = metav1.Duration{Duration: f.Limit}
@@ -269,7 +288,7 @@ func SinceReason(d health.Doubt) string {
 func IgnoredFindings(v health.Verdict) []IgnoredFinding {
 	all := make([]IgnoredFinding, 0, len(v.Void))
 	for _, void := range v.Void {
-		is := IgnoredFinding{Reason: void.Doubt, Text: findingText(void.Finding), Why: "its node says otherwise now"}
+		is := IgnoredFinding{Reason: void.Doubt, Text: observed(void.Finding), Why: "its node says otherwise now"}
 		switch {
 		case void.Finding.Reason == health.NodeStartup:
 			is.Why = "its timeout stands still, as Cluster API has not reconciled the machine since a pause"

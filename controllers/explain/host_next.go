@@ -126,7 +126,7 @@ func (p *PowerCycle) Next(step powercycle.Step, blockers []Blocker) Step {
 	}
 	if step.Reason != powercycle.NoOwnerReason {
 		if at, then := powercycle.Foresee(p.Facts, p.Policy, p.Now); !at.IsZero() {
-			return Step{At: at, Reason: string(then.Reason), Text: p.follows(then)}
+			return Step{At: at, Reason: string(then.Reason), Text: unlessDone(then) + p.follows(then)}
 		}
 	}
 	for _, b := range blockers {
@@ -138,6 +138,18 @@ func (p *PowerCycle) Next(step powercycle.Step, blockers []Blocker) Step {
 		return Step{Reason: string(step.Reason), Text: text, Manual: true}
 	}
 	return Step{}
+}
+
+// unlessDone begins what follows if that for which the remediation waits is not done by its deadline.
+func unlessDone(then powercycle.Step) string {
+	switch then.Reason {
+	case powercycle.PowerOffTimedOutReason, powercycle.PowerOnTimedOutReason, powercycle.RebootTimedOutReason, powercycle.OperatorSilentReason,
+		powercycle.FencingImpossibleReason, powercycle.WorkloadStuckReason, powercycle.NodeStillUnhealthyReason, powercycle.QueueTimedOutReason,
+		powercycle.UnfenceTimedOutReason, powercycle.HostGoneReason:
+		return "if it is not done by then: "
+	default:
+		return ""
+	}
 }
 
 // afterwards is what a person has to do about a remediation that has ended.

@@ -47,7 +47,7 @@ func idle(f *machines.Facts, p *machines.Plan) *Check {
 	}
 	switch {
 	case c.Deleting:
-		is.Next = Step{Reason: BeingDeleted, Text: "nothing, until the check is gone"}
+		is.Next = Step{Reason: BeingDeleted, Text: "the check is deleted"}
 	case c.WatchFilter != "":
 	case f.Mode == machines.NoCluster:
 		is.Next = Step{Reason: mendv1.ClusterNotFoundReason, Manual: true, Text: fmt.Sprintf(
@@ -65,7 +65,9 @@ func idle(f *machines.Facts, p *machines.Plan) *Check {
 func describe(f *machines.Facts) *Check {
 	c := &f.About
 	is := &Check{Ref: Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name}, Cluster: c.Cluster, Limit: limitSpelled(&c.Spelled)}
-	is.Mode, is.ModeText = MachineMode(f)
+	if is.Mode, is.ModeText = MachineMode(f); is.Mode != Acting {
+		is.ModeDetail = notActingDetail(f)
+	}
 	return is
 }
 
@@ -160,9 +162,25 @@ func machine(f *machines.Facts, p *machines.Plan, d *machines.Decision) Target {
 		}
 	}
 	is.PutOff, is.Refused = is.InFlight && putOff(t), is.InFlight && refused(t)
+	is.owned(f, t)
 	is.Blockers = blockersOf(f, p, d)
 	is.Next = nextOf(f, d, &is)
 	return is
+}
+
+// owned adds what the owner of a machine has to do with its remediation.
+func (is *Target) owned(f *machines.Facts, t *machines.Target) {
+	is.OwnerAsked = is.InFlight && (t.RequestFacts == nil && !f.Template.Unread || t.Owner != machines.NotAsked)
+	if is.Owner = "its owner"; t.OwnerKind != "" {
+		is.Owner = t.OwnerKind + " " + t.OwnerName
+	}
+	if is.Remediator = f.Template.Kind; !f.Template.External {
+		is.Remediator = is.Owner
+	}
+	is.Ownerless = t.OwnerKind == "" && (is.OwnerAsked || is.StartsNow && !f.Template.External)
+	if t.OwnerReport != nil && is.OwnerAsked {
+		is.OwnerReason = t.OwnerReport.Reason
+	}
 }
 
 // leftAlone explains a machine that its user wants left alone.
@@ -170,7 +188,7 @@ func leftAlone(f *machines.Facts, t *machines.Target) Target {
 	is := Target{
 		Ref: Ref{Kind: "Machine", Namespace: f.About.Namespace, Name: t.Name}, Node: t.Health.NodeName, Verdict: "left alone",
 		Next: Step{Reason: Skipped, Manual: true,
-			Text: fmt.Sprintf("take the annotation %s off the machine, if it is to be judged again", strings.Join(t.LeftAlone, " and "))},
+			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(t.LeftAlone, " and "))},
 	}
 	if len(t.LeftAlone) > 0 {
 		is.Skipped = "The machine has the annotation " + t.LeftAlone[0]
@@ -211,9 +229,9 @@ func answer(f *machines.Facts, t *machines.Target) string {
 		if c == nil {
 			continue
 		}
-		text := fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason)
-		if c.Message != "" {
-			text += ": " + c.Message
+		text := fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Reason)
+		if message := strings.TrimPrefix(c.Message, "* "); message != "" {
+			text += ": " + message
 		}
 		all = append(all, strings.TrimSuffix(text, "."))
 	}

@@ -3,7 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"time"
+	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -85,7 +85,7 @@ func machineDeleting(*machines.Facts, *machines.Plan, *machines.Decision, machin
 
 func olderCheckActs(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
-		Reason: mendv1.OverlapReason,
+		Reason: mendv1.OverlapReason, Detail: "older check " + d.Target.OlderCheck,
 		Text:   fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", d.Target.OlderCheck),
 		Fix:    "If this check is to act on it, change the selector of the other one",
 		Object: Ref{Kind: "MachineHealthCheck", Namespace: f.About.Namespace, Name: d.Target.OlderCheck},
@@ -94,7 +94,27 @@ func olderCheckActs(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _
 
 func notActing(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	_, because := MachineMode(f)
-	return Blocker{Reason: NotActing, Text: because, Fix: Enable(f)}
+	return Blocker{Reason: NotActing, Text: because, Fix: Enable(f), Detail: notActingDetail(f)}
+}
+
+// notActingDetail is why kubemend does not act on a check, in a few words.
+func notActingDetail(f *machines.Facts) string {
+	c := &f.About
+	switch {
+	case c.Deleting:
+		return "check being deleted"
+	case c.WatchFilter != "":
+		return clusterv1.WatchLabel + " differs"
+	case c.ClusterDeleting:
+		return "Cluster being deleted"
+	case c.ClusterPaused && c.PausedBy != nil:
+		return "Cluster and check paused"
+	case c.ClusterPaused:
+		return "Cluster paused"
+	case c.PausedBy != nil:
+		return "check paused"
+	}
+	return "check not claimed"
 }
 
 func notInitialized(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
@@ -127,18 +147,21 @@ func awaitsClusterAPI(f *machines.Facts, _ *machines.Plan, _ *machines.Decision,
 }
 
 func nodeNotSeen(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{Reason: NodeNotSeen, Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists",
+	return Blocker{Reason: NodeNotSeen, Detail: "Node " + d.Target.Health.NodeName, Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists",
 		d.Target.Health.NodeName)}
 }
 
 func withinTimeout(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
 	for _, f := range d.Verdict.Findings {
 		if !b.Until.IsZero() && f.Due.Equal(b.Until) {
-			return Blocker{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeoutOf(f), findingText(f)), Until: f.Due}
+			return Blocker{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeoutOf(f), observed(f)), Until: f.Due}
 		}
 	}
-	return Blocker{Reason: WithinTimeout, Text: "The first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0"}
+	return Blocker{Reason: WithinTimeout, Text: noStartupTimeout, Detail: "no start-up timeout"}
 }
+
+// noStartupTimeout says that a machine is given any time to get its first node.
+const noStartupTimeout = "There is no start-up timeout: spec.checks.nodeStartupTimeoutSeconds is 0"
 
 // timeoutOf is the timeout of f, and from when on if that is not when its condition turned.
 func timeoutOf(f health.Finding) string {
@@ -159,7 +182,7 @@ func machineUpdating(*machines.Facts, *machines.Plan, *machines.Decision, machin
 func powerCycled(f *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
 	cycle := d.Target.Cycle
 	is := Blocker{
-		Reason: RemediationUnderWay, Until: b.Until, EndsWhen: fmt.Sprintf("%s %s is over", cycle.Kind, cycle.Name),
+		Reason: RemediationUnderWay, Detail: cycle.Kind + " " + cycle.Name, Until: b.Until, EndsWhen: fmt.Sprintf("%s %s is over", cycle.Kind, cycle.Name),
 		Object: Ref{Kind: cycle.Kind, Namespace: f.About.Namespace, Name: cycle.Name},
 		Text:   fmt.Sprintf("%s %s is under way for the machine: nothing else is begun before it is over", cycle.Kind, cycle.Name),
 	}
@@ -185,12 +208,12 @@ func justSeen(_ *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machi
 
 func invalidLimit(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Fix: "Correct " + f.About.InvalidField}
+	return Blocker{Reason: reason, Text: text, Fix: "Correct " + f.About.InvalidField, Detail: f.About.InvalidField}
 }
 
 func tooManyUnhealthy(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, EndsWhen: "no more than " + notHealthy(max(f.Limits.AtMost, 0), p.Population)}
+	return Blocker{Reason: reason, Text: text, EndsWhen: "at most " + notHealthy(max(f.Limits.AtMost, 0), p.Population)}
 }
 
 func tooFewUnhealthy(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
@@ -200,17 +223,20 @@ func tooFewUnhealthy(f *machines.Facts, p *machines.Plan, _ *machines.Decision, 
 
 func coolingDown(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
 	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Until: b.Until, EndsWhen: "the cooldown is over, at " + b.Until.UTC().Format(time.RFC3339)}
+	return Blocker{Reason: reason, Text: text, Until: b.Until, EndsWhen: "the cooldown is over"}
 }
 
 func noneAtOnce(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Fix: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
+	return Blocker{Reason: reason, Text: text, Detail: mendv1.MaxInFlightAnnotation, Fix: fmt.Sprintf("When it is to go on, remove the annotation %s from the check, or raise it",
 		mendv1.MaxInFlightAnnotation)}
 }
 
 func queued(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
-	return Blocker{Reason: string(b.Reason), Text: queue(f, p), EndsWhen: "a remediation that is under way is over"}
+	return Blocker{
+		Reason: string(b.Reason), Text: queue(f, p), EndsWhen: "a remediation that is in flight is over",
+		Detail: fmt.Sprintf("%d of at most %d in flight", p.Population.InFlight+p.Grant.Start, f.Limits.InFlight),
+	}
 }
 
 func queueUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
@@ -220,18 +246,14 @@ func queueUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.B
 	}
 }
 
-// notHealthy is how many targets have to be not healthy for something, and how many are.
+// notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
 func notHealthy(wanted int, p budget.Population) string {
-	targets := "targets are"
-	if wanted == 1 {
-		targets = "target is"
-	}
-	return fmt.Sprintf("%d %s not healthy; %d %s", wanted, targets, p.NotHealthy(), Are(p.NotHealthy()))
+	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, p.Total(), Are(wanted), p.NotHealthy())
 }
 
 func requestInTheWay(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
-		Reason: RequestInTheWay, Text: ForeignRequest(f, d.Target),
+		Reason: RequestInTheWay, Text: ForeignRequest(f, d.Target), Detail: f.Template.Kind + " " + d.Target.RequestFacts.Name,
 		Object: Ref{Kind: f.Template.Kind, Namespace: f.About.Namespace, Name: d.Target.RequestFacts.Name},
 		Fix:    "Find out who made it and whether it is still needed; when it is gone, one is made",
 	}
@@ -246,14 +268,18 @@ func templateUnread(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _
 }
 
 func templateRefused(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{Reason: mendv1.TemplateRefusedReason, Text: NoTemplate(f), Fix: f.Template.Fix}
+	return Blocker{Reason: mendv1.TemplateRefusedReason, Text: NoTemplate(f), Fix: f.Template.Fix, Detail: templateOf(f)}
 }
 
 func templateMissing(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
-		Reason: mendv1.TemplateNotFoundReason, Text: NoTemplate(f),
+		Reason: mendv1.TemplateNotFoundReason, Text: NoTemplate(f), Detail: templateOf(f),
 		Fix: cmp.Or(f.Template.Fix, "Make it") + ", or name another template in spec.remediation.templateRef",
 	}
+}
+
+func templateOf(f *machines.Facts) string {
+	return strings.TrimSpace(f.Template.TemplateKind + " " + f.Template.Name)
 }
 
 func requestsUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
@@ -263,7 +289,7 @@ func requestsUnread(*machines.Facts, *machines.Plan, *machines.Decision, machine
 func templateUnusable(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
 		Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: d.Target.UnusableWhy,
-		Fix: "Mend the template, or name another one in spec.remediation.templateRef",
+		Fix: "Fix the template, or name another one in spec.remediation.templateRef",
 	}
 }
 
@@ -284,13 +310,13 @@ func Enable(f *machines.Facts) string {
 	unpause := fmt.Sprintf("set spec.paused of Cluster %s to false", c.Cluster)
 	switch {
 	case actsInCore(f):
-		return fmt.Sprintf("Hand it to kubemend, if it is to act: kubectl mend claim mhc/%s -n %s", c.Name, c.Namespace)
+		return fmt.Sprintf("If kubemend is to act on it, claim the check: kubectl mend claim mhc/%s -n %s", c.Name, c.Namespace)
 	case f.Mode != machines.Paused:
 		return ""
 	case c.PausedBy != nil && c.ClusterPaused:
-		return fmt.Sprintf("When it is to go on, take the annotation %s off the check, and %s", clusterv1.PausedAnnotation, unpause)
+		return fmt.Sprintf("When it is to go on, remove the annotation %s from the check, and %s", clusterv1.PausedAnnotation, unpause)
 	case c.PausedBy != nil:
-		return fmt.Sprintf("When it is to go on, take the annotation %s off the check", clusterv1.PausedAnnotation)
+		return fmt.Sprintf("When it is to go on, remove the annotation %s from the check", clusterv1.PausedAnnotation)
 	}
 	return "When it is to go on, " + unpause
 }

@@ -85,4 +85,19 @@ func findingText(f health.Finding) string {
 	return fmt.Sprintf("Condition %s on %s is reporting status %s with reason %s for more than %s", is.Type, is.Source, is.Status, is.Reason, f.Limit)
 }
 
+// observed is what a finding is about, without its timeout, which may not have expired.
+func observed(f health.Finding) string {
+	switch f.Reason {
+	case health.NodeStartup:
+		return "The machine has no node yet"
+	case health.MachineCondition, health.NodeCondition:
+		text := fmt.Sprintf("%s condition %s is %s", f.Signal.Source, f.Signal.Type, f.Signal.Status)
+		if f.Signal.Reason != "" {
+			text += " (" + f.Signal.Reason + ")"
+		}
+		return text
+	}
+	return findingText(f)
+}
+
 func nodeDeleted(name string) string { return "Node " + name + " has been deleted" }

@@ -2,11 +2,11 @@ package explain
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
@@ -15,7 +15,7 @@ import (
 func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 	switch {
 	case (is.State == health.Unhealthy || is.State == health.Unknown) && d.Target.Deleting:
-		return Step{Reason: MachineBeingDeleted, Text: "nothing, until it is gone"}
+		return Step{Reason: MachineBeingDeleted, Text: "the Machine controller deletes it"}
 	case is.StartsNow || is.InFlight:
 		return remediationNext(f, d.Target, is)
 	case is.State == health.Healthy:
@@ -32,10 +32,17 @@ func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 			return Step{Reason: b.Reason, Text: b.Fix, Manual: true}
 		}
 	}
-	if len(is.Blockers) == 0 {
+	switch {
+	case len(is.Blockers) == 0:
 		return Step{}
+	case is.BlockedBy(WithinTimeout): // and no timeout is running
+		return Step{Reason: WithinTimeout, Text: "nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0"}
 	}
-	return Step{Reason: is.Blockers[0].Reason, Text: "nothing, " + until(&is.Blockers[0])}
+	first := &is.Blockers[0]
+	if first.Reason == mendv1.CoolingDownReason {
+		return Step{At: first.Until, Reason: first.Reason, Text: first.EndsWhen}
+	}
+	return Step{Reason: first.Reason, Text: resumes(first)}
 }
 
 // remediationNext is what happens next to t, whose remediation starts or is in flight.
@@ -65,20 +72,15 @@ func byOwner(t *machines.Target) Step {
 	}
 	asked, owner := t.OwnerReport, t.OwnerKind+" "+t.OwnerName
 	if asked == nil || asked.Status != "False" || asked.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
-		return Step{Reason: OwnerActs, Text: "its owner replaces it, or says in OwnerRemediated why it does not"}
-	}
-	reports := asked.Reason
-	if message := strings.Join(strings.Fields(strings.TrimPrefix(asked.Message, "* ")), " "); message != "" {
-		reports = strings.TrimSuffix(message, ".")
+		return Step{Reason: OwnerActs, Text: owner + " replaces it, or reports in OwnerRemediated why it does not"}
 	}
 	switch {
 	case putOff(t):
-		return Step{Reason: asked.Reason, Text: fmt.Sprintf("its owner, %s, has put it off and tries again: %s", owner, reports)}
+		return Step{Reason: asked.Reason, Text: fmt.Sprintf("%s tries again by itself (%s)", owner, asked.Reason)}
 	case refused(t):
-		return Step{Reason: asked.Reason, Manual: true,
-			Text: fmt.Sprintf("its owner, %s, cannot replace it (%s): end that, or replace the machine by hand", owner, reports)}
+		return Step{Reason: asked.Reason, Manual: true, Text: fmt.Sprintf("end what keeps %s from replacing the machine, or replace it by hand", owner)}
 	}
-	return Step{Reason: OwnerActs, Text: fmt.Sprintf("its owner, %s, goes on: %s", owner, reports)}
+	return Step{Reason: OwnerActs, Text: fmt.Sprintf("%s goes on (%s)", owner, asked.Reason)}
 }
 
 // putOff reports whether the owner of t, which was asked to replace it, tries that again later. (Cluster API: the owners of all kinds have the same reason.)
@@ -120,7 +122,7 @@ func expires(d *machines.Decision) time.Time {
 
 // machineExpires is what happens when the timeout of a machine expires. It does whether its node can be seen by then or not.
 func machineExpires(f *machines.Facts, d *machines.Decision, is *Target, at time.Time) Step {
-	next := Step{At: at, Reason: TimeoutExpires, Text: "it counts as unhealthy if nothing changes"}
+	next := Step{At: at, Reason: TimeoutExpires, Text: countsThen(is)}
 	if actor := actsInstead(f, d.Target); actor != "" {
 		next.Text += ", and " + actor + " acts on it"
 		return next
@@ -132,7 +134,7 @@ func machineExpires(f *machines.Facts, d *machines.Decision, is *Target, at time
 			next.Text += ActionNotReadable
 			return next
 		default:
-			next.Text += "; as things stand nothing is done about it then, " + until(&is.Blockers[i])
+			next.Text += stillBlocked(&is.Blockers[i])
 			return next
 		}
 	}
@@ -140,10 +142,35 @@ func machineExpires(f *machines.Facts, d *machines.Decision, is *Target, at time
 	return next
 }
 
-// until is how long b lasts, as far as that can be said, else what it is.
-func until(b *Blocker) string {
-	if b.EndsWhen != "" {
-		return "until " + b.EndsWhen
+// countsThen is that a pending target counts as unhealthy when its timeout expires.
+func countsThen(is *Target) string {
+	if first := firstToExpire(is.Findings); first != nil {
+		return "it counts as unhealthy unless " + first.unless()
 	}
-	return "since " + Clause(b.Text)
+	return "it counts as unhealthy if nothing changes"
+}
+
+// stillBlocked is that b blocks a remediation also when the timeout has expired.
+func stillBlocked(b *Blocker) string {
+	text := "; its remediation is still blocked then by " + named(b)
+	if b.EndsWhen != "" {
+		text += ", until " + b.EndsWhen
+	}
+	return text
+}
+
+// resumes is when b ends, as far as that can be said, else what it is.
+func resumes(b *Blocker) string {
+	if b.EndsWhen != "" {
+		return "blocked. Resumes when " + b.EndsWhen
+	}
+	return "blocked by " + named(b)
+}
+
+// named is the reason of b, with its numbers or name.
+func named(b *Blocker) string {
+	if b.Detail == "" {
+		return b.Reason
+	}
+	return b.Reason + " (" + b.Detail + ")"
 }

@@ -22,11 +22,11 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 	}{
 		"an active check needs nothing, whatever its annotation was": {machines.Active, []func(*machines.Facts){annotated, clusterPaused}, ""},
 		"the annotation of a paused check must go": {machines.Paused, []func(*machines.Facts){annotated},
-			"When it is to go on, take the annotation cluster.x-k8s.io/paused off the check"},
+			"When it is to go on, remove the annotation cluster.x-k8s.io/paused from the check"},
 		"a paused Cluster must go on": {machines.Paused, []func(*machines.Facts){clusterPaused}, "When it is to go on, set spec.paused of Cluster c1 to false"},
 		"of two pauses both must end": {machines.Paused, []func(*machines.Facts){annotated, clusterPaused},
-			"When it is to go on, take the annotation cluster.x-k8s.io/paused off the check, and set spec.paused of Cluster c1 to false"},
-		"an unclaimed check can be claimed": {machines.Observed, nil, "Hand it to kubemend, if it is to act: kubectl mend claim mhc/check -n ns"},
+			"When it is to go on, remove the annotation cluster.x-k8s.io/paused from the check, and set spec.paused of Cluster c1 to false"},
+		"an unclaimed check can be claimed": {machines.Observed, nil, "If kubemend is to act on it, claim the check: kubectl mend claim mhc/check -n ns"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := checkIn(tc.mode)

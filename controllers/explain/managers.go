@@ -40,7 +40,7 @@ func Unexplained(check Ref, why error) Check {
 // NodesNotRead blocks what depends on the nodes of a workload cluster, which the reader may not read.
 func NodesNotRead(cluster, why string) Blocker {
 	return Blocker{
-		Reason: MissingPermission, Cause: NodesUnread, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
+		Reason: MissingPermission, Cause: NodesUnread, Detail: "nodes of cluster " + cluster, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
 		Fix: "Ask as somebody who may read its kubeconfig, and can reach it",
 	}
 }
@@ -48,7 +48,7 @@ func NodesNotRead(cluster, why string) Blocker {
 // MachineNotRead blocks what depends on the Machine of a node, which the reader may not read.
 func MachineNotRead() Blocker {
 	return Blocker{
-		Reason: MissingPermission, Cause: MachineUnread, Text: "What its Machine says could not be read with your rights, and the manager may read it",
+		Reason: MissingPermission, Cause: MachineUnread, Detail: "its Machine", Text: "What its Machine says could not be read with your rights, and the manager may read it",
 		Fix: "Ask as somebody who may read the Machine, its Cluster and its MachineHealthChecks",
 	}
 }
@@ -110,9 +110,7 @@ func Unmanaged(because, person, namespace, check string) Blocker {
 }
 
 // NothingUntil is the next step where nothing happens as long as b lasts.
-func NothingUntil(b Blocker) Step {
-	return Step{Reason: b.Reason, Text: "nothing, until " + b.EndsWhen}
-}
+func NothingUntil(b Blocker) Step { return Step{Reason: b.Reason, Text: resumes(&b)} }
 
 // What happens next where no manager acts and there is nothing to do for a person.
 const (

@@ -85,10 +85,13 @@ func nodeTarget(f *nodes.Facts, p *nodes.Plan, i int) Target {
 	if n.Machine.There() {
 		is.Machine = &Ref{Kind: "Machine", Namespace: n.Machine.Namespace, Name: n.Machine.Name}
 	}
+	if d.Would >= 0 {
+		is.Remediator = f.Templates[d.Would].Kind
+	}
 	switch {
 	case !n.Exists: // it is not judged any more
 		is.State, is.Verdict = health.Unknown, health.Unknown.String()
-		is.Findings = []Finding{{Reason: health.NodeDeleted, Text: nodeDeleted(n.Name), Expired: true}}
+		is.Findings = []Finding{{Reason: health.NodeDeleted, Text: nodeDeleted(n.Name), Observed: nodeDeleted(n.Name), Expired: true}}
 	case d.Left:
 		is.Skipped = TerminatingText
 	}
@@ -273,7 +276,7 @@ func nodeMoment(f *nodes.Facts, m nodes.Moment) Step {
 
 // comesDue is what happens when the timeout of a node expires.
 func comesDue(d *nodes.Decision, is *Target) Step {
-	next := Step{At: d.Verdict.Recheck, Reason: TimeoutExpires, Text: "it counts as unhealthy if nothing changes"}
+	next := Step{At: d.Verdict.Recheck, Reason: TimeoutExpires, Text: countsThen(is)}
 	if is.InFlight {
 		next.Text += ", and its remediation goes on"
 		return next
@@ -285,12 +288,7 @@ func comesDue(d *nodes.Decision, is *Target) Step {
 			next.Text += ActionNotReadable
 			return next
 		default:
-			next.Text += "; as things stand nothing is done about it then"
-			if b.EndsWhen == "" {
-				next.Text += ": " + b.Text
-			} else {
-				next.Text += ", until " + b.EndsWhen
-			}
+			next.Text += stillBlocked(&b)
 			return next
 		}
 	}
@@ -318,10 +316,7 @@ func unblocked(next Step, is *Target) Step {
 
 // meanwhile is what happens while b, which time does not end, blocks a remediation.
 func meanwhile(next Step, b Blocker) Step {
-	text := "nothing is done about it: " + b.Text
-	if b.EndsWhen != "" {
-		text = "nothing is done about it until " + b.EndsWhen
-	}
+	text := resumes(&b)
 	if next.At.IsZero() {
 		return Step{Reason: b.Reason, Text: text}
 	}

@@ -38,7 +38,7 @@ var nodeSentences = map[nodes.Reason]nodeSentence{
 		text: "Kubelets have not had time to report since the manager was started, or since the API server could be reached again",
 		ends: "kubelets have had time to report",
 	},
-	nodes.WithinTimeout: {text: "Its timeout of {0} has not expired: Condition {1} on Node is reporting status {2} with reason {3} for more than {0}"},
+	nodes.WithinTimeout: {text: "Its timeout of {0} has not expired: Node condition {1} is {2} ({3})"},
 	nodes.NotSelected:   {text: "The check does not select the node any more"},
 	nodes.NodeExcluded: {
 		text: skippedNode + "node has Exclude from Remediation label", person: "remove the label " + nhcv1.ExcludeLabel + " from the node",

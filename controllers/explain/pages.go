@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,23 +37,27 @@ type Fact struct {
 
 // What is said of an object that no check judges.
 const (
-	NoCheckSelects  = "No check selects it: it is not judged, and nothing is done about it"
-	NoMachineOfHost = "It belongs to no Machine"
-	NoChecks        = "There are no checks here"
-	NoManagers      = "No manager of kubemend has announced itself: what follows is what one would do"
+	NoChecks   = "There are no checks here"
+	NoManagers = "No manager of kubemend has announced itself: what follows is what one would do"
 )
 
 // The next steps of what has none of its own.
 var (
-	NothingNext = Step{Reason: NothingExpected, Text: "Nothing, until something changes"}
+	NothingNext = Step{Reason: NothingExpected, Text: "nothing is due"}
 	NoCheckNext = Step{Reason: NotSelected, Manual: true,
 		Text: "If it is to be judged, make a check that selects it, or give it the labels that one asks for"}
 	ChecksUnreadNext = Step{Reason: MissingPermission, Text: "Ask as somebody who may read them", Manual: true}
 )
 
-// ChecksUnread is the verdict on an object, where the checks of some kinds could not be read.
-func ChecksUnread(kinds []string) string {
-	return fmt.Sprintf("It is not known which checks select it: %s could not be read", strings.Join(kinds, " and "))
+// The answers about objects that no check judges.
+var (
+	NoCheckSelects  = Answer{State: NotChecked, Detail: "no check selects it"}
+	NoMachineOfHost = Answer{State: NotChecked, Detail: "no Machine is on this host"}
+)
+
+// ChecksUnread is the answer about an object, where the checks of some kinds could not be read.
+func ChecksUnread(kinds []string) Answer {
+	return Answer{State: IsUnknown, Reason: MissingPermission, Detail: strings.Join(kinds, ", ")}
 }
 
 // ChecksNotListed is in place of the checks of kinds that could not be read.
@@ -62,9 +65,11 @@ func ChecksNotListed(kinds []string) string {
 	return strings.Join(kinds, " and ") + " could not be read: there may be some"
 }
 
-// NotJudged is the verdict on an object that c selects and does not judge.
-func (c *Check) NotJudged() string {
-	return "It is not judged: " + Clause(cmp.Or(c.ModeText, c.Text, c.String()+" does not judge it"))
+// NotJudged is the answer about an object that c selects and does not judge.
+func (c *Check) NotJudged() Answer {
+	a := Answer{State: NotChecked}
+	c.notActing(&a)
+	return a
 }
 
 // CouldNotBeRead reports what could not be read.
@@ -107,7 +112,7 @@ func HostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []Fact {
 	marks := host.AllMarks(h)
 	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
 		if uid, marked := marks[name]; marked && slices.Contains(unknown, uid) {
-			facts = append(facts, Fact{powerEffect(name), name + ", of a remediation that is not known"})
+			facts = append(facts, Fact{powerEffect(name), name + ", of a remediation that does not exist"})
 		} else if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
 			facts = append(facts, Fact{powerEffect(name), name})
 		}
@@ -130,6 +135,62 @@ func powerEffect(annotation string) string {
 	return "kept off by"
 }
 
+// PowerHolds are the annotations of a host by which its power is changed, and that are of no remediation that exists.
+type PowerHolds struct {
+	// Orphaned are of remediations that do not exist, Foreign of others than remediations. Reboot reports that the host is asked to reboot.
+	Orphaned, Foreign []string
+	Reboot            bool
+}
+
+// HoldsOf are the power holds of h. Unknown are the UIDs of remediations that act on the power and do not exist.
+func HoldsOf(h *bmov1alpha1.BareMetalHost, unknown []types.UID) PowerHolds {
+	var is PowerHolds
+	marks := host.AllMarks(h)
+	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
+		uid, marked := marks[name]
+		switch {
+		case !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix):
+		case name == infrav1.RebootAnnotation:
+			is.Reboot = true
+		case !marked:
+			is.Foreign = append(is.Foreign, name)
+		case slices.Contains(unknown, uid):
+			is.Orphaned = append(is.Orphaned, name)
+		}
+	}
+	return is
+}
+
+// Held adds to a, the answer about h, what the power holds do.
+func (p PowerHolds) Held(a Answer, h *bmov1alpha1.BareMetalHost) Answer {
+	holds := slices.Concat(p.Foreign, p.Orphaned)
+	if len(holds) == 0 || !h.Spec.Online || a.Action != "" {
+		return a
+	}
+	a.Action, a.Reason, a.Detail = KeptPoweredOff, strings.Join(holds, ", "), ""
+	if h.Status.PoweredOn {
+		a.Action = AboutToBePoweredOff
+	}
+	return a
+}
+
+// Next is what happens to h because of the power holds, and what a user has to do; each is zero if there is nothing.
+func (p PowerHolds) Next(h *bmov1alpha1.BareMetalHost) (next, todo Step) {
+	if !h.Spec.Online || len(p.Foreign)+len(p.Orphaned) == 0 {
+		return Step{}, Step{}
+	}
+	if next.Text = "the host stays powered off"; h.Status.PoweredOn {
+		next.Text = "the Bare Metal Operator powers the host off"
+	}
+	if len(p.Orphaned) > 0 {
+		next.Text += fmt.Sprintf("; a manager of kubemend removes %s when its --orphan-grace-period (5m unless set) is over", strings.Join(p.Orphaned, ", "))
+	}
+	if len(p.Foreign) > 0 {
+		todo = Step{Text: fmt.Sprintf("if the host is to be on, remove %s from it", strings.Join(p.Foreign, ", ")), Manual: true}
+	}
+	return next, todo
+}
+
 // Timing is since when f counts its timeout, and when that expires; since is empty if it has none.
 func (f *Finding) Timing(at Moment) (since, expires string) {
 	if f.Expires.IsZero() {
@@ -143,18 +204,25 @@ func (f *Finding) Timing(at Moment) (since, expires string) {
 	if f.Expired {
 		expires = "expired "
 	}
-	return fmt.Sprintf("%s, timeout %s, ", since, f.Timeout.Duration), expires + at(f.Expires)
+	return fmt.Sprintf("%s, timeout %s, ", since, Rounded(f.Timeout.Duration)), expires + at(f.Expires)
+}
+
+// Rounded is d without the units at its end that are 0: 5m, not 5m0s.
+func Rounded(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
 }
 
 // Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.
 func (c *Check) Remarks() []string {
 	var all []string
 	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == ""
-	switch {
-	case c.Population.NotHealthy() == 0 || c.NodesNotReadable():
-	case tooMany:
-		all = append(all, c.shortCircuited())
-	default:
+	if c.Population.NotHealthy() > 0 && !c.NodesNotReadable() {
 		all = append(all, NotHealthy(c.Population))
 	}
 	if c.ModeText != "" && !c.TextHasMode() {
@@ -166,11 +234,6 @@ func (c *Check) Remarks() []string {
 		all = append(all, c.Text)
 	}
 	return all
-}
-
-// shortCircuited is why c remediates nothing, in one sentence for both kinds of checks.
-func (c *Check) shortCircuited() string {
-	return "Nothing is remediated: " + NotHealthy(c.Population) + ", and " + c.Allows()
 }
 
 // Manager is whether m runs and with which flags; serves are the CRDs that it serves, and notServed those that it does not, with the reasons.

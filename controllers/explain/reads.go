@@ -53,7 +53,15 @@ func Repeated(n int, last time.Time) string {
 
 // Heading names the remediation, its state and its attempt.
 func (r *Remediation) Heading() string {
-	return fmt.Sprintf("%s: %s, attempt %d of %d", r.Ref, r.State, r.Attempt, r.Attempts)
+	return fmt.Sprintf("%s: %s", r.Ref, r.State)
+}
+
+// Step is the step that is taken, with its reason if that is not the state.
+func (r *Remediation) Step() string {
+	if r.Reason == r.State {
+		return r.Text
+	}
+	return r.Reason + ": " + r.Text
 }
 
 // Since is since when the remediation is in its state, and until when it may be.

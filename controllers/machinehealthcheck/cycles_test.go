@@ -95,7 +95,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	if len(is.Blockers) == 0 || is.Blockers[0].Reason != explain.RemediationUnderWay || is.StartsNow {
 		t.Errorf("explain says %+v", is.Blockers)
 	}
-	if want := "nothing, until HostRemediation by-hand is over"; is.Next.Text != want {
+	if want := "blocked. Resumes when HostRemediation by-hand is over"; is.Next.Text != want {
 		t.Errorf("next is %q, want %q", is.Next.Text, want)
 	}
 	if seen(w, s, w.targets[1]).Blockers[0].Reason == explain.RemediationUnderWay {

@@ -166,39 +166,39 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 	}{
 		"its owner is asked": {aCheck(a("m", health.Unhealthy, owner)), "kubemend asks its owner, MachineSet owner, to remediate it", false},
 		"its owner was asked": {aCheck(a("m", health.Unhealthy, owner, askedOwner)),
-			"its owner replaces it, or says in OwnerRemediated why it does not", false},
+			"MachineSet owner replaces it, or reports in OwnerRemediated why it does not", false},
 		"its owner has put it off": {aCheck(a("m", health.Unhealthy, owner, answered(deferred, "* Two are\n  too many."))),
-			"its owner, MachineSet owner, has put it off and tries again: Two are too many", false},
+			"MachineSet owner tries again by itself (RemediationDeferred)", false},
 		"its owner cannot": {aCheck(a("m", health.Unhealthy, owner, answered(cannot, ""))),
-			"its owner, MachineSet owner, cannot replace it (CannotBeRemediated): end that, or replace the machine by hand", true},
+			"end what keeps MachineSet owner from replacing the machine, or replace it by hand", true},
 		"no owner can be asked":     {aCheck(a("m", health.Unhealthy, withoutOwner)), explain.Ownerless.Text, true},
 		"no owner was there to ask": {aCheck(a("m", health.Unhealthy, withoutOwner, askedOwner)), explain.Ownerless.Text, true},
 		"its request is answered": {aCheck(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"))).external(),
 			"Metal3Remediation ns/m goes on; the request is deleted as soon as the machine is healthy", false},
 		"its owner was asked, and has put it off": {
 			aCheck(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"), answered(deferred, "later"))).external(),
-			"its owner, MachineSet owner, has put it off and tries again: later", false},
-		"it is on its way out": {aCheck(a("m", health.Unhealthy, owner, beingDeleted)), "nothing, until it is gone", false},
+			"MachineSet owner tries again by itself (RemediationDeferred)", false},
+		"it is on its way out": {aCheck(a("m", health.Unhealthy, owner, beingDeleted)), "the Machine controller deletes it", false},
 		"it is core's":         {aCheck(a("m", health.Unhealthy, owner)).with(unclaimed), "Cluster API core acts on it", false},
 		"it will be core's": {aCheck(a("m", health.Pending, owner, dueIn(time.Minute))).with(unclaimed),
-			"it counts as unhealthy if nothing changes, and Cluster API core acts on it", false},
+			"it counts as unhealthy unless it recovers, and Cluster API core acts on it", false},
 		"it is another check's": {aCheck(a("m", health.Unhealthy, owner, olderCheck("older"))), "MachineHealthCheck older acts on it", false},
 		"it will be another check's": {aCheck(a("m", health.Pending, owner, olderCheck("older"), dueIn(time.Minute))),
-			"it counts as unhealthy if nothing changes, and MachineHealthCheck older acts on it", false},
+			"it counts as unhealthy unless it recovers, and MachineHealthCheck older acts on it", false},
 		"its cluster is paused": {aCheck(a("m", health.Unhealthy, owner)).with(claimedAndPaused),
 			"When it is to go on, set spec.paused of Cluster c1 to false", true},
 		"its cluster is paused within its timeout": {aCheck(a("m", health.Pending, owner, dueIn(time.Minute))).with(claimedAndPaused),
-			"it counts as unhealthy if nothing changes; as things stand nothing is done about it then, since Cluster c1 is paused (spec.paused)", false},
+			"it counts as unhealthy unless it recovers; its remediation is still blocked then by NotActing (Cluster paused)", false},
 		"the limit cannot be read": {aCheck(a("m", health.Unhealthy, owner)).limited("some"),
 			"Correct spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", true},
 		"there are too many": {aCheck(a("m", health.Unhealthy, owner), a("n", health.Unhealthy, owner)).limited("1"),
-			"nothing, until no more than 1 target is not healthy; 2 are", false},
+			"blocked. Resumes when at most 1 of 2 is not healthy (now 2)", false},
 		"it is healthy and being deleted": {aCheck(a("m", health.Healthy, owner, beingDeleted)), "", false},
 		"no timeout runs for it":          {aCheck(a("m", health.Pending, owner)).limited("100%"), "", false},
 		"it is core's, and its first node may take for ever": {aCheck(a("m", health.Starting, owner)).limited("100%").with(unclaimed),
-			"nothing, since the check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges", false},
+			"nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0", false},
 		"its first node may take for ever": {aCheck(a("m", health.Starting, owner)),
-			"nothing, since the first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0", false},
+			"nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if next := explanationOf(tc.given).Targets[0].Next; next.Text != tc.want || next.Manual != tc.person {
@@ -211,7 +211,7 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 func TestWhatTheOwnerReportsStandsBesideTheProviders(t *testing.T) {
 	external := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
 	askedByPowerCycle := aCheck(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
-	want := "ExternallyRemediated=False WaitingForRemediation; OwnerRemediated=False RemediationDeferred: later"
+	want := "ExternallyRemediated=False (WaitingForRemediation); OwnerRemediated=False (RemediationDeferred): later"
 	if got := explanationOf(askedByPowerCycle).Targets[0].Report; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

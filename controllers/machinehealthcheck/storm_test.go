@@ -83,7 +83,7 @@ func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
 		}
 	}
 	is := seen(w, s, w.targets[0])
-	if is.StartsNow || len(is.Blockers) == 0 || !is.Blockers[0].Until.Equal(noon.Add(9*time.Minute)) || !strings.Contains(is.Next.Text, until) {
+	if is.StartsNow || len(is.Blockers) == 0 || !is.Blockers[0].Until.Equal(noon.Add(9*time.Minute)) || !is.Next.At.Equal(noon.Add(9*time.Minute)) {
 		t.Errorf("explain says %+v, next %+v; want %s", is.Blockers, is.Next, until)
 	}
 }

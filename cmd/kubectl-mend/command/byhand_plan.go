@@ -70,7 +70,7 @@ func (f *byHandFacts) planByCheck(r *explain.ByHand) {
 	r.Check = check.String()
 	switch {
 	case target == nil || check.Mode == explain.Paused || check.Mode == explain.None || check.Mode == "":
-		r.Reason, r.Why = explain.NotActedOn, cmp.Or(check.ModeText, check.NotJudged())
+		r.Reason, r.Why = explain.NotActedOn, cmp.Or(check.ModeText, check.NotJudged().Text(nil))
 		for _, next := range []explain.Step{f.after.Next, check.Next} {
 			if next.Manual && r.Do == "" {
 				r.Do = next.Text

@@ -328,7 +328,7 @@ func (p *machinePlay) story(check string) {
 			together++
 		}
 	}
-	if t := targetOf(then); together == 1 && t.StartsNow != strings.Contains(text, "counts as unhealthy if nothing changes, and kubemend ") {
+	if t := targetOf(then); together == 1 && t.StartsNow != (strings.Contains(text, "counts as unhealthy unless ") && strings.Contains(text, ", and kubemend ")) {
 		p.Errorf("%s: it is said that %q; then it begins: %t, blocked by %+v", name, text, t.StartsNow, t.Blockers)
 	}
 }

@@ -194,7 +194,7 @@ func (p *nodePlay) begins(before, then *explain.Check) {
 			together++
 		}
 	}
-	foreseen := strings.Contains(before.Next.Text, "counts as unhealthy if nothing changes, and kubemend ")
+	foreseen := strings.Contains(before.Next.Text, "counts as unhealthy unless ") && strings.Contains(before.Next.Text, ", and kubemend ")
 	if begins := then.Targets[is].StartsNow; together == 1 && begins != foreseen {
 		p.Errorf("%s: it is said that %q; then it begins: %t, blocked by %+v", nodeOf(before.Next), before.Next.Text, begins, then.Targets[is].Blockers)
 	}
@@ -226,7 +226,7 @@ func (p *nodePlay) happened(check string, next explain.Step, was int, want bool)
 	node := nodeOf(next)
 	_, text, _ := strings.Cut(next.Text, ": ")
 	switch is := p.ask(check); {
-	case strings.HasPrefix(text, "it counts as unhealthy if nothing changes"):
+	case strings.HasPrefix(text, "it counts as unhealthy unless "):
 		i := slices.IndexFunc(is.Targets, func(t explain.Target) bool { return t.Name == node })
 		if got := is.Targets[i].State == health.Unhealthy; got != want {
 			p.Errorf("%s at %s: unhealthy %t, and %+v was said", node, p.clock.Now(), got, next)

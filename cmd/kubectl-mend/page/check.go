@@ -68,7 +68,8 @@ func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, er
 	}
 	follow(ctx, a, c)
 	e.Checks = []Check{about(*c, remarkable(c))}
-	e.Verdict, e.Next = c.Verdict(), cmp.Or(c.Next, explain.NothingNext)
+	e.answer(c.Answer())
+	e.Next = cmp.Or(c.Next, explain.NothingNext)
 	return e, nil
 }
 

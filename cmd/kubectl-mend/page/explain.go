@@ -21,7 +21,9 @@ type Explanation struct {
 	Subject explain.Ref `json:"subject"`
 	// At is the moment for which all of it holds.
 	At time.Time `json:"at"`
-	// Verdict is the answer in one sentence, without full stop.
+	// Answer is the first line of the page.
+	Answer explain.Answer `json:"-"`
+	// Verdict is the answer in one line.
 	Verdict string `json:"verdict"`
 	// Facts are what belongs together, such as a machine's cluster, node and host.
 	Facts []explain.Fact `json:"facts,omitempty"`
@@ -37,6 +39,8 @@ type Explanation struct {
 	Notes []string `json:"notes,omitempty"`
 	// Next is the next thing that happens, or what a person has to do.
 	Next explain.Step `json:"next"`
+	// Todo is what a person has to do while Next goes on by itself; zero if there is nothing.
+	Todo explain.Step `json:"todo,omitzero"`
 }
 
 // Check is a check, with what is needed to understand its arithmetic.
@@ -99,20 +103,37 @@ func tolerate(unread *[]string, kind string, err error) error {
 	return nil
 }
 
-// conclude puts the check that acts first, and sets the verdict and the next step.
+// conclude puts the check that acts first, and sets the answer and the next step.
 func (e *Explanation) conclude() {
 	slices.SortStableFunc(e.Checks, func(a, b Check) int { return cmp.Compare(rank(a), rank(b)) })
 	e.Next = e.next()
+	e.Todo = e.todo()
 	switch {
 	case e.target() != nil:
-		e.Verdict = e.Checks[0].VerdictOn(e.target(), func(at time.Time) string { return text.Clock(at, e.At) })
+		e.answer(e.Checks[0].AnswerOn(e.target(), e.Remediations))
 	case len(e.Checks) > 0:
-		e.Verdict = e.Checks[0].NotJudged()
+		e.answer(e.Checks[0].NotJudged())
 	case len(e.Unread) > 0:
-		e.Verdict = explain.ChecksUnread(e.Unread)
+		e.answer(explain.ChecksUnread(e.Unread))
 	default:
-		e.Verdict = explain.NoCheckSelects
+		e.answer(explain.NoCheckSelects)
 	}
+}
+
+// answer sets the answer, and the verdict that says the same.
+func (e *Explanation) answer(a explain.Answer) {
+	e.Answer = a
+	e.Verdict = a.Text(func(at time.Time) string { return text.Clock(at, e.At) })
+}
+
+// todo is what a person has to do about a remediation of the host, if something else is next.
+func (e *Explanation) todo() explain.Step {
+	for i := range e.Remediations {
+		if next := e.Remediations[i].Next; next.Manual && next != e.Next {
+			return next
+		}
+	}
+	return explain.Step{}
 }
 
 // rank orders checks: first the one that acts on the target, last those that skip it.

@@ -31,7 +31,8 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{At: a.Now, Notes: notes(a), Verdict: explain.NoMachineOfHost}
+	e := &Explanation{At: a.Now, Notes: notes(a)}
+	e.answer(explain.NoMachineOfHost)
 	if m != nil {
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
 			return nil, err
@@ -54,7 +55,23 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	} else if len(e.Remediations) > 0 {
 		e.Next = e.next()
 	}
+	if m == nil && len(e.Remediations) > 0 {
+		e.answer(e.Remediations[0].Answer())
+	}
+	e.Todo = e.todo()
+	e.powerHolds(h, explain.HoldsOf(h, unknown))
 	return e, nil
+}
+
+// powerHolds adds what annotations do to the power of h that are of no remediation, where no remediation is in flight.
+func (e *Explanation) powerHolds(h *bmov1alpha1.BareMetalHost, holds explain.PowerHolds) {
+	if len(e.Remediations) > 0 {
+		return
+	}
+	e.answer(holds.Held(e.Answer, h))
+	if next, todo := holds.Next(h); next != (explain.Step{}) {
+		e.Next, e.Todo = next, todo
+	}
 }
 
 // Remediation explains the remediations of that name, of the kind called so or, if that is empty, of any.
@@ -69,8 +86,12 @@ func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.
 	if len(found) == 0 {
 		return nil, fmt.Errorf("there is no %s %s in namespace %s, or none that asks for anything", kind, key.Name, key.Namespace)
 	}
-	e := &Explanation{Subject: found[0].Ref, At: a.Now, Remediations: found, Notes: notes(a), Verdict: found[0].Text, Next: found[0].Next}
-	facts := []explain.Fact{{Name: "machine", Value: found[0].Machine.Name}, {Name: "node", Value: found[0].Node}, {Name: "host", Value: found[0].Host}, {Name: "requested", Value: found[0].Requested}}
+	e := &Explanation{Subject: found[0].Ref, At: a.Now, Remediations: found, Notes: notes(a), Next: cmp.Or(found[0].Next, explain.NothingNext)}
+	e.answer(found[0].Answer())
+	facts := []explain.Fact{
+		{Name: "machine", Value: found[0].Machine.Name}, {Name: "node", Value: found[0].Node}, {Name: "host", Value: found[0].Host},
+		{Name: "requested", Value: found[0].Requested},
+	}
 	for _, f := range facts {
 		if f.Value != "" {
 			e.Facts = append(e.Facts, f)

@@ -3,10 +3,14 @@ package page
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -16,27 +20,20 @@ import (
 type page struct {
 	now     time.Time
 	subject explain.Ref
-	last    explain.Step // what comes next on the whole: the last line
+	last    []explain.Step // what comes next on the whole: the last lines
 	width   int
 	paint   text.Painter
 	lines   []string
 }
 
-// Print writes e for a person, in lines of that many columns.
+// Print writes e for a person, in lines of that many columns: the answer, the facts, each check and remediation, and at the end what comes next.
 func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error {
-	p := &page{now: e.At, subject: e.Subject, last: e.Next, width: width, paint: paint}
-	p.line("", paint.Strong(e.Subject.String()))
-	longest := 0
-	for _, f := range e.Facts {
-		longest = max(longest, len(f.Name))
-	}
-	for _, f := range e.Facts {
-		p.line(fmt.Sprintf("  %-*s  ", longest, f.Name), f.Value)
-	}
+	p := &page{now: e.At, subject: e.Subject, last: []explain.Step{e.Next, e.Todo}, width: width, paint: paint}
+	p.line("", p.answer(e.Answer))
 	p.gap()
-	p.line("", e.Verdict+".")
+	p.facts(e)
 	for i := range e.Checks {
-		p.check(&e.Checks[i])
+		p.check(&e.Checks[i], i == 0)
 	}
 	for i := range e.Remediations {
 		p.remediation(&e.Remediations[i])
@@ -49,7 +46,42 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 	p.list("To know", e.Notes)
 	p.gap()
 	p.step("", e.Next)
+	p.step("", e.Todo)
 	return p.write(out)
+}
+
+// answer is a with the colour of what it means.
+func (p *page) answer(a explain.Answer) string {
+	line := a.Text(p.moment)
+	switch a.State {
+	case explain.IsHealthy:
+		if a.Action == "" {
+			return p.paint.Good(line)
+		}
+	case explain.IsUnhealthy:
+		return p.paint.Bad(line)
+	}
+	return p.paint.Waits(line)
+}
+
+// facts are what the subject belongs to, in rows as those of kubectl describe, and the time and zone of the whole page.
+func (p *page) facts(e *Explanation) {
+	name := e.Subject.Name
+	if e.Subject.Namespace != "" {
+		name = e.Subject.Namespace + "/" + name
+	}
+	rows := []explain.Fact{{Name: e.Subject.Kind, Value: name}}
+	if len(e.Checks) > 0 && e.Checks[0].Ref == e.Subject {
+		rows = append(rows, explain.Fact{Name: "controller", Value: e.Checks[0].Mode.Controller()})
+	}
+	rows = append(append(rows, e.Facts...), explain.Fact{Name: "time", Value: e.At.Format(time.DateTime + " MST")})
+	longest := 0
+	for _, f := range rows {
+		longest = max(longest, len(f.Name))
+	}
+	for _, f := range rows {
+		p.line(fmt.Sprintf("%-*s  ", longest+1, text.Capital(f.Name)+":"), f.Value)
+	}
 }
 
 func (p *page) write(out io.Writer) error {
@@ -78,7 +110,22 @@ func (p *page) line(first, s string) {
 	if words := strings.TrimLeft(first, " "); text.Columns(words) > shortest {
 		hang = taken - text.Columns(words) + 2
 	}
-	p.lines = append(p.lines, strings.Split(text.Hang(first, s, hang, p.width), "\n")...)
+	p.lines = append(p.lines, strings.Split(text.Hang(first, p.local(s), hang, p.width), "\n")...)
+}
+
+// instant is a moment in a text that was stored, or written by others.
+var instant = regexp.MustCompile(`(^|[ (])(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))`)
+
+// local is s with its moments as the rest of the page has them: a page has one clock. Of what belongs to a name or a value nothing is changed.
+func (p *page) local(s string) string {
+	return instant.ReplaceAllStringFunc(s, func(found string) string {
+		parts := instant.FindStringSubmatch(found)
+		at, err := time.Parse(time.RFC3339, parts[2])
+		if err != nil {
+			return found
+		}
+		return parts[1] + text.Clock(at, p.now)
+	})
 }
 
 // shortest is how long a bullet may be.
@@ -107,13 +154,23 @@ func (p *page) step(indent string, s explain.Step) {
 	}
 }
 
-func (p *page) check(c *Check) {
+// check is one of the checks that select the subject, or the subject itself; first is the one that acts.
+func (p *page) check(c *Check, first bool) {
 	mode := c.Mode.Sentence()
-	if c.Mode != explain.Acting {
-		mode = p.paint.Waits(mode)
+	overlapped := !first && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason)
+	switch {
+	case overlapped:
+		p.heading(c.String() + ": " + p.paint.Waits(c.Targets[0].NotInCharge()))
+		p.fixes(c.Targets[0].Blockers)
+		return
+	case c.Ref == p.subject:
+		p.heading("Targets")
+	case c.Mode != explain.Acting:
+		p.heading(c.String() + ": " + p.paint.Waits(mode))
+	default:
+		p.heading(c.String() + ": " + mode)
 	}
-	p.heading(c.String() + ": " + mode)
-	if c.ModeText != "" && !c.blockedFor(explain.SameAsMode) && !c.TextHasMode() {
+	if c.ModeText != "" && !p.blockedFor(c, explain.SameAsMode) && !c.TextHasMode() {
 		p.line("  ", c.ModeText+".")
 	}
 	p.arithmetic(&c.Check)
@@ -124,13 +181,30 @@ func (p *page) check(c *Check) {
 	}
 }
 
+// fixes are what a user has to do to end blockers that are not printed themselves.
+func (p *page) fixes(blockers []explain.Blocker) {
+	for i := range blockers {
+		if blockers[i].Reason == mendv1.OverlapReason {
+			p.fix("  ", blockers[i].Fix)
+		}
+	}
+}
+
+// fix is what a user has to do to end a blocker, unless the last line says so.
+func (p *page) fix(indent, fix string) {
+	if fix == "" || slices.ContainsFunc(p.last, func(s explain.Step) bool { return s.Manual && s.Text == fix }) {
+		return
+	}
+	p.line(indent+"To do: ", text.Capital(fix)+".")
+}
+
 // restrictions are what keeps c from judging or remediating its targets, unless its one target is blocked by that and says so.
 func (p *page) restrictions(c *Check) {
-	if c.NodesUnknown != "" && !c.blockedFor(explain.SameAsNodesUnknown) {
+	if c.NodesUnknown != "" && !p.blockedFor(c, explain.SameAsNodesUnknown) {
 		p.line("  "+p.paint.Waits("Nodes unknown")+": ", c.NodesUnknown+".")
 	}
-	limit := c.blockedFor(explain.SameAsLimit)
-	if c.Text != "" && !limit {
+	limit := p.blockedFor(c, explain.SameAsLimit)
+	if c.Text != "" && !limit && c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason { // of that the numbers say all
 		p.line("  ", c.Check.Blocked()+": "+c.Text+".")
 	}
 	if !c.Check.NodesNotReadable() && (c.Text != "" && !limit || c.Text == "" && len(c.Targets) == 0) {
@@ -163,8 +237,8 @@ func (p *page) arithmetic(c *explain.Check) {
 }
 
 // blockedFor reports whether the one target that c is printed with has a blocker that says the same as c, which need not be said twice.
-func (c *Check) blockedFor(part explain.Part) bool {
-	return len(c.Targets) == 1 && slices.ContainsFunc(c.Targets[0].Blockers, func(b explain.Blocker) bool { return c.PartOf(&b) == part })
+func (p *page) blockedFor(c *Check, part explain.Part) bool {
+	return c.Ref != p.subject && len(c.Targets) == 1 && slices.ContainsFunc(c.Targets[0].Blockers, func(b explain.Blocker) bool { return c.PartOf(&b) == part })
 }
 
 // mostNames is how many names are printed of one kind of targets; the JSON has all.
@@ -180,19 +254,18 @@ func (p *page) groups(indent string, groups []Group) {
 	}
 }
 
+// target is what c makes of one of its targets. The answer about the subject is in the first line of the page.
 func (p *page) target(c *Check, t *explain.Target) {
-	p.gap()
-	if t.Ref == p.subject {
-		p.line("  Verdict: ", p.verdict(t))
-	} else {
-		p.line("  ", p.paint.Strong(t.String())+": "+p.verdict(t))
+	listed := c.Ref == p.subject
+	if listed {
+		p.gap()
+		p.line("  ", p.paint.Strong(t.String())+": "+p.answer(c.AnswerOn(t, nil)))
 	}
 	if t.Skipped != "" {
-		p.line("  - ", t.Skipped+".")
 		return
 	}
 	for _, f := range t.Findings {
-		p.line("  - ", f.Text)
+		p.line("  - ", f.Observed)
 		p.line("    ", p.timing(&f))
 	}
 	for _, d := range t.Ignored {
@@ -211,38 +284,40 @@ func (p *page) target(c *Check, t *explain.Target) {
 	}
 	p.action(c, t)
 	if t.InFlight {
-		p.inFlight(t)
+		p.inFlight(c, t)
+	}
+	if listed && c.blocks(t) {
+		return // the check says it once for all of them
 	}
 	p.blockers(c, t.Blockers)
-	if t.Ref != p.subject {
+	if listed && !slices.ContainsFunc(p.last, t.Next.Same) {
 		p.step("  ", t.Next)
 	}
 }
 
+// blocks reports whether all that blocks t blocks all of c.
+func (c *Check) blocks(t *explain.Target) bool {
+	return len(t.Blockers) > 0 && !slices.ContainsFunc(t.Blockers, func(b explain.Blocker) bool {
+		return b.Reason != explain.WithinTimeout && c.PartOf(&b) == explain.OfTarget
+	})
+}
+
 // action is what kubemend does about t, or would do if nothing blocked it.
 func (p *page) action(c *Check, t *explain.Target) {
-	label := "  Action if unblocked: "
+	label := "  If unhealthy: "
 	switch {
-	case t.Action == "" || c.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted):
+	case t.Action == "" || c.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted) || t.Ownerless:
 		return
 	case t.InFlight && !t.StartsNow && c.Kind == "NodeHealthCheck": // this is what the escalation has for later
 		label = "  Action that follows: "
-	case t.StartsNow || t.InFlight:
+	case t.StartsNow:
 		label = "  Action: "
+	case t.InFlight || t.State == health.Starting && len(t.Findings) == 0: // the answer says what is done; it never counts as unhealthy
+		return
+	case t.State == health.Unhealthy:
+		label = "  If unblocked: "
 	}
 	p.line(label, "kubemend "+t.Action+".")
-}
-
-func (p *page) verdict(t *explain.Target) string {
-	switch {
-	case t.Skipped != "":
-		return t.Verdict
-	case t.State == health.Healthy:
-		return p.paint.Good(t.Verdict)
-	case t.State == health.Unhealthy:
-		return p.paint.Bad(t.Verdict)
-	}
-	return p.paint.Waits(t.Verdict)
 }
 
 func (p *page) timing(f *explain.Finding) string {
@@ -253,48 +328,76 @@ func (p *page) timing(f *explain.Finding) string {
 	return since + p.paint.Waits(expires)
 }
 
-func (p *page) inFlight(t *explain.Target) {
+// inFlight is what remediates t, since when, and what it reports.
+func (p *page) inFlight(c *Check, t *explain.Target) {
 	var parts []string
-	if !t.InFlightSince.IsZero() {
-		parts = append(parts, "since "+p.moment(t.InFlightSince))
-	}
 	for _, request := range t.Requests {
 		parts = append(parts, request.String())
 	}
-	p.line("  In flight: ", strings.Join(parts, "; ")+".")
-	if t.Report != "" {
-		p.line("  Conditions: ", t.Report+".")
+	if t.OwnerAsked {
+		parts = append(parts, t.Owner)
+	}
+	remediation := strings.Join(parts, ", then ")
+	if !t.InFlightSince.IsZero() {
+		remediation += ", since " + p.moment(t.InFlightSince)
+	}
+	p.line("  Remediation: ", strings.TrimPrefix(remediation, ", ")+".")
+	if t.Report == "" {
+		return
+	}
+	if c.Kind == "MachineHealthCheck" {
+		p.line("  Machine condition: ", t.Report+".")
+	} else {
+		p.line("  Reported: ", t.Report+".")
 	}
 }
 
-// blockers are numbered in the order in which the controller asks; c is the check that is blocked, or nil.
+// blockers are numbered in the order in which the controller asks; c is the check that is blocked, or nil. That a timeout is running the findings show.
 func (p *page) blockers(c *Check, blockers []explain.Blocker) {
-	if len(blockers) > 0 {
-		p.line("  ", "Blocked by:")
-	}
+	number := 0
 	for i := range blockers {
-		b, number := &blockers[i], fmt.Sprintf("  %d. ", i+1)
-		if c != nil && len(c.Targets) > 1 && c.PartOf(b) == explain.SameAsLimit {
-			p.line(number, b.Reason+", as above.")
+		b := &blockers[i]
+		if b.Reason == explain.WithinTimeout {
 			continue
 		}
-		until := ""
-		if !b.Until.IsZero() {
-			until = ", until " + p.moment(b.Until)
+		if number++; number == 1 {
+			p.line("  ", "Blocked by:")
 		}
-		p.line(number, b.Reason+": "+b.Text+until+".")
+		first := fmt.Sprintf("  %d. ", number)
+		if c != nil && len(c.Targets) > 1 && c.PartOf(b) == explain.SameAsLimit {
+			p.line(first, b.Reason+", as above.")
+			continue
+		}
+		p.line(first, p.blocker(c, b)+".")
 		if c != nil && b.Reason == c.Check.Blocked() {
 			p.groups("     ", c.NotHealthy)
 		}
-		if b.Fix != "" {
-			p.line("     To do: ", text.Capital(b.Fix)+".")
-		}
+		p.fix("     ", b.Fix)
 	}
 }
 
+// blocker is b in one sentence. Of too many unhealthy targets the numbers say all.
+func (p *page) blocker(c *Check, b *explain.Blocker) string {
+	why := b.Text
+	if c != nil && b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+		why = c.Numbers()
+	}
+	if !b.Until.IsZero() {
+		why += ", until " + p.moment(b.Until)
+	}
+	return b.Reason + ": " + why
+}
+
+// remediation is that of the subject's host, or the subject itself.
 func (p *page) remediation(r *explain.Remediation) {
-	p.heading(r.Heading())
-	p.line("  ", r.Reason+": "+r.Text+".")
+	heading := r.Heading()
+	if r.Ref == p.subject {
+		heading = "State: " + r.State
+	}
+	p.heading(heading)
+	if len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason { // else the first blocker says it
+		p.line("  ", r.Step()+".")
+	}
 	if !r.StateSince.IsZero() {
 		p.line("  ", r.Since(p.moment)+".")
 	}
@@ -303,7 +406,4 @@ func (p *page) remediation(r *explain.Remediation) {
 	}
 	p.blockers(nil, r.Blockers)
 	p.readErrors(r.ReadErrors)
-	if r.Next.Manual && r.Next != p.last {
-		p.step("  ", r.Next)
-	}
 }

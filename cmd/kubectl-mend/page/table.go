@@ -179,14 +179,9 @@ func (p *page) next(r Row) string {
 	return r.Next.At.In(p.now.Location()).Format(time.TimeOnly) + " (" + text.Away(r.Next.At, p.now) + ") " + r.Next.Target
 }
 
-// uncounted reports whether it is not known how many targets of c are healthy: the user may not read them, or they were not read.
-func uncounted(c *explain.Check) bool {
-	return c.NodesNotReadable() || c.Mode == explain.Unknown || c.Population.Total() == 0 && c.ModeText != ""
-}
-
 // healthy is how many targets are healthy, of how many.
 func healthy(c *explain.Check) string {
-	if uncounted(c) {
+	if c.NotCounted() {
 		return "?"
 	}
 	return fmt.Sprintf("%d/%d", c.Population.Healthy, c.Population.Total())
@@ -196,7 +191,7 @@ func healthy(c *explain.Check) string {
 func used(c *explain.Check) string {
 	bad, most := strconv.Itoa(c.Population.NotHealthy()), strconv.Itoa(max(c.Limits.AtMost, 0))
 	switch {
-	case uncounted(c):
+	case c.NotCounted():
 		return "?"
 	case c.LimitInvalid():
 		most = "?"

@@ -30,13 +30,13 @@ var _ = Describe("For three workers of five whose kubelets fall silent", func() 
 			e = explained(ctx, "mhc/"+check.Name)
 			g.Expect(e.Checks[0].Population.Unhealthy).To(Equal(3))
 		}).Should(Succeed())
-		Expect(e.Verdict).To(Equal("Nothing is remediated: 3 of 5 are not healthy (3 unhealthy), and unhealthyLessThanOrEqualTo 40% allows 2"))
+		Expect(e.Verdict).To(Equal("UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (3 of 5, limit 2)"))
 		Expect(e.Checks[0].NotHealthy).To(Equal([]page.Group{{Class: budget.Unhealthy, Names: lost}}))
 		Eventually(func() map[string]string { return said(fixture.stored(ctx, check.Name).Status.Conditions) }).Should(
 			Equal(said(e.Checks[0].Conditions)), "the check says of itself what explain says of it")
 		for _, name := range lost {
 			e := explained(ctx, "machine/"+name)
-			Expect(e.Next.Text).To(HaveSuffix("othing, until no more than 2 targets are not healthy; 3 are"))
+			Expect(e.Next.Text).To(HaveSuffix("at most 2 of 5 are not healthy (now 3)"))
 			Expect(e.Next.At).To(BeZero())
 			Expect(holdOf(targetOf(e), "TooManyUnhealthy").Text).To(ContainSubstring("3 of 5 targets are not healthy"))
 			Expect(e.Checks[0].CountedByStatus).To(BeTrue())
@@ -71,12 +71,12 @@ var _ = Describe("For three workers of five whose kubelets fall silent", func() 
 		}
 		Expect(conditions.Has(fixture.Machine(ctx, back), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
 		e = explained(ctx, "mhc/"+check.Name)
-		Expect(e.Verdict).To(Equal("2 of 5 are not healthy (2 unhealthy), and 2 are being remediated"))
+		Expect(e.Verdict).To(Equal("UNHEALTHY, BEING REMEDIATED: 2 of 5, 2 in flight"))
 
 		for _, name := range lost {
 			fixture.Host(name).Kubelet().Start()
 		}
-		Eventually(func() string { return explained(ctx, "mhc/"+check.Name).Verdict }).Should(Equal("All that it selects is healthy"))
+		Eventually(func() string { return explained(ctx, "mhc/"+check.Name).Verdict }).Should(Equal("HEALTHY: 5 of 5"))
 	}, SpecTimeout(specPatience))
 })
 

@@ -46,7 +46,7 @@ var _ = Describe("For a node of the management cluster", func() {
 			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, node)).To(Succeed()) })
 		}
 		climbs(ctx)
-		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("It is healthy: it has no findings"))
+		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("HEALTHY"))
 		nudged, shaken := asked(ctx, nudge, lost), asked(ctx, shake, lost)
 
 		drills(ctx, lost, corev1.ConditionTrue)
@@ -71,7 +71,7 @@ var _ = Describe("For a node of the management cluster", func() {
 
 		By("healthy again")
 		drills(ctx, lost, corev1.ConditionFalse)
-		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("It is healthy: it has no findings"))
+		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("HEALTHY"))
 		Eventually(func() int { return rowOf(ctx, "drills").Remediating }).Should(BeZero())
 	}, SpecTimeout(specPatience))
 })

@@ -30,7 +30,7 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 		before := fixture.WorkerNames(ctx)
 		lost := before[0]
 		owner := metav1.GetControllerOf(fixture.Machine(ctx, lost))
-		Expect(explained(ctx, "machine/"+lost).Verdict).To(Equal("It is healthy: it has no findings"))
+		Expect(explained(ctx, "machine/"+lost).Verdict).To(Equal("HEALTHY"))
 		turned := fixture.ownerRequested(ctx, lost)
 
 		fixture.silence(lost)
@@ -41,7 +41,7 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 		Expect(slices.Compact(announced)).To(HaveLen(1), "nothing changes meanwhile")
 		Expect(announced[0].Manual).To(BeFalse())
 		Expect(announced[0].Text).To(HaveSuffix(
-			"counts as unhealthy if nothing changes, and kubemend asks its owner, MachineSet " + owner.Name + ", to remediate it"))
+			"counts as unhealthy unless Ready, and kubemend asks its owner, MachineSet " + owner.Name + ", to remediate it"))
 		var at time.Time
 		Eventually(turned).Should(Receive(&at))
 		Expect(at).To(BeTemporally("~", announced[0].At, nearEnough), "owner remediation is requested at the announced moment")
@@ -49,13 +49,13 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 
 		By("under way")
 		e := explained(ctx, "machine/"+lost)
-		Expect(e.Verdict).To(HavePrefix("It is unhealthy, and is being remediated: Condition Ready on Node is reporting status Unknown"))
+		Expect(e.Verdict).To(HavePrefix("UNHEALTHY, BEING REMEDIATED: MachineSet " + owner.Name))
 		Expect(targetOf(e).InFlight).To(BeTrue())
 		Expect(targetOf(e).Blockers).To(BeEmpty())
-		Expect(targetOf(e).Report).To(HavePrefix("OwnerRemediated=False WaitingForRemediation"))
+		Expect(targetOf(e).Report).To(HavePrefix("OwnerRemediated=False (WaitingForRemediation)"))
 		Expect(e.Next.At).To(BeZero(), "it is not time that it waits for")
 		Expect(e.Next.Manual).To(BeFalse())
-		Expect(e.Next.Text).To(HaveSuffix("owner replaces it, or says in OwnerRemediated why it does not"))
+		Expect(e.Next.Text).To(HaveSuffix(owner.Name + " replaces it, or reports in OwnerRemediated why it does not"))
 
 		resume(ctx)
 
@@ -69,11 +69,11 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 		Expect(check.Spec.Checks.NodeStartupTimeoutSeconds).NotTo(BeNil())
 		patience := time.Duration(*check.Spec.Checks.NodeStartupTimeoutSeconds) * time.Second
 		Expect(e.Next.At).To(BeTemporally("==", latest.At.Add(patience)))
-		Expect(e.Verdict).To(HavePrefix("Its first node is waited for, and the machine counts as unhealthy from "))
+		Expect(e.Verdict).To(HavePrefix("STARTING: unhealthy at "))
 
 		By("well")
 		fixture.AllWell(ctx)
-		Eventually(func() string { return explained(ctx, "machine/"+fresh).Verdict }).Should(Equal("It is healthy: it has no findings"))
+		Eventually(func() string { return explained(ctx, "machine/"+fresh).Verdict }).Should(Equal("HEALTHY"))
 		Expect(mend(ctx, "explain", "machine/"+lost).complaint).To(ContainSubstring("there is no Machine " + lost))
 	}, SpecTimeout(specPatience))
 })
