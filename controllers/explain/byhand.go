@@ -30,6 +30,7 @@ const (
 	NotActedOnKind  ByHandReason = "NotServed"    // no manager acts on HostRemediations
 	BudgetBlocks    ByHandReason = "BudgetBlocks" // a power cycle by hand waits for no budget, so it is not requested
 	BudgetUnread    ByHandReason = "BudgetUnread"
+	AnotherHost     ByHandReason = "AnotherHost" // the machine that the host names is on another one, or not surely on this one
 )
 
 // ByHand is what becomes of a remediation that a person asks for.
@@ -98,6 +99,8 @@ func (r *ByHand) text() string {
 		return fmt.Sprintf("%s would not remediate Machine %s now, and a power cycle by hand waits for no limit: %s", r.Check, r.Machine, Clause(r.Why))
 	case BudgetUnread:
 		return fmt.Sprintf("Whether %s allows it is not known with your rights", r.Check)
+	case AnotherHost:
+		return fmt.Sprintf("Machine %s does not name this host as its own: %s", r.Machine, Clause(r.Why))
 	case NoneSelects, ChecksNotRead, LeftAlone, NotActedOn, NotActedOnKind:
 	}
 	return r.Why
@@ -115,6 +118,16 @@ func (r *ByHand) marked() string {
 			r.Machine, r.Leaves))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// MachineAnnotated is why a machine is left alone: by an annotation.
+func MachineAnnotated(annotation string) string {
+	return "The machine has the annotation " + annotation
+}
+
+// ClusterPaused is why the machines of a Cluster are left alone.
+func ClusterPaused(cluster string) string {
+	return fmt.Sprintf("Cluster %s is paused (spec.paused)", cluster)
 }
 
 // Announced is the line in which a plan of a person's is printed: what is done with an object, or why nothing is.

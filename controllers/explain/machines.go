@@ -191,7 +191,7 @@ func leftAlone(f *machines.Facts, t *machines.Target) Target {
 			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(t.LeftAlone, " and "))},
 	}
 	if len(t.LeftAlone) > 0 {
-		is.Skipped = "The machine has the annotation " + t.LeftAlone[0]
+		is.Skipped = MachineAnnotated(t.LeftAlone[0])
 	}
 	return is
 }

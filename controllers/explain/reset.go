@@ -29,6 +29,8 @@ type Reset struct {
 	Reason ResetReason
 	// Removes are the annotations that are removed.
 	Removes []RemovedMark
+	// Theirs reports that it was not kubemend that marked the host unhealthy.
+	Theirs bool
 	// Stays are what keeps the host from being used, and is not removed.
 	Stays []string
 	// Machine is the name of the host's machine, Remediation that of the one that is under way.
@@ -66,6 +68,9 @@ func (r *Reset) Text() string {
 		are = "annotation is"
 	}
 	safe := "no remediation of it is under way"
+	if r.Theirs {
+		safe += "; kubemend did not mark the host unhealthy, so ask first who did"
+	}
 	return fmt.Sprintf("%d %s removed; %s%s", len(r.Removes), are, safe, r.stays())
 }
 

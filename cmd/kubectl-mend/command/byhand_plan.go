@@ -30,6 +30,8 @@ func planByHand(f *byHandFacts) explain.ByHand {
 		r.Reason = explain.AlreadyInFlight
 	case marked:
 		r.Reason = explain.AlreadyMarked
+	case f.alone != "":
+		r.Reason, r.Why = explain.LeftAlone, f.alone
 	case len(f.after.Checks) == 0 && len(f.after.Unread) > 0:
 		r.Reason, r.Why, r.Do = explain.ChecksNotRead, f.after.Verdict, f.after.Next.Text
 	case len(f.after.Checks) == 0 && !f.cycles():
@@ -76,8 +78,6 @@ func (f *byHandFacts) planByCheck(r *explain.ByHand) {
 				r.Do = next.Text
 			}
 		}
-	case target.Skipped != "":
-		r.Reason, r.Why, r.Do = explain.LeftAlone, target.Skipped, capital(target.Next)
 	case f.cycles():
 		f.planCycle(r)
 	case check.Kind == string(nodeCheckKind):
@@ -114,6 +114,10 @@ func (f *byHandFacts) planCycle(r *explain.ByHand) {
 		if is.Next.Manual {
 			r.Do = capital(is.Next)
 		}
+		return
+	}
+	if carries := f.cyclePage.Remediations[0].Host; f.host != "" && f.host != carries {
+		r.Reason, r.Why = explain.AnotherHost, f.cyclePage.Remediations[0].Text
 		return
 	}
 	r.Reason = explain.RequestedCycle

@@ -19,6 +19,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -29,6 +30,10 @@ type byHandFacts struct {
 	machine *clusterv1.Machine
 	// before is how the machine, or the node, stands, after how the machine would stand with the mark.
 	before, after *page.Explanation
+	// alone is why kubemend leaves a machine alone that no check judges: an annotation, or its Cluster; empty if it does not.
+	alone string
+	// host is the name of the host that the user named; empty if it was another object.
+	host string
 	// template is the kind of the requests that the check makes which acts first; empty if it asks the owner.
 	template string
 	// underway are the names of remediations of the machine that have not ended.
@@ -75,8 +80,25 @@ func observeByHand(ctx context.Context, a *inspect.Asker, k kind, namespace, nam
 	if err := a.Snapshot.Add(f.machine); err != nil {
 		return nil, err
 	}
-	f.template = templateOf(a, f.after)
+	f.template, f.alone = templateOf(a, f.after), aloneBy(a, f.machine)
+	if k == hostKind {
+		f.host = name
+	}
 	return f, f.observeCycle(ctx, a)
+}
+
+// aloneBy is what keeps every controller from a machine, whichever check judges it; empty if nothing does.
+func aloneBy(a *inspect.Asker, m *clusterv1.Machine) string {
+	for _, key := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {
+		if _, has := m.Annotations[key]; has {
+			return explain.MachineAnnotated(key)
+		}
+	}
+	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
+	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
+		return explain.ClusterPaused(cluster.Name)
+	}
+	return ""
 }
 
 // templateOf is the kind of requests that the check makes which acts first; empty if it makes none.

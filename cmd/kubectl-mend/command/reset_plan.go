@@ -31,6 +31,7 @@ func planResetHost(f resetFacts) explain.Reset {
 	for _, key := range slices.Sorted(maps.Keys(host.Cleared(f.host, f.orphans))) {
 		r.Removes = append(r.Removes, explain.RemovedMark{Annotation: key, By: f.orphans[key]})
 	}
+	r.Theirs = host.Unhealthy(f.host) && host.MarkedFor(f.host) == ""
 	for _, rem := range f.remediations {
 		if ends := remediation.Remembered(rem).State.Final() && len(rem.GetFinalizers()) == 0; !ends {
 			r.Remediation = rem.Kind.Kind + " " + rem.GetName()

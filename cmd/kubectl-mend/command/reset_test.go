@@ -68,7 +68,10 @@ func TestTheMarksOfARepairedHostAreRemoved(t *testing.T) {
 			"kubemend.io/receipt-for: asks the Bare Metal Operator for a receipt for remediation nothing",
 		}},
 		"whose remediation has ended": {[]func(*place){exhausted("gone"), remediated("OwnerRequested")}, []string{"no remediation of it is under way"}},
-		"that its owner keeps off":    {[]func(*place){exhausted("gone"), func(p *place) { p.hosts["w1"].Spec.Online = false }}, []string{"not removed: spec.online: false"}},
+		"that somebody marked by hand": {[]func(*place){exhausted("gone"), func(p *place) { delete(p.hosts["w1"].Annotations, mendv1.MarkedForAnnotation) }}, []string{
+			"2 annotations are removed", "kubemend did not mark the host unhealthy",
+		}},
+		"that its owner keeps off": {[]func(*place){exhausted("gone"), func(p *place) { p.hosts["w1"].Spec.Online = false }}, []string{"not removed: spec.online: false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edits...)

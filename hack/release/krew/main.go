@@ -28,8 +28,10 @@ const (
 being remediated, and when the next thing happens: it asks the very functions
 that the controllers of kubemend ask. It shows how all health checks stand and
 what has happened, records a cluster for somebody who has no access to it, and
-hands checks over from Cluster API core to kubemend, or back.
-It reads with your rights. Only claim and release write: one annotation.
+hands checks over from Cluster API core to kubemend, or back. A person has a
+machine or a host remediated with it, and resets a repaired host.
+It reads with your rights. Only claim, release, remediate and reset write, after
+they have shown what will happen and asked.
 `
 	caveats = `It needs a management cluster of Cluster API. Take the version of the manager
 of kubemend that runs there.
