@@ -30,6 +30,30 @@ func TestFlagsAreDocumented(t *testing.T) {
 	}
 }
 
+// ofLibraries are flags of Kubernetes' libraries whose own help is longer than a line; manager --help prints it.
+var ofLibraries = map[string]string{
+	"diagnostics-address":       "Address of metrics, pprof and the log level, by HTTPS to clients that are authenticated and authorized.",
+	"insecure-diagnostics":      "Serve metrics by HTTP to all clients, and neither pprof nor the log level.",
+	"log-json-info-buffer-size": "Alpha. Buffer for info messages in JSON, with split streams; 0 is none.",
+	"log-json-split-stream":     "Alpha. In JSON, write errors to stderr and info messages to stdout.",
+	"log-text-info-buffer-size": "Alpha. Buffer for info messages in text, with split streams; 0 is none.",
+	"log-text-split-stream":     "Alpha. In text, write errors to stderr and info messages to stdout.",
+	"logging-format":            "Format of the log: text, console or json.",
+	"tls-cipher-suites":         "Cipher suites of webhooks and metrics. If empty, Go's; manager --help lists them.",
+	"tls-curve-preferences":     "Numeric CurveIDs of Go's crypto/tls for the key exchange of webhooks and metrics. If empty, Go's.",
+	"tls-min-version":           "Minimum TLS version of webhooks and metrics: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.",
+}
+
+func TestTheShorterMeaningsAreOfFlagsThatThereAre(t *testing.T) {
+	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	newOptions(fs)
+	for name, meaning := range ofLibraries {
+		if f := fs.Lookup(name); f == nil || len(f.Usage) <= len(meaning) {
+			t.Errorf("--%s needs no shorter meaning", name)
+		}
+	}
+}
+
 func flagsDocument() string {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	newOptions(fs)
@@ -40,7 +64,11 @@ func flagsDocument() string {
 		if f.Hidden || f.Deprecated != "" {
 			return
 		}
-		usage := strings.NewReplacer("\n", "<br>", "|", "\\|").Replace(f.Usage)
+		usage := f.Usage
+		if shorter := ofLibraries[f.Name]; shorter != "" {
+			usage = shorter
+		}
+		usage = strings.NewReplacer("\n", "<br>", "|", "\\|").Replace(usage)
 		fmt.Fprintf(&b, "| `--%s` | `%s` | %s |\n", f.Name, f.DefValue, usage)
 	})
 	return b.String()

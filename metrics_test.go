@@ -131,7 +131,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	others.WriteString("| metric | labels | meaning |\n|---|---|---|\n")
 	for _, m := range othersMetrics(t) {
-		fmt.Fprintf(&others, "| `%s` | %s | %s |\n", m.name, m.labels, m.help)
+		first, _, _ := strings.Cut(m.help, ". ") // the rest is on the page /metrics
+		first, _, _ = strings.Cut(first, ", 0 indicates")
+		fmt.Fprintf(&others, "| `%s` | %s | %s |\n", m.name, m.labels, strings.TrimSuffix(first, "."))
 	}
 	want := withTable(t, withTable(t, string(content), "generated", ours.String()), "generated others", others.String())
 	if want == string(content) {
