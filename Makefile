@@ -122,11 +122,6 @@ demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (K
 .rig/demo: $(RIG_BUILD)
 	@$(call announced,the demo,1m20s) $(GO) build -o $@ ./test/demo
 
-.PHONY: recording
-recording: .rig/demo rig-control-planes build ## Record a scene of the demo as the picture in README.md (SCENE=name)
-	$(GO) -C hack/recording build -o $(CURDIR)/$(TOOLS)/ .
-	recording -out docs/images/demo -title 'make demo SCENE=$(or $(SCENE),reboot)' -- make -s demo SCENE=$(or $(SCENE),reboot)
-
 ##@ Test
 
 .PHONY: test
@@ -170,7 +165,7 @@ mutate: $(GREMLINS) $(TOOLS)/mutate ## Change the deciding code, one operator at
 	@mutate -gremlins $(CURDIR)/$(GREMLINS) $(ARGS)
 
 .PHONY: bench
-bench: build rig-control-planes ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")
+bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")
 	$(GO) run ./test/bench -write docs/benchmarks.md $(ARGS)
 
 ##@ Generate and check

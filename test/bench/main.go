@@ -1,5 +1,6 @@
 // Command bench measures, on the rig, how fast kubemend is and what it needs: its MachineHealthChecks beside Cluster API's own, the power cycles of
-// hosts, its NodeHealthChecks, how its cost grows with a fleet, what hostile API servers cost it, and how long kubectl mend takes.
+// hosts, its NodeHealthChecks, how its cost grows with a fleet, what hostile API servers cost it, how it judges clusters that Cluster API's own providers have
+// made, and how long kubectl mend takes.
 //
 // Each program that is measured is a process of its own, and is measured from outside: by what the API server says and when, and by the
 // program's metrics. The results are printed beside the aims, and nothing fails when an aim is missed.
@@ -99,6 +100,7 @@ const (
 	nodesPart   = "node-checks"
 	fleetPart   = "fleet"
 	hostilePart = "hostile"
+	classesPart = "classes"
 	cliPart     = "cli"
 )
 
@@ -118,12 +120,13 @@ func parts() []part {
 		{nodesPart, (*report).measureNodeChecks, (*report).nodesSection},
 		{fleetPart, (*report).measureFleet, (*report).fleetSection},
 		{hostilePart, (*report).measureHostile, (*report).hostileSection},
+		{classesPart, (*report).measureClasses, (*report).classesSection},
 		{cliPart, (*report).measureCommandLine, (*report).cliSection},
 	}
 }
 
 func partNames() []string {
-	return []string{checksPart, cyclesPart, nodesPart, fleetPart, hostilePart, cliPart}
+	return []string{checksPart, cyclesPart, nodesPart, fleetPart, hostilePart, classesPart, cliPart}
 }
 
 // wants reports whether a part is to be measured.

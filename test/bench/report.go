@@ -22,6 +22,7 @@ type report struct {
 	nodes   nodeResults
 	fleet   []smallFleetResults
 	hostile hostileResults
+	classes *classFigures
 	cli     []cliResults
 }
 

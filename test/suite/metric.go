@@ -18,7 +18,7 @@ func Metric(ctx context.Context, manager *rig.Kubemend, name string, labels ...s
 		for line := range strings.Lines(text) {
 			line = strings.TrimSpace(line)
 			lacks := func(label string) bool { return !strings.Contains(line, label) }
-			if strings.HasPrefix(line, name+"{") && !slices.ContainsFunc(labels, lacks) {
+			if (strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ")) && !slices.ContainsFunc(labels, lacks) {
 				return line[strings.LastIndex(line, " ")+1:]
 			}
 		}

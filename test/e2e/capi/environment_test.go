@@ -116,6 +116,11 @@ func (env *environment) config(ctx context.Context) (*rest.Config, error) {
 // allHealthy waits until the cluster is as every spec may expect it.
 func (env *environment) allHealthy(ctx context.Context) {
 	GinkgoHelper()
+	env.allHealthyWithin(ctx, 3*time.Minute)
+}
+
+func (env *environment) allHealthyWithin(ctx context.Context, limit time.Duration) {
+	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		g.Expect(env.reach(ctx)).To(Succeed())
 		g.Expect(env.names(ctx, controlPlane)).To(HaveLen(int(env.controlPlanes)))
@@ -127,7 +132,14 @@ func (env *environment) allHealthy(ctx context.Context) {
 			g.Expect(suite.Ready(ctx, env.there, m.Status.NodeRef.Name)).To(Equal(corev1.ConditionTrue), name)
 		}
 		g.Expect(env.members(ctx)).To(ConsistOf(env.names(ctx, controlPlane)))
-	}).WithContext(ctx).WithTimeout(3 * time.Minute).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(limit).Should(Succeed())
+}
+
+// remove deletes the cluster with its checks, and waits for nothing.
+func (env *environment) remove(ctx context.Context) {
+	GinkgoHelper()
+	Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(env.namespace))).To(Succeed())
+	Expect(here.Delete(ctx, env.cluster)).To(Succeed())
 }
 
 // leaveAsFound reverts what a spec did to the cluster.

@@ -25,12 +25,12 @@ var _ = Describe("kubectl", func() {
 	It("runs the plugin, explains our kinds, waits for their conditions and shows their columns", func(ctx SpecContext) {
 		By("claiming a check, which the plugin does")
 		check := shared.check(ctx, worker)
-		Expect(kubectl(ctx, "plugin", "list")).To(ContainSubstring("kubectl-mend"))
-		kubectl(ctx, "annotate", "machinehealthchecks.cluster.x-k8s.io/workers", clusterv1.PausedAnnotation+"-")
-		Expect(kubectl(ctx, "mend", "claim", "mhc/workers", "--yes")).To(ContainSubstring("workers"))
+		Expect(shared.kubectl(ctx, "plugin", "list")).To(ContainSubstring("kubectl-mend"))
+		shared.kubectl(ctx, "annotate", "machinehealthchecks.cluster.x-k8s.io/workers", clusterv1.PausedAnnotation+"-")
+		Expect(shared.kubectl(ctx, "mend", "claim", "mhc/workers", "--yes")).To(ContainSubstring("workers"))
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())
 		Expect(check.Annotations).To(HaveKeyWithValue(clusterv1.PausedAnnotation, builders.ClaimedBy))
-		Eventually(func() string { return kubectl(ctx, "mend", "status") }).Should(MatchRegexp(`workers\s+acting\s+3`))
+		Eventually(func() string { return shared.kubectl(ctx, "mend", "status") }).Should(MatchRegexp(`workers\s+acting\s+3`))
 
 		By("explaining fields of every kind")
 		for field, says := range map[string]string{
@@ -41,7 +41,7 @@ var _ = Describe("kubectl", func() {
 			"nodehealthchecks.spec":                                 "unhealthyConditions",
 			"machinehealthchecks.cluster.x-k8s.io.spec.remediation": "triggerIf",
 		} {
-			Expect(kubectl(ctx, "explain", field)).To(And(ContainSubstring("KIND: "), ContainSubstring("DESCRIPTION:"), ContainSubstring(says)), field)
+			Expect(shared.kubectl(ctx, "explain", field)).To(And(ContainSubstring("KIND: "), ContainSubstring("DESCRIPTION:"), ContainSubstring(says)), field)
 		}
 
 		By("waiting for conditions")
@@ -54,7 +54,7 @@ var _ = Describe("kubectl", func() {
 			"hostremediation/of-nothing":                   "Succeeded=False",
 			"nodehealthcheck/plant-workers":                "Disabled=False",
 		} {
-			Expect(kubectl(ctx, "wait", "--for=condition="+condition, object, "--timeout=60s")).To(ContainSubstring("condition met"), object)
+			Expect(shared.kubectl(ctx, "wait", "--for=condition="+condition, object, "--timeout=60s")).To(ContainSubstring("condition met"), object)
 		}
 
 		By("showing columns")
@@ -65,12 +65,12 @@ var _ = Describe("kubectl", func() {
 			"metal3remediations":         "NAME RETRY LIMIT RETRY COUNT LAST REMEDIATED STRATEGY PHASE",
 			"metal3remediationtemplates": "NAME AGE",
 		} {
-			head, _, _ := strings.Cut(kubectl(ctx, "get", kind), "\n")
+			head, _, _ := strings.Cut(shared.kubectl(ctx, "get", kind), "\n")
 			Expect(strings.Join(strings.Fields(head), " ")).To(Equal(columns), kind)
 		}
-		Expect(kubectl(ctx, "get", "hostremediations", "-o", "wide")).To(ContainSubstring("MESSAGE"))
-		Expect(kubectl(ctx, "get", "nodehealthchecks", "-o", "wide")).To(ContainSubstring("REASON"))
-		Expect(kubectl(ctx, "get", "machinehealthchecks.cluster.x-k8s.io")).To(MatchRegexp(`workers\s+plant`))
+		Expect(shared.kubectl(ctx, "get", "hostremediations", "-o", "wide")).To(ContainSubstring("MESSAGE"))
+		Expect(shared.kubectl(ctx, "get", "nodehealthchecks", "-o", "wide")).To(ContainSubstring("REASON"))
+		Expect(shared.kubectl(ctx, "get", "machinehealthchecks.cluster.x-k8s.io")).To(MatchRegexp(`workers\s+plant`))
 	}, SpecTimeout(specPatience))
 })
 
@@ -89,9 +89,9 @@ func ofAllKinds() []client.Object {
 }
 
 // kubectl runs kubectl as an administrator, in the namespace of the cluster, and returns what it prints. The plugin is found as users have it: on the PATH.
-func kubectl(ctx context.Context, args ...string) string {
+func (env *environment) kubectl(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	run, err := rig.Kubectl(ctx, management.KubeconfigFile(), append([]string{args[0]}, append(args[1:], "--namespace", shared.namespace)...)...)
+	run, err := rig.Kubectl(ctx, management.KubeconfigFile(), append([]string{args[0]}, append(args[1:], "--namespace", env.namespace)...)...)
 	Expect(err).NotTo(HaveOccurred())
 	var out, complaint bytes.Buffer
 	run.Stdout, run.Stderr = &out, &complaint
@@ -100,9 +100,9 @@ func kubectl(ctx context.Context, args ...string) string {
 }
 
 // explained is what kubectl mend explain says of a machine.
-func explained(ctx context.Context, machine string) *page.Explanation {
+func (env *environment) explained(ctx context.Context, machine string) *page.Explanation {
 	GinkgoHelper()
 	e := &page.Explanation{}
-	Expect(json.Unmarshal([]byte(kubectl(ctx, "mend", "explain", "machine/"+machine, "-o", "json")), e)).To(Succeed())
+	Expect(json.Unmarshal([]byte(env.kubectl(ctx, "mend", "explain", "machine/"+machine, "-o", "json")), e)).To(Succeed())
 	return e
 }

@@ -21,15 +21,11 @@ import (
 	"github.com/kubemend/kubemend/test/rig"
 )
 
-// travels is a cluster of its own: after the spec it is elsewhere.
-var travels = &environment{namespace: "travels", name: "travels", class: "in-memory", version: "v1.35.0", controlPlanes: 1, workers: 2}
-
 // The machines stay where they are: in the memory of the infrastructure of the old management cluster. The new one has an infrastructure that is paused
 // for them, and the spec tells it of them, as one would find out that asks real machines.
 var _ = Describe("A cluster from a class that clusterctl moves", func() {
 	It("is judged in its new management cluster, keeps its claims, and no machine that is healthy is replaced", func(ctx SpecContext) {
 		target := startTarget(ctx)
-		travels.build(ctx)
 		travels.allHealthy(ctx)
 		travels.check(ctx, controlPlane)
 		travels.check(ctx, worker)
@@ -83,8 +79,15 @@ func startTarget(ctx context.Context) *pivot {
 	p := &pivot{plane: plane, client: clientFor(plane.Config())}
 	account, err := plane.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
-	_, err = plane.Kubemend(ctx, "target", account, plane.WebhookFlags()...)
+	there, err := plane.Kubemend(ctx, "target", account, plane.WebhookFlags()...)
 	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) { // so that the other specs have the cores
+		there.Kill()
+		for _, provider := range []rig.Provider{rig.Core, rig.Bootstrap, rig.KubeadmControlPlane, rig.InMemory} {
+			Expect(plane.StopProvider(provider)).To(Succeed())
+		}
+		Expect(plane.StopAPIServer(ctx)).To(Succeed())
+	})
 	for _, c := range []client.Client{here, p.client} {
 		labelOthers(ctx, c)
 	}

@@ -49,7 +49,7 @@ func (p program) start(ctx context.Context) {
 	}
 }
 
-// An outage of three timeouts, during which a worker and a control-plane machine go bad and recover.
+// An outage of two timeouts, during which a worker and a control-plane machine go bad and recover.
 var _ = Describe("A node that went bad and recovered", func() {
 	BeforeEach(func(ctx SpecContext) {
 		shared.allHealthy(ctx)
@@ -68,7 +68,7 @@ var _ = Describe("A node that went bad and recovered", func() {
 			for _, name := range bad {
 				shared.turn(ctx, name, corev1.ConditionFalse)
 			}
-			<-time.After(3 * patience) // that nothing happens is no event that could be waited for
+			<-time.After(2 * patience) // that nothing happens is no event that could be waited for
 			for _, name := range bad {
 				shared.turn(ctx, name, corev1.ConditionTrue)
 			}

@@ -67,7 +67,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 			}
 			return false
 		}).Should(BeTrue())
-		e := explained(ctx, waits)
+		e := shared.explained(ctx, waits)
 		Expect(e.Verdict).To(HavePrefix("UNHEALTHY, PUT OFF BY ITS OWNER: RemediationDeferred "))
 		Expect(e.Next.Text).To(HavePrefix("its owner, KubeadmControlPlane " + shared.owner(ctx).Name + ", has put it off "))
 		Expect(e.Next.Manual).To(BeFalse())

@@ -39,37 +39,33 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 })
 
 var _ = Describe("A control plane of one machine", func() {
-	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
-	AfterEach(func(ctx SpecContext) {
-		shared.scale(ctx, 3, 3)
-		shared.leaveAsFound(ctx)
-	})
-
 	It("is left after scaling down without a false verdict, and its machine is not replaced, which explain says", func(ctx SpecContext) {
-		shared.check(ctx, controlPlane)
-		shared.check(ctx, worker)
-		verdicts := shared.verdicts(ctx)
+		shrinks.allHealthy(ctx)
+		DeferCleanup(shrinks.remove)
+		shrinks.check(ctx, controlPlane)
+		shrinks.check(ctx, worker)
+		verdicts := shrinks.verdicts(ctx)
 
 		By("scaling down")
-		shared.scale(ctx, 1, 2)
-		shared.allHealthy(ctx)
+		shrinks.scale(ctx, 1, 1)
+		shrinks.allHealthy(ctx)
 		Expect(verdicts()).To(BeEmpty())
 
 		By("losing the last one")
-		last := shared.names(ctx, controlPlane)[0]
-		before := shared.identities(ctx)
-		shared.turn(ctx, last, corev1.ConditionFalse)
-		Eventually(shared.said(ctx, last, clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(refused))
-		e := explained(ctx, last)
-		Expect(e.Verdict).To(HavePrefix("It is unhealthy, and has to be remediated by hand: "))
+		last := shrinks.names(ctx, controlPlane)[0]
+		before := shrinks.identities(ctx)
+		shrinks.turn(ctx, last, corev1.ConditionFalse)
+		Eventually(shrinks.said(ctx, last, clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(refused))
+		e := shrinks.explained(ctx, last)
+		Expect(e.Verdict).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: CannotBeRemediated "))
 		Expect(e.Next.Manual).To(BeTrue())
 		Expect(e.Next.Text).To(ContainSubstring("does not replace its only machine"))
-		Consistently(func(g Gomega) { g.Expect(shared.identities(ctx)).To(Equal(before)) }).Should(Succeed())
+		Consistently(func(g Gomega) { g.Expect(shrinks.identities(ctx)).To(Equal(before)) }).Should(Succeed())
 
 		By("having it recover")
-		shared.turn(ctx, last, corev1.ConditionTrue)
-		Eventually(shared.untouched(ctx, before)).Should(Succeed())
-		Expect(conditions.IsTrue(shared.machines(ctx)[last], clusterv1.MachineHealthCheckSucceededCondition)).To(BeTrue())
+		shrinks.turn(ctx, last, corev1.ConditionTrue)
+		Eventually(shrinks.untouched(ctx, before)).Should(Succeed())
+		Expect(conditions.IsTrue(shrinks.machines(ctx)[last], clusterv1.MachineHealthCheckSucceededCondition)).To(BeTrue())
 	}, SpecTimeout(specPatience))
 })
 

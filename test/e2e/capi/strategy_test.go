@@ -38,7 +38,7 @@ var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", fu
 		shared.turn(ctx, all[0], corev1.ConditionFalse)
 
 		Eventually(shared.said(ctx, all[0], clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(refused))
-		e := explained(ctx, all[0])
+		e := shared.explained(ctx, all[0])
 		Expect(e.Verdict).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: CannotBeRemediated "))
 		Expect(e.Checks[0].Targets[0].Report).To(ContainSubstring("Kubernetes control plane components or in etcd quorum loss"))
 		Consistently(func(g Gomega) { g.Expect(shared.identities(ctx)).To(Equal(before)) }).Should(Succeed())

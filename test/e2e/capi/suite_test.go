@@ -2,7 +2,7 @@
 // ClusterClass, its machines are replaced by the real MachineDeployment and KubeadmControlPlane, and only machines, kubelets, API servers and etcd members are
 // simulated, by upstream's in-memory infrastructure.
 //
-// The specs share that cluster, which takes a minute to make. Each leaves it as it found it: all machines healthy, and no check.
+// Most specs share that cluster, which takes a minute to make. Each leaves it as it found it: all machines healthy, and no check.
 package capi
 
 import (
@@ -38,7 +38,11 @@ var (
 	here       client.WithWatch // to the management cluster
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
-	shared     = &environment{namespace: "plant", name: "plant", class: "in-memory", version: "v1.35.0", controlPlanes: 3, workers: 3}
+	// shared is the cluster of most specs; the others are those of one spec each.
+	shared  = &environment{namespace: "plant", name: "plant", class: "in-memory", version: "v1.35.0", controlPlanes: 3, workers: 3}
+	travels = &environment{namespace: "travels", name: "travels", class: "in-memory", version: "v1.35.0", controlPlanes: 1, workers: 2}
+	shrinks = &environment{namespace: "shrinks", name: "shrinks", class: "in-memory", version: "v1.35.0", controlPlanes: 3, workers: 2}
+	fleet   []*environment
 )
 
 func TestClusterAPI(t *testing.T) {
@@ -62,7 +66,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startManager(ctx)
 	shared.build(ctx)
 	shared.allHealthy(ctx)
-}, NodeTimeout(5*time.Minute))
+	fleet = newFleet(fleetSize())
+	for _, env := range append([]*environment{travels, shrinks}, fleet...) {
+		env.build(ctx) // and its spec waits for it: it comes up beside those that run first
+	}
+}, NodeTimeout(10*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
