@@ -1,0 +1,124 @@
+package baremetal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// startup is how long a machine may take until it has a node.
+const startup = 30 * time.Second
+
+// docs/recipes/spares.md says what happens.
+var _ = Describe("A machine that is replaced while no host is free", func() {
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
+
+	It("has a successor that starts, is replaced after nodeStartupTimeout by one that waits as well, and runs once a host is free", func(ctx SpecContext) {
+		check := builders.MachineHealthCheck(fixture.Cluster, "no-spare", builders.Claimed, builders.Patience(2*time.Second),
+			func(c *clusterv1.MachineHealthCheck) {
+				c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To(int32(startup / time.Second))
+			})
+		Expect(builders.Apply(ctx, here, check)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, check))).To(Succeed()) })
+		name, host := fixture.anIdleWorker(ctx)
+		free := fixture.markFreeHosts(ctx, host.Key())
+		before, lost := fixture.WorkerNames(ctx), fixture.storyOf(ctx, name)
+
+		fixture.silence(ctx, name)
+
+		By("waiting as one that starts")
+		fixture.replaced(ctx, lost)
+		first := fixture.newcomer(ctx, before)
+		var e *page.Explanation
+		Eventually(func() string { e = explained(ctx, first); return e.Verdict }).Should(
+			HavePrefix("STARTING: unhealthy at "))
+		Expect(e.Next.At).To(BeTemporally("~", fixture.Machine(ctx, first).CreationTimestamp.Add(startup), time.Second))
+
+		By("being replaced by another one that waits")
+		Eventually(func() string {
+			m := &clusterv1.Machine{}
+			Expect(client.IgnoreNotFound(here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: first}, m))).To(Succeed())
+			return conditions.GetReason(m, clusterv1.MachineHealthCheckSucceededCondition)
+		}).WithTimeout(startup + time.Minute).Should(Equal(clusterv1.MachineHealthCheckNodeStartupTimeoutReason))
+		second := fixture.newcomer(ctx, append(before, first))
+		Expect(here.Delete(ctx, check)).To(Succeed())
+
+		By("freeing a host")
+		free(ctx)
+		fixture.AllWell(ctx)
+		Expect(fixture.WorkerNames(ctx)).To(ContainElement(second))
+	}, SpecTimeout(specPatience))
+})
+
+// markFreeHosts marks all hosts that no machine has, and those that are named, so that no machine is put on them. The returned function removes the marks, at
+// the latest when the spec ends.
+func (env *environment) markFreeHosts(ctx context.Context, named ...client.ObjectKey) (free func(context.Context)) {
+	GinkgoHelper()
+	list := &bmov1alpha1.BareMetalHostList{}
+	Expect(here.List(ctx, list, client.InNamespace(env.Namespace))).To(Succeed())
+	var marked []client.ObjectKey
+	mark := func(ctx context.Context, key client.ObjectKey, value string) {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, infrav1.UnhealthyAnnotation, value)
+		bmh := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		Expect(here.Patch(ctx, bmh, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
+	}
+	for i := range list.Items {
+		bmh := &list.Items[i]
+		key := client.ObjectKeyFromObject(bmh)
+		_, is := bmh.Annotations[infrav1.UnhealthyAnnotation]
+		if is || bmh.Spec.ConsumerRef != nil && !slices.Contains(named, key) {
+			continue
+		}
+		mark(ctx, key, `"no-spare"`)
+		marked = append(marked, key)
+	}
+	free = func(ctx context.Context) {
+		for _, key := range marked {
+			mark(ctx, key, "null")
+		}
+	}
+	DeferCleanup(func(ctx SpecContext) { free(ctx) })
+	return free
+}
+
+// newcomer waits for a worker that was not there before.
+func (env *environment) newcomer(ctx context.Context, before []string) (name string) {
+	GinkgoHelper()
+	Eventually(func() []string {
+		fresh := slices.DeleteFunc(env.WorkerNames(ctx), func(n string) bool { return slices.Contains(before, n) })
+		name = strings.Join(fresh, ", ")
+		return fresh
+	}).Should(HaveLen(1))
+	return name
+}
+
+// explained is what kubectl mend explain says of a machine.
+func explained(ctx context.Context, machine string) *page.Explanation {
+	GinkgoHelper()
+	run, err := rig.Kubectl(ctx, management.KubeconfigFile(), "mend", "explain", "machine/"+machine, "--namespace", fixture.Namespace, "-o", "json")
+	Expect(err).NotTo(HaveOccurred())
+	var out, complaint bytes.Buffer
+	run.Stdout, run.Stderr = &out, &complaint
+	Expect(run.Run()).To(Succeed(), complaint.String())
+	e := &page.Explanation{}
+	Expect(json.Unmarshal(out.Bytes(), e)).To(Succeed())
+	return e
+}
