@@ -43,9 +43,9 @@ type byHand struct {
 }
 
 func (b *byHand) addFlags(c *cobra.Command) {
-	c.Flags().StringVar(&b.reason, "reason", "", "Why, for the annotation and the event that say who did it.")
+	c.Flags().StringVar(&b.reason, "reason", "", "Why. It is recorded in the annotation and the event that name you.")
 	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
-	c.Flags().BoolVar(&b.dryRun, "dry-run", false, "Say what would change, have the API server check it, and change nothing.")
+	c.Flags().BoolVar(&b.dryRun, "dry-run", false, "Show what would change, have the API server check it, and change nothing.")
 }
 
 // begin checks the flags, and connects.

@@ -72,12 +72,12 @@ func (o *Options) handing(w way, short, long string) *cobra.Command {
 		},
 		ValidArgsFunction: o.completeNames(machineCheckKind, clusterKind, namespaceKind),
 	}
-	c.Flags().StringVar(&cluster, "cluster", "", "With names or --selector: those of one Cluster of Cluster API. Alone: the same as cluster/NAME.")
-	c.Flags().StringVarP(&selector, "selector", "l", "", "Those whose labels match.")
+	c.Flags().StringVar(&cluster, "cluster", "", "With names or --selector: the checks of one Cluster of Cluster API. Alone: the same as cluster/NAME.")
+	c.Flags().StringVarP(&selector, "selector", "l", "", "Checks whose labels match.")
 	c.Flags().BoolVarP(&h.yes, "yes", "y", false, "Do not ask.")
-	c.Flags().BoolVar(&h.dryRun, "dry-run", false, "Say what would change, and change nothing.")
-	c.Flags().BoolVar(&h.force, "force", false, "Go on where it is not known whether a controller would act on a check. "+
-		"Where it is known that none would, this does not help.")
+	c.Flags().BoolVar(&h.dryRun, "dry-run", false, "Show what would change, and change nothing.")
+	c.Flags().BoolVar(&h.force, "force", false, "Go on where the command cannot see whether a controller would act on a check. "+
+		"Where it sees that none would, this does not help.")
 	o.addScope(c)
 	return c
 }

@@ -19,14 +19,15 @@ func (o *Options) record() *cobra.Command {
 	var cluster, file string
 	cmd := &cobra.Command{
 		Use:   "record",
-		Short: "Write all that the other commands look at to a file",
-		Long: `Write all that the other commands look at to a file, for somebody who has no access to the cluster, or for later.
+		Short: "Write all that the other commands read to a file",
+		Long: `Write all that the other commands read to a file: for a colleague without access to the cluster, or for later. The other
+commands read it with --from.
 
-The file is JSON, packed with gzip, and --from reads it in place of a cluster. There is no Secret in it, no address or credentials of a BMC,
-nothing of other people's templates but their names, and no annotation that kubemend does not read. There are the names, labels and conditions of clusters,
-machines, nodes and hosts in it, and the events about them.
+The file is JSON, packed with gzip. It has names, labels and conditions of clusters, machines, nodes and hosts, and the events
+about them. It has no Secret, no address or credentials of a BMC, no content of other projects' templates, and no annotation that
+kubemend does not read.
 
-What you may not read is left out, and said.`,
+What you may not read is left out and reported.`,
 		Example: fmt.Sprintf("  %[1]s record -A -o fleet.gz\n  %[1]s record --cluster edge-3 -n metal > edge-3.gz", o.Name),
 		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -25,13 +25,13 @@ func (o *Options) remediate() *cobra.Command {
 	var cluster string
 	c := &cobra.Command{
 		Use:   "remediate (KIND NAME | KIND/NAME)",
-		Short: "Have a machine, a node or a host remediated now, although it need not be unhealthy",
-		Long: "Have a machine, a node or a host remediated now, although it need not be unhealthy. First it shows what will happen, and asks.\n\n" +
-			"A machine is marked with the annotation " + clusterv1.RemediateMachineAnnotation + ", and its MachineHealthCheck, of Cluster API core or of " +
-			"kubemend, has its owner replace it, within its limits. Where the check asks for power cycles, and for host/NAME, a HostRemediation power-cycles the " +
-			"host once: the mark would make every attempt fail, since the machine stays unhealthy as long as it has the mark. It is only requested if the " +
+		Short: "Request the remediation of a machine, a node or a host, also of a healthy one",
+		Long: "Request the remediation of a machine, a node or a host, also of a healthy one. The command shows what will happen, and asks.\n\n" +
+			"A machine gets the annotation " + clusterv1.RemediateMachineAnnotation + ". Its MachineHealthCheck then has its owner replace it, within the limits " +
+			"of the check.\n\n" +
+			"A host, and a machine whose check power-cycles, gets a HostRemediation, by which kubemend power-cycles the host. The command requests it only if the " +
 			"check would remediate the machine now.\n\n" +
-			"A node stands for its machine. An annotation and an event say who asked, when and why.",
+			"A node gets what its machine gets. An annotation and an event record who asked, when and why.",
 		Example: fmt.Sprintf("  %[1]s remediate machine/workers-x7k2p --reason \"NIC drops packets\"\n  %[1]s remediate node rack1-07 --cluster edge-3 --dry-run\n"+
 			"  %[1]s remediate host/rack1-07 -n metal --yes", o.Name),
 		Args:              oneOf(remediable...),
