@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,7 +22,9 @@ import (
 func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Replica, o *options) error {
 	namespace := o.election.LeaderLease(self.Namespace).Namespace
 	if namespace == "" {
-		klog.Background().Info("Not keeping a manager lease: outside of a cluster --leader-elect-namespace says where", "lease", managerlease.LeaseName)
+		if self.InCluster() || o.teardown.Enabled { // else it was logged why
+			klog.Background().Info("Not keeping a manager lease: --leader-elect-namespace says where", "lease", managerlease.LeaseName)
+		}
 		return nil
 	}
 	identity, err := self.Identity()
@@ -37,7 +42,7 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Repli
 	keeper := &managerlease.Keeper{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Namespace: namespace, Identity: identity, Elected: o.election.LeaderElect,
-		State: func() managerlease.Announcement { return announcement(services.Kinds(), started, o) }, Changed: changed,
+		State: func() managerlease.Announcement { return announcement(services.Kinds(), started, self, o) }, Changed: changed,
 	}
 	if o.teardown.Enabled {
 		keeper.Owner = self.Owner(namespace)
@@ -49,9 +54,40 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Repli
 }
 
 // announcement is what the manager says of itself.
-func announcement(kinds []managerlease.Kind, started metav1.Time, o *options) managerlease.Announcement {
+func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.Replica, o *options) managerlease.Announcement {
 	return managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
 		Fencing: string(o.hostRemediations.Fencing), NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown.Enabled, Kinds: kinds,
+		Outside: !self.InCluster(),
 	}
+}
+
+// takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and makes that if it is missing. A
+// teardown leaves nothing behind, so it makes none.
+func takeNamespace(ctx context.Context, self replica.Replica, o *options) error {
+	if self.InCluster() || o.election.Namespace != "" || o.teardown.Enabled {
+		return nil
+	}
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the management cluster: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("register kinds: %w", err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connect to the management cluster: %w", err)
+	}
+	switch err := managerlease.EnsureNamespace(ctx, c, managerlease.UsualNamespace); {
+	case err != nil && o.election.LeaderElect:
+		return fmt.Errorf("set up leader election: %w", err)
+	case err != nil:
+		klog.Background().Info("Not keeping a manager lease: kubectl mend does not see that this manager runs; --leader-elect-namespace names another namespace",
+			"because", err.Error())
+	default:
+		o.election.Namespace = managerlease.UsualNamespace
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/replica"
 )
 
 func parsed(t *testing.T, args ...string) *options {
@@ -49,9 +50,14 @@ func TestTheManagerAnnouncesItsSettings(t *testing.T) {
 	started, kinds := metav1.Unix(1, 0), []managerlease.Kind{{CRD: crdgate.OwnCRD}}
 	want := managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: "observe", Namespace: "metal", WatchFilter: "a", Fencing: "auto", NodeLeaseNamespace: "leases", Teardown: true,
-		Kinds: kinds,
+		Kinds: kinds, Outside: true,
 	}
-	if diff := cmp.Diff(want, announcement(kinds, started, o)); diff != "" {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	if diff := cmp.Diff(want, announcement(kinds, started, replica.Replica{}, o)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	want.Outside = false
+	if diff := cmp.Diff(want, announcement(kinds, started, replica.Replica{Namespace: "kubemend-system"}, o)); diff != "" {
+		t.Errorf("in a pod (-want +got):\n%s", diff)
 	}
 }

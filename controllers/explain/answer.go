@@ -128,7 +128,7 @@ func (c *Check) unhealthy(t *Target, remediations []Remediation) Answer {
 		a.Reason, a.Detail = t.OwnerReason, t.Owner
 	case t.PutOff:
 		a.Action, a.Reason, a.Detail = PutOffByOwner, t.OwnerReason, t.Owner
-	case t.InFlight && t.BlockedBy(NoManager):
+	case t.InFlight && t.BlockedBy(NoManager) && c.Mode != Unknown:
 		a.Reason, a.Detail = NoManager, t.remediator()
 	case (t.InFlight || t.StartsNow) && t.Ownerless:
 		a.Reason = NoOwner
@@ -138,6 +138,8 @@ func (c *Check) unhealthy(t *Target, remediations []Remediation) Answer {
 		a.Action, a.Reason = StartsNow, t.Remediator
 	case c.ActsElsewhere():
 		a.Action, a.Detail = NotInCharge, c.Mode.actor()+" acts on it"
+	case c.Mode == Unknown && t.BlockedBy(NoManager):
+		a.Action, a.Reason = ActionUnknown, NoManager
 	case len(t.Blockers) == 1 && t.BlockedBy(MissingPermission):
 		a.Action, a.Reason = ActionUnknown, MissingPermission
 	default:
@@ -272,6 +274,8 @@ func (c *Check) Answer() Answer {
 	case c.ActsElsewhere():
 		a.Action = NotInCharge
 		a.Detail = strings.TrimPrefix(a.Detail+", "+c.Mode.actor()+" acts on it", ", ")
+	case c.Mode == Unknown && c.Reason != NotExplained:
+		a.Action, a.Reason = ActionUnknown, NoManager
 	case c.Mode == Unknown:
 		a.Reason = c.Reason
 	case c.Mode != Acting:
@@ -308,7 +312,7 @@ func (c *Check) worst() AnswerState {
 
 // NotCounted reports whether it is not known how many targets of c are healthy: the user may not read them, or they were not read.
 func (c *Check) NotCounted() bool {
-	return c.NodesNotReadable() || c.Mode == Unknown || c.Population.Total() == 0 && c.ModeText != ""
+	return c.NodesNotReadable() || c.Reason == NotExplained || c.Population.Total() == 0 && c.ModeText != ""
 }
 
 // unseenReason is why the nodes of c cannot be judged.

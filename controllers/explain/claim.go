@@ -163,7 +163,7 @@ func (c *Claim) Text() string {
 	parts := []string{"kubemend will act on it in place of Cluster API core"}
 	switch {
 	case c.Awaits:
-		parts[0] = "no manager of kubemend runs that releases it: it stays claimed until one does, and then Cluster API core acts on it"
+		parts[0] = "it stays claimed until a manager of kubemend runs that acts on it, of which none is seen; then Cluster API core acts on it"
 	case c.Release:
 		parts[0] = "Cluster API core will act on it in place of kubemend"
 	}

@@ -133,21 +133,22 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 	if len(reasons) > 0 {
 		return "No manager of kubemend would act on it: " + strings.Join(reasons, "; "), strings.Join(fixes, ", or ")
 	}
-	because = "No manager of kubemend has announced itself"
+	because, fix = "No manager of kubemend has announced itself; one that keeps no manager lease is not seen",
+		"Start the manager of kubemend, or see in its log why it keeps no lease"
 	var gone time.Time
 	var untrusted []string
 	for i := range managers {
 		if m := &managers[i]; m.Unbound {
 			untrusted = append(untrusted, leaseNotTrusted(managerlease.OfKubemend, m.Namespace))
 		} else if !m.Alive && !m.Gone.Before(gone) {
-			gone = m.Gone
+			gone, fix = m.Gone, "Start the manager of kubemend"
 			because = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", m.Namespace, stamp(gone))
 			if gone.IsZero() {
 				because = fmt.Sprintf("The manager of kubemend in namespace %s does not run", m.Namespace)
 			}
 		}
 	}
-	return strings.Join(append([]string{because}, untrusted...), "; "), "Start the manager of kubemend"
+	return strings.Join(append([]string{because}, untrusted...), "; "), fix
 }
 
 // managerOff is why a manager does not act on an object, as a clause, and what a user can do about that; that is empty if there is nothing but to start

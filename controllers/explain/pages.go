@@ -247,8 +247,11 @@ func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves,
 		return fmt.Sprintf("Manager %s in namespace %s: %s, without an announcement", m.Holder, m.Namespace, p.Good("runs")), nil, nil
 	}
 	a := m.Announcement
-	text = fmt.Sprintf("Manager %s in namespace %s: %s, version %s; MachineHealthChecks that are not claimed: %s",
-		m.Holder, m.Namespace, p.Good("runs"), a.Version, a.Unclaimed)
+	runs := p.Good("runs")
+	if a.Outside {
+		runs += " outside of the cluster"
+	}
+	text = fmt.Sprintf("Manager %s in namespace %s: %s, version %s; MachineHealthChecks that are not claimed: %s", m.Holder, m.Namespace, runs, a.Version, a.Unclaimed)
 	if a.Namespace != "" {
 		text += "; only namespace " + a.Namespace
 	}

@@ -39,6 +39,8 @@ type Announcement struct {
 	Fencing string `json:"fencing"`
 	// NodeLeaseNamespace is where the leases on nodes are.
 	NodeLeaseNamespace string `json:"nodeLeaseNamespace"`
+	// Outside says that the manager runs in no pod of the cluster, with the rights of a user.
+	Outside bool `json:"outside,omitempty"`
 	// Teardown says that the manager removes all that kubemend made, and begins nothing.
 	Teardown bool `json:"teardown,omitempty"`
 	// Kinds are those that it could serve. One that is missing was not reconciled yet.

@@ -110,15 +110,42 @@ func (b Bindings) Bound(namespace string) (bound bool, within []string, unknown 
 }
 
 // believe says in each manager whether the lease that it is known by can be its own.
-func (b Bindings) believe(managers []Manager) []Manager {
+func (b Bindings) believe(ctx context.Context, reader client.Reader, managers []Manager) []Manager {
 	for i := range managers {
 		m := &managers[i]
 		var bound bool
-		if bound, m.Within, m.Unverified = b.Bound(m.Namespace); !bound {
-			m.Alive, m.Unbound = false, true
+		if bound, m.Within, m.Unverified = b.Bound(m.Namespace); bound {
+			continue
 		}
+		if m.Namespace == b.usually && m.Announcement != nil && m.Announcement.Outside {
+			if err := onlyForAll(ctx, reader, m.Namespace); err != nil {
+				m.Unverified = err.Error()
+			}
+			continue
+		}
+		m.Alive, m.Unbound = false, true
 	}
 	return managers
+}
+
+// onlyForAll is an error unless only those may write in a namespace who may write in all. A manager that runs outside of the cluster has no ServiceAccount that is
+// bound, and is believed there. (docs/adr/0084-a-manager-outside-takes-the-usual-namespace.md)
+func onlyForAll(ctx context.Context, reader client.Reader, namespace string) error {
+	list := &rbacv1.RoleBindingList{}
+	if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list RoleBindings in namespace %s: %w", namespace, err)
+	}
+	var names []string
+	for i := range list.Items {
+		if slices.ContainsFunc(list.Items[i].Subjects, func(s rbacv1.Subject) bool { return s.Kind != rbacv1.ServiceAccountKind || s.Namespace != namespace }) {
+			names = append(names, "RoleBinding "+list.Items[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return fmt.Errorf("it says that it runs outside of the cluster, and others may write there by %s", strings.Join(names, ", "))
 }
 
 // mayActOn reports whether the manager has its rights where an object is. On what has no namespace it may act only if it has them everywhere.

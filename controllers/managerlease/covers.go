@@ -1,6 +1,8 @@
 package managerlease
 
 import (
+	"slices"
+
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +24,11 @@ const (
 func (m Manager) Covers(obj client.Object, cluster *clusterv1.Cluster) bool {
 	a := m.Announcement
 	return a != nil && m.mayActOn(obj) && (a.Namespace == "" || a.Namespace == obj.GetNamespace()) && shard.Covers(a.WatchFilter, obj, cluster)
+}
+
+// NoneSeen reports that no manager has ever announced itself by a lease that is believed. One that could not may run all the same.
+func NoneSeen(all []Manager) bool {
+	return !slices.ContainsFunc(all, func(m Manager) bool { return !m.Unbound })
 }
 
 // OffReason is a reason why a manager does not act on an object.

@@ -23,7 +23,7 @@ func Of(ctx context.Context, reader client.Reader, now time.Time) ([]Manager, er
 		}
 		all = append(all, list.Items...)
 	}
-	return OfKubemend.Bindings(ctx, reader).believe(Among(all, now)), nil
+	return OfKubemend.Bindings(ctx, reader).believe(ctx, reader, Among(all, now)), nil
 }
 
 // In is the manager of one namespace, for those who may not list leases in all; nil if there never was one.
@@ -39,7 +39,7 @@ func In(ctx context.Context, reader client.Reader, namespace string, now time.Ti
 			return nil, fmt.Errorf("read the lease %s/%s: %w", namespace, name, err)
 		}
 	}
-	if found := OfKubemend.Bindings(ctx, reader).believe(Among(all, now)); len(found) > 0 {
+	if found := OfKubemend.Bindings(ctx, reader).believe(ctx, reader, Among(all, now)); len(found) > 0 {
 		return &found[0], nil
 	}
 	return nil, nil

@@ -25,7 +25,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "Elect a leader, so that one of several replicas acts at a time.")
 	fs.StringVar(&o.Namespace, "leader-elect-namespace", "",
 		"Namespace of the lease by which the replicas agree, and of the one that says that a manager runs. "+
-			"If empty, that of the pod; outside of a cluster it has to be given.")
+			"If empty, that of the pod, and outside of a cluster "+UsualNamespace+".")
 	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long the other replicas wait before they replace a silent leader.")
 	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader that cannot renew its lease retries before it ends.")
 	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")

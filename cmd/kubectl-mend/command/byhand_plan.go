@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -71,7 +72,7 @@ func (f *byHandFacts) planByCheck(r *explain.ByHand) {
 	check, target := &f.after.Checks[0], targetOf(f.after)
 	r.Check = check.String()
 	switch {
-	case target == nil || check.Mode == explain.Paused || check.Mode == explain.None || check.Mode == "":
+	case target == nil || slices.Contains([]explain.Mode{explain.Paused, explain.None, explain.Unknown, ""}, check.Mode):
 		r.Reason, r.Why = explain.NotActedOn, cmp.Or(check.ModeText, check.NotJudged().Text(nil))
 		for _, next := range []explain.Step{f.after.Next, check.Next} {
 			if next.Manual && r.Do == "" {

@@ -119,7 +119,8 @@ func TestALabelLeavesNoCheckAlone(t *testing.T) {
 		}
 		return d
 	}
-	d := without(managerlease.LeaseName, checkNamed("a", ""))
+	d := theLabels(t, checkNamed("a", ""))
+	d.stopped()
 	got, code := d.hands(claiming, onProd, yes, func(h *handing) { h.force = true })
 	if cluster, _ := d.labelOn(); code != Refused || cluster != "" || !strings.Contains(unwrapped(got), "no manager of kubemend would act on it") {
 		t.Errorf("without a manager: code %d, label %q, printed\n%s", code, cluster, got)
@@ -146,6 +147,19 @@ func TestALabelNeedsItsObjectAndNoCheck(t *testing.T) {
 	missing := selection{label: &labelOwner{clusterKind, client.ObjectKey{Namespace: "metal", Name: "test"}}}
 	if got, code := d.hands(claiming, missing, yes); code != Failed || !strings.Contains(got, "there is no cluster/test in metal") {
 		t.Errorf("a Cluster that does not exist: code %d, printed\n%s", code, got)
+	}
+}
+
+// stopped ends the manager, which gives its lease back.
+func (d *desk) stopped() {
+	d.t.Helper()
+	lease := &coordinationv1.Lease{}
+	if err := d.client.Get(d.t.Context(), client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName}, lease); err != nil {
+		d.t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity = nil
+	if err := d.client.Update(d.t.Context(), lease); err != nil {
+		d.t.Fatal(err)
 	}
 }
 
@@ -187,16 +201,9 @@ func TestACheckStaysClaimedUntilAManagerReleasesIt(t *testing.T) {
 	if got, code := d.hands(claiming, onProd, yes); code != Done {
 		t.Fatalf("code %d, printed\n%s", code, got)
 	}
-	stopped := &coordinationv1.Lease{}
-	if err := d.client.Get(t.Context(), client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName}, stopped); err != nil {
-		t.Fatal(err)
-	}
-	stopped.Spec.HolderIdentity = nil
-	if err := d.client.Update(t.Context(), stopped); err != nil {
-		t.Fatal(err)
-	}
+	d.stopped()
 	got, code := d.hands(releasing, onProd, yes)
-	want := "release mhc/a in metal: no manager of kubemend runs that releases it: it stays claimed until one does, and then Cluster API core acts on it\n"
+	want := "release mhc/a in metal: it stays claimed until a manager of kubemend runs that acts on it, of which none is seen; then Cluster API core acts on it\n"
 	if cluster, _ := d.labelOn(); code != Done || cluster != "" || !strings.Contains(unwrapped(got), want) {
 		t.Errorf("code %d, label %q, printed\n%s", code, cluster, got)
 	}

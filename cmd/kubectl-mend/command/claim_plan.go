@@ -118,7 +118,7 @@ func (f claimFacts) takes(c *explain.Claim) explain.ClaimReason {
 	}
 	c.Unlisted = f.unlisted
 	switch {
-	case f.unlisted.Err != nil:
+	case f.unlisted.Err != nil, managerlease.NoneSeen(f.managers): // one that runs outside of the cluster may have been unable to say so
 		return explain.UnseenManagers
 	case unknown:
 		return explain.UnseenTakes

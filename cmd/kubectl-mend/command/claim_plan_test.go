@@ -92,13 +92,15 @@ func TestChecksAreClaimed(t *testing.T) {
 		"what could not be read is said": {claimFactsOf(checkWith(func(c *explain.ClaimedCheck) {
 			c.Unread = map[explain.ClaimPart]error{explain.ItsMachines: errors.New("no"), explain.ItsCluster: errors.New("no")}
 		})), false, "change: " + plain + "; its Cluster could not be read: no; its Machines could not be read, so it is not said which remediations are under way: no"},
-		"without any manager it is not":      {claimFactsOf(func(f *claimFacts) { f.managers = nil }), false, "refused: no manager of kubemend would act on it: no manager has announced itself"},
-		"nor by force":                       {claimFactsOf(func(f *claimFacts) { f.managers = nil }), true, "refused: no manager of kubemend would act on it: no manager has announced itself"},
-		"nor with one that is gone":          {claimFactsOf(managerThat(func(m *managerlease.Manager) { m.Alive, m.Gone = false, noon })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
-		"nor with one that leaves":           {claimFactsOf(says(func(a *managerlease.Announcement) { a.Teardown = true })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is in teardown, and starts nothing"},
-		"nor with one of another namespace":  {claimFactsOf(says(func(a *managerlease.Announcement) { a.Namespace = "other" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches namespace other alone"},
-		"nor with one of another shard":      {claimFactsOf(says(func(a *managerlease.Announcement) { a.WatchFilter = "b" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches only objects with the label cluster.x-k8s.io/watch-filter: b"},
-		"the right one of several is enough": {claimFactsOf(func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), false, "change: " + plain},
+		"where none has announced itself, one may run all the same": {claimFactsOf(func(f *claimFacts) { f.managers = nil }), false, "unseen: it cannot be seen whether a manager of kubemend is there to take it: no manager has announced itself"},
+		"where only a forged lease says so, too": {claimFactsOf(managerThat(func(m *managerlease.Manager) { m.Alive, m.Unbound = false, true })), false,
+			"unseen: it cannot be seen whether a manager of kubemend is there to take it: the lease in kubemend-system is not believed, since no binding with the label app.kubernetes.io/name=kubemend binds a ServiceAccount kubemend-manager of that namespace to the ClusterRole kubemend-manager-role"},
+		"and force goes on":                         {claimFactsOf(func(f *claimFacts) { f.managers = nil }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend is there to take it: no manager has announced itself"},
+		"with one that is gone it is not, by force": {claimFactsOf(managerThat(func(m *managerlease.Manager) { m.Alive, m.Gone = false, noon })), true, "refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
+		"nor with one that leaves":                  {claimFactsOf(says(func(a *managerlease.Announcement) { a.Teardown = true })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is in teardown, and starts nothing"},
+		"nor with one of another namespace":         {claimFactsOf(says(func(a *managerlease.Announcement) { a.Namespace = "other" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches namespace other alone"},
+		"nor with one of another shard":             {claimFactsOf(says(func(a *managerlease.Announcement) { a.WatchFilter = "b" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system watches only objects with the label cluster.x-k8s.io/watch-filter: b"},
+		"the right one of several is enough":        {claimFactsOf(func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), false, "change: " + plain},
 		"one of its namespace and filter looks at it": {claimFactsOf(
 			says(func(a *managerlease.Announcement) { a.Namespace, a.WatchFilter = "metal", "b" }),
 			checkWith(func(c *explain.ClaimedCheck) { c.Check.Labels = map[string]string{clusterv1.WatchLabel: "b"} })), false, "change: " + plain},

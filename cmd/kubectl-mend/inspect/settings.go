@@ -90,6 +90,14 @@ func (m Managers) leaseNamespace() string {
 	return nhcv1.DefaultLeaseNamespace
 }
 
+// unseen is the mode of what no manager is known to act on: none if there is one that does not run or stands off, and unknown if there never was any.
+func (m Managers) unseen() explain.Mode {
+	if managerlease.NoneSeen(m.All) {
+		return explain.Unknown
+	}
+	return explain.None
+}
+
 // serves reports whether a manager acts on a kind, and if those that run do not, what they announce about it; nil if none runs. Where it is not known
 // which other managers run, one may serve it.
 func (m Managers) serves(crd string) (bool, *managerlease.Kind) {

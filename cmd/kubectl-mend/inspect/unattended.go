@@ -23,7 +23,7 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 		unattended(c, explain.None, leaving, explain.NothingUntil(leaving))
 	case c.Mode == explain.Acting:
 		unmanaged := explain.Unmanaged(because, person, check.Namespace, check.Name)
-		unattended(c, explain.None, unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
+		unattended(c, m.unseen(), unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
 	case c.Mode == explain.Observing: // no manager observes it, or could be given it
 		c.Mode, c.ModeText = explain.Core, explain.NotClaimed(because)
 		elsewhere(c)
@@ -52,7 +52,7 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 	case served || c.Mode != explain.Acting:
 	case not == nil:
 		because, person := explain.NoManagerActs(m.All, m.leaving())
-		unattended(c, explain.None, explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person, explain.RevertedNext))
+		unattended(c, m.unseen(), explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person, explain.RevertedNext))
 	default:
 		mode, next := otherwise(not)
 		hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}

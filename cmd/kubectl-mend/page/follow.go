@@ -22,7 +22,7 @@ func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 			c.ReadErrors = append(c.ReadErrors, err.Error())
 		}
 	}
-	if c.Mode == explain.None && c.Next != (explain.Step{}) {
+	if (c.Mode == explain.None || c.Mode == explain.Unknown) && c.Next != (explain.Step{}) {
 		return // without a controller nothing else happens
 	}
 	if soonest := explain.Soonest(c.Targets); !soonest.At.IsZero() && (c.Next.At.IsZero() || soonest.At.Before(c.Next.At)) {

@@ -39,6 +39,28 @@ func filtered(a *managerlease.Announcement)  { a.WatchFilter = "blue" }
 func elsewhere(a *managerlease.Announcement) { a.Namespace = "metal" }
 func leaving(a *managerlease.Announcement)   { a.Teardown = true }
 
+// outside is a manager that runs outside of the cluster, where nothing lets others write in its namespace but those bindings.
+func outside(let ...*rbacv1.RoleBinding) func(*scene) {
+	return func(s *scene) {
+		s.says.Outside = true
+		s.kinds = append(s.kinds, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"))
+		for _, binding := range let {
+			s.others = append(s.others, binding)
+		}
+	}
+}
+
+// joes is what lets a user write in the namespace of the manager.
+func joes() *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: managerlease.UsualNamespace, Name: "joe"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "edit"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "joe"}},
+	}
+}
+
+// never is that no manager was ever there.
+func never(s *scene) { s.manager = nil }
+
 // unserved is a manager that does not serve a kind.
 func unserved(crd, reason, because string) func(*scene) {
 	return saying(func(a *managerlease.Announcement) {
@@ -91,6 +113,12 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 		"no manager, and no claim":                         {aScene(bad, dead, unclaimed), machine("w1")},
 		"the status with a lease that is not believed":     {aScene(bad, ownNodes(due), forged), nil},
 		"a machine and nothing but a forged lease":         {aScene(bad, dead, forged), machine("w1")},
+		"the status with a manager outside":                {aScene(bad, outside()), nil},
+		"the status with what may be a manager outside":    {aScene(bad, outside(joes())), nil},
+		"a machine and what may be a manager outside":      {aScene(bad, outside(joes())), machine("w1")},
+		"a machine and no manager ever":                    {aScene(bad, never), machine("w1")},
+		"a machine that is remediated and no manager ever": {aScene(bad, askedOwner("w1", "WaitingForRemediation", ""), never), machine("w1")},
+		"a check of nodes and no manager ever":             {aScene(ownNodes(due), never), nodeCheck("own-nodes")},
 		"the status under another filter":                  {aScene(bad, ownNodes(due), saying(filtered)), nil},
 		"a power cycle and no manager":                     {aScene(bad, off, dead), remediation("w1")},
 		"a power cycle and a manager with another filter":  {aScene(bad, off, saying(filtered)), remediation("w1")},

@@ -21,6 +21,7 @@ import (
 // The status of the check counts all other machines, so only this one is read, and those of the control plane, whose hosts are power-cycled one at a time.
 func (r *reading) around(ctx context.Context) {
 	r.each(ctx, append(r.clusters(), r.first()...))
+	r.each(ctx, r.vouching())
 	r.machineOfNode(ctx)
 	if r.Machine != "" {
 		r.each(ctx, r.oneMachine())

@@ -115,7 +115,7 @@ func (r *reading) everything(ctx context.Context) {
 	})
 	work.Go(func() {
 		r.each(ctx, slices.Concat(r.first(), r.machines(), r.hosts()))
-		r.each(ctx, append(r.second(ctx), r.controlPlanes()...))
+		r.each(ctx, slices.Concat(r.second(ctx), r.controlPlanes(), r.vouching()))
 		r.beyond(ctx)
 	})
 	work.Wait()

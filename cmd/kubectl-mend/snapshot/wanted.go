@@ -139,6 +139,15 @@ func bindings(kind string) task {
 	}
 }
 
+// vouching is what shows that the lease of a manager outside of the cluster is its own: who may write in its namespace. See managerlease.Bindings.
+func (r *reading) vouching() []task {
+	outside := slices.ContainsFunc(All[coordinationv1.Lease](r.snapshot, managerlease.UsualNamespace), managerlease.FromOutside)
+	if !outside {
+		return nil
+	}
+	return []task{{gvk: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), namespace: managerlease.UsualNamespace}}
+}
+
 // second is what the checks name.
 func (r *reading) second(ctx context.Context) []task {
 	named := naming{}
