@@ -1,0 +1,110 @@
+package fences
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+// taken is the word behind the fence of an output that is copied from a golden file of kubectl mend: golden=page/a-machine-within-its-timeout
+const taken = "golden="
+
+// Outputs that name their golden file are written here, so that a change of the layout changes the pages. An empty block gets the whole of the
+// narrow layout, another one that from its first line to its last one; and lines of three dots leave something out.
+func TestOutputsAreDocumented(t *testing.T) {
+	copied := 0
+	for _, page := range everyPage(t) {
+		all, err := Read(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.SplitAfter(content(t, page), "\n")
+		for _, b := range slices.Backward(all) {
+			at := slices.IndexFunc(b.Words, func(w string) bool { return strings.HasPrefix(w, taken) })
+			if b.Language != "text" || at < 0 {
+				continue
+			}
+			copied++
+			output, err := excerpt(layout(t, strings.TrimPrefix(b.Words[at], taken)), b.Text)
+			if err != nil {
+				t.Errorf("%s: %v", b.At(), err)
+				continue
+			}
+			text = slices.Replace(text, b.Line, b.Line+strings.Count(b.Text, "\n"), output)
+		}
+		golden.Compare(t, filepath.Join(root, page), strings.Join(text, ""))
+	}
+	t.Logf("%d outputs are copied", copied)
+}
+
+func TestExcerptsAreFound(t *testing.T) {
+	whole := "A\n  b 1\n  c\n\nD 2\n"
+	for shown, want := range map[string]string{
+		"":                             whole,
+		"A\nold\n  c\n":                "A\n  b 1\n  c\n",
+		"  b 1\n":                      "  b 1\n",
+		"A\n...\n  c\n\nD 2\n":         "A\n...\n  c\n\nD 2\n",
+		"$ kubectl mend x\nA\n  b 1\n": "$ kubectl mend x\nA\n  b 1\n",
+		"B\n":                          "",
+		"D 2\nA\n":                     "",
+	} {
+		got, err := excerpt(whole, shown)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v, want %q", shown, got, err, want)
+		}
+	}
+}
+
+// excerpt is the part of an output that a block shows, as the output is now.
+func excerpt(output, shown string) (string, error) {
+	if shown == "" {
+		return output, nil
+	}
+	lines := slices.Collect(strings.Lines(output))
+	var b strings.Builder
+	for i, part := range strings.Split(shown, "...\n") {
+		if i > 0 {
+			b.WriteString("...\n")
+		}
+		wanted := slices.Collect(strings.Lines(part))
+		for len(wanted) > 0 && strings.HasPrefix(wanted[0], "$ ") {
+			b.WriteString(wanted[0])
+			wanted = wanted[1:]
+		}
+		if len(wanted) == 0 {
+			continue
+		}
+		from := slices.Index(lines, wanted[0])
+		if from < 0 {
+			return "", fmt.Errorf("the golden file has no line %q", wanted[0])
+		}
+		to := slices.Index(lines[from:], wanted[len(wanted)-1])
+		if to < 0 {
+			return "", fmt.Errorf("the golden file has no line %q behind that", wanted[len(wanted)-1])
+		}
+		b.WriteString(strings.Join(lines[from:from+to+1], ""))
+		lines = lines[from+to+1:]
+	}
+	return b.String(), nil
+}
+
+// layout is what a golden file has first: the narrow layout, if it has several.
+func layout(t *testing.T, name string) string {
+	t.Helper()
+	folder, file := filepath.Split(name)
+	text, err := os.ReadFile(filepath.Join(root, "cmd", "kubectl-mend", strings.Replace(folder, "/", "/testdata/", 1), file+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := strings.Split("\n"+string(text), "\n==== ")
+	if len(sections) == 1 {
+		return string(text)
+	}
+	_, first, _ := strings.Cut(sections[1], "\n")
+	return strings.TrimRight(first, "\n") + "\n"
+}

@@ -1,0 +1,127 @@
+package fences
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What a page shows as output is what a test has seen: each part of it, between lines of three dots, is in a golden file, wherever lines break.
+// What kubemend does not print is marked as a sample.
+func TestTheOutputInThePagesIsWhatIsPrinted(t *testing.T) {
+	printed := outputs(t)
+	blocksSeen := 0
+	for _, page := range everyPage(t) {
+		all, err := Read(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range all {
+			switch {
+			case b.Language == "" && !slices.Contains(unmarked, page):
+				t.Errorf("%s: what is it? Write sh, yaml or text behind the fence", b.At())
+			case b.Language == "text" && !b.Has(Sample) && written[page] == "":
+				blocksSeen++
+				if part := unseen(b.Text, printed); part != "" && !slices.Contains(unmarked, page) {
+					t.Errorf("%s: no golden file has\n%s", b.At(), part)
+				}
+			}
+		}
+	}
+	if blocksSeen == 0 {
+		t.Error("no output was found")
+	}
+}
+
+func TestTheCheckOfOutputsFindsWhatWasNeverPrinted(t *testing.T) {
+	printed := []string{flat("Machine a/b\n  cluster  c\n\nIt is\n  pending.\n"), flat("Other.")}
+	for text, want := range map[string]string{
+		"$ kubectl mend explain machine/b\nMachine a/b\n...\nIt is pending.\n": "",
+		"Machine a/b\n  cluster  d\n":                                          "Machine a/b cluster d",
+		"Other.\n...\nMachine a/b\n":                                           "Machine a/b",
+	} {
+		if got := unseen(text, printed); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// unseen is the first part of a text that follows on the others in none of the outputs; empty if all do in one of them.
+func unseen(text string, printed []string) string {
+	var parts []string
+	part := ""
+	for line := range strings.Lines(text) {
+		switch strings.TrimSpace(line) {
+		case "...":
+			parts, part = append(parts, flat(part)), ""
+			continue
+		}
+		if !strings.HasPrefix(line, "$ ") {
+			part += line
+		}
+	}
+	parts = append(parts, flat(part))
+	most := 0
+	for _, p := range printed {
+		n := 0
+		for n < len(parts) {
+			_, after, found := strings.Cut(p, parts[n])
+			if !found {
+				break
+			}
+			p = after
+			n++
+		}
+		if n == len(parts) {
+			return ""
+		}
+		most = max(most, n)
+	}
+	return parts[most]
+}
+
+// flat is a text with one blank in place of all that is between words.
+func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// outputs are all golden files, flat.
+func outputs(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case filepath.Ext(path) == ".txt" && strings.Contains(filepath.ToSlash(path), "/testdata/"):
+			content, err := os.ReadFile(path)
+			all = append(all, flat(string(content)))
+			return err
+		}
+		return nil
+	})
+	if err != nil || len(all) < 200 {
+		t.Fatalf("%d golden files: %v", len(all), err)
+	}
+	return all
+}
+
+// written are pages whose outputs another test writes.
+var written = map[string]string{"docs/cli/remediate.md": "cmd/kubectl-mend/command/byhand_docs_test.go"}
+
+func TestOtherTestsWriteThePagesThatSaySo(t *testing.T) {
+	for page, by := range written {
+		if !strings.Contains(content(t, by), page) {
+			t.Errorf("%s does not write %s", by, page)
+		}
+	}
+}
+
+// unmarked are pages whose blocks do not all say what they are yet. It only gets shorter.
+var unmarked = []string{
+	"docs/cli/README.md", "docs/cli/claim.md", "docs/cli/explain.md", "docs/cli/history.md", "docs/cli/record.md", "docs/cli/simulate.md", "docs/cli/status.md",
+	"docs/tutorial-a-node-went-bad-at-night.md",
+}
