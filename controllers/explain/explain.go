@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -254,6 +255,9 @@ type Remediation struct {
 	ReadErrors []string `json:"readErrors,omitempty"`
 	Next       Step     `json:"next,omitzero"`
 }
+
+// InProgress reports whether the power cycle of the host goes on, and has not requested owner remediation.
+func (r *Remediation) InProgress() bool { return r.State != "" && !powercycle.State(r.State).Final() }
 
 // Findings are those of a verdict at now.
 func Findings(v health.Verdict, now time.Time) []Finding {

@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -179,6 +180,7 @@ func (p PowerHolds) Next(h *bmov1alpha1.BareMetalHost) (next, todo Step) {
 	if !h.Spec.Online || len(p.Foreign)+len(p.Orphaned) == 0 {
 		return Step{}, Step{}
 	}
+	next.Reason = string(powercycle.HostKeptOffReason)
 	if next.Text = "the host stays powered off"; h.Status.PoweredOn {
 		next.Text = "the Bare Metal Operator powers the host off"
 	}
@@ -186,7 +188,8 @@ func (p PowerHolds) Next(h *bmov1alpha1.BareMetalHost) (next, todo Step) {
 		next.Text += fmt.Sprintf("; a manager of kubemend removes %s when its --orphan-grace-period (5m unless set) is over", strings.Join(p.Orphaned, ", "))
 	}
 	if len(p.Foreign) > 0 {
-		todo = Step{Text: fmt.Sprintf("if the host is to be on, remove %s from it", strings.Join(p.Foreign, ", ")), Manual: true}
+		todo = Step{Reason: string(powercycle.HostKeptOffReason), Manual: true,
+			Text: fmt.Sprintf("if the host is to be on, remove %s from it", strings.Join(p.Foreign, ", "))}
 	}
 	return next, todo
 }

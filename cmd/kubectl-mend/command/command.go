@@ -45,7 +45,7 @@ type Options struct {
 	Clock clock.PassiveClock
 
 	allNamespaces bool
-	output        string
+	output        *output
 	from          string
 	colour        string
 

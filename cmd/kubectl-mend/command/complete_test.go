@@ -61,7 +61,7 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		"explain hrem/":               "hrem/x",
 		"explain mhc/x -n ":           "x",
 		"explain node/x --cluster ":   "x",
-		"explain mhc/x -o ":           "wide json yaml",
+		"explain mhc/x -o ":           "custom-columns custom-columns-file go-template go-template-file json jsonpath jsonpath-as-json jsonpath-file kyaml name template templatefile wide yaml",
 		"explain mhc/x --color ":      "auto always never",
 		"claim mhc ":                  "x",
 		"claim cluster/":              "cluster/x",

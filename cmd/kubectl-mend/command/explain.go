@@ -8,13 +8,16 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -44,7 +47,7 @@ func (o *Options) explain() *cobra.Command {
 	}
 	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
 	c.Flags().BoolVar(&full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
-	o.addOutput(c, "wide", "json", "yaml")
+	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
 	return c
 }
@@ -79,11 +82,15 @@ func (o *Options) explanations(ctx context.Context, args []string, cluster strin
 
 // printExplanations prints one as it is, and several one after the other.
 func (o *Options) printExplanations(all []*page.Explanation) error {
-	var found any = all
-	if len(all) == 1 {
-		found = all[0]
+	list, named := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}, make([]explain.Ref, 0, len(all))
+	for _, e := range all {
+		list.Items, named = append(list.Items, *e.Document()), append(named, e.Subject)
 	}
-	return o.print(o.Out, found, func() error {
+	var found runtime.Object = list
+	if len(all) == 1 {
+		found = &list.Items[0]
+	}
+	return o.print(o.Out, found, named, func() error {
 		for i, e := range all {
 			if i > 0 {
 				_, _ = fmt.Fprint(o.Out, "\n\n") // as kubectl describe does

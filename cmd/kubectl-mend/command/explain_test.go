@@ -31,7 +31,7 @@ func TestWhatIsToBeExplainedIsSaidInOneWay(t *testing.T) {
 		"explain machine/a -n ns":       {Failed, "there is no Machine a in namespace ns"},
 		"explain machine/a -A":          {Failed, "there is no Machine a in any namespace"},
 		"explain remediation/a -A":      {Failed, "there is no Metal3Remediation or HostRemediation a in any namespace"},
-		"explain machine/m -n ns -o no": {Misused, `--output "no": expected wide, json or yaml`},
+		"explain machine/m -n ns -o no": {Misused, `--output "no": expected custom-columns, custom-columns-file, go-template, go-template-file, json, jsonpath,`},
 	} {
 		t.Run(line, func(t *testing.T) {
 			o, _, errOut := recorder(t, &snapshot.Scope{})

@@ -12,11 +12,11 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// chronicle is what `history -o json` prints.
+// chronicle is what is printed.
 type chronicle struct {
-	Entries []history.Entry `json:"entries"`
+	Entries []history.Entry
 	// ReadErrors are what could not be read; the history does without.
-	ReadErrors []string `json:"readErrors,omitempty"`
+	ReadErrors []string
 }
 
 func (o *Options) history() *cobra.Command {
@@ -56,7 +56,7 @@ func (o *Options) history() *cobra.Command {
 	c.Flags().StringVar(&s.Host, "host", "", "What concerns one BareMetalHost, and the Machine on it.")
 	c.Flags().StringVar(&s.Cluster, "cluster", "", "What concerns the Machines of one Cluster.")
 	c.Flags().DurationVar(&since, "since", 24*time.Hour, "How far back. 0 is as far as is remembered.")
-	o.addOutput(c, "wide", "json", "yaml")
+	o.addOutput(c, wide)
 	excluding(c, "machine", "host", "cluster")
 	o.addSourceFlags(c)
 	return c
@@ -97,7 +97,7 @@ func (o *Options) checkHistory(s history.Scope, since time.Duration) error {
 }
 
 func (o *Options) printHistory(c chronicle) error {
-	return o.print(o.Out, c, func() error {
+	return o.print(o.Out, history.Document(c.Entries, c.ReadErrors), nil, func() error {
 		for _, t := range c.ReadErrors {
 			_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
 		}
@@ -105,7 +105,7 @@ func (o *Options) printHistory(c chronicle) error {
 			_, _ = fmt.Fprintln(o.ErrOut, "nothing is remembered")
 			return nil
 		}
-		layout := history.Layout{Width: text.Width(o.Out), Zone: time.Local, Wide: o.output == "wide", Paint: o.painter(o.Out)}
+		layout := history.Layout{Width: text.Width(o.Out), Zone: time.Local, Wide: o.isWide(), Paint: o.painter(o.Out)}
 		return history.Print(o.Out, c.Entries, layout)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -118,7 +120,7 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 		"wide": {"2026-01-01T12:00:00Z  Machine metal/m  Bad  me  it is\n", warned},
 	} {
 		var out, problems bytes.Buffer
-		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, output: output}
+		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, output: as(t, output)}
 		if err := o.printHistory(is); err != nil || out.String() != want.out || problems.String() != want.err {
 			t.Errorf("-o %q: %v, printed\n%s%s", output, err, out.String(), problems.String())
 		}
@@ -128,12 +130,12 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 		"yaml": func(content []byte, into any) error { return yaml.Unmarshal(content, into) },
 	} {
 		var out bytes.Buffer
-		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out}, output: output}
-		var got chronicle
+		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out}, output: as(t, output)}
+		var got cliv1.History
 		if err := errors.Join(o.printHistory(is), read(out.Bytes(), &got)); err != nil {
 			t.Fatalf("-o %s: %v, printed\n%s", output, err, out.String())
 		}
-		if diff := cmp.Diff(is.ReadErrors, got.ReadErrors); diff != "" || len(got.Entries) != 1 || got.Entries[0].Text != "it is" || !got.Entries[0].At.Equal(noon) {
+		if diff := cmp.Diff(is.ReadErrors, got.ReadErrors); diff != "" || len(got.Items) != 1 || got.Items[0].Message != "it is" || !got.Items[0].Time.Time.Equal(noon) {
 			t.Errorf("-o %s: printed\n%s", output, out.String())
 		}
 	}
@@ -144,9 +146,24 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 	}
 }
 
+// as is how a command prints with -o format.
+func as(t *testing.T, format string) *output {
+	t.Helper()
+	var o Options
+	c := &cobra.Command{Args: noArgs}
+	o.addOutput(c, wide)
+	if err := errors.Join(c.Flags().Set("output", format), c.Args(c, nil)); err != nil {
+		t.Fatal(err)
+	}
+	return o.output
+}
+
 func TestAHistoryThatCannotBeMeantIsRefused(t *testing.T) {
 	for line, says := range map[string]string{
-		"history -o table":              `--output "table": expected wide, json or yaml`,
+		"history -o table":              `--output "table": expected custom-columns, custom-columns-file, go-template,`,
+		"history -o name":               `--output "name": expected custom-columns`,
+		"history -o jsonpath={.a":       `unclosed action`,
+		"history -o custom-columns=A":   "expected <header>:<json-path-expr>",
 		"history --since=-1h":           "the future has not happened yet",
 		"history -A --machine a":        "leave --all-namespaces out",
 		"history --machine a --host b":  "--machine and --host exclude each other",

@@ -53,12 +53,12 @@ The exit code is 3 if more remediations begin than --max-remediations, and 1 if 
 			if err != nil {
 				return err
 			}
-			err = o.print(o.Out, a, func() error { return a.Print(o.Out, o.width(), o.painter(o.Out)) })
+			err = o.print(o.Out, a.Document(), nil, func() error { return a.Print(o.Out, o.width(), o.painter(o.Out)) })
 			return errors.Join(err, s.verdict(a))
 		},
 	}
 	s.addFlags(c)
-	o.addOutput(c, "wide", "json", "yaml")
+	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	return c
 }

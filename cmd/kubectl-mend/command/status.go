@@ -17,6 +17,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func (o *Options) status() *cobra.Command {
@@ -44,7 +45,7 @@ func (o *Options) status() *cobra.Command {
 	c.Flags().DurationVar(&every, "every", 2*time.Second, "With --watch: how often to look.")
 	c.Flags().BoolVar(&full, "full", false,
 		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")
-	o.addOutput(c, "wide", "json", "yaml")
+	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
 	excluding(c, "watch", "from")
 	return c
@@ -88,9 +89,13 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string
 	if err != nil {
 		return err
 	}
-	return o.print(out, s, func() error {
+	named := make([]explain.Ref, 0, len(s.Checks))
+	for i := range s.Checks {
+		named = append(named, s.Checks[i].Ref)
+	}
+	return o.print(out, s.Document(), named, func() error {
 		return s.Print(out, page.Layout{
-			Width: text.Width(o.Out), Paint: o.painter(o.Out), Wide: o.output == "wide", Namespaces: namespace == "",
+			Width: text.Width(o.Out), Paint: o.painter(o.Out), Wide: o.isWide(), Namespaces: namespace == "",
 		})
 	})
 }

@@ -48,6 +48,8 @@ type Check struct {
 	explain.Check
 	// NotHealthy are the targets that the limits count, by what they are.
 	NotHealthy []Group `json:"notHealthy,omitempty"`
+
+	all []explain.Target
 }
 
 // Group are the names of targets that are counted alike.
@@ -68,7 +70,7 @@ func about(c explain.Check, concerns func(explain.Target) bool) Check {
 	if !c.CountedByStatus { // else the names of most are not known
 		is.NotHealthy = notHealthy(c.Targets)
 	}
-	is.Targets = nil
+	is.Targets, is.all = nil, c.Targets
 	for _, t := range c.Targets {
 		if concerns(t) {
 			is.Targets = append(is.Targets, t)

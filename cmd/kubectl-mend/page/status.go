@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -37,6 +39,8 @@ type Row struct {
 	Remediating int `json:"remediating"`
 	// ClaimedBy is the label that claimed the check, and what has it; empty if none did.
 	ClaimedBy string `json:"claimedBy,omitempty"`
+
+	document cliv1.Check
 }
 
 // Cluster is a workload cluster that the manager cannot reach.
@@ -100,6 +104,7 @@ func rowOf(c *explain.Check) Row {
 		}
 	}
 	r.Targets = nil
+	r.document = document.Check(&r.Check, c.Targets)
 	return r
 }
 

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 )
@@ -47,10 +47,10 @@ var _ = Describe("A machine that is replaced while no host is free", func() {
 		By("waiting as one that starts")
 		fixture.replaced(ctx, lost)
 		first := fixture.newcomer(ctx, before)
-		var e *page.Explanation
-		Eventually(func() string { e = explained(ctx, first); return e.Verdict }).Should(
+		var e *cliv1.Explanation
+		Eventually(func() string { e = explained(ctx, first); return e.Message }).Should(
 			HavePrefix("STARTING: unhealthy at "))
-		Expect(e.Next.At).To(BeTemporally("~", fixture.Machine(ctx, first).CreationTimestamp.Add(startup), time.Second))
+		Expect(e.Next.Time.Time).To(BeTemporally("~", fixture.Machine(ctx, first).CreationTimestamp.Add(startup), time.Second))
 
 		By("being replaced by another one that waits")
 		Eventually(func() string {
@@ -111,14 +111,14 @@ func (env *environment) newcomer(ctx context.Context, before []string) (name str
 }
 
 // explained is what kubectl mend explain says of a machine.
-func explained(ctx context.Context, machine string) *page.Explanation {
+func explained(ctx context.Context, machine string) *cliv1.Explanation {
 	GinkgoHelper()
 	run, err := rig.Kubectl(ctx, management.KubeconfigFile(), "mend", "explain", "machine/"+machine, "--namespace", fixture.Namespace, "-o", "json")
 	Expect(err).NotTo(HaveOccurred())
 	var out, complaint bytes.Buffer
 	run.Stdout, run.Stderr = &out, &complaint
 	Expect(run.Run()).To(Succeed(), complaint.String())
-	e := &page.Explanation{}
+	e := &cliv1.Explanation{}
 	Expect(json.Unmarshal(out.Bytes(), e)).To(Succeed())
 	return e
 }

@@ -12,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 )
@@ -100,9 +100,9 @@ func (env *environment) kubectl(ctx context.Context, args ...string) string {
 }
 
 // explained is what kubectl mend explain says of a machine.
-func (env *environment) explained(ctx context.Context, machine string) *page.Explanation {
+func (env *environment) explained(ctx context.Context, machine string) *cliv1.Explanation {
 	GinkgoHelper()
-	e := &page.Explanation{}
+	e := &cliv1.Explanation{}
 	Expect(json.Unmarshal([]byte(env.kubectl(ctx, "mend", "explain", "machine/"+machine, "-o", "json")), e)).To(Succeed())
 	return e
 }

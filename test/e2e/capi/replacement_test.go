@@ -68,8 +68,8 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 			return false
 		}).Should(BeTrue())
 		e := shared.explained(ctx, waits)
-		Expect(e.Verdict).To(HavePrefix("UNHEALTHY, PUT OFF BY ITS OWNER: RemediationDeferred "))
-		Expect(e.Next.Text).To(HavePrefix("its owner, KubeadmControlPlane " + shared.owner(ctx).Name + ", has put it off "))
+		Expect(e.Message).To(HavePrefix("UNHEALTHY, PUT OFF BY ITS OWNER: RemediationDeferred "))
+		Expect(e.Next.Message).To(HavePrefix("its owner, KubeadmControlPlane " + shared.owner(ctx).Name + ", has put it off "))
 		Expect(e.Next.Manual).To(BeFalse())
 
 		By("waiting until both are replaced")

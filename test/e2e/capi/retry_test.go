@@ -34,10 +34,10 @@ var _ = Describe("A machine that a KubeadmControlPlane made in place of another 
 		shared.turn(ctx, second, corev1.ConditionFalse)
 		Eventually(shared.said(ctx, second, clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(deferred))
 		e := shared.explained(ctx, second)
-		Expect(e.Verdict).To(HavePrefix("UNHEALTHY, PUT OFF BY ITS OWNER: RemediationDeferred "))
-		Expect(e.Next.NotBefore).To(BeTemporally("==", begun.Add(period)))
-		Expect(e.Next.At).To(BeZero())
-		Expect(e.Next.Text).To(ContainSubstring("waits " + period.String() + " between retries"))
+		Expect(e.Message).To(HavePrefix("UNHEALTHY, PUT OFF BY ITS OWNER: RemediationDeferred "))
+		Expect(e.Next.NotBefore.Time).To(BeTemporally("==", begun.Add(period)))
+		Expect(e.Next.Time).To(BeNil())
+		Expect(e.Next.Message).To(ContainSubstring("waits " + period.String() + " between retries"))
 
 		By("waiting for the end of that period: it is replaced for the first time that is a retry")
 		Eventually(func() string {
@@ -46,7 +46,7 @@ var _ = Describe("A machine that a KubeadmControlPlane made in place of another 
 		}).WithPolling(time.Second).ShouldNot(Equal(deferred))
 		shared.replaced(ctx, before, second)
 		third := shared.replacementOf(ctx, second)
-		Expect(shared.madeSince(ctx, third)).To(BeTemporally(">=", e.Next.NotBefore))
+		Expect(shared.madeSince(ctx, third)).To(BeTemporally(">=", e.Next.NotBefore.Time))
 
 		By("having that one fail: there was one retry")
 		shared.remediation(ctx, `{"maxRetry":1,"retryPeriodSeconds":null,"minHealthyPeriodSeconds":3600}`)
@@ -54,10 +54,10 @@ var _ = Describe("A machine that a KubeadmControlPlane made in place of another 
 		shared.turn(ctx, third, corev1.ConditionFalse)
 		Eventually(shared.said(ctx, third, clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(refused))
 		e = shared.explained(ctx, third)
-		Expect(e.Verdict).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: CannotBeRemediated "))
-		Expect(e.Next.NotBefore).To(BeTemporally("==", shared.madeSince(ctx, third).Add(time.Hour)))
+		Expect(e.Message).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: CannotBeRemediated "))
+		Expect(e.Next.NotBefore.Time).To(BeTemporally("==", shared.madeSince(ctx, third).Add(time.Hour)))
 		Expect(e.Next.Manual).To(BeTrue())
-		Expect(e.Next.Text).To(ContainSubstring("has used 1 of 1 retries"))
+		Expect(e.Next.Message).To(ContainSubstring("has used 1 of 1 retries"))
 		Consistently(func(g Gomega) { g.Expect(shared.identities(ctx)).To(Equal(before)) }).Should(Succeed())
 
 		By("ending minHealthyPeriod: to replace it is no retry any more")

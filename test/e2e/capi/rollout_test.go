@@ -57,9 +57,9 @@ var _ = Describe("A control plane of one machine", func() {
 		shrinks.turn(ctx, last, corev1.ConditionFalse)
 		Eventually(shrinks.said(ctx, last, clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(refused))
 		e := shrinks.explained(ctx, last)
-		Expect(e.Verdict).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: CannotBeRemediated "))
+		Expect(e.Message).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: CannotBeRemediated "))
 		Expect(e.Next.Manual).To(BeTrue())
-		Expect(e.Next.Text).To(ContainSubstring("does not replace its only machine"))
+		Expect(e.Next.Message).To(ContainSubstring("does not replace its only machine"))
 		Consistently(func(g Gomega) { g.Expect(shrinks.identities(ctx)).To(Equal(before)) }).Should(Succeed())
 
 		By("having it recover")

@@ -39,8 +39,8 @@ var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", fu
 
 		Eventually(shared.said(ctx, all[0], clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(refused))
 		e := shared.explained(ctx, all[0])
-		Expect(e.Verdict).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: CannotBeRemediated "))
-		Expect(e.Checks[0].Targets[0].Report).To(ContainSubstring("Kubernetes control plane components or in etcd quorum loss"))
+		Expect(e.Message).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: CannotBeRemediated "))
+		Expect(e.Checks[0].Targets[0].Message).To(ContainSubstring("Kubernetes control plane components or in etcd quorum loss"))
 		Consistently(func(g Gomega) { g.Expect(shared.identities(ctx)).To(Equal(before)) }).Should(Succeed())
 
 		By("having the others recover")

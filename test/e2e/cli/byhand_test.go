@@ -20,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -50,7 +51,7 @@ var _ = Describe("For a person with the roles of the examples", func() {
 		Expect(by).To(MatchFields(IgnoreExtras, Fields{"By": Equal("alice"), "Reason": Equal("NIC drops packets"), "At": BeTemporally("~", time.Now(), time.Minute)}))
 		Eventually(func() bool { return targetOf(explained(ctx, "machine/"+name)).InFlight }).Should(BeTrue())
 		Expect(explained(ctx, "machine/"+name).Facts).To(ContainElement(HaveField("Name", "remediation requested")))
-		Expect(reasons(parsed[chronicle](mend(ctx, "history", "machine/"+name, "-o", "json")))).To(
+		Expect(reasons(parsed[cliv1.History](mend(ctx, "history", "machine/"+name, "-o", "json")))).To(
 			inThisOrder(mendv1.EventRequestedByHand, mendv1.EventMachineMarkedUnhealthy))
 		again := mendAs(ctx, as, "remediate", "machine/"+name, "--yes")
 		Expect(again.code).To(Equal(done), again.complaint)

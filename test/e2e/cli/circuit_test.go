@@ -9,8 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 )
 
@@ -25,25 +24,25 @@ var _ = Describe("For three workers of five whose kubelets fall silent", func() 
 		fixture.silence(lost...)
 
 		By("too many")
-		var e *page.Explanation
+		var e *cliv1.Explanation
 		Eventually(func(g Gomega) {
 			e = explained(ctx, "mhc/"+check.Name)
 			g.Expect(e.Checks[0].Population.Unhealthy).To(Equal(3))
 		}).Should(Succeed())
-		Expect(e.Verdict).To(Equal("UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (3 of 5, limit 2)"))
-		Expect(e.Checks[0].NotHealthy).To(Equal([]page.Group{{Class: budget.Unhealthy, Names: lost}}))
+		Expect(e.Message).To(Equal("UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (3 of 5, limit 2)"))
+		Expect(e.Checks[0].NotHealthy).To(Equal([]cliv1.Group{{Class: "unhealthy", Names: lost}}))
 		Eventually(func() map[string]string { return said(fixture.stored(ctx, check.Name).Status.Conditions) }).Should(
 			Equal(said(e.Checks[0].Conditions)), "the check says of itself what explain says of it")
 		for _, name := range lost {
 			e := explained(ctx, "machine/"+name)
-			Expect(e.Next.Text).To(HaveSuffix("at most 2 of 5 are not healthy (now 3)"))
-			Expect(e.Next.At).To(BeZero())
-			Expect(holdOf(targetOf(e), "TooManyUnhealthy").Text).To(ContainSubstring("3 of 5 targets are not healthy"))
+			Expect(e.Next.Message).To(HaveSuffix("at most 2 of 5 are not healthy (now 3)"))
+			Expect(e.Next.Time).To(BeNil())
+			Expect(holdOf(targetOf(e), "TooManyUnhealthy").Message).To(ContainSubstring("3 of 5 targets are not healthy"))
 			Expect(e.Checks[0].CountedByStatus).To(BeTrue())
-			e = parsed[page.Explanation](mend(ctx, "explain", "machine/"+name, "--full", "-o", "json"))
-			Expect(e.Checks[0].NotHealthy).To(Equal([]page.Group{{Class: budget.Unhealthy, Names: lost}}))
+			e = parsed[cliv1.Explanation](mend(ctx, "explain", "machine/"+name, "--full", "-o", "json"))
+			Expect(e.Checks[0].NotHealthy).To(Equal([]cliv1.Group{{Class: "unhealthy", Names: lost}}))
 		}
-		row := parsed[page.Status](mend(ctx, "status", "-o", "json")).Checks
+		row := parsed[cliv1.Status](mend(ctx, "status", "-o", "json")).Items
 		Expect(row).To(HaveLen(1))
 		Expect(row[0].Reason).To(Equal("TooManyUnhealthy"))
 		Expect(row[0].Population.Healthy).To(Equal(2))
@@ -71,12 +70,12 @@ var _ = Describe("For three workers of five whose kubelets fall silent", func() 
 		}
 		Expect(conditions.Has(fixture.Machine(ctx, back), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
 		e = explained(ctx, "mhc/"+check.Name)
-		Expect(e.Verdict).To(Equal("UNHEALTHY, BEING REMEDIATED: 2 of 5, 2 in flight"))
+		Expect(e.Message).To(Equal("UNHEALTHY, BEING REMEDIATED: 2 of 5, 2 in flight"))
 
 		for _, name := range lost {
 			fixture.Host(name).Kubelet().Start()
 		}
-		Eventually(func() string { return explained(ctx, "mhc/"+check.Name).Verdict }).Should(Equal("HEALTHY: 5 of 5"))
+		Eventually(func() string { return explained(ctx, "mhc/"+check.Name).Message }).Should(Equal("HEALTHY: 5 of 5"))
 	}, SpecTimeout(specPatience))
 })
 
@@ -84,7 +83,7 @@ var _ = Describe("For three workers of five whose kubelets fall silent", func() 
 func timeless(r ran) map[string]any {
 	GinkgoHelper()
 	all := *parsed[map[string]any](r)
-	for _, name := range []string{"at", "notes"} {
+	for _, name := range []string{"time", "notes"} {
 		delete(all, name)
 	}
 	if managers, is := all["managers"].([]any); is {

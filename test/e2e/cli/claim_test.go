@@ -12,9 +12,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/rig"
 )
 
@@ -22,10 +21,10 @@ var _ = Describe("For an unclaimed check", func() {
 	It("claim makes kubemend act within a second, and release returns it to Cluster API", func(ctx SpecContext) {
 		fixture.AllWell(ctx)
 		check := fixture.checked(ctx, "unclaimed")
-		mode := func() explain.Mode { return explained(ctx, "mhc/"+check.Name).Checks[0].Mode }
+		mode := func() cliv1.Mode { return explained(ctx, "mhc/"+check.Name).Checks[0].Mode }
 		core := func() bool { return conditions.IsFalse(fixture.stored(ctx, check.Name), clusterv1.PausedCondition) }
 		Eventually(core).Should(BeTrue())
-		Eventually(mode).Should(Equal(explain.Observing))
+		Eventually(mode).Should(Equal(cliv1.ModeObserving))
 		Expect(conditions.Has(fixture.stored(ctx, check.Name), mendv1.TargetsExclusive)).To(BeFalse(), "kubemend says nothing on what it only observes")
 
 		acts := sees(ctx, check, func(c *clusterv1.MachineHealthCheck) bool { return conditions.Has(c, mendv1.TargetsExclusive) })
@@ -34,7 +33,7 @@ var _ = Describe("For an unclaimed check", func() {
 		var at time.Time
 		Eventually(acts).Should(Receive(&at))
 		Expect(at).To(BeTemporally("<", claimed.ended.Add(time.Second)))
-		Expect(mode()).To(Equal(explain.Acting))
+		Expect(mode()).To(Equal(cliv1.ModeActing))
 		Eventually(core).Should(BeFalse(), "Cluster API core says that it skips the check")
 
 		takes := sees(ctx, check, func(c *clusterv1.MachineHealthCheck) bool { return conditions.IsFalse(c, clusterv1.PausedCondition) })
@@ -44,7 +43,7 @@ var _ = Describe("For an unclaimed check", func() {
 		released := mend(ctx, "release", "mhc/"+check.Name, "--yes", "--force")
 		Expect(released.code).To(Equal(done), released.complaint)
 		Eventually(takes).Should(Receive())
-		Eventually(mode).Should(Equal(explain.Observing))
+		Eventually(mode).Should(Equal(cliv1.ModeObserving))
 	}, SpecTimeout(specPatience))
 })
 
@@ -75,7 +74,7 @@ var _ = Describe("For a user who may read only Machines and MachineHealthChecks 
 		name := fixture.WorkerNames(ctx)[0]
 		narrow := func(args ...string) ran { return mendAs(ctx, kubeconfig, append(args, "-o", "json")...) }
 
-		e := parsed[page.Explanation](narrow("explain", "machine/"+name))
+		e := parsed[cliv1.Explanation](narrow("explain", "machine/"+name))
 		Expect(e.Checks).To(HaveLen(1))
 		Expect(e.Checks[0].Name).To(Equal(check.Name))
 		Expect(e.Notes).To(ContainElements(
@@ -83,10 +82,10 @@ var _ = Describe("For a user who may read only Machines and MachineHealthChecks 
 			And(ContainSubstring("Clusters in namespace "+fixture.Namespace), ContainSubstring("forbidden")),
 			ContainSubstring("Whether a manager of kubemend runs is not known"),
 		))
-		Expect(e.Verdict).To(HavePrefix("UNKNOWN"), "the node was not seen")
+		Expect(e.Message).To(HavePrefix("UNKNOWN"), "the node was not seen")
 
-		s := parsed[page.Status](narrow("status"))
-		Expect(s.Checks).To(HaveLen(1))
+		s := parsed[cliv1.Status](narrow("status"))
+		Expect(s.Items).To(HaveLen(1))
 		Expect(s.Notes).To(ContainElement(ContainSubstring("forbidden")))
 	}, SpecTimeout(specPatience))
 })
@@ -126,24 +125,24 @@ var _ = Describe("While no manager runs", Serial, func() {
 		manager.Kill()
 		DeferCleanup(func(ctx SpecContext) { startManager(ctx) })
 
-		var s *page.Status
+		var s *cliv1.Status
 		Eventually(func(g Gomega) {
-			s = parsed[page.Status](mend(ctx, "status", "-o", "json"))
+			s = parsed[cliv1.Status](mend(ctx, "status", "-o", "json"))
 			g.Expect(s.Managers).To(HaveLen(1))
 			g.Expect(s.Managers[0].Alive).To(BeFalse())
 		}).WithPolling(time.Second).Should(Succeed())
 		Expect(s.Managers[0].Namespace).To(Equal(rig.Namespace))
-		Expect(s.Managers[0].Gone).To(And(BeTemporally(">", killed), BeTemporally("<", time.Now())), "when what it last said ran out")
-		modes := map[string]explain.Mode{}
-		for _, row := range s.Checks {
+		Expect(s.Managers[0].Ended.Time).To(And(BeTemporally(">", killed), BeTemporally("<", time.Now())), "when what it last said ran out")
+		modes := map[string]cliv1.Mode{}
+		for _, row := range s.Items {
 			modes[row.Name] = row.Mode
 		}
-		Expect(modes).To(Equal(map[string]explain.Mode{claimed.Name: explain.None, check.Name: explain.Core}))
+		Expect(modes).To(Equal(map[string]cliv1.Mode{claimed.Name: cliv1.ModeNone, check.Name: cliv1.ModeCore}))
 		Expect(mend(ctx, "status").out).To(ContainSubstring("does not run since"))
 
 		e := explained(ctx, "mhc/"+claimed.Name)
 		Expect(e.Next.Manual).To(BeTrue())
-		Expect(e.Next.Text).To(HavePrefix("Start the manager of kubemend"))
+		Expect(e.Next.Message).To(HavePrefix("Start the manager of kubemend"))
 
 		no := mend(ctx, "claim", "mhc/"+check.Name, "--yes")
 		Expect(no.code).To(Equal(refused))

@@ -13,10 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -39,7 +38,7 @@ var _ = Describe("For a host that is power-cycled", func() {
 		}
 		fixture.AllWell(ctx)
 		Eventually(func() []string {
-			return reasons(parsed[chronicle](mend(ctx, "history", "--machine", name, "-o", "json")))
+			return reasons(parsed[cliv1.History](mend(ctx, "history", "--machine", name, "-o", "json")))
 		}).Should(And(
 			inThisOrder("PowerOffRequested", "Fenced", "PowerOnRequested", "PoweredOn"),
 			inThisOrder("MachineMarkedUnhealthy", "Fenced", "PoweredOn", "MachineHealthy"),
@@ -61,19 +60,19 @@ var _ = Describe("For a host whose BMC is dead", func() {
 		fixture.silence(name)
 
 		Eventually(stepped).Should(Receive(HaveField("Step", "PoweringOff")))
-		var said explain.Step
-		Eventually(func() time.Time {
+		var said cliv1.Step
+		Eventually(func() *metav1.Time {
 			said = explained(ctx, "machine/"+name).Next
-			return said.At
-		}).ShouldNot(BeZero())
+			return said.Time
+		}).ShouldNot(BeNil())
 		rem, is := remediationOf(ctx, name)
 		Expect(is).To(BeTrue())
 		Expect(rem.Status.Step).To(Equal("PoweringOff"))
-		Expect(said.At).To(BeTemporally("~", rem.Status.Deadline.Time, time.Second), said.Text) // which has whole seconds
+		Expect(said.Time.Time).To(BeTemporally("~", rem.Status.Deadline.Time, time.Second), said.Message) // which has whole seconds
 		var next entered
 		Eventually(stepped).Should(Receive(&next))
-		Expect(next.At).To(BeTemporally("~", said.At, nearEnough), "from %s to %s", rem.Status.Step, next.Step)
-		AddReportEntry("given up after the announced moment", next.At.Sub(said.At).String())
+		Expect(next.At).To(BeTemporally("~", said.Time.Time, nearEnough), "from %s to %s", rem.Status.Step, next.Step)
+		AddReportEntry("given up after the announced moment", next.At.Sub(said.Time.Time).String())
 		host.Die(false)
 		fixture.AllWell(ctx)
 	}, SpecTimeout(specPatience+2*time.Minute))
@@ -116,14 +115,9 @@ func (env *environment) cycled(ctx context.Context) {
 		builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name))
 }
 
-// chronicle is what history prints.
-type chronicle struct {
-	Entries []history.Entry `json:"entries"`
-}
-
-func reasons(c *chronicle) []string {
+func reasons(c *cliv1.History) []string {
 	var all []string
-	for _, e := range c.Entries {
+	for _, e := range c.Items {
 		all = append(all, e.Reason)
 	}
 	return all
@@ -188,11 +182,9 @@ func remediationOf(ctx context.Context, name string) (*mendv1.HostRemediation, b
 }
 
 // remediationIn is the one remediation that an answer is about.
-func remediationIn(r ran) explain.Remediation {
+func remediationIn(r ran) cliv1.HostRemediation {
 	GinkgoHelper()
-	e := parsed[struct {
-		Remediations []explain.Remediation `json:"remediations"`
-	}](r)
+	e := parsed[cliv1.Explanation](r)
 	Expect(e.Remediations).To(HaveLen(1), r.out)
 	return e.Remediations[0]
 }
@@ -221,9 +213,13 @@ func fromStatus(rem *mendv1.HostRemediation) phase {
 	return p
 }
 
-func fromLook(r explain.Remediation) phase {
-	return phase{
-		Step: r.State, Phase: r.Phase, Host: r.Host, Message: r.Text, Reason: r.Reason, Attempt: r.Attempt,
-		Started: r.AttemptStarted.UTC().Truncate(time.Second), Deadline: r.Deadline.UTC().Truncate(time.Second),
+func fromLook(r cliv1.HostRemediation) phase {
+	p := phase{Step: r.State, Phase: r.RemediationPhase, Host: r.Host, Message: r.Message, Reason: r.Reason, Attempt: r.Attempt}
+	if r.AttemptStarted != nil {
+		p.Started = r.AttemptStarted.UTC()
 	}
+	if r.Deadline != nil {
+		p.Deadline = r.Deadline.UTC()
+	}
+	return p
 }

@@ -14,8 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
-	"github.com/kubemend/kubemend/controllers/explain"
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 )
 
 // plugin is the built program.
@@ -77,13 +76,13 @@ func parsed[T any](r ran) *T {
 }
 
 // explained is what explain says of something, such as machine/NAME.
-func explained(ctx context.Context, what string) *page.Explanation {
+func explained(ctx context.Context, what string) *cliv1.Explanation {
 	GinkgoHelper()
-	return parsed[page.Explanation](mend(ctx, "explain", what, "-o", "json"))
+	return parsed[cliv1.Explanation](mend(ctx, "explain", what, "-o", "json"))
 }
 
 // targetOf is what the one check that selects the subject thinks of it.
-func targetOf(e *page.Explanation) explain.Target {
+func targetOf(e *cliv1.Explanation) cliv1.Target {
 	GinkgoHelper()
 	Expect(e.Checks).To(HaveLen(1))
 	Expect(e.Checks[0].Targets).To(HaveLen(1))
@@ -91,10 +90,10 @@ func targetOf(e *page.Explanation) explain.Target {
 }
 
 // holdOf is the hold of that reason; the zero value if there is none.
-func holdOf(t explain.Target, reason string) explain.Blocker {
-	at := slices.IndexFunc(t.Blockers, func(h explain.Blocker) bool { return h.Reason == reason })
+func holdOf(t cliv1.Target, reason string) cliv1.Blocker {
+	at := slices.IndexFunc(t.Blockers, func(h cliv1.Blocker) bool { return h.Reason == reason })
 	if at < 0 {
-		return explain.Blocker{}
+		return cliv1.Blocker{}
 	}
 	return t.Blockers[at]
 }

@@ -15,9 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
@@ -46,13 +45,13 @@ var _ = Describe("For a node of the management cluster", func() {
 			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, node)).To(Succeed()) })
 		}
 		climbs(ctx)
-		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("HEALTHY"))
+		Eventually(func() string { return explained(ctx, "node/"+lost).Message }).Should(Equal("HEALTHY"))
 		nudged, shaken := asked(ctx, nudge, lost), asked(ctx, shake, lost)
 
 		drills(ctx, lost, corev1.ConditionTrue)
 
 		By("pending")
-		due := announced(ctx, lost, "pending")
+		due := announced(ctx, lost, cliv1.StatePending)
 		var at time.Time
 		Eventually(nudged).Should(Receive(&at))
 		Expect(at).To(BeTemporally("~", due, nearEnough), "the first remediator is asked when it was said")
@@ -60,19 +59,19 @@ var _ = Describe("For a node of the management cluster", func() {
 
 		By("being remediated by the first")
 		Eventually(func() bool { return targetOf(explained(ctx, "node/"+lost)).InFlight }).Should(BeTrue())
-		turn := announced(ctx, lost, "unhealthy")
+		turn := announced(ctx, lost, cliv1.StateUnhealthy)
 		Expect(turn).To(BeTemporally("~", at.Add(nudgeTakes), 2*time.Second))
 		row := rowOf(ctx, "drills")
-		Expect(row.Remediating).To(Equal(1))
-		Expect(row.Next.At).To(BeTemporally("==", turn), row.Next.Text)
+		Expect(row.Population.Remediating).To(Equal(1))
+		Expect(row.Next.Time.Time).To(BeTemporally("==", turn), row.Next.Message)
 		Eventually(shaken).Should(Receive(&at))
 		Expect(at).To(BeTemporally("~", turn, nearEnough), "the second one is asked when it was said")
 		AddReportEntry("the next one asked after the announced moment", at.Sub(turn).String())
 
 		By("healthy again")
 		drills(ctx, lost, corev1.ConditionFalse)
-		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("HEALTHY"))
-		Eventually(func() int { return rowOf(ctx, "drills").Remediating }).Should(BeZero())
+		Eventually(func() string { return explained(ctx, "node/"+lost).Message }).Should(Equal("HEALTHY"))
+		Eventually(func() int { return rowOf(ctx, "drills").Population.Remediating }).Should(BeZero())
 	}, SpecTimeout(specPatience))
 })
 
@@ -148,28 +147,28 @@ func asked(ctx context.Context, kind schema.GroupVersionKind, node string) <-cha
 	return at
 }
 
-// announced is when explain says that the next thing happens to a node of that verdict: each time that it is asked, the same.
-func announced(ctx context.Context, node, verdict string) time.Time {
+// announced is when explain says that the next thing happens to a node of that state: each time that it is asked, the same.
+func announced(ctx context.Context, node string, state cliv1.State) time.Time {
 	GinkgoHelper()
-	var all []explain.Step
+	var all []time.Time
 	Eventually(func() int {
 		e := explained(ctx, "node/"+node)
-		if targetOf(e).Verdict == verdict {
-			Expect(e.Next.At).To(BeTemporally(">", e.At), "there is a next thing, and it is not late: %+v", e.Next)
+		if targetOf(e).State == state {
+			Expect(e.Next.Time.Time).To(BeTemporally(">=", e.Time.Time), "there is a next thing, and it is not late: %+v", e.Next)
 			Expect(e.Next.Manual).To(BeFalse())
-			all = append(all, e.Next)
+			all = append(all, e.Next.Time.Time)
 		}
 		return len(all)
 	}).Should(BeNumerically(">=", 3))
 	Expect(slices.Compact(all)).To(HaveLen(1), "nothing changes meanwhile")
-	return all[0].At
+	return all[0]
 }
 
 // rowOf is what status says of a check of nodes.
-func rowOf(ctx context.Context, check string) page.Row {
+func rowOf(ctx context.Context, check string) cliv1.Check {
 	GinkgoHelper()
-	s := parsed[page.Status](mend(ctx, "status", "-o", "json"))
-	at := slices.IndexFunc(s.Checks, func(c page.Row) bool { return c.Kind == "NodeHealthCheck" && c.Name == check })
+	s := parsed[cliv1.Status](mend(ctx, "status", "-o", "json"))
+	at := slices.IndexFunc(s.Items, func(c cliv1.Check) bool { return c.Kind == "NodeHealthCheck" && c.Name == check })
 	Expect(at).To(BeNumerically(">=", 0))
-	return s.Checks[at]
+	return s.Items[at]
 }

@@ -10,8 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
-	"github.com/kubemend/kubemend/controllers/explain"
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -30,7 +29,7 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 		before := fixture.WorkerNames(ctx)
 		lost := before[0]
 		owner := metav1.GetControllerOf(fixture.Machine(ctx, lost))
-		Expect(explained(ctx, "machine/"+lost).Verdict).To(Equal("HEALTHY"))
+		Expect(explained(ctx, "machine/"+lost).Message).To(Equal("HEALTHY"))
 		turned := fixture.ownerRequested(ctx, lost)
 
 		fixture.silence(lost)
@@ -40,59 +39,59 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 		Expect(announced).NotTo(BeEmpty(), "the first question was asked while the machine was pending")
 		Expect(slices.Compact(announced)).To(HaveLen(1), "nothing changes meanwhile")
 		Expect(announced[0].Manual).To(BeFalse())
-		Expect(announced[0].Text).To(HaveSuffix(
+		Expect(announced[0].Message).To(HaveSuffix(
 			"counts as unhealthy unless Ready, and kubemend asks its owner, MachineSet " + owner.Name + ", to remediate it"))
 		var at time.Time
 		Eventually(turned).Should(Receive(&at))
-		Expect(at).To(BeTemporally("~", announced[0].At, nearEnough), "owner remediation is requested at the announced moment")
-		AddReportEntry("owner remediation requested after the announced moment", at.Sub(announced[0].At).String())
+		Expect(at).To(BeTemporally("~", announced[0].Time.Time, nearEnough), "owner remediation is requested at the announced moment")
+		AddReportEntry("owner remediation requested after the announced moment", at.Sub(announced[0].Time.Time).String())
 
 		By("under way")
 		e := explained(ctx, "machine/"+lost)
-		Expect(e.Verdict).To(HavePrefix("UNHEALTHY, BEING REMEDIATED: MachineSet " + owner.Name))
+		Expect(e.Message).To(HavePrefix("UNHEALTHY, BEING REMEDIATED: MachineSet " + owner.Name))
 		Expect(targetOf(e).InFlight).To(BeTrue())
 		Expect(targetOf(e).Blockers).To(BeEmpty())
-		Expect(targetOf(e).Report).To(HavePrefix("OwnerRemediated=False (WaitingForRemediation)"))
-		Expect(e.Next.At).To(BeZero(), "it is not time that it waits for")
+		Expect(targetOf(e).Message).To(HavePrefix("OwnerRemediated=False (WaitingForRemediation)"))
+		Expect(e.Next.Time).To(BeNil(), "it is not time that it waits for")
 		Expect(e.Next.Manual).To(BeFalse())
-		Expect(e.Next.Text).To(HaveSuffix(owner.Name + " replaces it, or reports in OwnerRemediated why it does not"))
+		Expect(e.Next.Message).To(HaveSuffix(owner.Name + " replaces it, or reports in OwnerRemediated why it does not"))
 
 		resume(ctx)
 
 		By("replaced")
 		fresh := newcomer(ctx, before)
 		e = starting(ctx, fresh)
-		counts := slices.IndexFunc(targetOf(e).Startup, func(s explain.Milestone) bool { return s.Latest })
+		counts := slices.IndexFunc(targetOf(e).Startup, func(s cliv1.Milestone) bool { return s.Latest })
 		Expect(counts).NotTo(BeNumerically("<", 0), "%+v", targetOf(e).Startup)
-		latest := slices.MaxFunc(targetOf(e).Startup, func(a, b explain.Milestone) int { return a.At.Compare(b.At) })
-		Expect(targetOf(e).Startup[counts].At).To(BeTemporally("==", latest.At))
+		latest := slices.MaxFunc(targetOf(e).Startup, func(a, b cliv1.Milestone) int { return a.Time.Compare(b.Time.Time) })
+		Expect(targetOf(e).Startup[counts].Time.Time).To(BeTemporally("==", latest.Time.Time))
 		Expect(check.Spec.Checks.NodeStartupTimeoutSeconds).NotTo(BeNil())
 		patience := time.Duration(*check.Spec.Checks.NodeStartupTimeoutSeconds) * time.Second
-		Expect(e.Next.At).To(BeTemporally("==", latest.At.Add(patience)))
-		Expect(e.Verdict).To(HavePrefix("STARTING: unhealthy at "))
+		Expect(e.Next.Time.Time).To(BeTemporally("==", latest.Time.Time.Add(patience)))
+		Expect(e.Message).To(HavePrefix("STARTING: unhealthy at "))
 
 		By("well")
 		fixture.AllWell(ctx)
-		Eventually(func() string { return explained(ctx, "machine/"+fresh).Verdict }).Should(Equal("HEALTHY"))
+		Eventually(func() string { return explained(ctx, "machine/"+fresh).Message }).Should(Equal("HEALTHY"))
 		Expect(mend(ctx, "explain", "machine/"+lost).complaint).To(ContainSubstring("there is no Machine " + lost))
 	}, SpecTimeout(specPatience))
 })
 
 // announcements are what explain says will happen next to a machine while it is pending, each time that it is asked, until it is unhealthy.
-func announcements(ctx context.Context, name string) []explain.Step {
+func announcements(ctx context.Context, name string) []cliv1.Step {
 	GinkgoHelper()
-	var all []explain.Step
-	Eventually(func() string {
+	var all []cliv1.Step
+	Eventually(func() cliv1.State {
 		e := explained(ctx, "machine/"+name)
 		t := targetOf(e)
-		if t.Verdict == "pending" {
-			Expect(e.At).To(BeTemporally("<", e.Next.At), "it is not late")
-			Expect(e.Next).To(Equal(t.Next))
-			Expect(holdOf(t, "WithinTimeout").Until).To(BeTemporally("==", e.Next.At))
+		if t.State == cliv1.StatePending {
+			Expect(e.Time.Time).To(BeTemporally("<=", e.Next.Time.Time), "it is not late")
+			Expect(e.Next).To(Equal(*t.Next))
+			Expect(holdOf(t, "WithinTimeout").Until.Time).To(BeTemporally("==", e.Next.Time.Time))
 			all = append(all, e.Next)
 		}
-		return t.Verdict
-	}).Should(Equal("unhealthy"))
+		return t.State
+	}).Should(Equal(cliv1.StateUnhealthy))
 	return all
 }
 
@@ -111,13 +110,13 @@ func newcomer(ctx context.Context, before []string) (name string) {
 }
 
 // starting is what explain says of a machine while its host boots.
-func starting(ctx context.Context, name string) *page.Explanation {
+func starting(ctx context.Context, name string) *cliv1.Explanation {
 	GinkgoHelper()
-	var e *page.Explanation
-	Eventually(func() string {
+	var e *cliv1.Explanation
+	Eventually(func() cliv1.State {
 		e = explained(ctx, "machine/"+name)
-		return targetOf(e).Verdict
-	}).WithPolling(time.Millisecond).Should(Equal("starting"))
+		return targetOf(e).State
+	}).WithPolling(time.Millisecond).Should(Equal(cliv1.StateStarting))
 	m := fixture.Machine(ctx, name)
 	Expect(m.Status.NodeRef).To(Equal(clusterv1.MachineNodeReference{}), "the host is slow enough")
 	return e

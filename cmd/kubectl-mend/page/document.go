@@ -1,0 +1,112 @@
+package page
+
+import (
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+)
+
+// Document is e for programs.
+func (e *Explanation) Document() *cliv1.Explanation {
+	d := &cliv1.Explanation{
+		TypeMeta: cliv1.TypeOf("Explanation"), Subject: document.Reference(e.Subject), Time: document.Time(e.At), Message: e.Verdict,
+		Unread: e.Unread, Notes: e.Notes, Next: document.Step(e.Next), Todo: document.OptionalStep(e.Todo),
+	}
+	for _, f := range e.Facts {
+		d.Facts = append(d.Facts, cliv1.Fact{Name: f.Name, Value: f.Value})
+	}
+	for i := range e.Checks {
+		c := &e.Checks[i]
+		is := document.Check(&c.Check, c.all)
+		for _, g := range c.NotHealthy {
+			is.NotHealthy = append(is.NotHealthy, document.Group(g.Class, g.Names))
+		}
+		d.Checks = append(d.Checks, is)
+	}
+	for _, u := range e.NotSelectedBy {
+		d.NotSelectedBy = append(d.NotSelectedBy, cliv1.NotSelected{Reference: document.Reference(u.Ref), Message: u.Why})
+	}
+	for i := range e.Remediations {
+		d.Remediations = append(d.Remediations, document.Remediation(&e.Remediations[i]))
+	}
+	d.Phase, d.Reason = e.phase(d)
+	return d
+}
+
+// phase is the answer in a word, and the reason for it.
+func (e *Explanation) phase(d *cliv1.Explanation) (cliv1.Phase, string) {
+	t := e.target()
+	switch {
+	case len(e.Checks) > 0 && e.Subject == e.Checks[0].Ref:
+		return d.Checks[0].Phase, reasonOf(&d.Checks[0])
+	case len(e.Remediations) > 0 && (t == nil || e.Subject == e.Remediations[0].Ref):
+		return d.Remediations[0].Phase, d.Remediations[0].Reason
+	case t != nil:
+		phase, reason := document.Answer(t)
+		if phase == cliv1.Remediating && len(e.Remediations) > 0 && e.Remediations[0].InProgress() {
+			return d.Remediations[0].Phase, d.Remediations[0].Reason
+		}
+		return phase, reason
+	case len(e.Unread) > 0:
+		return cliv1.Unknown, explain.MissingPermission
+	}
+	return cliv1.NotChecked, explain.NotSelected
+}
+
+// reasonOf is why a check is in its phase: the reason of the check, or that of the first of its targets in that phase.
+func reasonOf(c *cliv1.Check) string {
+	if c.Reason != "" || c.Phase == cliv1.Healthy {
+		return c.Reason
+	}
+	for i := range c.Targets {
+		if c.Targets[i].Phase == c.Phase {
+			return c.Targets[i].Reason
+		}
+	}
+	if c.NodesUnknown != nil {
+		return c.NodesUnknown.Reason
+	}
+	return ""
+}
+
+// Document is s for programs.
+func (s *Status) Document() *cliv1.Status {
+	d := &cliv1.Status{
+		TypeMeta: cliv1.TypeOf("Status"), Time: document.Time(s.At), Managers: make([]cliv1.Manager, 0, len(s.Managers)), ManagersUnknown: s.ManagersUnknown,
+		Items: make([]cliv1.Check, 0, len(s.Checks)), Unread: s.Unread, Notes: s.Notes,
+	}
+	for i := range s.Managers {
+		d.Managers = append(d.Managers, manager(&s.Managers[i]))
+	}
+	for i := range s.Checks {
+		r := &s.Checks[i]
+		is := r.document
+		is.ClaimedBy = r.ClaimedBy
+		d.Items = append(d.Items, is)
+	}
+	for _, c := range s.Unreachable {
+		d.Unreachable = append(d.Unreachable, cliv1.UnreachableCluster{Namespace: c.Namespace, Name: c.Name, Since: document.Time(c.Since), Message: c.Why})
+	}
+	return d
+}
+
+func manager(m *managerlease.Manager) cliv1.Manager {
+	is := cliv1.Manager{
+		Namespace: m.Namespace, Holder: m.Holder, Alive: m.Alive, Renewed: document.Moment(m.Renewed), Ended: document.Moment(m.Gone),
+		Trusted: !m.Unbound && m.Unverified == "", Namespaces: m.Within, Message: m.Trouble,
+	}
+	if is.Message == "" {
+		is.Message = m.Unverified
+	}
+	a := m.Announcement
+	if a == nil {
+		return is
+	}
+	is.Version, is.Started, is.Unclaimed, is.WatchNamespace = a.Version, document.Moment(a.Started.Time), a.Unclaimed, a.Namespace
+	is.WatchFilter, is.Fencing, is.Teardown = a.WatchFilter, a.Fencing, a.Teardown
+	for _, k := range a.Kinds {
+		is.Kinds = append(is.Kinds, cliv1.ServedKind{CRD: k.CRD, Served: k.Reason == "", Reason: k.Reason, Message: k.Because})
+	}
+	return is
+}
