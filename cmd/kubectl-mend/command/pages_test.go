@@ -48,7 +48,7 @@ func blocks(page string) []string {
 	for line := range strings.SplitSeq(page, "\n") {
 		switch {
 		case strings.HasPrefix(line, "```") && !inside:
-			inside, output, block = true, line == "```" || line == "```text", nil
+			inside, output, block = true, line == "```" || strings.HasPrefix(line, "```text"), nil
 		case strings.HasPrefix(line, "```"):
 			if inside = false; output {
 				all = append(all, strings.Join(block, "\n"))
