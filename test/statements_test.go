@@ -45,7 +45,8 @@ func TestEveryStatementOfTheDocumentsIsTestedOrADifference(t *testing.T) {
 // Without this, a check that sees nothing would find nothing wrong.
 func TestTheStatementsCheckFindsMistakes(t *testing.T) {
 	in := []testFile{{path: "a/b_test.go", funcs: []string{"TestIt"}}}
-	rows := differentRows("# A\n| not here | b | c |\n" + differencesHeading + "| what | | |\n|---|---|---|\n| a row | b | c |\n| another | b | c |\n\n## C\n| no row | b | c |\n")
+	rows := differentRows("# A\n| not here | b | c |\n" + differencesHeading +
+		"| what | | |\n|---|---|---|\n| a row | b | c |\n| another | b | c |\n\n## C\n| no row | b | c |\n")
 	page := rules.Page{Sections: []rules.Section{{Folder: "a", Rules: []rules.Rule{{Held: []rules.Test{{Name: "Outer › a spec"}}}}}}}
 	say := func(id string, differs string, held ...rules.Test) {
 		s := rules.Statement{ID: "seed " + id}
