@@ -300,6 +300,7 @@ var apart = map[string]string{
 
 	"KubemendMachineHealthCheckUnattended": "who acts on a check does not depend on it",
 	"KubemendClusterPartlyClaimed":         "who acts on a check does not depend on it",
+	"KubemendManagerStuck":                 "a check of an unreachable cluster is reconciled as well",
 }
 
 // A new alert about something of a cluster has to say what it does while that is unreachable.

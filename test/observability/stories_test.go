@@ -261,6 +261,29 @@ var stories = map[string][]story{
 			`kubemend_kind_served{kind="metal3remediations.infrastructure.cluster.x-k8s.io", reason="Foreign"} 0x60`,
 			`kubemend_kind_served{kind="nodehealthchecks.remediation.medik8s.io", reason="NotInstalled"} 0x60`),
 	},
+	"KubemendManagerStuck": {
+		{
+			name: "a manager that stops to reconcile, until it is started again",
+			recorded: []string{
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting", instance="a"} 1x119 stale`,
+				`controller_runtime_reconcile_total{controller="machinehealthcheck", result="success", instance="a"} 1+1x39 40x79 stale`,
+				`controller_runtime_reconcile_total{controller="claims", result="success", instance="a"} 1+1x119 stale`,
+				`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting", instance="b"} _x120 1x60`,
+				`controller_runtime_reconcile_total{controller="machinehealthcheck", result="success", instance="b"} _x120 1x9 2x9 3x40`,
+			},
+			turns: []time.Duration{83 * time.Minute, 120 * time.Minute}, says: "acts on 1 MachineHealthChecks",
+		},
+		quiet("one that has just started, and waits for the first resync",
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting", instance="a"} 1x60`,
+			`controller_runtime_reconcile_total{controller="machinehealthcheck", result="success", instance="a"} 5x9 6x9 7x9 8x9 9x9 10x9`),
+		quiet("one that acts on no check",
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="observing", instance="a"} 1x100`,
+			`controller_runtime_reconcile_total{controller="machinehealthcheck", result="success", instance="a"} 5x100`),
+		quiet("one whose reconciles fail, which its log and another metric say",
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting", instance="a"} 1x100`,
+			`controller_runtime_reconcile_total{controller="machinehealthcheck", result="success", instance="a"} 5x100`,
+			`controller_runtime_reconcile_total{controller="machinehealthcheck", result="error", instance="a"} 0+1x100`),
+	},
 	"KubemendNoLeader": {
 		{
 			name: "both replicas wait for a lease without a holder",
