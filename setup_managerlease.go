@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,6 +63,9 @@ func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.R
 	}
 }
 
+// askedFor is how long the start waits for what only `kubectl mend` depends on.
+const askedFor = 10 * time.Second
+
 // takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and makes that if it is missing. A
 // teardown leaves nothing behind, so it makes none.
 func takeNamespace(ctx context.Context, self replica.Replica, o *options) error {
@@ -80,6 +84,8 @@ func takeNamespace(ctx context.Context, self replica.Replica, o *options) error 
 	if err != nil {
 		return fmt.Errorf("connect to the management cluster: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, askedFor)
+	defer cancel()
 	switch err := managerlease.EnsureNamespace(ctx, c, managerlease.UsualNamespace); {
 	case err != nil && o.election.LeaderElect:
 		return fmt.Errorf("set up leader election: %w", err)

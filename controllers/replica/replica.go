@@ -47,7 +47,9 @@ func (r Replica) HideUID() (show func()) {
 }
 
 // InCluster reports that the process runs in a pod, also if nothing says in which: the kubelet gives the address of the API server to every container.
-func (r Replica) InCluster() bool { return r.Namespace != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
+func (r Replica) InCluster() bool {
+	return r.Namespace != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+}
 
 // Identity is the name of the pod. Outside of a cluster several managers may run on one host, so there it is unique.
 func (r Replica) Identity() (string, error) {
