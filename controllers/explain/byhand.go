@@ -151,7 +151,8 @@ var (
 	// DeleteMachine is for a machine that has no owner.
 	DeleteMachine = "Delete it by hand"
 	// RequestOfNode is for a node that a NodeHealthCheck judges.
-	RequestOfNode = "Make a request from its template by hand, named after the node, and delete it when the node is healthy: docs/too-many-unhealthy.md"
+	RequestOfNode = "Make a request from its template by hand, named after the node, and delete it when the node is healthy: docs/too-many-unhealthy.md. " +
+		"The host of a Machine is power-cycled with kubectl mend remediate host/NAME"
 	// RebootHost is for a host without a machine.
 	RebootHost = "To reboot it, annotate it with reboot.metal3.io"
 	// CycleElsewhere is for a host of a cluster without HostRemediations.
