@@ -10,39 +10,39 @@ import (
 
 // What happened to objects, as their histories say it.
 const (
-	MachineMade = "Machine was made"
-	CheckMade   = "check was made"
+	MachineMade = "Machine created"
+	CheckMade   = "check created"
 )
 
 // RequestMadeFor is which check a remediation request was made for; the kind of check is empty if kubemend did not make the request.
 func RequestMadeFor(check Ref) string {
 	if check.Kind == "" {
-		return "remediation was asked for by somebody, or by Cluster API core"
+		return "requested by a user, or by Cluster API core"
 	}
-	return "remediation was asked for by kubemend for " + check.String()
+	return "requested by kubemend for " + check.String()
 }
 
 // NodeRequestMade is that a request was made for a node.
 func NodeRequestMade(request Ref, node string) string {
-	return fmt.Sprintf("%s was made for node %s", request, node)
+	return fmt.Sprintf("%s created for node %s", request, node)
 }
 
 // NodeRequestGivenUp is that a request for a node was given up.
 func NodeRequestGivenUp(request Ref, node string) string {
-	return fmt.Sprintf("%s was given up for node %s", request, node)
+	return fmt.Sprintf("%s for node %s timed out", request, node)
 }
 
 // NodeRecovered is that the conditions of a node are healthy, while its remediation goes on.
 func NodeRecovered(node string) string {
-	return "node " + node + " is healthy again; its remediation is not over"
+	return "node " + node + " is healthy again; its remediation is still in flight"
 }
 
 // DeletionAsked is what an object waits for that is being deleted.
 func DeletionAsked(finalizers []string) string {
 	if len(finalizers) == 0 {
-		return "its deletion was asked for"
+		return "deletion requested"
 	}
-	return "its deletion was asked for, and waits for " + strings.Join(finalizers, ", ")
+	return "deletion requested; it waits for " + strings.Join(finalizers, ", ")
 }
 
 // ConditionTurned is that a condition of an object became what it is.
@@ -51,7 +51,7 @@ func ConditionTurned(c metav1.Condition) string {
 }
 
 // RequestReported is that a condition of a request became true.
-func RequestReported(c metav1.Condition) string { return cmp.Or(c.Message, "since then it is so") }
+func RequestReported(c metav1.Condition) string { return ConditionTurned(c) }
 
 // Annotated is an annotation of an object, and who wrote it.
 func Annotated(key, value, writer string) string {
@@ -71,3 +71,6 @@ func OperationBegan(reason string) string { return hostOperations[reason] + " be
 
 // OperationEnded is that an operation on a host ended.
 func OperationEnded(reason string) string { return hostOperations[reason] + " ended" }
+
+// Repeated is the age of an event that has happened n times, the first one over that long ago.
+func Repeated(age string, n int, over string) string { return fmt.Sprintf("%s (x%d over %s)", age, n, over) }

@@ -228,7 +228,7 @@ func (c *Check) Remarks() []string {
 	if c.Population.NotHealthy() > 0 && !c.NodesNotReadable() {
 		all = append(all, NotHealthy(c.Population))
 	}
-	if c.ModeText != "" && !c.TextHasMode() {
+	if c.ModeText != "" && !c.TextHasMode() && !c.ActsElsewhere() {
 		all = append(all, c.ModeText)
 	}
 	if c.NodesUnknown != "" {
@@ -239,22 +239,53 @@ func (c *Check) Remarks() []string {
 	return all
 }
 
+// Totals is how many checks are OK, of how many, and at what time.
+func Totals(ok, all int, at string) string {
+	return fmt.Sprintf("%d of %d checks OK at %s.", ok, all, at)
+}
+
+// NotListed is that n checks are OK and not listed.
+func NotListed(n int) string {
+	if n == 1 {
+		return "1 check that is OK is not listed; --not-ok=false lists all."
+	}
+	return fmt.Sprintf("%d checks that are OK are not listed; --not-ok=false lists all.", n)
+}
+
+// NotServedBriefly are the kinds that m does not serve, each with the reason of the metric; empty if it serves all.
+func NotServedBriefly(m managerlease.Manager) string {
+	if !m.Alive || m.Unbound || m.Announcement == nil {
+		return ""
+	}
+	var all []string
+	for _, k := range m.Announcement.Kinds {
+		if k.Reason != "" {
+			kind, _, _ := strings.Cut(k.CRD, ".")
+			all = append(all, kind+" ("+k.Reason+")")
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "Not served: " + strings.Join(all, ", ") + "; -o wide says why"
+}
+
 // Manager is whether m runs and with which flags; serves are the CRDs that it serves, and notServed those that it does not, with the reasons.
 func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves, notServed []string) {
 	switch a := m.Announcement; {
 	case m.Unbound:
 		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), notBound(managerlease.OfKubemend)), nil, nil
 	case !m.Alive:
-		return fmt.Sprintf("Manager in namespace %s: %s since %s", m.Namespace, p.Bad("does not run"), at(m.Gone)), nil, nil
+		return fmt.Sprintf("Manager %s: %s since %s", m.Namespace, p.Bad("not running"), at(m.Gone)), nil, nil
 	case a == nil:
-		return fmt.Sprintf("Manager %s in namespace %s: %s, without an announcement", m.Holder, m.Namespace, p.Good("runs")), nil, nil
+		return fmt.Sprintf("Manager %s/%s: %s, without an announcement", m.Namespace, m.Holder, p.Good("running")), nil, nil
 	}
 	a := m.Announcement
-	runs := p.Good("runs")
+	runs := p.Good("running")
 	if a.Outside {
 		runs += " outside of the cluster"
 	}
-	text = fmt.Sprintf("Manager %s in namespace %s: %s, version %s; MachineHealthChecks that are not claimed: %s", m.Holder, m.Namespace, runs, a.Version, a.Unclaimed)
+	text = fmt.Sprintf("Manager %s/%s: %s, %s, unclaimed checks: %s", m.Namespace, m.Holder, runs, a.Version, a.Unclaimed)
 	if a.Namespace != "" {
 		text += "; only namespace " + a.Namespace
 	}

@@ -46,11 +46,6 @@ func ClockDiffers(ahead time.Duration) string {
 	return fmt.Sprintf("the clock of this machine is %s %s that of the API server, which is the one that counts here", ahead.Round(time.Second), is)
 }
 
-// Repeated follows on an event that has happened n times.
-func Repeated(n int, last time.Time) string {
-	return fmt.Sprintf(" (%d times, the last at %s)", n, last.Format(time.RFC3339))
-}
-
 // Heading names the remediation, its state and its attempt.
 func (r *Remediation) Heading() string {
 	return fmt.Sprintf("%s: %s", r.Ref, r.State)

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -27,6 +28,7 @@ var explainable = []kind{machineKind, nodeKind, hostKind, machineCheckKind, node
 func (o *Options) explain() *cobra.Command {
 	var cluster string
 	var full bool
+	var again watching
 	c := &cobra.Command{
 		Use:   "explain (KIND NAME... | KIND/NAME...)",
 		Short: "Say why a machine is or is not being remediated, and what happens next",
@@ -38,17 +40,21 @@ func (o *Options) explain() *cobra.Command {
 		Args:              someNames(explainable...),
 		ValidArgsFunction: o.completeNames(explainable...),
 		RunE: func(c *cobra.Command, args []string) error {
-			all, err := o.explanations(c.Context(), args, cluster, full)
-			if err != nil {
-				return err
-			}
-			return o.printExplanations(all)
+			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
+				all, err := o.explanations(ctx, args, cluster, full)
+				if err != nil {
+					return err
+				}
+				return o.printExplanations(out, all)
+			})
 		},
 	}
 	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
 	c.Flags().BoolVar(&full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
+	again.addTo(c)
 	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
+	excluding(c, "watch", "from")
 	return c
 }
 
@@ -81,7 +87,7 @@ func (o *Options) explanations(ctx context.Context, args []string, cluster strin
 }
 
 // printExplanations prints one as it is, and several one after the other.
-func (o *Options) printExplanations(all []*page.Explanation) error {
+func (o *Options) printExplanations(out io.Writer, all []*page.Explanation) error {
 	list, named := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}, make([]explain.Ref, 0, len(all))
 	for _, e := range all {
 		list.Items, named = append(list.Items, *e.Document()), append(named, e.Subject)
@@ -90,12 +96,12 @@ func (o *Options) printExplanations(all []*page.Explanation) error {
 	if len(all) == 1 {
 		found = &list.Items[0]
 	}
-	return o.print(o.Out, found, named, func() error {
+	return o.print(out, found, named, func() error {
 		for i, e := range all {
 			if i > 0 {
-				_, _ = fmt.Fprint(o.Out, "\n\n") // as kubectl describe does
+				_, _ = fmt.Fprint(out, "\n\n") // as kubectl describe does
 			}
-			if err := e.Print(o.Out, o.width(), o.painter(o.Out)); err != nil {
+			if err := e.Print(out, o.width(), o.painter(o.Out)); err != nil {
 				return err
 			}
 		}

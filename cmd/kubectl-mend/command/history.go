@@ -49,7 +49,7 @@ func (o *Options) history() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.printHistory(chronicle{Entries: history.Of(objects, s), ReadErrors: readErrors})
+			return o.printHistory(chronicle{Entries: history.Of(objects, s), ReadErrors: readErrors}, now, s.Namespace == "")
 		},
 	}
 	c.Flags().StringVar(&s.Machine, "machine", "", "What concerns one Machine, also one that is gone.")
@@ -96,7 +96,7 @@ func (o *Options) checkHistory(s history.Scope, since time.Duration) error {
 	return nil
 }
 
-func (o *Options) printHistory(c chronicle) error {
+func (o *Options) printHistory(c chronicle, now time.Time, namespaces bool) error {
 	return o.print(o.Out, history.Document(c.Entries, c.ReadErrors), nil, func() error {
 		for _, t := range c.ReadErrors {
 			_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
@@ -105,7 +105,9 @@ func (o *Options) printHistory(c chronicle) error {
 			_, _ = fmt.Fprintln(o.ErrOut, "nothing is remembered")
 			return nil
 		}
-		layout := history.Layout{Width: text.Width(o.Out), Zone: time.Local, Wide: o.isWide(), Paint: o.painter(o.Out)}
+		layout := history.Layout{
+			Now: now, Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: namespaces, Paint: o.painter(o.Out),
+		}
 		return history.Print(o.Out, c.Entries, layout)
 	})
 }

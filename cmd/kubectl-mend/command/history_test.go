@@ -107,21 +107,20 @@ func TestRequestsAreOfTheKindsThatChecksMake(t *testing.T) {
 
 func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 	t.Setenv("COLUMNS", "")
-	zone := time.Local
-	time.Local = time.UTC
-	defer func() { time.Local = zone }()
+	now := noon.Add(5 * time.Minute)
 	is := chronicle{
 		Entries:    []history.Entry{{At: noon, Object: explain.Ref{Kind: "Machine", Namespace: "metal", Name: "m"}, Reason: "Bad", Text: "it is", Source: history.FromEvent, Reporter: "me"}},
 		ReadErrors: []string{"hosts: forbidden"},
 	}
 	const warned = "could not be read, and was done without: hosts: forbidden\n"
 	for output, want := range map[string]struct{ out, err string }{
-		"":     {"2026-01-01T12:00:00Z  Machine metal/m  Bad  it is\n", warned},
-		"wide": {"2026-01-01T12:00:00Z  Machine metal/m  Bad  me  it is\n", warned},
+		"": {"LAST SEEN   TYPE     REASON   OBJECT      MESSAGE\n5m          Normal   Bad      Machine/m   it is\n", warned},
+		"wide": {"LAST SEEN   TYPE     REASON   OBJECT      FIRST SEEN                SOURCE   MESSAGE\n" +
+			"5m          Normal   Bad      Machine/m   2026-01-01 12:00:00 UTC   me       it is\n", warned},
 	} {
 		var out, problems bytes.Buffer
 		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, output: as(t, output)}
-		if err := o.printHistory(is); err != nil || out.String() != want.out || problems.String() != want.err {
+		if err := o.printHistory(is, now, false); err != nil || out.String() != want.out || problems.String() != want.err {
 			t.Errorf("-o %q: %v, printed\n%s%s", output, err, out.String(), problems.String())
 		}
 	}
@@ -132,7 +131,7 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 		var out bytes.Buffer
 		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out}, output: as(t, output)}
 		var got cliv1.History
-		if err := errors.Join(o.printHistory(is), read(out.Bytes(), &got)); err != nil {
+		if err := errors.Join(o.printHistory(is, now, false), read(out.Bytes(), &got)); err != nil {
 			t.Fatalf("-o %s: %v, printed\n%s", output, err, out.String())
 		}
 		if diff := cmp.Diff(is.ReadErrors, got.ReadErrors); diff != "" || len(got.Items) != 1 || got.Items[0].Message != "it is" || !got.Items[0].Time.Time.Equal(noon) {
@@ -141,7 +140,7 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 	}
 	var out, problems bytes.Buffer
 	o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}}
-	if err := o.printHistory(chronicle{}); err != nil || out.Len() > 0 || problems.String() != "nothing is remembered\n" {
+	if err := o.printHistory(chronicle{}, now, false); err != nil || out.Len() > 0 || problems.String() != "nothing is remembered\n" {
 		t.Errorf("without entries: %v, printed\n%s%s", err, out.String(), problems.String())
 	}
 }

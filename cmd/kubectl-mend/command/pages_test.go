@@ -10,7 +10,7 @@ import (
 // Pages that show output which nothing prints any more are worse than none.
 func TestThePagesShowWhatIsPrinted(t *testing.T) {
 	var printed strings.Builder
-	for _, pattern := range []string{"../page/testdata/*.txt", "../page/testdata/*/*.txt", "../simulate/testdata/*.txt"} {
+	for _, pattern := range []string{"../page/testdata/*.txt", "../page/testdata/*/*.txt", "../history/testdata/*.txt", "../simulate/testdata/*.txt"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v, %d files", pattern, err, len(files))
@@ -23,7 +23,7 @@ func TestThePagesShowWhatIsPrinted(t *testing.T) {
 			printed.Write(content)
 		}
 	}
-	for _, page := range []string{"status.md", "explain.md", "simulate.md"} {
+	for _, page := range []string{"status.md", "explain.md", "history.md", "simulate.md"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "cli", page))
 		if err != nil {
 			t.Fatal(err)

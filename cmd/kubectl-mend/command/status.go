@@ -1,14 +1,11 @@
 package command
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -21,9 +18,10 @@ import (
 )
 
 func (o *Options) status() *cobra.Command {
-	var watch, full bool
+	var full bool
 	var cluster string
-	var every time.Duration
+	var again watching
+	list := listing{sort: string(page.ByName)}
 	c := &cobra.Command{
 		Use:   "status [CLUSTER]",
 		Short: "List all checks: who acts, how many targets are healthy, how much of the limit is used, what is next",
@@ -34,21 +32,32 @@ func (o *Options) status() *cobra.Command {
 		Args:              oneCluster(&cluster),
 		ValidArgsFunction: o.completeCluster,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if !watch {
-				return o.printStatus(c.Context(), o.Out, cluster, full)
+			if !c.Flags().Changed("not-ok") {
+				list.notOK = o.allNamespaces
 			}
-			return o.watchStatus(c.Context(), cluster, full, every)
+			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
+				return o.printStatus(ctx, out, cluster, full, list)
+			})
 		},
 	}
 	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster whose checks are listed. If empty, those of all Clusters of the namespace.")
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and draw the table anew, until interrupted.")
-	c.Flags().DurationVar(&every, "every", 2*time.Second, "With --watch: how often to look.")
+	c.Flags().BoolVar(&list.notOK, "not-ok", false, "List only checks that are not OK: with targets that are not healthy, or that no controller acts on. "+
+		"Default with --all-namespaces; --not-ok=false lists all.")
+	c.Flags().StringVar(&list.sort, "sort-by", list.sort, "Order of the checks: "+listed(page.Orders, "or")+".")
+	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(page.Orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	again.addTo(c)
 	c.Flags().BoolVar(&full, "full", false,
 		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")
 	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
 	excluding(c, "watch", "from")
 	return c
+}
+
+// listing is which checks are listed, and in which order.
+type listing struct {
+	notOK bool
+	sort  string
 }
 
 // oneCluster are the arguments of a command about a Cluster that --cluster names, or the only argument: edge-3 or cluster/edge-3.
@@ -73,7 +82,10 @@ func oneCluster(cluster *string) cobra.PositionalArgs {
 }
 
 // printStatus prints the status to out, laid out for the output of the command.
-func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string, full bool) error {
+func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string, full bool, list listing) error {
+	if !slices.Contains(page.Orders, list.sort) {
+		return Exit{Misused, fmt.Errorf("--sort-by %q: expected %s", list.sort, listed(page.Orders, "or"))}
+	}
 	namespace, err := o.namespace()
 	if err != nil {
 		return err
@@ -96,6 +108,7 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string
 	return o.print(out, s.Document(), named, func() error {
 		return s.Print(out, page.Layout{
 			Width: text.Width(o.Out), Paint: o.painter(o.Out), Wide: o.isWide(), Namespaces: namespace == "",
+			NotOK: list.notOK, Sort: page.Order(list.sort),
 		})
 	})
 }
@@ -117,41 +130,4 @@ func clusterIsThere(ctx context.Context, reader client.Reader, namespace, name s
 		return fmt.Errorf("there is no Cluster %s in %s", name, where)
 	}
 	return nil
-}
-
-// clearScreen takes the cursor to the upper left corner of a terminal, and what stood on it away.
-const clearScreen = "\x1b[H\x1b[2J"
-
-// watchStatus prints the status again and again. On a terminal each takes the place of the one before.
-func (o *Options) watchStatus(ctx context.Context, cluster string, full bool, every time.Duration) error {
-	if every <= 0 {
-		return Exit{Misused, errors.New("--every: expected a duration above 0")}
-	}
-	for looks := 0; ; looks++ {
-		var screenful bytes.Buffer // the old one stands until the new one is whole
-		screen := text.OnScreen(&screenful)
-		if err := o.printStatus(ctx, screen, cluster, full); err != nil {
-			if looks == 0 {
-				return err
-			}
-			_, _ = fmt.Fprintln(screen, "error:", text.Below(err.Error())) // it was there, so it may be there again in a moment
-		}
-		select {
-		case <-ctx.Done(): // what was read halfway is not shown
-			return nil
-		default:
-		}
-		terminal := text.Raw(o.Out)
-		if text.IsTerminal(terminal) {
-			_, _ = fmt.Fprint(terminal, clearScreen)
-		}
-		if _, err := terminal.Write(screenful.Bytes()); err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(every):
-		}
-	}
 }

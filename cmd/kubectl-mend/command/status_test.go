@@ -56,7 +56,15 @@ func (l *looked) Write(page []byte) (int, error) {
 	return l.Buffer.Write(page)
 }
 
-func TestTheStatusIsWatchedUntilItIsInterrupted(t *testing.T) {
+func TestPagesAreWatchedUntilTheyAreInterrupted(t *testing.T) {
+	for line, says := range map[string]string{"status --every": "There are no checks", "explain machine/m -n ns --interval": "NOT CHECKED"} {
+		t.Run(line, func(t *testing.T) { watched(t, line, says) })
+	}
+}
+
+// watched runs a command that prints the same again and again, of which the second read fails.
+func watched(t *testing.T, line, says string) {
+	t.Helper()
 	o, _, errOut := recorder(t, &snapshot.Scope{})
 	read, reads := o.read, 0
 	o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
@@ -74,7 +82,7 @@ func TestTheStatusIsWatchedUntilItIsInterrupted(t *testing.T) {
 	}}
 	o.Out = out
 	root := o.root("dev")
-	root.SetArgs([]string{"status", "--watch", "--every", time.Millisecond.String()})
+	root.SetArgs(append(strings.Fields(line), time.Millisecond.String(), "--watch"))
 	if code := Run(ctx, root, o.IOStreams); code != Done {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
@@ -84,7 +92,7 @@ func TestTheStatusIsWatchedUntilItIsInterrupted(t *testing.T) {
 	if got := strings.Count(out.String(), "error: the line is down"); got != 1 {
 		t.Errorf("what went wrong once is said %d times:\n%s", got, out)
 	}
-	if got := strings.Count(out.String(), "There are no checks"); got != 2 {
+	if got := strings.Count(out.String(), says); got != 2 {
 		t.Errorf("the status is there %d times:\n%s", got, out)
 	}
 	if strings.Contains(out.String(), clearScreen) {
@@ -101,8 +109,10 @@ func TestAWatchThatCannotBeginEnds(t *testing.T) {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
 	for line, says := range map[string]string{
-		"status --watch --every=0s": "--every: expected a duration above 0",
-		"status --watch --from=x":   "--watch and --from exclude each other",
+		"status --watch --every=0s":     "--every: expected a duration above 0",
+		"status --watch --from=x":       "--watch and --from exclude each other",
+		"explain machine/m -w --from=x": "--watch and --from exclude each other",
+		"status --sort-by=age":          `--sort-by "age": expected name, unhealthy or next`,
 	} {
 		errOut.Reset()
 		if code := run(t, o, strings.Fields(line)...); code != Misused || !strings.Contains(errOut.String(), says) {

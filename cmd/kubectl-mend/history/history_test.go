@@ -127,7 +127,7 @@ func metal() Objects {
 func printed(t *testing.T, entries []Entry, width int, wide bool) string {
 	t.Helper()
 	var b strings.Builder
-	if err := Print(&b, entries, Layout{Width: width, Zone: time.UTC, Wide: wide}); err != nil {
+	if err := Print(&b, entries, Layout{Now: noon.Add(13 * time.Minute), Width: width, Wide: wide, Namespaces: wide}); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
@@ -238,11 +238,12 @@ func TestANodeHealthCheckRemembersItsSteps(t *testing.T) {
 	first := nhcv1.Remediation{Resource: corev1.ObjectReference{Kind: "Reboot", Name: "a-1"}, Started: stamp(10), TimedOut: &gone}
 	c.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{{Name: "a", Remediations: []nhcv1.Remediation{first}, ConditionsHealthyTimestamp: &well}}
 	c.Status.Conditions = []metav1.Condition{condition(40, "Disabled", metav1.ConditionTrue, "RemediationTemplateNotFound", "no template")}
-	want := `2026-01-01T11:59:51Z  NodeHealthCheck all  Created                      check was made
-2026-01-01T12:00:10Z  NodeHealthCheck all  RemediationCreated           Reboot a-1 was made for node a
-2026-01-01T12:00:20Z  NodeHealthCheck all  RemediationTimedOut          Reboot a-1 was given up for node a
-2026-01-01T12:00:30Z  NodeHealthCheck all  NodeHealthy                  node a is healthy again; its remediation is not over
-2026-01-01T12:00:40Z  NodeHealthCheck all  RemediationTemplateNotFound  no template
+	want := `LAST SEEN   TYPE      REASON                        OBJECT                MESSAGE
+13m         Normal    Created                       NodeHealthCheck/all   check created
+12m         Normal    RemediationCreated            NodeHealthCheck/all   Reboot a-1 created for node a
+12m         Warning   RemediationTimedOut           NodeHealthCheck/all   Reboot a-1 for node a timed out
+12m         Normal    NodeHealthy                   NodeHealthCheck/all   node a is healthy again; its remediation is still in flight
+12m         Warning   RemediationTemplateNotFound   NodeHealthCheck/all   no template
 `
 	if diff := cmp.Diff(want, printed(t, Of(Objects{NodeChecks: []nhcv1.NodeHealthCheck{c}}, Scope{}), 200, false)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -269,8 +270,9 @@ func TestWhatAPersonAskedForIsInTheHistory(t *testing.T) {
 	h := bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "h", Namespace: "metal", Annotations: map[string]string{
 		mendv1.ResetAnnotation: `{"by":"bob","at":"2026-01-01T12:00:20Z"}`,
 	}}}
-	want := `2026-01-01T12:00:10Z  Machine metal/a        RemediationRequested  remediation requested by alice: NIC drops packets
-2026-01-01T12:00:20Z  BareMetalHost metal/h  MarksReset            reset by bob
+	want := `LAST SEEN   TYPE     REASON                 OBJECT            MESSAGE
+12m         Normal   RemediationRequested   Machine/a         remediation requested by alice: NIC drops packets
+12m         Normal   MarksReset             BareMetalHost/h   reset by bob
 `
 	got := printed(t, Of(Objects{Machines: []clusterv1.Machine{m}, Hosts: []bmov1alpha1.BareMetalHost{h}}, Scope{}), 200, false)
 	if diff := cmp.Diff(want, got); diff != "" {

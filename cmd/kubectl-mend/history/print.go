@@ -3,7 +3,11 @@ package history
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -11,47 +15,93 @@ import (
 
 // Layout is how entries are printed.
 type Layout struct {
+	// Now is what ages are counted to. Its zone is that of the times.
+	Now time.Time
 	// Width is that of the terminal, in columns.
 	Width int
-	// Zone is that of the times.
-	Zone *time.Location
-	// Wide prints who has told it as well.
-	Wide  bool
-	Paint text.Painter
+	// Wide prints the time of the first occurrence and who has told it as well.
+	Wide bool
+	// Namespaces prints the namespaces of the objects.
+	Namespaces bool
+	Paint      text.Painter
 }
 
-// roomy is from how many columns on objects and reasons stand under one another. Below that there would be no room for the text.
+// roomy is from how many columns on a message stands beside the rest. Below that it is on lines of its own, since there would be no room for it.
 const roomy = 140
 
-// Print writes one line for each entry, or several if its text is long.
+// below is how far a message is indented that is on lines of its own.
+const below = 4
+
+// Print writes entries in the columns of kubectl events: one line for each, or several if its message is long.
 func Print(out io.Writer, entries []Entry, l Layout) error {
-	objects, reasons, reporters := 0, 0, 0
-	if l.Width >= roomy {
-		for _, e := range entries {
-			objects, reasons = max(objects, text.Columns(e.Object.String())), max(reasons, text.Columns(e.Reason))
-			reporters = max(reporters, text.Columns(reporter(e)))
+	rows := [][]string{l.headings()}
+	for i := range entries {
+		rows = append(rows, l.cells(&entries[i]))
+	}
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], text.Columns(cell))
 		}
 	}
-	for _, e := range entries {
-		at := e.At.In(l.Zone).Format(time.RFC3339)
-		line := text.Pad(e.Object.String(), objects)
-		reason := l.Paint.Strong(e.Reason)
-		if e.Warning {
-			reason = l.Paint.Bad(e.Reason)
+	for i, row := range rows {
+		message := "MESSAGE"
+		if i > 0 {
+			message = entries[i-1].Text
 		}
-		lead := l.Paint.Faint(at) + "  " + line + "  " + text.Pad(reason, reasons)
-		if l.Wide {
-			lead += "  " + text.Pad(reporter(e), reporters)
-		}
-		indent := text.Columns(at) + 2
-		if l.Width >= roomy {
-			indent = text.Columns(lead) + 2
-		}
-		if _, err := fmt.Fprintln(out, text.Hang(lead+"  ", e.Text+repeated(e, l.Zone), indent, l.Width)); err != nil {
+		if _, err := fmt.Fprintln(out, l.line(row, widths, message)); err != nil {
 			return fmt.Errorf("print the history: %w", err)
 		}
 	}
 	return nil
+}
+
+// line is a row with its message beside it, or below if there is no room.
+func (l Layout) line(row []string, widths []int, message string) string {
+	var cells []string
+	for i, cell := range row {
+		cells = append(cells, text.Pad(cell, widths[i]))
+	}
+	lead := strings.Join(cells, "   ")
+	if l.Width >= roomy {
+		return text.Hang(lead+"   ", message, text.Columns(lead)+3, l.Width)
+	}
+	return strings.TrimRight(text.Hang(lead, "", below, l.Width), " ") + "\n" + text.Hang(strings.Repeat(" ", below), message, below, l.Width)
+}
+
+func (l Layout) headings() []string {
+	all := []string{"LAST SEEN", "TYPE", "REASON", "OBJECT"}
+	if l.Namespaces {
+		all = append([]string{"NAMESPACE"}, all...)
+	}
+	if l.Wide {
+		all = append(all, "FIRST SEEN", "SOURCE")
+	}
+	return all
+}
+
+func (l Layout) cells(e *Entry) []string {
+	kind, reason := corev1.EventTypeNormal, e.Reason
+	if e.Warning {
+		kind, reason = l.Paint.Bad(corev1.EventTypeWarning), l.Paint.Bad(e.Reason)
+	}
+	all := []string{l.lastSeen(e), kind, reason, e.Object.Kind + "/" + e.Object.Name}
+	if l.Namespaces {
+		all = append([]string{e.Object.Namespace}, all...)
+	}
+	if l.Wide {
+		all = append(all, e.At.In(l.Now.Location()).Format(time.DateTime+" MST"), reporter(*e))
+	}
+	return all
+}
+
+// lastSeen is how long ago e happened, and how often within how long, as kubectl events writes it.
+func (l Layout) lastSeen(e *Entry) string {
+	age := duration.HumanDuration(l.Now.Sub(e.latest()))
+	if e.Count < 2 {
+		return age
+	}
+	return explain.Repeated(age, int(e.Count), duration.HumanDuration(l.Now.Sub(e.At)))
 }
 
 // reporter is who has told an entry, or where it was found.
@@ -60,12 +110,4 @@ func reporter(e Entry) string {
 		return "(" + string(e.Source) + ")"
 	}
 	return e.Reporter
-}
-
-// repeated says how often something has happened that has more than once.
-func repeated(e Entry, zone *time.Location) string {
-	if e.Count < 2 {
-		return ""
-	}
-	return explain.Repeated(int(e.Count), e.Last.In(zone))
 }

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Layout is how a status is printed.
@@ -25,20 +27,39 @@ type Layout struct {
 	Wide bool
 	// Namespaces says that checks are printed with their namespace.
 	Namespaces bool
+	// NotOK says that only checks that are not OK are printed.
+	NotOK bool
+	// Sort is the order of the checks.
+	Sort Order
+}
+
+// Order is an order of checks.
+type Order string
+
+const (
+	// ByName is the order in which the checks were read: by kind, namespace and name.
+	ByName Order = "name"
+	// ByUnhealthy puts first the check with the most targets that are not healthy.
+	ByUnhealthy Order = "unhealthy"
+	// ByNext puts first the check to which something happens first.
+	ByNext Order = "next"
+)
+
+// Orders are all orders of checks.
+var Orders = []string{string(ByName), string(ByUnhealthy), string(ByNext)}
+
+// OK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, and nothing blocks remediation.
+func (r *Row) OK() bool {
+	acted := r.Mode == explain.Acting || r.ActsElsewhere()
+	return acted && !r.NotCounted() && r.NodesUnknown == "" && r.Population.NotHealthy() == 0 && (r.Reason == "" || r.Blocked() == string(budget.AtWork)) &&
+		!r.Next.Manual && r.Remediating == 0 && len(r.ReadErrors) == 0
 }
 
 // Print writes s for a person.
 func (s *Status) Print(out io.Writer, l Layout) error {
 	p := &page{now: s.At, width: l.Width, paint: l.Paint}
 	for _, m := range s.Managers {
-		sentence, serves, notServed := explain.Manager(m, p.paint, p.moment)
-		p.line("", sentence+".")
-		if len(serves) > 0 {
-			p.line("  serves: ", strings.Join(serves, ", ")+".")
-		}
-		for _, kind := range notServed {
-			p.line("  does not serve: ", kind+".")
-		}
+		p.manager(m, l.Wide)
 	}
 	if len(s.Managers) == 0 && s.ManagersUnknown == "" {
 		p.line("", p.paint.Waits(explain.NoManagers)+".")
@@ -55,6 +76,24 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	return p.write(out)
 }
 
+// manager is one line, and what it does not serve; with all kinds and reasons if that is asked for.
+func (p *page) manager(m managerlease.Manager, wide bool) {
+	sentence, serves, notServed := explain.Manager(m, p.paint, p.moment)
+	p.line("", sentence+".")
+	if !wide {
+		if brief := explain.NotServedBriefly(m); brief != "" {
+			p.line("  ", brief+".")
+		}
+		return
+	}
+	if len(serves) > 0 {
+		p.line("  serves: ", strings.Join(serves, ", ")+".")
+	}
+	for _, kind := range notServed {
+		p.line("  does not serve: ", kind+".")
+	}
+}
+
 // checks is the table: all columns if they fit, else fewer; and below each row what it cannot say.
 func (p *page) checks(s *Status, l Layout) {
 	if len(s.Unread) > 0 {
@@ -66,19 +105,71 @@ func (p *page) checks(s *Status, l Layout) {
 		}
 		return
 	}
-	lines := p.table(s.Checks, l, wideColumns)
+	rows := ordered(s.Checks, l)
+	p.line("", explain.Totals(len(s.Checks)-notOK(s.Checks), len(s.Checks), s.At.Format(time.TimeOnly+" MST")))
+	if len(rows) == 0 {
+		return
+	}
+	p.gap()
+	lines := p.table(rows, l, wideColumns)
 	if !l.Wide && slices.ContainsFunc(lines, func(line string) bool { return text.Columns(line) > l.Width }) {
-		lines = p.table(s.Checks, l, narrowColumns)
+		lines = p.table(rows, l, narrowColumns)
 	}
 	p.lines = append(p.lines, lines[0])
-	for i := range s.Checks {
+	for i := range rows {
 		p.lines = append(p.lines, lines[i+1])
-		p.below(&s.Checks[i])
+		p.below(&rows[i])
 	}
+	if left := len(s.Checks) - len(rows); left > 0 {
+		p.gap()
+		p.line("", explain.NotListed(left))
+	}
+}
+
+// ordered are the rows that are printed, in their order.
+func ordered(all []Row, l Layout) []Row {
+	rows := slices.DeleteFunc(slices.Clone(all), func(r Row) bool { return l.NotOK && r.OK() })
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		switch l.Sort {
+		case ByUnhealthy:
+			return cmp.Compare(b.Population.NotHealthy(), a.Population.NotHealthy())
+		case ByNext:
+			return cmp.Or(cmp.Compare(rankOf(a.Next), rankOf(b.Next)), a.Next.At.Compare(b.Next.At))
+		case ByName:
+		}
+		return 0
+	})
+	return rows
+}
+
+// rankOf orders next steps: first what a person has to do, then what has a time.
+func rankOf(s explain.Step) int {
+	switch {
+	case s.Manual:
+		return 0
+	case !s.At.IsZero():
+		return 1
+	case s != explain.Step{}:
+		return 2
+	}
+	return 3
+}
+
+func notOK(all []Row) int {
+	n := 0
+	for i := range all {
+		if !all[i].OK() {
+			n++
+		}
+	}
+	return n
 }
 
 // below is what the row of a check cannot show, and what is next.
 func (p *page) below(r *Row) {
+	if r.OK() {
+		return
+	}
 	for _, remark := range r.Remarks() {
 		p.line("  ", remark+".")
 	}
@@ -94,24 +185,38 @@ type column struct {
 }
 
 var (
-	narrowColumns = []column{
-		{"OWNER", (*page).owner}, {"HEALTHY", func(_ *page, r Row) string { return healthy(&r.Check) }},
-		number("REMEDIATING", func(r Row) int { return r.Remediating }), {"LIMIT", func(_ *page, r Row) string { return used(&r.Check) }},
-		{"REASON", (*page).reason},
-	}
-	wideColumns = []column{
-		{"OWNER", (*page).owner},
-		number("TARGETS", func(r Row) int { return r.Population.Total() }), number("HEALTHY", func(r Row) int { return r.Population.Healthy }),
+	healthyOfAll = column{"HEALTHY", func(_ *page, r Row) string { return healthy(&r.Check) }}
+	allowed      = column{"ALLOWED", func(_ *page, r Row) string { return allowance(&r.Check) }}
+	remediating  = column{"REMEDIATING", func(_ *page, r Row) string { return remediatingOf(r) }}
+
+	narrowColumns = []column{{"CONTROLLER", (*page).controller}, healthyOfAll, allowed, remediating, {"REASON", (*page).reason}}
+	wideColumns   = []column{
+		{"CONTROLLER", (*page).controller}, healthyOfAll,
 		number("PENDING", func(r Row) int { return r.Population.Pending + r.Population.Starting }),
 		number("UNHEALTHY", func(r Row) int { return r.Population.Unhealthy }), number("UNKNOWN", func(r Row) int { return r.Population.Unknown }),
-		number("REMEDIATING", func(r Row) int { return r.Remediating }),
-		{"LIMIT", func(_ *page, r Row) string { return r.Limit }}, {"USED", func(_ *page, r Row) string { return used(&r.Check) }},
+		allowed, remediating, {"LIMIT", func(_ *page, r Row) string { return r.Limit }},
 		{"REASON", (*page).reason}, {"NEXT", (*page).next},
 	}
 )
 
 func number(heading string, of func(Row) int) column {
-	return column{heading, func(_ *page, r Row) string { return strconv.Itoa(of(r)) }}
+	return column{heading, func(_ *page, r Row) string {
+		if r.NotCounted() {
+			return unknown
+		}
+		return strconv.Itoa(of(r))
+	}}
+}
+
+// unknown is in the cell of what is not known.
+const unknown = "?"
+
+// remediatingOf is how many targets are being remediated: that is known by the machines, also of nodes that the user may not read.
+func remediatingOf(r Row) string {
+	if r.NotCounted() && !r.NodesNotReadable() {
+		return unknown
+	}
+	return strconv.Itoa(r.Remediating)
 }
 
 // table is a heading and a line for each row.
@@ -138,8 +243,9 @@ func checkName(r Row, namespaces bool) string {
 	return short
 }
 
-func (p *page) owner(r Row) string {
-	switch s := string(r.Mode); r.Mode {
+// controller is which controller acts on a check.
+func (p *page) controller(r Row) string {
+	switch s := r.Mode.Controller(); r.Mode {
 	case explain.Acting:
 		return p.paint.Good(s)
 	case explain.Observing, explain.Core, explain.Other, explain.Paused:
@@ -181,22 +287,19 @@ func (p *page) next(r Row) string {
 
 // healthy is how many targets are healthy, of how many.
 func healthy(c *explain.Check) string {
-	if c.NotCounted() {
-		return "?"
+	if c.NotCounted() || c.NodesUnknown != "" && c.Population.Unknown > 0 {
+		return unknown
 	}
 	return fmt.Sprintf("%d/%d", c.Population.Healthy, c.Population.Total())
 }
 
-// used is how many targets are not healthy, of how many may be.
-func used(c *explain.Check) string {
-	bad, most := strconv.Itoa(c.Population.NotHealthy()), strconv.Itoa(max(c.Limits.AtMost, 0))
+// allowance is how many targets may be not healthy before no remediation starts any more; with a range, how many have to be.
+func allowance(c *explain.Check) string {
 	switch {
-	case c.NotCounted():
-		return "?"
-	case c.LimitInvalid():
-		most = "?"
+	case c.LimitInvalid() || c.NotCounted() && !c.NodesNotReadable():
+		return unknown
 	case c.Limits.AtLeast > 0:
-		most = fmt.Sprintf("%d-%d", c.Limits.AtLeast, c.Limits.AtMost)
+		return fmt.Sprintf("%d-%d", c.Limits.AtLeast, c.Limits.AtMost)
 	}
-	return bad + " of " + most
+	return strconv.Itoa(max(c.Limits.AtMost, 0))
 }
