@@ -24,9 +24,9 @@ func (o *Options) history() *cobra.Command {
 	var since time.Duration
 	c := &cobra.Command{
 		Use:   "history [KIND/NAME | --machine NAME | --host NAME | --cluster NAME]",
-		Short: "Say what has happened to machines, their nodes, hosts and checks",
-		Long: "Say what has happened, oldest first: from events, which the API server keeps for an hour by default, " +
-			"and from what the objects remember themselves. Of a condition only the last change is remembered.",
+		Short: "List what has happened to machines, their nodes, hosts and checks",
+		Long: "List what has happened, oldest first: from events, which the API server keeps for an hour by default, and from the objects themselves. " +
+			"A condition only has its last change.",
 		Example:           fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
 		Args:              func(_ *cobra.Command, args []string) error { return aboutOne(&s, args) },
 		ValidArgsFunction: o.completeNames(machineKind, hostKind, clusterKind),

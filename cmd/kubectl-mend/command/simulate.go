@@ -32,13 +32,13 @@ func (o *Options) simulate() *cobra.Command {
 	var s simulation
 	c := &cobra.Command{
 		Use:   "simulate [-f FILE] [--fail WHAT]",
-		Short: "Say what a check would do, before it is applied, and when machines fail",
-		Long: `Say what a manifest would do, here and now, before it is applied: which machines it selects, how they are judged, which other
-checks select them, what would be remediated at once and what later. Then simulate, on a virtual clock, what happens from now on; with --fail, nodes
-turn Ready=Unknown.
+		Short: "Show what a check would do, before it is applied, and when machines fail",
+		Long: `Show what a manifest would do, here and now, before it is applied: which machines it selects, how they are judged, which other
+checks select them, what would be remediated at once and what later. Then simulate, on a virtual clock, what happens from now on. With --fail,
+nodes turn Ready=Unknown.
 
-The controllers themselves decide, on a copy of the cluster in memory; nothing is written to the cluster. What is assumed of
-all others stands in the first lines, each with its flag. Without -f the checks that are there are simulated. An unclaimed
+The controllers themselves decide, on a copy of the cluster in memory; nothing is written to the cluster. The first lines say what is assumed
+of owners, hosts and other remediators, each with its flag. Without -f the checks of the cluster are simulated. An unclaimed
 MachineHealthCheck of the file is simulated as if it were claimed.
 
 The exit code is 3 if more remediations begin than --max-remediations, and 1 if the API server would refuse the manifest.`,

@@ -24,10 +24,10 @@ func (o *Options) status() *cobra.Command {
 	list := listing{sort: string(page.ByName)}
 	c := &cobra.Command{
 		Use:   "status [CLUSTER]",
-		Short: "List all checks: who acts, how many targets are healthy, how much of the limit is used, what is next",
-		Long: "Say, in a row for each check of every kind, who acts on it, how many of its targets are healthy, pending, unhealthy, unknown and being " +
-			"remediated, how much of its limit is used, and what happens next; and whether a manager runs, which kinds it serves, and which workload " +
-			"clusters it cannot see.",
+		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
+		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being remediated, " +
+			"how much of the limit is used, and what happens next. Above them: whether a manager runs, which kinds it serves, and which workload " +
+			"clusters it cannot reach.",
 		Example:           fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
 		Args:              oneCluster(&cluster),
 		ValidArgsFunction: o.completeCluster,
