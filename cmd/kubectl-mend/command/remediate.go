@@ -106,12 +106,16 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 // remediation is the write by which it is requested.
 func (b *byHand) remediation(f *byHandFacts, plan *explain.ByHand, said string) change {
 	c := change{named: said, done: "marked", about: referenceTo(machineKind, f.machine), reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand}
-	right := authorizationv1.ResourceAttributes{Verb: "patch", Group: clusterv1.GroupVersion.Group, Resource: "machines", Namespace: f.machine.Namespace, Name: f.machine.Name}
+	right := authorizationv1.ResourceAttributes{
+		Verb: "patch", Group: clusterv1.GroupVersion.Group, Resource: "machines", Namespace: f.machine.Namespace, Name: f.machine.Name,
+	}
 	c.write = func(ctx context.Context, annotation string, dry bool) error {
 		return b.annotate(ctx, machineKind, f.machine, map[string]any{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: annotation}, dry)
 	}
 	if plan.Reason == explain.RequestedCycle {
-		right = authorizationv1.ResourceAttributes{Verb: "create", Group: mendv1.GroupVersion.Group, Resource: "hostremediations", Namespace: f.machine.Namespace}
+		right = authorizationv1.ResourceAttributes{
+			Verb: "create", Group: mendv1.GroupVersion.Group, Resource: "hostremediations", Namespace: f.machine.Namespace,
+		}
 		c.done = explain.CycledBy(f.request.Name)
 		c.write = func(ctx context.Context, annotation string, dry bool) error {
 			request := f.request.DeepCopy()
