@@ -114,8 +114,8 @@ func (r *ByHand) marked() string {
 		parts = append(parts, "it waits for what blocks it")
 	}
 	if r.Leaves != "" {
-		parts = append(parts, fmt.Sprintf("the machine stays unhealthy until the annotation is removed: kubectl mend reset machine/%s, when its %s has done its work",
-			r.Machine, r.Leaves))
+		parts = append(parts, fmt.Sprintf("the machine stays unhealthy until the annotation is removed: kubectl mend reset machine/%s, "+
+			"when its %s has done its work", r.Machine, r.Leaves))
 	}
 	return strings.Join(parts, "; ")
 }
