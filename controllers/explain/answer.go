@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -247,149 +245,6 @@ func (t *Target) NotInCharge() string {
 func (s Step) Same(other Step) bool {
 	_, after, named := strings.Cut(other.Text, ": ")
 	return s == other || s.At.Equal(other.At) && s.Manual == other.Manual && named && after == s.Text
-}
-
-// Numbers are how many targets of c are not healthy, of how many, and the limit.
-func (c *Check) Numbers() string {
-	bad, all := c.Population.NotHealthy(), c.Population.Total()
-	if c.Limits.AtLeast > 0 {
-		return fmt.Sprintf("%d of %d, range %d-%d", bad, all, c.Limits.AtLeast, c.Limits.AtMost)
-	}
-	return fmt.Sprintf("%d of %d, limit %d", bad, all, max(c.Limits.AtMost, 0))
-}
-
-// Answer is the answer about c itself.
-func (c *Check) Answer() Answer {
-	p := c.Population
-	a := Answer{State: c.worst()}
-	if !c.NotCounted() {
-		a.Detail = fmt.Sprintf("%d of %d", p.NotHealthy(), p.Total())
-		if a.State == IsHealthy {
-			a.Detail = fmt.Sprintf("%d of %d", p.Healthy, p.Total())
-		}
-	}
-	switch {
-	case c.NodesUnknown != "" && c.Mode == Acting:
-		a.Reason, a.Detail, a.Since = c.unseenReason(), "", c.NodesUnknownSince
-	case c.ActsElsewhere():
-		a.Action = NotInCharge
-		a.Detail = strings.TrimPrefix(a.Detail+", "+c.Mode.actor()+" acts on it", ", ")
-	case c.Mode == Unknown && c.Reason != NotExplained:
-		a.Action, a.Reason = ActionUnknown, NoManager
-	case c.Mode == Unknown:
-		a.Reason = c.Reason
-	case c.Mode != Acting:
-		a.Action = NotRemediated
-		c.notActing(&a)
-	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && p.NotHealthy() > 0:
-		a.Action, a.Reason, a.Detail = NotRemediated, c.Reason, c.Numbers()
-	case c.Text != "" && c.Blocked() != string(budget.AtWork):
-		a.Action, a.Reason = NotRemediated, c.Reason
-	case p.Total() == 0:
-		a.Detail = "it selects nothing"
-	case p.NotHealthy() > 0:
-		c.progress(&a)
-	}
-	return a
-}
-
-// worst is the state of the worst of the targets of c.
-func (c *Check) worst() AnswerState {
-	switch p := c.Population; {
-	case c.NotCounted():
-		return IsUnknown
-	case p.Unhealthy+p.Deleting+p.Recovering+p.Unread > 0:
-		return IsUnhealthy
-	case p.Pending > 0:
-		return IsPending
-	case p.Starting > 0:
-		return IsStarting
-	case p.Unknown > 0:
-		return IsUnknown
-	}
-	return IsHealthy
-}
-
-// NotCounted reports whether it is not known how many targets of c are healthy: the user may not read them, or they were not read.
-func (c *Check) NotCounted() bool {
-	return c.NodesNotReadable() || c.Reason == NotExplained || c.Population.Total() == 0 && c.ModeText != ""
-}
-
-// unseenReason is why the nodes of c cannot be judged.
-func (c *Check) unseenReason() string {
-	if c.NodesNotReadable() && !c.notInitialized() {
-		return MissingPermission
-	}
-	for i := range c.Conditions {
-		if is := &c.Conditions[i]; is.Type == mendv1.WorkloadClusterReachable && is.Status != "True" {
-			return is.Reason
-		}
-	}
-	return mendv1.UnreachableReason
-}
-
-func (c *Check) notInitialized() bool {
-	return slices.ContainsFunc(c.Targets, func(t Target) bool {
-		return t.BlockedBy(mendv1.NotInitializedReason) || t.BlockedBy("ControlPlaneNotInitialized")
-	})
-}
-
-// notActing is why neither kubemend nor another controller acts on c.
-func (c *Check) notActing(a *Answer) {
-	for i := range c.Targets {
-		for j := range c.Targets[i].Blockers {
-			if b := &c.Targets[i].Blockers[j]; c.PartOf(b) == SameAsMode {
-				a.Reason, a.Detail = b.Reason, cmp.Or(b.Detail, a.Detail)
-				return
-			}
-		}
-	}
-	switch {
-	case c.TextHasMode():
-		a.Reason, a.Detail = c.Reason, ""
-	case c.ModeDetail != "":
-		a.Reason, a.Detail = NotActing, c.ModeDetail
-	case c.Reason != "":
-		a.Reason = c.Reason
-	case c.Mode == Paused:
-		a.Reason = clusterv1.PausedCondition
-	default:
-		a.Reason = NotActing
-	}
-}
-
-// progress is how many remediations are in flight, start and do not.
-func (c *Check) progress(a *Answer) {
-	flying, starting, putOff, first := 0, 0, 0, -1
-	for i := range c.Targets {
-		switch t := &c.Targets[i]; {
-		case t.PutOff:
-			putOff++
-		case t.GoesOn():
-			flying++
-		case t.StartsNow:
-			starting++
-		case t.State == health.Unhealthy && (t.Refused || len(t.Blockers) > 0) && first < 0:
-			first = i
-		}
-	}
-	switch {
-	case flying > 0:
-		a.Action = BeingRemediated
-		a.Detail += fmt.Sprintf(", %d in flight", flying)
-	case starting > 0:
-		a.Action = StartsNow
-	case putOff > 0:
-		a.Action = PutOffByOwner
-	case a.State == IsUnhealthy && first >= 0:
-		detail := a.Detail
-		*a = c.unhealthy(&c.Targets[first], nil)
-		a.Detail = detail
-	case a.State == IsPending || a.State == IsStarting:
-		if soonest := Soonest(c.Targets); !soonest.At.IsZero() {
-			a.Detail += ", " + soonest.Target + " first"
-		}
-	}
 }
 
 // Answer is the answer about r.

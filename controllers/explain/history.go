@@ -73,4 +73,6 @@ func OperationBegan(reason string) string { return hostOperations[reason] + " be
 func OperationEnded(reason string) string { return hostOperations[reason] + " ended" }
 
 // Repeated is the age of an event that has happened n times, the first one over that long ago.
-func Repeated(age string, n int, over string) string { return fmt.Sprintf("%s (x%d over %s)", age, n, over) }
+func Repeated(age string, n int, over string) string {
+	return fmt.Sprintf("%s (x%d over %s)", age, n, over)
+}
