@@ -9,6 +9,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Missing is the error that an object does not exist.
+type Missing string
+
+// Error says what does not exist.
+func (m Missing) Error() string { return string(m) }
+
+// NoSuch is the error that there is no object of a kind and a name in a namespace.
+func NoSuch(kind, namespace, name string) Missing {
+	return Missing(fmt.Sprintf("there is no %s %s in namespace %s", kind, name, namespace))
+}
+
+// NoSuchRemediation is NoSuch of a remediation, which is as good as none if it asks for nothing.
+func NoSuchRemediation(kind, namespace, name string) Missing {
+	return NoSuch(kind, namespace, name) + ", or none that asks for anything"
+}
+
 // ServerAnswered is an error that the API server has answered, as kubectl words it.
 func ServerAnswered(s metav1.Status) string {
 	switch {

@@ -11,7 +11,7 @@ type Simulation struct {
 	// Time is when the simulation begins, Horizon how long it is.
 	Time    metav1.Time     `json:"time"`
 	Horizon metav1.Duration `json:"horizon"`
-	// Assumptions are those about everybody but the controllers, for people.
+	// Assumptions are those about all but the controllers, for people.
 	Assumptions []string `json:"assumptions"`
 	// Manifest are notes about the manifest, Refused why the API server would refuse it, for people.
 	Manifest []string `json:"manifest,omitempty"`

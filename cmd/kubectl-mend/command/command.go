@@ -32,6 +32,14 @@ const (
 	TooMany = 3
 	// Refused says that the command would have done harm, or that its user did not confirm.
 	Refused = 4
+	// Pending says that a rule matches and its timeout has not expired. Only `explain --exit-code` has this code and those below.
+	Pending = 10
+	// Remediating says that something is unhealthy and is being remediated.
+	Remediating = 11
+	// Blocked says that something is unhealthy and is not remediated, or that its remediation does not go on.
+	Blocked = 12
+	// Unknown says that something could not be judged, or that no check judges it.
+	Unknown = 13
 )
 
 // Options is what all commands share.
@@ -54,6 +62,8 @@ type Options struct {
 
 	// read reads a cluster, in place of snapshot.Read; for tests.
 	read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)
+	// changes tells of changes, in place of watches; for tests.
+	changes <-chan struct{}
 }
 
 // New returns the command line of a program that was called by name.
@@ -65,7 +75,7 @@ func New(streams genericiooptions.IOStreams, name, version string) *cobra.Comman
 
 // commands are all of them, in the order of the help.
 var commands = []func(*Options) *cobra.Command{
-	(*Options).status, (*Options).explain, (*Options).history, (*Options).claim, (*Options).release, (*Options).remediate, (*Options).reset,
+	(*Options).status, (*Options).explain, (*Options).wait, (*Options).history, (*Options).claim, (*Options).release, (*Options).remediate, (*Options).reset,
 	(*Options).simulate, (*Options).record,
 }
 
@@ -125,7 +135,12 @@ type Exit struct {
 }
 
 // Error is that of the cause.
-func (e Exit) Error() string { return e.Err.Error() }
+func (e Exit) Error() string {
+	if e.Err == nil { // the answer says it all
+		return ""
+	}
+	return e.Err.Error()
+}
 
 // Unwrap is the cause.
 func (e Exit) Unwrap() error { return e.Err }
@@ -143,7 +158,9 @@ func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOSt
 	if err == nil {
 		return Done
 	}
-	say(worded(err))
+	if text := err.Error(); text != "" {
+		say(worded(err))
+	}
 	if exit := (Exit{}); errors.As(err, &exit) {
 		return exit.Code
 	}

@@ -51,7 +51,7 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 	server := httptest.NewServer(&warden{objects: everything(""), granted: granted(t), asked: map[right]bool{}})
 	t.Cleanup(server.Close)
 	for line, want := range map[string]string{
-		"":                            "claim completion explain help history record release remediate reset simulate status",
+		"":                            "claim completion explain help history record release remediate reset simulate status wait",
 		"re":                          "record release remediate reset",
 		"explain ma":                  "machine/x",
 		"explain machine/":            "machine/x",

@@ -57,7 +57,7 @@ func exitCodes(t *testing.T) string {
 			fmt.Fprintf(&b, "| %s | %s |\n", v.Values[0].(*ast.BasicLit).Value, meaning)
 		}
 	}
-	if codes != 5 {
+	if codes != 9 {
 		t.Fatalf("%d exit codes are found", codes)
 	}
 	return b.String()

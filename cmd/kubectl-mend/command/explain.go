@@ -27,7 +27,7 @@ var explainable = []kind{machineKind, nodeKind, hostKind, machineCheckKind, node
 
 func (o *Options) explain() *cobra.Command {
 	var cluster string
-	var full bool
+	var full, code bool
 	var again watching
 	c := &cobra.Command{
 		Use:   "explain (KIND NAME... | KIND/NAME...)",
@@ -35,7 +35,7 @@ func (o *Options) explain() *cobra.Command {
 		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, by which check and since when; what is done about it; all that " +
 			"blocks that, in the order in which the controller asks; and, in the last line, the next thing that happens, or what you have to do.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
-			"  %[1]s explain mhc/workers -o yaml", o.Name),
+			"  %[1]s explain mhc/workers -o yaml\n  %[1]s explain machine/workers-x7k2p --exit-code -o name", o.Name),
 		Args:              someNames(explainable...),
 		ValidArgsFunction: o.completeNames(explainable...),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -44,16 +44,22 @@ func (o *Options) explain() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.printExplanations(out, all)
+				if err := o.printExplanations(out, all); err != nil || !code {
+					return err
+				}
+				return exitOf(all)
 			})
 		},
 	}
 	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
 	c.Flags().BoolVar(&full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
 	again.addTo(c)
+	c.Flags().BoolVar(&code, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, 11 unhealthy and being remediated, "+
+		"12 unhealthy and blocked, 13 unknown. Of several objects, the worst counts.")
 	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
 	excluding(c, "watch", "from")
+	excluding(c, "watch", "exit-code")
 	return c
 }
 

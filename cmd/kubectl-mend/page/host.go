@@ -21,7 +21,7 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	h := &bmov1alpha1.BareMetalHost{}
 	switch err := a.Reader().Get(ctx, key, h); {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no BareMetalHost %s in namespace %s", key.Name, key.Namespace)
+		return nil, explain.NoSuch("BareMetalHost", key.Namespace, key.Name)
 	case meta.IsNoMatchError(err):
 		return nil, errors.New("BareMetalHosts are not installed in the management cluster")
 	case err != nil:
@@ -84,7 +84,7 @@ func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.
 		kind = "Metal3Remediation or HostRemediation"
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("there is no %s %s in namespace %s, or none that asks for anything", kind, key.Name, key.Namespace)
+		return nil, explain.NoSuchRemediation(kind, key.Namespace, key.Name)
 	}
 	e := &Explanation{Subject: found[0].Ref, At: a.Now, Remediations: found, Notes: notes(a), Next: cmp.Or(found[0].Next, explain.NothingNext)}
 	e.answer(found[0].Answer())

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -52,6 +53,21 @@ var _ = Describe("For three workers of five whose kubelets fall silent", func() 
 			}
 		}).Should(Succeed())
 
+		By("printed for programs, and waited for")
+		blocked := "machine.cluster.x-k8s.io/" + lost[0]
+		for format, want := range map[string]string{
+			"name": blocked + "\n", "jsonpath={.phase} {.reason}": "Blocked TooManyUnhealthy", "go-template={{.phase}}": "Blocked",
+			"custom-columns=NAME:.subject.name,PHASE:.phase": fmt.Sprintf("%-*s   PHASE\n%s   Blocked\n", len(lost[0]), "NAME", lost[0]),
+		} {
+			Expect(mend(ctx, "explain", "machine", lost[0], "-o", format).out).To(Equal(want), format)
+		}
+		Expect(mend(ctx, "status", "-o", "custom-columns=NAME:.name,BAD:.population.notHealthy").out).To(MatchRegexp(`^NAME +BAD\n` + check.Name + ` +3\n$`))
+		Expect(mend(ctx, "explain", "machine/"+lost[0], "--exit-code").code).To(Equal(12))
+		Expect(mend(ctx, "wait", "machine/"+lost[0], "--for=blocked").out).To(Equal(blocked + " condition met\n"))
+		late := mend(ctx, "wait", "machine/"+lost[0], "--for=healthy", "--timeout=1s")
+		Expect(late.code).To(Equal(1))
+		Expect(late.complaint).To(ContainSubstring("timed out waiting for healthy on machine/" + lost[0] + ": it is Blocked (TooManyUnhealthy)"))
+
 		By("recorded")
 		file := filepath.Join(GinkgoT().TempDir(), "recorded.json.gz")
 		Expect(mend(ctx, "record", "-o", file).code).To(Equal(done))
@@ -72,9 +88,18 @@ var _ = Describe("For three workers of five whose kubelets fall silent", func() 
 		e = explained(ctx, "mhc/"+check.Name)
 		Expect(e.Message).To(Equal("UNHEALTHY, BEING REMEDIATED: 2 of 5, 2 in flight"))
 
+		healed := make(chan ran, 1)
+		go func() {
+			defer GinkgoRecover()
+			healed <- mend(ctx, "wait", "machine/"+lost[0], "--for=remediated", "--timeout=2m")
+		}()
 		for _, name := range lost {
 			fixture.Host(name).Kubelet().Start()
 		}
+		var waited ran
+		Eventually(healed).Should(Receive(&waited))
+		Expect(waited.code).To(Equal(done), waited.complaint)
+		Expect(waited.out).To(Equal("machine.cluster.x-k8s.io/" + lost[0] + " condition met\n"))
 		Eventually(func() string { return explained(ctx, "mhc/"+check.Name).Message }).Should(Equal("HEALTHY: 5 of 5"))
 	}, SpecTimeout(specPatience))
 })

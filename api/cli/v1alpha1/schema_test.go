@@ -1,0 +1,359 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+// schemaFile is named after the version: a schema that is not compatible needs another file.
+var schemaFile = filepath.Join("..", "..", "..", "docs", "cli", GroupVersion.Group+"_"+GroupVersion.Version+".schema.json")
+
+// kinds are the documents.
+var kinds = []string{"Explanation", "ExplanationList", "Status", "History", "Simulation"}
+
+// foreign are the types of other packages, as JSON has them.
+var foreign = map[string]property{
+	"metav1.Time":      {Type: "string", Format: "date-time"},
+	"metav1.Duration":  {Type: "string", Description: "A duration as Go spells it, such as 5m0s."},
+	"metav1.Condition": {Type: "object", Description: "A condition of the Kubernetes API."},
+	"string":           {Type: "string"}, "bool": {Type: "boolean"}, "int": {Type: "integer"}, "int32": {Type: "integer"},
+}
+
+// documentSchema is a JSON schema (2020-12) with one definition for each type.
+type documentSchema struct {
+	Schema string              `json:"$schema"`
+	ID     string              `json:"$id"`
+	Title  string              `json:"title"`
+	OneOf  []property          `json:"oneOf"`
+	Defs   map[string]property `json:"$defs"`
+}
+
+type property struct {
+	Ref         string              `json:"$ref,omitempty"`
+	Type        string              `json:"type,omitempty"`
+	Format      string              `json:"format,omitempty"`
+	Description string              `json:"description,omitempty"`
+	Const       string              `json:"const,omitempty"`
+	Enum        []string            `json:"enum,omitempty"`
+	Items       *property           `json:"items,omitempty"`
+	Properties  map[string]property `json:"properties,omitempty"`
+	Required    []string            `json:"required,omitempty"`
+
+	order []string
+}
+
+// source is what the Go files of this package say.
+type source struct {
+	structs map[string]*ast.StructType
+	docs    map[string]string
+	enums   map[string][]string
+	values  map[string]string // what a value of an enum means
+}
+
+func parseSource(t *testing.T) *source {
+	t.Helper()
+	s := &source{structs: map[string]*ast.StructType{}, docs: map[string]string{}, enums: map[string][]string{}, values: map[string]string{}}
+	files, err := filepath.Glob("*_types.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, files)
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if g, is := d.(*ast.GenDecl); is {
+				s.declared(g)
+			}
+		}
+	}
+	return s
+}
+
+func (s *source) declared(g *ast.GenDecl) {
+	for _, spec := range g.Specs {
+		switch is := spec.(type) {
+		case *ast.TypeSpec:
+			s.docs[is.Name.Name] = sentence(g.Doc)
+			if fields, object := is.Type.(*ast.StructType); object {
+				s.structs[is.Name.Name] = fields
+			}
+		case *ast.ValueSpec:
+			kind := is.Type.(*ast.Ident).Name
+			value := strings.Trim(is.Values[0].(*ast.BasicLit).Value, `"`)
+			s.enums[kind] = append(s.enums[kind], value)
+			_, meaning, _ := strings.Cut(sentence(is.Doc), ": ")
+			s.values[kind+" "+value] = meaning
+		}
+	}
+}
+
+// sentence is a comment in one line, without markers.
+func sentence(doc *ast.CommentGroup) string {
+	text, _, _ := strings.Cut(doc.Text(), "+kubebuilder")
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// schema is that of all documents.
+func (s *source) schema() *documentSchema {
+	all := &documentSchema{
+		Schema: "https://json-schema.org/draft/2020-12/schema", ID: "https://kubemend.io/" + GroupVersion.String(),
+		Title: "The documents of kubectl mend -o json", Defs: map[string]property{},
+	}
+	for _, kind := range kinds {
+		all.OneOf = append(all.OneOf, property{Ref: "#/$defs/" + kind})
+	}
+	for name := range s.structs {
+		all.Defs[name] = s.object(name)
+	}
+	for name, values := range s.enums {
+		all.Defs[name] = property{Type: "string", Description: s.docs[name], Enum: values}
+	}
+	return all
+}
+
+// object is the definition of a struct.
+func (s *source) object(name string) property {
+	p := property{Type: "object", Description: s.docs[name], Properties: map[string]property{}}
+	add := func(field string, is property, required bool) {
+		p.Properties[field], p.order = is, append(p.order, field)
+		if required {
+			p.Required = append(p.Required, field)
+		}
+	}
+	for _, f := range s.structs[name].Fields.List {
+		tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json")
+		field, options, _ := strings.Cut(tag, ",")
+		kind := spelled(f.Type)
+		switch {
+		case kind == "metav1.TypeMeta":
+			add("apiVersion", property{Type: "string", Const: GroupVersion.String()}, true)
+			add("kind", property{Type: "string", Const: name}, true)
+		case kind == "metav1.ListMeta":
+			add(field, property{Type: "object"}, true)
+		case field == "":
+			embedded := s.object(kind)
+			for _, inner := range embedded.order {
+				add(inner, embedded.Properties[inner], slices.Contains(embedded.Required, inner))
+			}
+		default:
+			is := s.typed(f.Type)
+			if text := sentence(f.Doc); text != "" {
+				is.Description = text
+			}
+			add(field, is, !strings.Contains(options, "omitempty"))
+		}
+	}
+	return p
+}
+
+func spelled(e ast.Expr) string {
+	switch is := e.(type) {
+	case *ast.StarExpr:
+		return spelled(is.X)
+	case *ast.SelectorExpr:
+		return spelled(is.X) + "." + is.Sel.Name
+	case *ast.Ident:
+		return is.Name
+	}
+	return ""
+}
+
+func (s *source) typed(e ast.Expr) property {
+	if list, is := e.(*ast.ArrayType); is {
+		items := s.typed(list.Elt)
+		return property{Type: "array", Items: &items}
+	}
+	name := spelled(e)
+	if p, known := foreign[name]; known {
+		return p
+	}
+	return property{Ref: "#/$defs/" + name}
+}
+
+// incompatible are the reasons for which a program that knows was does not understand is: a field is gone, may be absent, or has another type, a value of an
+// enum is gone.
+func incompatible(was, is *documentSchema) []string {
+	var why []string
+	for _, name := range slices.Sorted(maps.Keys(was.Defs)) {
+		old, now := was.Defs[name], is.Defs[name]
+		if now.Type == "" {
+			why = append(why, name+" is gone")
+			continue
+		}
+		for _, value := range old.Enum {
+			if !slices.Contains(now.Enum, value) {
+				why = append(why, fmt.Sprintf("%s has no value %s any more", name, value))
+			}
+		}
+		for _, field := range slices.Sorted(maps.Keys(old.Properties)) {
+			before := old.Properties[field]
+			after, there := now.Properties[field]
+			switch {
+			case !there:
+				why = append(why, name+"."+field+" is gone")
+			case kindOf(before) != kindOf(after):
+				why = append(why, fmt.Sprintf("%s.%s was %s and is %s", name, field, kindOf(before), kindOf(after)))
+			case slices.Contains(old.Required, field) && !slices.Contains(now.Required, field):
+				why = append(why, name+"."+field+" may be absent now")
+			}
+		}
+	}
+	return why
+}
+
+// kindOf is the type of a field in a word.
+func kindOf(p property) string {
+	switch {
+	case p.Items != nil:
+		return "list of " + kindOf(*p.Items)
+	case p.Ref != "":
+		return strings.TrimPrefix(p.Ref, "#/$defs/")
+	case p.Format == "date-time":
+		return "time"
+	}
+	return p.Type
+}
+
+// The schema is written by -update, but never one that breaks programs which know the one that is there.
+func TestTheDocumentsAreDocumented(t *testing.T) {
+	s := parseSource(t)
+	now := s.schema()
+	content, err := os.ReadFile(schemaFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	was := &documentSchema{}
+	if err == nil {
+		if err := json.Unmarshal(content, was); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if why := incompatible(was, now); len(why) > 0 {
+		t.Fatalf("%s is not compatible with what programs know of it: keep the fields, or make another version of the group\n%s", GroupVersion, strings.Join(why, "\n"))
+	}
+	written, err := json.MarshalIndent(now, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, schemaFile, string(written)+"\n")
+	page := filepath.Join("..", "..", "..", "docs", "cli", "output.md")
+	content, err = os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- documents -->\n", "<!-- end -->"
+	before, rest, found := strings.Cut(string(content), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s has no place for the documents", page)
+	}
+	golden.Compare(t, page, before+begin+s.tables()+end+after)
+}
+
+// tables are the fields of all types, the documents first.
+func (s *source) tables() string {
+	var b strings.Builder
+	names := slices.Clone(kinds)
+	for _, name := range slices.Sorted(maps.Keys(s.structs)) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		p := s.object(name)
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", name, wrapped(p.Description))
+		for _, field := range p.order {
+			is := p.Properties[field]
+			kind, meaning := kindOf(is), is.Description
+			if is.Ref != "" || is.Items != nil && is.Items.Ref != "" {
+				of := strings.TrimPrefix(kind, "list of ")
+				kind = strings.Replace(kind, of, "["+of+"](#"+strings.ToLower(of)+")", 1)
+			}
+			if is.Const != "" {
+				meaning = "`" + is.Const + "`"
+			}
+			if !slices.Contains(p.Required, field) {
+				kind += ", optional"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", field, kind, meaning)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.enums)) {
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| value | meaning |\n|---|---|\n", name, s.docs[name])
+		for _, value := range s.enums[name] {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", value, s.values[name+" "+value])
+		}
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// wrapped is a text in lines of a page.
+func wrapped(text string) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case column > 0 && column+1+len(word) > 100:
+			b.WriteString("\n")
+			column = 0
+		case column > 0:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}
+
+func TestWhatBreaksProgramsIsFound(t *testing.T) {
+	of := func(edit func(*documentSchema)) *documentSchema {
+		s := &documentSchema{Defs: map[string]property{
+			"A": {Type: "object", Required: []string{"x"}, Properties: map[string]property{"x": {Type: "string"}, "y": {Ref: "#/$defs/E"}}},
+			"E": {Type: "string", Enum: []string{"One", "Two"}},
+		}}
+		edit(s)
+		return s
+	}
+	set := func(field string, p property) func(*documentSchema) {
+		return func(s *documentSchema) { s.Defs["A"].Properties[field] = p }
+	}
+	for name, tc := range map[string]struct {
+		edit func(*documentSchema)
+		want string
+	}{
+		"nothing":                {func(*documentSchema) {}, ""},
+		"a field more":           {set("z", property{Type: "string"}), ""},
+		"a value more":           {func(s *documentSchema) { s.Defs["E"] = property{Type: "string", Enum: []string{"One", "Two", "Three"}} }, ""},
+		"a field less":           {func(s *documentSchema) { delete(s.Defs["A"].Properties, "y") }, "A.y is gone"},
+		"a type less":            {func(s *documentSchema) { delete(s.Defs, "E") }, "E is gone"},
+		"a value less":           {func(s *documentSchema) { s.Defs["E"] = property{Type: "string", Enum: []string{"One"}} }, "E has no value Two any more"},
+		"another type":           {set("x", property{Type: "integer"}), "A.x was string and is integer"},
+		"a list in its place":    {set("x", property{Type: "array", Items: &property{Type: "string"}}), "A.x was string and is list of string"},
+		"another enum":           {set("y", property{Ref: "#/$defs/A"}), "A.y was E and is A"},
+		"a field that is absent": {func(s *documentSchema) { s.Defs["A"] = property{Type: "object", Properties: s.Defs["A"].Properties} }, "A.x may be absent now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(incompatible(of(func(*documentSchema) {}), of(tc.edit)), "; "); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

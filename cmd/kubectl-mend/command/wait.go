@@ -1,0 +1,176 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+const (
+	// untilRemediated is what can be waited for that is no phase: the object is healthy and nothing is in flight, or it is gone.
+	untilRemediated = "remediated"
+	// untilUnhealthy is either phase of what is unhealthy.
+	untilUnhealthy = "unhealthy"
+)
+
+// awaitable are the values of --for.
+var awaitable = []string{"healthy", untilRemediated, untilUnhealthy, "pending", "remediating", "blocked", "unknown"}
+
+const (
+	// aWeek is how long is waited with a timeout below zero. (kubectl wait does so.)
+	aWeek = 7 * 24 * time.Hour
+	// resync is how long is waited for a change before all is read again: nothing tells of changes in a workload cluster.
+	resync = 30 * time.Second
+	// settles is how long changes are gathered.
+	settles = 200 * time.Millisecond
+)
+
+// waiting is one call of wait.
+type waiting struct {
+	*Options
+
+	cluster, until string
+	timeout        time.Duration
+}
+
+func (o *Options) wait() *cobra.Command {
+	w := &waiting{Options: o}
+	c := &cobra.Command{
+		Use:   "wait (KIND NAME... | KIND/NAME...) --for=PHASE",
+		Short: "Wait until a machine, a node or a host is healthy, remediated or unhealthy",
+		Long: "Wait until what explain says is so: --for=healthy, pending, remediating, blocked or unknown is its phase, unhealthy either of remediating and " +
+			"blocked. remediated is healthy with no remediation in flight, or that the object is gone.",
+		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n  %[1]s wait host/rack3-11 --for=remediated --timeout=30m", o.Name),
+		Args: func(c *cobra.Command, args []string) error {
+			w.until = strings.ToLower(w.until)
+			if !slices.Contains(awaitable, w.until) {
+				return Exit{Misused, fmt.Errorf("--for %q: expected %s", w.until, listed(awaitable, "or"))}
+			}
+			return someNames(explainable...)(c, args)
+		},
+		ValidArgsFunction: o.completeNames(explainable...),
+		RunE: func(c *cobra.Command, args []string) error {
+			named, err := parseAll(args, explainable...)
+			if err != nil {
+				return err
+			}
+			return w.run(c.Context(), named)
+		},
+	}
+	c.Flags().StringVar(&w.until, "for", "", "What to wait for: "+listed(awaitable, "or")+".")
+	c.Flags().DurationVar(&w.timeout, "timeout", 30*time.Second, "How long to wait. If 0, look once; if negative, wait for a week.")
+	c.Flags().StringVar(&w.cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
+	o.addScope(c)
+	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(awaitable, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	return c
+}
+
+// run waits for one object after the other, until the timeout expires.
+func (w *waiting) run(ctx context.Context, named []subject) error {
+	if w.timeout < 0 {
+		w.timeout = aWeek
+	}
+	limited, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	changes, err := w.watched(limited)
+	if err != nil {
+		return err
+	}
+	for _, n := range named {
+		if err := w.await(ctx, limited, n, changes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits for one object. What is read when the timeout expires is read to its end, so that the error has the last state.
+func (w *waiting) await(ctx, limited context.Context, named subject, changes <-chan struct{}) error {
+	ref := explain.Ref{Kind: string(named.kind), Name: named.name}
+	for {
+		e, err := w.explanation(ctx, named, w.cluster, false)
+		gone := explain.Missing("")
+		if err != nil && (!errors.As(err, &gone) || w.until != untilRemediated) {
+			return err
+		}
+		if err != nil || met(w.until, e.Document()) {
+			return w.sayMet(ref, e)
+		}
+		if !w.changed(limited, e.Next.At, changes) {
+			if ctx.Err() != nil {
+				return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
+			}
+			return fmt.Errorf("timed out waiting for %s on %s: it is %s", w.until, named, standing(e.Document()))
+		}
+	}
+}
+
+// sayMet prints what kubectl wait does.
+func (w *waiting) sayMet(ref explain.Ref, e *page.Explanation) error {
+	if e != nil {
+		ref = e.Subject
+	}
+	if _, known := groups[kind(ref.Kind)]; !known { // of either kind, and gone
+		_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(ref.Kind), ref.Name)
+		return err
+	}
+	return (&printers.NamePrinter{Operation: "condition met"}).PrintObj(metadata(ref), w.Out)
+}
+
+// met reports whether d is what is waited for.
+func met(until string, d *cliv1.Explanation) bool {
+	switch until {
+	case untilUnhealthy:
+		return d.Phase == cliv1.Remediating || d.Phase == cliv1.Blocked
+	case untilRemediated:
+		return d.Phase == cliv1.Healthy && !slices.ContainsFunc(d.Checks, func(c cliv1.Check) bool {
+			return slices.ContainsFunc(c.Targets, func(t cliv1.Target) bool { return t.InFlight })
+		})
+	}
+	return strings.EqualFold(string(d.Phase), until)
+}
+
+// changed waits until something changes, the next thing is announced to happen, or a while is over; it reports false if ctx ends before.
+func (w *waiting) changed(ctx context.Context, next time.Time, changes <-chan struct{}) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	wait := resync
+	if until := next.Sub(w.Clock.Now()); !next.IsZero() && until < resync {
+		wait = max(until, 0) + time.Second // the manager needs a moment as well
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	case <-changes:
+	}
+	select { // what changes with it is seen too
+	case <-ctx.Done():
+	case <-time.After(settles):
+	}
+	select {
+	case <-changes:
+	default:
+	}
+	return ctx.Err() == nil
+}
+
+// sayPolled tells that changes of a kind cannot be watched.
+func (w *waiting) sayPolled(what string, err error) {
+	_, _ = fmt.Fprintf(w.ErrOut, "warning: %s cannot be watched, so they are read every %s: %s\n", what, polled, text.Below(err.Error()))
+}

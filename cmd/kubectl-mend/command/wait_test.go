@@ -1,0 +1,150 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+)
+
+// standingMachine is Machine ns/m with a check, whose node has had a status of Ready for that long; without a status there is no such machine.
+func standingMachine(ready corev1.ConditionStatus, ago time.Duration) func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
+	return func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
+		long, since := metav1.NewTime(time.Now().Add(-24*time.Hour)), metav1.NewTime(time.Now().Add(-ago))
+		is := func(name string) metav1.ObjectMeta {
+			return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid", CreationTimestamp: long, Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "c1"}}
+		}
+		w := snapshot.New()
+		cluster, check, m := &clusterv1.Cluster{ObjectMeta: is("c1")}, &clusterv1.MachineHealthCheck{ObjectMeta: is("check")}, &clusterv1.Machine{ObjectMeta: is("m")}
+		for _, kind := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.InfrastructureReadyCondition} {
+			cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: long})
+		}
+		check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c1", check.Labels
+		check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: "Ready", Status: "Unknown", TimeoutSeconds: ptr.To[int32](60)}}
+		m.Spec.ClusterName, m.Status.NodeRef.Name = "c1", "n"
+		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node"}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: since}}
+		w.SetNodes(client.ObjectKey{Namespace: "ns", Name: "c1"}, []corev1.Node{node})
+		if ready == "" {
+			return w, w.Add(cluster, check)
+		}
+		return w, w.Add(cluster, check, m)
+	}
+}
+
+func TestTheExitCodeSaysWhatWasFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ready corev1.ConditionStatus
+		ago   time.Duration
+		args  string
+		code  int
+	}{
+		"a healthy machine":                  {corev1.ConditionTrue, time.Hour, "explain machine/m --exit-code", Done},
+		"a pending machine":                  {corev1.ConditionUnknown, time.Second, "explain machine/m --exit-code", Pending},
+		"an unhealthy one without a manager": {corev1.ConditionUnknown, time.Hour, "explain machine/m --exit-code", Blocked},
+		"the same without being asked":       {corev1.ConditionUnknown, time.Hour, "explain machine/m", Done},
+		"the check of it":                    {corev1.ConditionUnknown, time.Hour, "explain mhc/check --exit-code -o name", Blocked},
+		"one of two":                         {corev1.ConditionUnknown, time.Second, "explain machine m m --exit-code", Pending},
+		"a machine that does not exist":      {"", 0, "explain machine/m --exit-code", Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, out, errOut := recorder(t, &snapshot.Scope{})
+			o.read = standingMachine(tc.ready, tc.ago)
+			if code := run(t, o, append(strings.Fields(tc.args), "-n", "ns")...); code != tc.code {
+				t.Errorf("exit code %d, want %d: %s", code, tc.code, errOut)
+			}
+			if told := strings.Contains(errOut.String(), "error:"); told != (tc.code == Failed) || (out.Len() == 0) != (tc.code == Failed) {
+				t.Errorf("it prints %s and on the standard error %s", out, errOut)
+			}
+		})
+	}
+}
+
+func TestEveryPhaseHasAnExitCode(t *testing.T) {
+	for _, phase := range []cliv1.Phase{cliv1.Pending, cliv1.Remediating, cliv1.Blocked, cliv1.Unknown, cliv1.NotChecked} {
+		found := 0
+		for _, exit := range exits {
+			if exit.phases.Has(phase) {
+				found++
+			}
+		}
+		if found != 1 {
+			t.Errorf("%s has %d exit codes", phase, found)
+		}
+	}
+}
+
+// waiter is a command line in front of a machine that is so, and after each change otherwise.
+func waiter(t *testing.T, is ...func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)) (o *Options, out, errOut *bytes.Buffer) {
+	t.Helper()
+	o, out, errOut = recorder(t, &snapshot.Scope{})
+	changes := make(chan struct{}, len(is))
+	reads := 0
+	o.changes = changes
+	o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
+		read := is[min(reads, len(is)-1)]
+		if reads++; reads < len(is) {
+			changes <- struct{}{}
+		}
+		return read(ctx, scope)
+	}
+	return o, out, errOut
+}
+
+func TestWaitEndsWhenWhatItWaitsForIsSo(t *testing.T) {
+	healthy, pending := standingMachine(corev1.ConditionTrue, time.Hour), standingMachine(corev1.ConditionUnknown, time.Second)
+	bad, gone := standingMachine(corev1.ConditionUnknown, time.Hour), standingMachine("", 0)
+	type reads = []func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)
+	for name, tc := range map[string]struct {
+		is   reads
+		args string
+		code int
+		out  string
+		says string
+	}{
+		"what is so at once":           {reads{healthy}, "machine/m --for=healthy", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"what becomes so":              {reads{pending, pending, healthy}, "machine m --for=Healthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"either way to be unhealthy":   {reads{pending, bad}, "machine/m --for=unhealthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"a phase":                      {reads{bad}, "mhc/check --for=blocked --timeout=-1s", Done, "machinehealthcheck.cluster.x-k8s.io/check condition met\n", ""},
+		"healthy again is remediated":  {reads{bad, healthy}, "machine/m --for=remediated", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"so is a machine that is gone": {reads{bad, gone}, "machine/m --for=remediated", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"but that is not healthy":      {reads{bad, gone}, "machine/m --for=healthy", Failed, "", "there is no Machine m in namespace ns"},
+		"several":                      {reads{healthy}, "machine m m --for=healthy", Done, strings.Repeat("machine.cluster.x-k8s.io/m condition met\n", 2), ""},
+		"no time at all":               {reads{pending}, "machine/m --for=healthy --timeout=0", Failed, "", "timed out waiting for healthy on machine/m: it is Pending (NodeCondition)"},
+		"too little time":              {reads{bad}, "machine/m --for=healthy --timeout=10ms", Failed, "", "timed out waiting for healthy on machine/m: it is Blocked (NoManager)"},
+		"nothing to wait for":          {reads{bad}, "machine/m", Misused, "", `--for "": expected healthy, remediated, unhealthy, pending,`},
+		"what is no phase":             {reads{bad}, "machine/m --for=well", Misused, "", `--for "well": expected healthy,`},
+		"nothing that waits":           {reads{bad}, "--for=healthy", Misused, "", "expected machine/NAME, node/NAME"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, out, errOut := waiter(t, tc.is...)
+			code := run(t, o, append([]string{"wait", "-n", "ns"}, strings.Fields(tc.args)...)...)
+			if code != tc.code || out.String() != tc.out || !strings.Contains(errOut.String(), tc.says) {
+				t.Errorf("exit code %d, want %d: %s%s", code, tc.code, out, errOut)
+			}
+		})
+	}
+}
+
+func TestAnInterruptEndsAWait(t *testing.T) {
+	o, _, errOut := waiter(t, standingMachine(corev1.ConditionUnknown, time.Hour))
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	root := o.root("dev")
+	root.SetArgs([]string{"wait", "machine/m", "-n", "ns", "--for=healthy", "--timeout=1h"})
+	if code := Run(ctx, root, o.IOStreams); code != Failed || !strings.Contains(errOut.String(), "interrupted while waiting for healthy on machine/m") {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+}
