@@ -92,11 +92,11 @@ func (r *report) classesSection() string {
 	var out strings.Builder
 	out.WriteString(r.heading(classesPart, fmt.Sprintf("%d clusters from a class", f.Clusters), fmt.Sprintf(
 		"Clusters of %d machines each, made by Cluster API's own providers from a ClusterClass, on its in-memory infrastructure (`test/e2e/capi`).\n"+
-			"One is unreachable: its address takes connections and answers nothing. What the API server of another one sends arrives %d ms late.\n"+
+			"One is unreachable: its address takes connections and answers nothing. A proxy delays each request to another one by %d ms.\n"+
 			"All have a check with a timeout of 4 s. Then a worker of each but the unreachable one turns bad, within a few seconds; a verdict is late\n"+
 			"by the time from the end of its timeout to the watch event with the condition. The other managers and all API servers, also those that\n"+
 			"are simulated, share the cores with kubemend.\n", f.Machines, classSlowness.Milliseconds())))
-	out.WriteString("\n| measured | |\n|---|---:|\n")
+	out.WriteString("| measured | |\n|---|---:|\n")
 	row := func(name, format string, value any) { fmt.Fprintf(&out, "| %s | "+format+" |\n", name, value) }
 	row(fmt.Sprintf("All machines of the other %d judged, after the start", f.Clusters-2), "%.1f s", f.Judged.Seconds())
 	row("All machines of the slow one judged, after the start", "%.1f s", f.Slow.Seconds())
