@@ -68,6 +68,7 @@ func (s *simulation) addFlags(c *cobra.Command) {
 	f.StringVarP(&s.file, "filename", "f", "",
 		"File with MachineHealthChecks, NodeHealthChecks and the remediation templates that they name. If -, the standard input.")
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag is there
+	f.StringVar(&s.Cluster, "cluster", "", "Name of the Cluster whose checks are simulated, with those of the manifest. If empty, those of all Clusters.")
 	f.StringVar(&s.Fail, "fail", "",
 		"What fails: a label selector over Machines, and over the Nodes that NodeHealthChecks judge; or machine/NAME and node/NAME, separated by commas.")
 	f.DurationVar(&s.FailAt, "fail-at", 0, "How long from now it fails. If 0, at once.")
@@ -119,7 +120,7 @@ func (s *simulation) verdict(a *simulate.Answer) error {
 
 // simulated simulates what the flags ask for in the cluster that they name.
 func (o *Options) simulated(ctx context.Context, s simulation) (*simulate.Answer, error) {
-	scope := snapshot.Scope{Nodes: true}
+	scope := snapshot.Scope{Nodes: true, Cluster: s.Cluster}
 	if s.file != "" {
 		m, err := o.manifest(s.file)
 		if err != nil {
@@ -134,6 +135,9 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*simulate.Answer
 	o.sayMissing(w)
 	o.sayVersions(inspect.ManagersOf(ctx, w, w.Clock.Now()).All)
 	if s.Namespace, err = o.namespace(); err != nil {
+		return nil, err
+	}
+	if err := clusterIsThere(ctx, w.ReadOnly(), s.Namespace, s.Cluster); err != nil {
 		return nil, err
 	}
 	s.From = w.Clock.Now()

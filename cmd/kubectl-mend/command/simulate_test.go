@@ -33,6 +33,8 @@ func TestSimulate(t *testing.T) {
 		"a failure of nothing":               {[]string{"--for", "20m"}, Misused, "--fail"},
 		"a time that is negative":            {[]string{"--horizon", "-1h"}, Misused, "--horizon"},
 		"a limit that is none":               {[]string{"--max-remediations", "-2"}, Misused, "--max-remediations"},
+		"the checks of one cluster":          {[]string{"--cluster", "c1", "-n", "ns"}, Done, ""},
+		"a cluster that is not there":        {[]string{"--cluster", "c9", "-n", "ns"}, Failed, "there is no Cluster c9 in namespace ns"},
 		"an argument":                        {[]string{"check.yaml"}, Misused, "check.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {

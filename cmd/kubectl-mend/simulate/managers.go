@@ -139,7 +139,7 @@ func (s *engine) reconcilersOf(a object) []reconcile.Reconciler {
 			all = append(all, of.machines)
 		}
 	case "NodeHealthCheck":
-		if s.managers.unserved(crdgate.NodeCheckCRD) == "" {
+		if s.managers.unserved(crdgate.NodeCheckCRD) == "" && s.question.simulatesOf("", a.ref()) {
 			all = append(all, s.nodes)
 		}
 	default:

@@ -7,6 +7,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,6 +24,9 @@ type Question struct {
 	Manifest *Manifest
 	// Namespace is that of the machines that fail, and of the MachineHealthChecks that are simulated besides those of the manifest; all if it is empty.
 	Namespace string
+	// Cluster is that of the MachineHealthChecks that are simulated besides those of the manifest; all if it is empty. NodeHealthChecks are
+	// of none.
+	Cluster string
 	// From is when the simulation begins, in whole seconds, and Horizon how long it is.
 	From    time.Time
 	Horizon time.Duration
@@ -120,6 +124,7 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*Answer, error)
 	if a.Now, err = s.explanations(ctx, q.concerns); err != nil {
 		return nil, err
 	}
+	a.Now = slices.DeleteFunc(a.Now, func(c explain.Check) bool { return !q.simulatesOf(c.Cluster, c.Ref) })
 	if err := p.run(ctx); err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
@@ -130,8 +135,14 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*Answer, error)
 
 // simulates reports whether a check is simulated, if there is a manager for it: a record may have more in it than was asked for.
 func (q Question) simulates(check *clusterv1.MachineHealthCheck) bool {
-	return q.Namespace == "" || check.Namespace == q.Namespace ||
-		q.Manifest != nil && q.Manifest.has(refOf("MachineHealthCheck", check))
+	ref := refOf("MachineHealthCheck", check)
+	here := q.Namespace == "" || check.Namespace == q.Namespace || q.Manifest != nil && q.Manifest.has(ref)
+	return here && q.simulatesOf(check.Spec.ClusterName, ref)
+}
+
+// simulatesOf reports whether a check of a Cluster is simulated, as far as its Cluster goes; that of a NodeHealthCheck is empty.
+func (q Question) simulatesOf(cluster string, check explain.Ref) bool {
+	return q.Cluster == "" || cluster == q.Cluster || q.Manifest != nil && q.Manifest.has(check)
 }
 
 // concerns reports whether the question is about a check.
