@@ -54,7 +54,7 @@ const (
 	ModePaused Mode = "Paused"
 	// ModeNone: no controller acts, for another reason.
 	ModeNone Mode = "None"
-	// ModeUnknown: the check could not be explained.
+	// ModeUnknown: the check could not be explained, or no manager of kubemend ever had a lease.
 	ModeUnknown Mode = "Unknown"
 )
 

@@ -41,7 +41,8 @@ type Manager struct {
 	Alive   bool         `json:"alive"`
 	Renewed *metav1.Time `json:"renewed,omitempty"`
 	Ended   *metav1.Time `json:"ended,omitempty"`
-	// Trusted reports that a ServiceAccount of the manager is bound where the lease is. A lease that is not trusted does not count.
+	// Trusted reports that a ServiceAccount of the manager is bound where the lease is, or that administrators alone can write that of one outside of the
+	// cluster. A lease that is not trusted does not count.
 	Trusted bool `json:"trusted"`
 	// Namespaces are those in which the manager has its rights; absent if in all.
 	Namespaces []string `json:"namespaces,omitempty"`
@@ -53,6 +54,8 @@ type Manager struct {
 	WatchNamespace string `json:"watchNamespace,omitempty"`
 	WatchFilter    string `json:"watchFilter,omitempty"`
 	Fencing        string `json:"fencing,omitempty"`
+	// Outside reports that the manager runs in no pod of the cluster.
+	Outside bool `json:"outside"`
 	// Teardown reports that the manager removes all that kubemend made, and begins nothing.
 	Teardown bool `json:"teardown"`
 	// Kinds are those that it serves, or could.

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 var _ = Describe("For all checks of a Cluster or a Namespace", Serial, func() {
@@ -31,7 +31,7 @@ var _ = Describe("For all checks of a Cluster or a Namespace", Serial, func() {
 			Expect(labelled.code).To(Equal(done), labelled.out+labelled.complaint)
 			Eventually(claimOf(ctx, early)).Should(Equal("kubemend by " + by + ", written by " + mendv1.ClaimFieldOwner))
 			e := explained(ctx, "mhc/"+early.Name)
-			Expect(e.Checks[0].Mode).To(Equal(explain.Acting))
+			Expect(e.Checks[0].Mode).To(Equal(cliv1.ModeActing))
 			Expect(mend(ctx, "explain", "mhc/"+early.Name).out).To(ContainSubstring("the label kubemend.io/machine-health-checks: act on " + by))
 
 			By("making a check later, and anew as the controller of a topology does")

@@ -13,9 +13,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 )
@@ -47,13 +46,13 @@ var _ = Describe("A manager outside of a cluster in which kubemend is not instal
 			g.Expect(s.Managers).To(HaveLen(1))
 			g.Expect(s.Managers[0].Alive).To(BeTrue())
 			g.Expect(s.Managers[0].Namespace).To(Equal(rig.Namespace))
-			g.Expect(s.Managers[0].Announcement.Outside).To(BeTrue())
+			g.Expect(s.Managers[0].Outside).To(BeTrue())
 		}).Should(Succeed())
 		Expect(plain(b.mend(ctx, "status", "-A").out)).To(ContainSubstring("in namespace kubemend-system: runs outside of the cluster"))
 		claimed := b.mend(ctx, claim...)
 		Expect(claimed.code).To(Equal(done), claimed.out+claimed.complaint)
 		Eventually(b.pausedBy(ctx)).Should(Equal(mendv1.Claim))
-		Expect(b.status(ctx).Checks[0].Mode).To(Equal(explain.Acting))
+		Expect(b.status(ctx).Items[0].Mode).To(Equal(cliv1.ModeActing))
 		released := b.mend(ctx, "release", "cluster/prod", "-n", "fleet", "--yes", "--force") // there is no core here
 		Expect(released.code).To(Equal(done), released.out+released.complaint)
 		Eventually(b.pausedBy(ctx)).Should(BeEmpty())
@@ -82,8 +81,8 @@ var _ = Describe("A manager outside of a cluster in which kubemend is not instal
 		Expect(b.there.Update(ctx, b.check)).To(Succeed())
 		s := b.status(ctx)
 		Expect(s.Managers).To(BeEmpty())
-		Expect(s.Checks[0].Mode).To(Equal(explain.Unknown))
-		Expect(s.Checks[0].ModeText).To(Equal("No manager of kubemend has announced itself; one that keeps no manager lease is not seen"))
+		Expect(s.Items[0].Mode).To(Equal(cliv1.ModeUnknown))
+		Expect(s.Items[0].ModeMessage).To(Equal("No manager of kubemend has announced itself; one that keeps no manager lease is not seen"))
 		manager.Kill()
 	}, SpecTimeout(specPatience))
 })
@@ -107,9 +106,9 @@ func (b *bare) mend(ctx context.Context, args ...string) ran {
 	return start(ctx, append([]string{"--kubeconfig", b.plane.KubeconfigFile()}, args...)...)
 }
 
-func (b *bare) status(ctx context.Context) *page.Status {
+func (b *bare) status(ctx context.Context) *cliv1.Status {
 	GinkgoHelper()
-	return parsed[page.Status](b.mend(ctx, "status", "-A", "-o", "json"))
+	return parsed[cliv1.Status](b.mend(ctx, "status", "-A", "-o", "json"))
 }
 
 // pausedBy is the paused annotation of the check.
