@@ -120,20 +120,11 @@ func stateOf(t *Target) AnswerState {
 
 // unhealthy is the answer about an unhealthy target.
 func (c *Check) unhealthy(t *Target, remediations []Remediation) Answer {
+	if t.InFlight || t.StartsNow {
+		return c.remediated(t, remediations)
+	}
 	a := Answer{State: IsUnhealthy, Action: NotRemediated}
 	switch {
-	case t.Refused:
-		a.Reason, a.Detail = t.OwnerReason, t.Owner
-	case t.PutOff:
-		a.Action, a.Reason, a.Detail = PutOffByOwner, t.OwnerReason, t.Owner
-	case t.InFlight && t.BlockedBy(NoManager) && c.Mode != Unknown:
-		a.Reason, a.Detail = NoManager, t.remediator()
-	case (t.InFlight || t.StartsNow) && t.Ownerless:
-		a.Reason = NoOwner
-	case t.InFlight:
-		a.Action, a.Reason, a.Detail = BeingRemediated, t.remediator(), t.stepOf(remediations)
-	case t.StartsNow:
-		a.Action, a.Reason = StartsNow, t.Remediator
 	case c.ActsElsewhere():
 		a.Action, a.Detail = NotInCharge, c.Mode.actor()+" acts on it"
 	case c.Mode == Unknown && t.BlockedBy(NoManager):
@@ -142,6 +133,26 @@ func (c *Check) unhealthy(t *Target, remediations []Remediation) Answer {
 		a.Action, a.Reason = ActionUnknown, MissingPermission
 	default:
 		c.blocked(&a, t.Blockers)
+	}
+	return a
+}
+
+// remediated is the answer about an unhealthy target whose remediation is in flight, or starts.
+func (c *Check) remediated(t *Target, remediations []Remediation) Answer {
+	a := Answer{State: IsUnhealthy, Action: NotRemediated}
+	switch {
+	case t.Refused:
+		a.Reason, a.Detail = t.OwnerReason, t.Owner
+	case t.PutOff:
+		a.Action, a.Reason, a.Detail = PutOffByOwner, t.OwnerReason, t.Owner
+	case t.InFlight && t.BlockedBy(NoManager) && c.Mode != Unknown:
+		a.Reason, a.Detail = NoManager, t.remediator()
+	case t.Ownerless:
+		a.Reason = NoOwner
+	case t.InFlight:
+		a.Action, a.Reason, a.Detail = BeingRemediated, t.remediator(), t.stepOf(remediations)
+	default:
+		a.Action, a.Reason = StartsNow, t.Remediator
 	}
 	return a
 }

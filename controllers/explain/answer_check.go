@@ -26,25 +26,18 @@ func (c *Check) Numbers() string {
 func (c *Check) Answer() Answer {
 	p := c.Population
 	a := Answer{State: c.worst()}
-	if !c.NotCounted() {
+	switch {
+	case c.NotCounted():
+	case a.State == IsHealthy:
+		a.Detail = fmt.Sprintf("%d of %d", p.Healthy, p.Total())
+	default:
 		a.Detail = fmt.Sprintf("%d of %d", p.NotHealthy(), p.Total())
-		if a.State == IsHealthy {
-			a.Detail = fmt.Sprintf("%d of %d", p.Healthy, p.Total())
-		}
 	}
 	switch {
-	case c.NodesUnknown != "" && c.Mode == Acting:
-		a.Reason, a.Detail, a.Since = c.unseenReason(), "", c.NodesUnknownSince
-	case c.ActsElsewhere():
-		a.Action = NotInCharge
-		a.Detail = strings.TrimPrefix(a.Detail+", "+c.Mode.actor()+" acts on it", ", ")
-	case c.Mode == Unknown && c.Reason != NotExplained:
-		a.Action, a.Reason = ActionUnknown, NoManager
-	case c.Mode == Unknown:
-		a.Reason = c.Reason
 	case c.Mode != Acting:
-		a.Action = NotRemediated
-		c.notActing(&a)
+		c.otherwise(&a)
+	case c.NodesUnknown != "":
+		a.Reason, a.Detail, a.Since = c.unseenReason(), "", c.NodesUnknownSince
 	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && p.NotHealthy() > 0:
 		a.Action, a.Reason, a.Detail = NotRemediated, c.Reason, c.Numbers()
 	case c.Text != "" && c.Blocked() != string(budget.AtWork):
@@ -55,6 +48,22 @@ func (c *Check) Answer() Answer {
 		c.progress(&a)
 	}
 	return a
+}
+
+// otherwise is what is done about the targets of a check that kubemend does not act on.
+func (c *Check) otherwise(a *Answer) {
+	switch {
+	case c.ActsElsewhere():
+		a.Action = NotInCharge
+		a.Detail = strings.TrimPrefix(a.Detail+", "+c.Mode.actor()+" acts on it", ", ")
+	case c.Mode == Unknown && c.Reason != NotExplained:
+		a.Action, a.Reason = ActionUnknown, NoManager
+	case c.Mode == Unknown:
+		a.Reason = c.Reason
+	default:
+		a.Action = NotRemediated
+		c.notActing(a)
+	}
 }
 
 // worst is the state of the worst of the targets of c.
@@ -124,34 +133,36 @@ func (c *Check) notActing(a *Answer) {
 
 // progress is how many remediations are in flight, start and do not.
 func (c *Check) progress(a *Answer) {
-	flying, starting, putOff, first := 0, 0, 0, -1
-	for i := range c.Targets {
-		switch t := &c.Targets[i]; {
-		case t.PutOff:
-			putOff++
-		case t.GoesOn():
-			flying++
-		case t.StartsNow:
-			starting++
-		case t.State == health.Unhealthy && (t.Refused || len(t.Blockers) > 0) && first < 0:
-			first = i
-		}
-	}
+	flying := c.count((*Target).GoesOn)
+	stuck := slices.IndexFunc(c.Targets, func(t Target) bool {
+		return t.State == health.Unhealthy && !t.InFlight && len(t.Blockers) > 0 || t.Refused
+	})
 	switch {
 	case flying > 0:
 		a.Action = BeingRemediated
 		a.Detail += fmt.Sprintf(", %d in flight", flying)
-	case starting > 0:
+	case c.count(func(t *Target) bool { return t.StartsNow }) > 0:
 		a.Action = StartsNow
-	case putOff > 0:
+	case c.count(func(t *Target) bool { return t.PutOff }) > 0:
 		a.Action = PutOffByOwner
-	case a.State == IsUnhealthy && first >= 0:
+	case a.State == IsUnhealthy && stuck >= 0:
 		detail := a.Detail
-		*a = c.unhealthy(&c.Targets[first], nil)
+		*a = c.unhealthy(&c.Targets[stuck], nil)
 		a.Detail = detail
 	case a.State == IsPending || a.State == IsStarting:
 		if soonest := Soonest(c.Targets); !soonest.At.IsZero() {
 			a.Detail += ", " + soonest.Target + " first"
 		}
 	}
+}
+
+// count is how many targets of c are such.
+func (c *Check) count(such func(*Target) bool) int {
+	n := 0
+	for i := range c.Targets {
+		if such(&c.Targets[i]) {
+			n++
+		}
+	}
+	return n
 }

@@ -147,8 +147,9 @@ func awaitsClusterAPI(f *machines.Facts, _ *machines.Plan, _ *machines.Decision,
 }
 
 func nodeNotSeen(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{Reason: NodeNotSeen, Detail: "Node " + d.Target.Health.NodeName, Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists",
-		d.Target.Health.NodeName)}
+	name := d.Target.Health.NodeName
+	return Blocker{Reason: NodeNotSeen, Detail: "Node " + name,
+		Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists", name)}
 }
 
 func withinTimeout(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
@@ -228,8 +229,8 @@ func coolingDown(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b ma
 
 func noneAtOnce(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Detail: mendv1.MaxInFlightAnnotation, Fix: fmt.Sprintf("When it is to go on, remove the annotation %s from the check, or raise it",
-		mendv1.MaxInFlightAnnotation)}
+	return Blocker{Reason: reason, Text: text, Detail: mendv1.MaxInFlightAnnotation,
+		Fix: fmt.Sprintf("When it is to go on, remove the annotation %s from the check, or raise it", mendv1.MaxInFlightAnnotation)}
 }
 
 func queued(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {

@@ -40,16 +40,18 @@ func Unexplained(check Ref, why error) Check {
 // NodesNotRead blocks what depends on the nodes of a workload cluster, which the reader may not read.
 func NodesNotRead(cluster, why string) Blocker {
 	return Blocker{
-		Reason: MissingPermission, Cause: NodesUnread, Detail: "nodes of cluster " + cluster, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
-		Fix: "Ask as somebody who may read its kubeconfig, and can reach it",
+		Reason: MissingPermission, Cause: NodesUnread, Detail: "nodes of cluster " + cluster,
+		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
+		Fix:  "Ask as somebody who may read its kubeconfig, and can reach it",
 	}
 }
 
 // MachineNotRead blocks what depends on the Machine of a node, which the reader may not read.
 func MachineNotRead() Blocker {
 	return Blocker{
-		Reason: MissingPermission, Cause: MachineUnread, Detail: "its Machine", Text: "What its Machine says could not be read with your rights, and the manager may read it",
-		Fix: "Ask as somebody who may read the Machine, its Cluster and its MachineHealthChecks",
+		Reason: MissingPermission, Cause: MachineUnread, Detail: "its Machine",
+		Text: "What its Machine says could not be read with your rights, and the manager may read it",
+		Fix:  "Ask as somebody who may read the Machine, its Cluster and its MachineHealthChecks",
 	}
 }
 

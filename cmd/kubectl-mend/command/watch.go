@@ -36,9 +36,9 @@ func (w *watching) addTo(c *cobra.Command) {
 const clearScreen = "\x1b[H\x1b[2J"
 
 // watch prints once, or again and again. On a terminal each page takes the place of the one before.
-func (o *Options) watch(ctx context.Context, w watching, print func(context.Context, io.Writer) error) error {
+func (o *Options) watch(ctx context.Context, w watching, show func(context.Context, io.Writer) error) error {
 	if !w.on {
-		return print(ctx, o.Out)
+		return show(ctx, o.Out)
 	}
 	if w.every <= 0 {
 		return Exit{Misused, errors.New("--every: expected a duration above 0")}
@@ -46,7 +46,7 @@ func (o *Options) watch(ctx context.Context, w watching, print func(context.Cont
 	for looks := 0; ; looks++ {
 		var screenful bytes.Buffer // the old one stands until the new one is whole
 		screen := text.OnScreen(&screenful)
-		if err := print(ctx, screen); err != nil {
+		if err := show(ctx, screen); err != nil {
 			if looks == 0 {
 				return err
 			}

@@ -264,6 +264,25 @@ func (p *page) target(c *Check, t *explain.Target) {
 	if t.Skipped != "" {
 		return
 	}
+	p.findings(t)
+	if t.State == health.Healthy && !t.InFlight && len(t.Blockers) == 0 {
+		return
+	}
+	p.action(c, t)
+	if t.InFlight {
+		p.inFlight(c, t)
+	}
+	if listed && c.blocks(t) {
+		return // the check says it once for all of them
+	}
+	p.blockers(c, t.Blockers)
+	if listed && !slices.ContainsFunc(p.last, t.Next.Same) {
+		p.step("  ", t.Next)
+	}
+}
+
+// findings are what t is judged by.
+func (p *page) findings(t *explain.Target) {
 	for _, f := range t.Findings {
 		p.line("  - ", f.Observed)
 		p.line("    ", p.timing(&f))
@@ -278,20 +297,6 @@ func (p *page) target(c *Check, t *explain.Target) {
 			counts = p.paint.Strong(" <- counts")
 		}
 		p.line("  - ", s.Text+": "+p.moment(s.At)+counts)
-	}
-	if t.State == health.Healthy && !t.InFlight && len(t.Blockers) == 0 {
-		return
-	}
-	p.action(c, t)
-	if t.InFlight {
-		p.inFlight(c, t)
-	}
-	if listed && c.blocks(t) {
-		return // the check says it once for all of them
-	}
-	p.blockers(c, t.Blockers)
-	if listed && !slices.ContainsFunc(p.last, t.Next.Same) {
-		p.step("  ", t.Next)
 	}
 }
 

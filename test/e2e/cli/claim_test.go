@@ -138,7 +138,7 @@ var _ = Describe("While no manager runs", Serial, func() {
 			modes[row.Name] = row.Mode
 		}
 		Expect(modes).To(Equal(map[string]cliv1.Mode{claimed.Name: cliv1.ModeNone, check.Name: cliv1.ModeCore}))
-		Expect(mend(ctx, "status").out).To(ContainSubstring("does not run since"))
+		Expect(mend(ctx, "status").out).To(ContainSubstring("not running since"))
 
 		e := explained(ctx, "mhc/"+claimed.Name)
 		Expect(e.Next.Manual).To(BeTrue())

@@ -48,7 +48,7 @@ var _ = Describe("A manager outside of a cluster in which kubemend is not instal
 			g.Expect(s.Managers[0].Namespace).To(Equal(rig.Namespace))
 			g.Expect(s.Managers[0].Outside).To(BeTrue())
 		}).Should(Succeed())
-		Expect(plain(b.mend(ctx, "status", "-A").out)).To(ContainSubstring("in namespace kubemend-system: runs outside of the cluster"))
+		Expect(plain(b.mend(ctx, "status", "-A").out)).To(ContainSubstring(": running outside of the cluster"))
 		claimed := b.mend(ctx, claim...)
 		Expect(claimed.code).To(Equal(done), claimed.out+claimed.complaint)
 		Eventually(b.pausedBy(ctx)).Should(Equal(mendv1.Claim))
