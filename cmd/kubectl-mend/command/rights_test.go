@@ -93,6 +93,8 @@ func (w *warden) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 		is.verb = "patch"
 	case len(rest) > 1:
 		is.verb = "get"
+	case in.URL.Query().Get("watch") != "":
+		is.verb = "watch"
 	}
 	w.mu.Lock()
 	w.asked[is] = true
@@ -101,6 +103,10 @@ func (w *warden) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 		out.WriteHeader(http.StatusForbidden)
 		message := fmt.Sprintf("%s is forbidden: User \"reader\" cannot %s resource %q in API group %q", is.resource, is.verb, is.resource, is.group)
 		_, _ = fmt.Fprintf(out, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":%q}`, message)
+		return
+	}
+	if is.verb == "watch" { // nothing changes
+		<-in.Context().Done()
 		return
 	}
 	object := w.objects[kind+"/"+rest[0]]
@@ -246,6 +252,12 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 			t.Errorf("%s: code %d: %s", line, code, said)
 		}
 	}
+	if code, said := mend("wait", "machine/x", "-n", "x", "--for=pending", "--timeout=2s"); code != Failed || strings.Contains(said, "cannot be watched") ||
+		!strings.Contains(said, "timed out waiting for pending on machine/x") {
+		t.Errorf("wait: code %d: %s", code, said)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for asked := range w.asked {
 		if rights[asked] == "" {
 			t.Errorf("it is asked to %s, which the example does not grant", asked)
@@ -262,7 +274,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 // The table of docs/cli/README.md says that every right can be missing.
 func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
 	for is := range granted(t) {
-		if is.verb == "patch" || is.verb == "get" && is.resource != "secrets" {
+		if is.verb == "patch" || is.verb == "watch" || is.verb == "get" && is.resource != "secrets" {
 			continue
 		}
 		t.Run(is.String(), func(t *testing.T) {
@@ -286,5 +298,15 @@ func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
 				t.Errorf("it is not said that the user %s:\n%s", want, all.String())
 			}
 		})
+	}
+}
+
+func TestWhatMayNotBeWatchedIsReadInIntervals(t *testing.T) {
+	rights := granted(t)
+	delete(rights, right{"watch", "cluster.x-k8s.io", "machines"})
+	_, mend := guarded(t, rights)
+	code, said := mend("wait", "machine/x", "-n", "x", "--for=pending", "--timeout=2s")
+	if code != Failed || strings.Count(said, "warning: Machines cannot be watched, so they are read every 5s: ") != 1 {
+		t.Errorf("code %d: %s", code, said)
 	}
 }

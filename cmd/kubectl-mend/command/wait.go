@@ -42,6 +42,8 @@ type waiting struct {
 
 	cluster, until string
 	timeout        time.Duration
+	// warnings are about watches. They are printed where all else is.
+	warnings chan error
 }
 
 func (o *Options) wait() *cobra.Command {
@@ -157,6 +159,9 @@ func (w *waiting) changed(ctx context.Context, next time.Time, changes <-chan st
 		return false
 	case <-timer.C:
 		return true
+	case warning := <-w.warnings:
+		_, _ = fmt.Fprintln(w.ErrOut, "warning:", text.Below(warning.Error()))
+		return true
 	case <-changes:
 	}
 	select { // what changes with it is seen too
@@ -168,9 +173,4 @@ func (w *waiting) changed(ctx context.Context, next time.Time, changes <-chan st
 	default:
 	}
 	return ctx.Err() == nil
-}
-
-// sayPolled tells that changes of a kind cannot be watched.
-func (w *waiting) sayPolled(what string, err error) {
-	_, _ = fmt.Fprintf(w.ErrOut, "warning: %s cannot be watched, so they are read every %s: %s\n", what, polled, text.Below(err.Error()))
 }

@@ -37,6 +37,7 @@ func (w *waiting) watched(ctx context.Context) (<-chan struct{}, error) {
 		return nil, err
 	}
 	changes := make(chan struct{}, 1)
+	w.warnings = make(chan error, len(telling))
 	for _, k := range telling {
 		go w.watch(ctx, c, k, namespace, changes)
 	}
@@ -59,7 +60,7 @@ func (w *waiting) watch(ctx context.Context, c client.WithWatch, k kind, namespa
 			return
 		case ctx.Err() == nil && !said && apierrors.IsForbidden(err):
 			said = true
-			w.sayPolled(string(k)+"s", err)
+			w.warnings <- fmt.Errorf("%ss cannot be watched, so they are read every %s: %w", k, polled, err)
 		}
 		select {
 		case <-ctx.Done():
