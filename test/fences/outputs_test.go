@@ -110,7 +110,10 @@ func outputs(t *testing.T) []string {
 }
 
 // written are pages whose outputs another test writes.
-var written = map[string]string{"docs/cli/remediate.md": "cmd/kubectl-mend/command/byhand_docs_test.go"}
+var written = map[string]string{
+	"docs/cli/claim.md":     "cmd/kubectl-mend/command/claim_docs_test.go",
+	"docs/cli/remediate.md": "cmd/kubectl-mend/command/byhand_docs_test.go",
+}
 
 func TestOtherTestsWriteThePagesThatSaySo(t *testing.T) {
 	for page, by := range written {
@@ -121,7 +124,4 @@ func TestOtherTestsWriteThePagesThatSaySo(t *testing.T) {
 }
 
 // unmarked are pages whose blocks do not all say what they are yet. It only gets shorter.
-var unmarked = []string{
-	"docs/cli/README.md", "docs/cli/claim.md", "docs/cli/explain.md", "docs/cli/history.md", "docs/cli/record.md", "docs/cli/simulate.md", "docs/cli/status.md",
-	"docs/tutorial-a-node-went-bad-at-night.md",
-}
+var unmarked = []string{"docs/cli/README.md", "docs/cli/history.md"}

@@ -76,7 +76,7 @@ var _ = Describe("The commands of the page", func() {
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendFencingImpossible.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendHostExhausted.md", "host/host-0 in fleet reset"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendHostKeptOffTooLong.md"),
-		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendHostNeedsPerson.md", "It is healthy"),
+		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendHostNeedsPerson.md", "HEALTHY"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendHostRemediationStuck.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendMachineHealthCheckShortCircuited.md", "my-check"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendMachineHealthCheckUnattended.md", "my-check"),
@@ -115,13 +115,11 @@ var _ = Describe("The commands of the page", func() {
 	}, SpecTimeout(specPatience))
 
 	It("docs/tutorial-a-node-went-bad-at-night.md explain a short-circuit, record it, and simulate another limit", func(ctx SpecContext) {
-		checked(ctx, "demo-node-unhealthy-5m", builders.Claimed, builders.Patience(3*time.Second))
+		checked(ctx, "workers", builders.Claimed, builders.Patience(3*time.Second))
 		pauseTheOwner(ctx)
 		names := fixture.WorkerNames(ctx)
 		silence(names[:3]...)
-		reader := aUser(ctx, map[string]string{
-			"workers-[a-z0-9]{5}-[a-z0-9]{5}": names[0], "machine/A": "machine/" + names[0], "machine/B": "machine/" + names[1], "machine/C": "machine/" + names[2],
-		})
+		reader := aUser(ctx, map[string]string{"node-w1": names[0], "w1": names[0], "w2": names[1], "w3": names[2]})
 		Eventually(func(g Gomega) {
 			for _, name := range names[:3] {
 				g.Expect(fixture.Machine(ctx, name).Status.Conditions).To(ContainElement(And(

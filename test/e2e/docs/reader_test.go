@@ -2,12 +2,16 @@ package docs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -26,15 +30,22 @@ var plugin = filepath.Join(project, "bin", "kubectl-mend")
 type user struct {
 	folder string
 	path   string
-	names  map[*regexp.Regexp]string
+	names  []name
+}
+
+// A name stands in a page for what is here.
+type name struct {
+	inPage *regexp.Regexp
+	here   string
 }
 
 // aUser knows what is meant by the names in a page: patterns, and what they stand for here.
 func aUser(ctx context.Context, names map[string]string) *user {
 	GinkgoHelper()
-	u := &user{folder: GinkgoT().TempDir(), names: map[*regexp.Regexp]string{}}
-	for pattern, name := range names {
-		u.names[regexp.MustCompile(`\b(?:`+pattern+`)\b`)] = name
+	u := &user{folder: GinkgoT().TempDir()}
+	longestFirst := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) } // node-w1 before w1
+	for _, pattern := range slices.SortedFunc(maps.Keys(names), longestFirst) {
+		u.names = append(u.names, name{regexp.MustCompile(`\b(?:` + pattern + `)\b`), names[pattern]})
 	}
 	top, err := filepath.Abs(project)
 	Expect(err).NotTo(HaveOccurred())
@@ -83,8 +94,8 @@ func (u *user) follows(ctx context.Context, page string) string {
 			continue
 		}
 		text := endless.ReplaceAllString(b.Text, "")
-		for pattern, name := range u.names {
-			text = pattern.ReplaceAllString(text, name)
+		for _, n := range u.names {
+			text = n.inPage.ReplaceAllString(text, n.here)
 		}
 		By(b.At())
 		shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
