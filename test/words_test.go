@@ -1,7 +1,6 @@
 package test
 
 import (
-	"errors"
 	"fmt"
 	"go/scanner"
 	"go/token"
@@ -22,26 +21,15 @@ type word struct {
 	identifiers, prose, shown bool
 }
 
-// pendingFile lists files and folders that are not written as docs/glossary.md says yet. It only gets shorter.
-const pendingFile = "words-pending.txt"
-
 func TestTheGlossaryIsKept(t *testing.T) {
-	words, pending := avoided(t), pendingFolders(t)
-	late := map[string]int{}
+	words := avoided(t)
 	for _, file := range glossaryFiles(t) {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := append(wordsIn(file, string(text), words), mannersOf(file, string(text))...)
-		if folder, waits := within(file, pending); waits {
-			late[folder] += len(found)
-			continue
-		}
-		report(t, found)
-	}
-	for _, folder := range pending {
-		t.Logf("%s has %d findings; with none, remove it from %s", folder, late[folder], pendingFile)
+		report(t, wordsIn(file, string(text), words))
+		report(t, mannersOf(file, string(text)))
 	}
 }
 
@@ -165,18 +153,10 @@ func avoided(t *testing.T) []word {
 	return words
 }
 
-func pendingFolders(t *testing.T) []string {
-	t.Helper()
-	return linesOf(t, pendingFile)
-}
-
 // linesOf are the lines of a file beside this one, without comments and empty ones.
 func linesOf(t *testing.T, name string) []string {
 	t.Helper()
 	content, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func fleetAssumptions() string {
 	for _, c := range sizeClasses() {
 		classes = append(classes, fmt.Sprintf("%d %% of %d to %d", c.percent, c.least, c.most))
 	}
-	return fmt.Sprintf("Clusters by the number of their machines: %s, as often in each octave of a class, all stretched to %d in sum (seed %d). "+
+	return fmt.Sprintf("Clusters by the number of their machines: %s, as often in each octave of a class, all stretched to %d in sum (seed: %d). "+
 		"That gives a median of %d, a 99th percentile of %d, and a largest of %d. One check for each cluster. %s",
 		strings.Join(classes, ", "), fleetMachines, fleetSeed, sizes[len(sizes)/2], sizes[len(sizes)*99/100], sizes[len(sizes)-1], fleetReading)
 }

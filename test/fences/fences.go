@@ -26,7 +26,7 @@ type Block struct {
 const (
 	NotRun   = "not-run"  // of sh: no test runs it
 	Fragment = "fragment" // of yaml: it is a part of an object, or of what is no object of Kubernetes
-	Sample   = "sample"   // of text: it is not what kubemend prints
+	Sample   = "sample"   // of text: another program prints it, or it depends on versions
 )
 
 // Has reports whether a word stands behind the language.
