@@ -80,10 +80,7 @@ func run(ctx context.Context, o *options) error {
 	}
 
 	self := replica.FromEnvironment()
-	if err := takeNamespace(ctx, self, o); err != nil {
-		return err
-	}
-	lock, err := lockOf(self, o)
+	lock, err := settleElection(ctx, self, o)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/replica"
+	"github.com/kubemend/kubemend/controllers/teardown"
 )
 
 // announce has the manager keep the manager lease while it acts. Without a namespace for the lease it keeps none.
@@ -63,6 +64,14 @@ func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.R
 	}
 }
 
+// settleElection decides where the leases of the manager are. The lock is that of lockOf.
+func settleElection(ctx context.Context, self replica.Replica, o *options) (*teardown.Lock, error) {
+	if err := takeNamespace(ctx, self, o); err != nil {
+		return nil, err
+	}
+	return lockOf(self, o)
+}
+
 // askedFor is how long the start waits for what only `kubectl mend` depends on.
 const askedFor = 10 * time.Second
 
@@ -90,8 +99,8 @@ func takeNamespace(ctx context.Context, self replica.Replica, o *options) error 
 	case err != nil && o.election.LeaderElect:
 		return fmt.Errorf("set up leader election: %w", err)
 	case err != nil:
-		klog.Background().Info("Not keeping a manager lease: kubectl mend does not see that this manager runs; --leader-elect-namespace names another namespace",
-			"because", err.Error())
+		klog.Background().Info("Not keeping a manager lease: kubectl mend does not see that this manager runs; --leader-elect-namespace names another "+
+			"namespace", "because", err.Error())
 	default:
 		o.election.Namespace = managerlease.UsualNamespace
 	}

@@ -128,8 +128,8 @@ func (b Bindings) believe(ctx context.Context, reader client.Reader, managers []
 	return managers
 }
 
-// onlyForAll is an error unless only those may write in a namespace who may write in all. A manager that runs outside of the cluster has no ServiceAccount that is
-// bound, and is believed there. (docs/adr/0084-a-manager-outside-takes-the-usual-namespace.md)
+// onlyForAll is an error unless only those may write in a namespace who may write in all. A manager that runs outside of the cluster has no ServiceAccount
+// that is bound, and is believed there. (docs/adr/0084-a-manager-outside-takes-the-usual-namespace.md)
 func onlyForAll(ctx context.Context, reader client.Reader, namespace string) error {
 	list := &rbacv1.RoleBindingList{}
 	if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {

@@ -41,15 +41,17 @@ func (r *reading) controlPlanes() []task {
 	}
 	tasks := make([]task, 0, len(wanted))
 	for key := range wanted {
-		tasks = append(tasks, task{gvk: controlPlaneGVK, namespace: key.Namespace, anyVersion: true, options: named(key.Name)})
+		tasks = append(tasks, task{gvk: controlPlaneGVK, namespace: key.Namespace, anyVersion: true, options: named(key.Name), keep: rulesAlone})
 	}
 	return tasks
 }
 
-// slimControlPlane keeps the rules by which machines are replaced. The rest configures them, and may be secret.
-func slimControlPlane(kcp *controlplanev1.KubeadmControlPlane) *controlplanev1.KubeadmControlPlane {
-	kept := &controlplanev1.KubeadmControlPlane{ObjectMeta: kcp.ObjectMeta}
-	kept.Spec.Remediation = kcp.Spec.Remediation
-	kept.Status.Initialization = kcp.Status.Initialization
-	return kept
+// rulesAlone keeps a KubeadmControlPlane, and of it no more than the rules by which machines are replaced. The rest configures them, and may be secret.
+func rulesAlone(o client.Object) bool {
+	if is, whole := o.(*controlplanev1.KubeadmControlPlane); whole {
+		kept := controlplanev1.KubeadmControlPlane{TypeMeta: is.TypeMeta, ObjectMeta: is.ObjectMeta}
+		kept.Spec.Remediation, kept.Status.Initialization = is.Spec.Remediation, is.Status.Initialization
+		*is = kept
+	}
+	return true
 }

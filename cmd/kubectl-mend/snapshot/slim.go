@@ -35,8 +35,6 @@ func slim(obj client.Object) client.Object {
 		slimmed = slimCluster(o)
 	case *clusterv1.Machine:
 		slimmed, err = machinehealthcheck.SlimMachine(o)
-	case *controlplanev1.KubeadmControlPlane:
-		slimmed = slimControlPlane(o)
 	case *bmov1alpha1.BareMetalHost:
 		slimmed, err = host.SlimHost(o)
 	case *corev1.Node:
