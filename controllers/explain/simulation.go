@@ -16,13 +16,12 @@ const (
 
 // What happens in a simulation.
 const (
-	NodeTurnsUnknown   = "The node turns Ready=Unknown"
-	NodeReadyByItself  = "The node is Ready again by itself"
-	NodeReadyAfterBoot = "The node is Ready again after the boot"
-	NewNodeReady       = "The node of the new machine is Ready"
-	HostOff            = "The host is off"
-	HostReset          = "The host is reset"
-	HostOn             = "The host is on"
+	NodeRecoversByItself = "The node recovers by itself"
+	NodeReadyAfterBoot   = "The node is Ready again after the boot"
+	NewNodeReady         = "The node of the new machine is Ready"
+	HostOff              = "The host is off"
+	HostReset            = "The host is reset"
+	HostOn               = "The host is on"
 )
 
 // What a page about a simulation says.
@@ -119,13 +118,22 @@ func RequestsNotSimulated(kind string, err error) string {
 	return fmt.Sprintf("%ss are neither requested nor simulated, since they or their templates could not be read: %v", kind, err)
 }
 
-// FaultAssumed is what fails, when, and for how long; without end if that is zero.
-func FaultAssumed(fails string, at, lasts time.Duration) string {
+// NodeTurns is that a node gets a condition.
+func NodeTurns(condition string) string { return "The node turns " + condition }
+
+// FaultAssumed is what fails, how, when, and for how long; without end if that is zero.
+func FaultAssumed(fails, condition string, at, lasts time.Duration) string {
 	back := "do not come back by themselves (--for)"
 	if lasts > 0 {
 		back = fmt.Sprintf("come back after %s (--for)", Brief(lasts))
 	}
-	return fmt.Sprintf("What --fail %s selects turns Ready=Unknown %s after the beginning (--fail-at), and its nodes %s", fails, Brief(at), back)
+	return fmt.Sprintf("The nodes of what --fail %s selects turn %s (--fail-condition) %s after the beginning (--fail-at), and %s",
+		fails, condition, Brief(at), back)
+}
+
+// NoRuleFor is that no check notices how nodes fail.
+func NoRuleFor(condition string) string {
+	return fmt.Sprintf("No rule of a check matches %s, so no check notices it: name with --fail-condition what a rule matches", condition)
 }
 
 // OwnersAssumed is what owners do with a machine that they are asked to remediate.

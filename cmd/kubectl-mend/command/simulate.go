@@ -35,7 +35,7 @@ func (o *Options) simulate() *cobra.Command {
 		Short: "Show what a check would do, before it is applied, and when machines fail",
 		Long: `Show what a manifest would do, here and now, before it is applied: which machines it selects, how they are judged, which other
 checks select them, what would be remediated at once and what later. Then simulate, on a virtual clock, what happens from now on. With --fail,
-nodes turn Ready=Unknown.
+nodes turn Ready=Unknown; name another condition with --fail-condition if the check has no rule for that one.
 
 The controllers themselves decide, on a copy of the cluster in memory; nothing is written to the cluster. The first lines say what is assumed
 of owners, hosts and other remediators, each with its flag. Without -f the checks of the cluster are simulated. An unclaimed
@@ -43,7 +43,7 @@ MachineHealthCheck of the file is simulated as if it were claimed.
 
 The exit code is 3 if more remediations begin than --max-remediations, and 1 if the API server would refuse the manifest.`,
 		Example: fmt.Sprintf("  %[1]s simulate -f check.yaml\n  %[1]s simulate -f check.yaml --fail pool=workers --for 20m --horizon 2h\n"+
-			"  %[1]s simulate --fail machine/workers-x7k2p --hard\n  %[1]s simulate -f check.yaml --from record.gz --max-remediations 0", o.Name),
+			"  %[1]s simulate -f check.yaml --fail pool=workers --fail-condition KernelDeadlock=True\n  %[1]s simulate --fail machine/workers-x7k2p --hard\n  %[1]s simulate -f check.yaml --from record.gz --max-remediations 0", o.Name),
 		Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.check(); err != nil {
@@ -71,6 +71,8 @@ func (s *simulation) addFlags(c *cobra.Command) {
 	f.StringVar(&s.Cluster, "cluster", "", "Name of the Cluster whose checks are simulated, with those of the manifest. If empty, those of all Clusters.")
 	f.StringVar(&s.Fail, "fail", "",
 		"What fails: a label selector over Machines, and over the Nodes that NodeHealthChecks judge; or machine/NAME and node/NAME, separated by commas.")
+	s.FailCondition = simulate.NodeSilent
+	f.Var(&s.FailCondition, "fail-condition", "What the nodes turn that fail: a condition that a rule of the check matches, such as KernelDeadlock=True.")
 	f.DurationVar(&s.FailAt, "fail-at", 0, "How long from now it fails. If 0, at once.")
 	f.DurationVar(&s.For, "for", 0, "For how long it fails. If 0, until a remediation brings it back.")
 	f.DurationVar(&s.Horizon, "horizon", time.Hour, "How long to simulate.")
@@ -99,8 +101,8 @@ func (s *simulation) check() error {
 		}
 	}
 	switch {
-	case s.Fail == "" && (s.For > 0 || s.FailAt > 0 || s.Hard):
-		return Exit{Misused, errors.New("--for, --fail-at and --hard say how something fails: say what, with --fail")}
+	case s.Fail == "" && (s.For > 0 || s.FailAt > 0 || s.Hard || s.FailCondition != simulate.NodeSilent):
+		return Exit{Misused, errors.New("--for, --fail-at, --fail-condition and --hard say how something fails: say what, with --fail")}
 	case s.most < unlimited:
 		return Exit{Misused, fmt.Errorf("--max-remediations %d: expected a number, or -1 for any", s.most)}
 	}

@@ -101,9 +101,31 @@ func (o *environment) unreadRemediations(ctx context.Context) []string {
 func (o *environment) faultsAndOwners() []string {
 	var all []string
 	if o.Fail != "" {
-		all = append(all, explain.FaultAssumed(o.Fail, o.FailAt, o.For))
+		all = append(all, explain.FaultAssumed(o.Fail, o.FailCondition.String(), o.FailAt, o.For))
+		if !o.hasRuleFor(o.FailCondition) {
+			all = append(all, explain.NoRuleFor(o.FailCondition.String()))
+		}
 	}
 	return append(all, explain.OwnersAssumed(o.DeletionTakes, o.ReplacementTakes))
+}
+
+// hasRuleFor reports whether a rule of any check matches a condition of a node.
+func (o *environment) hasRuleFor(is NodeCondition) bool {
+	for _, check := range snapshot.All[clusterv1.MachineHealthCheck](o.snapshot, "") {
+		for _, rule := range check.Spec.Checks.UnhealthyNodeConditions {
+			if (NodeCondition{rule.Type, rule.Status}) == is {
+				return true
+			}
+		}
+	}
+	for _, check := range snapshot.All[nhcv1.NodeHealthCheck](o.snapshot, "") {
+		for _, rule := range check.Spec.UnhealthyConditions {
+			if (NodeCondition{rule.Type, rule.Status}) == is {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // remediations says what is assumed of hosts and of remediators.

@@ -20,9 +20,11 @@ import (
 
 // Environment is what is assumed of everybody but kubemend.
 type Environment struct {
-	// Fail says which nodes turn Ready=Unknown: those of machines that a label selector selects, and nodes of the management cluster that it
+	// Fail says which nodes fail: those of machines that a label selector selects, and nodes of the management cluster that it
 	// selects; or machine/NAME and node/NAME, separated by commas. Nothing fails if it is empty.
 	Fail string
+	// FailCondition is what they turn when they fail.
+	FailCondition NodeCondition
 	// FailAt is when they do, and For for how long. If For is zero they do not recover by themselves.
 	FailAt, For time.Duration
 	// DeletionTakes is how long it takes from the moment at which a machine's owner is asked until the machine is gone, ReplacementTakes from
@@ -135,18 +137,18 @@ func (o *environment) react(ctx context.Context) {
 	o.remediators(ctx)
 }
 
-// fail makes nodes silent.
+// fail makes nodes turn what FailCondition says.
 func (o *environment) fail(failing []nodeKey) {
 	for _, p := range failing {
 		if o.node(p) != nil {
 			o.faults[p] = true
-			o.silence(p)
-			o.eventLog.assumed(p.ref(), "NodeFails", explain.NodeTurnsUnknown)
+			o.turn(p, o.FailCondition)
+			o.eventLog.assumed(p.ref(), "NodeFails", explain.NodeTurns(o.FailCondition.String()))
 		}
 	}
 }
 
-// recover makes Ready what --fail has made silent, but for nodes that are gone, and those whose host is off: these recover when it boots.
+// recover ends what --fail has begun, but for nodes that are gone, and those whose host is off: these recover when it boots.
 func (o *environment) recover(ctx context.Context, failed []nodeKey) {
 	for _, p := range failed {
 		if !o.faults[p] {
@@ -155,7 +157,7 @@ func (o *environment) recover(ctx context.Context, failed []nodeKey) {
 		delete(o.faults, p)
 		if !o.off(ctx, p) && o.node(p) != nil {
 			o.ready(p, "")
-			o.eventLog.assumed(p.ref(), "NodeRecovers", explain.NodeReadyByItself)
+			o.eventLog.assumed(p.ref(), "NodeRecovers", explain.NodeRecoversByItself)
 		}
 	}
 }
@@ -192,35 +194,23 @@ func (o *environment) copies(p nodeKey) []nodeKey {
 	return all
 }
 
-// silence makes a node Ready=Unknown.
-func (o *environment) silence(p nodeKey) {
-	o.edit(p, func(node *corev1.Node) {
-		o.turn(node, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
-	})
+// turn gives a node a condition.
+func (o *environment) turn(p nodeKey, to NodeCondition) {
+	o.edit(p, func(node *corev1.Node) { setCondition(node, to, o.clock.Now()) })
 }
 
-// ready makes a node Ready, under another boot if that is not empty.
+// ready makes a node Ready and ends how it has failed, under another boot if that is not empty.
 func (o *environment) ready(p nodeKey, boot string) {
 	o.edit(p, func(node *corev1.Node) {
-		o.turn(node, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+		now, is := o.clock.Now(), o.FailCondition
+		setCondition(node, NodeSilent.over(), now)
+		if slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == is.Name && c.Status == is.Status }) {
+			setCondition(node, is.over(), now)
+		}
 		if boot != "" {
 			node.Status.NodeInfo.BootID = boot
 		}
 	})
-}
-
-// turn gives a node the condition Ready.
-func (o *environment) turn(node *corev1.Node, to corev1.ConditionStatus, reason, message string) {
-	is := corev1.NodeCondition{Type: corev1.NodeReady, Status: to, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(o.clock.Now())}
-	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
-	if i < 0 {
-		node.Status.Conditions = append(node.Status.Conditions, is)
-		return
-	}
-	if was := node.Status.Conditions[i]; was.Status == to {
-		is.LastTransitionTime = was.LastTransitionTime
-	}
-	node.Status.Conditions[i] = is
 }
 
 // edit changes the status of a node in all its copies. A node that was deleted registers again.

@@ -165,7 +165,7 @@ func (s *fixture) snapshot() *snapshot.Snapshot {
 // asked is the question of a story, with the defaults of the flags.
 func question(edit func(*Question)) Question {
 	q := Question{Namespace: "default", From: noon, Horizon: time.Hour}
-	q.Environment = Environment{DeletionTakes: 2 * time.Minute, ReplacementTakes: 10 * time.Minute, BootTakes: 5 * time.Minute}
+	q.Environment = Environment{FailCondition: NodeSilent, DeletionTakes: 2 * time.Minute, ReplacementTakes: 10 * time.Minute, BootTakes: 5 * time.Minute}
 	if edit != nil {
 		edit(&q)
 	}

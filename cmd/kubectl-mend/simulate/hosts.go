@@ -132,7 +132,7 @@ func (o *environment) follow(ctx context.Context, b *bareMetal, h *bmov1alpha1.B
 			o.in(o.BootTakes, func(ctx context.Context) { o.boot(ctx, key, boot) })
 		}
 		if p, has := o.nodeOn(ctx, h); has && change.To != bmo.On {
-			o.silence(p)
+			o.turn(p, NodeSilent)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (o *environment) join(key client.ObjectKey) {
 	}
 	now := metav1.NewTime(o.clock.Now())
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name, CreationTimestamp: now}}
-	o.turn(node, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+	setCondition(node, NodeSilent.over(), now.Time)
 	m.Status.NodeRef.Name = m.Name
 	p, _ := nodeKeyOf(m)
 	o.note(o.at(p).Put(node))

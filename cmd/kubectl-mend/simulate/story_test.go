@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -121,6 +123,33 @@ spec:
     remediationTemplate: {apiVersion: remediators.example.org/v1, kind: ReplaceTemplate, name: replace, namespace: remediators}
 `
 
+// kernelRule has no rule for Ready: only the condition of its one rule makes a machine unhealthy.
+const kernelRule = `
+apiVersion: kubemend.io/v1alpha1
+kind: HostRemediationTemplate
+metadata:
+  name: reboot
+spec:
+  template:
+    spec:
+      strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 300}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata:
+  name: workers
+  annotations: {cluster.x-k8s.io/paused: kubemend, kubemend.io/max-in-flight: "1"}
+spec:
+  clusterName: c1
+  selector: {matchLabels: {pool: md-0}}
+  checks:
+    unhealthyNodeConditions:
+    - {type: KernelDeadlock, status: "True", timeoutSeconds: 600}
+  remediation:
+    triggerIf: {unhealthyLessThanOrEqualTo: 50%}
+    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}
+`
+
 const emptySelector = `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
@@ -154,6 +183,8 @@ type story struct {
 	question func(*Question)
 }
 
+var kernelDeadlock = NodeCondition{Name: "KernelDeadlock", Status: corev1.ConditionTrue}
+
 func fails(what string) func(*Question) { return func(q *Question) { q.Fail = what } }
 
 var stories = map[string]story{
@@ -180,6 +211,17 @@ var stories = map[string]story{
 	"a host is power-cycled twice in vain and its machine replaced": {
 		fixture: func(s *fixture) *fixture { return s.workers(3).onMetal() }, manifest: powerCycle,
 		question: func(q *Question) { q.Fail, q.Hard, q.Horizon = "machine/w2", true, 2*time.Hour },
+	},
+	"kernels of two nodes lock up and their hosts are power-cycled one at a time": {
+		fixture: func(s *fixture) *fixture { return s.workers(4).onMetal() }, manifest: kernelRule,
+		question: func(q *Question) { q.Fail, q.FailCondition = "machine/w1,machine/w2", kernelDeadlock },
+	},
+	"a kernel recovers before its timeout": {
+		fixture: func(s *fixture) *fixture { return s.workers(4).onMetal() }, manifest: kernelRule,
+		question: func(q *Question) { q.Fail, q.FailCondition, q.For = "machine/w1", kernelDeadlock, 9*time.Minute },
+	},
+	"no rule of the check matches what fails": {
+		fixture: func(s *fixture) *fixture { return s.workers(4).onMetal() }, manifest: kernelRule, question: fails("machine/w1"),
 	},
 	"a ladder is climbed": {
 		fixture: func(s *fixture) *fixture { return s.nodesHere(5) }, manifest: ladder, question: fails("name=n2"),
