@@ -86,7 +86,7 @@ func (o *Options) root(version string) *cobra.Command {
 		Use:           "kubectl-mend",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: o.Name},
 		Short:         "Say why a machine is or is not being remediated, and when the next thing happens",
-		Example:       fmt.Sprintf("  %[1]s status -A\n  %[1]s explain machine/workers-x7k2p", o.Name),
+		Example:       fmt.Sprintf("  %[1]s status -A\n  %[1]s explain node/rack1-07 -A\n  %[1]s explain machine/workers-x7k2p", o.Name),
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -143,9 +143,15 @@ func TestExplanations(t *testing.T) {
 			func(s *scene) {
 				s.says.Kinds = []managerlease.Kind{{CRD: "hostremediations.kubemend.io", Reason: "Off", Because: "it is switched off by a flag"}}
 			}), remediation("w1")},
-		"a remediation that does not exist":                {aScene(), remediation("w9")},
-		"a node of a machine":                              {aScene(silent(2*time.Minute, "w1")), node("node-w1")},
-		"a node that does not exist":                       {aScene(), node("node-w9")},
+		"a remediation that does not exist": {aScene(), remediation("w9")},
+		"a node of a machine":               {aScene(silent(2*time.Minute, "w1")), node("node-w1")},
+		"a node that does not exist":        {aScene(), node("node-w9")},
+		"a node that its cluster does not have": {aScene(), func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+			return Node(ctx, a, "default", "c2", "node-w1")
+		}},
+		"a node that no namespace has": {aScene(), func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+			return Node(ctx, a, "", "", "node-w9")
+		}},
 		"a node of the management cluster within its time": {aScene(ownNodes(2 * time.Minute)), node("n1")},
 		"a node whose remediation begins":                  {aScene(ownNodes(6 * time.Minute)), node("n1")},
 		"a node after a storm":                             {aScene(ownNodes(6*time.Minute, cooling)), node("n1")},

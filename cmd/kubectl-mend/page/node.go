@@ -60,8 +60,15 @@ func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name s
 		return &machines[0], nil, nil
 	case isHere && cluster == "":
 		return nil, here, nil
+	case cluster != "" && namespace != "":
+		return nil, nil, fmt.Errorf("no Machine of cluster %[1]s in namespace %[2]s names a node %[3]s: "+
+			"kubectl mend explain node/%[3]s --cluster %[1]s -A reads all namespaces", cluster, namespace, name)
 	case cluster != "":
 		return nil, nil, fmt.Errorf("no Machine of cluster %s names a node %s", cluster, name)
+	}
+	if namespace != "" {
+		return nil, nil, fmt.Errorf("no Machine in namespace %[1]s names a node %[2]s, and the management cluster has none of that name: "+
+			"kubectl mend explain node/%[2]s -A reads all namespaces", namespace, name)
 	}
 	return nil, nil, fmt.Errorf("no Machine names a node %s, and the management cluster has none of that name", name)
 }
