@@ -57,6 +57,24 @@ func TestTheStatusOfAFleet(t *testing.T) {
 	})
 }
 
+func TestAFleetThatIsAllOKSaysHowToListIt(t *testing.T) {
+	all, err := Of(t.Context(), aScene().asker(t), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, notOK := range []bool{true, false} {
+		var out bytes.Buffer
+		if err := all.Print(&out, Layout{NotOK: notOK, Width: 200}); err != nil {
+			t.Fatal(err)
+		}
+		got := out.String()
+		hint, table := strings.Contains(got, explain.NotListed(1)), strings.Contains(got, "CHECK")
+		if !strings.Contains(got, "1 of 1 checks OK") || hint != notOK || table == notOK {
+			t.Errorf("with NotOK %t it prints:\n%s", notOK, got)
+		}
+	}
+}
+
 func TestAHeadingMeansTheSameAtEveryWidth(t *testing.T) {
 	for _, narrow := range narrowColumns {
 		wide := slices.IndexFunc(wideColumns, func(c column) bool { return c.heading == narrow.heading })

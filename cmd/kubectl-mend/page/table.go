@@ -107,10 +107,18 @@ func (p *page) checks(s *Status, l Layout) {
 	}
 	rows := ordered(s.Checks, l)
 	p.line("", explain.Totals(len(s.Checks)-notOK(s.Checks), len(s.Checks), s.At.Format(time.TimeOnly+" MST")))
-	if len(rows) == 0 {
-		return
+	if len(rows) > 0 {
+		p.gap()
+		p.rows(rows, l)
 	}
-	p.gap()
+	if left := len(s.Checks) - len(rows); left > 0 {
+		p.gap()
+		p.line("", explain.NotListed(left))
+	}
+}
+
+// rows is the table of these rows, and below each what it cannot say.
+func (p *page) rows(rows []Row, l Layout) {
 	lines := p.table(rows, l, wideColumns)
 	if !l.Wide && slices.ContainsFunc(lines, func(line string) bool { return text.Columns(line) > l.Width }) {
 		lines = p.table(rows, l, narrowColumns)
@@ -119,10 +127,6 @@ func (p *page) checks(s *Status, l Layout) {
 	for i := range rows {
 		p.lines = append(p.lines, lines[i+1])
 		p.below(&rows[i])
-	}
-	if left := len(s.Checks) - len(rows); left > 0 {
-		p.gap()
-		p.line("", explain.NotListed(left))
 	}
 }
 
