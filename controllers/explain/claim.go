@@ -257,7 +257,7 @@ func (c *Claim) whyByLabel() string {
 			mendv1.ClaimLabelAct)
 	case LabelAsks:
 		return labelled(c.Labels, c.Check.Namespace, c.Check.Spec.ClusterName) + ", so kubemend would claim it again at once: remove the label, in Git too, " +
-			"and all checks that it claims are released"
+			"and all checks that it claims are released: " + unlabel(c.Labels, c.Check.Namespace, c.Check.Spec.ClusterName)
 	case UnseenLabel:
 		return fmt.Sprintf("it was claimed by the label %s on %s, and it cannot be seen whether that is still there: kubemend would claim it again at once",
 			claimLabel, LabelledObject(c.Labels.By, c.Check.Namespace, c.Check.Spec.ClusterName))

@@ -113,6 +113,18 @@ func LabelAsIs(release bool) string {
 	return "it has the label " + claimLabel + " already"
 }
 
+// unlabel are the commands that remove the labels of the Cluster and the Namespace that claim checks.
+func unlabel(f claims.Facts, namespace, cluster string) string {
+	var commands []string
+	if f.Cluster == claims.Act {
+		commands = append(commands, "kubectl mend release cluster/"+cluster+" -n "+namespace)
+	}
+	if f.Namespace == claims.Act {
+		commands = append(commands, "kubectl mend release namespace/"+namespace)
+	}
+	return strings.Join(commands, "; ")
+}
+
 // labelled names the objects whose labels ask for claims, and what they have.
 func labelled(f claims.Facts, namespace, cluster string) string {
 	onCluster, onNamespace := LabelledObject(claims.Cluster, namespace, cluster), LabelledObject(claims.Namespace, namespace, cluster)
