@@ -25,8 +25,10 @@ const guide = `In another terminal:
   export MANAGEMENT=%[1]s
   export WORKLOAD=%[2]s
 
-Inspect:
+Inspect, after "make build":
 
+  bin/kubectl-mend --kubeconfig $MANAGEMENT status
+  bin/kubectl-mend --kubeconfig $MANAGEMENT explain machine/NAME
   kubectl --kubeconfig $MANAGEMENT get machinehealthchecks,machinesets,machines,baremetalhosts
   kubectl --kubeconfig $MANAGEMENT get hostremediations --watch
   kubectl --kubeconfig $MANAGEMENT describe machinehealthcheck %[3]s
@@ -49,8 +51,10 @@ const guideOfNodes = `In another terminal:
 
   export KUBECONFIG=%[1]s
 
-Inspect:
+Inspect, after "make build":
 
+  bin/kubectl-mend status
+  bin/kubectl-mend explain node/NAME
   kubectl get nodehealthchecks,nodes,machines,baremetalhosts
   kubectl get selfnoderemediations,hostremediations --watch
   kubectl describe nodehealthcheck %[2]s
