@@ -43,7 +43,8 @@ MachineHealthCheck of the file is simulated as if it were claimed.
 
 The exit code is 3 if more remediations begin than --max-remediations, and 1 if the API server would refuse the manifest.`,
 		Example: fmt.Sprintf("  %[1]s simulate -f check.yaml\n  %[1]s simulate -f check.yaml --fail pool=workers --for 20m --horizon 2h\n"+
-			"  %[1]s simulate -f check.yaml --fail pool=workers --fail-condition KernelDeadlock=True\n  %[1]s simulate --fail machine/workers-x7k2p --hard\n  %[1]s simulate -f check.yaml --from record.gz --max-remediations 0", o.Name),
+			"  %[1]s simulate -f check.yaml --fail pool=workers --fail-condition KernelDeadlock=True\n"+
+			"  %[1]s simulate --fail machine/workers-x7k2p --hard\n  %[1]s simulate -f check.yaml --from record.gz --max-remediations 0", o.Name),
 		Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.check(); err != nil {
