@@ -223,6 +223,6 @@ func arithmetic(plan *nodes.Plan) string {
 		terminating = fmt.Sprintf(", %d terminating", p.Unknown)
 	}
 	return fmt.Sprintf("Skipped remediation because the number of healthy nodes selected by the selector is %d and should equal or exceed %d "+
-		"(%d nodes: %d healthy, %d unhealthy, %d soon unhealthy, %d recovering%s)",
+		"(%d nodes: %d healthy, %d unhealthy, %d pending, %d recovering%s)",
 		p.Healthy, plan.Minimum(), p.Total(), p.Healthy, p.Unhealthy, p.Pending, p.Recovering, terminating)
 }

@@ -140,7 +140,7 @@ func TestDecide(t *testing.T) {
 		"W13: what another operator gave up is made again when it is gone": {single, []Request{asked(0, late, both, gone)}, start(0, Vanished)},
 		"the only template that is being deleted is waited for to its end": {single, []Request{asked(0, leaving, both)}, wait(0, AwaitingDeletion, never)},
 		"a negative timeout is none":                                       {[]Step{{-time.Minute}}, []Request{asked(0)}, wait(0, InProgress, never)},
-		"soon unhealthy, then unhealthy for long: the time went on (C50)":  {two, []Request{asked(0, both), asked(1, started(10*time.Minute))}, tell(1, TimedOut)},
+		"pending, then unhealthy for long: the time went on (C50)":         {two, []Request{asked(0, both), asked(1, started(10*time.Minute))}, tell(1, TimedOut)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -86,7 +86,7 @@ var _ = Describe("A ladder", func() {
 		began := time.Now()
 		seen := follow(ctx, agent, host)
 
-		By("killing it while the node is soon unhealthy")
+		By("killing it while the node is pending")
 		silence(name)
 		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionUnknown))
 		restartManager(ctx)
