@@ -68,7 +68,6 @@ func (r *ByHand) Text() string {
 }
 
 func (r *ByHand) text() string {
-	const mark = clusterv1.RemediateMachineAnnotation
 	switch r.Reason {
 	case RequestedMark:
 		return r.marked()
@@ -76,10 +75,7 @@ func (r *ByHand) text() string {
 		return fmt.Sprintf("HostRemediation %s power-cycles its host, in %d attempts at most. If Machine %s is not healthy after them, its owner is asked to "+
 			"replace it, and the host is marked unhealthy", r.Request, r.Attempts, r.Machine)
 	case AlreadyMarked:
-		if r.Earlier.By != "" {
-			return fmt.Sprintf("Machine %s has the annotation %s already, requested %s", r.Machine, mark, r.Earlier.Text())
-		}
-		return fmt.Sprintf("Machine %s has the annotation %s already", r.Machine, mark)
+		return r.alreadyMarked()
 	case AlreadyInFlight:
 		return fmt.Sprintf("Machine %s is being remediated already", r.Machine)
 	case NoMachine:
@@ -104,6 +100,15 @@ func (r *ByHand) text() string {
 	case NoneSelects, ChecksNotRead, LeftAlone, NotActedOn, NotActedOnKind:
 	}
 	return r.Why
+}
+
+// alreadyMarked says that the annotation is there, and who asked for it.
+func (r *ByHand) alreadyMarked() string {
+	is := fmt.Sprintf("Machine %s has the annotation %s already", r.Machine, clusterv1.RemediateMachineAnnotation)
+	if r.Earlier.By == "" {
+		return is
+	}
+	return is + ", requested " + r.Earlier.Text()
 }
 
 // marked is what the annotation does.

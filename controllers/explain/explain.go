@@ -264,7 +264,8 @@ func Findings(v health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(v.Findings))
 	for _, f := range v.Findings {
 		is := Finding{
-			Reason: f.Reason, Text: observed(f), Observed: observed(f), Signal: f.Signal, Expires: f.Due, Expired: f.DueAt(now), SinceReason: SinceReason(f.Late),
+			Reason: f.Reason, Text: observed(f), Observed: observed(f), Signal: f.Signal, Expires: f.Due, Expired: f.DueAt(now),
+			SinceReason: SinceReason(f.Late),
 		}
 		if is.Expired {
 			is.Text = findingText(f)

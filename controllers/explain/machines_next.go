@@ -27,10 +27,8 @@ func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 	if actor := actsInstead(f, d.Target); actor != "" && is.State == health.Unhealthy {
 		return Step{Reason: OtherControllerActs, Text: actor + " acts on it"}
 	}
-	for i := range is.Blockers {
-		if b := &is.Blockers[i]; b.Fix != "" && (b.Reason != NotActing || !actsInCore(f)) {
-			return Step{Reason: b.Reason, Text: b.Fix, Manual: true}
-		}
+	if b := firstToFix(f, is); b != nil {
+		return Step{Reason: b.Reason, Text: b.Fix, Manual: true}
 	}
 	switch {
 	case len(is.Blockers) == 0:
@@ -43,6 +41,16 @@ func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 		return Step{At: first.Until, Reason: first.Reason, Text: first.EndsWhen}
 	}
 	return Step{Reason: first.Reason, Text: resumes(first)}
+}
+
+// firstToFix is the first blocker that a person has to end; nil if there is none.
+func firstToFix(f *machines.Facts, is *Target) *Blocker {
+	for i := range is.Blockers {
+		if b := &is.Blockers[i]; b.Fix != "" && (b.Reason != NotActing || !actsInCore(f)) {
+			return b
+		}
+	}
+	return nil
 }
 
 // remediationNext is what happens next to t, whose remediation starts or is in flight.

@@ -18,16 +18,20 @@ type header struct {
 	Title   string `json:"title"`
 }
 
-// cast writes lines as an asciicast of version 2.
-func cast(title string, lines []line) []byte {
+// cast returns lines as an asciicast of version 2.
+func cast(title string, lines []line) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(header{Version: 2, Width: columns, Height: rows, Title: title}) // a buffer takes everything
-	for _, l := range lines {
-		_ = e.Encode([]any{math.Round(l.at.Seconds()*1000) / 1000, "o", l.text + "\r\n"})
+	if err := e.Encode(header{Version: 2, Width: columns, Height: rows, Title: title}); err != nil {
+		return nil, err
 	}
-	return out.Bytes()
+	for _, l := range lines {
+		if err := e.Encode([]any{math.Round(l.at.Seconds()*1000) / 1000, "o", l.text + "\r\n"}); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
 }
 
 // parse reads the title and the lines of an asciicast as cast writes it: each event is one line.

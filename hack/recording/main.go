@@ -8,6 +8,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,26 +18,33 @@ import (
 	"time"
 )
 
+// readable is the mode of the files, which are part of the repository.
+const readable = 0o644
+
 func main() {
 	out := flag.String("out", "", "what the files are called, without .cast and .svg")
 	title := flag.String("title", "make demo", "what the recording is called")
 	flag.Parse()
-	if err := run(*out, *title, flag.Args()); err != nil {
+	if err := run(context.Background(), *out, *title, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "recording:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out, title string, command []string) error {
+func run(ctx context.Context, out, title string, command []string) error {
 	if out == "" {
 		return errors.New("-out is missing")
 	}
 	if len(command) > 0 {
-		lines, err := record(command)
+		lines, err := record(ctx, command)
 		if err != nil {
 			return fmt.Errorf("record %q: %w", command, err)
 		}
-		if err := os.WriteFile(out+".cast", cast(title, lines), 0o644); err != nil {
+		content, err := cast(title, lines)
+		if err != nil {
+			return fmt.Errorf("encode the recording: %w", err)
+		}
+		if err := os.WriteFile(out+".cast", content, readable); err != nil { //nolint:gosec // they are to be read by everybody
 			return err
 		}
 	}
@@ -48,7 +56,7 @@ func run(out, title string, command []string) error {
 	if err != nil {
 		return fmt.Errorf("read %s.cast: %w", out, err)
 	}
-	return os.WriteFile(out+".svg", draw(title, lines), 0o644)
+	return os.WriteFile(out+".svg", draw(title, lines), readable) //nolint:gosec // as the one above
 }
 
 // A line is one line of output, and when it was printed, counted from the first one.
@@ -58,8 +66,8 @@ type line struct {
 }
 
 // record runs a command, shows what it prints, and returns that with its times.
-func record(command []string) ([]line, error) {
-	c := exec.Command(command[0], command[1:]...)
+func record(ctx context.Context, command []string) ([]line, error) {
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
 	c.Stderr = os.Stderr
 	pipe, err := c.StdoutPipe()
 	if err != nil {
@@ -68,7 +76,7 @@ func record(command []string) ([]line, error) {
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
-	lines := timed(io.TeeReader(pipe, os.Stdout), time.Now)
+	lines := timed(io.TeeReader(pipe, os.Stdout), time.Now) //nolint:forbidigo // this is the wiring
 	return lines, c.Wait()
 }
 

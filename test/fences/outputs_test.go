@@ -53,8 +53,7 @@ func unseen(text string, printed []string) string {
 	var parts []string
 	part := ""
 	for line := range strings.Lines(text) {
-		switch strings.TrimSpace(line) {
-		case "...":
+		if strings.TrimSpace(line) == "..." {
 			parts, part = append(parts, flat(part)), ""
 			continue
 		}

@@ -35,9 +35,9 @@ type HistoryEntry struct {
 type EventType string
 
 const (
-	// Normal: it is as it should be.
+	// Normal says: it is as it should be.
 	Normal EventType = "Normal"
-	// Warning: it is not.
+	// Warning says: it is not.
 	Warning EventType = "Warning"
 )
 
@@ -45,10 +45,10 @@ const (
 type Source string
 
 const (
-	// SourceEvent: an event, which the API server keeps for an hour by default.
+	// SourceEvent says: an event, which the API server keeps for an hour by default.
 	SourceEvent Source = "Event"
-	// SourceCondition: a condition, of which only the last change is known.
+	// SourceCondition says: a condition, of which only the last change is known.
 	SourceCondition Source = "Condition"
-	// SourceObject: the rest of an object, such as when it was created.
+	// SourceObject says: the rest of an object, such as when it was created.
 	SourceObject Source = "Object"
 )

@@ -6,17 +6,17 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type Phase string
 
 const (
-	// Healthy: nothing is wrong, or all targets of the check are healthy.
+	// Healthy says: nothing is wrong, or all targets of the check are healthy.
 	Healthy Phase = "Healthy"
-	// Pending: a timeout is running. The object counts as unhealthy when it expires.
+	// Pending says: a timeout is running. The object counts as unhealthy when it expires.
 	Pending Phase = "Pending"
-	// Remediating: it is unhealthy, and a remediation is in progress or starts now.
+	// Remediating says: it is unhealthy, and a remediation is in progress or starts now.
 	Remediating Phase = "Remediating"
-	// Blocked: it is unhealthy and not remediated, or its remediation does not go on. The reason says why.
+	// Blocked says: it is unhealthy and not remediated, or its remediation does not go on. The reason says why.
 	Blocked Phase = "Blocked"
-	// Unknown: it could not be judged.
+	// Unknown says: it could not be judged.
 	Unknown Phase = "Unknown"
-	// NotChecked: no check judges it.
+	// NotChecked says: no check judges it.
 	NotChecked Phase = "NotChecked"
 )
 
@@ -24,17 +24,17 @@ const (
 type State string
 
 const (
-	// StateHealthy: no rule matches.
+	// StateHealthy says: no rule matches.
 	StateHealthy State = "Healthy"
-	// StateStarting: the machine has no node yet, and its startup timeout has not expired.
+	// StateStarting says: the machine has no node yet, and its startup timeout has not expired.
 	StateStarting State = "Starting"
-	// StatePending: a rule matches, and its timeout has not expired.
+	// StatePending says: a rule matches, and its timeout has not expired.
 	StatePending State = "Pending"
-	// StateUnhealthy: the target is to be remediated.
+	// StateUnhealthy says: the target is to be remediated.
 	StateUnhealthy State = "Unhealthy"
-	// StateUnknown: the target could not be judged.
+	// StateUnknown says: the target could not be judged.
 	StateUnknown State = "Unknown"
-	// StateSkipped: a user has annotated the target, so that it is not judged.
+	// StateSkipped says: a user has annotated the target, so that it is not judged.
 	StateSkipped State = "Skipped"
 )
 
@@ -42,19 +42,19 @@ const (
 type Mode string
 
 const (
-	// ModeActing: kubemend acts.
+	// ModeActing says: kubemend acts.
 	ModeActing Mode = "Acting"
-	// ModeObserving: kubemend judges and writes nothing, Cluster API core acts.
+	// ModeObserving says: kubemend judges and writes nothing, Cluster API core acts.
 	ModeObserving Mode = "Observing"
-	// ModeCore: Cluster API core acts, kubemend does not reconcile the check.
+	// ModeCore says: Cluster API core acts, kubemend does not reconcile the check.
 	ModeCore Mode = "Core"
-	// ModeOther: another controller serves the kind.
+	// ModeOther says: another controller serves the kind.
 	ModeOther Mode = "Other"
-	// ModePaused: no controller acts, since a user has paused the check or its Cluster.
+	// ModePaused says: no controller acts, since a user has paused the check or its Cluster.
 	ModePaused Mode = "Paused"
-	// ModeNone: no controller acts, for another reason.
+	// ModeNone says: no controller acts, for another reason.
 	ModeNone Mode = "None"
-	// ModeUnknown: the check could not be explained, or no manager of kubemend ever had a lease.
+	// ModeUnknown says: the check could not be explained, or no manager of kubemend ever had a lease.
 	ModeUnknown Mode = "Unknown"
 )
 
@@ -66,7 +66,7 @@ const (
 	RequestOwnerRemediation ActionKind = "RequestOwnerRemediation"
 	// CreateRemediationRequest makes a remediation request from a template.
 	CreateRemediationRequest ActionKind = "CreateRemediationRequest"
-	// NoAction: there is nothing to do, or no template is left.
+	// NoAction says: there is nothing to do, or no template is left.
 	NoAction ActionKind = "None"
 )
 

@@ -48,7 +48,6 @@ type place struct {
 	unread  error    // of a list of HostRemediations
 	typed   string
 	asks    bool
-	opts    []string
 
 	client client.Client
 }

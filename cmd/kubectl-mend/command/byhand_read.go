@@ -84,7 +84,8 @@ func observeByHand(ctx context.Context, a *inspect.Asker, k kind, namespace, nam
 	if k == hostKind {
 		f.host = name
 	}
-	return f, f.observeCycle(ctx, a)
+	err = f.observeCycle(ctx, a)
+	return f, err
 }
 
 // aloneBy is what keeps every controller from a machine, whichever check judges it; empty if nothing does.

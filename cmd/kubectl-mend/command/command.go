@@ -158,7 +158,7 @@ func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOSt
 	if err == nil {
 		return Done
 	}
-	if text := err.Error(); text != "" {
+	if err.Error() != "" {
 		say(worded(err))
 	}
 	if exit := (Exit{}); errors.As(err, &exit) {

@@ -17,7 +17,7 @@ func worded(err error) string {
 	if errors.As(err, &exit) { // of several errors, the one that the exit code is of
 		return "error: " + err.Error()
 	}
-	if many, is := err.(interface{ Unwrap() []error }); is { //nolint:errorlint // what wraps several errors says something of its own
+	if many, is := err.(interface{ Unwrap() []error }); is {
 		all := make([]string, 0, len(many.Unwrap()))
 		for _, one := range many.Unwrap() {
 			all = append(all, worded(one))

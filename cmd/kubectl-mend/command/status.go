@@ -74,7 +74,7 @@ func oneCluster(cluster *string) cobra.PositionalArgs {
 		case err != nil:
 			return Exit{Misused, fmt.Errorf("%q: expected the name of one Cluster, NAME or %s", args, spelled([]kind{clusterKind}))}
 		case *cluster != "" && *cluster != named.name:
-			return Exit{Misused, fmt.Errorf("Cluster %s and --cluster %s: expected one of them", named.name, *cluster)}
+			return Exit{Misused, fmt.Errorf("cluster/%s and --cluster %s: expected one of them", named.name, *cluster)}
 		}
 		*cluster = named.name
 		return nil

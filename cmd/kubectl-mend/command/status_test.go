@@ -28,7 +28,7 @@ func TestAClusterThatIsNotThereIsNotOneWhereAllIsWell(t *testing.T) {
 		"status cluster c1 -n ns":      {Done, ""},
 		"status --cluster c1 -n ns":    {Done, ""},
 		"status c1 --cluster c1 -n ns": {Done, ""},
-		"status c1 --cluster c2 -n ns": {Misused, "Cluster c1 and --cluster c2: expected one of them"},
+		"status c1 --cluster c2 -n ns": {Misused, "cluster/c1 and --cluster c2: expected one of them"},
 		"status --cluster c2 -n ns":    {Failed, "there is no Cluster c2 in namespace ns"},
 		"status cluster/c2 -n ns":      {Failed, "there is no Cluster c2 in namespace ns"},
 		"status --color=sometimes":     {Misused, `--color "sometimes": expected auto, always or never`},

@@ -53,7 +53,8 @@ func (o *Options) wait() *cobra.Command {
 		Short: "Wait until a machine, a node or a host is healthy, remediated or unhealthy",
 		Long: "Wait until what explain says is so: --for=healthy, pending, remediating, blocked or unknown is its phase, unhealthy either of remediating and " +
 			"blocked. remediated is healthy with no remediation in flight, or that the object is gone.",
-		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n  %[1]s wait host/rack3-11 --for=remediated --timeout=30m", o.Name),
+		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n"+
+			"  %[1]s wait host/rack3-11 --for=remediated --timeout=30m", o.Name),
 		Args: func(c *cobra.Command, args []string) error {
 			w.until = strings.ToLower(w.until)
 			if !slices.Contains(awaitable, w.until) {

@@ -37,10 +37,12 @@ func standingMachine(ready corev1.ConditionStatus, ago time.Duration) func(conte
 		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node"}}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: since}}
 		w.SetNodes(client.ObjectKey{Namespace: "ns", Name: "c1"}, []corev1.Node{node})
-		if ready == "" {
-			return w, w.Add(cluster, check)
+		objects := []client.Object{cluster, check}
+		if ready != "" {
+			objects = append(objects, m)
 		}
-		return w, w.Add(cluster, check, m)
+		err := w.Add(objects...)
+		return w, err
 	}
 }
 
@@ -95,7 +97,8 @@ func waiter(t *testing.T, is ...func(context.Context, snapshot.Scope) (*snapshot
 	o.changes = changes
 	o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 		read := is[min(reads, len(is)-1)]
-		if reads++; reads < len(is) {
+		reads++
+		if reads < len(is) {
 			changes <- struct{}{}
 		}
 		return read(ctx, scope)

@@ -22,6 +22,13 @@ func Answer(t *explain.Target) (cliv1.Phase, string) {
 		return cliv1.Remediating, explain.MachineBeingDeleted
 	case t.State == health.Unknown:
 		return cliv1.Unknown, first(t)
+	}
+	return unhealthy(t)
+}
+
+// unhealthy is the phase of a target that is unhealthy.
+func unhealthy(t *explain.Target) (cliv1.Phase, string) {
+	switch {
 	case t.PutOff || t.Refused || t.InFlight && t.Next.Manual || t.StartsNow && t.Next.Manual:
 		return cliv1.Blocked, t.Next.Reason
 	case t.InFlight && t.BlockedBy(explain.NoManager):

@@ -34,7 +34,7 @@ const below = 4
 
 // Print writes entries in the columns of kubectl events: one line for each, or several if its message is long.
 func Print(out io.Writer, entries []Entry, l Layout) error {
-	rows := [][]string{l.headings()}
+	rows := append(make([][]string, 0, 1+len(entries)), l.headings())
 	for i := range entries {
 		rows = append(rows, l.cells(&entries[i]))
 	}
@@ -58,7 +58,7 @@ func Print(out io.Writer, entries []Entry, l Layout) error {
 
 // line is a row with its message beside it, or below if there is no room.
 func (l Layout) line(row []string, widths []int, message string) string {
-	var cells []string
+	cells := make([]string, 0, len(row))
 	for i, cell := range row {
 		cells = append(cells, text.Pad(cell, widths[i]))
 	}

@@ -41,7 +41,8 @@ func (p *page) blockers(c *Check, blockers []explain.Blocker) {
 		if b.Reason == explain.WithinTimeout {
 			continue
 		}
-		if number++; number == 1 {
+		number++
+		if number == 1 {
 			p.line("  ", "Blocked by:")
 		}
 		first := fmt.Sprintf("  %d. ", number)

@@ -63,8 +63,8 @@ type Snapshot struct {
 func New() *Snapshot {
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
-		controlplanev1.AddToScheme(scheme), infrav1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), nhcv1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
-		bmov1alpha1.AddToScheme(scheme))
+		controlplanev1.AddToScheme(scheme), infrav1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), nhcv1.AddToScheme(scheme),
+		mendv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme))
 	if err != nil {
 		panic(err) // two packages register the same kind, whatever the input
 	}

@@ -135,11 +135,11 @@ func person(ctx context.Context, name string, without ...string) string {
 		Expect(err).NotTo(HaveOccurred())
 		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
 			role := &rbacv1.ClusterRole{}
-			if err := decoder.Decode(role); errors.Is(err, io.EOF) {
+			err := decoder.Decode(role)
+			if errors.Is(err, io.EOF) {
 				break
-			} else {
-				Expect(err).NotTo(HaveOccurred())
 			}
+			Expect(err).NotTo(HaveOccurred())
 			rules = append(rules, role.Rules...)
 		}
 	}
