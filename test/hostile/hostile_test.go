@@ -60,7 +60,7 @@ func TestManySilentClustersBlockNoWorkerThatOthersNeed(t *testing.T) {
 
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) { return so(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return so(), nil })
 	if err != nil {
 		t.Fatalf("not so: %s", what)
 	}

@@ -30,7 +30,7 @@ var _ = Describe("kubectl", func() {
 		Expect(shared.kubectl(ctx, "mend", "claim", "mhc/workers", "--yes")).To(ContainSubstring("workers"))
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())
 		Expect(check.Annotations).To(HaveKeyWithValue(clusterv1.PausedAnnotation, builders.ClaimedBy))
-		Eventually(func() string { return shared.kubectl(ctx, "mend", "status") }).Should(MatchRegexp(`workers\s+acting\s+3`))
+		Eventually(func() string { return shared.kubectl(ctx, "mend", "status") }).Should(MatchRegexp(`workers\s+kubemend\s+3/3`))
 
 		By("explaining fields of every kind")
 		for field, says := range map[string]string{
