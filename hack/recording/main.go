@@ -44,7 +44,7 @@ func run(ctx context.Context, out, title string, command []string) error {
 		if err != nil {
 			return fmt.Errorf("encode the recording: %w", err)
 		}
-		if err := os.WriteFile(out+".cast", content, readable); err != nil { //nolint:gosec // they are to be read by everybody
+		if err := os.WriteFile(out+".cast", content, readable); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func run(ctx context.Context, out, title string, command []string) error {
 	if err != nil {
 		return fmt.Errorf("read %s.cast: %w", out, err)
 	}
-	return os.WriteFile(out+".svg", draw(title, lines), readable) //nolint:gosec // as the one above
+	return os.WriteFile(out+".svg", draw(title, lines), readable)
 }
 
 // A line is one line of output, and when it was printed, counted from the first one.

@@ -75,7 +75,7 @@ func (u *user) programs(ctx context.Context) {
 	Expect(os.Mkdir(bin, 0o700)).To(Succeed())
 	Expect(os.Symlink(kubectl.Path, filepath.Join(bin, "kubectl"))).To(Succeed())
 	answering := "#!/bin/sh\ncase \"$1\" in claim|remediate|reset) set -- \"$@\" --yes;; release) set -- \"$@\" --yes --force;; esac\nexec '" + mend + "' \"$@\"\n"
-	Expect(os.WriteFile(filepath.Join(bin, "kubectl-mend"), []byte(answering), 0o700)).To(Succeed()) //nolint:gosec // a program
+	Expect(os.WriteFile(filepath.Join(bin, "kubectl-mend"), []byte(answering), 0o700)).To(Succeed())
 	u.path = bin + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
