@@ -2,6 +2,8 @@ package baremetal
 
 import (
 	"context"
+	"os/exec"
+	"path/filepath"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -14,10 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
 )
+
+// plugin is the built kubectl-mend.
+var plugin = filepath.Join("..", "..", "..", "bin", "kubectl-mend")
 
 // twoDeadlines is for a machine that has two attempts of 100 s each, and less is not allowed.
 const twoDeadlines = 6 * time.Minute
@@ -96,6 +102,20 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 		fixture.AllWell(ctx)
 		for _, name := range fixture.WorkerNames(ctx) {
 			Expect(fixture.Host(name).Key()).NotTo(BeElementOf(dead.host.Key(), lame.host.Key()))
+		}
+	}, SpecTimeout(specPatience))
+
+	It("leaves a host that a user may reset, with the plugin, once its machine is gone", func(ctx SpecContext) {
+		for _, host := range []*simulator.Host{dead.host, lame.host} {
+			run := exec.CommandContext(ctx, plugin, "reset", "host/"+host.Key().Name, "-n", host.Key().Namespace, "--yes", "--reason", "repaired",
+				"--kubeconfig", management.KubeconfigFile())
+			out, err := run.CombinedOutput()
+			Expect(err).NotTo(HaveOccurred(), string(out))
+			Expect(string(out)).To(ContainSubstring("kubemend.io/marked-unhealthy-for: says for which machine kubemend marked the host"))
+			bmh := &bmov1alpha1.BareMetalHost{}
+			Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
+			Expect(bmh.Annotations).NotTo(Or(HaveKey(infrav1.UnhealthyAnnotation), HaveKey(infrav1.LegacyUnhealthyAnnotation), HaveKey(mendv1.MarkedForAnnotation)))
+			Expect(bmh.Annotations).To(HaveKey(mendv1.ResetAnnotation))
 		}
 	}, SpecTimeout(specPatience))
 })
