@@ -60,7 +60,7 @@ func nodesUnknown(c *explain.Check) *cliv1.NodesUnknown {
 }
 
 func target(c *explain.Check, t *explain.Target) cliv1.Target {
-	phase, reason := Answer(t)
+	phase, reason := Answer(c, t)
 	is := cliv1.Target{
 		Reference: Reference(t.Ref), Node: t.Node, State: stateOf(t), Phase: phase, Reason: reason, Skipped: t.Skipped, StartsNow: t.StartsNow,
 		InFlight: t.InFlight, InFlightSince: Moment(t.InFlightSince), Deferred: t.PutOff, Refused: t.Refused, Blockers: blockers(c, t.Blockers),

@@ -9,8 +9,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Answer is the phase of t, and the reason why it is not Healthy.
-func Answer(t *explain.Target) (cliv1.Phase, string) {
+// Answer is the phase of t, a target of c, and the reason why it is not Healthy. It agrees with the first line of a page (explain.Check.AnswerOn).
+func Answer(c *explain.Check, t *explain.Target) (cliv1.Phase, string) {
 	switch {
 	case t.Skipped != "":
 		return cliv1.NotChecked, explain.Skipped
@@ -18,20 +18,22 @@ func Answer(t *explain.Target) (cliv1.Phase, string) {
 		return cliv1.Healthy, ""
 	case t.State == health.Pending || t.State == health.Starting:
 		return cliv1.Pending, soonest(t.Findings)
-	case t.BlockedBy(explain.MachineBeingDeleted):
-		return cliv1.Remediating, explain.MachineBeingDeleted
 	case t.State == health.Unknown:
 		return cliv1.Unknown, first(t)
+	case t.BlockedBy(explain.MachineBeingDeleted):
+		return cliv1.Remediating, explain.MachineBeingDeleted
 	}
-	return unhealthy(t)
+	return unhealthy(c, t)
 }
 
-// unhealthy is the phase of a target that is unhealthy.
-func unhealthy(t *explain.Target) (cliv1.Phase, string) {
+// unhealthy is the phase of a target that is unhealthy. Where it is not known whether a manager runs, that none was seen blocks nothing.
+func unhealthy(c *explain.Check, t *explain.Target) (cliv1.Phase, string) {
 	switch {
-	case t.PutOff || t.Refused || t.InFlight && t.Next.Manual || t.StartsNow && t.Next.Manual:
+	case t.PutOff || t.Refused || t.Ownerless || t.StartsNow && t.Next.Manual:
 		return cliv1.Blocked, t.Next.Reason
-	case t.InFlight && t.BlockedBy(explain.NoManager):
+	case c.Mode != explain.Unknown && t.InFlight && t.Next.Manual:
+		return cliv1.Blocked, t.Next.Reason
+	case c.Mode != explain.Unknown && t.InFlight && t.BlockedBy(explain.NoManager):
 		return cliv1.Blocked, explain.NoManager
 	case t.InFlight || t.StartsNow:
 		return cliv1.Remediating, t.Next.Reason
@@ -68,7 +70,7 @@ var worst = []cliv1.Phase{cliv1.Blocked, cliv1.Remediating, cliv1.Unknown, cliv1
 func checkPhase(c *explain.Check, targets []explain.Target) cliv1.Phase {
 	at := len(worst) - 1
 	for i := range targets {
-		if phase, _ := Answer(&targets[i]); phase != cliv1.NotChecked {
+		if phase, _ := Answer(c, &targets[i]); phase != cliv1.NotChecked {
 			at = min(at, slices.Index(worst, phase))
 		}
 	}

@@ -43,7 +43,7 @@ func (e *Explanation) phase(d *cliv1.Explanation) (cliv1.Phase, string) {
 	case len(e.Remediations) > 0 && (t == nil || e.Subject == e.Remediations[0].Ref):
 		return d.Remediations[0].Phase, d.Remediations[0].Reason
 	case t != nil:
-		phase, reason := document.Answer(t)
+		phase, reason := document.Answer(&e.Checks[0].Check, t)
 		if phase == cliv1.Remediating && len(e.Remediations) > 0 && e.Remediations[0].InProgress() {
 			return d.Remediations[0].Phase, d.Remediations[0].Reason
 		}
