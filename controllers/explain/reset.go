@@ -19,7 +19,7 @@ type ResetReason string
 const (
 	Resets         ResetReason = "Resets"
 	NothingToReset ResetReason = "NothingToReset"
-	StillRemedied  ResetReason = "RemediationUnderWay"
+	ResetUnderWay  ResetReason = "RemediationUnderWay"
 	StillReplaced  ResetReason = "MachineBeingReplaced"
 	ResetDeleting  ResetReason = "Deleting"
 )
@@ -54,7 +54,7 @@ func (r *Reset) Text() string {
 	switch r.Reason {
 	case NothingToReset:
 		return "it has no mark that could be removed" + r.stays()
-	case StillRemedied:
+	case ResetUnderWay:
 		return r.Remediation + " is under way, and removes by itself what it has written. To end it, delete it"
 	case StillReplaced:
 		return fmt.Sprintf("Machine %s, for which the host is marked, is still to be replaced by its owner: without the mark its replacement may be put on "+

@@ -84,30 +84,40 @@ func TestALeaseIsBelievedWhereTheManagerIsBound(t *testing.T) {
 		"of any other one, where bindings cannot be read": {[]client.Object{announced("tenant")}, true, "tenant: cannot be seen (" + denied + ")"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			byName := func(o client.Object) []string { return []string{o.GetName()} }
-			reader := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(tc.objects...).
-				WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).
-				WithInterceptorFuncs(interceptor.Funcs{
-					List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-						if _, leases := list.(*coordinationv1.LeaseList); tc.unread && !leases {
-							return errors.New("no")
-						}
-						return c.List(ctx, list, opts...)
-					},
-				}).Build()
-			managers, err := Of(t.Context(), reader, noon)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, m := range managers {
-				got = append(got, m.Namespace+": "+modeOf(m))
-			}
-			if strings.Join(got, "; ") != tc.want {
-				t.Errorf("%q, want %q", strings.Join(got, "; "), tc.want)
+			got := believed(t, tc.objects, func(list client.ObjectList, _ *client.ListOptions) bool {
+				_, leases := list.(*coordinationv1.LeaseList)
+				return tc.unread && !leases
+			})
+			if got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
 	}
+}
+
+// believed is what a reader, who may not list some objects, concludes about each manager that has a lease.
+func believed(t *testing.T, objects []client.Object, mayNot func(client.ObjectList, *client.ListOptions) bool) string {
+	t.Helper()
+	byName := func(o client.Object) []string { return []string{o.GetName()} }
+	reader := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).
+		WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if mayNot(list, (&client.ListOptions{}).ApplyOptions(opts)) {
+					return errors.New("no")
+				}
+				return c.List(ctx, list, opts...)
+			},
+		}).Build()
+	managers, err := Of(t.Context(), reader, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, m := range managers {
+		all = append(all, m.Namespace+": "+modeOf(m))
+	}
+	return strings.Join(all, "; ")
 }
 
 // modeOf is what a reader concludes about a manager, for a check in the namespace metal and for nodes, which have none.

@@ -3,7 +3,6 @@ package managerlease
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -53,26 +52,9 @@ func TestAManagerOutsideIsBelievedWhereOnlyAdministratorsWrite(t *testing.T) {
 		"not where RoleBindings there cannot be read, though": {objects: []client.Object{outside("kubemend-system")}, unread: true, want: "kubemend-system: cannot be seen (list RoleBindings in namespace kubemend-system: no)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			byName := func(o client.Object) []string { return []string{o.GetName()} }
-			reader := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(tc.objects...).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).
-				WithInterceptorFuncs(interceptor.Funcs{
-					List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-						if (&client.ListOptions{}).ApplyOptions(opts).Namespace != "" && tc.unread {
-							return errors.New("no")
-						}
-						return c.List(ctx, list, opts...)
-					},
-				}).Build()
-			managers, err := Of(t.Context(), reader, noon)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, m := range managers {
-				got = append(got, m.Namespace+": "+modeOf(m))
-			}
-			if strings.Join(got, "; ") != tc.want {
-				t.Errorf("%q, want %q", strings.Join(got, "; "), tc.want)
+			got := believed(t, tc.objects, func(_ client.ObjectList, o *client.ListOptions) bool { return tc.unread && o.Namespace != "" })
+			if got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
 	}

@@ -41,7 +41,7 @@ func planResetHost(f resetFacts) explain.Reset {
 	case !f.host.DeletionTimestamp.IsZero():
 		r.Reason = explain.ResetDeleting
 	case r.Remediation != "":
-		r.Reason = explain.StillRemedied
+		r.Reason = explain.ResetUnderWay
 	case f.markedFor != nil:
 		r.Reason, r.Machine = explain.StillReplaced, f.markedFor.Name
 	case len(r.Removes) == 0:

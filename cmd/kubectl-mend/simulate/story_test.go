@@ -69,7 +69,8 @@ spec:
   - {type: Ready, status: Unknown, timeout: 5m}
 `
 
-const powerCycle = `
+// rebootTemplate is the template that checks of a power cycle name.
+const rebootTemplate = `
 # A template, and a check that names it.
 apiVersion: kubemend.io/v1alpha1
 kind: HostRemediationTemplate
@@ -80,6 +81,9 @@ spec:
     spec:
       strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 300}
 ---
+`
+
+const powerCycle = rebootTemplate + `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
 metadata:
@@ -124,16 +128,7 @@ spec:
 `
 
 // kernelRule has no rule for Ready: only the condition of its one rule makes a machine unhealthy.
-const kernelRule = `
-apiVersion: kubemend.io/v1alpha1
-kind: HostRemediationTemplate
-metadata:
-  name: reboot
-spec:
-  template:
-    spec:
-      strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 300}
----
+const kernelRule = rebootTemplate + `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
 metadata:
