@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -209,23 +212,49 @@ func (h *handing) do(ctx context.Context, claims []explain.Claim) error {
 	return errors.Join(errs...)
 }
 
+// write writes the annotation, unless what the plan depends on has changed since the check was read. That a controller has written the status meanwhile, which
+// one that judges does at any moment, changes nothing.
 func (h *handing) write(ctx context.Context, check *clusterv1.MachineHealthCheck) error {
+	said := fmt.Sprintf("%s mhc/%s in %s", h.way, check.Name, check.Namespace)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := h.annotate(ctx, check)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		now := &clusterv1.MachineHealthCheck{}
+		if err := h.client.Get(ctx, client.ObjectKeyFromObject(check), now); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if !sameButStatus(check, now) {
+			return errors.New("somebody has changed it meanwhile, so it stays as it is: look at it again")
+		}
+		check = now
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", said, err)
+	}
+	return nil
+}
+
+// annotate fails with a conflict if the check is not the one that was read.
+func (h *handing) annotate(ctx context.Context, check *clusterv1.MachineHealthCheck) error {
 	annotations := map[string]any{clusterv1.PausedAnnotation: mendv1.Claim}
 	if h.way == releasing { // with the mark of a label that is gone, which would take a later claim by hand for the label's
 		annotations = map[string]any{clusterv1.PausedAnnotation: nil, mendv1.ClaimedByAnnotation: nil}
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": check.ResourceVersion, "annotations": annotations}})
 	if err != nil {
-		return fmt.Errorf("%s mhc/%s in %s: %w", h.way, check.Name, check.Namespace, err)
+		return err
 	}
 	named := &clusterv1.MachineHealthCheck{}
 	named.Namespace, named.Name = check.Namespace, check.Name
-	err = h.client.Patch(ctx, named, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsConflict(err) {
-		return fmt.Errorf("%s mhc/%s in %s: somebody has changed it meanwhile, so it stays as it is: look at it again", h.way, check.Name, check.Namespace)
-	}
-	if err != nil {
-		return fmt.Errorf("%s mhc/%s in %s: %w", h.way, check.Name, check.Namespace, err)
-	}
-	return nil
+	return h.client.Patch(ctx, named, client.RawPatch(types.MergePatchType, patch))
+}
+
+// sameButStatus tells whether two readings of a check differ in its status at most.
+func sameButStatus(a, b *clusterv1.MachineHealthCheck) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+		equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
 }

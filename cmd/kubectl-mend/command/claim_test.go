@@ -268,6 +268,29 @@ func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
+	d := deskWith(t, append(both(), checkNamed("a", ""))...)
+	judged := 0
+	d.hooks.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		if judged < 2 {
+			judged++
+			check := checkNamed("a", "")
+			if err := c.Get(ctx, client.ObjectKeyFromObject(o), check); err != nil {
+				return err
+			}
+			check.Status.ExpectedMachines = new(int32(judged))
+			if err := c.Update(ctx, check); err != nil {
+				return err
+			}
+		}
+		return c.Patch(ctx, o, p, opts...)
+	}
+	got, code := d.hands(claiming, selection{cluster: "prod"}, yes)
+	if code != 0 || d.marks()["a"] != "kubemend" || judged != 2 {
+		t.Errorf("code %d, marks %v, %d judgements, printed\n%s", code, d.marks(), judged, got)
+	}
+}
+
 func TestWhatALabelClaimsIsNotReleased(t *testing.T) {
 	check := checkNamed("workers", "kubemend")
 	check.Annotations[mendv1.ClaimedByAnnotation] = "Namespace"
