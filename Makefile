@@ -107,14 +107,17 @@ build: bin/manager ## Build the manager, and the commands below cmd/, into bin/
 bin/manager: $(RIG_BUILD)
 	@$(call announced,the manager,1m40s) $(GO) build -ldflags '$(LDFLAGS)' -o $@ .
 
+# It is for the one who runs it: other machines do not reach what it serves.
+LOCAL = --health-addr=127.0.0.1:9440 --diagnostics-address=127.0.0.1:8443 --webhook-host=127.0.0.1
+
 .PHONY: run
-run: ## Run the manager against the current kubeconfig (ARGS="--flag ...")
-	$(GO) run -ldflags '$(LDFLAGS)' . $(ARGS)
+run: bin/manager ## Run the manager against the current kubeconfig, listening on 127.0.0.1 (ARGS="--flag ...")
+	exec bin/manager $(LOCAL) $(ARGS)
 
 # Cluster API's core and the manager are built while the demo begins, which waits for each when it starts it. A manager of before is not taken for one that
 # cannot be built.
 .PHONY: demo .rig/demo
-demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (KEEP=1, SCENE=name)
+demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (SCENE=replace|short-circuit|reboot|dead-host|escalate, KEEP=1)
 	@$(MAKE) --no-print-directory .rig/demo rig-api-servers
 	@{ GO='$(GO)' $(RIG_BUILD) capi-core; $(MAKE) --no-print-directory bin/manager || rm -f bin/manager; } & builder=$$!; code=0; \
 		KUBEMEND_RIG_BUILDER=$$builder .rig/demo || code=$$?; wait $$builder; exit $$code

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -106,7 +105,7 @@ func (u *Uninstaller) Start(ctx context.Context) error {
 		if left == nil {
 			next = seldom
 		}
-		u.keep(left)
+		u.keep(ctx, left)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -177,9 +176,13 @@ func remaining(steps []step) []error {
 	return left
 }
 
-func (u *Uninstaller) keep(left error) {
+// keep remembers what is left, and logs when nothing is: an administrator who runs the manager by hand reads that it can go.
+func (u *Uninstaller) keep(ctx context.Context, left error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if left == nil && (!u.looked || u.left != nil) {
+		log.FromContext(ctx).Info("Removed everything, kubemend can be stopped and deleted")
+	}
 	u.looked, u.left = true, left
 }
 
@@ -220,8 +223,5 @@ func (u *Uninstaller) measure(ctx context.Context, steps []step) {
 			log.FromContext(ctx).Info("Waiting", "for", s)
 		}
 	}
-	if len(steps) == 0 && (u.waits == nil || len(u.waits) > 0) {
-		log.FromContext(ctx).Info("Removed everything")
-	}
-	u.waits = maps.Clone(waits)
+	u.waits = waits
 }

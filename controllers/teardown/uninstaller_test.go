@@ -3,10 +3,12 @@ package teardown
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -24,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -228,7 +231,7 @@ func TestWhatIsLeft(t *testing.T) {
 			clock.Step(tc.after)
 			left = u.reconcile(t.Context(), !tc.follows)
 		}
-		u.keep(left)
+		u.keep(t.Context(), left)
 		said := ""
 		if err := u.Ready(nil); err != nil {
 			said = err.Error()
@@ -245,9 +248,23 @@ func TestAManagerThatHasNotLookedYetIsNotReady(t *testing.T) {
 	if err := u.Ready(nil); err == nil {
 		t.Error("it is ready before it has looked")
 	}
-	u.keep(u.reconcile(t.Context(), true))
+	u.keep(t.Context(), u.reconcile(t.Context(), true))
 	if err := u.Ready(nil); err != nil {
 		t.Errorf("it has looked, and nothing is left: %v", err)
+	}
+}
+
+func TestTheLogSaysOnceThatEverythingIsRemoved(t *testing.T) {
+	claimed := &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: mendv1.Claim})}
+	u, _, _ := uninstallerOf(t, nil, claimed)
+	var lines []string
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))
+	for _, want := range []int{0, 1, 1} { // it removes the claim, finds none, and finds none again
+		u.keep(ctx, u.reconcile(ctx, true))
+		said := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.Contains(l, "Removed everything") })
+		if len(said) != want {
+			t.Errorf("the log says %d times that everything is removed, want %d:\n%s", len(said), want, strings.Join(lines, "\n"))
+		}
 	}
 }
 

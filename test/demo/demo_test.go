@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +168,23 @@ func TestOnlyLeasesThatKeepChecksApartAreShown(t *testing.T) {
 	}
 	if told := leaseChanged(nil, lease(corev1.NamespaceNodeLease)); told != nil {
 		t.Errorf("of a kubelet's own: %+v", told)
+	}
+}
+
+func TestEverySceneIsNamedWhereReadersLook(t *testing.T) {
+	for file, named := range map[string]func(string) string{
+		"Makefile":            func(name string) string { return "[=|]" + name + "[|,]" },
+		"docs/development.md": func(name string) string { return "(?m)^\\| `" + name + "` " },
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range scenes() {
+			if !regexp.MustCompile(named(s.name)).Match(text) {
+				t.Errorf("%s does not name the scene %s", file, s.name)
+			}
+		}
 	}
 }
 
