@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,15 +122,25 @@ func (s *scene) said(name, kind string, status metav1.ConditionStatus, reason, m
 // asker is one who asks about the scene.
 func (s *scene) asker(t *testing.T) *inspect.Asker {
 	t.Helper()
+	a, err := inspect.New(context.Background(), s.snapshot(t), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// snapshot is the scene as it is read.
+func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
+	t.Helper()
 	w := snapshot.New()
 	w.Taken = noon
 	objs := append([]client.Object{s.cluster, s.check}, s.others...)
 	if s.only != "" {
 		w.SetCounted(inC1)
 	}
-	for _, m := range s.machines {
-		if s.only == "" || s.only == m.Name {
-			objs = append(objs, m)
+	for _, name := range slices.Sorted(maps.Keys(s.machines)) {
+		if s.only == "" || s.only == name {
+			objs = append(objs, s.machines[name])
 		}
 	}
 	if s.manager != nil {
@@ -146,8 +158,8 @@ func (s *scene) asker(t *testing.T) *inspect.Asker {
 		t.Fatal(err)
 	}
 	var nodes []corev1.Node
-	for _, n := range s.nodes {
-		nodes = append(nodes, *n)
+	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+		nodes = append(nodes, *s.nodes[name])
 	}
 	w.SetNodes(inC1, nodes)
 	if s.unseen != "" {
@@ -161,9 +173,5 @@ func (s *scene) asker(t *testing.T) *inspect.Asker {
 	for what, why := range s.lacks {
 		w.Lacks(what, why)
 	}
-	a, err := inspect.New(context.Background(), w, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return w
 }
