@@ -311,8 +311,8 @@ func TestTheWorstRunOfACommandIsHeldAgainstItsAim(t *testing.T) {
 		{cliCommand: check, cold: 3 * s, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
 	}}}}
 	for _, line := range []string{
-		"| `kubectl mend status` | 3.000 s | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 2.000 s: met |",
-		"| `kubectl mend explain mhc/edge-000` | 3.000 s | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 1.000 s: **missed** |",
+		"| status | 3.000 s | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 2s: met |",
+		"| explain mhc | 3.000 s | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 1s: **missed** |",
 	} {
 		if table := r.cliSection(); !strings.Contains(table, line+"\n") {
 			t.Errorf("there is no line\n%s\nin\n%s", line, table)

@@ -93,7 +93,7 @@ func (r *report) classesSection() string {
 	out.WriteString(r.heading(classesPart, fmt.Sprintf("%d clusters from a class", f.Clusters), fmt.Sprintf(
 		"Clusters of %d machines each, made by Cluster API's own providers from a ClusterClass, on its in-memory infrastructure (`test/e2e/capi`).\n"+
 			"One is unreachable: its address takes connections and answers nothing. A proxy delays each request to another one by %d ms.\n"+
-			"All have a check with a timeout of 4 s. Then a worker of each but the unreachable one turns bad, within a few seconds; a verdict is late\n"+
+			"All have a check with a timeout of 4 s. Then a worker of each but the unreachable one becomes Unknown, within a few seconds; a verdict is late\n"+
 			"by the time from the end of its timeout to the watch event with the condition. The other managers and all API servers, also those that\n"+
 			"are simulated, share the cores with kubemend.\n", f.Machines, classSlowness.Milliseconds())))
 	out.WriteString("| measured | |\n|---|---:|\n")

@@ -33,7 +33,21 @@ type cliCommand struct {
 	aim  time.Duration
 }
 
-func (q cliCommand) String() string { return strings.Join(q.args, " ") }
+// String names the command in a table, where the name of an object would be too long.
+func (q cliCommand) String() string {
+	words := make([]string, 0, len(q.args))
+	for _, arg := range q.args {
+		switch kind, _, named := strings.Cut(arg, "/"); {
+		case arg == unpacked:
+			words = append(words, "(unpacked)")
+		case named:
+			words = append(words, kind)
+		default:
+			words = append(words, arg)
+		}
+	}
+	return strings.Join(words, " ")
+}
 
 // cliCommands are the commands; the names in them are those of the machines at this size.
 func cliCommands(w size) []cliCommand {
@@ -212,16 +226,16 @@ func (r *report) cliSection() string {
 	var b strings.Builder
 	b.WriteString(r.heading(cliPart, "The command line", cliMethod))
 	for _, results := range r.cli {
-		fmt.Fprintf(&b, "\n| %s | first run | median | worst of %d | processor time, median | resident memory, highest | aim |\n"+
+		fmt.Fprintf(&b, "\n### %s\n\n| kubectl mend ... | first run | median | worst of %d | CPU time | memory | aim |\n"+
 			"|---|---:|---:|---:|---:|---:|---|\n", results.title(), len(results.all[0].took))
 		for _, a := range results.all {
 			worst, verdict := slices.Max(a.took), "met"
 			if worst > a.aim {
 				verdict = "**missed**"
 			}
-			fmt.Fprintf(&b, "| `kubectl mend %s` | %s | %s | %s | %s | %s | ≤ %s: %s |\n", a.cliCommand, seconds(a.cold.Seconds()),
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | ≤ %s: %s |\n", a.cliCommand, seconds(a.cold.Seconds()),
 				seconds(percentile(a.took, 50).Seconds()), seconds(worst.Seconds()), seconds(percentile(a.cpu, 50).Seconds()),
-				mebibytes(a.resident/mebibyte), seconds(a.aim.Seconds()), verdict)
+				mebibytes(a.resident/mebibyte), a.aim, verdict)
 		}
 	}
 	return b.String()
@@ -231,13 +245,14 @@ func (r *report) cliSection() string {
 const cliMethod = `One management and one workload API server of their own, with Machines of about 4 KiB and what a manager has written on them, Nodes of
 about 8 KiB and one MachineHealthCheck for each cluster. The manager runs, and keeps its manager lease. One node, that of the machine which is explained, has
 just become Unknown. Each run of a command is a process of its own and is measured from its start to its end, as its user would; no run finds anything
-that another one has kept. Memory and processor time are those that the system has counted for the process. The aim is for the worst run after the first,
+that another one has kept. CPU time (the median) and resident memory (the highest) are what the system has counted for the process. The aim is for the worst run after the first,
 which may have to wait until the program is read from the disk.
 
 - **status** reads machines and nodes only of the cluster with the Unknown node: the others are counted by the status of their checks
   ([ADR 66](adr/0066-status-reads-where-something-is-wrong.md)). With **--full** it reads all.
-- **explain machine/NAME** reads no machines but that one, and counts the others by the status of the check
-  ([ADR 65](adr/0065-one-machine-is-explained-from-the-status.md)); **explain mhc/NAME** reads all machines of the cluster.
+- **(unpacked)**: with --disable-compression, so that the API server sends lists as they are.
+- **explain machine** reads no machines but that one, and counts the others by the status of the check
+  ([ADR 65](adr/0065-one-machine-is-explained-from-the-status.md)); **explain mhc** reads all machines of the cluster.
 
 That both of this is so is read from the JSON of the commands before they are measured. The API servers, etcd and the manager share the cores with the
 command. A list of 5000 Machines, 40 MB of JSON, takes an API server about 1.8 s here, with any client and any parameters.

@@ -28,15 +28,15 @@ const (
 	cycleReads       measured = "Calls for one cycle: reads"
 	cycleOthers      measured = "Calls for one cycle: deletions"
 	cycleWorkload    measured = "Calls for one cycle: to the workload cluster"
-	cycleOwnCalls    measured = "Calls for a cycle that a user requests: to the management cluster"
-	cycleOwnWorkload measured = "Calls for a cycle that a user requests: to the workload cluster"
+	cycleOwnCalls    measured = "A cycle that a user requests: calls to the management cluster"
+	cycleOwnWorkload measured = "A cycle that a user requests: calls to the workload cluster"
 	cycleCPU         measured = "Processor time for one cycle"
 
-	cycleMassMedian   measured = "A tenth of the hosts at once: node Unknown to machine healthy, p50"
-	cycleMassWorst    measured = "A tenth of the hosts at once: node Unknown to machine healthy, p99"
-	cycleMassCalls    measured = "A tenth of the hosts at once: calls for each, to the management cluster"
-	cycleMassWorkload measured = "A tenth of the hosts at once: calls for each, to the workload cluster"
-	cycleMassSamples  measured = "A tenth of the hosts at once: samples"
+	cycleMassMedian   measured = "A tenth at once: node Unknown to machine healthy, p50"
+	cycleMassWorst    measured = "A tenth at once: node Unknown to machine healthy, p99"
+	cycleMassCalls    measured = "A tenth at once: calls for each, to the management cluster"
+	cycleMassWorkload measured = "A tenth at once: calls for each, to the workload cluster"
+	cycleMassSamples  measured = "A tenth at once: samples"
 )
 
 // cycleRows are the lines of the table of power cycles, in order. An aim holds for any number of hosts.

@@ -16,7 +16,7 @@ const (
 	restartTime measured = "Started again: all machines judged after"
 	restartCPU  measured = "Started again: processor time until then"
 
-	otherShardCPU      measured = "Of another shard: processor time until the caches are filled"
+	otherShardCPU      measured = "Of another shard: processor time, start"
 	otherShardResident measured = "Of another shard: resident memory"
 	otherShardHeap     measured = "Of another shard: heap in use"
 )
@@ -160,7 +160,7 @@ func smallFleetTable(all []smallFleetResults) string {
 // table has the slopes, in units for users.
 func (r rates) table() string {
 	var b strings.Builder
-	b.WriteString("| | by itself | each cluster | 1000 machines with their nodes | each check | misses by at most |\n|---|---:|---:|---:|---:|---:|\n")
+	b.WriteString("| | by itself | cluster | 1000 machines | check | misses by |\n|---|---:|---:|---:|---:|---:|\n")
 	for _, one := range []struct {
 		what string
 		line
@@ -169,10 +169,10 @@ func (r rates) table() string {
 		{"Heap in use", r.heap, mebibytes2}, {"Resident memory, idle", r.resident, mebibytes2}, {"Resident memory, highest", r.highest, mebibytes2},
 		{"Idle: processor time in an hour", hourly(r.idle), seconds}, {"Idle: calls to the management cluster in an hour", hourly(r.calls), whole},
 		{"Open files and sockets", r.files, count2},
-		{"Started again: processor time", r.restartCPU, seconds}, {"Started again: time until all machines are judged", r.restartTime, seconds},
+		{"Started again: processor time", r.restartCPU, seconds}, {"Started again: time until all are judged", r.restartTime, seconds},
 		{"Of another shard, by label: heap in use", r.otherShardHeap, mebibytes2},
 		{"Of another shard, by label: resident memory", r.otherShardResident, mebibytes2},
-		{"Of another shard, by label: processor time at the start", r.otherShardCPU, seconds},
+		{"Of another shard, by label: processor time", r.otherShardCPU, seconds},
 	} {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", one.what, one.show(one.base), one.show(one.slopes[0]), one.show(one.slopes[1]*1000),
 			one.show(one.slopes[2]), one.show(one.worst))

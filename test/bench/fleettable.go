@@ -20,7 +20,7 @@ func (r rates) fleetTable(of []smallFleetResults) string {
 	}
 	var b strings.Builder
 	b.WriteString("| shards | by | clusters | machines | most / mean | heap in use | resident, idle | resident, highest | cores, steady | " +
-		"storm: processor time | storm: by calls at least | started again: processor time | time | open sockets | " +
+		"storm: processor time | storm: by calls at least | started again: processor time | started again: time | open sockets | " +
 		"calls in a second | beyond what was measured |\n" +
 		"|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, n := range shardCounts() {

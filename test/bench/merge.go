@@ -37,5 +37,5 @@ func merged(document string, sections map[string]string) string {
 			out.WriteString("\n" + p.begin() + content + p.end())
 		}
 	}
-	return out.String()
+	return paged(out.String())
 }
