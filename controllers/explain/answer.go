@@ -8,25 +8,32 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Answer is the first line of a page: the state of a target, what is done about it, and the reason with its numbers. It is made of the values of a
-// decision, and of none of its sentences.
+// Answer is what is found out about an object: the first line of a page prints it, and programs read its Phase and Reason. It is made of the values of
+// a decision, and of none of its sentences.
 type Answer struct {
 	State  AnswerState
 	Action AnswerAction
-	// Reason is a reason of the API, or the object that remediates.
-	Reason string
-	// Detail are the numbers or the name that belong to Reason.
-	Detail string
+	// Reason is a reason of the API, or one of this package; empty if there is none. Implied reports that the rest of the line implies it.
+	Reason  string
+	Implied bool
+	// By is what remediates the object, Detail are the numbers or the name that belong to Reason.
+	By, Detail string
 	// Since is since when Reason is so, Until when time alone ends it; zero if it is not known, or time does not.
 	Since, Until time.Time
-	// Counts is when a pending target counts as unhealthy unless Unless.
-	Counts time.Time
-	Unless string
+	// Expires is when a pending target counts as unhealthy unless Unless.
+	Expires time.Time
+	Unless  string
+	// Target is the name of the target of a check that the answer is about, Rest are the counts of all of them.
+	Target, Rest string
+
+	// ofCheck reports that Reason holds for all targets of the check.
+	ofCheck bool
 }
 
 // AnswerState is the state of a target in one word.
@@ -46,12 +53,19 @@ const (
 	NotChecked  AnswerState = "NOT CHECKED"
 	InProgress  AnswerState = "IN PROGRESS"
 	IsBlocked   AnswerState = "BLOCKED"
+
+	HasSucceeded      AnswerState = "SUCCEEDED"
+	HasRequestedOwner AnswerState = "OWNER REQUESTED"
+	HasFailed         AnswerState = "FAILED"
+	HasEnded          AnswerState = "ENDED"
+	WasStopped        AnswerState = "TIMED OUT BY ITS CHECK"
 )
 
 // The actions of answers.
 const (
 	BeingRemediated     AnswerAction = "BEING REMEDIATED"
 	NotRemediated       AnswerAction = "NOT REMEDIATED"
+	RemediationBlocked  AnswerAction = "REMEDIATION BLOCKED"
 	NotInCharge         AnswerAction = "NOT REMEDIATED BY KUBEMEND"
 	StartsNow           AnswerAction = "REMEDIATION STARTS NOW"
 	RemediationEnds     AnswerAction = "REMEDIATION ENDS"
@@ -62,18 +76,56 @@ const (
 	AboutToBePoweredOff AnswerAction = "HOST ABOUT TO BE POWERED OFF"
 )
 
+// phases are the phases of states, but of IsUnhealthy, where the action decides.
+var phases = map[AnswerState]cliv1.Phase{
+	IsHealthy: cliv1.Healthy, IsPending: cliv1.Pending, IsStarting: cliv1.Pending, IsUnknown: cliv1.Unknown, IsSkipped: cliv1.NotChecked,
+	NotChecked: cliv1.NotChecked, InProgress: cliv1.Remediating, IsBlocked: cliv1.Blocked, HasSucceeded: cliv1.Healthy,
+	HasRequestedOwner: cliv1.Remediating, HasFailed: cliv1.Blocked, HasEnded: cliv1.Remediating, WasStopped: cliv1.Remediating,
+}
+
+// Phase is State and Action for programs.
+func (a Answer) Phase() cliv1.Phase {
+	if a.State != IsUnhealthy {
+		return phases[a.State]
+	}
+	switch a.Action {
+	case BeingRemediated, StartsNow, IsBeingDeleted:
+		return cliv1.Remediating
+	default:
+		return cliv1.Blocked
+	}
+}
+
 // Text is the answer in one line.
 func (a Answer) Text(at Moment) string {
 	text := string(a.State)
 	if a.Action != "" {
 		text += ", " + string(a.Action)
 	}
-	why := a.Reason
-	switch {
-	case why == "":
-		why = a.Detail
-	case a.Detail != "":
-		why += " (" + a.Detail + ")"
+	why := strings.Join(written([]string{a.Target, a.why(at)}), ": ")
+	if why = strings.Join(written([]string{why, a.Rest}), "; "); why != "" {
+		text += ": " + why
+	}
+	return text
+}
+
+// Beside is a, which is printed below the answer about all of the check: what that has said is not repeated.
+func (a Answer) Beside(all Answer) Answer {
+	if a.Reason == all.Reason && a.Detail == all.Detail {
+		a.Detail = ""
+	}
+	return a
+}
+
+// why is the reason with its arguments.
+func (a Answer) why(at Moment) string {
+	parts := []string{a.By, a.Reason, a.Detail}
+	if a.Implied {
+		parts[1] = ""
+	}
+	why := ""
+	if parts = written(parts); len(parts) > 0 {
+		why = inBrackets(parts[0], parts[1:])
 	}
 	if !a.Since.IsZero() {
 		why += " since " + at(a.Since)
@@ -81,22 +133,21 @@ func (a Answer) Text(at Moment) string {
 	if !a.Until.IsZero() {
 		why += ", until " + at(a.Until)
 	}
-	if !a.Counts.IsZero() {
-		why = strings.TrimPrefix(why+", unhealthy at "+at(a.Counts)+" unless "+a.Unless, ", ")
+	if !a.Expires.IsZero() {
+		why = "unhealthy at " + at(a.Expires) + " unless " + a.Unless
 	}
-	if why != "" {
-		text += ": " + why
-	}
-	return text
+	return why
 }
 
-// AnswerOn is the answer about t, a target of c. Remediations are those of its host.
-func (c *Check) AnswerOn(t *Target, remediations []Remediation) Answer {
+// AnswerOn is the answer about t, a target of c.
+func (c *Check) AnswerOn(t *Target) Answer {
 	switch {
 	case t.Skipped != "":
-		return Answer{State: IsSkipped, Detail: Clause(t.Skipped)}
+		return Answer{State: IsSkipped, Reason: Skipped, Implied: true, Detail: Clause(t.Skipped)}
 	case t.State == health.Healthy && t.InFlight:
-		return Answer{State: IsHealthy, Action: RemediationEnds, Reason: t.remediator(), Detail: t.stepOf(remediations)}
+		a := Answer{State: IsHealthy, Action: RemediationEnds}
+		t.remediatedBy(&a)
+		return a
 	case t.State == health.Healthy:
 		return Answer{State: IsHealthy}
 	case t.State == health.Pending:
@@ -104,11 +155,11 @@ func (c *Check) AnswerOn(t *Target, remediations []Remediation) Answer {
 	case t.State == health.Starting:
 		return c.awaited(t, IsStarting)
 	case t.BlockedBy(MachineBeingDeleted):
-		return Answer{State: stateOf(t), Action: IsBeingDeleted}
+		return Answer{State: stateOf(t), Action: IsBeingDeleted, Reason: MachineBeingDeleted, Implied: true}
 	case t.State == health.Unknown:
 		return c.unknown(t)
 	}
-	return c.unhealthy(t, remediations)
+	return c.unhealthy(t)
 }
 
 func stateOf(t *Target) AnswerState {
@@ -119,26 +170,25 @@ func stateOf(t *Target) AnswerState {
 }
 
 // unhealthy is the answer about an unhealthy target.
-func (c *Check) unhealthy(t *Target, remediations []Remediation) Answer {
-	if t.InFlight || t.StartsNow {
-		return c.remediated(t, remediations)
+func (c *Check) unhealthy(t *Target) Answer {
+	if t.InFlight || t.StartsNow || t.BlockedBy(RemediationUnderWay) {
+		return c.remediated(t)
 	}
 	a := Answer{State: IsUnhealthy, Action: NotRemediated}
+	c.blocked(&a, t.Blockers)
 	switch {
 	case c.ActsElsewhere():
-		a.Action, a.Detail = NotInCharge, c.Mode.actor()+" acts on it"
+		a.Action, a.Implied, a.Detail, a.ofCheck = NotInCharge, true, c.Mode.actor()+" acts on it", true
 	case c.Mode == Unknown && t.BlockedBy(NoManager):
-		a.Action, a.Reason = ActionUnknown, NoManager
+		a = Answer{State: IsUnhealthy, Action: ActionUnknown, Reason: NoManager, ofCheck: true}
 	case len(t.Blockers) == 1 && t.BlockedBy(MissingPermission):
-		a.Action, a.Reason = ActionUnknown, MissingPermission
-	default:
-		c.blocked(&a, t.Blockers)
+		a.Action, a.Detail = ActionUnknown, ""
 	}
 	return a
 }
 
 // remediated is the answer about an unhealthy target whose remediation is in flight, or starts.
-func (c *Check) remediated(t *Target, remediations []Remediation) Answer {
+func (c *Check) remediated(t *Target) Answer {
 	a := Answer{State: IsUnhealthy, Action: NotRemediated}
 	switch {
 	case t.Refused:
@@ -149,12 +199,31 @@ func (c *Check) remediated(t *Target, remediations []Remediation) Answer {
 		a.Reason, a.Detail = NoManager, t.remediator()
 	case t.Ownerless:
 		a.Reason = NoOwner
-	case t.InFlight:
-		a.Action, a.Reason, a.Detail = BeingRemediated, t.remediator(), t.stepOf(remediations)
+	case t.StartsNow && !t.InFlight:
+		a.Action, a.By, a.Reason, a.Implied = StartsNow, t.Remediator, RemediationStarts, true
 	default:
-		a.Action, a.Reason = StartsNow, t.Remediator
+		a.Action = BeingRemediated
+		t.remediatedBy(&a)
+		if t.Cycle == nil && t.Next.Manual && c.Mode != Unknown || t.Cycle != nil && t.Cycle.Answer().Phase() == cliv1.Blocked {
+			a.Action, a.Implied = RemediationBlocked, false
+		}
 	}
 	return a
+}
+
+// remediatedBy sets what remediates t, and its step, or what its owner reports.
+func (t *Target) remediatedBy(a *Answer) {
+	a.By = t.remediator()
+	switch {
+	case t.Cycle != nil:
+		a.Reason = t.Cycle.Reason
+	case t.OwnerAsked && t.OwnerReason != "":
+		a.Reason = t.OwnerReason
+	case t.InFlight:
+		a.Reason, a.Implied = t.Next.Reason, true
+	default:
+		a.Reason, a.Implied = RemediationUnderWay, true
+	}
 }
 
 // unknown is the answer about a target that cannot be judged: what keeps it from being judged goes before what keeps kubemend from acting.
@@ -171,7 +240,7 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 		return
 	}
 	b := &blockers[0]
-	a.Reason, a.Detail, a.Until = b.Reason, b.Detail, b.Until
+	a.Reason, a.Detail, a.Until, a.ofCheck = b.Reason, b.Detail, b.Until, c.PartOf(b) != OfTarget
 	switch {
 	case b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason: // of both kinds of checks
 		a.Detail = c.Numbers()
@@ -186,7 +255,7 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 func (c *Check) awaited(t *Target, state AnswerState) Answer {
 	a := Answer{State: state}
 	if first := firstToExpire(t.Findings); first != nil {
-		a.Counts, a.Unless = first.Expires, first.unless()
+		a.Reason, a.Implied, a.Expires, a.Unless = string(first.Reason), true, first.Expires, first.unless()
 		return a
 	}
 	if t.BlockedBy(AwaitsClusterAPI) {
@@ -221,25 +290,28 @@ func (f *Finding) unless() string {
 	return "it recovers"
 }
 
-// remediator is what remediates t: a request, or its owner.
+// remediator is what remediates t: its owner, or a request, which may not be of the check.
 func (t *Target) remediator() string {
-	if len(t.Requests) > 0 && !t.OwnerAsked {
+	switch underWay := slices.IndexFunc(t.Blockers, func(b Blocker) bool { return b.Reason == RemediationUnderWay }); {
+	case t.OwnerAsked:
+		return t.Owner
+	case len(t.Requests) > 0:
 		return t.Requests[0].String()
+	case underWay >= 0:
+		return t.Blockers[underWay].Object.String()
 	}
 	return t.Owner
 }
 
-// stepOf is the step of the remediation of t, or what its owner reports.
-func (t *Target) stepOf(remediations []Remediation) string {
-	if t.OwnerAsked || len(t.Requests) == 0 {
-		return t.OwnerReason
-	}
-	for i := range remediations {
-		if remediations[i].Ref == t.Requests[0] {
-			return remediations[i].Reason
+// CycledBy sets Cycle to the one of all that remediates t, whether its check has requested it or not, and that has not left it to the owner.
+func (t *Target) CycledBy(all []Remediation) {
+	for i := range all {
+		r := &all[i]
+		if r.State != string(powercycle.OwnerRequested) && (slices.Contains(t.Requests, r.Ref) || slices.ContainsFunc(t.Blockers, func(b Blocker) bool { return b.Object == r.Ref })) {
+			t.Cycle = r
+			return
 		}
 	}
-	return ""
 }
 
 // NotInCharge is that an older check acts on t.
@@ -264,20 +336,24 @@ func (r *Remediation) Answer() Answer {
 	if r.Attempts > 0 && r.Attempt > 0 {
 		a.Detail = fmt.Sprintf("attempt %d of %d", r.Attempt, r.Attempts)
 	}
-	switch state := powercycle.State(r.State); {
-	case state.Final():
-		a.State, a.Reason = AnswerState(strings.ToUpper(finals[state])), ""
-		if r.Reason != r.State {
-			a.Reason = r.Reason
-		}
-	case r.Reason == NoManager, r.Reason == NotServed, len(r.Blockers) > 0 && !r.Acts:
+	state := powercycle.State(r.State)
+	switch final, is := finals[state]; {
+	case is:
+		a.State, a.Implied = final, r.Reason == r.State
+	case r.Reason == NoManager, r.Reason == NotServed, r.Next.Manual, len(r.Blockers) > 0 && !r.Acts && !inCourse[powercycle.Reason(r.Reason)]:
 		a.State = IsBlocked
 	}
 	return a
 }
 
-// finals are the final states of a remediation as words.
-var finals = map[powercycle.State]string{
-	powercycle.Succeeded: "succeeded", powercycle.OwnerRequested: "owner requested", powercycle.Failed: "failed", powercycle.Ended: "ended",
-	powercycle.Stopped: "timed out by its check",
+// finals are the final states of a remediation.
+var finals = map[powercycle.State]AnswerState{
+	powercycle.Succeeded: HasSucceeded, powercycle.OwnerRequested: HasRequestedOwner, powercycle.Failed: HasFailed, powercycle.Ended: HasEnded,
+	powercycle.Stopped: WasStopped,
+}
+
+// inCourse are the reasons of what every power cycle may wait for.
+var inCourse = map[powercycle.Reason]bool{
+	powercycle.PowerSettlingReason: true, powercycle.AwaitingReceiptReason: true, powercycle.ReceiptGivenReason: true,
+	powercycle.WatchingForLifeReason: true, powercycle.WorkloadMovingReason: true,
 }

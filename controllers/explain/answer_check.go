@@ -8,6 +8,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -22,40 +23,74 @@ func (c *Check) Numbers() string {
 	return fmt.Sprintf("%d of %d, limit %d", bad, all, max(c.Limits.AtMost, 0))
 }
 
-// Answer is the answer about c itself.
+// Answer is the answer about c: that about the worst of its targets, and how many are not healthy.
 func (c *Check) Answer() Answer {
-	p := c.Population
-	a := Answer{State: c.worst()}
-	switch {
-	case c.NotCounted():
-	case a.State == IsHealthy:
-		a.Detail = fmt.Sprintf("%d of %d", p.Healthy, p.Total())
+	a := c.worst()
+	switch a.State {
+	case IsHealthy, IsPending, IsStarting:
+		c.restrict(&a)
+	case IsUnknown:
+		if c.NotCounted() && !c.NodesNotReadable() {
+			c.restrict(&a)
+		}
 	default:
-		a.Detail = fmt.Sprintf("%d of %d", p.NotHealthy(), p.Total())
 	}
+	c.count(&a)
+	return a
+}
+
+// ranks are the phases from the worst to the best.
+var ranks = []cliv1.Phase{cliv1.Blocked, cliv1.Remediating, cliv1.Unknown, cliv1.Pending, cliv1.Healthy}
+
+// worst is the answer about the worst of the targets of c: of several in one phase the first, and the one whose timeout expires first. Those that are
+// not judged do not count.
+func (c *Check) worst() Answer {
+	is := Answer{State: IsHealthy}
+	switch {
+	case c.NodesUnknown != "":
+		is = Answer{State: IsUnknown, Reason: c.unseenReason(), Since: c.NodesUnknownSince}
+	case c.NotCounted(), c.Mode == Unknown, c.Population.Unread > 0:
+		is = Answer{State: IsUnknown}
+	}
+	judged := 0
+	for i := range c.Targets {
+		a := c.AnswerOn(&c.Targets[i])
+		if a.Phase() == cliv1.NotChecked {
+			continue
+		}
+		judged++
+		better := cmp.Compare(slices.Index(ranks, a.Phase()), slices.Index(ranks, is.Phase()))
+		if better < 0 || better == 0 && a.Expires != is.Expires && a.Expires == health.Earliest(a.Expires, is.Expires) {
+			is, is.Target = a, c.Targets[i].Name
+		}
+	}
+	if judged == 1 || is.ofCheck {
+		is.Target = ""
+	}
+	return is
+}
+
+// restrict replaces a by what keeps all of c from being remediated, if anything does.
+func (c *Check) restrict(a *Answer) {
+	is := Answer{State: a.State}
 	switch {
 	case c.Mode != Acting:
-		c.otherwise(&a)
-	case c.NodesUnknown != "":
-		a.Reason, a.Detail, a.Since = c.unseenReason(), "", c.NodesUnknownSince
-	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && p.NotHealthy() > 0:
-		a.Action, a.Reason, a.Detail = NotRemediated, c.Reason, c.Numbers()
+		c.otherwise(&is)
+	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.Population.NotHealthy() > 0:
+		is.Action, is.Reason, is.Detail = NotRemediated, c.Reason, c.Numbers()
 	case c.Text != "" && c.Blocked() != string(budget.AtWork):
-		a.Action, a.Reason = NotRemediated, c.Reason
-	case p.Total() == 0:
-		a.Detail = "it selects nothing"
-	case p.NotHealthy() > 0:
-		c.progress(&a)
+		is.Action, is.Reason = NotRemediated, c.Reason
+	default:
+		return
 	}
-	return a
+	*a = is
 }
 
 // otherwise is what is done about the targets of a check that kubemend does not act on.
 func (c *Check) otherwise(a *Answer) {
 	switch {
 	case c.ActsElsewhere():
-		a.Action = NotInCharge
-		a.Detail = strings.TrimPrefix(a.Detail+", "+c.Mode.actor()+" acts on it", ", ")
+		a.Action, a.Reason, a.Implied, a.Detail = NotInCharge, NotActing, true, c.Mode.actor()+" acts on it"
 	case c.Mode == Unknown && c.Reason != NotExplained:
 		a.Action, a.Reason = ActionUnknown, NoManager
 	case c.Mode == Unknown:
@@ -66,21 +101,40 @@ func (c *Check) otherwise(a *Answer) {
 	}
 }
 
-// worst is the state of the worst of the targets of c.
-func (c *Check) worst() AnswerState {
-	switch p := c.Population; {
-	case c.NotCounted():
-		return IsUnknown
-	case p.Unhealthy+p.Deleting+p.Recovering+p.Unread > 0:
-		return IsUnhealthy
-	case p.Pending > 0:
-		return IsPending
-	case p.Starting > 0:
-		return IsStarting
-	case p.Unknown > 0:
-		return IsUnknown
+// count adds to a how many of the targets of c are not healthy, and how many are being remediated, as far as a has not said that.
+func (c *Check) count(a *Answer) {
+	bad, all := c.Population.NotHealthy(), c.Population.Total()
+	var parts []string
+	switch {
+	case c.NotCounted(), c.NodesUnknown != "" && a.State == IsUnknown, a.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason:
+	case all == 0:
+		parts = append(parts, "it selects nothing")
+	case bad > 0:
+		parts = append(parts, fmt.Sprintf("%d of %d not healthy", bad, all))
+	case *a == Answer{State: IsHealthy}:
+		parts = append(parts, fmt.Sprintf("%d of %d", all, all))
+	default:
+		parts = append(parts, fmt.Sprintf("%d of %d healthy", all, all))
 	}
-	return IsHealthy
+	add := func(such func(*Target) bool, first bool, text string) {
+		if n := c.number(such); n > 1 || n == 1 && !first {
+			parts = append(parts, fmt.Sprintf("%d %s", n, text))
+		}
+	}
+	add((*Target).GoesOn, a.Action == BeingRemediated || a.Action == RemediationBlocked, "being remediated")
+	add(func(t *Target) bool { return t.StartsNow && !t.InFlight && !t.Ownerless }, a.Action == StartsNow, "remediated now")
+	a.Rest = strings.Join(parts, ", ")
+}
+
+// number is how many targets of c are such.
+func (c *Check) number(such func(*Target) bool) int {
+	n := 0
+	for i := range c.Targets {
+		if such(&c.Targets[i]) {
+			n++
+		}
+	}
+	return n
 }
 
 // NotCounted reports whether it is not known how many targets of c are healthy: the user may not read them, or they were not read.
@@ -129,40 +183,4 @@ func (c *Check) notActing(a *Answer) {
 	default:
 		a.Reason = NotActing
 	}
-}
-
-// progress is how many remediations are in flight, start and do not.
-func (c *Check) progress(a *Answer) {
-	flying := c.count((*Target).GoesOn)
-	stuck := slices.IndexFunc(c.Targets, func(t Target) bool {
-		return t.State == health.Unhealthy && !t.InFlight && len(t.Blockers) > 0 || t.Refused
-	})
-	switch {
-	case flying > 0:
-		a.Action = BeingRemediated
-		a.Detail += fmt.Sprintf(", %d in flight", flying)
-	case c.count(func(t *Target) bool { return t.StartsNow }) > 0:
-		a.Action = StartsNow
-	case c.count(func(t *Target) bool { return t.PutOff }) > 0:
-		a.Action = PutOffByOwner
-	case a.State == IsUnhealthy && stuck >= 0:
-		detail := a.Detail
-		*a = c.unhealthy(&c.Targets[stuck], nil)
-		a.Detail = detail
-	case a.State == IsPending || a.State == IsStarting:
-		if soonest := Soonest(c.Targets); !soonest.At.IsZero() {
-			a.Detail += ", " + soonest.Target + " first"
-		}
-	}
-}
-
-// count is how many targets of c are such.
-func (c *Check) count(such func(*Target) bool) int {
-	n := 0
-	for i := range c.Targets {
-		if such(&c.Targets[i]) {
-			n++
-		}
-	}
-	return n
 }

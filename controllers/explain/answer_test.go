@@ -6,6 +6,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
@@ -15,50 +16,193 @@ import (
 // plainly renders a moment as its time of day.
 func plainly(at time.Time) string { return at.Format(time.TimeOnly) }
 
-func TestTheFirstLineIsMadeOfTheValuesOfADecision(t *testing.T) {
-	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	limited := Check{Mode: Acting, Population: budget.Population{Healthy: 2, Unhealthy: 3}, Limits: budget.Limits{AtMost: 2}}
-	request := Ref{Kind: "HostRemediation", Namespace: "ns", Name: "m"}
-	blocked := func(all ...Blocker) Target { return Target{State: health.Unhealthy, Blockers: all} }
+var (
+	request = Ref{Kind: "HostRemediation", Namespace: "ns", Name: "m"}
+	tooMany = Blocker{Reason: clusterv1.MachineHealthCheckTooManyUnhealthyReason, Text: "9 of 9"}
+	limited = Check{Mode: Acting, Population: budget.Population{Healthy: 2, Unhealthy: 3}, Limits: budget.Limits{AtMost: 2}}
+)
+
+// blocked is an unhealthy target with these blockers.
+func blocked(all ...Blocker) Target { return Target{State: health.Unhealthy, Blockers: all} }
+
+// pending is a target that counts as unhealthy at that moment.
+func pending(expires time.Time) Target {
+	return Target{State: health.Pending, Findings: []Finding{{Reason: health.NodeCondition, Expires: expires, Signal: health.Signal{Type: "Ready"}}}}
+}
+
+// cycled is a target whose host is power-cycled, and that step of it.
+func cycled(state powercycle.State, reason powercycle.Reason, blockers ...Blocker) Target {
+	return Target{State: health.Unhealthy, InFlight: true, Requests: []Ref{request}, Cycle: &Remediation{
+		Ref: request, State: string(state), Reason: string(reason), Blockers: blockers,
+	}}
+}
+
+// leftToOwner is a target that its owner is asked to replace, and what that reports.
+func leftToOwner(reason string) Target {
+	return Target{State: health.Unhealthy, InFlight: true, OwnerAsked: true, Owner: "KubeadmControlPlane cp", OwnerReason: reason}
+}
+
+func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
+	refused, putOff := leftToOwner("CannotBeRemediated"), leftToOwner("RemediationDeferred")
+	refused.Refused, putOff.PutOff = true, true
+	silent, unmanaged := leftToOwner(""), cycled(powercycle.PoweringOff, powercycle.PoweringOffReason)
+	silent.Next.Reason, unmanaged.Blockers = OwnerActs, []Blocker{{Reason: NoManager}}
 	for want, tc := range map[string]struct {
-		check Check
-		given Target
+		check  Check
+		given  Target
+		phase  cliv1.Phase
+		reason string
 	}{
-		"HEALTHY": {limited, Target{State: health.Healthy}},
+		"HEALTHY": {limited, Target{State: health.Healthy}, cliv1.Healthy, ""},
 		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (3 of 5, limit 2)": {
-			limited, blocked(Blocker{Reason: clusterv1.MachineHealthCheckTooManyUnhealthyReason, Text: "9 of 9"}),
+			limited, blocked(tooMany), cliv1.Blocked, "TooManyUnhealthy",
 		},
-		"UNHEALTHY, NOT REMEDIATED: CoolingDown, until 12:00:00":             {limited, blocked(Blocker{Reason: mendv1.CoolingDownReason, Until: noon})},
-		"UNHEALTHY, NOT REMEDIATED BY KUBEMEND: Cluster API core acts on it": {Check{Mode: Observing}, blocked(Blocker{Reason: NotActing})},
-		"UNHEALTHY, ACTION UNKNOWN: MissingPermission":                       {limited, blocked(Blocker{Reason: MissingPermission})},
+		"UNHEALTHY, NOT REMEDIATED: CoolingDown, until 12:00:00": {
+			limited, blocked(Blocker{Reason: mendv1.CoolingDownReason, Until: noon}), cliv1.Blocked, "CoolingDown",
+		},
+		"UNHEALTHY, NOT REMEDIATED: NodeExcluded": {
+			limited, blocked(Blocker{Reason: "RemediationSkipped", Cause: "NodeExcluded"}), cliv1.Blocked, "NodeExcluded",
+		},
+		"UNHEALTHY, NOT REMEDIATED BY KUBEMEND: Cluster API core acts on it": {
+			Check{Mode: Observing}, blocked(Blocker{Reason: NotActing}), cliv1.Blocked, NotActing,
+		},
+		"UNHEALTHY, ACTION UNKNOWN: MissingPermission": {limited, blocked(Blocker{Reason: MissingPermission}), cliv1.Blocked, MissingPermission},
+		"UNHEALTHY, ACTION UNKNOWN: NoManager":         {Check{Mode: Unknown}, blocked(Blocker{Reason: NoManager}), cliv1.Blocked, NoManager},
 		"UNHEALTHY, NOT REMEDIATED: CannotBeRemediated (KubeadmControlPlane cp)": {
-			limited, Target{State: health.Unhealthy, InFlight: true, OwnerAsked: true, Refused: true, Owner: "KubeadmControlPlane cp", OwnerReason: "CannotBeRemediated"},
+			limited, refused, cliv1.Blocked, "CannotBeRemediated",
 		},
 		"UNHEALTHY, PUT OFF BY ITS OWNER: RemediationDeferred (KubeadmControlPlane cp)": {
-			limited, Target{State: health.Unhealthy, InFlight: true, OwnerAsked: true, PutOff: true, Owner: "KubeadmControlPlane cp", OwnerReason: "RemediationDeferred"},
+			limited, putOff, cliv1.Blocked, "RemediationDeferred",
 		},
+		"UNHEALTHY, BEING REMEDIATED: KubeadmControlPlane cp (WaitingForRemediation)": {
+			limited, leftToOwner("WaitingForRemediation"), cliv1.Remediating, "WaitingForRemediation",
+		},
+		"UNHEALTHY, BEING REMEDIATED: KubeadmControlPlane cp": {limited, silent, cliv1.Remediating, OwnerActs},
 		"UNHEALTHY, BEING REMEDIATED: HostRemediation ns/m (WorkloadMoving)": {
-			limited, Target{State: health.Unhealthy, InFlight: true, Requests: []Ref{request}},
+			limited, cycled(powercycle.MovingWorkload, powercycle.WorkloadMovingReason, Blocker{Reason: "WorkloadMoving"}), cliv1.Remediating, "WorkloadMoving",
 		},
-		"UNHEALTHY, REMEDIATION STARTS NOW: MachineSet md": {limited, Target{State: health.Unhealthy, StartsNow: true, Remediator: "MachineSet md"}},
-		"UNHEALTHY, BEING DELETED":                         {limited, blocked(Blocker{Reason: MachineBeingDeleted})},
-		"PENDING: unhealthy at 12:00:00 unless Ready": {
-			limited, Target{State: health.Pending, Findings: []Finding{{Expires: noon, Signal: health.Signal{Type: "Ready"}}}},
+		"UNHEALTHY, REMEDIATION BLOCKED: HostRemediation ns/m (WaitingInQueue)": {
+			limited, cycled(powercycle.Pending, powercycle.WaitingInQueueReason, Blocker{Reason: "WaitingInQueue"}), cliv1.Blocked, "WaitingInQueue",
 		},
+		"UNHEALTHY, REMEDIATION BLOCKED: HostRemediation ns/m (HostGone)": {
+			limited, cycled(powercycle.Failed, powercycle.HostGoneReason), cliv1.Blocked, "HostGone",
+		},
+		"UNHEALTHY, REMEDIATION BLOCKED: HostRemediation ns/m (NoneFollows)": {limited, Target{
+			State: health.Unhealthy, InFlight: true, Requests: []Ref{request}, Next: Step{Reason: "NoneFollows", Manual: true},
+		}, cliv1.Blocked, "NoneFollows"},
+		"UNHEALTHY, BEING REMEDIATED: HostRemediation ns/m": { // a user has requested it
+			limited, blocked(Blocker{Reason: RemediationUnderWay, Object: request}), cliv1.Remediating, RemediationUnderWay,
+		},
+		"UNHEALTHY, NOT REMEDIATED: NoManager (HostRemediation ns/m)": {limited, unmanaged, cliv1.Blocked, NoManager},
+		"UNHEALTHY, NOT REMEDIATED: NoOwner": {
+			limited, Target{State: health.Unhealthy, StartsNow: true, Ownerless: true}, cliv1.Blocked, NoOwner,
+		},
+		"UNHEALTHY, REMEDIATION STARTS NOW: MachineSet md": {
+			limited, Target{State: health.Unhealthy, StartsNow: true, Remediator: "MachineSet md"}, cliv1.Remediating, RemediationStarts,
+		},
+		"UNHEALTHY, BEING DELETED": {limited, blocked(Blocker{Reason: MachineBeingDeleted}), cliv1.Remediating, MachineBeingDeleted},
+		"HEALTHY, REMEDIATION ENDS: HostRemediation ns/m (MachineHealthy)": {limited, Target{
+			State: health.Healthy, InFlight: true, Requests: []Ref{request}, Cycle: &Remediation{Ref: request, Reason: "MachineHealthy"},
+		}, cliv1.Healthy, "MachineHealthy"},
+		"PENDING: unhealthy at 12:00:00 unless Ready": {limited, pending(noon), cliv1.Pending, "NodeCondition"},
 		"STARTING: unhealthy at 12:00:00 unless its node appears": {
-			limited, Target{State: health.Starting, Findings: []Finding{{Reason: health.NodeStartup, Expires: noon}}},
+			limited, Target{State: health.Starting, Findings: []Finding{{Reason: health.NodeStartup, Expires: noon}}}, cliv1.Pending, "NodeStartup",
 		},
-		"UNKNOWN: AwaitsClusterAPI": {
-			Check{Mode: Paused}, Target{State: health.Unknown, Blockers: []Blocker{{Reason: NotActing}, {Reason: AwaitsClusterAPI}}},
-		},
-		"UNKNOWN: Unreachable since 12:00:00": {
-			Check{Mode: Acting, NodesUnknownSince: noon}, Target{State: health.Unknown, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}}},
-		},
-		"SKIPPED: the machine has an annotation": {limited, Target{Skipped: "The machine has an annotation"}},
+		"UNKNOWN: AwaitsClusterAPI": {Check{Mode: Paused}, Target{
+			State: health.Unknown, Blockers: []Blocker{{Reason: NotActing}, {Reason: AwaitsClusterAPI}},
+		}, cliv1.Unknown, AwaitsClusterAPI},
+		"UNKNOWN: Unreachable since 12:00:00": {Check{Mode: Acting, NodesUnknownSince: noon}, Target{
+			State: health.Unknown, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}},
+		}, cliv1.Unknown, mendv1.UnreachableReason},
+		"SKIPPED: the machine has an annotation": {limited, Target{Skipped: "The machine has an annotation"}, cliv1.NotChecked, Skipped},
 	} {
-		remediations := []Remediation{{Ref: request, Reason: string(powercycle.WorkloadMovingReason)}}
-		if got := tc.check.AnswerOn(&tc.given, remediations).Text(plainly); got != want {
-			t.Errorf("%q, want %q", got, want)
+		a := tc.check.AnswerOn(&tc.given)
+		if got := a.Text(plainly); got != want || a.Phase() != tc.phase || a.Reason != tc.reason {
+			t.Errorf("%s %s: %q, want %s %s: %q", a.Phase(), a.Reason, got, tc.phase, tc.reason, want)
+		}
+	}
+}
+
+func TestTheWorstTargetOfACheckDecidesItsFirstLineAndItsPhase(t *testing.T) {
+	named := func(name string, is Target) Target {
+		is.Name = name
+		return is
+	}
+	healthy := Target{State: health.Healthy}
+	skipped := Target{Skipped: "It is skipped"}
+	moving := cycled(powercycle.MovingWorkload, powercycle.WorkloadMovingReason)
+	starts := Target{State: health.Unhealthy, StartsNow: true, Remediator: "MachineSet md"}
+	template := Blocker{Reason: mendv1.TemplateNotFoundReason, Detail: "RebootTemplate t"}
+	unread := Target{State: health.Unknown, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}}}
+	population := func(healthy, not int) budget.Population { return budget.Population{Healthy: healthy, Unhealthy: not} }
+	const tooManyReason = clusterv1.MachineHealthCheckTooManyUnhealthyReason
+	for want, tc := range map[string]struct {
+		check  Check
+		phase  cliv1.Phase
+		reason string
+	}{
+		"HEALTHY: 2 of 2":             {Check{Mode: Acting, Population: population(2, 0), Targets: []Target{healthy, healthy, skipped}}, cliv1.Healthy, ""},
+		"HEALTHY: it selects nothing": {Check{Mode: Acting}, cliv1.Healthy, ""},
+		"HEALTHY, NOT REMEDIATED BY KUBEMEND: Cluster API core acts on it; 2 of 2 healthy": {
+			Check{Mode: Core, Population: population(2, 0), Targets: []Target{healthy, healthy}}, cliv1.Healthy, NotActing,
+		},
+		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (2 of 3, limit 1)": {Check{Mode: Acting, Reason: tooManyReason, Limits: budget.Limits{AtMost: 1},
+			Population: population(1, 2), Targets: []Target{healthy, pending(noon), blocked(tooMany)}}, cliv1.Blocked, tooManyReason},
+		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (2 of 2, limit 1); 1 being remediated": {Check{Mode: Acting, Reason: tooManyReason,
+			Limits: budget.Limits{AtMost: 1}, Population: population(0, 2), Targets: []Target{moving, blocked(tooMany)}}, cliv1.Blocked, tooManyReason},
+		"UNHEALTHY, BEING REMEDIATED: a: HostRemediation ns/m (WorkloadMoving); 2 of 2 not healthy": {Check{Mode: Acting, Reason: tooManyReason,
+			Population: population(0, 2), Targets: []Target{named("a", moving), pending(noon)}}, cliv1.Remediating, "WorkloadMoving"},
+		"UNHEALTHY, NOT REMEDIATED: b: RemediationTemplateNotFound (RebootTemplate t); 3 of 4 not healthy, 1 being remediated, 1 remediated now": {
+			Check{Mode: Acting, Population: population(1, 3), Targets: []Target{starts, named("b", blocked(template)), moving, healthy}},
+			cliv1.Blocked, mendv1.TemplateNotFoundReason,
+		},
+		"PENDING: b: unhealthy at 12:00:00 unless Ready; 2 of 3 not healthy": {Check{Mode: Acting, Population: population(1, 2), Targets: []Target{
+			named("a", pending(noon.Add(time.Minute))), named("b", pending(noon)), healthy,
+		}}, cliv1.Pending, "NodeCondition"},
+		"PENDING, NOT REMEDIATED: TooManyUnhealthy (2 of 3, limit 1)": {Check{Mode: Acting, Reason: tooManyReason, Limits: budget.Limits{AtMost: 1},
+			Population: population(1, 2), Targets: []Target{pending(noon), pending(noon), healthy}}, cliv1.Pending, tooManyReason},
+		"UNKNOWN: Unreachable since 12:00:00": {Check{Mode: Acting, NodesUnknown: "It is away", NodesUnknownSince: noon, Population: population(0, 2),
+			Targets: []Target{unread, unread}}, cliv1.Unknown, mendv1.UnreachableReason},
+		"UNHEALTHY, NOT REMEDIATED: a: RemediationTemplateNotFound (RebootTemplate t); 2 of 2 not healthy": {Check{Mode: Acting, NodesUnknown: "It is away",
+			NodesUnknownSince: noon, Population: population(0, 2), Targets: []Target{named("a", blocked(template)), unread}},
+			cliv1.Blocked, mendv1.TemplateNotFoundReason},
+		"UNKNOWN, NOT REMEDIATED: ClusterNotFound": {
+			Check{Mode: None, ModeText: "There is none", Reason: mendv1.ClusterNotFoundReason}, cliv1.Unknown, mendv1.ClusterNotFoundReason,
+		},
+		"UNKNOWN: CannotBeExplained": {Unexplained(Ref{}, ErrUnread), cliv1.Unknown, NotExplained},
+	} {
+		a := tc.check.Answer()
+		if got := a.Text(plainly); got != want || a.Phase() != tc.phase || a.Reason != tc.reason {
+			t.Errorf("%s %s: %q, want %s %s: %q", a.Phase(), a.Reason, got, tc.phase, tc.reason, want)
+		}
+	}
+}
+
+func TestTheAnswerAboutARemediationIsItsStateAndItsReason(t *testing.T) {
+	for want, tc := range map[string]struct {
+		given Remediation
+		phase cliv1.Phase
+	}{
+		"IN PROGRESS: PoweringOff (attempt 1 of 2)": {
+			Remediation{State: string(powercycle.PoweringOff), Reason: "PoweringOff", Attempt: 1, Attempts: 2}, cliv1.Remediating,
+		},
+		"IN PROGRESS: AwaitingReceipt": {
+			Remediation{State: string(powercycle.PoweringOff), Reason: "AwaitingReceipt", Blockers: []Blocker{{}}}, cliv1.Remediating,
+		},
+		"BLOCKED: PowerOnFailed":    {Remediation{State: string(powercycle.PoweringOn), Reason: "PowerOnFailed", Blockers: []Blocker{{}}}, cliv1.Blocked},
+		"BLOCKED: HostUnmanaged":    {Remediation{State: string(powercycle.Pending), Reason: "HostUnmanaged", Next: Step{Manual: true}}, cliv1.Blocked},
+		"SUCCEEDED: MachineHealthy": {Remediation{State: string(powercycle.Succeeded), Reason: "MachineHealthy"}, cliv1.Healthy},
+		"FAILED: HostGone":          {Remediation{State: string(powercycle.Failed), Reason: "HostGone", Next: Step{Manual: true}}, cliv1.Blocked},
+		"OWNER REQUESTED":           {Remediation{State: "OwnerRequested", Reason: "OwnerRequested", Next: Step{Manual: true}}, cliv1.Remediating},
+	} {
+		a := tc.given.Answer()
+		if got := a.Text(plainly); got != want || a.Phase() != tc.phase || a.Reason != tc.given.Reason {
+			t.Errorf("%s %s: %q, want %s %s: %q", a.Phase(), a.Reason, got, tc.phase, tc.given.Reason, want)
+		}
+	}
+	for state := range finals {
+		if phases[finals[state]] == "" {
+			t.Errorf("%s has no phase", state)
 		}
 	}
 }

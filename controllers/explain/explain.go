@@ -221,6 +221,8 @@ type Target struct {
 	OwnerAsked  bool   `json:"-"`
 	Owner       string `json:"-"`
 	OwnerReason string `json:"-"`
+	// Cycle is the power cycle that remediates the target, if there is one that was read and has not requested owner remediation.
+	Cycle *Remediation `json:"-"`
 	// Report is what the remediator has reported: the owner of the machine, the controller of the request, the escalation.
 	Report string `json:"report,omitempty"`
 	// Next is the next thing that happens to the target.

@@ -52,8 +52,8 @@ var (
 
 // The answers about objects that no check judges.
 var (
-	NoCheckSelects  = Answer{State: NotChecked, Detail: "no check selects it"}
-	NoMachineOfHost = Answer{State: NotChecked, Detail: "no Machine is on this host"}
+	NoCheckSelects  = Answer{State: NotChecked, Reason: NotSelected, Implied: true, Detail: "no check selects it"}
+	NoMachineOfHost = Answer{State: NotChecked, Reason: NotSelected, Implied: true, Detail: "no Machine is on this host"}
 )
 
 // ChecksUnread is the answer about an object, where the checks of some kinds could not be read.
@@ -168,7 +168,7 @@ func (p PowerHolds) Held(a Answer, h *bmov1alpha1.BareMetalHost) Answer {
 	if len(holds) == 0 || !h.Spec.Online || a.Action != "" {
 		return a
 	}
-	a.Action, a.Reason, a.Detail = KeptPoweredOff, strings.Join(holds, ", "), ""
+	a.Action, a.Reason, a.Implied, a.Detail = KeptPoweredOff, string(powercycle.HostKeptOffReason), true, strings.Join(holds, ", ")
 	if h.Status.PoweredOn {
 		a.Action = AboutToBePoweredOff
 	}

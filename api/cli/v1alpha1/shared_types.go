@@ -261,7 +261,7 @@ type Target struct {
 	State   State      `json:"state"`
 	// Phase is the state, and what is done about it.
 	Phase Phase `json:"phase"`
-	// Reason is that of the first blocker or finding, or of what the owner reports.
+	// Reason is that of the blocker or finding that counts, of the step of a power cycle, or of what the owner reports.
 	Reason   string           `json:"reason,omitempty"`
 	Findings []Finding        `json:"findings,omitempty"`
 	Ignored  []IgnoredFinding `json:"ignoredFindings,omitempty"`

@@ -19,10 +19,10 @@ var modes = map[explain.Mode]cliv1.Mode{
 	explain.Paused: cliv1.ModePaused, explain.None: cliv1.ModeNone, explain.Unknown: cliv1.ModeUnknown,
 }
 
-// Check is c with its targets. Its phase is the worst of all that worst has, which may be more.
-func Check(c *explain.Check, worst []explain.Target) cliv1.Check {
+// Check is c with its targets. The answer is about all targets of the check, which may be more.
+func Check(c *explain.Check, answer explain.Answer) cliv1.Check {
 	is := cliv1.Check{
-		Reference: Reference(c.Ref), Cluster: c.Cluster, Phase: checkPhase(c, worst), Reason: c.Reason, Mode: modes[c.Mode], ModeMessage: c.ModeText,
+		Reference: Reference(c.Ref), Cluster: c.Cluster, Phase: answer.Phase(), Reason: c.Reason, Mode: modes[c.Mode], ModeMessage: c.ModeText,
 		Population: population(c), Limits: limits(c), CountedByStatus: c.CountedByStatus, StatusChanged: Moment(c.StatusChanged),
 		NodesUnknown: nodesUnknown(c), Conditions: c.Conditions, ReadErrors: c.ReadErrors, Next: OptionalStep(c.Next), Message: c.Text,
 	}
@@ -60,9 +60,9 @@ func nodesUnknown(c *explain.Check) *cliv1.NodesUnknown {
 }
 
 func target(c *explain.Check, t *explain.Target) cliv1.Target {
-	phase, reason := Answer(c, t)
+	answer := c.AnswerOn(t)
 	is := cliv1.Target{
-		Reference: Reference(t.Ref), Node: t.Node, State: stateOf(t), Phase: phase, Reason: reason, Skipped: t.Skipped, StartsNow: t.StartsNow,
+		Reference: Reference(t.Ref), Node: t.Node, State: stateOf(t), Phase: answer.Phase(), Reason: answer.Reason, Skipped: t.Skipped, StartsNow: t.StartsNow,
 		InFlight: t.InFlight, InFlightSince: Moment(t.InFlightSince), Deferred: t.PutOff, Refused: t.Refused, Blockers: blockers(c, t.Blockers),
 		Next: OptionalStep(t.Next), Message: t.Report,
 	}

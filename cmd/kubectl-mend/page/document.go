@@ -3,14 +3,13 @@ package page
 import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Document is e for programs.
 func (e *Explanation) Document() *cliv1.Explanation {
 	d := &cliv1.Explanation{
-		TypeMeta: cliv1.TypeOf("Explanation"), Subject: document.Reference(e.Subject), Time: document.Time(e.At), Message: e.Verdict,
+		TypeMeta: cliv1.TypeOf("Explanation"), Subject: document.Reference(e.Subject), Time: document.Time(e.At), Phase: e.Answer.Phase(), Reason: e.Answer.Reason, Message: e.Verdict,
 		Unread: e.Unread, Notes: e.Notes, Next: document.Step(e.Next), Todo: document.OptionalStep(e.Todo),
 	}
 	for _, f := range e.Facts {
@@ -18,7 +17,7 @@ func (e *Explanation) Document() *cliv1.Explanation {
 	}
 	for i := range e.Checks {
 		c := &e.Checks[i]
-		is := document.Check(&c.Check, c.all)
+		is := document.Check(&c.Check, c.answer)
 		for _, g := range c.NotHealthy {
 			is.NotHealthy = append(is.NotHealthy, document.Group(g.Class, g.Names))
 		}
@@ -30,44 +29,7 @@ func (e *Explanation) Document() *cliv1.Explanation {
 	for i := range e.Remediations {
 		d.Remediations = append(d.Remediations, document.Remediation(&e.Remediations[i]))
 	}
-	d.Phase, d.Reason = e.phase(d)
 	return d
-}
-
-// phase is the answer in a word, and the reason for it.
-func (e *Explanation) phase(d *cliv1.Explanation) (cliv1.Phase, string) {
-	t := e.target()
-	switch {
-	case len(e.Checks) > 0 && e.Subject == e.Checks[0].Ref:
-		return d.Checks[0].Phase, reasonOf(&d.Checks[0])
-	case len(e.Remediations) > 0 && (t == nil || e.Subject == e.Remediations[0].Ref):
-		return d.Remediations[0].Phase, d.Remediations[0].Reason
-	case t != nil:
-		phase, reason := document.Answer(&e.Checks[0].Check, t)
-		if phase == cliv1.Remediating && len(e.Remediations) > 0 && e.Remediations[0].InProgress() {
-			return d.Remediations[0].Phase, d.Remediations[0].Reason
-		}
-		return phase, reason
-	case len(e.Unread) > 0:
-		return cliv1.Unknown, explain.MissingPermission
-	}
-	return cliv1.NotChecked, explain.NotSelected
-}
-
-// reasonOf is why a check is in its phase: the reason of the check, or that of the first of its targets in that phase.
-func reasonOf(c *cliv1.Check) string {
-	if c.Reason != "" || c.Phase == cliv1.Healthy {
-		return c.Reason
-	}
-	for i := range c.Targets {
-		if c.Targets[i].Phase == c.Phase {
-			return c.Targets[i].Reason
-		}
-	}
-	if c.NodesUnknown != nil {
-		return c.NodesUnknown.Reason
-	}
-	return ""
 }
 
 // Document is s for programs.

@@ -36,7 +36,7 @@ func TestDocuments(t *testing.T) {
 		"a machine within its timeout":       {story{aScene(silent(2*time.Minute, "w1")), machine("w1")}, cliv1.Pending, "NodeCondition"},
 		"a machine whose remediation begins": {story{aScene(silent(6*time.Minute, "w1")), machine("w1")}, cliv1.Remediating, "RemediationStarts"},
 		"a machine that its owner is asked to remediate": {story{aScene(silent(6*time.Minute, "w1"),
-			askedOwner("w1", "WaitingForRemediation", "Waiting for remediation")), machine("w1")}, cliv1.Remediating, "OwnerActs"},
+			askedOwner("w1", "WaitingForRemediation", "Waiting for remediation")), machine("w1")}, cliv1.Remediating, "WaitingForRemediation"},
 		"a machine whose owner puts it off": {story{aScene(silent(6*time.Minute, "w1"),
 			askedOwner("w1", "RemediationDeferred", "* MachineSet default/md-0 waits for other machines")), machine("w1")}, cliv1.Blocked, "RemediationDeferred"},
 		"a machine whose owner refuses": {story{aScene(silent(6*time.Minute, "w1"),

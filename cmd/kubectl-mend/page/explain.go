@@ -49,7 +49,8 @@ type Check struct {
 	// NotHealthy are the targets that the limits count, by what they are.
 	NotHealthy []Group `json:"notHealthy,omitempty"`
 
-	all []explain.Target
+	// answer is about all targets of the check.
+	answer explain.Answer
 }
 
 // Group are the names of targets that are counted alike.
@@ -66,11 +67,11 @@ type Unselected struct {
 
 // about returns c with those of its targets that the explanation is about.
 func about(c explain.Check, concerns func(explain.Target) bool) Check {
-	is := Check{Check: c}
+	is := Check{Check: c, answer: c.Answer()}
 	if !c.CountedByStatus { // else the names of most are not known
 		is.NotHealthy = notHealthy(c.Targets)
 	}
-	is.Targets, is.all = nil, c.Targets
+	is.Targets = nil
 	for _, t := range c.Targets {
 		if concerns(t) {
 			is.Targets = append(is.Targets, t)
@@ -110,9 +111,14 @@ func (e *Explanation) conclude() {
 	slices.SortStableFunc(e.Checks, func(a, b Check) int { return cmp.Compare(rank(a), rank(b)) })
 	e.Next = e.next()
 	e.Todo = e.todo()
+	for i := range e.Checks {
+		for j := range e.Checks[i].Targets {
+			e.Checks[i].Targets[j].CycledBy(e.Remediations)
+		}
+	}
 	switch {
 	case e.target() != nil:
-		e.answer(e.Checks[0].AnswerOn(e.target(), e.Remediations))
+		e.answer(e.Checks[0].AnswerOn(e.target()))
 	case len(e.Checks) > 0:
 		e.answer(e.Checks[0].NotJudged())
 	case len(e.Unread) > 0:

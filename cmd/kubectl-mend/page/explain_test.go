@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -39,38 +37,7 @@ func page80and200(t *testing.T, e *Explanation, err error) string {
 			t.Fatal(err)
 		}
 	}
-	agrees(t, e, out.String())
 	return out.String()
-}
-
-// answers are the beginnings of first lines, with the phase that programs read of the same explanation.
-var answers = []struct {
-	begins string
-	phase  cliv1.Phase
-}{
-	{"HEALTHY", cliv1.Healthy},
-	{"PENDING", cliv1.Pending},
-	{"STARTING", cliv1.Pending},
-	{"UNKNOWN", cliv1.Unknown},
-	{"UNHEALTHY, BEING REMEDIATED", cliv1.Remediating},
-	{"UNHEALTHY, REMEDIATION STARTS NOW", cliv1.Remediating},
-	{"UNHEALTHY, NOT REMEDIATED", cliv1.Blocked},
-	{"UNHEALTHY, PUT OFF BY ITS OWNER", cliv1.Blocked},
-}
-
-// agrees fails the test if the first line of a page about one target says something else than the phase of its document.
-func agrees(t *testing.T, e *Explanation, printed string) {
-	t.Helper()
-	if e.target() == nil || e.Subject == e.Checks[0].Ref {
-		return
-	}
-	_, first, _ := strings.Cut(printed, "\n")
-	first, _, _ = strings.Cut(first, "\n")
-	for _, a := range answers {
-		if is := e.Document().Phase; strings.HasPrefix(first, a.begins) && is != a.phase {
-			t.Errorf("the page begins with %q, and the phase of its document is %s", first, is)
-		}
-	}
 }
 
 // status is how all checks of the scene stand, printed likewise.

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -33,9 +33,9 @@ func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 	}
 }
 
-// followTarget makes the next step of t that of the remediation of its host, if one is in progress that has not requested owner remediation.
+// followTarget sets the power cycle that remediates t, if one is in progress, and makes its next step that of t, unless t has one with a time or for a user.
 func followTarget(ctx context.Context, a *inspect.Asker, t *explain.Target) error {
-	if !t.InFlight || !t.Next.At.IsZero() || t.Next.Manual {
+	if !t.InFlight {
 		return nil
 	}
 	for _, request := range t.Requests {
@@ -45,12 +45,10 @@ func followTarget(ctx context.Context, a *inspect.Asker, t *explain.Target) erro
 		} else if err != nil {
 			return fmt.Errorf("explain %s: %w", request, err)
 		}
-		for j := range is {
-			if is[j].Next != (explain.Step{}) && is[j].State != string(powercycle.OwnerRequested) {
-				t.Next = is[j].Next
-				return nil
-			}
-		}
+		t.CycledBy(is)
+	}
+	if t.Cycle != nil && t.Next.At.IsZero() && !t.Next.Manual {
+		t.Next = cmp.Or(t.Cycle.Next, t.Next)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type page struct {
 	now     time.Time
 	subject explain.Ref
 	last    []explain.Step // what comes next on the whole: the last lines
+	said    []string       // the blockers and next steps of targets, each of which is printed once
 	width   int
 	paint   text.Painter
 	lines   []string
@@ -259,7 +260,7 @@ func (p *page) target(c *Check, t *explain.Target) {
 	listed := c.Ref == p.subject
 	if listed {
 		p.gap()
-		p.line("  ", p.paint.Strong(t.String())+": "+p.answer(c.AnswerOn(t, nil)))
+		p.line("  ", p.paint.Strong(t.String())+": "+p.answer(c.AnswerOn(t).Beside(c.answer)))
 	}
 	if t.Skipped != "" {
 		return
@@ -276,9 +277,16 @@ func (p *page) target(c *Check, t *explain.Target) {
 		return // the check says it once for all of them
 	}
 	p.blockers(c, t.Blockers)
-	if listed && !slices.ContainsFunc(p.last, t.Next.Same) {
+	if listed && !slices.ContainsFunc(p.last, t.Next.Same) && !p.again(t.Next.At.String()+t.Next.Text) {
 		p.step("  ", t.Next)
 	}
+}
+
+// again reports whether a sentence about a target was printed before.
+func (p *page) again(sentence string) bool {
+	was := slices.Contains(p.said, sentence)
+	p.said = append(p.said, sentence)
+	return was
 }
 
 // findings are what t is judged by.

@@ -46,7 +46,7 @@ func (p *page) blockers(c *Check, blockers []explain.Blocker) {
 			p.line("  ", "Blocked by:")
 		}
 		first := fmt.Sprintf("  %d. ", number)
-		if c != nil && len(c.Targets) > 1 && c.PartOf(b) == explain.SameAsLimit {
+		if c != nil && len(c.Targets) > 1 && (c.PartOf(b) == explain.SameAsLimit || p.again(b.Text)) {
 			p.line(first, b.Reason+", as above.")
 			continue
 		}

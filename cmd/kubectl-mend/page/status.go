@@ -104,7 +104,7 @@ func rowOf(c *explain.Check) Row {
 		}
 	}
 	r.Targets = nil
-	r.document = document.Check(&r.Check, c.Targets)
+	r.document = document.Check(&r.Check, c.Answer())
 	return r
 }
 

@@ -18,7 +18,7 @@ func (a *Answer) Document() *cliv1.Simulation {
 		Summary:      cliv1.SimulationSummary{Begun: a.Summary.Begun, AtOnce: a.Summary.AtOnce},
 	}
 	for i := range a.Now {
-		d.Checks = append(d.Checks, clidoc.Check(&a.Now[i], a.Now[i].Targets))
+		d.Checks = append(d.Checks, clidoc.Check(&a.Now[i], a.Now[i].Answer()))
 	}
 	for i := range a.Timeline {
 		e := &a.Timeline[i]
