@@ -33,12 +33,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	_ "github.com/kubemend/kubemend/controllers/console" // --logging-format=console
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/endpoints"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/migration"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/teardown"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -234,8 +236,9 @@ func cacheOptions(namespace string) cache.Options {
 	o := cache.Options{
 		DefaultTransform: slim,
 		ByObject: map[client.Object]cache.ByObject{
-			&clusterv1.Machine{}: {Transform: machinehealthcheck.SlimMachine},
-			&corev1.Secret{}:     {Label: labels.NewSelector().Add(*named), Transform: workload.SlimSecret},
+			&clusterv1.Machine{}:        {Transform: machinehealthcheck.SlimMachine},
+			&mendv1.RemediationRecord{}: records.CacheOptions(),
+			&corev1.Secret{}:            {Label: labels.NewSelector().Add(*named), Transform: workload.SlimSecret},
 		},
 	}
 	if namespace != "" {

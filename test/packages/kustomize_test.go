@@ -176,7 +176,7 @@ func TestTheDefaultPackageInstallsNoKindsOfOtherProjects(t *testing.T) {
 			kinds = append(kinds, o.GetName())
 		}
 	}
-	if diff := cmp.Diff([]string{"hostremediations.kubemend.io", "hostremediationtemplates.kubemend.io"}, kinds); diff != "" {
+	if diff := cmp.Diff([]string{"hostremediations.kubemend.io", "hostremediationtemplates.kubemend.io", "remediationrecords.kubemend.io"}, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 }

@@ -35,6 +35,7 @@ var purposes = map[string]map[string]string{
 		"infrastructure.cluster.x-k8s.io/metal3remediationtemplates": "to make requests from",
 		"kubemend.io/hostremediations":                               "the same for kubemend's own kind",
 		"kubemend.io/hostremediationtemplates":                       "the same",
+		"kubemend.io/remediationrecords":                             "to write what was decided and done, and to remove old records",
 		"namespaces":                                                 "to know whether [their label](claim-by-policy.md) claims checks",
 		"secrets":                                                    "the [kubeconfigs](#secrets) of workload clusters",
 	},

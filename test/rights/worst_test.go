@@ -21,6 +21,7 @@ var worst = map[string]struct {
 		"events.k8s.io/events":                               "write events",
 		"infrastructure.cluster.x-k8s.io/metal3remediations": "make, change and delete remediation requests",
 		"kubemend.io/hostremediations":                       "make, change and delete remediation requests",
+		"kubemend.io/remediationrecords":                     "change and delete records of remediations",
 		"secrets":                                            "read every Secret",
 	}},
 	"kubemend-hosts": {"hosts", map[string]string{

@@ -91,9 +91,10 @@ var _ = Describe("Nothing of kubemend is left", func() {
 		}).Should(BeTrue(), "the lease goes with the pod, and the namespace is still there")
 		Eventually(management.mentions(ctx)).Should(ConsistOf(
 			"ClusterRole kubemend-aggregate-to-cluster-api", "ClusterRole kubemend-cluster-wide", "ClusterRole kubemend-ext-remediation",
-			"ClusterRole kubemend-hosts", "ClusterRole kubemend-manager-role",
+			"ClusterRole kubemend-hosts", "ClusterRole kubemend-manager-role", "ClusterRole kubemend-view-records",
 			"ClusterRoleBinding kubemend-ext-remediation", "ClusterRoleBinding kubemend-hosts", "ClusterRoleBinding kubemend-manager",
 			"CustomResourceDefinition hostremediations.kubemend.io", "CustomResourceDefinition hostremediationtemplates.kubemend.io",
+			"CustomResourceDefinition remediationrecords.kubemend.io",
 			"APIService v1alpha1.kubemend.io", // is there as long as these are
 			"HostRemediation default/own", "Namespace kubemend-system",
 		))

@@ -1,0 +1,365 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// RecordOpenLabel is on a RemediationRecord until it has ended; its value is "true". The manager watches records with it, and no others.
+const RecordOpenLabel = "kubemend.io/open"
+
+// RecordTargetLabel is on a RemediationRecord; its value is the UID of the Machine that it is about, or of the Node, or of the BareMetalHost.
+const RecordTargetLabel = "kubemend.io/target-uid"
+
+// RecordAnnotation on a remediation request names the RemediationRecord, in the same namespace, of the remediation that the request is part of.
+const RecordAnnotation = "kubemend.io/record"
+
+// RecordMode says whether a remediation was begun, or would have been.
+type RecordMode string
+
+const (
+	// RecordActive is the record of a remediation that kubemend began, or was about to begin.
+	RecordActive RecordMode = "Active"
+	// RecordObserved is the record of one that kubemend would have begun, of a check on which it does not act, or that others began beside it.
+	RecordObserved RecordMode = "Observed"
+)
+
+// RecordRemediator says what carries out a remediation.
+type RecordRemediator string
+
+const (
+	// RemediatedByOwner is a remediation by the owner of the Machine, which replaces it.
+	RemediatedByOwner RecordRemediator = "Owner"
+	// RemediatedByRequest is a remediation by requests that a remediator acts on, such as a HostRemediation.
+	RemediatedByRequest RecordRemediator = "Request"
+)
+
+// RecordOutcome is how a remediation has ended.
+type RecordOutcome string
+
+const (
+	// RecordHealed is a remediation after which the same machine, or node, was healthy.
+	RecordHealed RecordOutcome = "Healed"
+	// RecordReplaced is one after which another Machine in its place was healthy.
+	RecordReplaced RecordOutcome = "Replaced"
+	// RecordGone is one whose target was deleted, and to which no other Machine was to come: the owner was scaled down, or there is none.
+	RecordGone RecordOutcome = "Gone"
+	// RecordGivenUp is one that every remediator has given up.
+	RecordGivenUp RecordOutcome = "GivenUp"
+	// RecordCancelled is one that was not begun, or that was withdrawn before it had an effect.
+	RecordCancelled RecordOutcome = "Cancelled"
+)
+
+// Conditions of a RemediationRecord.
+const (
+	// RecordBegun is True once the remediation was begun: the owner was asked, or a request exists.
+	RecordBegun = "Begun"
+	// RecordCapacityBack is True once the machine, or the one in its place, is healthy. Until then its reason says what is waited for.
+	RecordCapacityBack = "CapacityBack"
+	// RecordEnded is True once nothing more is written to the record. Its reason is the outcome.
+	RecordEnded = "Ended"
+)
+
+// The bounds of a RemediationRecord. A step that is one too many replaces the last but one.
+const (
+	// MaxRecordSteps is how many steps a record holds.
+	MaxRecordSteps = 64
+	// MaxRecordEvidence is how much evidence it holds.
+	MaxRecordEvidence = 16
+	// MaxRecordText is how long a text in it is, in characters.
+	MaxRecordText = 512
+)
+
+// RecordRef names an object of a record.
+type RecordRef struct {
+	// apiVersion is its group and version.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion,omitempty"`
+	// kind is its kind.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// namespace is that of the object; empty if it has none, or is in the cluster that kubemend does not run in.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// name is its name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// uid is its UID, if it is known. After clusterctl move the objects have others.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid,omitempty"`
+}
+
+// RecordTarget is what is remediated. What is not known is left out.
+type RecordTarget struct {
+	// clusterName is the Cluster; empty for nodes of the cluster that kubemend runs in.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ClusterName string `json:"clusterName,omitempty"`
+	// clusterUID is the UID that the Cluster had. If the record's owner has another one, the record was moved by clusterctl, and all other UIDs in it
+	// are those of before.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ClusterUID string `json:"clusterUID,omitempty"`
+	// machine is the Machine.
+	// +optional
+	Machine *RecordRef `json:"machine,omitempty"`
+	// owner is the controller of the Machine, such as a MachineSet.
+	// +optional
+	Owner *RecordRef `json:"owner,omitempty"`
+	// node is the Node, by its name and UID in its cluster.
+	// +optional
+	Node *RecordRef `json:"node,omitempty"`
+	// host is the BareMetalHost.
+	// +optional
+	Host *RecordRef `json:"host,omitempty"`
+	// hostModel is the manufacturer and the product name of the host, as the Bare Metal Operator has inspected them.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	HostModel string `json:"hostModel,omitempty"`
+	// failureDomain is that of the Machine.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	FailureDomain string `json:"failureDomain,omitempty"`
+	// controlPlane says that the Machine, or the node, is part of a control plane.
+	// +optional
+	ControlPlane bool `json:"controlPlane,omitempty"`
+}
+
+// RecordRequester is what asked for a remediation.
+type RecordRequester struct {
+	// check is the MachineHealthCheck or NodeHealthCheck; nil if the remediation was requested without one.
+	// +optional
+	Check *RecordRef `json:"check,omitempty"`
+	// user is the name of the user who asked for it by hand, as the API server knows it; empty if no user did.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	User string `json:"user,omitempty"`
+	// reason is what the user gave as a reason.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason,omitempty"`
+}
+
+// RecordEvidence is one finding for which the target counts as unhealthy.
+type RecordEvidence struct {
+	// type is that of the condition, or what else was found, such as NodeNotFound.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	Type string `json:"type"`
+	// status is that of the condition.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Status string `json:"status,omitempty"`
+	// since is from when on it counts.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// timeoutSeconds is how long it may last.
+	// +optional
+	TimeoutSeconds int64 `json:"timeoutSeconds,omitempty"`
+	// message is what the condition says.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// RecordCounts is the arithmetic of the check at the moment at which the remediation was decided.
+type RecordCounts struct {
+	// targets is how many machines, or nodes, the check selects; healthy and inFlight are how many of them are healthy, and are being remediated.
+	Targets  int32 `json:"targets"`
+	Healthy  int32 `json:"healthy"`
+	InFlight int32 `json:"inFlight"`
+	// limit is maxUnhealthy, unhealthyRange or minHealthy, as the check has it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Limit string `json:"limit,omitempty"`
+	// maxInFlight is how many may be remediated at once; nil if that is not limited.
+	// +optional
+	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
+}
+
+// RemediationRecordSpec is what is known at the moment at which the remediation is decided. It never changes.
+type RemediationRecordSpec struct {
+	// mode is Active of a remediation, and Observed of one that kubemend would have begun.
+	// +kubebuilder:validation:Enum=Active;Observed
+	Mode RecordMode `json:"mode"`
+	// remediator is what carries it out.
+	// +kubebuilder:validation:Enum=Owner;Request
+	Remediator RecordRemediator `json:"remediator"`
+	// target is what is remediated.
+	Target RecordTarget `json:"target"`
+	// requester is what asked for it.
+	// +optional
+	Requester RecordRequester `json:"requester,omitempty,omitzero"`
+	// cause is the first finding, in a word or as condition=status, such as Ready=Unknown. Reports count by it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=333
+	Cause string `json:"cause,omitempty"`
+	// evidence is all that was found.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Evidence []RecordEvidence `json:"evidence,omitempty"`
+	// unhealthySince is when the target stopped being healthy, as far as it is known, and due when it counted as unhealthy, which is later by the
+	// timeout. decided is when the controller decided to begin.
+	// +optional
+	UnhealthySince *metav1.Time `json:"unhealthySince,omitempty"`
+	// +optional
+	Due     *metav1.Time `json:"due,omitempty"`
+	Decided metav1.Time  `json:"decided"`
+	// counts is the arithmetic of the check at that moment; nil without a check.
+	// +optional
+	Counts *RecordCounts `json:"counts,omitempty"`
+}
+
+// RecordStep is one thing that has happened.
+type RecordStep struct {
+	// time is when.
+	Time metav1.Time `json:"time"`
+	// reason is what, in a word.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// message is what, as a sentence.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+	// object is what it happened to, if it is not the target.
+	// +optional
+	Object *RecordRef `json:"object,omitempty"`
+}
+
+// RecordReplacement is the Machine that came in place of the target.
+type RecordReplacement struct {
+	// machine, node and host are what came in place.
+	Machine RecordRef `json:"machine"`
+	// +optional
+	Node *RecordRef `json:"node,omitempty"`
+	// +optional
+	Host *RecordRef `json:"host,omitempty"`
+	// guessed says that it was found by its owner and its time alone, while several Machines were replaced at once.
+	// +optional
+	Guessed bool `json:"guessed,omitempty"`
+}
+
+// RecordWait is how long one cause has held up a remediation.
+type RecordWait struct {
+	// reason is the cause, as the condition CapacityBack has it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// seconds is how long, all times together.
+	Seconds int64 `json:"seconds"`
+}
+
+// RemediationRecordStatus is how the remediation goes.
+type RemediationRecordStatus struct {
+	// attempted is when the controller was last about to begin. A record that is not begun minutes later is cancelled.
+	// +optional
+	Attempted *metav1.Time `json:"attempted,omitempty"`
+	// begun is when the remediation was begun: when the owner was asked, or the first request was created. Of a record with mode Observed it is when
+	// others began one.
+	// +optional
+	Begun *metav1.Time `json:"begun,omitempty"`
+	// begunBy is who began it: kubemend, or another controller or user.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	BegunBy string `json:"begunBy,omitempty"`
+	// capacityBack is when the target, or the one in its place, was healthy again.
+	// +optional
+	CapacityBack *metav1.Time `json:"capacityBack,omitempty"`
+	// ended is when the record was closed. Nothing is written to it any more.
+	// +optional
+	Ended *metav1.Time `json:"ended,omitempty"`
+	// outcome is how it has ended; empty while it goes on.
+	// +optional
+	// +kubebuilder:validation:Enum=Healed;Replaced;Gone;GivenUp;Cancelled
+	Outcome RecordOutcome `json:"outcome,omitempty"`
+	// endedBy is what or who ended it, if it is not the remediation itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	EndedBy string `json:"endedBy,omitempty"`
+	// requests are the remediation requests that it was made of, in their order.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Requests []RecordRef `json:"requests,omitempty"`
+	// replacement is the Machine in place of the target.
+	// +optional
+	Replacement *RecordReplacement `json:"replacement,omitempty"`
+	// steps are what has happened, oldest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Steps []RecordStep `json:"steps,omitempty"`
+	// waits say how long each cause has held it up.
+	// +optional
+	// +listType=map
+	// +listMapKey=reason
+	// +kubebuilder:validation:MaxItems=32
+	Waits []RecordWait `json:"waits,omitempty"`
+	// conditions are Begun, CapacityBack and Ended.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// RemediationRecord is the record of one remediation: what was found, what was decided and by which numbers, what was done, and how it has ended. The
+// manager writes it before it begins the remediation, and closes it when the capacity is back or no longer to be expected. It outlives the Machine, and is
+// removed with the Cluster, or when there are newer ones in its place (--record-retention). No decision depends on it.
+//
+// It has no status subresource: clusterctl move creates objects anew, and the API server would drop a status that has one. (Cluster API, clusterctl's
+// object mover, createTargetObject.)
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=remediationrecords,scope=Namespaced,categories=kubemend,shortName=rrec
+// +kubebuilder:storageversion
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1","clusterctl.cluster.x-k8s.io="}
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.target.clusterName`,description="The Cluster"
+// +kubebuilder:printcolumn:name="Machine",type=string,JSONPath=`.spec.target.machine.name`,description="The Machine"
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.target.node.name`,description="The Node",priority=1
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.spec.target.host.name`,description="The BareMetalHost",priority=1
+// +kubebuilder:printcolumn:name="Check",type=string,JSONPath=`.spec.requester.check.name`,description="The check that asked for it",priority=1
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="Whether kubemend acted, or would have acted",priority=1
+// +kubebuilder:printcolumn:name="Cause",type=string,JSONPath=`.spec.cause`,description="Why the target counted as unhealthy"
+// +kubebuilder:printcolumn:name="Outcome",type=string,JSONPath=`.status.outcome`,description="How it has ended; empty while it goes on"
+// +kubebuilder:printcolumn:name="Waits for",type=string,JSONPath=`.status.conditions[?(@.type=="CapacityBack")].reason`,description="What is waited for until capacity is back"
+// +kubebuilder:printcolumn:name="Begun",type=date,JSONPath=`.status.begun`,description="When it was begun"
+// +kubebuilder:printcolumn:name="Back",type=date,JSONPath=`.status.capacityBack`,description="When capacity was back"
+type RemediationRecord struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what was known when the remediation was decided.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is the record of a decision, and never changes"
+	Spec RemediationRecordSpec `json:"spec"`
+
+	// status is how it goes.
+	// +optional
+	Status RemediationRecordStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
+func (r *RemediationRecord) GetConditions() []metav1.Condition { return r.Status.Conditions }
+
+// SetConditions replaces the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
+func (r *RemediationRecord) SetConditions(conditions []metav1.Condition) {
+	r.Status.Conditions = conditions
+}
+
+// Open reports whether more may be written to it.
+func (r *RemediationRecord) Open() bool { return r.Status.Ended == nil }
+
+// RemediationRecordList is a list of RemediationRecords.
+//
+// +kubebuilder:object:root=true
+type RemediationRecordList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []RemediationRecord `json:"items"`
+}

@@ -1,0 +1,238 @@
+// Package records keeps the RemediationRecords: one is written before a remediation begins, follows it, and is closed when its end is known.
+package records
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=kubemend.io,resources=remediationrecords,verbs=create;delete;get;list;patch;update;watch
+
+// CRD is the CustomResourceDefinition of RemediationRecords. Where it is not installed, remediations go on without records.
+const CRD = "remediationrecords.kubemend.io"
+
+// attemptEvery is how often it is written that a remediation is still about to begin. A record is cancelled much later than that (Unbegun).
+const attemptEvery = time.Minute
+
+// Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
+const Unbegun = 5 * time.Minute
+
+// Records writes records. It is safe for concurrent use.
+type Records struct {
+	// Client writes, and reads open records from the cache that CacheOptions describe; Live reads past it.
+	Client client.Client
+	Live   client.Reader
+	// Installed reports whether there is a CustomResourceDefinition of that name.
+	Installed func(ctx context.Context, crd string) (bool, error)
+	Clock     clock.PassiveClock
+
+	mu      sync.Mutex
+	cached  bool
+	created map[identity]created
+}
+
+// identity is what no two open records share.
+type identity struct {
+	mode   mendv1.RecordMode
+	target string // UID
+	in     string // namespace
+}
+
+// created is a record that this process has created, for as long as the cache may not show it.
+type created struct {
+	name string
+	at   time.Time
+}
+
+// CacheOptions keep closed records out of the cache: there are many, and nothing is decided by them.
+func CacheOptions() cache.ByObject {
+	return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{mendv1.RecordOpenLabel: "true"}), Transform: cache.TransformStripManagedFields()}
+}
+
+// Cached says that the cache has all open records, so that they need not be listed past it.
+func (r *Records) Cached() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cached = true
+}
+
+// Begin makes sure that there is an open record of a remediation that is about to begin, and returns its name. A process that is killed between this and
+// the write that begins the remediation leaves a record that the next one finds, or that is cancelled after a while: never a remediation without a record.
+//
+// The caller gives the record's namespace, owners and spec. Its name is made of the target's and of since, by which remediations of one target differ and
+// which a restart of the manager does not change, such as when the target was last healthy. The name is empty where records are not installed.
+func (r *Records) Begin(ctx context.Context, record *mendv1.RemediationRecord, since string) (string, error) {
+	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
+		return "", err
+	}
+	target := TargetOf(record)
+	for try := 0; try < 3; try++ {
+		open, err := r.open(ctx, record)
+		if err != nil {
+			return "", fmt.Errorf("look for the record of the remediation of %s %s: %w", target.Kind, target.Name, err)
+		}
+		if open != nil {
+			if err = r.attempt(ctx, open); err == nil {
+				return open.Name, nil
+			}
+		} else {
+			var is string
+			if is, err = r.create(ctx, record, since); err == nil {
+				return is, nil
+			}
+		}
+		if !errors.Is(err, errElsewhere) {
+			return "", fmt.Errorf("write the record of the remediation of %s %s: %w", target.Kind, target.Name, err)
+		}
+	}
+	return "", fmt.Errorf("write the record of the remediation of %s %s: it changes all the time", target.Kind, target.Name)
+}
+
+// errElsewhere says that another writer was faster: look again.
+var errElsewhere = errors.New("the record was changed meanwhile")
+
+// TargetOf is the object that a record is about: its Machine, or else its Node, or else its host.
+func TargetOf(record *mendv1.RemediationRecord) mendv1.RecordRef {
+	t := &record.Spec.Target
+	for _, ref := range []*mendv1.RecordRef{t.Machine, t.Node, t.Host} {
+		if ref != nil {
+			return *ref
+		}
+	}
+	return mendv1.RecordRef{}
+}
+
+func identityOf(record *mendv1.RemediationRecord) identity {
+	return identity{record.Spec.Mode, TargetOf(record).UID, record.Namespace}
+}
+
+// open is the open record for the target of record; nil if there is none.
+func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
+	is := identityOf(record)
+	r.mu.Lock()
+	cached, pending := r.cached, r.created[is]
+	r.mu.Unlock()
+	reader := r.Live
+	if cached {
+		reader = r.Client
+	}
+	all := &mendv1.RemediationRecordList{}
+	if err := reader.List(ctx, all, client.InNamespace(record.Namespace), client.MatchingLabels{
+		mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: is.target,
+	}); err != nil {
+		return nil, err
+	}
+	for i := range all.Items {
+		if there := &all.Items[i]; identityOf(there) == is && there.Open() {
+			r.forget(is)
+			return there, nil
+		}
+	}
+	if pending.name == "" {
+		return nil, nil
+	}
+	there := &mendv1.RemediationRecord{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: record.Namespace, Name: pending.name}, there)
+	switch {
+	case err == nil && there.Open() && identityOf(there) == is:
+		return there, nil
+	case client.IgnoreNotFound(err) != nil:
+		return nil, err
+	}
+	r.forget(is)
+	return nil, nil
+}
+
+// create creates the record.
+func (r *Records) create(ctx context.Context, record *mendv1.RemediationRecord, since string) (string, error) {
+	is, now := identityOf(record), metav1.NewTime(r.Clock.Now())
+	fresh := record.DeepCopy()
+	if fresh.Labels == nil {
+		fresh.Labels = map[string]string{}
+	}
+	fresh.Labels[mendv1.RecordOpenLabel], fresh.Labels[mendv1.RecordTargetLabel] = "true", is.target
+	fresh.Status.Attempted = &now
+	Bound(fresh)
+	for ended := ""; ; {
+		fresh.Name = nameOf(TargetOf(record).Name, string(is.mode), is.target, since, ended)
+		err := r.Client.Create(ctx, fresh.DeepCopy())
+		if !apierrors.IsAlreadyExists(err) {
+			if err == nil {
+				r.remember(is, fresh.Name)
+			}
+			return fresh.Name, err
+		}
+		there := &mendv1.RemediationRecord{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
+			if apierrors.IsNotFound(err) {
+				return "", errElsewhere
+			}
+			return "", err
+		}
+		if there.Open() && identityOf(there) == is {
+			return there.Name, r.attempt(ctx, there)
+		}
+		if ended == string(there.UID) {
+			return "", errElsewhere
+		}
+		ended = string(there.UID) // of the same target, from the same moment, and closed: that remediation did not begin, or is over
+	}
+}
+
+// attempt writes that the remediation of a record is about to begin, unless that was written a moment ago.
+func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord) error {
+	now := r.Clock.Now()
+	if record.Status.Begun != nil || record.Status.Attempted != nil && now.Sub(record.Status.Attempted.Time) < attemptEvery {
+		return nil
+	}
+	changed := record.DeepCopy()
+	changed.Status.Attempted = new(metav1.NewTime(now))
+	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(record, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return errElsewhere
+	}
+	return err
+}
+
+func (r *Records) remember(is identity, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Clock.Now()
+	if r.created == nil {
+		r.created = map[identity]created{}
+	}
+	for other, c := range r.created {
+		if now.Sub(c.at) > Unbegun { // a cache that is that late is not synced
+			delete(r.created, other)
+		}
+	}
+	r.created[is] = created{name, now}
+}
+
+func (r *Records) forget(is identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.created, is)
+}
+
+// nameOf is a name that begins with that of the target and ends with a hash of the parts.
+func nameOf(target string, parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	const most = 253 - 1 - 10 // what an object's name may have, less the hash
+	return strings.TrimRight(target[:min(len(target), most)], ".-") + "-" + hex.EncodeToString(sum[:5])
+}

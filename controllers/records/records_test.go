@@ -1,0 +1,251 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// shelf is an API server with records, and a cache of the open ones that may lag behind.
+type shelf struct {
+	*Records
+	server client.WithWatch
+	clock  *clocktesting.FakePassiveClock
+	// lags says that the cache shows nothing yet, breaks which write of the process is its last: it is killed before it.
+	lags   bool
+	breaks int
+	absent bool
+}
+
+var errKilled = errors.New("the manager is killed")
+
+func newShelf(t *testing.T, objects ...client.Object) *shelf {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := mendv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := &shelf{clock: clocktesting.NewFakePassiveClock(noon), breaks: -1}
+	s.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	s.restart()
+	return s
+}
+
+// restart makes another process.
+func (s *shelf) restart() {
+	write := func() error {
+		if s.breaks == 0 {
+			return errKilled
+		}
+		s.breaks--
+		return nil
+	}
+	cached := interceptor.NewClient(s.server, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if s.lags {
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := write(); err != nil {
+				return err
+			}
+			o.SetUID(types.UID("of " + o.GetName())) // which the fake does not do
+			return c.Create(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := write(); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	s.Records = &Records{
+		Client: cached, Live: s.server, Clock: s.clock,
+		Installed: func(context.Context, string) (bool, error) { return !s.absent, nil },
+	}
+	s.Cached()
+}
+
+func (s *shelf) all(t *testing.T) []mendv1.RemediationRecord {
+	t.Helper()
+	list := &mendv1.RemediationRecordList{}
+	if err := s.server.List(context.Background(), list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// close ends the only record.
+func (s *shelf) close(t *testing.T) {
+	t.Helper()
+	all := s.all(t)
+	is := &all[len(all)-1]
+	is.Status.Ended, is.Status.Outcome = new(metav1.NewTime(s.clock.Now())), mendv1.RecordCancelled
+	delete(is.Labels, mendv1.RecordOpenLabel)
+	if err := s.server.Update(context.Background(), is); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func about(machine, uid string, mode mendv1.RecordMode) *mendv1.RemediationRecord {
+	return &mendv1.RemediationRecord{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "metal"},
+		Spec: mendv1.RemediationRecordSpec{
+			Mode: mode, Remediator: mendv1.RemediatedByOwner, Decided: metav1.NewTime(noon),
+			Target: mendv1.RecordTarget{Machine: &mendv1.RecordRef{Kind: "Machine", Name: machine, UID: uid}},
+		},
+	}
+}
+
+func TestARemediationHasOneRecord(t *testing.T) {
+	ctx := context.Background()
+	active, observed := mendv1.RecordActive, mendv1.RecordObserved
+	for name, tc := range map[string]struct {
+		run  func(s *shelf)
+		want int
+	}{
+		"one begins": {func(s *shelf) { _, _ = s.Begin(ctx, about("w1", "1", active), "a") }, 1},
+		"it is tried again": {func(s *shelf) {
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+		}, 1},
+		"it is tried again after the first write of it, and the cache lags": {func(s *shelf) {
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			s.lags = true
+			_, _ = s.Begin(ctx, about("w1", "1", active), "b")
+		}, 1},
+		"the manager is restarted between the record and the first write": {func(s *shelf) {
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			s.restart()
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+		}, 1},
+		"the manager is restarted after the first write": {func(s *shelf) {
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			s.restart()
+			_, _ = s.Begin(ctx, about("w1", "1", active), "b")
+		}, 1},
+		"the manager is killed before the record": {func(s *shelf) {
+			s.breaks = 0
+			if _, err := s.Begin(ctx, about("w1", "1", active), "a"); !errors.Is(err, errKilled) {
+				t.Errorf("it ends with %v", err)
+			}
+			s.breaks = -1
+			s.restart()
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+		}, 1},
+		"two managers begin it, as the old leader does not know that it is one no more": {func(s *shelf) {
+			s.lags = true
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			s.restart()
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+		}, 1},
+		"a remediation of the same machine after the first is closed": {func(s *shelf) {
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			s.close(t)
+			_, _ = s.Begin(ctx, about("w1", "1", active), "b")
+		}, 2},
+		"one that did not begin in time, and does now": {func(s *shelf) {
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			s.close(t)
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+		}, 2},
+		"one that would begin is another one": {func(s *shelf) {
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1", observed), "a")
+		}, 2},
+		"so is one of another machine of that name": {func(s *shelf) {
+			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "2", active), "a")
+		}, 2},
+		"the kind is not installed": {func(s *shelf) {
+			s.absent = true
+			if name, err := s.Begin(ctx, about("w1", "1", active), "a"); name != "" || err != nil {
+				t.Errorf("it returns %q, %v", name, err)
+			}
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShelf(t)
+			tc.run(s)
+			if got := s.all(t); len(got) != tc.want {
+				t.Errorf("there are %d records, want %d: %v", len(got), tc.want, got)
+			}
+		})
+	}
+}
+
+func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
+	s := newShelf(t)
+	for _, after := range []time.Duration{0, 30 * time.Second, 90 * time.Second} {
+		s.clock.SetTime(noon.Add(after))
+		name, err := s.Begin(context.Background(), about("w1", "1", mendv1.RecordActive), "a")
+		if err != nil || !strings.HasPrefix(name, "w1-") {
+			t.Fatalf("it returns %q, %v", name, err)
+		}
+	}
+	if got := s.all(t)[0].Status.Attempted.Time; !got.Equal(noon.Add(90 * time.Second)) {
+		t.Errorf("it was last attempted at %s", got)
+	}
+}
+
+// A record that is closed in the same moment is not the one of a remediation that goes on.
+func TestARecordThatIsClosedMeanwhileIsNotTaken(t *testing.T) {
+	s := newShelf(t)
+	ctx := context.Background()
+	first, _ := s.Begin(ctx, about("w1", "1", mendv1.RecordActive), "a")
+	open := s.all(t)
+	s.close(t)
+	s.clock.SetTime(noon.Add(Unbegun + time.Second))
+	stale := interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if open != nil { // once
+				list.(*mendv1.RemediationRecordList).Items, open = open, nil
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	s.Client = stale
+	second, err := s.Begin(ctx, about("w1", "1", mendv1.RecordActive), "a")
+	if err != nil || second == first {
+		t.Errorf("it takes %q after %q: %v", second, first, err)
+	}
+}
+
+func TestWhatIsTooLongIsCut(t *testing.T) {
+	r := about("w1", "1", mendv1.RecordActive)
+	long := strings.Repeat("ä", 1000)
+	r.Spec.Cause = long
+	for range 100 {
+		r.Spec.Evidence = append(r.Spec.Evidence, mendv1.RecordEvidence{Type: "Ready", Message: long})
+		r.Status.Steps = append(r.Status.Steps, mendv1.RecordStep{Reason: "Begun", Message: long})
+	}
+	r.Status.Steps[99].Reason = "Ended"
+	Bound(r)
+	if n := len([]rune(r.Spec.Cause)); n != 333 {
+		t.Errorf("the cause has %d characters", n)
+	}
+	if len(r.Spec.Evidence) != mendv1.MaxRecordEvidence || len(r.Status.Steps) != mendv1.MaxRecordSteps || r.Status.Steps[63].Reason != "Ended" {
+		t.Errorf("%d findings and %d steps, of which the last is %s", len(r.Spec.Evidence), len(r.Status.Steps), r.Status.Steps[len(r.Status.Steps)-1].Reason)
+	}
+	if n := len([]rune(r.Status.Steps[0].Message)); n != mendv1.MaxRecordText {
+		t.Errorf("a step has %d characters", n)
+	}
+}
