@@ -100,11 +100,11 @@ func run(ctx context.Context, o *options) error {
 	if o.teardown.Enabled {
 		return tearDown(ctx, mgr, lock, cc, clusters, self, o)
 	}
-	services, err := servicesOf(mgr, cc, clusters, self, o)
+	services, kept, err := servicesOf(mgr, cc, clusters, self, o)
 	if err != nil {
 		return err
 	}
-	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, o); err != nil {
+	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, kept, o); err != nil {
 		return err
 	}
 	if err := errors.Join(announce(mgr, services, self, o), services.SetupWithManager(mgr)); err != nil {
@@ -119,28 +119,31 @@ func run(ctx context.Context, o *options) error {
 	return nil
 }
 
-// servicesOf are the controllers that start when their kinds are there and free.
-func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, self replica.Replica, o *options) (*crdgate.Reconciler, error) {
+// servicesOf are the controllers that start when their kinds are there and free, and the records that all controllers write.
+func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, self replica.Replica, o *options) (
+	*crdgate.Reconciler, *records.Records, error,
+) {
 	services := &crdgate.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), May: crdgate.AskAPIServer(mgr.GetClient()), Fixed: fixedKinds(o)}
-	added, err := hostRemediationServices(mgr, cc, clusters, self, o) // also if the gate is closed: what was begun before is ended
+	kept := newRecords(mgr, services)
+	added, err := hostRemediationServices(mgr, cc, clusters, kept, self, o) // also if the gate is closed: what was begun before is ended
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	services.Services = append(services.Services, added...)
 	if o.gates.Enabled(nodeHealthCheck) {
-		added, err := nodeHealthService(mgr, services, o)
+		added, err := nodeHealthService(mgr, services, kept, o)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		services.Services = append(services.Services, added)
 	}
 	if o.endpoints.WebhookCertDir != "" {
 		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.
 		if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
-			return nil, fmt.Errorf("set up health checks: %w", err)
+			return nil, nil, fmt.Errorf("set up health checks: %w", err)
 		}
 	}
-	return services, nil
+	return services, kept, nil
 }
 
 // fixedKinds are those whose service no CustomResourceDefinition changes.

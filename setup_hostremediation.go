@@ -28,13 +28,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
 	"github.com/kubemend/kubemend/controllers/hostremediation/sweeper"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
 func hostRemediationServices(
-	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, self replica.Replica, o *options,
+	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, _ *records.Records, self replica.Replica, o *options,
 ) ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
 	nodes := fence.NewNodes(cc, left.Send)

@@ -15,13 +15,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/claims"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
 func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters,
-	services *crdgate.Reconciler, o *options,
+	services *crdgate.Reconciler, kept *records.Records, o *options,
 ) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -33,7 +34,7 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	recorder := mgr.GetEventRecorder("kubemend")
 	if err := (&machinehealthcheck.Reconciler{
 		Client: writer, Live: mgr.GetAPIReader(), Clusters: clusters,
-		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{}, Installed: services.Installed,
+		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{}, Installed: services.Installed, Records: kept,
 		Unclaimed: o.machineHealthChecks.Unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
 	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.machineHealthChecks.Concurrency}); err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -54,7 +55,7 @@ func nodeCluster(mgr ctrl.Manager, contact *nodehealthcheck.Contact, o *options)
 }
 
 // nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
-func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *options) (*crdgate.Service, error) {
+func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, _ *records.Records, o *options) (*crdgate.Service, error) {
 	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
 	own, err := nodeCluster(mgr, contact, o)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -46,6 +47,8 @@ type Reconciler struct {
 	Kinds    Kinds
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
+	// Records writes the records of remediations before they begin; nil for a reader that writes nothing.
+	Records *records.Records
 
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed
