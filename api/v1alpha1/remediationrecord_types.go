@@ -213,6 +213,11 @@ type RemediationRecordSpec struct {
 	// counts is the arithmetic of the check at that moment; nil without a check.
 	// +optional
 	Counts *RecordCounts `json:"counts,omitempty"`
+	// blockedBy is, of a record with mode Observed, why kubemend would not have begun what others did: Healthy, Pending, or the reason of a blocker such as
+	// TooManyUnhealthy. It is empty if kubemend would have begun it when it was decided.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	BlockedBy string `json:"blockedBy,omitempty"`
 }
 
 // RecordStep is one thing that has happened.

@@ -12,6 +12,7 @@ func Bound(record *mendv1.RemediationRecord) {
 	cut(&spec.Cause, 333)
 	cut(&spec.Target.HostModel, 128)
 	cut(&spec.Target.FailureDomain, 256)
+	cut(&spec.BlockedBy, 64)
 	cut(&spec.Requester.User, 256)
 	cut(&spec.Requester.Reason, mendv1.MaxRecordText)
 	spec.Evidence = spec.Evidence[:min(len(spec.Evidence), mendv1.MaxRecordEvidence)]
