@@ -29,6 +29,8 @@ type HistoryEntry struct {
 	// Reporter is the controller that sent the event.
 	Reporter string `json:"reporter,omitempty"`
 	Message  string `json:"message,omitempty"`
+	// Record is the RemediationRecord that an entry is from.
+	Record *Reference `json:"record,omitempty"`
 }
 
 // EventType is that of events.
@@ -51,4 +53,6 @@ const (
 	SourceCondition Source = "Condition"
 	// SourceObject says: the rest of an object, such as when it was created.
 	SourceObject Source = "Object"
+	// SourceRecord says: a RemediationRecord, which outlives its objects.
+	SourceRecord Source = "Record"
 )
