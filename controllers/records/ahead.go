@@ -1,0 +1,44 @@
+package records
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// AheadWithin is how long a remediation waits for its record at most: an admission webhook that does not answer must not hold it up.
+const AheadWithin = 5 * time.Second
+
+var failed = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "kubemend_remediation_records_failed_total",
+	Help: "Remediations that went on although their RemediationRecord could not be written, by kind of the check or of the remediation.",
+}, []string{"kind"})
+
+func init() { metrics.Registry.MustRegister(Metrics()...) }
+
+// Metrics returns what this package exports, for those who document or test it.
+func Metrics() []prometheus.Collector { return []prometheus.Collector{failed} }
+
+// Ahead is Begin for a remediation that goes on whatever becomes of its record: what fails is logged once and counted by the kind of its writer. The name is
+// empty where there is no record. A nil Records writes none.
+func (r *Records) Ahead(ctx context.Context, kind string, record *mendv1.RemediationRecord, since string) string {
+	if r == nil {
+		return ""
+	}
+	within, done := context.WithTimeout(ctx, AheadWithin)
+	defer done()
+	name, err := r.Begin(within, record, since)
+	if err != nil {
+		failed.WithLabelValues(kind).Inc()
+		log.FromContext(ctx).Error(err, "The remediation goes on without a record",
+			TargetOf(record).Kind, klog.KRef(TargetOf(record).Namespace, TargetOf(record).Name), "mode", record.Spec.Mode)
+		return ""
+	}
+	return name
+}

@@ -1,0 +1,58 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+func TestARecordThatCannotBeWrittenHoldsUpNothing(t *testing.T) {
+	for name, create := range map[string]func(context.Context) error{
+		"it is refused": func(context.Context) error { return errors.New("a webhook says no") },
+		"no answer comes": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShelf(t)
+				s.Client = interceptor.NewClient(s.server, interceptor.Funcs{
+					Create: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.CreateOption) error { return create(ctx) },
+				})
+				before, began := testutil.ToFloat64(failed.WithLabelValues("Test")), time.Now()
+				if is := s.Ahead(t.Context(), "Test", about("w1", "1", mendv1.RecordActive), "a"); is != "" {
+					t.Errorf("there is a record %q", is)
+				}
+				if took := time.Since(began); took > AheadWithin {
+					t.Errorf("the remediation waits for %s", took)
+				}
+				if counted := testutil.ToFloat64(failed.WithLabelValues("Test")) - before; counted != 1 {
+					t.Errorf("it is counted %v times", counted)
+				}
+			})
+		})
+	}
+}
+
+func TestWithoutRecordsNoneIsMissed(t *testing.T) {
+	before := testutil.ToFloat64(failed.WithLabelValues("Test"))
+	s := newShelf(t)
+	s.absent = true
+	for _, r := range []*Records{nil, s.Records} {
+		if is := r.Ahead(t.Context(), "Test", about("w1", "1", mendv1.RecordActive), "a"); is != "" {
+			t.Errorf("there is a record %q", is)
+		}
+	}
+	if testutil.ToFloat64(failed.WithLabelValues("Test")) != before {
+		t.Error("a record is counted that is not to be written")
+	}
+}
