@@ -124,7 +124,7 @@ func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *worklo
 	*crdgate.Reconciler, *records.Records, error,
 ) {
 	services := &crdgate.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), May: crdgate.AskAPIServer(mgr.GetClient()), Fixed: fixedKinds(o)}
-	kept := newRecords(mgr, services)
+	kept := newRecords(mgr, services, o)
 	added, err := hostRemediationServices(mgr, cc, clusters, kept, self, o) // also if the gate is closed: what was begun before is ended
 	if err != nil {
 		return nil, nil, err

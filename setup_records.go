@@ -11,9 +11,9 @@ import (
 )
 
 // newRecords returns the records that all controllers of mgr share: what one has just written, the others know before the cache shows it.
-func newRecords(mgr ctrl.Manager, services *crdgate.Reconciler) *records.Records {
+func newRecords(mgr ctrl.Manager, services *crdgate.Reconciler, o *options) *records.Records {
 	return &records.Records{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
-		Installed: services.Installed, Clock: clock.RealClock{},
+		Installed: services.Installed, Clock: clock.RealClock{}, Namespace: o.namespace,
 	}
 }

@@ -40,6 +40,8 @@ type Records struct {
 	// Installed reports whether there is a CustomResourceDefinition of that name.
 	Installed func(ctx context.Context, crd string) (bool, error)
 	Clock     clock.PassiveClock
+	// Namespace is the only one whose records the cache has; empty if it has those of all. A NodeHealthCheck's requests may be in another one.
+	Namespace string
 
 	mu      sync.Mutex
 	cached  bool
@@ -128,7 +130,7 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*
 	cached, pending := r.cached, r.created[is]
 	r.mu.Unlock()
 	reader := r.Live
-	if cached {
+	if cached && (r.Namespace == "" || r.Namespace == record.Namespace) {
 		reader = r.Client
 	}
 	all := &mendv1.RemediationRecordList{}

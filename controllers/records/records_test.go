@@ -229,6 +229,24 @@ func TestARecordThatIsClosedMeanwhileIsNotTaken(t *testing.T) {
 	}
 }
 
+// The cache of a manager with --namespace refuses to list another one; the requests of a NodeHealthCheck may be there.
+func TestRecordsOfANamespaceThatTheCacheDoesNotHaveAreReadPastIt(t *testing.T) {
+	s := newShelf(t)
+	s.Namespace = "elsewhere"
+	s.Client = interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("unknown namespace for the cache")
+		},
+	})
+	first, err := s.Begin(context.Background(), about("w1", "1", mendv1.RecordActive), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := s.Begin(context.Background(), about("w1", "1", mendv1.RecordActive), "b"); err != nil || second != first {
+		t.Errorf("it takes %q after %q: %v", second, first, err)
+	}
+}
+
 func TestWhatIsTooLongIsCut(t *testing.T) {
 	r := about("w1", "1", mendv1.RecordActive)
 	long := strings.Repeat("ä", 1000)
