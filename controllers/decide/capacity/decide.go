@@ -1,0 +1,247 @@
+package capacity
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/kubeadm"
+)
+
+// Decide returns what the capacity of f.Old waits for.
+func Decide(f Facts) Story {
+	s := Story{Old: f.Old.Name, Machine: f.Old.Name, Owner: f.Owner.object()}
+	s.Args.Machines, s.Args.Ready, s.Args.Replicas = f.count()
+	s.Replacement = replacementOf(&f)
+	by, end := f.machine(s.Replacement.Name), f.end()
+	switch {
+	case recovered(&f.Old):
+		s.Stage, s.Reason, s.Next, s.Since = Back, Recovered, Nothing, f.Old.NodeReady.Since
+	case by != nil && (end == "" || ready(by) && by.Deleting.IsZero()):
+		f.follow(&s, by)
+	case end != "":
+		s.Stage, s.Reason, s.Next = NotReplaced, end, Nothing
+	case !f.Old.Gone && f.Old.Deleting.IsZero():
+		f.notDeleted(&s)
+	case f.surplus():
+		f.enough(&s)
+	case !f.Old.Gone:
+		f.deletion(&s, &f.Old)
+	default:
+		f.noReplacement(&s)
+	}
+	f.overdue(&s)
+	return s
+}
+
+// DeletionOf returns what the deletion of f.Old waits for, whether it is replaced or not. It is about a Machine that is being deleted.
+func DeletionOf(f Facts) Story {
+	s := Story{Old: f.Old.Name, Machine: f.Old.Name, Owner: f.Owner.object()}
+	f.deletion(&s, &f.Old)
+	if s.Next == ReplacementIsMade {
+		s.Next = MachineGoes
+	}
+	f.overdue(&s)
+	return s
+}
+
+// overdue says whether the deadline of s has passed.
+func (f *Facts) overdue(s *Story) {
+	s.Overdue = !s.Deadline.IsZero() && !f.Now.Before(s.Deadline)
+}
+
+// recovered reports whether m is healthy again, and was never deleted.
+func recovered(m *Machine) bool {
+	return !m.Gone && m.Deleting.IsZero() && !m.Unhealthy && ready(m)
+}
+
+// ready reports whether the node of m is Ready.
+func ready(m *Machine) bool { return m.Node != "" && m.NodeReady.True() }
+
+// end is why no machine is made; empty if one is.
+func (f *Facts) end() Reason {
+	switch {
+	case !f.NamespaceDeleting.IsZero():
+		return NamespaceDeleted
+	case !f.ClusterDeleting.IsZero():
+		return ClusterDeleted
+	case f.Owner.Known && (f.Owner.Gone || !f.Owner.Deleting.IsZero()):
+		return OwnerDeleted
+	case f.Owner.Kind == "" && (f.Old.Gone || !f.Old.Deleting.IsZero()):
+		return NoOwner
+	}
+	return ""
+}
+
+// count is how many machines the owner has that are not being deleted, how many of these have a Ready node, and how many it is to have.
+func (f *Facts) count() (all, withNode, wanted int) {
+	for i := range f.Others {
+		all, withNode = tally(&f.Others[i], all, withNode)
+	}
+	if !f.Old.Gone {
+		all, withNode = tally(&f.Old, all, withNode)
+	}
+	return all, withNode, f.Owner.Replicas
+}
+
+func tally(m *Machine, all, withNode int) (int, int) {
+	switch {
+	case !m.Deleting.IsZero():
+		return all, withNode
+	case ready(m):
+		return all + 1, withNode + 1
+	}
+	return all + 1, withNode
+}
+
+// surplus reports whether the owner has all the machines that it is to have, so that it makes none for one that is deleted.
+func (f *Facts) surplus() bool {
+	all, _, wanted := f.count()
+	return f.Owner.Known && all >= wanted && !slices.Contains(f.Unread, MachinesUnread)
+}
+
+// MachinesUnread is what Facts.Unread has if the machines of the owner could not be read.
+const MachinesUnread = "Machines"
+
+// enough is a story of an owner that has all its machines: since it was scaled down, or since a rollout has made the new one before.
+func (f *Facts) enough(s *Story) {
+	all, withNode, wanted := f.count()
+	switch next := f.unreadyOfRollout(); {
+	case !f.Owner.RollingOut:
+		s.Stage, s.Reason, s.Next = NotReplaced, ScaledDown, Nothing
+	case withNode >= wanted || all == 0 || next == nil:
+		s.Stage, s.Reason, s.Next = Back, RolledOut, Nothing
+	default:
+		s.Replacement = Replacement{Name: next.Name, By: ByOrder}
+		f.follow(s, next)
+	}
+}
+
+// unreadyOfRollout is the first machine whose node is not Ready, those of the current revision first; nil if there is none.
+func (f *Facts) unreadyOfRollout() *Machine {
+	var found *Machine
+	for _, m := range f.byCreation() {
+		if !m.Deleting.IsZero() || ready(m) {
+			continue
+		}
+		if m.Set == f.Owner.Set {
+			return m
+		}
+		if found == nil {
+			found = m
+		}
+	}
+	return found
+}
+
+// machine is the other machine of that name; nil if there is none.
+func (f *Facts) machine(name string) *Machine {
+	i := slices.IndexFunc(f.Others, func(m Machine) bool { return m.Name == name })
+	if name == "" || i < 0 {
+		return nil
+	}
+	return &f.Others[i]
+}
+
+// byCreation are the other machines, the oldest one first.
+func (f *Facts) byCreation() []*Machine {
+	all := make([]*Machine, 0, len(f.Others))
+	for i := range f.Others {
+		all = append(all, &f.Others[i])
+	}
+	slices.SortFunc(all, func(a, b *Machine) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) })
+	return all
+}
+
+// notDeleted is the story of a machine that is unhealthy, and not being deleted.
+func (f *Facts) notDeleted(s *Story) {
+	s.WaitsFor = s.Owner
+	if f.Old.Asked.Status != "False" { // it is to become healthy by itself, or by a remediation of its host
+		f.sameAgain(s)
+		return
+	}
+	asked := f.Old.Asked
+	s.Stage, s.Since, s.Next = OwnerActs, asked.Since, OwnerReplaces
+	s.Args.Reason, s.Args.Message = asked.Reason, asked.Message
+	switch {
+	case f.Owner.Kind == "":
+		s.Reason, s.Todo, s.WaitsFor = NoOwner, CreateMachine, Object{}
+	case f.Owner.Paused || f.ClusterPaused:
+		f.paused(s, s.Owner)
+	case asked.Reason == "RemediationDeferred" || asked.Reason == "CannotBeRemediated":
+		f.deferred(s)
+	case asked.Reason == "MachineDeleting":
+		s.Reason = OwnerDeletes
+	default:
+		s.Reason = WaitsForOwner
+	}
+}
+
+// deferred is the story of an owner that has put the remediation off, or refused it.
+func (f *Facts) deferred(s *Story) {
+	refused := f.Old.Asked.Reason == "CannotBeRemediated"
+	s.Reason = OwnerDeferred
+	if refused {
+		s.Reason, s.Todo = OwnerRefuses, AnswerOwner
+	}
+	switch k := f.Owner.Kubeadm; {
+	case k != nil:
+		answer := kubeadm.Decide(*k)
+		if answer.Reason == "" {
+			return
+		}
+		s.Reason, s.Args.Kubeadm, s.Args.KubeadmAnswer, s.NotBefore, s.Todo = KubeadmDefers, k, answer, answer.Until, ""
+		switch answer.Reason {
+		case kubeadm.RetriesExhausted:
+			s.Todo = RaiseRetries
+		case kubeadm.OnlyMachine:
+			s.Todo = RepairMachine
+		case kubeadm.OthersProvisioning, kubeadm.OthersDeleting:
+			s.WaitsFor = Object{Kind: "Machine", Name: answer.Others[0]}
+		}
+	case refused && f.Owner.RollingOut && f.Old.Set != f.Owner.Set:
+		s.Reason, s.Todo = OwnerRollsOut, ""
+	}
+}
+
+// sameAgain is the story of a machine that is to become healthy as it is.
+func (f *Facts) sameAgain(s *Story) {
+	s.Stage, s.Reason, s.Next, s.Since = NodeNotReady, NodeNotReadyReason, NodeGetsReady, f.Old.NodeReady.Since
+	s.WaitsFor = Object{Kind: "Node", Name: f.Old.Node}
+	s.Args.Reason, s.Args.Message = f.Old.NodeReady.Reason, f.Old.NodeReady.Message
+	switch {
+	case f.Old.Node == "":
+		s.Stage, s.Reason, s.Next, s.WaitsFor = Booting, NoNode, NodeRegisters, Object{}
+		s.Since = f.Old.Infrastructure.Since
+	case ready(&f.Old):
+		s.Reason, s.Since = StillUnhealthy, time.Time{}
+		s.WaitsFor = Object{Kind: "Machine", Name: f.Old.Name}
+	}
+}
+
+// paused is that what o does is paused: by its own annotation, or with its Cluster.
+func (f *Facts) paused(s *Story, o Object) {
+	s.Reason, s.Todo, s.Next, s.WaitsFor = PausedReason, Unpause, GoesOn, o
+	if f.ClusterPaused {
+		s.WaitsFor = Object{Kind: "Cluster", Name: f.Cluster}
+	}
+}
+
+// noReplacement is the story of a machine that is gone, and of which no new one was made.
+func (f *Facts) noReplacement(s *Story) {
+	s.Stage, s.Next, s.WaitsFor, s.Since = NoReplacement, ReplacementIsMade, s.Owner, f.Old.GoneAt
+	switch {
+	case !f.Owner.Known || slices.Contains(f.Unread, MachinesUnread):
+		s.Stage, s.Reason, s.Next = Unread, NotReadable, ""
+		s.Args.Names = slices.Sorted(slices.Values(f.Unread))
+	case f.Owner.Paused || f.ClusterPaused:
+		f.paused(s, s.Owner)
+	case f.Owner.NoCreation:
+		s.Reason, s.Todo = CreationDisabled, AllowCreation
+	case f.Owner.Blocked:
+		s.Reason, s.Todo = OwnerBlocked, UnblockOwner
+		s.Args.Reason, s.Args.Message = f.Owner.ScalingUp.Reason, f.Owner.ScalingUp.Message
+	default:
+		s.Reason = OwnerCreates
+	}
+}

@@ -1,0 +1,393 @@
+package capacity
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubemend/kubemend/controllers/decide/kubeadm"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+func isTrue(since time.Duration) Condition { return Condition{Status: "True", Since: ago(since)} }
+
+func isFalse(reason, message string, since time.Duration) Condition {
+	return Condition{Status: "False", Reason: reason, Message: message, Since: ago(since)}
+}
+
+// worker is a machine with a Ready node.
+func worker(name string, age time.Duration) Machine {
+	return Machine{
+		Name: name, Created: ago(age), Set: "md-0-a", BootstrapProvided: true, InfrastructureProvisioned: true, Infrastructure: isTrue(age),
+		Node: "node-" + name, NodeReady: isTrue(age), Infra: Object{Kind: "DockerMachine", Name: name},
+		BootstrapConfig: Object{Kind: "KubeadmConfig", Name: name},
+	}
+}
+
+// given are the facts of three workers of MachineDeployment md-0, of which w1 is being replaced since ten minutes.
+func given(edit func(*Facts)) Facts {
+	f := Facts{
+		Now: noon, Began: ago(10 * time.Minute), Old: worker("w1", 24*time.Hour), Initialized: true, Cluster: "c1", Namespace: "default",
+		Others: []Machine{worker("w2", 24*time.Hour), worker("w3", 24*time.Hour)},
+		Owner:  Owner{Kind: "MachineSet", Name: "md-0-a", Deployment: "md-0", Set: "md-0-a", Known: true, Replicas: 3},
+	}
+	f.Old.NodeReady = Condition{Status: "Unknown", Reason: "NodeStatusUnknown", Since: ago(15 * time.Minute)}
+	f.Old.Unhealthy = true
+	edit(&f)
+	return f
+}
+
+// deleting begins the deletion of w1, nine minutes ago, which is as far as a reason says.
+func deleting(reason string, edits ...func(*Facts)) func(*Facts) {
+	return func(f *Facts) {
+		f.Old.Deleting = ago(9 * time.Minute)
+		f.Old.Deletion.Condition = Condition{Status: "True", Reason: reason, Message: "as it says", Since: ago(9 * time.Minute)}
+		for _, edit := range edits {
+			edit(f)
+		}
+	}
+}
+
+// gone ends it, five minutes ago.
+func gone(edits ...func(*Facts)) func(*Facts) {
+	return func(f *Facts) {
+		f.Old = Machine{Name: "w1", Gone: true, GoneAt: ago(5 * time.Minute)}
+		for _, edit := range edits {
+			edit(f)
+		}
+	}
+}
+
+// followed is a new machine w4, four minutes old, which has nothing yet.
+func followed(edits ...func(*Facts, *Machine)) func(*Facts) {
+	return gone(func(f *Facts) {
+		m := worker("w4", 4*time.Minute)
+		m.BootstrapProvided, m.InfrastructureProvisioned, m.Node, m.NodeReady, m.Infrastructure = false, false, "", Condition{}, Condition{}
+		for _, edit := range edits {
+			edit(f, &m)
+		}
+		f.Others = append(f.Others, m)
+	})
+}
+
+// metal makes it a machine on bare metal that has its bootstrap data.
+func metal(_ *Facts, m *Machine) {
+	m.BootstrapProvided, m.Metal3, m.Infra.Kind = true, true, "Metal3Machine"
+	m.Infrastructure = isFalse("NotReady", "", 4*time.Minute)
+}
+
+func hosts(all ...Host) func(*Facts, *Machine) {
+	return func(f *Facts, _ *Machine) { f.Hosts, f.HostsKnown = all, true }
+}
+
+// says is what of a story the tables compare.
+type says struct {
+	Stage    Stage
+	Reason   Reason
+	Machine  string
+	WaitsFor Object
+	Since    time.Time
+	Deadline time.Time
+	Overdue  bool
+	Next     Next
+	Todo     Todo
+	By       Replacement
+}
+
+func of(s Story) says {
+	return says{s.Stage, s.Reason, s.Machine, s.WaitsFor, s.Since, s.Deadline, s.Overdue, s.Next, s.Todo, s.Replacement}
+}
+
+type rows map[string]struct {
+	edit func(*Facts)
+	want says
+}
+
+func (all rows) run(t *testing.T) {
+	for name, tc := range all {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, of(Decide(given(tc.edit)))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+var (
+	w1   = Object{Kind: "Machine", Name: "w1"}
+	md0  = Object{Kind: "MachineDeployment", Name: "md-0"}
+	nine = ago(9 * time.Minute)
+)
+
+func TestTheOwnerActs(t *testing.T) {
+	asked := func(reason string, edits ...func(*Facts)) func(*Facts) {
+		return func(f *Facts) {
+			f.Old.Asked = isFalse(reason, "as it says", 10*time.Minute)
+			for _, edit := range edits {
+				edit(f)
+			}
+		}
+	}
+	since := ago(10 * time.Minute)
+	kcp := func(f *Facts) {
+		f.Owner = Owner{Kind: "KubeadmControlPlane", Name: "cp", Known: true, Replicas: 3, Kubeadm: &kubeadm.Facts{
+			Now: noon, Asked: since, Initialized: true, Machines: 3, Provisioning: []string{"cp-4"},
+		}}
+	}
+	cp := Object{Kind: "KubeadmControlPlane", Name: "cp"}
+	rows{
+		"an owner that was asked and has not answered is waited for": {
+			asked("WaitingForRemediation"), says{OwnerActs, WaitsForOwner, "w1", md0, since, time.Time{}, false, OwnerReplaces, "", Replacement{}},
+		},
+		"an owner that has put it off is quoted": {
+			asked("RemediationDeferred"), says{OwnerActs, OwnerDeferred, "w1", md0, since, time.Time{}, false, OwnerReplaces, "", Replacement{}},
+		},
+		"an owner that refuses needs a person": {
+			asked("CannotBeRemediated"), says{OwnerActs, OwnerRefuses, "w1", md0, since, time.Time{}, false, OwnerReplaces, AnswerOwner, Replacement{}},
+		},
+		"a refusal for a rollout at the same time ends by itself": {
+			asked("CannotBeRemediated", func(f *Facts) { f.Owner.RollingOut, f.Owner.Set = true, "md-0-b" }),
+			says{OwnerActs, OwnerRollsOut, "w1", md0, since, time.Time{}, false, OwnerReplaces, "", Replacement{}},
+		},
+		"a refusal of a rollout of the machine's own set needs a person": {
+			asked("CannotBeRemediated", func(f *Facts) { f.Owner.RollingOut = true }),
+			says{OwnerActs, OwnerRefuses, "w1", md0, since, time.Time{}, false, OwnerReplaces, AnswerOwner, Replacement{}},
+		},
+		"an owner that is about to delete the machine is waited for": {
+			asked("MachineDeleting"), says{OwnerActs, OwnerDeletes, "w1", md0, since, time.Time{}, false, OwnerReplaces, "", Replacement{}},
+		},
+		"a paused owner does nothing": {
+			asked("WaitingForRemediation", func(f *Facts) { f.Owner.Paused = true }),
+			says{OwnerActs, PausedReason, "w1", md0, since, time.Time{}, false, GoesOn, Unpause, Replacement{}},
+		},
+		"a control plane defers by its own rules, and the machine that it waits for is named": {
+			asked("RemediationDeferred", kcp),
+			says{OwnerActs, KubeadmDefers, "w1", Object{Kind: "Machine", Name: "cp-4"}, since, time.Time{}, false, OwnerReplaces, "", Replacement{}},
+		},
+		"a control plane without a rule for it is quoted": {
+			asked("RemediationDeferred", kcp, func(f *Facts) { f.Owner.Kubeadm.Provisioning = nil }),
+			says{OwnerActs, OwnerDeferred, "w1", cp, since, time.Time{}, false, OwnerReplaces, "", Replacement{}},
+		},
+		"an only machine of a control plane is repaired": {
+			asked("CannotBeRemediated", kcp, func(f *Facts) { f.Owner.Kubeadm.Machines, f.Owner.Kubeadm.Refused = 1, true }),
+			says{OwnerActs, KubeadmDefers, "w1", cp, since, time.Time{}, false, OwnerReplaces, RepairMachine, Replacement{}},
+		},
+		"exhausted retries need a person": {
+			asked("CannotBeRemediated", kcp, func(f *Facts) {
+				k := f.Owner.Kubeadm
+				k.Refused, k.Last, k.Rules = true, kubeadm.Remediation{At: ago(time.Minute), Retries: 1}, kubeadm.Rules{MaxRetry: 1, MinHealthy: time.Hour}
+			}),
+			says{OwnerActs, KubeadmDefers, "w1", cp, since, time.Time{}, false, OwnerReplaces, RaiseRetries, Replacement{}},
+		},
+		"a machine without an owner needs a person": {
+			asked("WaitingForRemediation", func(f *Facts) { f.Owner = Owner{} }),
+			says{OwnerActs, NoOwner, "w1", Object{}, since, time.Time{}, false, OwnerReplaces, CreateMachine, Replacement{}},
+		},
+		"a machine that no owner was asked to replace is to become Ready": {
+			func(*Facts) {},
+			says{NodeNotReady, NodeNotReadyReason, "w1", Object{Kind: "Node", Name: "node-w1"}, ago(15 * time.Minute), time.Time{}, false, NodeGetsReady, "", Replacement{}},
+		},
+		"a Ready node does not make a machine healthy that a check marks": {
+			func(f *Facts) { f.Old.NodeReady = isTrue(time.Minute) },
+			says{NodeNotReady, StillUnhealthy, "w1", w1, time.Time{}, time.Time{}, false, NodeGetsReady, "", Replacement{}},
+		},
+		"a machine that is healthy again has its capacity back": {
+			asked("RemediationDeferred", func(f *Facts) { f.Old.Unhealthy, f.Old.NodeReady = false, isTrue(time.Minute) }),
+			says{Back, Recovered, "w1", Object{}, ago(time.Minute), time.Time{}, false, Nothing, "", Replacement{}},
+		},
+	}.run(t)
+}
+
+func TestTheReplacement(t *testing.T) {
+	four := ago(4 * time.Minute)
+	by := Replacement{Name: "w4", By: Alone}
+	docker, m3m := Object{Kind: "DockerMachine", Name: "w4"}, Object{Kind: "Metal3Machine", Name: "w4"}
+	bare := func(name string) Object { return Object{Kind: "BareMetalHost", Name: name} }
+	working := Host{Name: "h4", State: "provisioning", Since: ago(3 * time.Minute), Consumer: "Metal3Machine w4", PoweredOn: true}
+	onHost := func(edit func(*Host)) func(*Facts) {
+		return followed(metal, func(f *Facts, m *Machine) {
+			h := working
+			edit(&h)
+			f.Hosts, f.HostsKnown, m.Host = []Host{h}, true, "h4"
+		})
+	}
+	provisioned := func(_ *Facts, m *Machine) {
+		m.BootstrapProvided, m.InfrastructureProvisioned, m.Infrastructure = true, true, isTrue(2*time.Minute)
+	}
+	rows{
+		"a machine that is gone is not replaced before its owner has made another one": {
+			gone(), says{NoReplacement, OwnerCreates, "w1", md0, ago(5 * time.Minute), time.Time{}, false, ReplacementIsMade, "", Replacement{}},
+		},
+		"a paused owner makes none": {
+			gone(func(f *Facts) { f.Owner.Paused = true }),
+			says{NoReplacement, PausedReason, "w1", md0, ago(5 * time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
+		},
+		"a paused Cluster stops its owner": {
+			gone(func(f *Facts) { f.ClusterPaused = true }),
+			says{NoReplacement, PausedReason, "w1", Object{Kind: "Cluster", Name: "c1"}, ago(5 * time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
+		},
+		"an owner says what keeps it from making one": {
+			gone(func(f *Facts) { f.Owner.Blocked = true }),
+			says{NoReplacement, OwnerBlocked, "w1", md0, ago(5 * time.Minute), time.Time{}, false, ReplacementIsMade, UnblockOwner, Replacement{}},
+		},
+		"an owner whose annotation forbids it makes none": {
+			gone(func(f *Facts) { f.Owner.NoCreation = true }),
+			says{NoReplacement, CreationDisabled, "w1", md0, ago(5 * time.Minute), time.Time{}, false, ReplacementIsMade, AllowCreation, Replacement{}},
+		},
+		"an owner that could not be read is not guessed": {
+			gone(func(f *Facts) { f.Owner.Known, f.Unread = false, []string{"MachineDeployments"} }),
+			says{Unread, NotReadable, "w1", md0, ago(5 * time.Minute), time.Time{}, false, "", "", Replacement{}},
+		},
+		"a new machine waits for its bootstrap data": {
+			followed(), says{WaitingForBootstrapData, BootstrapNotReady, "w4", Object{Kind: "KubeadmConfig", Name: "w4"}, four, time.Time{}, false, InfrastructureComes, "", by},
+		},
+		"bootstrap data that is late needs a person, and the check's timeout is the deadline": {
+			followed(func(_ *Facts, m *Machine) { m.Created, m.StartupTimeout = ago(5*time.Minute+1), 10*time.Minute }, func(f *Facts, _ *Machine) { f.Old.GoneAt = ago(6 * time.Minute) }),
+			says{WaitingForBootstrapData, BootstrapNotReady, "w4", Object{Kind: "KubeadmConfig", Name: "w4"}, ago(5*time.Minute + 1), noon.Add(5*time.Minute - 1), false, InfrastructureComes, LookAtBootstrap, by},
+		},
+		"a bootstrap config that does not exist needs a person at once": {
+			followed(func(_ *Facts, m *Machine) { m.Bootstrap = isFalse("ObjectDoesNotExist", "", time.Minute) }),
+			says{WaitingForBootstrapData, BootstrapNotReady, "w4", Object{Kind: "KubeadmConfig", Name: "w4"}, ago(time.Minute), time.Time{}, false, InfrastructureComes, LookAtBootstrap, by},
+		},
+		"no worker gets bootstrap data before the control plane is initialized": {
+			followed(func(f *Facts, _ *Machine) { f.Initialized = false }),
+			says{WaitingForBootstrapData, NotInitialized, "w4", Object{Kind: "Cluster", Name: "c1"}, four, time.Time{}, false, InfrastructureComes, RepairControlPlane, by},
+		},
+		"a provider is waited for": {
+			followed(func(_ *Facts, m *Machine) { m.BootstrapProvided = true }),
+			says{Provisioning, InfrastructureNotReady, "w4", docker, four, time.Time{}, false, InfrastructureComes, "", by},
+		},
+		"a provider that fails needs a person": {
+			followed(func(_ *Facts, m *Machine) {
+				m.BootstrapProvided, m.Infrastructure = true, isFalse("InternalError", "", time.Minute)
+			}),
+			says{Provisioning, InfrastructureNotReady, "w4", docker, ago(time.Minute), time.Time{}, false, InfrastructureComes, LookAtInfrastructure, by},
+		},
+		"of hosts none fits": {
+			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "provisioned", Consumer: "Metal3Machine w2"})),
+			says{NoHostFits, NoHost, "w4", m3m, four, time.Time{}, false, HostIsTaken, AddHost, by},
+		},
+		"without any host none fits": {
+			followed(metal, hosts()), says{NoHostFits, NoHost, "w4", m3m, four, time.Time{}, false, HostIsTaken, AddHost, by},
+		},
+		"a host that is being freed is waited for": {
+			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "deprovisioning", Consumer: "Metal3Machine w1"})),
+			says{NoHostFits, HostFrees, "w4", bare("h1"), four, time.Time{}, false, HostIsTaken, "", by},
+		},
+		"a host with an error is not waited for": {
+			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "deprovisioning", Error: "no power"})),
+			says{NoHostFits, NoHost, "w4", m3m, four, time.Time{}, false, HostIsTaken, AddHost, by},
+		},
+		"a host that fits is taken": {
+			followed(metal, hosts(Host{Name: "h1"}, Host{Name: "h2", Selected: true, State: "available"})),
+			says{Provisioning, HostChosen, "w4", m3m, four, time.Time{}, false, HostIsTaken, "", by},
+		},
+		"hosts that could not be read are not counted as none": {
+			followed(metal), says{Provisioning, InfrastructureNotReady, "w4", m3m, four, time.Time{}, false, InfrastructureComes, "", by},
+		},
+		"the host of the machine is provisioned": {
+			onHost(func(*Host) {}), says{Provisioning, HostWorks, "w4", bare("h4"), ago(3 * time.Minute), time.Time{}, false, InfrastructureComes, "", by},
+		},
+		"a host with an error is repaired": {
+			onHost(func(h *Host) { h.Error = "no image" }),
+			says{Provisioning, HostTrouble, "w4", bare("h4"), ago(3 * time.Minute), time.Time{}, false, InfrastructureComes, RepairHost, by},
+		},
+		"a detached host is attached again": {
+			onHost(func(h *Host) { h.Detached = true }),
+			says{Provisioning, HostTrouble, "w4", bare("h4"), ago(3 * time.Minute), time.Time{}, false, InfrastructureComes, Unpause, by},
+		},
+		"a machine that is there boots": {
+			followed(provisioned), says{Booting, NoNode, "w4", docker, ago(2 * time.Minute), time.Time{}, false, NodeRegisters, "", by},
+		},
+		"a machine that boots for long is looked at, and its timeout may be over": {
+			followed(func(f *Facts, m *Machine) {
+				provisioned(f, m)
+				f.Old.GoneAt, m.Created, m.Infrastructure, m.StartupTimeout = ago(40*time.Minute), ago(30*time.Minute), isTrue(21*time.Minute), 30*time.Minute
+			}),
+			says{Booting, NoNode, "w4", docker, ago(21 * time.Minute), noon, true, NodeRegisters, LookAtConsole, by},
+		},
+		"a host that is powered off does not boot": {
+			followed(metal, provisioned, func(f *Facts, m *Machine) {
+				f.Hosts, f.HostsKnown, m.Host = []Host{{Name: "h4", State: "provisioned"}}, true, "h4"
+			}),
+			says{Booting, HostOff, "w4", bare("h4"), ago(2 * time.Minute), time.Time{}, false, NodeRegisters, RepairHost, by},
+		},
+		"a paused machine does not go on": {
+			followed(provisioned, func(_ *Facts, m *Machine) { m.Paused = true }),
+			says{Booting, PausedReason, "w4", Object{Kind: "Machine", Name: "w4"}, ago(2 * time.Minute), time.Time{}, false, GoesOn, Unpause, by},
+		},
+		"a node that has registered becomes Ready": {
+			followed(provisioned, func(_ *Facts, m *Machine) { m.Node, m.NodeReady = "n4", isFalse("KubeletNotReady", "cni", time.Minute) }),
+			says{NodeNotReady, NodeNotReadyReason, "w4", Object{Kind: "Node", Name: "n4"}, ago(time.Minute), time.Time{}, false, NodeGetsReady, "", by},
+		},
+		"a node that is not Ready for long is looked at": {
+			followed(provisioned, func(_ *Facts, m *Machine) {
+				m.Node, m.NodeReady = "n4", isFalse("KubeletNotReady", "cni", 6*time.Minute)
+			}),
+			says{NodeNotReady, NodeNotReadyReason, "w4", Object{Kind: "Node", Name: "n4"}, ago(6 * time.Minute), time.Time{}, false, NodeGetsReady, LookAtNode, by},
+		},
+		"with a Ready node the capacity is back": {
+			gone(func(f *Facts) { f.Others = append(f.Others, worker("w4", 4*time.Minute)) }),
+			says{Back, Replaced, "w4", Object{}, four, time.Time{}, false, Nothing, "", by},
+		},
+		"a replacement that is being deleted itself is followed on": {
+			followed(func(_ *Facts, m *Machine) { m.Deleting = ago(time.Minute) }),
+			says{Deleting, DeletionBegins, "w4", Object{Kind: "Machine", Name: "w4"}, ago(time.Minute), time.Time{}, false, GoesOn, "", by},
+		},
+	}.run(t)
+}
+
+func TestThereIsNoReplacement(t *testing.T) {
+	rows{
+		"a scaled-down owner has all its machines": {
+			deleting("DrainingNode", func(f *Facts) { f.Owner.Replicas = 2 }),
+			says{NotReplaced, ScaledDown, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
+		},
+		"also when the machine is gone": {
+			gone(func(f *Facts) { f.Owner.Replicas = 2 }),
+			says{NotReplaced, ScaledDown, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
+		},
+		"an owner that is being deleted makes none": {
+			deleting("DrainingNode", func(f *Facts) { f.Owner.Deleting = noon }),
+			says{NotReplaced, OwnerDeleted, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
+		},
+		"an owner that is gone makes none": {
+			gone(func(f *Facts) { f.Owner.Gone = true }),
+			says{NotReplaced, OwnerDeleted, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
+		},
+		"in a namespace that is being deleted no machine is made": {
+			deleting("DrainingNode", func(f *Facts) { f.NamespaceDeleting, f.ClusterDeleting = noon, noon }),
+			says{NotReplaced, NamespaceDeleted, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
+		},
+		"nor in a Cluster that is": {
+			deleting("DrainingNode", func(f *Facts) { f.ClusterDeleting = noon }),
+			says{NotReplaced, ClusterDeleted, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
+		},
+		"a stand-alone machine that is deleted is not replaced": {
+			deleting("DrainingNode", func(f *Facts) { f.Owner = Owner{} }),
+			says{NotReplaced, NoOwner, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
+		},
+		"a replacement with a Ready node is there although its owner is being deleted": {
+			gone(func(f *Facts) { f.Owner.Deleting, f.Others = noon, append(f.Others, worker("w4", 4*time.Minute)) }),
+			says{Back, Replaced, "w4", Object{}, ago(4 * time.Minute), time.Time{}, false, Nothing, "", Replacement{"w4", Alone}},
+		},
+		"a rollout has made the new machine before the old one was deleted": {
+			deleting("DrainingNode", func(f *Facts) {
+				f.Owner.RollingOut, f.Owner.Set, f.Others = true, "md-0-b", append(f.Others, worker("w4", 12*time.Minute))
+			}),
+			says{Back, RolledOut, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
+		},
+		"a rollout whose new machine is not Ready is followed": {
+			deleting("DrainingNode", func(f *Facts) {
+				n := worker("w4", 12*time.Minute)
+				n.Set, n.NodeReady = "md-0-b", isFalse("KubeletNotReady", "", time.Minute)
+				f.Owner.RollingOut, f.Owner.Set, f.Others = true, "md-0-b", append(f.Others, n)
+			}),
+			says{NodeNotReady, NodeNotReadyReason, "w4", Object{Kind: "Node", Name: "node-w4"}, ago(time.Minute), time.Time{}, false, NodeGetsReady, "", Replacement{"w4", ByOrder}},
+		},
+	}.run(t)
+}

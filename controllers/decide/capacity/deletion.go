@@ -1,0 +1,156 @@
+package capacity
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Finalizers and hooks of Cluster API.
+const (
+	machineFinalizer = "machine.cluster.x-k8s.io"
+	kubeadmHook      = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup"
+)
+
+// providers are the groups of which the finalizers are those of the providers themselves.
+var providers = []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"}
+
+// phases are the phases of a deletion, by the reason of the condition Deleting. (reconcileDelete of the Machine controller.) Of a reason that is not here,
+// the deletion has just begun, as far as is known.
+var phases = map[string]func(f *Facts, m *Machine, s *Story){
+	"WaitingForPreDrainHook":           preDrain,
+	"DrainingNode":                     draining,
+	"WaitingForVolumeDetach":           volumes,
+	"WaitingForPreTerminateHook":       preTerminate,
+	"WaitingForInfrastructureDeletion": infrastructureDeletion,
+	"WaitingForBootstrapDeletion":      bootstrapDeletion,
+	"DeletingNode":                     nodeDeletion,
+	"InternalError":                    deletionFails,
+	"DeletionCompleted":                completed,
+}
+
+// deletion is the story of m, which is being deleted.
+func (f *Facts) deletion(s *Story, m *Machine) {
+	s.Stage, s.Machine, s.Since, s.Next = Deleting, m.Name, m.Deleting, ReplacementIsMade
+	s.WaitsFor = Object{Kind: "Machine", Name: m.Name}
+	s.Args.Reason, s.Args.Message = m.Deletion.Condition.Reason, m.Deletion.Condition.Message
+	if m.Paused || f.ClusterPaused {
+		f.paused(s, s.WaitsFor)
+		return
+	}
+	if phase := phases[m.Deletion.Condition.Reason]; phase != nil {
+		phase(f, m, s)
+		return
+	}
+	s.Reason, s.Next = DeletionBegins, GoesOn
+}
+
+func preDrain(_ *Facts, m *Machine, s *Story) {
+	d := &m.Deletion
+	s.Reason, s.Next, s.Args.Hooks, s.Todo = PreDrainHook, DrainBegins, d.PreDrainHooks, EndHook
+	s.Since = firstKnown(d.PreDrainSince, m.Deleting)
+}
+
+func draining(_ *Facts, m *Machine, s *Story) {
+	d := &m.Deletion
+	s.Reason, s.Next, s.Args.Pods = Draining, DrainGoesOn, d.Pods
+	s.WaitsFor = Object{Kind: "Node", Name: m.Node}
+	s.Since = firstKnown(d.DrainSince, m.Deleting)
+	bound(s, d.DrainSince, d.DrainTimeout, DrainGivenUp)
+	if s.Deadline.IsZero() {
+		s.Todo = SetDrainTimeout
+	}
+	for _, p := range d.Pods {
+		if p.Budget != "" && p.Deleting.IsZero() {
+			s.Reason, s.Todo = DrainBlockedByBudget, FreeBudget
+			s.WaitsFor = Object{Kind: "PodDisruptionBudget", Namespace: p.Namespace, Name: p.Budget}
+			return
+		}
+	}
+	if len(d.Pods) > 0 {
+		s.WaitsFor = Object{Kind: "Pod", Namespace: d.Pods[0].Namespace, Name: d.Pods[0].Name}
+	}
+}
+
+func volumes(_ *Facts, m *Machine, s *Story) {
+	d := &m.Deletion
+	s.Reason, s.Next, s.Args.Volumes, s.Todo = VolumesAttached, InfrastructureGoes, d.Volumes, DetachVolumes
+	s.WaitsFor = Object{Kind: "Node", Name: m.Node}
+	s.Since = firstKnown(d.VolumesSince, m.Deleting)
+	bound(s, d.VolumesSince, d.VolumeTimeout, VolumesGivenUp)
+	for _, v := range d.Volumes {
+		if v.Attachment != "" {
+			s.WaitsFor = Object{Kind: "VolumeAttachment", Name: v.Attachment}
+			return
+		}
+	}
+}
+
+// bound gives s the deadline of a timeout that began at since, if there is one.
+func bound(s *Story, since time.Time, timeout time.Duration, next Next) {
+	if timeout <= 0 || since.IsZero() {
+		return
+	}
+	s.Deadline, s.Args.Timeout, s.Next = since.Add(timeout), timeout, next
+}
+
+func preTerminate(_ *Facts, m *Machine, s *Story) {
+	d := &m.Deletion
+	s.Reason, s.Next, s.Args.Hooks = PreTerminateHook, InfrastructureGoes, d.PreTerminateHooks
+	s.Since = firstKnown(d.PreTerminateSince, m.Deleting)
+	if slices.ContainsFunc(d.PreTerminateHooks, func(h Hook) bool { return h.Name != kubeadmHook }) {
+		s.Todo = EndHook
+		return
+	}
+	s.WaitsFor = s.Owner // the KubeadmControlPlane removes its own hook after the member of etcd
+}
+
+func infrastructureDeletion(f *Facts, m *Machine, s *Story) {
+	remains := &m.Deletion.Infra
+	s.Reason, s.WaitsFor, s.Next, s.Since = InfrastructureDeletion, m.Infra, MachineGoes, remains.Deleting
+	if host := f.host(m.Host); m.Metal3 && host != nil {
+		s.Reason, s.Args.Host, s.WaitsFor = HostDeprovisioning, host, Object{Kind: "BareMetalHost", Name: host.Name}
+		s.Since = firstKnown(host.Since, remains.Deleting)
+		if host.trouble() != "" {
+			s.Reason, s.Todo = HostHindersDeletion, todoOf(host.trouble())
+		}
+		return
+	}
+	hindered(s, remains.Finalizers, InfrastructureFinalizer)
+}
+
+func bootstrapDeletion(_ *Facts, m *Machine, s *Story) {
+	remains := &m.Deletion.Bootstrap
+	s.Reason, s.WaitsFor, s.Next, s.Since = BootstrapDeletion, m.BootstrapConfig, MachineGoes, remains.Deleting
+	hindered(s, remains.Finalizers, BootstrapDeletion)
+}
+
+// hindered says which finalizers are left, and that a person has to remove them if none of them is that of a provider.
+func hindered(s *Story, all []Finalizer, reason Reason) {
+	s.Args.Finalizers = all
+	if len(all) > 0 && !slices.ContainsFunc(all, ofProvider) {
+		s.Reason, s.Todo = reason, RemoveFinalizer
+	}
+}
+
+func ofProvider(finalizer Finalizer) bool {
+	domain, _, _ := strings.Cut(finalizer.Name, "/")
+	return slices.ContainsFunc(providers, func(group string) bool { return strings.HasSuffix(domain, group) })
+}
+
+func nodeDeletion(_ *Facts, m *Machine, s *Story) {
+	s.Reason, s.WaitsFor, s.Next = NodeDeletion, Object{Kind: "Node", Name: m.Node}, MachineGoes
+	bound(s, m.Deleting, m.Deletion.NodeTimeout, NodeGivenUp)
+}
+
+func deletionFails(_ *Facts, _ *Machine, s *Story) {
+	s.Reason, s.Todo, s.Next = DeletionFails, LookAtController, GoesOn
+}
+
+func completed(_ *Facts, m *Machine, s *Story) {
+	s.Reason, s.Since = DeletionCompletes, time.Time{}
+	s.Args.Finalizers = slices.DeleteFunc(slices.Clone(m.Deletion.Finalizers), func(f Finalizer) bool { return f.Name == machineFinalizer })
+	if len(s.Args.Finalizers) > 0 {
+		s.Reason, s.Todo, s.Since = ForeignFinalizer, RemoveFinalizer, m.Deleting
+	}
+}

@@ -1,0 +1,242 @@
+package capacity
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTheDeletion(t *testing.T) {
+	timed := func(edit func(*Deletion)) func(*Facts) { return func(f *Facts) { edit(&f.Old.Deletion) } }
+	node := Object{Kind: "Node", Name: "node-w1"}
+	blocked := []Pod{{Namespace: "shop", Name: "db-0", Budget: "db"}, {Namespace: "shop", Name: "web"}}
+	onHost := func(h Host) func(*Facts) {
+		return func(f *Facts) {
+			f.Old.Metal3, f.Old.Host, f.Old.Infra, f.Hosts, f.HostsKnown = true, "h1", Object{Kind: "Metal3Machine", Name: "w1"}, []Host{h}, true
+		}
+	}
+	h1, docker := Object{Kind: "BareMetalHost", Name: "h1"}, Object{Kind: "DockerMachine", Name: "w1"}
+	none := Replacement{}
+	rows{
+		"of a deletion whose controller says nothing no more is known than when it began": {
+			deleting(""), says{Deleting, DeletionBegins, "w1", w1, nine, time.Time{}, false, GoesOn, "", none},
+		},
+		"a hook before the drain needs its owner": {
+			deleting("WaitingForPreDrainHook", timed(func(d *Deletion) { d.PreDrainSince = ago(8 * time.Minute) })),
+			says{Deleting, PreDrainHook, "w1", w1, ago(8 * time.Minute), time.Time{}, false, DrainBegins, EndHook, none},
+		},
+		"a drain without a timeout may last for ever": {
+			deleting("DrainingNode", timed(func(d *Deletion) { d.DrainSince = ago(8 * time.Minute) })),
+			says{Deleting, Draining, "w1", node, ago(8 * time.Minute), time.Time{}, false, DrainGoesOn, SetDrainTimeout, none},
+		},
+		"a drain is given up at its timeout": {
+			deleting("DrainingNode", timed(func(d *Deletion) { d.DrainSince, d.DrainTimeout = ago(8*time.Minute), 10*time.Minute })),
+			says{Deleting, Draining, "w1", node, ago(8 * time.Minute), noon.Add(2 * time.Minute), false, DrainGivenUp, "", none},
+		},
+		"a drain that should have been given up is overdue": {
+			deleting("DrainingNode", timed(func(d *Deletion) { d.DrainSince, d.DrainTimeout = ago(8*time.Minute), 8*time.Minute })),
+			says{Deleting, Draining, "w1", node, ago(8 * time.Minute), noon, true, DrainGivenUp, "", none},
+		},
+		"the PodDisruptionBudget that blocks a drain is named": {
+			deleting("DrainingNode", timed(func(d *Deletion) { d.Pods = blocked })),
+			says{Deleting, DrainBlockedByBudget, "w1", Object{"PodDisruptionBudget", "shop", "db"}, nine, time.Time{}, false, DrainGoesOn, FreeBudget, none},
+		},
+		"a pod that is being deleted is not blocked by its budget any more": {
+			deleting("DrainingNode", timed(func(d *Deletion) { d.Pods = []Pod{{Namespace: "shop", Name: "db-0", Budget: "db", Deleting: noon}} })),
+			says{Deleting, Draining, "w1", Object{"Pod", "shop", "db-0"}, nine, time.Time{}, false, DrainGoesOn, SetDrainTimeout, none},
+		},
+		"an attached volume is named by its VolumeAttachment": {
+			deleting("WaitingForVolumeDetach", timed(func(d *Deletion) {
+				d.VolumesSince, d.VolumeTimeout, d.Volumes = ago(time.Minute), 5*time.Minute, []Volume{{Name: "pv-0"}, {Name: "pv-1", Attachment: "csi-1"}}
+			})),
+			says{Deleting, VolumesAttached, "w1", Object{Kind: "VolumeAttachment", Name: "csi-1"}, ago(time.Minute), noon.Add(4 * time.Minute), false, VolumesGivenUp, DetachVolumes, none},
+		},
+		"the control plane removes its own hook": {
+			deleting("WaitingForPreTerminateHook", timed(func(d *Deletion) { d.PreTerminateHooks = []Hook{{Name: kubeadmHook}} })),
+			says{Deleting, PreTerminateHook, "w1", md0, nine, time.Time{}, false, InfrastructureGoes, "", none},
+		},
+		"another hook needs its owner": {
+			deleting("WaitingForPreTerminateHook", timed(func(d *Deletion) {
+				d.PreTerminateHooks = []Hook{{Name: kubeadmHook}, {Name: "pre-terminate.delete.hook.machine.cluster.x-k8s.io/backup", Owner: "velero"}}
+			})),
+			says{Deleting, PreTerminateHook, "w1", w1, nine, time.Time{}, false, InfrastructureGoes, EndHook, none},
+		},
+		"its infrastructure is waited for": {
+			deleting("WaitingForInfrastructureDeletion", timed(func(d *Deletion) {
+				d.Infra = Remains{Exists: true, Deleting: ago(time.Minute), Finalizers: []Finalizer{{Name: "dockermachine.infrastructure.cluster.x-k8s.io"}, {Name: "x/y"}}}
+			})),
+			says{Deleting, InfrastructureDeletion, "w1", docker, ago(time.Minute), time.Time{}, false, MachineGoes, "", none},
+		},
+		"a finalizer that is not its provider's is removed by a person": {
+			deleting("WaitingForInfrastructureDeletion", timed(func(d *Deletion) {
+				d.Infra = Remains{Exists: true, Deleting: ago(time.Minute), Finalizers: []Finalizer{{Name: "x/y"}}}
+			})),
+			says{Deleting, InfrastructureFinalizer, "w1", docker, ago(time.Minute), time.Time{}, false, MachineGoes, RemoveFinalizer, none},
+		},
+		"a host is deprovisioned": {
+			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", State: "deprovisioning", Since: ago(2 * time.Minute)})),
+			says{Deleting, HostDeprovisioning, "w1", h1, ago(2 * time.Minute), time.Time{}, false, MachineGoes, "", none},
+		},
+		"a host with an error hinders the deletion": {
+			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", State: "deprovisioning", Error: "no power"})),
+			says{Deleting, HostHindersDeletion, "w1", h1, time.Time{}, time.Time{}, false, MachineGoes, RepairHost, none},
+		},
+		"so does a host that is paused": {
+			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", State: "deprovisioning", Paused: true})),
+			says{Deleting, HostHindersDeletion, "w1", h1, time.Time{}, time.Time{}, false, MachineGoes, Unpause, none},
+		},
+		"its bootstrap config is waited for": {
+			deleting("WaitingForBootstrapDeletion", timed(func(d *Deletion) { d.Bootstrap = Remains{Exists: true, Finalizers: []Finalizer{{Name: "x/y"}}} })),
+			says{Deleting, BootstrapDeletion, "w1", Object{Kind: "KubeadmConfig", Name: "w1"}, time.Time{}, time.Time{}, false, MachineGoes, RemoveFinalizer, none},
+		},
+		"the deletion of the node is given up": {
+			deleting("DeletingNode", timed(func(d *Deletion) { d.NodeTimeout = 10 * time.Minute })),
+			says{Deleting, NodeDeletion, "w1", node, nine, noon.Add(time.Minute), false, NodeGivenUp, "", none},
+		},
+		"an error needs a person": {
+			deleting("InternalError"), says{Deleting, DeletionFails, "w1", w1, nine, time.Time{}, false, GoesOn, LookAtController, none},
+		},
+		"a finalizer that is left is removed by a person": {
+			deleting("DeletionCompleted", timed(func(d *Deletion) { d.Finalizers = []Finalizer{{Name: machineFinalizer}, {Name: "x/y"}} })),
+			says{Deleting, ForeignFinalizer, "w1", w1, nine, time.Time{}, false, ReplacementIsMade, RemoveFinalizer, none},
+		},
+		"without another finalizer the machine is as good as gone": {
+			deleting("DeletionCompleted", timed(func(d *Deletion) { d.Finalizers = []Finalizer{{Name: machineFinalizer}} })),
+			says{Deleting, DeletionCompletes, "w1", w1, time.Time{}, time.Time{}, false, ReplacementIsMade, "", none},
+		},
+		"a paused machine is not deleted": {
+			deleting("DrainingNode", func(f *Facts) { f.Old.Paused = true }),
+			says{Deleting, PausedReason, "w1", w1, nine, time.Time{}, false, GoesOn, Unpause, none},
+		},
+		"a machine of a set that is made while the old one exists replaces another one": {
+			deleting("DrainingNode", func(f *Facts) {
+				f.Owner.Replicas, f.Others = 4, append(f.Others, worker("w4", time.Minute))
+			}),
+			says{Deleting, Draining, "w1", node, nine, time.Time{}, false, DrainGoesOn, SetDrainTimeout, none},
+		},
+	}.run(t)
+}
+
+func TestADeletionIsToldWithoutAReplacementToo(t *testing.T) {
+	f := given(deleting("DeletionCompleted", func(f *Facts) {
+		f.Owner.Replicas, f.Old.Deletion.Finalizers = 2, []Finalizer{{Name: "x/y"}}
+	}))
+	want := says{Deleting, ForeignFinalizer, "w1", w1, nine, time.Time{}, false, MachineGoes, RemoveFinalizer, Replacement{}}
+	if diff := cmp.Diff(want, of(DeletionOf(f))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhyAHostIsNotTaken(t *testing.T) {
+	free := Host{Name: "h", Selected: true, State: "available"}
+	for name, tc := range map[string]struct {
+		edit func(*Host)
+		want HostAnswer
+	}{
+		"a free one is":                                    {func(*Host) {}, HostAnswer{Name: "h"}},
+		"so is one in the state ready":                     {func(h *Host) { h.State = "ready" }, HostAnswer{Name: "h"}},
+		"one that the selector does not select":            {func(h *Host) { h.Selected, h.Unmatched = false, "rack=1" }, HostAnswer{"h", HostNotSelected, "rack=1"}},
+		"one of another consumer":                          {func(h *Host) { h.Consumer = "Metal3Machine x" }, HostAnswer{"h", HostInUse, "Metal3Machine x"}},
+		"one that is kept for another owner":               {func(h *Host) { h.Reserved, h.Unreserved = "md-1", true }, HostAnswer{"h", HostReserved, "md-1"}},
+		"one that is kept for this owner is":               {func(h *Host) { h.Reserved, h.Consumer = "md-0", "x" }, HostAnswer{Name: "h"}},
+		"one that is being deleted":                        {func(h *Host) { h.Deleting = true }, HostAnswer{"h", HostIsDeleting, ""}},
+		"one with an error":                                {func(h *Host) { h.Error = "no power" }, HostAnswer{"h", HostHasError, "no power"}},
+		"one that is paused":                               {func(h *Host) { h.Paused = true }, HostAnswer{"h", HostPaused, ""}},
+		"one that is marked unhealthy":                     {func(h *Host) { h.MarkedUnhealthy = true }, HostAnswer{"h", HostUnhealthy, ""}},
+		"one that is inspected":                            {func(h *Host) { h.State = "inspecting" }, HostAnswer{"h", HostNotAvailable, "inspecting"}},
+		"one that is detached is taken, as CAPM3 takes it": {func(h *Host) { h.Detached = true }, HostAnswer{Name: "h"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := free
+			tc.edit(&h)
+			if diff := cmp.Diff(tc.want, h.answer()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWhichMachineReplacesWhich(t *testing.T) {
+	two := func(f *Facts) {
+		f.Lost = []Loss{{"w0", ago(6 * time.Minute)}}
+		f.Others = append(f.Others, worker("w5", 3*time.Minute), worker("w4", 4*time.Minute))
+	}
+	for name, tc := range map[string]struct {
+		edit func(*Facts)
+		want Replacement
+	}{
+		"what the owner has written down is no guess": {
+			gone(func(f *Facts) {
+				n := worker("w4", 4*time.Minute)
+				n.Replaces = "w1"
+				f.Others = append(f.Others, worker("w5", 4*time.Minute), n)
+			}),
+			Replacement{"w4", Recorded},
+		},
+		"a machine that is older replaces none, whatever is written": {
+			deleting("", func(f *Facts) { n := worker("w0", 25*time.Hour); n.Replaces = "w1"; f.Others = append(f.Others, n) }),
+			Replacement{},
+		},
+		"the second to go has the second that was made":         {gone(two), Replacement{"w5", ByOrder}},
+		"unless a machine has the host of the old one":          {gone(two, func(f *Facts) { f.Old.Host, f.Others[3].Host = "h1", "h1" }), Replacement{"w4", SameHost}},
+		"a machine that replaces another by record is not free": {gone(func(f *Facts) { n := worker("w4", 4*time.Minute); n.Replaces = "w0"; f.Others = append(f.Others, n) }), Replacement{}},
+		"a machine that was made before does not replace it":    {gone(func(f *Facts) { f.Others = append(f.Others, worker("w4", 6*time.Minute)) }), Replacement{}},
+		"creation times are in seconds": {
+			gone(func(f *Facts) {
+				f.Old.GoneAt = ago(4*time.Minute - time.Millisecond)
+				f.Others = append(f.Others, worker("w4", 4*time.Minute))
+			}),
+			Replacement{"w4", Alone},
+		},
+		"without the time of the loss no machine is taken for it": {
+			gone(func(f *Facts) { f.Old.GoneAt, f.Began = time.Time{}, time.Time{} }), Replacement{},
+		},
+		"fewer new machines than losses leave the last one without": {
+			gone(func(f *Facts) {
+				f.Lost = []Loss{{"w0", ago(6 * time.Minute)}}
+				f.Others = append(f.Others, worker("w4", 4*time.Minute))
+			}), Replacement{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := given(tc.edit)
+			if diff := cmp.Diff(tc.want, replacementOf(&f)); diff != "" {
+				t.Error(diff)
+			}
+			if got := replacementOf(&f); got.Guess() != (got.Name != "" && got.By != Recorded) {
+				t.Errorf("%+v is a guess: %t", got, got.Guess())
+			}
+		})
+	}
+}
+
+func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
+	made := func(name, replaces string, lost ...Loss) Facts {
+		f := given(func(f *Facts) {
+			f.Lost, f.Others = lost, append(f.Others, worker("w4", 4*time.Minute), worker("w5", 3*time.Minute))
+		})
+		f.Old, f.Others = *f.machine(name), f.Others[:2]
+		f.Old.Replaces = replaces
+		if name == "w5" {
+			f.Others = append(f.Others, worker("w4", 4*time.Minute))
+		}
+		return f
+	}
+	a, b := Loss{"w0", ago(6 * time.Minute)}, Loss{"w1", ago(5 * time.Minute)}
+	for name, tc := range map[string]struct {
+		f    Facts
+		want Replacement
+	}{
+		"for the one that its owner has written down": {made("w4", "w9", a), Replacement{"w9", Recorded}},
+		"for the one that was lost":                   {made("w4", "", b), Replacement{"w1", Alone}},
+		"for the second that was lost":                {made("w5", "", a, b), Replacement{"w1", ByOrder}},
+		"for none that is known":                      {made("w4", ""), Replacement{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Predecessor(tc.f)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

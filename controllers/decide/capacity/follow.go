@@ -1,0 +1,116 @@
+package capacity
+
+import (
+	"slices"
+	"time"
+)
+
+// How long a wait is before a person should look at it. None is a deadline: nothing happens then.
+const (
+	// bootstrapTakes is how long bootstrap data is waited for that usually is there within seconds.
+	bootstrapTakes = 5 * time.Minute
+	// machineTakes is how long a provider may work on a machine, or a machine boot.
+	machineTakes = 20 * time.Minute
+	// nodeTakes is how long a node that has registered may take to be Ready.
+	nodeTakes = 5 * time.Minute
+)
+
+// failing are the reasons of mirrored conditions that are no wait.
+var failing = []string{"InternalError", "InvalidConditionReported", "ObjectDoesNotExist", "ObjectDeleted"}
+
+// Follow returns what f.Old, a new machine, waits for.
+func Follow(f Facts) Story {
+	s := Story{Machine: f.Old.Name, Owner: f.Owner.object()}
+	s.Args.Machines, s.Args.Ready, s.Args.Replicas = f.count()
+	f.follow(&s, &f.Old)
+	f.overdue(&s)
+	return s
+}
+
+// follow is the story of m, a new machine.
+func (f *Facts) follow(s *Story, m *Machine) {
+	s.Machine = m.Name
+	switch {
+	case !m.Deleting.IsZero():
+		f.deletion(s, m)
+		return
+	case ready(m):
+		s.Stage, s.Reason, s.Next, s.Since = Back, Replaced, Nothing, m.NodeReady.Since
+		return
+	case m.Node != "":
+		f.nodeNotReady(s, m)
+		return
+	case m.InfrastructureProvisioned:
+		f.booting(s, m)
+	case !m.BootstrapProvided:
+		f.bootstrap(s, m)
+	case m.Metal3 && m.Host == "" && f.HostsKnown:
+		f.hostless(s, m)
+	default:
+		f.provisioning(s, m)
+	}
+	if m.Paused || f.ClusterPaused {
+		f.paused(s, Object{Kind: "Machine", Name: m.Name})
+	}
+	if m.StartupTimeout > 0 {
+		s.Deadline, s.Args.Timeout = m.Created.Add(m.StartupTimeout), m.StartupTimeout
+	}
+}
+
+func (f *Facts) nodeNotReady(s *Story, m *Machine) {
+	s.Stage, s.Reason, s.Next, s.Since = NodeNotReady, NodeNotReadyReason, NodeGetsReady, m.NodeReady.Since
+	s.WaitsFor = Object{Kind: "Node", Name: m.Node}
+	s.Args.Reason, s.Args.Message = m.NodeReady.Reason, m.NodeReady.Message
+	if f.late(s.Since, nodeTakes) {
+		s.Todo = LookAtNode
+	}
+}
+
+func (f *Facts) booting(s *Story, m *Machine) {
+	s.Stage, s.Reason, s.Next, s.Since = Booting, NoNode, NodeRegisters, m.Infrastructure.Since
+	s.WaitsFor = m.Infra
+	if host := f.host(m.Host); host != nil {
+		s.Args.Host, s.WaitsFor = host, Object{Kind: "BareMetalHost", Name: host.Name}
+		if !host.PoweredOn {
+			s.Reason, s.Todo = HostOff, RepairHost
+			return
+		}
+	}
+	if f.late(s.Since, machineTakes) {
+		s.Todo = LookAtConsole
+	}
+}
+
+func (f *Facts) bootstrap(s *Story, m *Machine) {
+	s.Stage, s.Reason, s.Next, s.Since = WaitingForBootstrapData, BootstrapNotReady, InfrastructureComes, firstKnown(m.Bootstrap.Since, m.Created)
+	s.WaitsFor = m.BootstrapConfig
+	s.Args.Reason, s.Args.Message = m.Bootstrap.Reason, m.Bootstrap.Message
+	switch {
+	case !f.Initialized && !m.ControlPlane:
+		s.Reason, s.Todo, s.WaitsFor = NotInitialized, RepairControlPlane, Object{Kind: "Cluster", Name: f.Cluster}
+	case slices.Contains(failing, m.Bootstrap.Reason) || f.late(s.Since, bootstrapTakes):
+		s.Todo = LookAtBootstrap
+	}
+}
+
+func (f *Facts) provisioning(s *Story, m *Machine) {
+	s.Stage, s.Reason, s.Next, s.Since = Provisioning, InfrastructureNotReady, InfrastructureComes, firstKnown(m.Infrastructure.Since, m.Created)
+	s.WaitsFor = m.Infra
+	s.Args.Reason, s.Args.Message = m.Infrastructure.Reason, m.Infrastructure.Message
+	if host := f.host(m.Host); host != nil {
+		s.Reason, s.Args.Host, s.WaitsFor = HostWorks, host, Object{Kind: "BareMetalHost", Name: host.Name}
+		s.Since = firstKnown(host.Since, s.Since)
+		if trouble := host.trouble(); trouble != "" {
+			s.Reason, s.Todo = HostTrouble, todoOf(trouble)
+			return
+		}
+	}
+	if slices.Contains(failing, m.Infrastructure.Reason) || f.late(s.Since, machineTakes) {
+		s.Todo = LookAtInfrastructure
+	}
+}
+
+// late reports whether what began at since has taken longer than it should.
+func (f *Facts) late(since time.Time, takes time.Duration) bool {
+	return !since.IsZero() && f.Now.Sub(since) > takes
+}

@@ -1,0 +1,92 @@
+package capacity
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// replacementOf finds the machine that replaces f.Old.
+//
+// A KubeadmControlPlane writes it down. A MachineSet does not, and makes a machine only after the old one is gone, since one that is being deleted counts
+// among its replicas (syncReplicas): so a machine that still exists has none, and of those that are gone the first to go has the first that was made since.
+func replacementOf(f *Facts) Replacement {
+	for _, m := range f.byCreation() {
+		if m.Replaces == f.Old.Name && !m.Created.Before(f.Old.Created) {
+			return Replacement{Name: m.Name, By: Recorded}
+		}
+	}
+	if !f.Old.Gone || f.gone().IsZero() { // without a moment each machine might be the one
+		return Replacement{}
+	}
+	candidates := f.madeSince(f.gone())
+	if f.Old.Host != "" {
+		for _, m := range candidates {
+			if m.Host == f.Old.Host {
+				return Replacement{Name: m.Name, By: SameHost}
+			}
+		}
+	}
+	if len(f.Lost) == 0 && len(candidates) == 1 {
+		return Replacement{Name: candidates[0].Name, By: Alone}
+	}
+	return f.inOrder()
+}
+
+// gone is since when f.Old is gone, or when its deletion or remediation began, if that is all that is known.
+func (f *Facts) gone() time.Time { return firstKnown(f.Old.GoneAt, f.Old.Deleting, f.Began) }
+
+func firstKnown(all ...time.Time) time.Time {
+	for _, at := range all {
+		if !at.IsZero() {
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// madeSince are the other machines that were made since at and that no owner has written down as replacements, the oldest one first. Objects have the time
+// of their creation in seconds.
+func (f *Facts) madeSince(at time.Time) []*Machine {
+	return slices.DeleteFunc(f.byCreation(), func(m *Machine) bool {
+		return m.Replaces != "" || m.Created.Before(at.Truncate(time.Second))
+	})
+}
+
+// inOrder gives each machine that was lost, in the order in which they were, the first machine that was made since and that no other has.
+func (f *Facts) inOrder() Replacement {
+	lost := append([]Loss{{f.Old.Name, f.gone()}}, f.Lost...)
+	slices.SortFunc(lost, func(a, b Loss) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) })
+	taken := map[string]bool{}
+	for _, l := range lost {
+		for _, m := range f.madeSince(l.At) {
+			if taken[m.Name] {
+				continue
+			}
+			if l.Name == f.Old.Name {
+				return Replacement{Name: m.Name, By: ByOrder}
+			}
+			taken[m.Name] = true
+			break
+		}
+	}
+	return Replacement{}
+}
+
+// Predecessor returns the machine that f.Old was made for: what its owner has written down or, of those that are lost, the one whose replacement it is by order.
+// The other machines and losses are those of the owner, as for Decide.
+func Predecessor(f Facts) Replacement {
+	if f.Old.Replaces != "" {
+		return Replacement{Name: f.Old.Replaces, By: Recorded}
+	}
+	for _, l := range f.Lost {
+		of := f
+		of.Old = Machine{Name: l.Name, Gone: true, GoneAt: l.At}
+		of.Others = append(slices.Clone(f.Others), f.Old)
+		of.Lost = slices.DeleteFunc(slices.Clone(f.Lost), func(o Loss) bool { return o.Name == l.Name })
+		if by := replacementOf(&of); by.Name == f.Old.Name {
+			return Replacement{Name: l.Name, By: by.By}
+		}
+	}
+	return Replacement{}
+}
