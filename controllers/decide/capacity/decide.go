@@ -15,6 +15,8 @@ func Decide(f Facts) Story {
 	s.Replacement = replacementOf(&f)
 	by, end := f.machine(s.Replacement.Name), f.end()
 	switch {
+	case slices.Contains(f.Unread, MachinesUnread):
+		f.unread(&s)
 	case recovered(&f.Old):
 		s.Stage, s.Reason, s.Next, s.Since = Back, Recovered, Nothing, f.Old.NodeReady.Since
 	case by != nil && (end == "" || ready(by) && by.Deleting.IsZero()):
@@ -97,7 +99,7 @@ func tally(m *Machine, all, withNode int) (int, int) {
 // surplus reports whether the owner has all the machines that it is to have, so that it makes none for one that is deleted.
 func (f *Facts) surplus() bool {
 	all, _, wanted := f.count()
-	return f.Owner.Known && all >= wanted && !slices.Contains(f.Unread, MachinesUnread)
+	return f.Owner.Known && all >= wanted
 }
 
 // MachinesUnread is what Facts.Unread has if the machines of the owner could not be read.
@@ -227,13 +229,18 @@ func (f *Facts) paused(s *Story, o Object) {
 	}
 }
 
+// unread is the story of a machine of which no more is known than what could not be read.
+func (f *Facts) unread(s *Story) {
+	s.Stage, s.Reason, s.Next, s.WaitsFor = Unread, NotReadable, "", s.Owner
+	s.Args.Names = slices.Sorted(slices.Values(f.Unread))
+}
+
 // noReplacement is the story of a machine that is gone, and of which no new one was made.
 func (f *Facts) noReplacement(s *Story) {
 	s.Stage, s.Next, s.WaitsFor, s.Since = NoReplacement, ReplacementIsMade, s.Owner, f.Old.GoneAt
 	switch {
-	case !f.Owner.Known || slices.Contains(f.Unread, MachinesUnread):
-		s.Stage, s.Reason, s.Next = Unread, NotReadable, ""
-		s.Args.Names = slices.Sorted(slices.Values(f.Unread))
+	case !f.Owner.Known:
+		f.unread(s)
 	case f.Owner.Paused || f.ClusterPaused:
 		f.paused(s, s.Owner)
 	case f.Owner.NoCreation:

@@ -51,18 +51,21 @@ func preDrain(_ *Facts, m *Machine, s *Story) {
 	s.Since = firstKnown(d.PreDrainSince, m.Deleting)
 }
 
-func draining(_ *Facts, m *Machine, s *Story) {
+func draining(f *Facts, m *Machine, s *Story) {
 	d := &m.Deletion
 	s.Reason, s.Next, s.Args.Pods = Draining, DrainGoesOn, d.Pods
 	s.WaitsFor = Object{Kind: "Node", Name: m.Node}
 	s.Since = firstKnown(d.DrainSince, m.Deleting)
 	bound(s, d.DrainSince, d.DrainTimeout, DrainGivenUp)
-	if s.Deadline.IsZero() {
+	late := f.late(s.Since, drainTakes)
+	if late && s.Deadline.IsZero() {
 		s.Todo = SetDrainTimeout
 	}
 	for _, p := range d.Pods {
 		if p.Budget != "" && p.Deleting.IsZero() {
-			s.Reason, s.Todo = DrainBlockedByBudget, FreeBudget
+			if s.Reason = DrainBlockedByBudget; late {
+				s.Todo = FreeBudget
+			}
 			s.WaitsFor = Object{Kind: "PodDisruptionBudget", Namespace: p.Namespace, Name: p.Budget}
 			return
 		}
@@ -72,12 +75,15 @@ func draining(_ *Facts, m *Machine, s *Story) {
 	}
 }
 
-func volumes(_ *Facts, m *Machine, s *Story) {
+func volumes(f *Facts, m *Machine, s *Story) {
 	d := &m.Deletion
-	s.Reason, s.Next, s.Args.Volumes, s.Todo = VolumesAttached, InfrastructureGoes, d.Volumes, DetachVolumes
+	s.Reason, s.Next, s.Args.Volumes = VolumesAttached, InfrastructureGoes, d.Volumes
 	s.WaitsFor = Object{Kind: "Node", Name: m.Node}
 	s.Since = firstKnown(d.VolumesSince, m.Deleting)
 	bound(s, d.VolumesSince, d.VolumeTimeout, VolumesGivenUp)
+	if f.late(s.Since, drainTakes) {
+		s.Todo = DetachVolumes
+	}
 	for _, v := range d.Volumes {
 		if v.Attachment != "" {
 			s.WaitsFor = Object{Kind: "VolumeAttachment", Name: v.Attachment}

@@ -38,6 +38,10 @@ func TestTheDeletion(t *testing.T) {
 			deleting("DrainingNode", timed(func(d *Deletion) { d.DrainSince, d.DrainTimeout = ago(8*time.Minute), 8*time.Minute })),
 			says{Deleting, Draining, "w1", node, ago(8 * time.Minute), noon, true, DrainGivenUp, "", none},
 		},
+		"a drain that has just begun needs no person": {
+			deleting("DrainingNode", timed(func(d *Deletion) { d.DrainSince, d.Pods = ago(2*time.Minute), blocked })),
+			says{Deleting, DrainBlockedByBudget, "w1", Object{"PodDisruptionBudget", "shop", "db"}, ago(2 * time.Minute), time.Time{}, false, DrainGoesOn, "", none},
+		},
 		"the PodDisruptionBudget that blocks a drain is named": {
 			deleting("DrainingNode", timed(func(d *Deletion) { d.Pods = blocked })),
 			says{Deleting, DrainBlockedByBudget, "w1", Object{"PodDisruptionBudget", "shop", "db"}, nine, time.Time{}, false, DrainGoesOn, FreeBudget, none},
@@ -48,9 +52,9 @@ func TestTheDeletion(t *testing.T) {
 		},
 		"an attached volume is named by its VolumeAttachment": {
 			deleting("WaitingForVolumeDetach", timed(func(d *Deletion) {
-				d.VolumesSince, d.VolumeTimeout, d.Volumes = ago(time.Minute), 5*time.Minute, []Volume{{Name: "pv-0"}, {Name: "pv-1", Attachment: "csi-1"}}
+				d.VolumesSince, d.VolumeTimeout, d.Volumes = ago(3*time.Minute), 5*time.Minute, []Volume{{Name: "pv-0"}, {Name: "pv-1", Attachment: "csi-1"}}
 			})),
-			says{Deleting, VolumesAttached, "w1", Object{Kind: "VolumeAttachment", Name: "csi-1"}, ago(time.Minute), noon.Add(4 * time.Minute), false, VolumesGivenUp, DetachVolumes, none},
+			says{Deleting, VolumesAttached, "w1", Object{Kind: "VolumeAttachment", Name: "csi-1"}, ago(3 * time.Minute), noon.Add(2 * time.Minute), false, VolumesGivenUp, DetachVolumes, none},
 		},
 		"the control plane removes its own hook": {
 			deleting("WaitingForPreTerminateHook", timed(func(d *Deletion) { d.PreTerminateHooks = []Hook{{Name: kubeadmHook}} })),

@@ -7,6 +7,8 @@ import (
 
 // How long a wait is before a person should look at it. None is a deadline: nothing happens then.
 const (
+	// drainTakes is how long pods may take to leave a node, and volumes after them.
+	drainTakes = 2 * time.Minute
 	// bootstrapTakes is how long bootstrap data is waited for that usually is there within seconds.
 	bootstrapTakes = 5 * time.Minute
 	// machineTakes is how long a provider may work on a machine, or a machine boot.

@@ -78,6 +78,9 @@ var (
 		for i := range f.Others {
 			f.Others[i].Name = "m" + string(rune('1'+i))
 		}
+		if rapid.IntRange(0, 9).Draw(t, "unread") == 0 {
+			f.Unread = []string{MachinesUnread}
+		}
 		if f.HostsKnown {
 			f.Hosts = rapid.SliceOfN(anyHost, 0, 3).Draw(t, "hosts")
 		}
@@ -144,8 +147,10 @@ func checkWaits(t *rapid.T, f *Facts, s *Story, about *Machine) {
 		t.Errorf("of %d hosts %d are answered", len(f.Hosts), len(s.Args.Hosts))
 	case s.Stage == NodeNotReady && about.Node == "":
 		t.Error("there is no node")
-	case s.Stage == Unread && f.Owner.Known:
+	case s.Stage == Unread && f.Owner.Known && len(f.Unread) == 0:
 		t.Error("all was read")
+	case s.Stage != Unread && slices.Contains(f.Unread, MachinesUnread):
+		t.Error("the machines could not be read")
 	case s.Reason == PausedReason && s.Todo != Unpause:
 		t.Error("who is to unpause it?")
 	case !s.Stage.Ended() && s.Stage != Unread && s.Next == "":

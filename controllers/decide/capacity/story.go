@@ -171,7 +171,6 @@ const (
 	DrainBegins         Next = "DrainBegins"
 	DrainGoesOn         Next = "DrainGoesOn"
 	DrainGivenUp        Next = "DrainGivenUp"
-	VolumesFollow       Next = "VolumesFollow"
 	VolumesGivenUp      Next = "VolumesGivenUp"
 	InfrastructureGoes  Next = "InfrastructureGoes"
 	MachineGoes         Next = "MachineGoes"
@@ -181,7 +180,6 @@ const (
 	InfrastructureComes Next = "InfrastructureComes"
 	NodeRegisters       Next = "NodeRegisters"
 	NodeGetsReady       Next = "NodeGetsReady"
-	CountsAsUnhealthy   Next = "CountsAsUnhealthy"
 	GoesOn              Next = "GoesOn"
 	Nothing             Next = "Nothing"
 )

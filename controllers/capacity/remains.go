@@ -1,0 +1,152 @@
+package capacity
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/decide/capacity"
+)
+
+// readRemains reads the object that the deletion of the machine waits for.
+func (r *reading) readRemains(ctx context.Context) error {
+	if r.old == nil {
+		return nil
+	}
+	d, err := &r.facts.Old.Deletion, error(nil)
+	switch d.Condition.Reason {
+	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason:
+		d.Infra, err = r.remains(ctx, r.old.Spec.InfrastructureRef)
+	case clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:
+		d.Bootstrap, err = r.remains(ctx, r.old.Spec.Bootstrap.ConfigRef)
+	}
+	return err
+}
+
+// remains is what is left of an object of a Machine. Only its metadata is read.
+func (r *reading) remains(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (capacity.Remains, error) {
+	untyped, err := r.untyped(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	if err != nil {
+		return capacity.Remains{}, r.unread(ref.Kind+"s", err)
+	}
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(untyped.GroupVersionKind())
+	exists, _, err := r.get(ctx, ref.Name, obj, ref.Kind+"s")
+	if err != nil || !exists {
+		return capacity.Remains{}, err
+	}
+	return capacity.Remains{Exists: true, Deleting: moment(obj.DeletionTimestamp), Finalizers: finalizersOf(obj)}, nil
+}
+
+// readWorkload reads what a drain or the detachment of volumes waits for from the workload cluster itself. Whatever goes wrong there, what Cluster API
+// says of it remains.
+func (r *reading) readWorkload(ctx context.Context) error {
+	d := &r.facts.Old.Deletion
+	drains, detaches := d.Condition.Reason == clusterv1.MachineDeletingDrainingNodeReason, d.Condition.Reason == clusterv1.MachineDeletingWaitingForVolumeDetachReason
+	if r.Workload == nil || r.facts.Old.Node == "" || !drains && !detaches {
+		return nil
+	}
+	reader, err := r.Workload(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster})
+	if err != nil {
+		r.facts.Unread = append(r.facts.Unread, "Pods")
+		return nil
+	}
+	if drains {
+		d.Pods, err = podsOn(ctx, reader, r.facts.Old.Node)
+	} else {
+		d.Volumes, err = volumesOf(ctx, reader, r.facts.Old.Node)
+	}
+	if err != nil {
+		r.facts.Unread = append(r.facts.Unread, "Pods")
+	}
+	return nil
+}
+
+// podsOn are the pods that the drain of a node waits for: those that are not of a DaemonSet, of the kubelet, or complete. (Cluster API,
+// core/reconcilers/machine/drain/filters.go.) Rules of MachineDrainRules are not read.
+func podsOn(ctx context.Context, reader client.Reader, node string) ([]capacity.Pod, error) {
+	pods, budgets := &corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}
+	if err := reader.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, err
+	}
+	if err := reader.List(ctx, budgets); err != nil {
+		return nil, err
+	}
+	var all []capacity.Pod
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if !drained(p) {
+			continue
+		}
+		is := capacity.Pod{Namespace: p.Namespace, Name: p.Name, Deleting: moment(p.DeletionTimestamp), Finalizers: p.Finalizers, Budget: blocking(budgets.Items, p)}
+		is.Grace = is.Deleting // the API server sets it to the end of the grace period
+		all = append(all, is)
+	}
+	slices.SortFunc(all, func(a, b capacity.Pod) int { // those that nothing but a person frees come first
+		return cmp.Or(-cmp.Compare(a.Budget, ""), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}
+
+// drained reports whether a drain waits for p.
+func drained(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	complete := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	return !mirror && !complete && (owner == nil || owner.Kind != "DaemonSet")
+}
+
+// blocking is the budget that allows no disruption of p; empty if none forbids that.
+func blocking(all []policyv1.PodDisruptionBudget, p *corev1.Pod) string {
+	for i := range all {
+		b := &all[i]
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && b.Namespace == p.Namespace && b.Status.DisruptionsAllowed == 0 && selector.Matches(labels.Set(p.Labels)) {
+			return b.Name
+		}
+	}
+	return ""
+}
+
+// volumesOf are the volumes that are attached to a node: those of VolumeAttachments, and those that the node names besides.
+func volumesOf(ctx context.Context, reader client.Reader, node string) ([]capacity.Volume, error) {
+	attachments, is := &storagev1.VolumeAttachmentList{}, &corev1.Node{}
+	if err := reader.List(ctx, attachments); err != nil {
+		return nil, err
+	}
+	var all []capacity.Volume
+	for i := range attachments.Items {
+		a := &attachments.Items[i]
+		if a.Spec.NodeName != node || !a.Status.Attached {
+			continue
+		}
+		v := capacity.Volume{Attachment: a.Name, Attacher: a.Spec.Attacher, Deleting: moment(a.DeletionTimestamp)}
+		if a.Spec.Source.PersistentVolumeName != nil {
+			v.Name = *a.Spec.Source.PersistentVolumeName
+		}
+		if a.Status.DetachError != nil {
+			v.Error = a.Status.DetachError.Message
+		}
+		all = append(all, v)
+	}
+	if err := client.IgnoreNotFound(reader.Get(ctx, client.ObjectKey{Name: node}, is)); err != nil {
+		return nil, err
+	}
+	for _, attached := range is.Status.VolumesAttached {
+		if len(all) == 0 { // the attachments name the same ones
+			all = append(all, capacity.Volume{Name: string(attached.Name)})
+		}
+	}
+	slices.SortFunc(all, func(a, b capacity.Volume) int { return strings.Compare(a.Name+a.Attachment, b.Name+b.Attachment) })
+	return all, nil
+}

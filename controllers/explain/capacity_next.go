@@ -1,0 +1,172 @@
+package explain
+
+import (
+	"github.com/kubemend/kubemend/controllers/decide/capacity"
+)
+
+// CapacityNext is what comes next on the way to the capacity of a machine; zero at an end.
+func CapacityNext(s *capacity.Story) Step {
+	if s.Reason == capacity.KubeadmDefers {
+		if next := ByKubeadm(s.Owner.Name, s.Args.Kubeadm, s.Args.KubeadmAnswer); !next.Manual {
+			return next
+		}
+	}
+	text := nextTexts[s.Next]
+	if text == nil {
+		return Step{}
+	}
+	step := Step{Reason: string(s.Next), NotBefore: s.NotBefore, Text: text(s)}
+	switch s.Next {
+	case capacity.DrainGivenUp, capacity.VolumesGivenUp, capacity.NodeGivenUp:
+		if !s.Overdue {
+			step.At = s.Deadline
+		}
+	}
+	return step
+}
+
+// nextTexts has one function for each next step.
+var nextTexts = map[capacity.Next]func(*capacity.Story) string{
+	capacity.OwnerReplaces: func(s *capacity.Story) string {
+		return objectText(s.Owner) + " deletes " + machineText(s) + ", and makes another one"
+	},
+	capacity.DrainBegins: func(s *capacity.Story) string {
+		return "the node of " + machineText(s) + " is drained as soon as the annotation is gone"
+	},
+	capacity.DrainGoesOn: func(s *capacity.Story) string {
+		return "the deletion of " + machineText(s) + " goes on as soon as the pods have left its node; the drain has no timeout"
+	},
+	capacity.DrainGivenUp: func(s *capacity.Story) string {
+		return "the deletion of " + machineText(s) + " goes on, whether the pods have left its node or not"
+	},
+	capacity.VolumesGivenUp: func(s *capacity.Story) string {
+		return "the deletion of " + machineText(s) + " goes on, whether its volumes are detached or not"
+	},
+	capacity.InfrastructureGoes: func(s *capacity.Story) string {
+		if s.Reason == capacity.VolumesAttached {
+			return "the infrastructure of " + machineText(s) + " is deleted as soon as the volumes are detached; that wait has no timeout"
+		}
+		return "the infrastructure of " + machineText(s) + " is deleted as soon as the annotation is gone"
+	},
+	capacity.MachineGoes: func(s *capacity.Story) string {
+		if s.Owner.Kind == "" {
+			return machineText(s) + " is gone"
+		}
+		return machineText(s) + " is gone, and " + objectText(s.Owner) + " makes the machines that it lacks"
+	},
+	capacity.NodeGivenUp: func(s *capacity.Story) string {
+		return machineText(s) + " is gone, whether its node is deleted or not"
+	},
+	capacity.ReplacementIsMade: func(s *capacity.Story) string {
+		return objectText(s.Owner) + " makes a new Machine as soon as Machine " + s.Machine + " is gone"
+	},
+	capacity.HostIsTaken: func(s *capacity.Story) string {
+		if s.Args.Host != nil {
+			return "the provider takes BareMetalHost " + s.Args.Host.Name + " for " + machineText(s)
+		}
+		return "the provider takes the first BareMetalHost that fits for " + machineText(s)
+	},
+	capacity.InfrastructureComes: func(s *capacity.Story) string { return "the infrastructure of " + machineText(s) + " becomes ready" },
+	capacity.NodeRegisters:       func(s *capacity.Story) string { return "the node of " + machineText(s) + " registers" },
+	capacity.NodeGetsReady:       func(s *capacity.Story) string { return "the node of " + machineText(s) + " becomes Ready" },
+	capacity.GoesOn:              func(*capacity.Story) string { return "it goes on from there" },
+}
+
+// CapacityDeadline is what happens at the deadline of a story of a new machine, as a clause; empty if it has none, or if CapacityNext says that.
+func CapacityDeadline(s *capacity.Story) string {
+	if s.Deadline.IsZero() || s.Stage == capacity.Deleting {
+		return ""
+	}
+	return "a health check counts " + machineText(s) + " as unhealthy without a node"
+}
+
+// CapacityTodo is what a person can do for the capacity of a machine; zero if there is nothing but to wait.
+func CapacityTodo(s *capacity.Story) Step {
+	text := todoTexts[s.Todo]
+	if text == nil {
+		return Step{}
+	}
+	return Step{Reason: string(s.Todo), NotBefore: s.NotBefore, Manual: true, Text: text(s)}
+}
+
+// todoTexts has one function for each thing to do.
+var todoTexts = map[capacity.Todo]func(*capacity.Story) string{
+	capacity.Unpause: unpauseText,
+	capacity.EndHook: func(s *capacity.Story) string {
+		return "let the owner of the annotation " + s.Args.Hooks[0].Name + " finish, or remove the annotation from " + machineText(s)
+	},
+	capacity.FreeBudget: func(s *capacity.Story) string {
+		return "make " + objectText(s.WaitsFor) + " allow a disruption (more ready replicas, or another limit), or delete the pod yourself"
+	},
+	capacity.SetDrainTimeout: func(s *capacity.Story) string {
+		return "free the node of " + machineText(s) + " from the pods that are left, or set nodeDrainTimeoutSeconds " + where(s)
+	},
+	capacity.DetachVolumes: func(s *capacity.Story) string {
+		return "look at the storage driver that does not detach, or set nodeVolumeDetachTimeoutSeconds " + where(s)
+	},
+	capacity.RepairHost: func(s *capacity.Story) string {
+		if s.Args.Host == nil {
+			return "repair the host of " + machineText(s)
+		}
+		return "repair BareMetalHost " + s.Args.Host.Name
+	},
+	capacity.RemoveFinalizer: func(s *capacity.Story) string {
+		return "make the owner of the finalizer " + s.Args.Finalizers[0].Name + " finish, or remove it from " + objectText(s.WaitsFor)
+	},
+	capacity.LookAtController: func(s *capacity.Story) string {
+		return "look at the log of Cluster API's controllers for " + machineText(s)
+	},
+	capacity.AnswerOwner: func(s *capacity.Story) string {
+		return "end what keeps " + objectText(s.Owner) + " from replacing " + machineText(s) + ", or replace it by hand"
+	},
+	capacity.RaiseRetries: func(s *capacity.Story) string {
+		return Clause(ByKubeadm(s.Owner.Name, s.Args.Kubeadm, s.Args.KubeadmAnswer).Text)
+	},
+	capacity.RepairMachine: func(s *capacity.Story) string {
+		return Clause(ByKubeadm(s.Owner.Name, s.Args.Kubeadm, s.Args.KubeadmAnswer).Text)
+	},
+	capacity.UnblockOwner: func(s *capacity.Story) string {
+		return "end what keeps " + objectText(s.Owner) + " from making a machine"
+	},
+	capacity.AllowCreation: func(s *capacity.Story) string {
+		return "remove the annotation cluster.x-k8s.io/disable-machine-create from the MachineSet of " + objectText(s.Owner)
+	},
+	capacity.RepairControlPlane: func(s *capacity.Story) string { return "look at the control plane of " + objectText(s.WaitsFor) },
+	capacity.LookAtBootstrap:    func(s *capacity.Story) string { return "look at " + objectText(s.WaitsFor) + " and its controller" },
+	capacity.AddHost: func(s *capacity.Story) string {
+		return "make a BareMetalHost available that the hostSelector of " + objectText(s.WaitsFor) + " selects"
+	},
+	capacity.LookAtInfrastructure: func(s *capacity.Story) string { return "look at " + objectText(s.WaitsFor) + " and its provider" },
+	capacity.LookAtConsole: func(s *capacity.Story) string {
+		return "look at the console of " + objectText(s.WaitsFor) + ": the machine runs, and its kubelet has not reached the API server"
+	},
+	capacity.LookAtNode: func(s *capacity.Story) string {
+		return "look at " + objectText(s.WaitsFor) + " in the workload cluster: its kubelet and its network"
+	},
+	capacity.CreateMachine: func(s *capacity.Story) string {
+		return "replace " + machineText(s) + " by hand: it has no owner that could"
+	},
+}
+
+// where is the field of an owner in which timeouts of a deletion are. Cluster API writes the one of a Machine back to that.
+func where(s *capacity.Story) string {
+	switch s.Owner.Kind {
+	case "":
+		return "in spec.deletion of " + machineText(s)
+	case "KubeadmControlPlane":
+		return "in spec.machineTemplate.spec.deletion of " + objectText(s.Owner)
+	}
+	return "in spec.template.spec.deletion of " + objectText(s.Owner)
+}
+
+func unpauseText(s *capacity.Story) string {
+	switch {
+	case s.WaitsFor.Kind == "Cluster":
+		return "unpause " + objectText(s.WaitsFor) + " (spec.paused)"
+	case s.WaitsFor.Kind == "BareMetalHost" && s.Args.Host != nil && s.Args.Host.Paused:
+		return "remove the annotation baremetalhost.metal3.io/paused from " + objectText(s.WaitsFor)
+	case s.WaitsFor.Kind == "BareMetalHost":
+		return "remove the annotation baremetalhost.metal3.io/detached from " + objectText(s.WaitsFor)
+	}
+	return "remove the annotation cluster.x-k8s.io/paused from " + objectText(s.WaitsFor)
+}
