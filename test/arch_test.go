@@ -39,7 +39,7 @@ var layers = []layer{
 	{
 		name: "adapter",
 		folders: []string{
-			"controllers/access", "controllers/consistency", "controllers/console", "controllers/endpoints", "controllers/flags", "controllers/explain", "controllers/machinestatus", "controllers/managerlease", "controllers/nodehealthcheck/openshift", "controllers/recorder", "controllers/records", "controllers/remediationrequest", "controllers/replica", "controllers/shard", "controllers/enqueue", "controllers/workload", "baremetal/host", "baremetal/fence", "baremetal/remediation",
+			"controllers/access", "controllers/capacity", "controllers/consistency", "controllers/console", "controllers/endpoints", "controllers/flags", "controllers/explain", "controllers/machinestatus", "controllers/managerlease", "controllers/nodehealthcheck/openshift", "controllers/recorder", "controllers/records", "controllers/remediationrequest", "controllers/replica", "controllers/shard", "controllers/enqueue", "controllers/workload", "baremetal/host", "baremetal/fence", "baremetal/remediation",
 		},
 		may: []string{"pure", "api", "adapter"},
 	},

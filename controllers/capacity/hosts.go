@@ -144,7 +144,7 @@ func stateSince(h *bmov1alpha1.BareMetalHost) time.Time {
 	return time.Time{}
 }
 
-// selectorOf are the requirements of a Metal3Machine for its host; none if there is no Metal3Machine that looks for one. (CAPM3,
+// selectorOf are the requirements of a Metal3Machine for its host; none if there is no Metal3Machine without a host. (CAPM3,
 // hostLabelSelectorForMachine.) The error is that of a requirement which cannot be used, or of an object that was not read whole.
 func selectorOf(m *unstructured.Unstructured) ([]labels.Requirement, error) {
 	if m == nil {

@@ -123,8 +123,8 @@ func metal3Machine(name, host string, spec map[string]any) *unstructured.Unstruc
 	return m
 }
 
-func host(name, rack string, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
-	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"rack": rack}}}
+func host(name, zone string, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
+	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"zone": zone}}}
 	h.Status.Provisioning.State = bmov1alpha1.StateAvailable
 	for _, edit := range edits {
 		edit(h)
@@ -169,7 +169,7 @@ func lost() Subject {
 	return s
 }
 
-func TestWhatIsObservedIsToldAsItIs(t *testing.T) {
+func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 	w1 := Subject{Namespace: "default", Name: "w1"}
 	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
 	pdb.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
@@ -239,12 +239,12 @@ func TestWhatIsObservedIsToldAsItIs(t *testing.T) {
 			}}}
 		}), "NoReplacement ScalingUpBlocked w1 waits=MachineDeployment/md-0"},
 		"hosts that do not fit, by the selector of the new machine": {
-			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"rack": "2"}}}), host("h1", "1"))),
-			"NoHostFits NoHost w4 waits=Metal3Machine/w4 hosts=[{h1 NotSelected rack=2}] for=w1 by=Alone",
+			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": "2"}}}), host("h1", "1"))),
+			"NoHostFits NoHost w4 waits=Metal3Machine/w4 hosts=[{h1 NotSelected zone=2}] for=w1 by=Alone",
 		},
 		"a selector by expressions": {
 			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{"hostSelector": map[string]any{
-				"matchExpressions": []any{map[string]any{"key": "rack", "operator": "In", "values": []any{"2", "3"}}},
+				"matchExpressions": []any{map[string]any{"key": "zone", "operator": "In", "values": []any{"2", "3"}}},
 			}}), host("h1", "1"), host("h2", "3"))), "Provisioning HostChosen w4 waits=Metal3Machine/w4 for=w1 by=Alone",
 		},
 		"the timeout of the check is the deadline": {
@@ -415,7 +415,7 @@ func TestAFailureOfTheManagementClusterIsAnError(t *testing.T) {
 	}
 }
 
-func TestNothingIsToldOfAMachineOfWhichNothingWasKept(t *testing.T) {
+func TestNothingIsKnownOfAMachineOfWhichNothingWasKept(t *testing.T) {
 	_, err := anEnvironment().observer(t).Observe(t.Context(), Subject{Namespace: "default", Name: "w9", Cluster: "c1"}, noon)
 	if !errors.Is(err, ErrNotKept) {
 		t.Errorf("the error is %v", err)

@@ -40,7 +40,7 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 		return objectText(s.Owner) + " cannot replace " + machineText(s) + said(s)
 	},
 	capacity.OwnerRollsOut: func(s *capacity.Story) string {
-		return objectText(s.Owner) + " is rolling out, and replaces " + machineText(s) + " in its turn"
+		return objectText(s.Owner) + " is rolling out, and replaces " + machineText(s) + " by that"
 	},
 	capacity.OwnerDeletes: func(s *capacity.Story) string { return objectText(s.Owner) + " is about to delete " + machineText(s) },
 	capacity.NoOwner: func(s *capacity.Story) string {

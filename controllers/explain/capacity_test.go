@@ -149,7 +149,7 @@ func TestOnlyATimeoutOfADeletionHasItsMoment(t *testing.T) {
 		t.Error("a moment that has passed is no next one")
 	}
 	if s.Stage, s.Overdue, s.Next = capacity.Booting, false, capacity.NodeRegisters; !CapacityNext(s).At.IsZero() || CapacityDeadline(s) == "" {
-		t.Error("a node does not register at the timeout of a check, which is told by itself")
+		t.Error("a node does not register at the timeout of a check")
 	}
 }
 

@@ -122,7 +122,7 @@ func TestTheDeletion(t *testing.T) {
 	}.run(t)
 }
 
-func TestADeletionIsToldWithoutAReplacementToo(t *testing.T) {
+func TestADeletionIsFollowedWithoutAReplacementToo(t *testing.T) {
 	f := given(deleting("DeletionCompleted", func(f *Facts) {
 		f.Owner.Replicas, f.Old.Deletion.Finalizers = 2, []Finalizer{{Name: "x/y"}}
 	}))

@@ -50,7 +50,7 @@ const (
 	KubeadmDefers Reason = "KubeadmDefers"
 	// OwnerRefuses: it says that it cannot.
 	OwnerRefuses Reason = "CannotBeRemediated"
-	// OwnerDeletes: it is about to delete the machine. OwnerRollsOut: it does not remediate it, since a rollout replaces the machine in its turn.
+	// OwnerDeletes: it is about to delete the machine. OwnerRollsOut: it does not remediate it, since a rollout replaces the machine.
 	OwnerDeletes  Reason = "MachineDeleting"
 	OwnerRollsOut Reason = "OwnerRollsOut"
 )
