@@ -358,3 +358,25 @@ func TestWhoKeepsAHostOff(t *testing.T) {
 		}
 	}
 }
+
+func TestTheModelOfAHost(t *testing.T) {
+	inspected := func(manufacturer, product string) *bmov1alpha1.BareMetalHost {
+		return aHost(func(h *bmov1alpha1.BareMetalHost) {
+			h.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: manufacturer, ProductName: product}}
+		})
+	}
+	for name, tc := range map[string]struct {
+		host *bmov1alpha1.BareMetalHost
+		want string
+	}{
+		"no host":                          {nil, ""},
+		"one that was not inspected":       {aHost(), ""},
+		"one of a manufacturer":            {inspected("Dell Inc.", " PowerEdge R640 (SKU=NotProvided)"), "Dell Inc. PowerEdge R640 (SKU=NotProvided)"},
+		"one that says no manufacturer":    {inspected("", "KVM"), "KVM"},
+		"one that does not say what it is": {inspected("", ""), ""},
+	} {
+		if got := Model(tc.host); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
