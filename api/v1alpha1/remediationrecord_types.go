@@ -10,6 +10,14 @@ const RecordOpenLabel = "kubemend.io/open"
 // RecordTargetLabel is on a RemediationRecord; its value is the UID of the Machine that it is about, or of the Node, or of the BareMetalHost.
 const RecordTargetLabel = "kubemend.io/target-uid"
 
+// The metadata of a RemediationRecord that has ended, by which old ones are found without reading them.
+const (
+	// RecordHostLabel is the BareMetalHost, if its name can be the value of a label; else a hash of it.
+	RecordHostLabel = "kubemend.io/host"
+	// RecordEndedAnnotation is when the record has ended (RFC 3339): clusterctl move creates it anew, with another time of creation.
+	RecordEndedAnnotation = "kubemend.io/ended"
+)
+
 // RecordAnnotation on a remediation request names the RemediationRecord, in the same namespace, of the remediation that the request is part of.
 const RecordAnnotation = "kubemend.io/record"
 
@@ -256,8 +264,11 @@ type RecordWait struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
-	// seconds is how long, all times together.
+	// seconds is how long, all times together, without the one that goes on.
 	Seconds int64 `json:"seconds"`
+	// since is when the wait that goes on began; nil if this is not what is waited for now.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // RemediationRecordStatus is how the remediation goes.
