@@ -1,0 +1,140 @@
+package record
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func pick[T any](t *rapid.T, name string, of ...T) T { return rapid.SampledFrom(of).Draw(t, name) }
+
+func yes(t *rapid.T, name string) bool { return rapid.Bool().Draw(t, name) }
+
+// random changes the facts in some way, as they may between two reconciles.
+func random(t *rapid.T, f *Facts) {
+	f.Now = f.Now.Add(time.Duration(rapid.IntRange(0, 600).Draw(t, "seconds")) * time.Second)
+	moment := func(name string) time.Time {
+		return pick(t, name, time.Time{}, f.Now, f.Now.Add(-time.Minute), f.Now.Add(-time.Hour), f.Now.Add(time.Second))
+	}
+	truth := func(name string) Truth { return pick(t, name, Unknown, No, Yes) }
+	f.Paused = pick(t, "paused", false, false, false, true)
+	f.Target.Known, f.Target.Exists = pick(t, "known", true, true, true, false), f.Target.Exists && pick(t, "exists", true, true, true, false)
+	if f.Target.Deleting.IsZero() {
+		f.Target.Deleting = pick(t, "deleting", time.Time{}, time.Time{}, time.Time{}, f.Now)
+	}
+	f.Target.Asked, f.Target.ByHand = moment("asked"), pick(t, "by hand", false, false, true)
+	f.Target.Checked, f.Target.Evidence, f.Target.NodeReady = truth("checked"), truth("evidence"), truth("ready")
+	f.Target.CheckedSince, f.Target.NodeReadySince = moment("checked since"), moment("ready since")
+	f.Requests, f.RequestsUnread = nil, pick(t, "unread", false, false, true)
+	for i := range rapid.IntRange(0, 2).Draw(t, "requests") {
+		f.Requests = append(f.Requests, Request{
+			Ref: Ref{Kind: "R", Name: "w1", UID: string(rune('a' + i))}, Created: moment("created"), Acts: yes(t, "acts"),
+			State: pick[Reason](t, "state", "", "PoweringOff", "Booting"), Succeeded: yes(t, "succeeded"), Failed: yes(t, "failed"),
+		})
+	}
+	f.Capacity = Capacity{
+		Known: yes(t, "capacity known"), Reason: pick[Reason](t, "reason", "Draining", "NoHost", "Booting"), Since: moment("since"), Back: yes(t, "back"),
+		Over: yes(t, "over"), Healthy: yes(t, "healthy"), Others: rapid.IntRange(0, 1).Draw(t, "others"),
+		Replacement: Replacement{Machine: pick(t, "by", Ref{}, m1, m2)},
+	}
+}
+
+// Whatever comes in whatever order, a record does not lie about its end.
+func TestNoRecordLies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := Facts{
+			Now: noon, Decided: noon, Observed: yes(t, "observed"), Moved: pick(t, "moved", false, false, true), State: State{Attempted: noon},
+			Target: Target{Ref: m1, Exists: true, Machine: pick(t, "machine", true, true, false)},
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "reconciles") {
+			random(t, &f)
+			before := f.State
+			p := Decide(f)
+			rules(t, &f, &before, &p)
+			f.State = p.State
+			if again := Decide(f); !cmp.Equal(again.State, f.State) {
+				t.Fatalf("the same facts change it again: %s", cmp.Diff(f.State, again.State))
+			}
+		}
+	})
+}
+
+func rules(t *rapid.T, f *Facts, before *State, p *Plan) {
+	s := &p.State
+	for rule, holds := range map[string]bool{
+		"nothing after the end":                before.Ended.IsZero() || cmp.Equal(*before, *s),
+		"nothing while it is paused":           !f.Paused || cmp.Equal(*before, *s),
+		"it is begun once":                     before.Begun.IsZero() || s.Begun.Equal(before.Begun) && s.BegunBy == before.BegunBy,
+		"nothing is lost":                      len(s.Steps) >= len(before.Steps) && len(s.Requests) >= len(before.Requests) && len(s.Waits) >= len(before.Waits),
+		"it is bounded":                        len(s.Steps) <= MaxSteps && len(s.Requests) <= MaxRequests && len(s.Waits) <= MaxWaits,
+		"it waits for one thing at most":       waiting(s) <= 1,
+		"an outcome and an end come together":  s.Ended.IsZero() == (s.Outcome == ""),
+		"capacity is back of these alone":      s.Back.IsZero() == (s.Outcome != Healed && s.Outcome != Replaced),
+		"it waits for nothing after the end":   s.Ended.IsZero() || waiting(s) == 0,
+		"capacity is back between the two":     s.Back.IsZero() || !s.Back.Before(s.Begun) && !s.Back.After(s.Ended),
+		"no wait is longer than all":           total(s) <= int64(f.Now.Sub(noon.Add(-time.Hour))/time.Second),
+		"steps are in their order":             inOrder(s.Steps),
+		"moments are not in the future":        !s.Begun.After(f.Now) && !s.Ended.After(f.Now),
+		"what ended just now was to be judged": s.Ended.IsZero() || !before.Ended.IsZero() || f.Target.Known,
+	} {
+		if !holds {
+			t.Fatalf("broken: %s\nfacts %+v\nplan %+v", rule, *f, *p)
+		}
+	}
+	if before.Ended.IsZero() && !s.Ended.IsZero() {
+		ends(t, f, s)
+	}
+}
+
+// ends are the rules of a record that ends now.
+func ends(t *rapid.T, f *Facts, s *State) {
+	target, c := &f.Target, &f.Capacity
+	effective := s.has(RemediatorActs) || s.has(TargetDeleting)
+	holds := false
+	switch s.Outcome {
+	case Healed:
+		holds = target.Exists && target.Deleting.IsZero() && target.Asked.IsZero() && !target.ByHand && target.Checked != No && !f.RequestsUnread
+		for i := range f.Requests {
+			holds = holds && f.Requests[i].ended()
+		}
+	case Replaced:
+		other := c.Replacement.Machine
+		holds = c.Known && target.leaving() && (other.Name == "" && c.Others > 0 || other.Name != "" && other != m1 && c.Healthy)
+	case Gone:
+		holds = !target.Exists
+	case Cancelled:
+		holds = target.Exists && (s.Begun.IsZero() || !effective)
+	case GivenUp:
+		holds = target.Exists && target.Deleting.IsZero() && target.Asked.IsZero() && !s.Begun.IsZero()
+	}
+	if !holds {
+		t.Fatalf("%s is a lie\nfacts %+v\nstate %+v", s.Outcome, *f, *s)
+	}
+}
+
+func waiting(s *State) (n int) {
+	for _, w := range s.Waits {
+		if !w.Since.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+func total(s *State) (n int64) {
+	for _, w := range s.Waits {
+		n += w.Seconds
+	}
+	return n
+}
+
+func inOrder(steps []Step) bool {
+	for i := 1; i < len(steps); i++ {
+		if steps[i].Time.Before(steps[i-1].Time) {
+			return false
+		}
+	}
+	return true
+}
