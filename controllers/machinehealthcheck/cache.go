@@ -92,7 +92,7 @@ func SlimMachine(obj any) (any, error) {
 	slim := &clusterv1.Machine{TypeMeta: m.TypeMeta, ObjectMeta: m.ObjectMeta}
 	slim.ManagedFields = nil
 	slim.Spec.ClusterName = workload.Interned(m.Spec.ClusterName)
-	slim.Spec.ProviderID = m.Spec.ProviderID
+	slim.Spec.ProviderID, slim.Spec.FailureDomain = m.Spec.ProviderID, workload.Interned(m.Spec.FailureDomain)
 	slim.Spec.InfrastructureRef = m.Spec.InfrastructureRef
 	ref := &slim.Spec.InfrastructureRef
 	ref.APIGroup, ref.Kind = workload.Interned(ref.APIGroup), workload.Interned(ref.Kind)

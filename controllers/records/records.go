@@ -78,6 +78,9 @@ func (r *Records) Cached() {
 //
 // The caller gives the record's namespace, owners and spec. Its name is made of the target's and of since, by which remediations of one target differ and
 // which a restart of the manager does not change, such as when the target was last healthy. The name is empty where records are not installed.
+//
+// A record that has a name already is the one of this remediation so far: it is taken as long as it is open, also if its target has another UID by now, as a
+// node has that was deleted and came back.
 func (r *Records) Begin(ctx context.Context, record *mendv1.RemediationRecord, since string) (string, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return "", err
@@ -126,6 +129,9 @@ func identityOf(record *mendv1.RemediationRecord) identity {
 // open is the open record for the target of record; nil if there is none.
 func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
 	is := identityOf(record)
+	if there, err := r.known(ctx, record); there != nil || err != nil {
+		return there, err
+	}
 	r.mu.Lock()
 	cached, pending := r.cached, r.created[is]
 	r.mu.Unlock()
@@ -158,6 +164,19 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*
 	}
 	r.forget(is)
 	return nil, nil
+}
+
+// known is the record that record names; nil if it names none, or that is not open.
+func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
+	if record.Name == "" {
+		return nil, nil
+	}
+	there := &mendv1.RemediationRecord{}
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there)
+	if err != nil || !there.Open() || there.Spec.Mode != record.Spec.Mode {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return there, nil
 }
 
 // create creates the record.

@@ -174,6 +174,25 @@ func TestARemediationHasOneRecord(t *testing.T) {
 			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
 			_, _ = s.Begin(ctx, about("w1", "2", active), "a")
 		}, 2},
+		"its target came back with another UID, and the caller knows its record": {func(s *shelf) {
+			first, _ := s.Begin(ctx, about("w1", "1", active), "a")
+			again := about("w1", "2", active)
+			again.Name = first
+			if second, err := s.Begin(ctx, again, "b"); err != nil || second != first {
+				t.Errorf("it takes %q after %q: %v", second, first, err)
+			}
+		}, 1},
+		"the record that the caller knows is closed": {func(s *shelf) {
+			again := about("w1", "2", active)
+			again.Name, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			s.close(t)
+			_, _ = s.Begin(ctx, again, "b")
+		}, 2},
+		"the record that the caller knows is gone": {func(s *shelf) {
+			again := about("w1", "1", active)
+			again.Name = "w1-gone"
+			_, _ = s.Begin(ctx, again, "a")
+		}, 1},
 		"the kind is not installed": {func(s *shelf) {
 			s.absent = true
 			if name, err := s.Begin(ctx, about("w1", "1", active), "a"); name != "" || err != nil {

@@ -1,0 +1,39 @@
+package records
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// MachineTarget is what a Machine says of the target of a remediation: itself, its owner, its Cluster, where it is, and the name of its node.
+func MachineTarget(m *clusterv1.Machine) mendv1.RecordTarget {
+	target := mendv1.RecordTarget{
+		ClusterName: m.Spec.ClusterName, FailureDomain: m.Spec.FailureDomain,
+		Machine: &mendv1.RecordRef{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: m.Namespace, Name: m.Name, UID: string(m.UID),
+		},
+	}
+	_, target.ControlPlane = m.Labels[clusterv1.MachineControlPlaneLabel]
+	if by := metav1.GetControllerOf(m); by != nil {
+		target.Owner = &mendv1.RecordRef{APIVersion: by.APIVersion, Kind: by.Kind, Namespace: m.Namespace, Name: by.Name, UID: string(by.UID)}
+	}
+	if m.Status.NodeRef.Name != "" {
+		target.Node = NodeRef(m.Status.NodeRef.Name, "")
+	}
+	return target
+}
+
+// NodeRef names a node; uid is empty if it is not known.
+func NodeRef(name, uid string) *mendv1.RecordRef {
+	return &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
+}
+
+// OwnedBy makes the Cluster own the record: it moves with it, and is deleted with it.
+func OwnedBy(record *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
+	record.Spec.Target.ClusterName, record.Spec.Target.ClusterUID = cluster.Name, string(cluster.UID)
+	record.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
+	}}
+}

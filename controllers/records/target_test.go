@@ -1,0 +1,41 @@
+package records
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
+	yes := true
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: "w1", UID: "m-uid", Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "example.org/v1", Kind: "Note", Name: "n"},
+			{APIVersion: "controlplane.cluster.x-k8s.io/v1beta2", Kind: "KubeadmControlPlane", Name: "cp", UID: "cp-uid", Controller: &yes},
+		},
+	}}
+	m.Spec.ClusterName, m.Spec.FailureDomain, m.Status.NodeRef.Name = "c1", "rack-7", "node-1"
+	record := &mendv1.RemediationRecord{Spec: mendv1.RemediationRecordSpec{Target: MachineTarget(m)}}
+	OwnedBy(record, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c1", UID: "c-uid"}})
+	want := mendv1.RecordTarget{
+		ClusterName: "c1", ClusterUID: "c-uid", FailureDomain: "rack-7", ControlPlane: true,
+		Machine: &mendv1.RecordRef{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Namespace: "metal", Name: "w1", UID: "m-uid"},
+		Owner:   &mendv1.RecordRef{APIVersion: "controlplane.cluster.x-k8s.io/v1beta2", Kind: "KubeadmControlPlane", Namespace: "metal", Name: "cp", UID: "cp-uid"},
+		Node:    &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "node-1"},
+	}
+	if diff := cmp.Diff(want, record.Spec.Target); diff != "" {
+		t.Errorf("the target (-want +got):\n%s", diff)
+	}
+	owners := []metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Name: "c1", UID: "c-uid"}}
+	if diff := cmp.Diff(owners, record.OwnerReferences); diff != "" {
+		t.Errorf("the owners (-want +got):\n%s", diff)
+	}
+	if bare := MachineTarget(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w2"}}); bare.Owner != nil || bare.Node != nil {
+		t.Errorf("a machine without owner and node has %+v", bare)
+	}
+}
