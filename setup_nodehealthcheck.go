@@ -55,7 +55,7 @@ func nodeCluster(mgr ctrl.Manager, contact *nodehealthcheck.Contact, o *options)
 }
 
 // nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
-func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, _ *records.Records, o *options) (*crdgate.Service, error) {
+func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *records.Records, o *options) (*crdgate.Service, error) {
 	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
 	own, err := nodeCluster(mgr, contact, o)
 	if err != nil {
@@ -78,6 +78,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, _ *record
 		Client: writer, Management: management, Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),
 		Kinds: kinds, Watches: kinds,
 		Requests:  &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()},
+		Records:   kept,
 		Discovery: api,
 		Installed: services.Installed,
 		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: mgr.GetLogger(),

@@ -31,9 +31,10 @@ const writers = 16
 // outcome is what became of the decision about one node.
 type outcome struct {
 	*nodes.Decision
-	i  int // of the node
-	n  *nodes.Node
-	is *objects
+	plan *nodes.Plan
+	i    int // of the node
+	n    *nodes.Node
+	is   *objects
 	// asked says that a request was to be created; made is that, nil if it was not.
 	asked bool
 	made  *unstructured.Unstructured
@@ -59,7 +60,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, p *nodes.Plan) [
 	var work errgroup.Group
 	work.SetLimit(writers)
 	for k, i := range p.Order {
-		outcomes[k] = outcome{Decision: &p.Decisions[i], i: i, n: &w.facts.Nodes[i], is: &w.objects[i]}
+		outcomes[k] = outcome{Decision: &p.Decisions[i], plan: p, i: i, n: &w.facts.Nodes[i], is: &w.objects[i]}
 		work.Go(func() error {
 			r.carryOutOne(ctx, w, &outcomes[k])
 			return nil

@@ -33,6 +33,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -86,6 +87,8 @@ type Reconciler struct {
 	Mapper   meta.RESTMapper
 	Kinds    Kinds
 	Requests *remediationrequest.Requests
+	// Records are written before a remediation begins; nil writes none.
+	Records *records.Records
 	// Watches are Kinds, and Discovery finds those of orphaned requests. Both are nil without a manager: where Kinds knows all kinds from the start
 	// there is nothing to search for.
 	Watches   Watches

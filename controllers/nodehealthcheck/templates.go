@@ -256,6 +256,7 @@ func (r *Reconciler) request(ctx context.Context, w *observed, o *outcome) (*uns
 	if err != nil {
 		return nil, err
 	}
+	r.recorded(ctx, w, o, req)
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}

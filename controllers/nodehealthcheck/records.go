@@ -1,0 +1,75 @@
+package nodehealthcheck
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/records"
+)
+
+// recorded makes sure that the remediation that req begins, or goes on with, has a record, and names it in req. All requests of an escalation belong to one
+// record. A request without a namespace has none: a record is where its requests are.
+func (r *Reconciler) recorded(ctx context.Context, w *observed, o *outcome, req *unstructured.Unstructured) {
+	if req.GetNamespace() == "" {
+		return
+	}
+	record := recordOf(w, o)
+	record.Namespace, record.Name = req.GetNamespace(), o.recorded(req.GetNamespace())
+	name := r.Records.Ahead(ctx, "NodeHealthCheck", record, unhealthySince(w.check, o.n))
+	if name == "" {
+		return
+	}
+	marks := req.GetAnnotations()
+	marks[mendv1.RecordAnnotation] = name
+	req.SetAnnotations(marks)
+}
+
+// recorded is the record in namespace that the former requests of the remediation name; empty if they name none.
+func (o *outcome) recorded(namespace string) string {
+	for j := len(o.is.requests) - 1; j >= 0; j-- {
+		obj := o.is.requests[j].obj
+		if name := obj.GetAnnotations()[mendv1.RecordAnnotation]; name != "" && obj.GetNamespace() == namespace && !o.Requests[j].Over {
+			return name
+		}
+	}
+	return ""
+}
+
+// unhealthySince tells a remediation of a node from those before and after it, whichever process begins it: it is the check, and the first moment since which
+// a condition of the node is as it is. What only the memory of a process knows is left out.
+func unhealthySince(check *nhcv1.NodeHealthCheck, n *nodes.Node) string {
+	var first time.Time
+	if !n.Reported {
+		first = n.Created
+	}
+	for i := range n.Conditions {
+		first = health.Earliest(first, n.Conditions[i].Since)
+	}
+	return string(check.UID) + " " + first.UTC().Format(time.RFC3339)
+}
+
+// recordOf is the record of the remediation that o begins: what is known of the node, and what was decided about it and by which numbers.
+func recordOf(w *observed, o *outcome) *mendv1.RemediationRecord {
+	record := &mendv1.RemediationRecord{}
+	spec := &record.Spec
+	spec.Mode, spec.Remediator, spec.Decided = mendv1.RecordActive, mendv1.RemediatedByRequest, metav1.NewTime(w.facts.Now)
+	if m := o.is.machine; m != nil && o.n.Machine.There() {
+		spec.Target = records.MachineTarget(m)
+		spec.Target.ClusterName = "" // the nodes are those of this cluster: no Cluster owns the record
+	}
+	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID), o.n.ControlPlane
+	spec.Requester.Check = &mendv1.RecordRef{
+		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: w.check.Name, UID: string(w.check.UID),
+	}
+	records.Judged(spec, o.Verdict, w.facts.Now)
+	spec.Counts = records.CountsOf(o.plan.Population, o.plan.Limits, cmp.Or(w.facts.MaxUnhealthy, w.facts.MinHealthy))
+	return record
+}
