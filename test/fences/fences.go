@@ -20,6 +20,7 @@ type Block struct {
 	Language string // the first word behind the fence
 	Words    []string
 	Text     string
+	Section  string // the heading above it
 }
 
 // The words behind the language. Readers do not see them.
@@ -34,6 +35,9 @@ func (b *Block) Has(word string) bool { return slices.Contains(b.Words, word) }
 
 // At is where the block is.
 func (b *Block) At() string { return fmt.Sprintf("%s:%d", b.Page, b.Line) }
+
+// Ref names a page, or with # one of its sections.
+func Ref(page, section string) string { return page + "#" + section }
 
 // Pages are README.md and all pages below docs but the records of decisions, which are not rewritten; from the top of the project.
 func Pages(root string) ([]string, error) {
@@ -66,10 +70,10 @@ func Read(root, page string) ([]Block, error) {
 // Of are the blocks of a page with that text.
 func Of(page, text string) ([]Block, error) {
 	var (
-		all    []Block
-		open   *Block
-		indent string
-		number int
+		all             []Block
+		open            *Block
+		indent, section string
+		number          int
 	)
 	for line := range strings.Lines(text) {
 		number++
@@ -78,12 +82,14 @@ func Of(page, text string) ([]Block, error) {
 		switch {
 		case fence && open == nil:
 			language, words, _ := strings.Cut(info, " ")
-			open = &Block{Page: page, Line: number, Language: language, Words: strings.Fields(words)}
+			open = &Block{Page: page, Line: number, Language: language, Words: strings.Fields(words), Section: section}
 			indent = line[:len(line)-len(bare)]
 		case fence:
 			all, open = append(all, *open), nil
 		case open != nil:
 			open.Text += strings.TrimPrefix(line, indent)
+		case strings.HasPrefix(line, "#"):
+			section = strings.TrimSpace(strings.TrimLeft(line, "#"))
 		}
 	}
 	if open != nil {

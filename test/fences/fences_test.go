@@ -7,15 +7,15 @@ import (
 )
 
 func TestBlocksAreRead(t *testing.T) {
-	text := "One.\n```sh not-run\nkubectl get -f a \\\n  b | grep \"$X y\" # no\n```\n- item\n  ```yaml\n  a:\n    b: 1\n  ```\n```\nplain\n```\n"
+	text := "# One.\n```sh not-run\nkubectl get -f a \\\n  b | grep \"$X y\" # no\n```\n## Two\n- item\n  ```yaml\n  a:\n    b: 1\n  ```\n```\nplain\n```\n"
 	got, err := Of("p.md", text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Block{
-		{"p.md", 2, "sh", []string{"not-run"}, "kubectl get -f a \\\n  b | grep \"$X y\" # no\n"},
-		{"p.md", 7, "yaml", []string{}, "a:\n  b: 1\n"},
-		{"p.md", 11, "", []string{}, "plain\n"},
+		{"p.md", 2, "sh", []string{"not-run"}, "kubectl get -f a \\\n  b | grep \"$X y\" # no\n", "One."},
+		{"p.md", 8, "yaml", []string{}, "a:\n  b: 1\n", "Two"},
+		{"p.md", 12, "", []string{}, "plain\n", "Two"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

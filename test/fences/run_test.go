@@ -1,22 +1,38 @@
 package fences
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// suiteOfPages runs the commands of the pages that it names.
-const suiteOfPages = "test/e2e/docs/pages_test.go"
+// suiteOfPages runs the commands of the pages, and of the sections, that its files name.
+const suiteOfPages = "test/e2e/docs"
 
-// Every command that readers are shown is run by a test, or says that it is not: a page that is not named in the suite of pages has no commands but
-// those that other suites run as well.
+// Every command that readers are shown is run by a test, or says that it is not: a page or section that is not named in the suite of pages has no
+// commands but those that other suites run as well.
 func TestTheCommandsInThePagesAreRun(t *testing.T) {
-	suite := content(t, suiteOfPages)
+	files, err := filepath.Glob(filepath.Join(root, suiteOfPages, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no suite of pages: %v", err)
+	}
+	var suite strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		suite.Write(text)
+	}
 	for _, page := range everyPage(t) {
-		if strings.Contains(suite, `"`+page) {
+		if strings.Contains(suite.String(), `"`+page+`"`) {
 			continue
 		}
 		for _, b := range blocks(t, page, "sh") {
+			if strings.Contains(suite.String(), `"`+Ref(page, b.Section)+`"`) {
+				continue
+			}
 			all, err := b.Commands()
 			if err != nil {
 				t.Fatal(err)
@@ -46,6 +62,9 @@ var runElsewhere = map[string]string{
 	"kubectl apply --server-side -k ":          "test/packages builds what is applied, test/e2e/release applies it",
 	"kubectl apply --server-side -f kubemend-": "test/e2e/release applies the files of a release",
 	"clusterctl generate yaml --from ":         "test/packages",
+	"clusterctl init --addon kubemend":         "test/e2e/release",
+	"clusterctl upgrade plan":                  "test/e2e/release",
+	"clusterctl upgrade apply --addon ":        "test/e2e/release",
 	"go test ":                                 "the pipeline",
 }
 

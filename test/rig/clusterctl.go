@@ -9,15 +9,20 @@ import (
 	"strings"
 )
 
+// ClusterctlProgram is the file of clusterctl.
+func ClusterctlProgram() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	return binariesOf(root).find(clusterctl)
+}
+
 // Clusterctl runs clusterctl, of the version of Cluster API that go.mod asks for, and returns what it writes to its standard output. What it
 // writes to its standard error is in the error. The file config is the only configuration it sees: nothing of the user's own, no other providers'
 // variables, no look for a newer version of itself. Arguments that name a kubeconfig are the caller's.
 func Clusterctl(ctx context.Context, config string, args ...string) ([]byte, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return nil, err
-	}
-	program, err := binariesOf(root).find(clusterctl)
+	program, err := ClusterctlProgram()
 	if err != nil {
 		return nil, err
 	}

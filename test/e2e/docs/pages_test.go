@@ -14,6 +14,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/fences"
 )
 
 var _ = Describe("The commands of the page", func() {
@@ -67,8 +68,10 @@ var _ = Describe("The commands of the page", func() {
 	},
 		Entry(nil, SpecTimeout(specPatience), "docs/high-availability.md", `"unclaimed": "observe"`),
 		Entry(nil, SpecTimeout(specPatience), "docs/migrating-from-capm3.md", "my-check patched"),
-		Entry(nil, SpecTimeout(specPatience), "docs/uninstall.md", "fleet/my-check", "manager.kubemend.io"),
-		Entry(nil, SpecTimeout(specPatience), "docs/upgrade.md", `["v1beta2"]`, "kubemend-manager-role"),
+		Entry(nil, SpecTimeout(specPatience), "docs/uninstall.md#See that nothing is left", "fleet/my-check", "manager.kubemend.io"),
+		Entry(nil, SpecTimeout(specPatience), "docs/upgrade.md#The version that objects are stored in", `["v1beta2"]`),
+		Entry(nil, SpecTimeout(specPatience), "docs/upgrade.md#Rights that stay", "kubemend-manager-role"),
+		Entry(nil, SpecTimeout(specPatience), "docs/upgrade.md#What happens meanwhile"),
 		Entry(nil, SpecTimeout(specPatience), "docs/recipes/maintenance.md", "annotated"),
 		Entry(nil, SpecTimeout(specPatience), "docs/recipes/spares.md", "host-"),
 		Entry(nil, SpecTimeout(specPatience), "docs/troubleshooting.md", "my-check", "HealthCheckSucceeded"),
@@ -84,19 +87,29 @@ var _ = Describe("The commands of the page", func() {
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNoLeader.md", "manager.kubemend.io"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNodeHealthCheckShortCircuited.md", "nodes"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNodeRemediationStuck.md"),
-		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendTaintLeft.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendWorkloadClusterUnreachable.md", "ok"),
 	)
 
 	It("docs/faq.md skip a machine, and mark it", func(ctx SpecContext) {
+		checked(ctx, "my-check", builders.Claimed, func(c *clusterv1.MachineHealthCheck) { c.Annotations[mendv1.MaxInFlightAnnotation] = "0" })
 		machine := fixture.Machine(ctx, fixture.WorkerNames(ctx)[0])
-		DeferCleanup(func(ctx SpecContext) {
+		clear := func(ctx context.Context) {
 			none := map[string]any{clusterv1.MachineSkipRemediationAnnotation: nil, clusterv1.RemediateMachineAnnotation: nil}
 			Expect(here.Patch(ctx, machine, patch(map[string]any{"metadata": map[string]any{"annotations": none}}))).To(Succeed())
-		})
-		aUser(ctx, map[string]string{"my-machine": machine.Name}).follows(ctx, "docs/faq.md")
-		Expect(fixture.Machine(ctx, machine.Name).Annotations).To(And(
-			HaveKey(clusterv1.MachineSkipRemediationAnnotation), HaveKey(clusterv1.RemediateMachineAnnotation)))
+		}
+		DeferCleanup(func(ctx SpecContext) { clear(ctx) })
+		reader := aUser(ctx, map[string]string{"my-machine": machine.Name})
+		reader.follows(ctx, "docs/faq.md#How do I keep one machine from being remediated?")
+		Expect(fixture.Machine(ctx, machine.Name).Annotations).To(HaveKey(clusterv1.MachineSkipRemediationAnnotation))
+		clear(ctx)
+		marked := 0
+		reader.after = func(fences.Block) { // by the plugin, and without it
+			Expect(fixture.Machine(ctx, machine.Name).Annotations).To(HaveKey(clusterv1.RemediateMachineAnnotation))
+			clear(ctx)
+			marked++
+		}
+		reader.follows(ctx, "docs/faq.md#How do I have one machine remediated now?")
+		Expect(marked).To(Equal(2))
 	}, SpecTimeout(specPatience))
 
 	It("docs/too-many-unhealthy.md power-cycle one machine, and raise the limit together with one in flight", func(ctx SpecContext) {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -31,6 +32,8 @@ type user struct {
 	folder string
 	path   string
 	names  []name
+	env    []string             // more variables
+	after  func(b fences.Block) // what has to be seen after a block; may be nil
 }
 
 // A name stands in a page for what is here.
@@ -39,8 +42,14 @@ type name struct {
 	here   string
 }
 
-// aUser knows what is meant by the names in a page: patterns, and what they stand for here.
+// aUser of the shared management cluster knows what is meant by the names in a page: patterns, and what they stand for here.
 func aUser(ctx context.Context, names map[string]string) *user {
+	GinkgoHelper()
+	return aUserOf(ctx, management, names)
+}
+
+// aUserOf is a user of a control plane, in the namespace of the fixture.
+func aUserOf(ctx context.Context, plane *rig.ControlPlane, names map[string]string) *user {
 	GinkgoHelper()
 	u := &user{folder: GinkgoT().TempDir()}
 	longestFirst := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) } // node-w1 before w1
@@ -53,7 +62,7 @@ func aUser(ctx context.Context, names map[string]string) *user {
 		Expect(os.Symlink(filepath.Join(top, folder), filepath.Join(u.folder, folder))).To(Succeed())
 	}
 	u.programs(ctx)
-	config, err := clientcmd.LoadFromFile(management.KubeconfigFile())
+	config, err := clientcmd.LoadFromFile(plane.KubeconfigFile())
 	Expect(err).NotTo(HaveOccurred())
 	config.Contexts[config.CurrentContext].Namespace = fixture.Namespace
 	Expect(clientcmd.WriteToFile(*config, u.kubeconfig())).To(Succeed())
@@ -76,21 +85,40 @@ func (u *user) programs(ctx context.Context) {
 	Expect(os.Symlink(kubectl.Path, filepath.Join(bin, "kubectl"))).To(Succeed())
 	answering := "#!/bin/sh\ncase \"$1\" in claim|remediate|reset) set -- \"$@\" --yes;; release) set -- \"$@\" --yes --force;; esac\nexec '" + mend + "' \"$@\"\n"
 	Expect(os.WriteFile(filepath.Join(bin, "kubectl-mend"), []byte(answering), 0o700)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(bin, "make"), []byte(makeRun), 0o700)).To(Succeed())
 	u.path = bin + string(os.PathListSeparator) + os.Getenv("PATH")
+	top, err := filepath.Abs(project)
+	Expect(err).NotTo(HaveOccurred())
+	u.env = append(u.env, "PROJECT="+top, "MAKES_PATH="+os.Getenv("PATH"), "MAKES_HOME="+os.Getenv("HOME"))
 }
+
+// makeRun is make for `make run`, which stays in the foreground: it ends the manager as soon as that is ready, and lets it listen on a port that is free.
+const makeRun = `#!/bin/bash
+set -euo pipefail
+[ "$1" = run ]
+port=$((20000 + RANDOM % 10000))
+until ! (exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null; do port=$((port + 1)); done
+PATH=$MAKES_PATH HOME=$MAKES_HOME CGO_ENABLED=0 timeout -k 5 180 make -C "$PROJECT" "$@" \
+  LOCAL="--health-addr=127.0.0.1:$port --diagnostics-address=127.0.0.1:0 --webhook-host=127.0.0.1" &
+until curl -sf "http://127.0.0.1:$port/readyz" > /dev/null; do kill -0 $!; sleep 0.1; done
+kill $!
+wait $! || true
+`
 
 // endless are the flags of a command that a user would end.
 var endless = regexp.MustCompile(` (-w|--watch)\b`)
 
-// follows runs what a page shows, block by block, and returns what was printed.
-func (u *user) follows(ctx context.Context, page string) string {
+// follows runs what a page shows, or what a section of it shows (PAGE#SECTION), block by block, and returns what was printed. Functions of the shell that
+// one block defines are there in the next one.
+func (u *user) follows(ctx context.Context, ref string) string {
 	GinkgoHelper()
+	page, section, part := strings.Cut(ref, "#")
 	blocks, err := fences.Read(project, page)
 	Expect(err).NotTo(HaveOccurred())
 	var all bytes.Buffer
 	ran := 0
 	for _, b := range blocks {
-		if b.Language != "sh" || b.Has(fences.NotRun) {
+		if b.Language != "sh" || b.Has(fences.NotRun) || part && b.Section != section {
 			continue
 		}
 		text := endless.ReplaceAllString(b.Text, "")
@@ -98,16 +126,27 @@ func (u *user) follows(ctx context.Context, page string) string {
 			text = n.inPage.ReplaceAllString(text, n.here)
 		}
 		By(b.At())
-		shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
-		shell.Dir = u.folder
-		shell.Env = []string{"PATH=" + u.path, "KUBECONFIG=" + u.kubeconfig(), "HOME=" + u.folder}
-		out, err := shell.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "%s:\n%s\n%s", b.At(), text, out)
-		all.Write(out)
+		all.WriteString(u.types(ctx, text))
+		if u.after != nil {
+			u.after(b)
+		}
 		ran++
 	}
-	Expect(ran).To(BeNumerically(">", 0), "%s has nothing to run", page)
+	Expect(ran).To(BeNumerically(">", 0), "%s has nothing to run", ref)
 	return all.String()
+}
+
+// types runs a text in a shell, and all that it started ends with it.
+func (u *user) types(ctx context.Context, text string) string {
+	GinkgoHelper()
+	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "! [ -e .functions ] || . ./.functions\n"+text+"\ndeclare -f > .functions")
+	shell.Dir = u.folder
+	shell.Env = append([]string{"PATH=" + u.path, "KUBECONFIG=" + u.kubeconfig(), "HOME=" + u.folder}, u.env...)
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
+	out, err := shell.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s\n%s", text, out)
+	return string(out)
 }
 
 // patch is a merge patch.

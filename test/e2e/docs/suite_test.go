@@ -1,11 +1,12 @@
 // Package docs does what the pages of the documentation tell their readers to do: it runs their commands in order, with the built plugin, kubectl,
 // the built manager and Cluster API's own controllers, on real control planes with simulated hosts and kubelets; and it applies their manifests.
 //
-// The specs share one cluster. Each leaves it as it found it: one control-plane machine and five workers, all healthy, and no check.
+// The specs share one cluster, but for those that install kubemend. Each leaves it as it found it: one control-plane machine and five workers, all healthy, and no check.
 package docs
 
 import (
 	"context"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -46,6 +47,10 @@ func TestPages(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(plugin).To(BeAnExistingFile(), "run make build")
+	for _, tool := range []string{"bash", "curl", "jq", "make", "openssl", "yq"} {
+		_, err := exec.LookPath(tool)
+		Expect(err).NotTo(HaveOccurred(), "readers of the pages need it")
+	}
 	control := suite.Rig(ctx)
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
