@@ -36,7 +36,7 @@ const (
 const MissingPermission = "MissingPermission"
 
 // ActionNotReadable ends the sentence about a timeout that expires, if a blocker with the reason MissingPermission remains then.
-const ActionNotReadable = "; what is done about it then is not known with your rights"
+const ActionNotReadable = "; the action then is not known with your rights"
 
 // ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the rights of the
 // manager, and a controller that acts never gets it.

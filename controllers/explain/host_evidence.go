@@ -31,7 +31,6 @@ func (p *PowerCycle) Evidence() []string {
 		e.ofHost(p)
 		e.ofPower(p)
 		e.ofNode(p)
-		e.add(len(p.Ahead) > 0, "it is not first in its queue: %s", Queue(p.Ahead))
 	}
 	return e
 }

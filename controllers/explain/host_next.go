@@ -20,7 +20,7 @@ const (
 var persons = map[powercycle.Reason]string{
 	powercycle.NoOwnerReason: "add the owner reference",
 	powercycle.QueueTimedOutReason: "see to the members of the control plane that it waits for; to power-cycle the host all the same, do it by hand, " +
-		"or delete what goes first",
+		"or delete what is ahead of it",
 	powercycle.ManagerRunsHereReason: "run two replicas, on two nodes, with --leader-elect",
 	powercycle.HostMismatchReason:    "see spec.consumerRef of the host, and the annotation metal3.io/BareMetalHost of the Metal3Machine",
 	powercycle.HostKeptOffReason: "when it is to be on again, remove the annotation, and delete the remediation if it has failed; " +

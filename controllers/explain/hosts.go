@@ -37,7 +37,7 @@ type PowerCycle struct {
 
 	Host HostDetails
 	Node NodeDetails
-	// Ahead is what goes first in the queue, Unasked what could not be asked.
+	// Ahead is what is ahead in the queue, Unasked what could not be asked.
 	Ahead   []powercycle.Ahead
 	Unasked bool
 }
@@ -259,7 +259,7 @@ func inQueue(a powercycle.Ahead) string {
 	case powercycle.ManagerOnHost:
 		return "no other replica is ready elsewhere, or it is about to take over"
 	case powercycle.ClaimedByAnother:
-		return a.Name + " goes first"
+		return a.Name + " is ahead in the queue"
 	case powercycle.QueueUnknown:
 		return a.Name
 	}
@@ -274,7 +274,7 @@ func objection(o controlplane.Objection) string {
 	case controlplane.MajorityAtRisk:
 		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
 	case controlplane.NotFirst:
-		return o.Member + " goes first"
+		return o.Member + " is ahead in the queue"
 	default:
 		return "it is not known yet which members of the control plane are alive"
 	}

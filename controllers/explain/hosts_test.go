@@ -115,7 +115,7 @@ func TestWhatGoesFirstIsNamed(t *testing.T) {
 	}{
 		{powercycle.Ahead{Reason: powercycle.KeptOffForAnother, Name: "u"}, "the host is kept powered off for remediation u"},
 		{powercycle.Ahead{Reason: powercycle.AnotherOfMachine, Name: "HostRemediation b"}, "HostRemediation b is under way"},
-		{forbids(controlplane.Objection{Reason: controlplane.NotFirst, Member: "m1"}), "m1 goes first"},
+		{forbids(controlplane.Objection{Reason: controlplane.NotFirst, Member: "m1"}), "m1 is ahead in the queue"},
 		{forbids(controlplane.Objection{Reason: controlplane.BeingRemediated, Member: "b", By: "Reboot ns/b"}), "b is being remediated (Reboot ns/b)"},
 		{forbids(controlplane.Objection{Reason: controlplane.BeingReplaced, Member: "b", By: "Machine ns/b"}), "b is being remediated (Machine ns/b)"},
 		{
@@ -123,7 +123,7 @@ func TestWhatGoesFirstIsNamed(t *testing.T) {
 			"without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
 		},
 		{forbids(controlplane.Objection{Reason: controlplane.NotSeen}), "it is not known yet which members of the control plane are alive"},
-		{powercycle.Ahead{Reason: powercycle.ClaimedByAnother, Name: "b"}, "b goes first"},
+		{powercycle.Ahead{Reason: powercycle.ClaimedByAnother, Name: "b"}, "b is ahead in the queue"},
 		{powercycle.Ahead{Reason: powercycle.ManagerOnHost}, "no other replica is ready elsewhere, or it is about to take over"},
 		{powercycle.Ahead{Reason: powercycle.QueueUnknown, Name: "no answer in time"}, "no answer in time"},
 	} {

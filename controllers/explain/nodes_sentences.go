@@ -106,7 +106,7 @@ var nodeSentences = map[nodes.Reason]nodeSentence{
 	nodes.MembersNotSeen: {
 		text: quorumLoss + "it is not known yet which members of the control plane are alive", ends: spared, event: nhcv1.EventRemediationSkipped,
 	},
-	nodes.NotFirst:   {text: quorumLoss + "{0} goes first", ends: "the remediation of {0} is over", event: nhcv1.EventRemediationSkipped},
+	nodes.NotFirst:   {text: quorumLoss + "{0} is ahead in the queue", ends: "the remediation of {0} is over", event: nhcv1.EventRemediationSkipped},
 	nodes.EtcdUnread: {text: quorumLoss + "OpenShift's etcd could not be asked", ends: spared, event: nhcv1.EventRemediationSkipped},
 	nodes.EtcdBudgets: {
 		text: quorumLoss + "there are {0} PodDisruptionBudgets in openshift-etcd instead of one", ends: spared, event: nhcv1.EventRemediationSkipped,

@@ -88,8 +88,8 @@ const (
 	MajorityAtRisk Reason = "MajorityAtRisk"
 	// NotSeen means that it is not known yet whether the API answers, nor which members are alive.
 	NotSeen Reason = "ControlPlaneNotSeen"
-	// NotFirst means that another member that waits goes first.
-	NotFirst Reason = "AnotherGoesFirst"
+	// NotFirst means that another member that waits is ahead in the queue.
+	NotFirst Reason = "NotFirstInQueue"
 )
 
 // Objection is one reason why a member has to wait, with its arguments. Package explain has a sentence for each.

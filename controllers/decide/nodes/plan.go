@@ -226,7 +226,7 @@ const (
 	MemberRemediated     Reason = "AnotherBeingRemediated"
 	MajorityAtRisk       Reason = "MajorityAtRisk"
 	MembersNotSeen       Reason = "ControlPlaneNotSeen"
-	NotFirst             Reason = "AnotherGoesFirst"
+	NotFirst             Reason = "NotFirstInQueue"
 	EtcdAtRisk           Reason = "EtcdAtRisk"
 	EtcdUnread           Reason = "EtcdUnread"
 	EtcdBudgets          Reason = "EtcdDisruptionBudgets"
