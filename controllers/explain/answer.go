@@ -292,34 +292,46 @@ func (f *Finding) unless() string {
 
 // remediator is what remediates t: its owner, or a request, which may not be of the check.
 func (t *Target) remediator() string {
-	switch underWay := slices.IndexFunc(t.Blockers, func(b Blocker) bool { return b.Reason == RemediationUnderWay }); {
+	switch underWay := t.blocker(RemediationUnderWay); {
 	case t.OwnerAsked:
 		return t.Owner
 	case len(t.Requests) > 0:
 		return t.Requests[0].String()
-	case underWay >= 0:
-		return t.Blockers[underWay].Object.String()
+	case underWay != nil:
+		return underWay.Object.String()
 	}
 	return t.Owner
 }
 
-// CycledBy sets Cycle to the one of all that remediates t, whether its check has requested it or not, and that has not left it to the owner.
+// CycledBy sets Cycle to the first of the power cycles of t that is one of all, has not left t to its owner, and was requested by the check or by a user.
 func (t *Target) CycledBy(all []Remediation) {
-	for i := range all {
-		r := &all[i]
-		if r.State != string(powercycle.OwnerRequested) && (slices.Contains(t.Requests, r.Ref) || slices.ContainsFunc(t.Blockers, func(b Blocker) bool { return b.Object == r.Ref })) {
-			t.Cycle = r
-			return
+	cycles := t.Requests
+	if b := t.blocker(RemediationUnderWay); b != nil {
+		cycles = append(slices.Clip(cycles), b.Object)
+	}
+	for _, ref := range cycles {
+		for i := range all {
+			if r := &all[i]; t.Cycle == nil && r.Ref == ref && r.State != string(powercycle.OwnerRequested) {
+				t.Cycle = r
+			}
 		}
 	}
 }
 
+// blocker is the first blocker of t of that reason; nil if it has none.
+func (t *Target) blocker(reason string) *Blocker {
+	for i := range t.Blockers {
+		if t.Blockers[i].Reason == reason {
+			return &t.Blockers[i]
+		}
+	}
+	return nil
+}
+
 // NotInCharge is that an older check acts on t.
 func (t *Target) NotInCharge() string {
-	for i := range t.Blockers {
-		if b := &t.Blockers[i]; b.Reason == mendv1.OverlapReason {
-			return "not in charge (" + b.Detail + ")"
-		}
+	if b := t.blocker(mendv1.OverlapReason); b != nil {
+		return "not in charge (" + b.Detail + ")"
 	}
 	return ""
 }

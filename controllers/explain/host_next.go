@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -87,7 +88,7 @@ func (p *PowerCycle) Blockers(step powercycle.Step) []Blocker {
 		if !blocks {
 			break
 		}
-		b := Blocker{Reason: string(step.Reason), Text: p.Sentence(step), Fix: p.person(step.Reason)}
+		b := Blocker{Reason: string(step.Reason), Text: p.Sentence(step), Fix: p.person(step.Reason), Object: p.object(step.Reason)}
 		if stopped = stopped || step.Reason == powercycle.PausedReason; !stopped {
 			b.Until, _ = powercycle.Foresee(f, p.Policy, p.Now)
 		}
@@ -98,6 +99,52 @@ func (p *PowerCycle) Blockers(step powercycle.Step) []Blocker {
 		relief(&f)
 	}
 	return all
+}
+
+// object is what blocks the remediation for a reason: what is ahead of it in its queue, the Cluster that pauses it, or its host; zero if it is none.
+func (p *PowerCycle) object(reason powercycle.Reason) Ref {
+	switch reason {
+	case powercycle.WaitingInQueueReason, powercycle.QueueTimedOutReason:
+		return p.ahead()
+	case powercycle.PausedReason:
+		if p.Pause == PausedWithCluster {
+			return Ref{Kind: "Cluster", Namespace: p.Namespace, Name: p.Cluster}
+		}
+	case powercycle.HostMismatchReason, powercycle.HostKeptOffReason, powercycle.HostNotReadyReason, powercycle.HostServicedReason,
+		powercycle.PowerOffFailedReason, powercycle.PowerOnFailedReason:
+		return p.host()
+	}
+	return Ref{}
+}
+
+// ahead is the first object that is ahead of the remediation in its queue: another remediation, the Machine of another member of the control plane, or
+// the host, which another remediation keeps powered off.
+func (p *PowerCycle) ahead() Ref {
+	if len(p.Ahead) == 0 {
+		return Ref{}
+	}
+	switch a := &p.Ahead[0]; a.Reason {
+	case powercycle.KeptOffForAnother, powercycle.ManagerOnHost:
+		return p.host()
+	case powercycle.AnotherOfMachine:
+		if kind, name, named := strings.Cut(a.Name, " "); named {
+			return Ref{Kind: kind, Namespace: p.Namespace, Name: name}
+		}
+	case powercycle.PlaneForbids:
+		if a.Objection.Member != "" {
+			return Ref{Kind: "Machine", Namespace: p.Namespace, Name: a.Objection.Member}
+		}
+	case powercycle.ClaimedByAnother, powercycle.QueueUnknown:
+	}
+	return Ref{}
+}
+
+// host is the host of the remediation; zero if it is not known.
+func (p *PowerCycle) host() Ref {
+	if !p.Host.Known {
+		return Ref{}
+	}
+	return Ref{Kind: "BareMetalHost", Namespace: p.Host.Namespace, Name: p.Host.Name}
 }
 
 // person is what a person has to do about a reason.

@@ -16,6 +16,9 @@ import (
 
 // PowerCycle is what a remediation of a host is decided on, with the names and texts that a person needs besides. All are plain values.
 type PowerCycle struct {
+	// Namespace is that of the remediation, and of its Machine.
+	Namespace string
+
 	Facts  powercycle.Facts
 	Policy powercycle.Policy
 	Now    time.Time

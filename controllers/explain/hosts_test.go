@@ -105,28 +105,33 @@ func TestTheEndNamesWhatLedToIt(t *testing.T) {
 	}
 }
 
-func TestWhatGoesFirstIsNamed(t *testing.T) {
+func TestWhatIsAheadInTheQueueIsNamed(t *testing.T) {
 	forbids := func(o controlplane.Objection) powercycle.Ahead {
 		return powercycle.Ahead{Reason: powercycle.PlaneForbids, Objection: o}
 	}
 	for _, tc := range []struct {
-		ahead powercycle.Ahead
-		want  string
+		ahead  powercycle.Ahead
+		want   string
+		object string
 	}{
-		{powercycle.Ahead{Reason: powercycle.KeptOffForAnother, Name: "u"}, "the host is kept powered off for remediation u"},
-		{powercycle.Ahead{Reason: powercycle.AnotherOfMachine, Name: "HostRemediation b"}, "HostRemediation b is under way"},
-		{forbids(controlplane.Objection{Reason: controlplane.NotFirst, Member: "m1"}), "m1 is ahead in the queue"},
-		{forbids(controlplane.Objection{Reason: controlplane.BeingRemediated, Member: "b", By: "Reboot ns/b"}), "b is being remediated (Reboot ns/b)"},
-		{forbids(controlplane.Objection{Reason: controlplane.BeingReplaced, Member: "b", By: "Machine ns/b"}), "b is being remediated (Machine ns/b)"},
+		{powercycle.Ahead{Reason: powercycle.KeptOffForAnother, Name: "u"}, "the host is kept powered off for remediation u", "BareMetalHost metal/h"},
+		{powercycle.Ahead{Reason: powercycle.AnotherOfMachine, Name: "HostRemediation b"}, "HostRemediation b is under way", "HostRemediation ns/b"},
+		{forbids(controlplane.Objection{Reason: controlplane.NotFirst, Member: "m1"}), "m1 is ahead in the queue", "Machine ns/m1"},
+		{forbids(controlplane.Objection{Reason: controlplane.BeingRemediated, Member: "b", By: "Reboot ns/b"}), "b is being remediated (Reboot ns/b)", "Machine ns/b"},
+		{forbids(controlplane.Objection{Reason: controlplane.BeingReplaced, Member: "b", By: "Machine ns/b"}), "b is being remediated (Machine ns/b)", "Machine ns/b"},
 		{
 			forbids(controlplane.Objection{Reason: controlplane.MajorityAtRisk, Votes: 1, Total: 3, Needed: 2}),
-			"without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
+			"without it 1 of 3 control-plane nodes are healthy, and 2 are needed", "",
 		},
-		{forbids(controlplane.Objection{Reason: controlplane.NotSeen}), "it is not known yet which members of the control plane are alive"},
-		{powercycle.Ahead{Reason: powercycle.ClaimedByAnother, Name: "b"}, "b is ahead in the queue"},
-		{powercycle.Ahead{Reason: powercycle.ManagerOnHost}, "no other replica is ready elsewhere, or it is about to take over"},
-		{powercycle.Ahead{Reason: powercycle.QueueUnknown, Name: "no answer in time"}, "no answer in time"},
+		{forbids(controlplane.Objection{Reason: controlplane.NotSeen}), "it is not known yet which members of the control plane are alive", ""},
+		{powercycle.Ahead{Reason: powercycle.ClaimedByAnother, Name: "b"}, "b is ahead in the queue", ""},
+		{powercycle.Ahead{Reason: powercycle.ManagerOnHost}, "no other replica is ready elsewhere, or it is about to take over", "BareMetalHost metal/h"},
+		{powercycle.Ahead{Reason: powercycle.QueueUnknown, Name: "no answer in time"}, "no answer in time", ""},
 	} {
+		p := PowerCycle{Namespace: "ns", Host: HostDetails{Known: true, Namespace: "metal", Name: "h"}, Ahead: []powercycle.Ahead{tc.ahead}}
+		if got := p.object(powercycle.WaitingInQueueReason); got != (Ref{}) && got.String() != tc.object || got == (Ref{}) && tc.object != "" {
+			t.Errorf("%s: the object is %q, want %q", tc.ahead.Reason, got, tc.object)
+		}
 		if got := Queue([]powercycle.Ahead{tc.ahead}); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.ahead.Reason, got, tc.want)
 		}

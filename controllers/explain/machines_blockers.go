@@ -269,14 +269,22 @@ func templateUnread(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _
 }
 
 func templateRefused(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{Reason: mendv1.TemplateRefusedReason, Text: NoTemplate(f), Fix: f.Template.Fix, Detail: templateOf(f)}
+	return Blocker{Reason: mendv1.TemplateRefusedReason, Text: NoTemplate(f), Fix: f.Template.Fix, Detail: templateOf(f), Object: templateRef(f)}
 }
 
 func templateMissing(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
-		Reason: mendv1.TemplateNotFoundReason, Text: NoTemplate(f), Detail: templateOf(f),
+		Reason: mendv1.TemplateNotFoundReason, Text: NoTemplate(f), Detail: templateOf(f), Object: templateRef(f),
 		Fix: cmp.Or(f.Template.Fix, "Make it") + ", or name another template in spec.remediation.templateRef",
 	}
+}
+
+// templateRef is the template of the check; zero if the check names none.
+func templateRef(f *machines.Facts) Ref {
+	if f.Template.Name == "" {
+		return Ref{}
+	}
+	return Ref{Kind: f.Template.TemplateKind, Namespace: f.About.Namespace, Name: f.Template.Name}
 }
 
 func templateOf(f *machines.Facts) string {
@@ -287,9 +295,9 @@ func requestsUnread(*machines.Facts, *machines.Plan, *machines.Decision, machine
 	return Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}
 }
 
-func templateUnusable(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
+func templateUnusable(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	return Blocker{
-		Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: d.Target.UnusableWhy,
+		Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: d.Target.UnusableWhy, Object: templateRef(f),
 		Fix: "Fix the template, or name another one in spec.remediation.templateRef",
 	}
 }

@@ -148,7 +148,7 @@ var fixes = map[string]string{
 
 // NodeBlocker renders b, which blocks the node called name.
 func NodeBlocker(f *nodes.Facts, p *nodes.Plan, name string, b nodes.Blocker) Blocker {
-	is := Blocker{Reason: string(b.Reason), Until: b.Until}
+	is := Blocker{Reason: string(b.Reason), Until: b.Until, Object: Ref(b.Object)}
 	if b.Reason == nodes.ControlPlaneSearched || b.Reason == nodes.ControlPlaneUnread {
 		b.Args = []string{cmp.Or(unreadControlPlane[b.Args[0]], b.Args[0])}
 	}

@@ -211,7 +211,7 @@ func (w *observed) recall(step powercycle.Step) (powercycle.Step, string) {
 // about is what was observed, as package explain renders it.
 func (w *observed) about() *explain.PowerCycle {
 	p := &explain.PowerCycle{
-		Facts: w.facts, Policy: w.policy, Now: w.now, After: w.record.Memory, Ownerless: w.ownerless,
+		Namespace: w.rem.GetNamespace(), Facts: w.facts, Policy: w.policy, Now: w.now, After: w.record.Memory, Ownerless: w.ownerless,
 		Asked: asked(w.rem), Deleted: !w.rem.GetDeletionTimestamp().IsZero(), Finalizer: w.kind.Finalizer, Pause: w.pause(),
 		Host: w.aboutHost(), Node: w.aboutNode(), Ahead: w.ahead, Unasked: len(w.unasked) > 0,
 	}

@@ -60,6 +60,10 @@ func TestDocuments(t *testing.T) {
 		"a check of which all are healthy": {story{aScene(), check("workers")}, cliv1.Healthy, ""},
 		"a check that is short-circuited": {story{aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")),
 			check("workers")}, cliv1.Blocked, "TooManyUnhealthy"},
+		"a host of the control plane that waits for another one": {story{aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Pending), controlPlane),
+			machine("w1")}, cliv1.Blocked, "WaitingInQueue"},
+		"a node of the control plane that is second": {story{aScene(ownNodes(6*time.Minute, members, also(7*time.Minute, 1), few)), node("n1")},
+			cliv1.Blocked, "NotFirstInQueue"},
 		"a node after a storm": {story{aScene(ownNodes(6*time.Minute, cooling)), node("n1")}, cliv1.Blocked, "StormRecovery"},
 	}
 	golden.StoriesIn(t, "testdata/json", stories, func(t *testing.T, s struct {

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -71,21 +72,24 @@ func (d *decider) upgrade(of ...health.State) *Blocker {
 			nodes = append(nodes, n)
 		}
 	}
-	upgrading := func(what, name string) *Blocker { return &Blocker{Reason: Upgrading, Args: []string{what, name}} }
+	upgrading := func(what, name string, by Ref) *Blocker {
+		return &Blocker{Reason: Upgrading, Args: []string{what, name}, Object: by}
+	}
 	if len(nodes) == 0 {
 		return nil
 	}
 	if d.f.Upgrade.Unread {
-		return upgrading(UpgradeUnread, "")
+		return upgrading(UpgradeUnread, "", Ref{})
 	}
 	if i := slices.IndexFunc(nodes, func(n *Node) bool { return n.Reconfiguring }); i >= 0 {
-		return upgrading(NodeChanges, nodes[i].Name)
+		return upgrading(NodeChanges, nodes[i].Name, Ref{Kind: "Node", Name: nodes[i].Name})
 	}
 	if d.f.Upgrade.Progressing != "" {
-		return upgrading(VersionChanges, d.f.Upgrade.Progressing)
+		return upgrading(VersionChanges, d.f.Upgrade.Progressing, Ref{Kind: "ClusterVersion", Name: d.f.Upgrade.Progressing})
 	}
 	if i := slices.IndexFunc(nodes, func(n *Node) bool { return n.Machine.There() && n.Machine.RollingOut }); i >= 0 {
-		return upgrading(ClusterRolls, nodes[i].Machine.Namespace+"/"+nodes[i].Machine.Cluster)
+		cluster := Ref{Kind: "Cluster", Namespace: nodes[i].Machine.Namespace, Name: nodes[i].Machine.Cluster}
+		return upgrading(ClusterRolls, cluster.Key(), cluster)
 	}
 	return nil
 }
@@ -164,18 +168,18 @@ func (a asking) machine() []Blocker {
 		return nil
 	}
 	var all []Blocker
-	add := func(is bool, reason Reason, name string) {
+	add := func(is bool, reason Reason, object Ref) {
 		if is {
-			all = append(all, Blocker{Reason: reason, Args: []string{m.Namespace + "/" + name}})
+			all = append(all, Blocker{Reason: reason, Args: []string{object.Key()}, Object: object})
 		}
 	}
 	if m.Unread {
 		all = append(all, Blocker{Reason: MachineUnread})
 	}
-	add(m.ClusterPaused, ClusterPaused, m.Cluster)
-	add(m.Paused, MachinePaused, m.Name)
-	add(m.Skipped, MachineSkipped, m.Name)
-	add(m.Deleting, MachineDeleting, m.Name)
+	add(m.ClusterPaused, ClusterPaused, Ref{Kind: "Cluster", Namespace: m.Namespace, Name: m.Cluster})
+	add(m.Paused, MachinePaused, m.Ref)
+	add(m.Skipped, MachineSkipped, m.Ref)
+	add(m.Deleting, MachineDeleting, m.Ref)
 	return all
 }
 
@@ -197,10 +201,11 @@ func (a asking) fresh() []Blocker {
 	}
 	var all []Blocker
 	if m.WatchedBy != "" {
-		all = append(all, Blocker{Reason: OverlappingCheck, Args: []string{m.WatchedBy, m.Name}})
+		check := Ref{Kind: "MachineHealthCheck", Namespace: m.Namespace, Name: strings.TrimPrefix(m.WatchedBy, m.Namespace+"/")}
+		all = append(all, Blocker{Reason: OverlappingCheck, Args: []string{m.WatchedBy, m.Name}, Object: check})
 	}
 	if m.Updating {
-		all = append(all, Blocker{Reason: MachineUpdating, Args: []string{m.Name}})
+		all = append(all, Blocker{Reason: MachineUpdating, Args: []string{m.Name}, Object: m.Ref})
 	}
 	return all
 }
@@ -218,14 +223,19 @@ func (a asking) obstacles() []Blocker {
 	}
 	again := a.f.Now.Add(time.Minute) // the end of a request that has the name, or lost its mark, enqueues no check
 	if len(a.n.Orphaned) > 0 {
-		all = append(all, Blocker{Reason: OrphanedRequest, Args: []string{a.n.Orphaned[0].Ref.String()}, Again: again})
+		all = append(all, requested(OrphanedRequest, a.n.Orphaned[0].Ref, again))
 	}
 	for _, other := range a.n.Others {
 		if other.Type == t.Type && !a.n.orphaned(other.ID) {
-			all = append(all, Blocker{Reason: ForeignRequest, Args: []string{other.Ref.String()}, Again: again})
+			all = append(all, requested(ForeignRequest, other.Ref, again))
 		}
 	}
 	return append(all, a.nameTaken(step, again)...)
+}
+
+// requested is a blocker that is a request.
+func requested(reason Reason, request Ref, again time.Time) Blocker {
+	return Blocker{Reason: reason, Args: []string{request.String()}, Object: request, Again: again}
 }
 
 func (n *Node) orphaned(id string) bool {
@@ -244,11 +254,11 @@ func (a asking) nameTaken(step int, again time.Time) []Blocker {
 	case !same.Exists, a.n.orphaned(same.ID):
 		return nil
 	case !same.Own:
-		return []Blocker{{Reason: ForeignRequest, Args: []string{same.Ref.String()}, Again: again}}
+		return []Blocker{requested(ForeignRequest, same.Ref, again)}
 	case same.Template != t.Name:
-		return []Blocker{{Reason: OtherTemplate, Args: []string{same.Ref.String()}}}
+		return []Blocker{requested(OtherTemplate, same.Ref, time.Time{})}
 	case slices.ContainsFunc(a.n.Requests, earlier):
-		return []Blocker{{Reason: SameTemplate, Args: []string{t.Name, same.Ref.String()}}}
+		return []Blocker{{Reason: SameTemplate, Args: []string{t.Name, same.Ref.String()}, Object: same.Ref}}
 	}
 	return nil
 }
@@ -275,7 +285,7 @@ func (a asking) members() []Blocker {
 	}
 	switch {
 	case a.view.first >= 0 && a.view.first != a.i:
-		all = append(all, Blocker{Reason: NotFirst, Args: []string{a.f.Nodes[a.view.first].Name}})
+		all = append(all, ahead(a.f.Nodes[a.view.first].Name))
 	case a.view.first == a.i && a.view.etcd != nil:
 		all = append(all, *a.view.etcd)
 	}
@@ -328,9 +338,9 @@ func (t *Template) unsuitable(n *Node) *Blocker {
 	case n.Machine.There():
 		namespace = n.Machine.Namespace
 	case n.OpenShift.Name == "" || !t.Infrastructure:
-		return &Blocker{Reason: TemplateOfMachines, Args: []string{t.RequestKind}}
+		return &Blocker{Reason: TemplateOfMachines, Args: []string{t.RequestKind}, Object: t.Ref}
 	}
-	return &Blocker{Reason: TemplateElsewhere, Args: []string{t.Kind, namespace, t.Namespace}} // in medik8s' words
+	return &Blocker{Reason: TemplateElsewhere, Args: []string{t.Kind, namespace, t.Namespace}, Object: t.Ref} // in medik8s' words
 }
 
 // OwnedByMachine reports whether the Machine of Cluster API owns t's request about n, which is named after it. Remediators of others

@@ -158,6 +158,9 @@ func TestWhichNodeATemplateOfMachinesCanBeAbout(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&template)
 			}
+			if tc.want.Reason != "" {
+				tc.want.Object = template.Ref
+			}
 			if diff := cmp.Diff(tc.want, template.Unsuitable(&tc.node)); diff != "" {
 				t.Errorf("Unsuitable() (-want +got):\n%s", diff)
 			}

@@ -86,7 +86,7 @@ func (e Etcd) against(node string) *Blocker {
 	case e.Budgets != 1:
 		return &Blocker{Reason: EtcdBudgets, Args: []string{strconv.Itoa(e.Budgets)}}
 	case !e.Allows && ready:
-		return &Blocker{Reason: EtcdAtRisk, Args: []string{e.Budget, guard}}
+		return &Blocker{Reason: EtcdAtRisk, Args: []string{e.Budget, guard}, Object: Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget}}
 	}
 	return nil
 }
@@ -175,14 +175,19 @@ func (d *decider) against(name string) []Blocker {
 	return all
 }
 
+// ahead is that another node is ahead in the queue.
+func ahead(node string) Blocker {
+	return Blocker{Reason: NotFirst, Args: []string{node}, Object: Ref{Kind: "Node", Name: node}}
+}
+
 func blockerOf(o controlplane.Objection) Blocker {
 	switch o.Reason {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
-		return Blocker{Reason: MemberRemediated, Args: []string{o.Member, o.By}}
+		return Blocker{Reason: MemberRemediated, Args: []string{o.Member, o.By}, Object: Ref{Kind: "Node", Name: o.Member}}
 	case controlplane.MajorityAtRisk:
 		return Blocker{Reason: MajorityAtRisk, Args: []string{strconv.Itoa(o.Votes), strconv.Itoa(o.Total), strconv.Itoa(o.Needed)}}
 	case controlplane.NotFirst:
-		return Blocker{Reason: NotFirst, Args: []string{o.Member}}
+		return ahead(o.Member)
 	case controlplane.NotSeen:
 	}
 	return Blocker{Reason: MembersNotSeen}

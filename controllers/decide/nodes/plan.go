@@ -161,6 +161,8 @@ type Blocker struct {
 	Reason Reason
 	// Args are what there is to say of it besides the node and the check.
 	Args []string
+	// Object is what blocks, if that is one object other than the check; zero if it is not.
+	Object Ref
 	// Until is when time alone ends it; zero if it does not.
 	Until time.Time
 	// Again is when it is looked at again, since nothing may tell when it is over; zero if something does.

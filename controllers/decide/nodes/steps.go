@@ -331,7 +331,7 @@ func (s *stepping) stillDeleted(answer Answer) *Blocker {
 			if answer.Do != escalation.Wait || answer.Reason != escalation.AwaitingDeletion {
 				return nil
 			}
-			return &Blocker{Reason: StillDeleted, Args: []string{r.Ref.String()}, Until: answer.Recheck}
+			return &Blocker{Reason: StillDeleted, Args: []string{r.Ref.String()}, Object: r.Ref, Until: answer.Recheck}
 		}
 	}
 	return nil
