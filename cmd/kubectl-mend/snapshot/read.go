@@ -51,6 +51,8 @@ type Scope struct {
 	AllMachines bool
 	// Events says that events are read.
 	Events bool
+	// Records says that RemediationRecords are read.
+	Records bool
 	// LeaseNamespace is where the leases on nodes are; the default of the manager's flag if it is empty.
 	LeaseNamespace string
 	// Templates are read besides those that the checks name, with the requests of their kinds.
@@ -114,7 +116,7 @@ func (r *reading) everything(ctx context.Context) {
 		}
 	})
 	work.Go(func() {
-		r.each(ctx, slices.Concat(r.first(), r.machines(), r.hosts()))
+		r.each(ctx, slices.Concat(r.first(), r.machines(), r.hosts(), r.records()))
 		r.each(ctx, slices.Concat(r.second(ctx), r.controlPlanes(), r.vouching()))
 		r.beyond(ctx)
 	})

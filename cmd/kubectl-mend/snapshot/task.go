@@ -33,6 +33,8 @@ type task struct {
 	options   []client.ListOption
 	// keep says which objects are kept; all if it is nil.
 	keep func(client.Object) bool
+	// most is how many objects are kept: those that were created last; all if it is 0.
+	most int
 	// called is how what is read is called, if not by its kind.
 	called string
 }
@@ -101,6 +103,7 @@ func (r *reading) list(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
+	all = r.newest(t, all)
 	r.snapshot.mu.Lock()
 	defer r.snapshot.mu.Unlock()
 	for _, obj := range all {
