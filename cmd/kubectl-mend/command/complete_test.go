@@ -51,8 +51,11 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 	server := httptest.NewServer(&warden{objects: everything(""), granted: granted(t), asked: map[right]bool{}})
 	t.Cleanup(server.Close)
 	for line, want := range map[string]string{
-		"":                            "claim completion explain help history record release remediate reset simulate status wait",
-		"re":                          "record release remediate reset",
+		"":                            "claim completion explain help history record release remediate report reset simulate status wait",
+		"re":                          "record release remediate report reset",
+		"report sh":                   "shadow",
+		"report --by ":                "cluster check cause host-model failure-domain",
+		"history no":                  "node/x",
 		"explain ma":                  "machine/x",
 		"explain machine/":            "machine/x",
 		"explain machine ":            "x",

@@ -1,12 +1,12 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -21,45 +21,60 @@ type chronicle struct {
 
 func (o *Options) history() *cobra.Command {
 	var s history.Scope
-	var since time.Duration
+	since := span(24 * time.Hour)
 	c := &cobra.Command{
-		Use:   "history [KIND/NAME | --machine NAME | --host NAME | --cluster NAME]",
+		Use:   "history [KIND/NAME | --machine NAME | --host NAME | --cluster NAME | --node NAME]",
 		Short: "List what has happened to machines, their nodes, hosts and checks",
-		Long: "List what has happened, oldest first: from events, which the API server keeps for an hour by default, and from the objects themselves. " +
-			"A condition only has its last change.",
+		Long: "List what has happened, oldest first: from RemediationRecords, which outlive their machines, from events, which the API server keeps for an hour " +
+			"by default, and from the objects themselves. A condition only has its last change.",
 		Example:           fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
 		Args:              func(_ *cobra.Command, args []string) error { return aboutOne(&s, args) },
-		ValidArgsFunction: o.completeNames(machineKind, hostKind, clusterKind),
+		ValidArgsFunction: o.completeNames(machineKind, hostKind, clusterKind, nodeKind),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.checkHistory(s, since); err != nil {
+			if err := o.checkHistory(s, time.Duration(since)); err != nil {
 				return err
 			}
-			var err error
-			if s.Namespace, err = o.namespace(); err != nil {
-				return err
-			}
-			reader, now, err := o.chronicles()
-			if err != nil {
-				return err
-			}
-			if since > 0 {
-				s.Since = now.Add(-since)
-			}
-			objects, readErrors, err := observeHistory(c.Context(), reader, s.Namespace)
-			if err != nil {
-				return err
-			}
-			return o.printHistory(chronicle{Entries: history.Of(objects, s), ReadErrors: readErrors}, now, s.Namespace == "")
+			return o.tellHistory(c.Context(), s, time.Duration(since))
 		},
 	}
 	c.Flags().StringVar(&s.Machine, "machine", "", "What concerns one Machine, also one that is gone.")
 	c.Flags().StringVar(&s.Host, "host", "", "What concerns one BareMetalHost, and the Machine on it.")
 	c.Flags().StringVar(&s.Cluster, "cluster", "", "What concerns the Machines of one Cluster.")
-	c.Flags().DurationVar(&since, "since", 24*time.Hour, "How far back. 0 is as far as is remembered.")
+	c.Flags().StringVar(&s.Node, "node", "", "What concerns one Node, and the Machines that it is, or was, of.")
+	c.Flags().Var(&since, "since", "How far back, such as 36h or 14d. 0 is as far as is remembered.")
 	o.addOutput(c, wide)
-	excluding(c, "machine", "host", "cluster")
+	excluding(c, "machine", "host", "cluster", "node")
 	o.addSourceFlags(c)
 	return c
+}
+
+// tellHistory reads and prints what has happened in a scope. Records are read first: with them the rest finds what belongs to machines that are gone.
+func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.Duration) error {
+	var err error
+	if s.Namespace, err = o.namespace(); err != nil {
+		return err
+	}
+	read, reader, clock, err := o.recordSource()
+	if err != nil {
+		return err
+	}
+	now := clock()
+	if since > 0 {
+		s.Since = now.Add(-since)
+	}
+	records, unread := recordsFor(ctx, read, s.Namespace, s.Concerns)
+	objects, readErrors, err := observeHistory(ctx, reader, s.Namespace)
+	switch {
+	case err != nil && len(records) == 0:
+		return err
+	case err != nil: // records are enough for a history
+		readErrors = []string{err.Error()}
+	}
+	objects.Records, objects.Now = records, now
+	if unread != nil {
+		readErrors = append(readErrors, fmt.Sprintf("RemediationRecords: %s", unread))
+	}
+	return o.printHistory(chronicle{Entries: history.Of(objects, s), ReadErrors: readErrors}, now, s.Namespace == "")
 }
 
 // aboutOne takes what the arguments name for what the flags of that name do.
@@ -67,18 +82,20 @@ func aboutOne(s *history.Scope, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	named, err := parseOne(args, machineKind, hostKind, clusterKind)
+	named, err := parseOne(args, machineKind, hostKind, clusterKind, nodeKind)
 	if err != nil {
 		return err
 	}
-	if s.Machine+s.Host+s.Cluster != "" {
-		return Exit{Misused, fmt.Errorf("%s excludes --machine, --host and --cluster", named)}
+	if s.Machine+s.Host+s.Cluster+s.Node != "" {
+		return Exit{Misused, fmt.Errorf("%s excludes --machine, --host, --cluster and --node", named)}
 	}
 	switch named.kind {
 	case machineKind:
 		s.Machine = named.name
 	case hostKind:
 		s.Host = named.name
+	case nodeKind:
+		s.Node = named.name
 	default:
 		s.Cluster = named.name
 	}
@@ -110,17 +127,4 @@ func (o *Options) printHistory(c chronicle, now time.Time, namespaces bool) erro
 		}
 		return history.Print(o.Out, c.Entries, layout)
 	})
-}
-
-// chronicles is where events and objects are read, and what time it is there.
-func (o *Options) chronicles() (client.Reader, time.Time, error) {
-	if o.from == "" {
-		reader, err := o.client()
-		return reader, o.Clock.Now(), err
-	}
-	w, err := load(o.from)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	return w.ReadOnly(), w.Clock.Now(), nil
 }

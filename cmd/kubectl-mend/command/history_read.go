@@ -59,8 +59,8 @@ func observeHistory(ctx context.Context, c client.Reader, namespace string) (his
 }
 
 // list fills in a list. A kind that is not installed has no objects, and that is no trouble.
-func (h *historian) list(ctx context.Context, list client.ObjectList, namespace, what string) {
-	err := h.List(ctx, list, client.InNamespace(namespace))
+func (h *historian) list(ctx context.Context, list client.ObjectList, namespace, what string, options ...client.ListOption) {
+	err := h.List(ctx, list, append(options, client.InNamespace(namespace))...)
 	switch {
 	case err == nil:
 		h.read++

@@ -200,6 +200,7 @@ func everything(workload string) map[string]string {
 		"infrastructure.cluster.x-k8s.io/v1beta2/metal3remediationtemplates": object(infra, "Metal3RemediationTemplate", true, ""),
 		"kubemend.io/v1alpha1/hostremediations":                              object("kubemend.io/v1alpha1", "HostRemediation", true, strategy),
 		"kubemend.io/v1alpha1/hostremediationtemplates":                      object("kubemend.io/v1alpha1", "HostRemediationTemplate", true, ""),
+		"kubemend.io/v1alpha1/remediationrecords":                            object("kubemend.io/v1alpha1", "RemediationRecord", true, ""),
 		"remediation.medik8s.io/v1alpha1/nodehealthchecks": object(nhc, "NodeHealthCheck", false,
 			`,"spec":{"remediationTemplate":{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2","kind":"Metal3RemediationTemplate","namespace":"x","name":"x"}}`),
 		"coordination.k8s.io/v1/leases":                     lease,
@@ -243,7 +244,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	rights := granted(t)
 	w, mend := guarded(t, rights)
 	for _, line := range []string{
-		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
+		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "report -A", "report -n x", "report shadow -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
 		"claim --cluster x -n x --dry-run", "claim cluster/x -n x --yes", "claim namespace/x --yes", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
 		"explain hrem/x -n x", "explain m3r/x -n x",
 	} {
@@ -284,7 +285,7 @@ func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
 			var all strings.Builder
 			want := fmt.Sprintf("cannot %s resource %q", is.verb, is.resource)
 			for line, mayEnd := range map[string]bool{ // there is nothing to explain or to play without what it is about
-				"status -A": false, "history -A": false, "record -A -o " + filepath.Join(t.TempDir(), "record"): false,
+				"status -A": false, "history -A": false, "report -A": true, "record -A -o " + filepath.Join(t.TempDir(), "record"): false,
 				"explain machine/x -n x": true, "explain mhc/x -n x": true, "simulate -A": true,
 			} {
 				code, said := mend(strings.Fields(line)...)

@@ -55,7 +55,7 @@ func concerns(w within, e Entry) bool {
 	switch {
 	case w.all:
 		return w.has(e.Object)
-	case w.objects[e.Object], w.objects[e.related], w.requested(e.Object):
+	case w.objects[e.Object], w.objects[e.related], w.requested(e.Object), w.covers(e):
 		return true
 	case w.checks[e.Object]:
 		return !slices.Contains(ofSome, e.Reason) && e.related.Kind != nodeKind || w.named(e.Text)

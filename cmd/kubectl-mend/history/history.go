@@ -1,5 +1,5 @@
-// Package history puts together what has happened to machines, nodes, hosts and their checks: from events, while they are kept, and from what the
-// objects remember themselves.
+// Package history puts together what has happened to machines, nodes, hosts and their checks: from the records of remediations, from events, while they are
+// kept, and from what the objects remember themselves.
 //
 // It is pure: objects go in, entries come out. Nothing in it knows where the objects are from.
 package history
@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -28,6 +29,10 @@ type Objects struct {
 	Hosts      []bmov1alpha1.BareMetalHost
 	// Requests are remediation requests of any kind.
 	Requests []unstructured.Unstructured
+	// Records are those that concern the scope.
+	Records []mendv1.RemediationRecord
+	// Now is when all of it was read: until then an open record goes.
+	Now time.Time
 }
 
 // Source is where an entry is from.
@@ -40,6 +45,8 @@ const (
 	FromCondition Source = "condition"
 	// FromObject is what the rest of an object says, such as when it was made.
 	FromObject Source = "object"
+	// FromRecord is what the record of a remediation says, also of what is gone.
+	FromRecord Source = "record"
 )
 
 // Entry is one thing that has happened.
@@ -58,6 +65,8 @@ type Entry struct {
 	// Count is how often it has happened, Last when it did last; both zero if once.
 	Count int32     `json:"count,omitempty"`
 	Last  time.Time `json:"last,omitzero"`
+	// Record is the one that it is from; empty if it is from none.
+	Record explain.Ref `json:"record,omitzero"`
 
 	related explain.Ref
 }
@@ -70,10 +79,16 @@ func (e Entry) latest() time.Time {
 	return e.Last
 }
 
-// Of are the things that have happened within scope, oldest first. What an event and a condition say alike is one entry.
+// Of are the things that have happened within scope, oldest first. What a record, an event and a condition say alike is one entry, of the first of them.
 func Of(o Objects, s Scope) []Entry {
+	o.Records = slices.DeleteFunc(slices.Clone(o.Records), func(r mendv1.RemediationRecord) bool { return !s.Concerns(&r) })
 	w := s.within(o)
-	events := told(o.Events, w)
+	var recorded []Entry
+	for i := range o.Records {
+		recorded = append(recorded, ofRecord(&o.Records[i])...)
+	}
+	records := newMemory(recorded)
+	events := slices.DeleteFunc(told(o.Events, w), records.has)
 	var remembered []Entry
 	for i := range o.Machines {
 		remembered = append(remembered, ofMachine(&o.Machines[i])...)
@@ -91,13 +106,27 @@ func Of(o Objects, s Scope) []Entry {
 		remembered = append(remembered, ofRequest(&o.Requests[i])...)
 	}
 	remembered = slices.DeleteFunc(remembered, func(e Entry) bool {
-		return !w.has(e.Object) && !w.has(e.related) || saidBy(events, e)
+		return !w.has(e.Object) && !w.has(e.related) && !w.covers(e) || saidBy(events, e) || records.has(e)
 	})
-	all := slices.DeleteFunc(append(events, remembered...), func(e Entry) bool { return e.At.IsZero() || e.latest().Before(s.Since) })
-	slices.SortStableFunc(all, func(a, b Entry) int {
-		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Object.String(), b.Object.String()), cmp.Compare(a.Reason, b.Reason))
-	})
+	all := slices.DeleteFunc(slices.Concat(recorded, events, remembered), func(e Entry) bool { return e.At.IsZero() || e.latest().Before(s.Since) })
+	slices.SortStableFunc(all, inOrder)
 	return all
+}
+
+// inOrder compares when two things happened. The steps of a record stay in their order, and go before what else has happened in that second.
+func inOrder(a, b Entry) int {
+	if order := a.At.Compare(b.At); order != 0 {
+		return order
+	}
+	switch first, second := a.Source == FromRecord, b.Source == FromRecord; {
+	case first && second:
+		return cmp.Compare(a.Record.String(), b.Record.String())
+	case first:
+		return -1
+	case second:
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.Object.String(), b.Object.String()), cmp.Compare(a.Reason, b.Reason))
 }
 
 // alike is how long after one another an event and a condition may be that are about the same change: they are two writes of one reconcile, and events

@@ -26,11 +26,11 @@ const (
 // requestSuffix is how the kinds of remediation requests end.
 const requestSuffix = "Remediation"
 
-// Scope is what somebody wants to know about. Of Machine, Host and Cluster at most one is set; if none is, it is everything.
+// Scope is what somebody wants to know about. Of Machine, Host, Cluster and Node at most one is set; if none is, it is everything.
 type Scope struct {
-	// Namespace is that of the three; empty for all.
-	Namespace              string
-	Machine, Host, Cluster string
+	// Namespace is that of the first three; empty for all.
+	Namespace                    string
+	Machine, Host, Cluster, Node string
 	// Since is how far back; zero for as far as is remembered.
 	Since time.Time
 }
@@ -44,12 +44,14 @@ type within struct {
 	checks map[explain.Ref]bool
 	// names are of the machines, nodes and hosts of the scope, to be found in the text of events about others.
 	names *regexp.Regexp
+	// spans are what belongs to the scope for a time, by its records.
+	spans map[explain.Ref][]span
 }
 
 // within finds what belongs to s. What has been deleted is known by its name alone.
 func (s Scope) within(o Objects) within {
-	w := within{namespace: s.Namespace, objects: map[explain.Ref]bool{}, checks: map[explain.Ref]bool{}}
-	if s.Machine == "" && s.Host == "" && s.Cluster == "" {
+	w := within{namespace: s.Namespace, objects: map[explain.Ref]bool{}, checks: map[explain.Ref]bool{}, spans: map[explain.Ref][]span{}}
+	if s.Machine == "" && s.Host == "" && s.Cluster == "" && s.Node == "" {
 		w.all = true
 		return w
 	}
@@ -60,6 +62,9 @@ func (s Scope) within(o Objects) within {
 		}
 	}
 	s.addNamed(&w, o)
+	for i := range o.Records {
+		w.addRecorded(&o.Records[i], o.Now)
+	}
 	w.find()
 	return w
 }
@@ -70,6 +75,9 @@ func (s Scope) addNamed(w *within, o Objects) {
 		for _, namespace := range s.namespacesOf(kind, name, o) {
 			w.add(explain.Ref{Kind: kind, Namespace: namespace, Name: name})
 		}
+	}
+	if s.Node != "" {
+		w.add(explain.Ref{Kind: nodeKind, Name: s.Node})
 	}
 	for i := range o.Requests { // its machine may be gone
 		if r := &o.Requests[i]; s.Machine != "" && r.GetName() == s.Machine && s.in(r) {
@@ -118,7 +126,7 @@ func (s Scope) means(m *clusterv1.Machine, o Objects) bool {
 			return true
 		}
 	}
-	return m.Name == s.Machine || s.Cluster != "" && m.Spec.ClusterName == s.Cluster
+	return m.Name == s.Machine || s.Cluster != "" && m.Spec.ClusterName == s.Cluster || s.Node != "" && m.Status.NodeRef.Name == s.Node
 }
 
 // addAround adds what belongs to a machine.

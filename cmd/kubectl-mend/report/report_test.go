@@ -1,0 +1,388 @@
+package report
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+func at(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+
+// one is a remediation of a machine: unhealthy at noon, counted after five minutes, begun ten seconds later, and replaced twenty minutes after that.
+func one(machine string, edits ...func(*Remediation)) Remediation {
+	r := Remediation{
+		Record: explain.Ref{Kind: "RemediationRecord", Namespace: "metal", Name: machine + "-1"}, Mode: mendv1.RecordActive,
+		Target:  explain.Ref{Kind: "Machine", Namespace: "metal", Name: machine},
+		Cluster: explain.Ref{Kind: "Cluster", Namespace: "metal", Name: "prod"}, Check: explain.Ref{Kind: "MachineHealthCheck", Namespace: "metal", Name: "workers"},
+		Host: explain.Ref{Kind: "BareMetalHost", Namespace: "metal", Name: "host-of-" + machine}, HostModel: "ACME R1", Cause: "Ready=Unknown", Evident: true,
+		UnhealthySince: noon, Due: at(300), Decided: at(305), Begun: at(310), CapacityBack: at(1510), Ended: at(1511), Outcome: mendv1.RecordReplaced,
+	}
+	for _, edit := range edits {
+		edit(&r)
+	}
+	return r
+}
+
+func later(d time.Duration) func(*Remediation) {
+	return func(r *Remediation) {
+		for _, t := range []*time.Time{&r.UnhealthySince, &r.Due, &r.Decided, &r.Begun, &r.CapacityBack, &r.Ended} {
+			if !t.IsZero() {
+				*t = t.Add(d)
+			}
+		}
+	}
+}
+
+func open(r *Remediation) { r.CapacityBack, r.Ended, r.Outcome = time.Time{}, time.Time{}, "" }
+
+func notBegun(r *Remediation) {
+	r.Begun, r.CapacityBack, r.Outcome = time.Time{}, time.Time{}, mendv1.RecordCancelled
+}
+
+func ended(as mendv1.RecordOutcome) func(*Remediation) {
+	return func(r *Remediation) {
+		if r.Outcome = as; as != mendv1.RecordHealed && as != mendv1.RecordReplaced {
+			r.CapacityBack = time.Time{}
+		}
+	}
+}
+
+// back is that capacity was back so long after noon.
+func back(seconds int) func(*Remediation) {
+	return func(r *Remediation) { r.CapacityBack, r.Ended = at(seconds), at(seconds+1) }
+}
+
+func byHand(r *Remediation) {
+	r.ByHand, r.Evident, r.UnhealthySince, r.Due, r.Check, r.Cause = true, false, time.Time{}, time.Time{}, explain.Ref{}, ""
+}
+
+func sums(seconds ...int) Summary {
+	d := func(i int) time.Duration { return time.Duration(seconds[i]) * time.Second }
+	return Summary{Count: seconds[0], Mean: d(1), P95: d(2), Max: d(3)}
+}
+
+// The numbers are computed by hand.
+func TestRemediationsAreCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		all  []Remediation
+		q    Question
+		want Group
+	}{
+		"none": {nil, Question{}, Group{}},
+		"one": {[]Remediation{one("a")}, Question{}, Group{
+			Remediations: 1, Outcomes: map[mendv1.RecordOutcome]int{"Replaced": 1},
+			Detect: sums(1, 300, 300, 300), Begin: sums(1, 10, 10, 10), Repair: sums(1, 1200, 1200, 1200), Back: sums(1, 1510, 1510, 1510),
+		}},
+		"three, of which the slowest is the 95th percentile": {[]Remediation{one("a"), one("b", back(910)), one("c", back(610), ended("Healed"))}, Question{}, Group{
+			Remediations: 3, Outcomes: map[mendv1.RecordOutcome]int{"Replaced": 2, "Healed": 1},
+			Detect: sums(3, 300, 300, 300), Begin: sums(3, 10, 10, 10), Repair: sums(3, 700, 1200, 1200), Back: sums(3, 1010, 1510, 1510),
+		}},
+		"an open one has no end": {[]Remediation{one("a"), one("b", open)}, Question{}, Group{
+			Remediations: 2, Open: 1, Outcomes: map[mendv1.RecordOutcome]int{"Replaced": 1},
+			Detect: sums(2, 300, 300, 300), Begin: sums(2, 10, 10, 10), Repair: sums(1, 1200, 1200, 1200), Back: sums(1, 1510, 1510, 1510),
+		}},
+		"one that did not begin counts nowhere": {[]Remediation{one("a", notBegun)}, Question{}, Group{NotBegun: 1}},
+		"one that was given up, one that was withdrawn, and one whose target is gone, have no capacity back": {
+			[]Remediation{one("a", ended("GivenUp")), one("b", ended("Cancelled")), one("c", ended("Gone"))}, Question{}, Group{
+				Remediations: 3, Outcomes: map[mendv1.RecordOutcome]int{"GivenUp": 1, "Cancelled": 1, "Gone": 1},
+				Detect: sums(3, 300, 300, 300), Begin: sums(3, 10, 10, 10),
+			},
+		},
+		"of one that a user asked for it is not known how long it was unhealthy": {[]Remediation{one("a", byHand)}, Question{}, Group{
+			Remediations: 1, Outcomes: map[mendv1.RecordOutcome]int{"Replaced": 1}, Begin: sums(1, 5, 5, 5), Repair: sums(1, 1200, 1200, 1200),
+		}},
+		"a timeout that had not expired when a user asked": {[]Remediation{one("a", func(r *Remediation) { r.Due = at(3600) })}, Question{}, Group{
+			Remediations: 1, Outcomes: map[mendv1.RecordOutcome]int{"Replaced": 1},
+			Detect: sums(1, 305, 305, 305), Begin: sums(1, 5, 5, 5), Repair: sums(1, 1200, 1200, 1200), Back: sums(1, 1510, 1510, 1510),
+		}},
+		"a clock that is behind": {[]Remediation{one("a", func(r *Remediation) { r.UnhealthySince = at(302) })}, Question{}, Group{
+			Remediations: 1, Outcomes: map[mendv1.RecordOutcome]int{"Replaced": 1},
+			Detect: sums(1, 0, 0, 0), Begin: sums(1, 10, 10, 10), Repair: sums(1, 1200, 1200, 1200), Back: sums(1, 1208, 1208, 1208),
+		}},
+		"one that was decided before":       {[]Remediation{one("a")}, Question{Since: at(306)}, Group{}},
+		"one of another cluster":            {[]Remediation{one("a")}, Question{Cluster: "test"}, Group{}},
+		"one that kubemend only observes":   {[]Remediation{one("a", func(r *Remediation) { r.Mode = mendv1.RecordObserved })}, Question{}, Group{}},
+		"one that was decided at that time": {[]Remediation{one("a", notBegun)}, Question{Since: at(305)}, Group{NotBegun: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Of(tc.all, tc.q).Total); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestThePercentileIsThatOfTheNearestRank(t *testing.T) {
+	upTo := func(n int) []time.Duration {
+		all := make([]time.Duration, n)
+		for i := range all {
+			all[i] = time.Duration(n-i) * time.Second // in the wrong order
+		}
+		return all
+	}
+	for n, want := range map[int]time.Duration{1: 1, 2: 2, 10: 10, 19: 19, 20: 19, 21: 20, 40: 38, 41: 39, 100: 95, 101: 96, 1000: 950} {
+		if got := Summarize(upTo(n)).P95; got != want*time.Second {
+			t.Errorf("of 1 s to %d s it is %s, want %d s", n, got, want)
+		}
+	}
+	year := 365 * 24 * time.Hour
+	if got := Summarize(slices.Repeat([]time.Duration{year}, 30000)); got != (Summary{30000, year, year, year}) {
+		t.Errorf("of 30,000 years: %+v", got)
+	}
+}
+
+func TestRemediationsAreDivided(t *testing.T) {
+	of := func(cluster, check, cause, model string) func(*Remediation) {
+		return func(r *Remediation) {
+			r.Cluster.Name, r.Check.Name, r.Cause, r.HostModel = cluster, check, cause, model
+			r.FailureDomain = "rack-" + cluster
+		}
+	}
+	all := []Remediation{
+		one("a", of("prod", "workers", "Ready=Unknown", "R1")), one("b", of("prod", "workers", "Ready=False", "R1")),
+		one("c", of("prod", "gpu", "Ready=Unknown", "R2"), open), one("d", of("test", "workers", "Ready=Unknown", ""), notBegun),
+	}
+	for name, tc := range map[string]struct {
+		by   []Dimension
+		want []string
+	}{
+		"by nothing":            {nil, nil},
+		"by cluster":            {[]Dimension{ByCluster}, []string{"metal/prod: 3, 1 open", "metal/test: 0, 0 open"}},
+		"by check":              {[]Dimension{ByCheck}, []string{"metal/workers: 2, 0 open", "metal/gpu: 1, 1 open"}},
+		"by cause":              {[]Dimension{ByCause}, []string{"Ready=Unknown: 2, 1 open", "Ready=False: 1, 0 open"}},
+		"by model":              {[]Dimension{ByHostModel}, []string{"R1: 2, 0 open", "R2: 1, 1 open", ": 0, 0 open"}},
+		"by failure domain":     {[]Dimension{ByFailureDomain}, []string{"rack-prod: 3, 1 open", "rack-test: 0, 0 open"}},
+		"by cluster, and check": {[]Dimension{ByCluster, ByCheck}, []string{"metal/prod metal/workers: 2, 0 open", "metal/prod metal/gpu: 1, 1 open", "metal/test metal/workers: 0, 0 open"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, g := range Of(all, Question{By: tc.by}).Groups {
+				line := ""
+				for i, by := range tc.by {
+					if i > 0 {
+						line += " "
+					}
+					line += g.value(by)
+				}
+				got = append(got, fmt.Sprintf("%s: %d, %d open", line, g.Remediations, g.Open))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+const day = 24 * time.Hour
+
+func TestWhatIsRemediatedAgainAndAgainIsNamed(t *testing.T) {
+	onHost := func(host string, d time.Duration, edits ...func(*Remediation)) Remediation {
+		edits = append([]func(*Remediation){later(d), func(r *Remediation) { r.Host.Name = host }}, edits...)
+		return one(fmt.Sprintf("m-%s", d), edits...) // a machine that was replaced has another name
+	}
+	node := func(cluster string, d time.Duration) Remediation {
+		return one("n", later(d), func(r *Remediation) {
+			r.Target, r.Host, r.Cluster.Name = explain.Ref{Kind: "Node", Name: "n"}, explain.Ref{}, cluster
+		})
+	}
+	q := Question{AtLeast: 3, Within: 7 * day}
+	for name, tc := range map[string]struct {
+		all  []Remediation
+		want []string
+	}{
+		"twice":                              {[]Remediation{onHost("h", 0), onHost("h", day)}, nil},
+		"three times":                        {[]Remediation{onHost("h", 2*day), onHost("h", 0), onHost("h", day)}, []string{"BareMetalHost/h 3 of 3"}},
+		"three times in just that time":      {[]Remediation{onHost("h", 0), onHost("h", day), onHost("h", 7*day)}, []string{"BareMetalHost/h 3 of 3"}},
+		"three times in longer":              {[]Remediation{onHost("h", 0), onHost("h", day), onHost("h", 7*day+time.Second)}, nil},
+		"three of four times":                {[]Remediation{onHost("h", 0), onHost("h", 20*day), onHost("h", 21*day), onHost("h", 22*day)}, []string{"BareMetalHost/h 3 of 4"}},
+		"two of one host and two of another": {[]Remediation{onHost("h", 0), onHost("h", day), onHost("g", 2*day), onHost("g", 3*day)}, nil},
+		"three, of which one did not begin":  {[]Remediation{onHost("h", 0), onHost("h", day), onHost("h", 2*day, notBegun)}, nil},
+		"a machine that stays on its host": {[]Remediation{one("a"), one("a", later(day)), one("a", later(2*day))},
+			[]string{"Machine/a 3 of 3", "BareMetalHost/host-of-a 3 of 3"}},
+		"one whose target is the host": {[]Remediation{
+			onHost("h", 0, hostAlone), onHost("h", day, hostAlone), onHost("h", 2*day, hostAlone)}, []string{"BareMetalHost/h 3 of 3"}},
+		"nodes of the same name": {[]Remediation{node("a", 0), node("b", day), node("a", 2*day), node("b", 3*day)}, nil},
+		"one node":               {[]Remediation{node("a", 0), node("b", day), node("a", 2*day), node("a", 3*day)}, []string{"Node/n 3 of 3"}},
+		"the one with most first": {[]Remediation{
+			onHost("h", 0), onHost("h", day), onHost("h", 2*day), onHost("g", 3*day), onHost("g", 4*day), onHost("g", 5*day), onHost("g", 6*day)},
+			[]string{"BareMetalHost/g 4 of 4", "BareMetalHost/h 3 of 3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, r := range Of(tc.all, q).Repeated {
+				got = append(got, fmt.Sprintf("%s/%s %d of %d", r.Object.Kind, r.Object.Name, r.Most, r.Remediations))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	causes := []Remediation{onHost("h", 0), onHost("h", day, func(r *Remediation) { r.Cause = "Ready=False" }), onHost("h", 2*day)}
+	got := Of(causes, q).Repeated[0]
+	want := Repeated{Object: explain.Ref{Kind: "BareMetalHost", Namespace: "metal", Name: "h"}, Cluster: "prod", HostModel: "ACME R1", Remediations: 3, Most: 3,
+		First: at(310), Last: at(310).Add(2 * day), Causes: []string{"Ready=Unknown", "Ready=False"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func hostAlone(r *Remediation) { r.Target = r.Host }
+
+// naive is a report counted in the plainest way: one question at a time, over all remediations.
+func naive(all []Remediation, q Question, of func(*Remediation) bool) Group {
+	g := Group{Outcomes: map[mendv1.RecordOutcome]int{}}
+	var detect, begin, repair, back []float64
+	for i := range all {
+		r := &all[i]
+		if r.Mode != "Active" || r.Decided.Before(q.Since) || q.Cluster != "" && r.Cluster.Name != q.Cluster || !of(r) {
+			continue
+		}
+		if r.Begun.IsZero() {
+			g.NotBegun++
+			continue
+		}
+		g.Remediations++
+		if r.Ended.IsZero() {
+			g.Open++
+		} else {
+			g.Outcomes[r.Outcome]++
+		}
+		counts := r.Decided
+		if !r.Due.IsZero() && r.Due.Before(counts) {
+			counts = r.Due
+		}
+		begin = append(begin, max(0, r.Begun.Sub(counts).Seconds()))
+		if !r.UnhealthySince.IsZero() {
+			detect = append(detect, max(0, counts.Sub(r.UnhealthySince).Seconds()))
+		}
+		if !r.CapacityBack.IsZero() {
+			repair = append(repair, max(0, r.CapacityBack.Sub(r.Begun).Seconds()))
+			if !r.UnhealthySince.IsZero() {
+				back = append(back, max(0, r.CapacityBack.Sub(r.UnhealthySince).Seconds()))
+			}
+		}
+	}
+	g.Detect, g.Begin, g.Repair, g.Back = plainly(detect), plainly(begin), plainly(repair), plainly(back)
+	if len(g.Outcomes) == 0 {
+		g.Outcomes = nil
+	}
+	return g
+}
+
+// plainly sums up seconds: the percentile is the first of them that at least 95 of 100 do not exceed.
+func plainly(all []float64) Summary {
+	if len(all) == 0 {
+		return Summary{}
+	}
+	sum := 0
+	for _, s := range all {
+		sum += int(s)
+	}
+	is := Summary{Count: len(all), Mean: time.Duration(sum*1e6/len(all)) * time.Microsecond, Max: time.Duration(slices.Max(all)) * time.Second}
+	slices.Sort(all)
+	for _, candidate := range all {
+		below := 0
+		for _, s := range all {
+			if s <= candidate {
+				below++
+			}
+		}
+		if 100*below >= 95*len(all) {
+			is.P95 = time.Duration(candidate) * time.Second
+			break
+		}
+	}
+	return is
+}
+
+// random is a remediation of which anything may be missing.
+func random(rnd *rand.Rand, i int) Remediation {
+	since := rnd.IntN(30 * 86400)
+	r := one(fmt.Sprintf("m%d", rnd.IntN(40)), func(r *Remediation) {
+		r.Record.Name = fmt.Sprintf("r%d", i)
+		r.Cluster.Name, r.Cause, r.Host.Name = fmt.Sprintf("c%d", rnd.IntN(3)), []string{"Ready=Unknown", "Ready=False", ""}[rnd.IntN(3)], fmt.Sprintf("h%d", rnd.IntN(15))
+		r.UnhealthySince, r.Due = at(since), at(since+rnd.IntN(1000))
+		r.Decided = at(since + rnd.IntN(1500))
+		r.Begun = r.Decided.Add(time.Duration(rnd.IntN(300)-10) * time.Second)
+		r.CapacityBack = r.Begun.Add(time.Duration(rnd.IntN(7200)-10) * time.Second)
+		r.Ended = r.CapacityBack
+		r.Outcome = []mendv1.RecordOutcome{"Healed", "Replaced"}[rnd.IntN(2)]
+	})
+	for _, maybe := range []func(*Remediation){open, notBegun, byHand, ended("GivenUp"), ended("Gone"), func(r *Remediation) { r.Mode = "Observed" }} {
+		if rnd.IntN(8) == 0 {
+			maybe(&r)
+		}
+	}
+	return r
+}
+
+func TestAReportIsWhatAPlainCountIs(t *testing.T) {
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 20))
+		all := make([]Remediation, rnd.IntN(200))
+		for i := range all {
+			all[i] = random(rnd, i)
+		}
+		q := Question{By: []Dimension{ByCluster, ByCause}, AtLeast: 3, Within: 7 * day}
+		if rnd.IntN(2) == 0 {
+			q.Since = at(rnd.IntN(30 * 86400))
+		}
+		if rnd.IntN(4) == 0 {
+			q.Cluster = "c1"
+		}
+		got := Of(all, q)
+		if diff := cmp.Diff(naive(all, q, func(*Remediation) bool { return true }), got.Total); diff != "" {
+			t.Fatalf("seed %d (-plain +got):\n%s", seed, diff)
+		}
+		sum := 0
+		for _, g := range got.Groups {
+			want := naive(all, q, func(r *Remediation) bool { return r.Cluster == g.Cluster && r.Cause == g.Cause })
+			want.Key = g.Key
+			if diff := cmp.Diff(want, g); diff != "" {
+				t.Fatalf("seed %d, %+v (-plain +got):\n%s", seed, g.Key, diff)
+			}
+			sum += g.Remediations
+		}
+		if sum != got.Total.Remediations {
+			t.Fatalf("seed %d: the groups have %d remediations together, all are %d", seed, sum, got.Total.Remediations)
+		}
+		hosts := map[string]int{}
+		for _, r := range got.Repeated {
+			if r.Object.Kind == "BareMetalHost" {
+				hosts[r.Object.Name] = r.Most
+			}
+		}
+		if diff := cmp.Diff(hostsAgain(all, q), hosts); diff != "" {
+			t.Fatalf("seed %d: repeatedly remediated (-plain +got):\n%s", seed, diff)
+		}
+	}
+}
+
+// hostsAgain are the hosts that were remediated often enough, by looking at each window that begins with a remediation.
+func hostsAgain(all []Remediation, q Question) map[string]int {
+	hosts := map[string]int{}
+	for _, first := range all {
+		n := 0
+		for _, r := range all {
+			if counts := r.Mode == "Active" && !r.Decided.Before(q.Since) && (q.Cluster == "" || r.Cluster.Name == q.Cluster) && !r.Begun.IsZero(); !counts {
+				continue
+			}
+			if r.Host == first.Host && !r.Begun.Before(first.Begun) && !r.Begun.After(first.Begun.Add(q.Within)) {
+				n++
+			}
+		}
+		if n >= q.AtLeast {
+			hosts[first.Host.Name] = max(hosts[first.Host.Name], n)
+		}
+	}
+	return hosts
+}
