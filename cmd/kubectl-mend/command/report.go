@@ -139,6 +139,6 @@ func (o *Options) printTable(found runtime.Object, read *reportInput, page func(
 		if *o.output.flags.OutputFormat == asCSV {
 			return table(o.Out)
 		}
-		return page(o.Out, report.Layout{Width: text.Width(o.Out), Wide: o.isWide(), Paint: o.painter(o.Out)})
+		return page(o.Out, report.Layout{Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: read.namespace == "", Paint: o.painter(o.Out)})
 	})
 }

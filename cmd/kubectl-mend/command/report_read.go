@@ -25,6 +25,7 @@ import (
 // reportInput is what a report is made of.
 type reportInput struct {
 	now          time.Time
+	namespace    string
 	remediations []report.Remediation
 	// installed says that there is a kind for records.
 	installed bool
@@ -89,7 +90,7 @@ func (o *Options) readReport(ctx context.Context, shortCircuits bool) (*reportIn
 	if err != nil {
 		return nil, err
 	}
-	is := &reportInput{}
+	is := &reportInput{namespace: namespace}
 	var others sync.WaitGroup
 	if shortCircuits {
 		others.Go(func() { is.readChecks(ctx, reader, namespace, o.from == "") })

@@ -31,7 +31,7 @@ func (r *Report) WriteCSV(out io.Writer) error {
 		g := &groups[i]
 		row := make([]string, 0, len(heads))
 		for _, by := range r.By {
-			row = append(row, plain(g.value(by)))
+			row = append(row, plain(g.value(by, named)))
 		}
 		row = append(row, number(g.Remediations), number(g.Open), number(g.Outcomes[mendv1.RecordHealed]), number(g.Outcomes[mendv1.RecordReplaced]),
 			number(g.Outcomes[mendv1.RecordGone]), number(g.Outcomes[mendv1.RecordGivenUp]), number(g.Outcomes[mendv1.RecordCancelled]), number(g.NotBegun))
@@ -110,7 +110,7 @@ func slashed(r explain.Ref) string {
 }
 
 // value is what the remediations of g share in a dimension.
-func (g *Group) value(by Dimension) string {
+func (g *Group) value(by Dimension, named func(explain.Ref) string) string {
 	switch by {
 	case ByCluster:
 		return named(g.Cluster)

@@ -20,8 +20,10 @@ type Layout struct {
 	// Width is that of the terminal, in columns.
 	Width int
 	// Wide prints all columns and rows.
-	Wide  bool
-	Paint text.Painter
+	Wide bool
+	// Namespaces prints the namespaces of objects.
+	Namespaces bool
+	Paint      text.Painter
 }
 
 // indent is how far the numbers of a group are indented if its names take the line before.
@@ -52,6 +54,16 @@ func (r *Report) Print(out io.Writer, l Layout) error {
 }
 
 func (p *printer) line(s string) { p.lines = append(p.lines, text.Wrap(s, 2, p.Width)) }
+
+// named is the name of an object, with its namespace where those are printed.
+func (p *printer) named(r explain.Ref) string {
+	if p.Namespaces {
+		return named(r)
+	}
+	return r.Name
+}
+
+func (p *printer) slashed(r explain.Ref) string { return r.Kind + "/" + p.named(r) }
 
 func (p *printer) gap() { p.lines = append(p.lines, "") }
 
@@ -84,7 +96,7 @@ func (p *printer) groups(r *Report) {
 	for i := range r.Groups {
 		row := make([]string, 0, len(r.By))
 		for _, d := range r.By {
-			row = append(row, orDash(r.Groups[i].value(d)))
+			row = append(row, orDash(r.Groups[i].value(d, p.named)))
 		}
 		names, numbers = append(names, row), append(numbers, p.numbers(&r.Groups[i]))
 	}
@@ -180,7 +192,7 @@ func (p *printer) repeated(r *Report) {
 	for i := range r.Repeated {
 		is := &r.Repeated[i]
 		rows = append(rows, []string{
-			is.Object.Kind + "/" + named(is.Object), number(is.Most), p.ago(is.Last), orDash(is.HostModel), orDash(strings.Join(is.Causes, ", ")),
+			p.slashed(is.Object), number(is.Most), p.ago(is.Last), orDash(is.HostModel), orDash(strings.Join(is.Causes, ", ")),
 		})
 	}
 	p.table(explain.RemediatedRepeatedly(r.AtLeast, days(r.Within)), rows)
@@ -197,7 +209,7 @@ func (p *printer) shortCircuits(r *Report) {
 		if is.End.IsZero() {
 			state = p.Paint.Bad("goes on")
 		}
-		rows = append(rows, []string{is.Check.Kind + "/" + named(is.Check), p.ago(is.Begin), duration.HumanDuration(is.For), state, orDash(is.Reason)})
+		rows = append(rows, []string{p.slashed(is.Check), p.ago(is.Begin), duration.HumanDuration(is.For), state, orDash(is.Reason)})
 	}
 	p.table(explain.ShortCircuited, rows)
 }
@@ -260,7 +272,7 @@ func (p *printer) failures(r *ShadowReport) {
 		if s.BlockedBy != "" {
 			reason = s.BlockedBy
 		}
-		rows = append(rows, []string{p.ago(s.Decided), string(s.Comparison), s.Target.Kind + "/" + named(s.Target), orDash(others), orDash(reason)})
+		rows = append(rows, []string{p.ago(s.Decided), string(s.Comparison), p.slashed(s.Target), orDash(others), orDash(reason)})
 	}
 	if len(rows) > 1 {
 		p.table(explain.FailuresThatDiffer(p.Wide), rows)

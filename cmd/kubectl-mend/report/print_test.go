@@ -45,13 +45,13 @@ func fleet() []Remediation {
 // both is that others began so many seconds after kubemend would have.
 func both(seconds int) func(*Remediation) {
 	return func(r *Remediation) {
-		r.Begun, r.BegunBy = r.Decided.Add(time.Duration(seconds)*time.Second), "capi-machinehealthcheck"
+		r.Begun, r.BegunBy = r.Decided.Add(time.Duration(seconds)*time.Second), "manager"
 	}
 }
 
 // others is that others began, and why kubemend would not have.
 func others(why string) func(*Remediation) {
-	return func(r *Remediation) { r.BegunBy, r.BlockedBy = "capi-machinehealthcheck", why }
+	return func(r *Remediation) { r.BegunBy, r.BlockedBy = "manager", why }
 }
 
 // alone is that only kubemend would have begun.
@@ -107,7 +107,7 @@ func TestReportsArePrinted(t *testing.T) {
 	}, func(t *testing.T, s story) string {
 		var out strings.Builder
 		q := Question{Now: weekOn, Since: weekOn.Add(-14 * day), By: s.by, AtLeast: 3, Within: 7 * day}
-		l := Layout{Width: s.width, Wide: s.wide}
+		l := Layout{Width: s.width, Wide: s.wide, Namespaces: s.width > 80}
 		var err error
 		if s.shadow {
 			err = ShadowOf(s.all, q).Print(&out, l)

@@ -171,7 +171,7 @@ func TestRemediationsAreDivided(t *testing.T) {
 					if i > 0 {
 						line += " "
 					}
-					line += g.value(by)
+					line += g.value(by, named)
 				}
 				got = append(got, fmt.Sprintf("%s: %d, %d open", line, g.Remediations, g.Open))
 			}
