@@ -332,7 +332,10 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 	if PowerOf(slim) != PowerOf(full) || !sameConsumer(slim, full) || MarksOf(slim, Remediation{UID: "new"}, 1, time.Time{}) != MarksOf(full, Remediation{UID: "new"}, 1, time.Time{}) {
 		t.Errorf("the slim host is another one: %+v", slim)
 	}
-	if len(slim.Annotations) != 1 || slim.Labels != nil || slim.Status.HardwareDetails != nil {
+	if slim.Labels["a"] != "b" {
+		t.Errorf("the slim host lacks the labels that a hostSelector selects by: %+v", slim)
+	}
+	if len(slim.Annotations) != 1 || slim.Status.HardwareDetails != nil {
 		t.Errorf("the slim host keeps what is not read: %+v", slim)
 	}
 }

@@ -97,8 +97,8 @@ func unmanaged(host *bmov1alpha1.BareMetalHost) Problem {
 	}
 }
 
-// SlimHost is the transform of the cache of hosts. It drops what is not read here: hardware details, images, firmware, networks,
-// labels, and annotations that are neither ours nor about power. A host of 30 KiB becomes one of less than 1 KiB.
+// SlimHost is the transform of the cache of hosts. It drops what is not read here: hardware details, images, firmware, networks, and
+// annotations that are neither ours nor about power. A host of 30 KiB becomes one of less than 1 KiB.
 func SlimHost(obj any) (any, error) {
 	h, ok := obj.(*bmov1alpha1.BareMetalHost)
 	if !ok {
@@ -115,6 +115,7 @@ func SlimHost(obj any) (any, error) {
 			slim.Annotations[key] = value
 		}
 	}
+	slim.Labels, slim.Status.OperationHistory = h.Labels, h.Status.OperationHistory
 	slim.Spec.Online, slim.Spec.ConsumerRef, slim.Spec.DisablePowerOff = h.Spec.Online, h.Spec.ConsumerRef, h.Spec.DisablePowerOff
 	slim.Status.PoweredOn, slim.Status.OperationalStatus = h.Status.PoweredOn, h.Status.OperationalStatus
 	slim.Status.ErrorType, slim.Status.ErrorMessage = h.Status.ErrorType, h.Status.ErrorMessage

@@ -77,6 +77,20 @@ func Of(m *clusterv1.Machine, began time.Time) Subject {
 	return s
 }
 
+// young is how long a machine that has no Ready node may be one that has not had one yet.
+const young = time.Hour
+
+// Concerns reports whether there may be a story about m: it is being deleted, its owner was asked to replace it, or it has had no Ready node yet. Of all
+// other machines nothing needs to be read.
+func Concerns(m *clusterv1.Machine, now time.Time) bool {
+	ready := conditions.Get(m, clusterv1.MachineNodeReadyCondition)
+	switch {
+	case !m.DeletionTimestamp.IsZero(), conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition), !m.Status.NodeRef.IsDefined():
+		return true
+	}
+	return ready != nil && ready.Status != metav1.ConditionTrue && now.Sub(m.CreationTimestamp.Time) < young
+}
+
 // owns reports whether m is a machine of the owner of s: of its MachineDeployment, if there is one.
 func (s *Subject) owns(m *clusterv1.Machine) bool {
 	if s.Deployment != "" {

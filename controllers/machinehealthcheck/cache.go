@@ -81,6 +81,20 @@ func (r *Reconciler) machineOf(cluster client.ObjectKey, name string) (*clusterv
 // lastApplied is what `kubectl apply` leaves on an object: the object once more.
 const lastApplied = corev1.LastAppliedConfigAnnotation
 
+// yes and no are the values of all pointers to a bool in the cache.
+var yes, no = true, false
+
+// shared is is, pointing to one of two values.
+func shared(is *bool) *bool {
+	switch {
+	case is == nil:
+		return nil
+	case *is:
+		return &yes
+	}
+	return &no
+}
+
 // SlimMachine is the transform of the machine cache. It drops what is not read here: managed fields, copies of the object
 // in annotations, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they
 // are lists that are written back as a whole. So is a failure that is final.
@@ -96,6 +110,16 @@ func SlimMachine(obj any) (any, error) {
 	slim.Spec.InfrastructureRef = m.Spec.InfrastructureRef
 	ref := &slim.Spec.InfrastructureRef
 	ref.APIGroup, ref.Kind = workload.Interned(ref.APIGroup), workload.Interned(ref.Kind)
+	slim.Spec.Deletion, slim.Status.Deletion = m.Spec.Deletion, m.Status.Deletion
+	slim.Status.Initialization = clusterv1.MachineInitializationStatus{
+		InfrastructureProvisioned:  shared(m.Status.Initialization.InfrastructureProvisioned),
+		BootstrapDataSecretCreated: shared(m.Status.Initialization.BootstrapDataSecretCreated),
+	}
+	if config := m.Spec.Bootstrap.ConfigRef; config.IsDefined() {
+		slim.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: workload.Interned(config.APIGroup), Kind: workload.Interned(config.Kind), Name: config.Name,
+		}
+	}
 	slim.APIVersion, slim.Kind = workload.Interned(m.APIVersion), workload.Interned(m.Kind)
 	slim.Namespace = workload.Interned(m.Namespace)
 	slim.Labels, slim.Annotations = make(map[string]string, len(m.Labels)), nil

@@ -213,7 +213,7 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 
 // scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
-	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
+	scope := snapshot.Scope{Nodes: true, Cluster: cluster, Owners: true}
 	if k == nodeKind {
 		scope.Node = key.Name
 	}

@@ -30,9 +30,10 @@ func (r *reading) around(ctx context.Context) {
 		r.snapshot.SetCounted(client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster})
 		r.each(ctx, r.metal3Machines())
 		r.each(ctx, r.namedHosts())
+		r.wayBack(ctx)
 	} else {
 		r.Machine = ""
-		r.each(ctx, append(r.machines(), r.hosts()...))
+		r.each(ctx, slices.Concat(r.machines(), r.hosts(), r.owners()))
 	}
 	r.each(ctx, append(r.second(ctx), r.controlPlanes()...))
 	r.beyond(ctx)

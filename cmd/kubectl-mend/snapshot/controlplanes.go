@@ -46,11 +46,16 @@ func (r *reading) controlPlanes() []task {
 	return tasks
 }
 
-// rulesAlone keeps a KubeadmControlPlane, and of it no more than the rules by which machines are replaced. The rest configures them, and may be secret.
+// rulesAlone keeps a KubeadmControlPlane, and of it no more than how many machines it has and the rules by which they are replaced. The rest configures them,
+// and may be secret.
 func rulesAlone(o client.Object) bool {
 	if is, whole := o.(*controlplanev1.KubeadmControlPlane); whole {
 		kept := controlplanev1.KubeadmControlPlane{TypeMeta: is.TypeMeta, ObjectMeta: is.ObjectMeta}
-		kept.Spec.Remediation, kept.Status.Initialization = is.Spec.Remediation, is.Status.Initialization
+		kept.Spec.Remediation, kept.Spec.Replicas = is.Spec.Remediation, is.Spec.Replicas
+		kept.Status.Initialization, kept.Status.Conditions = is.Status.Initialization, is.Status.Conditions
+		if old := is.GetV1Beta1Conditions(); old != nil {
+			kept.SetV1Beta1Conditions(old)
+		}
 		*is = kept
 	}
 	return true

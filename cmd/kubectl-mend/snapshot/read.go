@@ -49,6 +49,8 @@ type Scope struct {
 	Restless bool
 	// AllMachines says that the machines of the cluster are read whatever is in the status of their checks.
 	AllMachines bool
+	// Owners says that what makes machines is read, and what their hosts have to be like.
+	Owners bool
 	// Events says that events are read.
 	Events bool
 	// Records says that RemediationRecords are read.
@@ -117,7 +119,7 @@ func (r *reading) everything(ctx context.Context) {
 	})
 	work.Go(func() {
 		r.each(ctx, slices.Concat(r.first(), r.machines(), r.hosts(), r.records()))
-		r.each(ctx, slices.Concat(r.second(ctx), r.controlPlanes(), r.vouching()))
+		r.each(ctx, slices.Concat(r.second(ctx), r.controlPlanes(), r.owners(), r.vouching()))
 		r.beyond(ctx)
 	})
 	work.Wait()

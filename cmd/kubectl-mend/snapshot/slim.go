@@ -34,11 +34,15 @@ func slim(obj client.Object) client.Object {
 	case *clusterv1.Cluster:
 		slimmed = slimCluster(o)
 	case *clusterv1.Machine:
-		slimmed, err = machinehealthcheck.SlimMachine(o)
+		slimmed, err = slimMachine(o)
 	case *bmov1alpha1.BareMetalHost:
 		slimmed, err = host.SlimHost(o)
 	case *corev1.Node:
 		slimmed, err = nodehealthcheck.SlimNode(o)
+	case *clusterv1.MachineSet:
+		slimmed = slimSet(o)
+	case *clusterv1.MachineDeployment:
+		slimmed = slimDeployment(o)
 	case *corev1.Pod:
 		slimmed = slimPod(o)
 	case *policyv1.PodDisruptionBudget:
@@ -49,7 +53,9 @@ func slim(obj client.Object) client.Object {
 		}
 		slimmed = slimEvent(o)
 	case *unstructured.Unstructured:
-		slimmed, err = nodehealthcheck.Slim(o)
+		if slimmed, err = nodehealthcheck.Slim(o); o.GetKind() == metal3MachineGVK.Kind {
+			slimmed, err = slimMetal3Machine(o), nil
+		}
 	}
 	kept, ok := slimmed.(client.Object)
 	if err != nil || !ok {
@@ -77,10 +83,13 @@ func slimNode(node *corev1.Node) *corev1.Node {
 	return kept
 }
 
-// slimManagedFields keeps who wrote the numbers in the status of a check, and when, and who wrote its paused annotation. No more is read of managed
-// fields, which are half of an object.
+// slimManagedFields keeps who wrote the numbers in the status of a check, and when, who wrote its paused annotation, and who added the finalizers of a
+// machine that is being deleted. No more is read of managed fields, which are half of an object.
 func slimManagedFields(obj client.Object) {
 	var kept []metav1.ManagedFieldsEntry
+	if _, machine := obj.(*clusterv1.Machine); machine && obj.GetDeletionTimestamp() != nil {
+		kept = finalizersAlone(obj.GetManagedFields())
+	}
 	if _, check := obj.(*clusterv1.MachineHealthCheck); check {
 		for _, entry := range obj.GetManagedFields() {
 			if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+clusterv1.PausedAnnotation+`"`)) {
@@ -101,6 +110,7 @@ func slimManagedFields(obj client.Object) {
 var annotationsOf = []string{
 	clusterv1.GroupVersion.Group + "/", controlplanev1.RemediationForAnnotation, "clusterctl." + clusterv1.GroupVersion.Group + "/", "kubemend.io/",
 	"remediation.medik8s.io/", "nodehealthcheck.medik8s.io/", "machineconfiguration.openshift.io/", "machine.openshift.io/",
+	clusterv1.RevisionAnnotation, clusterv1.PreDrainDeleteHookAnnotationPrefix, clusterv1.PreTerminateDeleteHookAnnotationPrefix,
 	"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-",
 	"metal3.io/", "reboot.metal3.io", "baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached", "capm3.metal3.io/", "capi.metal3.io/",
 }

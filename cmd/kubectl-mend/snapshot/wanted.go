@@ -104,7 +104,7 @@ func (r *reading) machines() []task {
 
 // hosts are those that machines may run on, and what stands between them and the machines.
 func (r *reading) hosts() []task {
-	return []task{{gvk: hostGVK, namespace: r.Namespace}, {gvk: metal3MachineGVK, namespace: r.Namespace, bare: true, options: r.labelled()}}
+	return []task{{gvk: hostGVK, namespace: r.Namespace}, {gvk: metal3MachineGVK, namespace: r.Namespace, bare: !r.Owners, options: r.labelled()}}
 }
 
 // labelled selects what belongs to the cluster in scope.
