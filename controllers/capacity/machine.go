@@ -38,6 +38,14 @@ func condition(from conditions.Getter, kind string) capacity.Condition {
 	return capacity.Condition{Status: string(is.Status), Reason: is.Reason, Message: is.Message, Since: is.LastTransitionTime.Time}
 }
 
+// whenTrue is since when a condition is true; zero if it is not.
+func whenTrue(from conditions.Getter, kind string) time.Time {
+	if is := conditions.Get(from, kind); is != nil && is.Status == metav1.ConditionTrue {
+		return is.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
 // machine are the facts about m that are in m itself.
 func (o *Observer) machine(m *clusterv1.Machine) capacity.Machine {
 	is := capacity.Machine{

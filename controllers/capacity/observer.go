@@ -203,6 +203,7 @@ func (r *reading) readCluster(ctx context.Context) error {
 	case exists:
 		r.cluster = cluster
 		f.ClusterPaused, f.ClusterDeleting = ptr.Deref(cluster.Spec.Paused, false), moment(cluster.DeletionTimestamp)
+		f.InitializedAt, f.ReadyAt = whenTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition), whenTrue(cluster, clusterv1.ClusterInfrastructureReadyCondition)
 		f.Initialized = conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) ||
 			ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
 	case known:

@@ -99,7 +99,7 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 		return machineText(s) + " waits for the bootstrap data of " + objectText(s.WaitsFor) + reported(s)
 	},
 	capacity.NoHost: func(s *capacity.Story) string {
-		return machineText(s) + " waits for a BareMetalHost, and none fits: " + hostsText(s.Args.Hosts)
+		return machineText(s) + " waits for a BareMetalHost, and " + hostsText(s.Args.Hosts)
 	},
 	capacity.HostFrees: func(s *capacity.Story) string {
 		return fmt.Sprintf("%s waits for BareMetalHost %s, which is being made available (state %s)", machineText(s), s.Args.Host.Name, stateText(s.Args.Host.State))
@@ -307,16 +307,34 @@ func troubleText(h *capacity.Host) string {
 	return "BareMetalHost " + h.Name + " is detached"
 }
 
-// hostsText is why none of the hosts is taken.
+// fewHosts is how many hosts a sentence has room for.
+const fewHosts = 3
+
+// hostsText is why none of the hosts is taken. Of many it is only said how many there are: HostAnswers has them all.
 func hostsText(all []capacity.HostAnswer) string {
-	if len(all) == 0 {
-		return "there is no BareMetalHost in the namespace"
+	switch n := len(all); {
+	case n == 0:
+		return "there is none in the namespace"
+	case n > fewHosts:
+		return fmt.Sprintf("none of the %d in the namespace fits", n)
 	}
 	names := make([]string, 0, len(all))
 	for _, h := range all {
 		names = append(names, h.Name+" "+HostAnswer(h))
 	}
-	return few(names)
+	return "none fits: " + strings.Join(names, ", ")
+}
+
+// HostAnswers are why none of the hosts is taken, one sentence each, where Capacity does not have them.
+func HostAnswers(s *capacity.Story) []string {
+	if s.Reason != capacity.NoHost || len(s.Args.Hosts) <= fewHosts {
+		return nil
+	}
+	all := make([]string, 0, len(s.Args.Hosts))
+	for _, h := range s.Args.Hosts {
+		all = append(all, h.Name+" "+HostAnswer(h))
+	}
+	return all
 }
 
 // HostAnswer is why a host is not taken for a machine, as a clause that follows its name.

@@ -1,6 +1,8 @@
 package explain
 
 import (
+	"time"
+
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
 )
 
@@ -30,6 +32,7 @@ var nextTexts = map[capacity.Next]func(*capacity.Story) string{
 	capacity.OwnerReplaces: func(s *capacity.Story) string {
 		return objectText(s.Owner) + " deletes " + machineText(s) + ", and makes another one"
 	},
+	capacity.DeletionGoesOn: func(s *capacity.Story) string { return "the Machine controller deletes " + machineText(s) },
 	capacity.DrainBegins: func(s *capacity.Story) string {
 		return "the node of " + machineText(s) + " is drained as soon as the annotation is gone"
 	},
@@ -76,6 +79,9 @@ var nextTexts = map[capacity.Next]func(*capacity.Story) string{
 func CapacityDeadline(s *capacity.Story) string {
 	if s.Deadline.IsZero() || s.Stage == capacity.Deleting {
 		return ""
+	}
+	if s.Overdue {
+		return "a health check counts " + machineText(s) + " as unhealthy since then"
 	}
 	return "a health check counts " + machineText(s) + " as unhealthy without a node"
 }
@@ -169,4 +175,47 @@ func unpauseText(s *capacity.Story) string {
 		return "remove the annotation baremetalhost.metal3.io/detached from " + objectText(s.WaitsFor)
 	}
 	return "remove the annotation cluster.x-k8s.io/paused from " + objectText(s.WaitsFor)
+}
+
+// CapacityStage is a stage in words.
+func CapacityStage(s *capacity.Story) string {
+	switch s.Stage {
+	case capacity.OwnerActs:
+		return "the owner acts"
+	case capacity.Deleting:
+		return "being deleted"
+	case capacity.NoReplacement:
+		return "no new machine"
+	case capacity.WaitingForBootstrapData:
+		return "waiting for bootstrap data"
+	case capacity.NoHostFits:
+		return "no host fits"
+	case capacity.Provisioning:
+		return "provisioning"
+	case capacity.Booting:
+		return "booting"
+	case capacity.NodeNotReady:
+		return "node not Ready"
+	case capacity.Back:
+		return "back"
+	case capacity.NotReplaced:
+		return "not replaced"
+	}
+	return "not known"
+}
+
+// Deleting is a, about a machine that is being deleted, with what the deletion waits for.
+func (a Answer) Deleting(s *capacity.Story) Answer {
+	if a.Action == "" {
+		a.Action = IsBeingDeleted
+	}
+	a.Reason, a.Implied, a.Since, a.Until = string(s.Reason), false, s.Since, time.Time{}
+	a.Detail = ""
+	if s.WaitsFor.Kind != "" && s.WaitsFor.Kind != "Node" && (s.WaitsFor.Kind != "Machine" || s.WaitsFor.Name != s.Machine) {
+		a.Detail = objectText(s.WaitsFor)
+	}
+	if !s.Overdue && (s.Next == capacity.DrainGivenUp || s.Next == capacity.VolumesGivenUp || s.Next == capacity.NodeGivenUp) {
+		a.Until = s.Deadline
+	}
+	return a
 }

@@ -106,11 +106,11 @@ func TestSentencesOfACapacity(t *testing.T) {
 				s.WaitsFor = capacity.Object{Kind: "Metal3Machine", Name: "w4"}
 				s.Args.Hosts = []capacity.HostAnswer{
 					{Name: "h1", Why: capacity.HostNotSelected, Detail: "rack=2"}, {Name: "h2", Why: capacity.HostUnhealthy},
-					{Name: "h3", Why: capacity.HostInUse, Detail: "Metal3Machine w2"}, {Name: "h4", Why: capacity.HostPaused},
+					{Name: "h3", Why: capacity.HostInUse, Detail: "Metal3Machine w2"},
 				}
 			},
 			"Machine w4 waits for a BareMetalHost, and none fits: h1 does not match the hostSelector (rack=2), " +
-				"h2 has the annotation that marks it as unhealthy, h3 is in use by Metal3Machine w2 and 1 more",
+				"h2 has the annotation that marks it as unhealthy, h3 is in use by Metal3Machine w2",
 			"the provider takes the first BareMetalHost that fits for Machine w4",
 			"make a BareMetalHost available that the hostSelector of Metal3Machine w4 selects",
 		},

@@ -26,6 +26,9 @@ func (e *Explanation) Document() *cliv1.Explanation {
 	for _, u := range e.NotSelectedBy {
 		d.NotSelectedBy = append(d.NotSelectedBy, cliv1.NotSelected{Reference: document.Reference(u.Ref), Message: u.Why})
 	}
+	for i := range e.Capacity {
+		d.Capacity = append(d.Capacity, document.Capacity(&e.Capacity[i].Story, e.Subject.Namespace, e.Capacity[i].Unread))
+	}
 	for i := range e.Remediations {
 		d.Remediations = append(d.Remediations, document.Remediation(&e.Remediations[i]))
 	}

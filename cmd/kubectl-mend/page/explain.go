@@ -35,6 +35,8 @@ type Explanation struct {
 	Unread []string `json:"unread,omitempty"`
 	// Remediations are those of its host.
 	Remediations []explain.Remediation `json:"remediations,omitempty"`
+	// Capacity is what the capacity of the machine waits for or, of an owner or a Cluster, of its machines that have lost theirs.
+	Capacity []Capacity `json:"-"`
 	// Notes are what to know of the explanation itself: what could not be read, that no manager runs.
 	Notes []string `json:"notes,omitempty"`
 	// Next is the next thing that happens, or what a person has to do.
@@ -136,6 +138,9 @@ func (e *Explanation) answer(a explain.Answer) {
 
 // todo is what a person has to do about a remediation of the host, if something else is next.
 func (e *Explanation) todo() explain.Step {
+	if todo := e.capacityTodo(); todo != (explain.Step{}) && todo.Text != e.Next.Text {
+		return todo
+	}
 	for i := range e.Remediations {
 		if next := e.Remediations[i].Next; next.Manual && next != e.Next {
 			return next
@@ -176,6 +181,9 @@ func (e *Explanation) QueueUnread() bool {
 
 // next is what the remediation of the host does next, if one is in progress, else what the check does.
 func (e *Explanation) next() explain.Step {
+	if next := e.capacityNext(); next != (explain.Step{}) {
+		return next
+	}
 	t := e.target()
 	if next := e.remediationNext(t != nil && t.InFlight && t.Next != (explain.Step{})); next != (explain.Step{}) {
 		return next

@@ -56,7 +56,15 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
 		e.Notes = append(e.Notes, explain.MachineUnjudged(m, why))
 	}
+	is, err := machineCapacity(ctx, a, m)
+	if err != nil {
+		return nil, err
+	}
+	if is != nil {
+		e.Capacity = []Capacity{*is}
+	}
 	e.conclude()
+	e.deletionAnswer()
 	return e, nil
 }
 

@@ -39,6 +39,9 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 	for i := range e.Remediations {
 		p.remediation(&e.Remediations[i])
 	}
+	for i := range e.Capacity {
+		p.capacity(&e.Capacity[i], e.Notes)
+	}
 	unselected := make([]string, 0, len(e.NotSelectedBy))
 	for _, u := range e.NotSelectedBy {
 		unselected = append(unselected, u.String()+": "+u.Why)

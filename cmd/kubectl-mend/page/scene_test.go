@@ -42,6 +42,7 @@ type scene struct {
 	check    *clusterv1.MachineHealthCheck
 	machines map[string]*clusterv1.Machine
 	nodes    map[string]*corev1.Node
+	set      *clusterv1.MachineSet // nil if its kind was not read
 	manager  *coordinationv1.Lease
 	says     managerlease.Announcement
 	others   []client.Object
@@ -59,6 +60,9 @@ func aScene(edits ...func(*scene)) *scene {
 			Namespace: "default", Name: "workers", UID: "check", CreationTimestamp: at(24 * time.Hour),
 			Annotations: map[string]string{clusterv1.PausedAnnotation: mendv1.Claim},
 		}},
+		set: &clusterv1.MachineSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "md-0", UID: "md-0"}, Spec: clusterv1.MachineSetSpec{ClusterName: "c1", Replicas: ptr.To[int32](5)},
+		},
 		machines: map[string]*clusterv1.Machine{}, nodes: map[string]*corev1.Node{}, lacks: map[string]string{},
 		manager: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: managerlease.LeaseName}},
 		says:    managerlease.Announcement{Version: "v0.1.0", Unclaimed: "observe"},
@@ -135,6 +139,9 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	w := snapshot.New()
 	w.Taken = noon
 	objs := append([]client.Object{s.cluster, s.check}, s.others...)
+	if s.set != nil {
+		objs = append(objs, s.set)
+	}
 	if s.only != "" {
 		w.SetCounted(inC1)
 	}

@@ -303,12 +303,20 @@ func TestTheReplacement(t *testing.T) {
 		"a machine that is there boots": {
 			followed(provisioned), says{Booting, NoNode, "w4", docker, ago(2 * time.Minute), time.Time{}, false, NodeRegisters, "", by},
 		},
-		"a machine that boots for long is looked at, and its timeout may be over": {
+		"the timeout of a machine may be over": {
+			followed(func(_ *Facts, m *Machine) { m.StartupTimeout = 4 * time.Minute }),
+			says{WaitingForBootstrapData, BootstrapNotReady, "w4", Object{Kind: "KubeadmConfig", Name: "w4"}, four, noon, true, InfrastructureComes, "", by},
+		},
+		"it is counted from when the control plane was initialized, if that was later": {
+			followed(func(f *Facts, m *Machine) { f.InitializedAt, m.StartupTimeout = ago(time.Minute), 4*time.Minute }),
+			says{WaitingForBootstrapData, BootstrapNotReady, "w4", Object{Kind: "KubeadmConfig", Name: "w4"}, four, noon.Add(3 * time.Minute), false, InfrastructureComes, "", by},
+		},
+		"a machine that boots for long is looked at, and its timeout is counted from when its infrastructure was ready": {
 			followed(func(f *Facts, m *Machine) {
 				provisioned(f, m)
 				f.Old.GoneAt, m.Created, m.Infrastructure, m.StartupTimeout = ago(40*time.Minute), ago(30*time.Minute), isTrue(21*time.Minute), 30*time.Minute
 			}),
-			says{Booting, NoNode, "w4", docker, ago(21 * time.Minute), noon, true, NodeRegisters, LookAtConsole, by},
+			says{Booting, NoNode, "w4", docker, ago(21 * time.Minute), noon.Add(9 * time.Minute), false, NodeRegisters, LookAtConsole, by},
 		},
 		"a host that is powered off does not boot": {
 			followed(metal, provisioned, func(f *Facts, m *Machine) {
@@ -336,7 +344,7 @@ func TestTheReplacement(t *testing.T) {
 		},
 		"a replacement that is being deleted itself is followed on": {
 			followed(func(_ *Facts, m *Machine) { m.Deleting = ago(time.Minute) }),
-			says{Deleting, DeletionBegins, "w4", Object{Kind: "Machine", Name: "w4"}, ago(time.Minute), time.Time{}, false, GoesOn, "", by},
+			says{Deleting, DeletionBegins, "w4", Object{Kind: "Machine", Name: "w4"}, ago(time.Minute), time.Time{}, false, DeletionGoesOn, "", by},
 		},
 	}.run(t)
 }

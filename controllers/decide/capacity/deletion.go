@@ -42,7 +42,7 @@ func (f *Facts) deletion(s *Story, m *Machine) {
 		phase(f, m, s)
 		return
 	}
-	s.Reason, s.Next = DeletionBegins, GoesOn
+	s.Reason, s.Next = DeletionBegins, DeletionGoesOn
 }
 
 func preDrain(_ *Facts, m *Machine, s *Story) {

@@ -29,6 +29,8 @@ type Facts struct {
 	ClusterDeleting, NamespaceDeleting time.Time
 	ClusterPaused                      bool
 	Cluster, Namespace                 string
+	// InitializedAt is when its control plane was initialized, ReadyAt when its infrastructure was ready: checks count start-up timeouts from there, too.
+	InitializedAt, ReadyAt time.Time
 	// Initialized reports that the control plane of the Cluster is initialized: without it no worker gets bootstrap data.
 	Initialized bool
 	// Hosts are the BareMetalHosts of the namespace, if HostsKnown.

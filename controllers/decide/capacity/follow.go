@@ -55,8 +55,27 @@ func (f *Facts) follow(s *Story, m *Machine) {
 		f.paused(s, Object{Kind: "Machine", Name: m.Name})
 	}
 	if m.StartupTimeout > 0 {
-		s.Deadline, s.Args.Timeout = m.Created.Add(m.StartupTimeout), m.StartupTimeout
+		s.Deadline, s.Args.Timeout = f.awaitedSince(m).Add(m.StartupTimeout), m.StartupTimeout
 	}
+}
+
+// awaitedSince is from when checks count the start-up timeout of m: the latest of the moments that it cannot have a node before. (Cluster API,
+// core/reconcilers/machinehealthcheck/targets.go.)
+func (f *Facts) awaitedSince(m *Machine) time.Time {
+	since := m.Created
+	for _, at := range []time.Time{f.InitializedAt, f.ReadyAt, trueSince(m.Infrastructure)} {
+		if at.After(since) {
+			since = at
+		}
+	}
+	return since
+}
+
+func trueSince(c Condition) time.Time {
+	if c.True() {
+		return c.Since
+	}
+	return time.Time{}
 }
 
 func (f *Facts) nodeNotReady(s *Story, m *Machine) {

@@ -168,6 +168,7 @@ type Next string
 // What comes next.
 const (
 	OwnerReplaces       Next = "OwnerReplaces"
+	DeletionGoesOn      Next = "DeletionGoesOn"
 	DrainBegins         Next = "DrainBegins"
 	DrainGoesOn         Next = "DrainGoesOn"
 	DrainGivenUp        Next = "DrainGivenUp"

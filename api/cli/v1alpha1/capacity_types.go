@@ -1,0 +1,56 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Capacity is what the capacity of one machine waits for, from the beginning of its deletion or remediation until a machine in its place has a Ready node.
+type Capacity struct {
+	// Machine is the machine that is, or was, lost; absent of one that its owner lacks and whose name is not known, and of a new machine whose predecessor
+	// is not known.
+	Machine string `json:"machine,omitempty"`
+	// About is the machine that the stage is about: that one, or the one that replaces it.
+	About string `json:"about,omitempty"`
+	// Stage is how far it is. Back and NotReplaced are ends.
+	//
+	// +kubebuilder:validation:Enum=OwnerActs;Deleting;NoReplacement;WaitingForBootstrapData;NoHostFits;Provisioning;Booting;NodeNotReady;Unread;Back;NotReplaced
+	Stage string `json:"stage"`
+	// Reason is what is waited for, or how it has ended.
+	Reason string `json:"reason"`
+	// Owner makes the new machine.
+	Owner *Reference `json:"owner,omitempty"`
+	// Replacement is the machine that replaces it.
+	Replacement *Replacement `json:"replacement,omitempty"`
+	// WaitsFor is the object that is waited for.
+	WaitsFor *Reference `json:"waitsFor,omitempty"`
+	// Since is when that began.
+	Since *metav1.Time `json:"since,omitempty"`
+	// Deadline is when it ends whatever happens, or when a health check counts the new machine as unhealthy. Overdue reports that it has passed.
+	Deadline *metav1.Time `json:"deadline,omitempty"`
+	Overdue  bool         `json:"overdue"`
+	// Hosts are why none of the BareMetalHosts of the namespace is taken.
+	Hosts []HostRefusal `json:"hosts,omitempty"`
+	// Unread are the kinds that could not be read.
+	Unread []string `json:"unread,omitempty"`
+	// Next is what comes next, Todo what a user can do.
+	Next *Step `json:"next,omitempty"`
+	Todo *Step `json:"todo,omitempty"`
+	// Message is what is waited for, for people.
+	Message string `json:"message"`
+}
+
+// Replacement is the machine that replaces another.
+type Replacement struct {
+	Name string `json:"name"`
+	// By is how it was found. Guess reports that its owner has not written it down.
+	//
+	// +kubebuilder:validation:Enum=Recorded;SameHost;Alone;ByOrder
+	By    string `json:"by"`
+	Guess bool   `json:"guess"`
+}
+
+// HostRefusal is why a BareMetalHost is not taken for a machine.
+type HostRefusal struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+	// Message is why, for people.
+	Message string `json:"message"`
+}

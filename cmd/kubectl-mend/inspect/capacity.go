@@ -1,0 +1,34 @@
+package inspect
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/capacity"
+	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
+)
+
+// Capacity observes what the capacity of a machine waits for.
+func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) (decide.Facts, error) {
+	o := &capacity.Observer{Management: a.reader, Mapper: a.Snapshot.RESTMapper(), Workload: a.live, NodeReady: a.nodeReady}
+	return o.Observe(ctx, s, a.Now)
+}
+
+// nodeReady is the condition Ready of the node of m as it was read; false if that node was not.
+func (a *Asker) nodeReady(m *clusterv1.Machine) (decide.Condition, bool) {
+	for _, node := range a.Snapshot.Nodes(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}) {
+		if node.Name != m.Status.NodeRef.Name {
+			continue
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return decide.Condition{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}, true
+			}
+		}
+		return decide.Condition{}, true
+	}
+	return decide.Condition{}, false
+}

@@ -1,0 +1,130 @@
+package page
+
+import (
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+// deletes begins the deletion of w1 by its owner nine minutes ago, which is as far as a reason says.
+func deletes(reason, message string, edits ...func(*clusterv1.Machine)) func(*scene) {
+	return func(s *scene) {
+		m := s.machines["w1"]
+		m.DeletionTimestamp, m.Finalizers = ptr.To(at(9*time.Minute)), []string{clusterv1.MachineFinalizer}
+		s.ready("w1", corev1.ConditionUnknown, "NodeStatusUnknown", 15*time.Minute)
+		s.said("w1", clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode", "", 10*time.Minute)
+		s.said("w1", clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "MachineDeleting", "Machine is deleting", 10*time.Minute)
+		s.said("w1", clusterv1.MachineDeletingCondition, metav1.ConditionTrue, reason, message, 9*time.Minute)
+		for _, edit := range edits {
+			edit(m)
+		}
+	}
+}
+
+// made makes w6 in the place of w1, which is gone; it has no node yet.
+func made(edits ...func(*clusterv1.Machine)) func(*scene) {
+	return func(s *scene) {
+		delete(s.machines, "w1")
+		delete(s.nodes, "w1")
+		s.machine("w6")
+		delete(s.nodes, "w6")
+		m := s.machines["w6"]
+		m.CreationTimestamp, m.Status.NodeRef.Name, m.Status.Conditions = at(4*time.Minute), "", nil
+		for _, edit := range edits {
+			edit(m)
+		}
+	}
+}
+
+// metal gives w6 a Metal3Machine that selects hosts of zone b, and the namespace these hosts.
+func metal(hosts ...*bmov1alpha1.BareMetalHost) func(*scene) {
+	return func(s *scene) {
+		m := s.machines["w6"]
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: "w6"}
+		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
+			Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionFalse, Reason: "NotReady", LastTransitionTime: at(4 * time.Minute),
+		})
+		between := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": "b"}}}}}
+		between.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3Machine"))
+		between.SetNamespace("default")
+		between.SetName("w6")
+		s.others = append(s.others, between)
+		for _, h := range hosts {
+			s.others = append(s.others, h)
+		}
+	}
+}
+
+func aHost(name, zone string, state bmov1alpha1.ProvisioningState, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
+	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"zone": zone}}}
+	h.Status.Provisioning.State = state
+	for _, edit := range edits {
+		edit(h)
+	}
+	return h
+}
+
+func TestCapacityOfMachines(t *testing.T) {
+	started := func(m *clusterv1.Machine) {
+		m.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](900)
+		m.Status.Deletion = &clusterv1.MachineDeletionStatus{NodeDrainStartTime: at(9 * time.Minute)}
+	}
+	const blocked = "Drain not completed yet (started at 2026-01-01T11:51:00Z):\n" +
+		"* Pod shop/db-0: cannot evict pod as it would violate the pod's disruption budget. The disruption budget db needs 2 healthy pods and has 2 currently"
+	serving := func(s *scene) { s.says.Kinds = []managerlease.Kind{{CRD: "hostremediations.kubemend.io"}} }
+	golden.StoriesIn(t, "testdata/capacity", map[string]story{
+		"a machine whose drain is blocked and has a timeout":  {aScene(deletes("DrainingNode", blocked, started)), machine("w1")},
+		"a machine whose drain is blocked and has no timeout": {aScene(deletes("DrainingNode", blocked)), machine("w1")},
+		"a machine whose drain should have been given up":     {aScene(deletes("DrainingNode", blocked, started, func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](540) })), machine("w1")},
+		"a machine whose volumes are attached":                {aScene(deletes("WaitingForVolumeDetach", "Waiting for Node volumes to be detached (started at 2026-01-01T11:51:00Z)\n* PersistentVolumeClaims: shop/data")), machine("w1")},
+		"a machine with a finalizer of another project":       {aScene(deletes("DeletionCompleted", "Deletion completed", func(m *clusterv1.Machine) { m.Finalizers = []string{"example.com/hold"} })), machine("w1")},
+		"a machine with a hook": {aScene(deletes("WaitingForPreDrainHook", "", func(m *clusterv1.Machine) {
+			m.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}
+		})), machine("w1")},
+		"a machine that is not replaced since its set is small": {aScene(deletes("DrainingNode", blocked), func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
+		"a machine of a set that is being deleted":              {aScene(deletes("DrainingNode", blocked), func(s *scene) { s.set.DeletionTimestamp, s.set.Finalizers = ptr.To(at(time.Minute)), []string{"x"} }), machine("w1")},
+		"a healthy machine that a person deletes": {aScene(deletes("DrainingNode", blocked, started), func(s *scene) {
+			s.ready("w1", corev1.ConditionTrue, "KubeletReady", 8*time.Hour)
+			s.machines["w1"].Status.Conditions = s.machines["w1"].Status.Conditions[:1]
+			s.said("w1", clusterv1.MachineDeletingCondition, metav1.ConditionTrue, "DrainingNode", blocked, 9*time.Minute)
+		}), machine("w1")},
+		"a machine of a set that the user may not read": {aScene(deletes("DrainingNode", blocked), func(s *scene) {
+			s.set, s.barred = nil, append(s.barred, clusterv1.GroupVersion.WithKind("MachineSet"))
+		}), machine("w1")},
+		"a new machine that waits for its bootstrap data": {aScene(made(func(m *clusterv1.Machine) {
+			m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "KubeadmConfig", Name: "w6"}
+			m.Status.Conditions = []metav1.Condition{{
+				Type: clusterv1.MachineBootstrapConfigReadyCondition, Status: metav1.ConditionFalse, Reason: "InternalError", Message: "Please check controller logs for errors", LastTransitionTime: at(3 * time.Minute),
+			}}
+		})), machine("w6")},
+		"a new machine that no host fits": {aScene(serving, made(), metal(
+			aHost("h1", "a", bmov1alpha1.StateAvailable), aHost("h2", "b", bmov1alpha1.StateAvailable, func(h *bmov1alpha1.BareMetalHost) { h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: ""} }),
+			aHost("h3", "b", bmov1alpha1.StateProvisioned, func(h *bmov1alpha1.BareMetalHost) {
+				h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "w2"}
+			}),
+			aHost("h4", "b", bmov1alpha1.StateInspecting, func(h *bmov1alpha1.BareMetalHost) { h.Status.ErrorMessage = "no route to host" }),
+		)), machine("w6")},
+		"a new machine whose host is being freed": {aScene(serving, made(), metal(aHost("h1", "b", bmov1alpha1.StateDeprovisioning, func(h *bmov1alpha1.BareMetalHost) {
+			h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "w1"}
+		}))), machine("w6")},
+		"a new machine whose node is not Ready": {aScene(made(), func(s *scene) {
+			s.machines["w6"].Status.NodeRef.Name = "node-w6"
+			s.nodes["w6"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-w6", UID: "node-w6"}}
+			s.ready("w6", corev1.ConditionFalse, "KubeletNotReady", time.Minute)
+			s.said("w6", clusterv1.MachineNodeReadyCondition, metav1.ConditionFalse, "NodeNotReady", "* Node.Ready: cni plugin not initialized", time.Minute)
+		}), machine("w6")},
+	}, func(t *testing.T, s story) string {
+		e, err := s.ask(t.Context(), s.scene.asker(t))
+		return page80and200(t, e, err)
+	})
+}
