@@ -35,7 +35,7 @@ import (
 
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
 func hostRemediationServices(
-	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, _ *records.Records, self replica.Replica, o *options,
+	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, kept *records.Records, self replica.Replica, o *options,
 ) ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
 	nodes := fence.NewNodes(cc, left.Send)
@@ -65,7 +65,7 @@ func hostRemediationServices(
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(),
-			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Claims: claims, UnderWay: underWay,
+			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Claims: claims, UnderWay: underWay, Records: kept,
 			Fencing:  o.hostRemediations.Fencing,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {

@@ -38,6 +38,7 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Ste
 
 // take carries step out, stores all steps that were taken, and reports them.
 func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
+	r.recorded(ctx, w, step)
 	if w.showsFirst(step) {
 		return true, r.show(ctx, w)
 	}

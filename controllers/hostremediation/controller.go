@@ -23,6 +23,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // RBAC of this controller in the management cluster, besides that of package host.
@@ -86,6 +87,7 @@ type Reconciler struct {
 	Left     *enqueue.Broadcast[fence.Place] // nodes that something has left while they are drained
 	Claims   *Claims                         // of all kinds
 	UnderWay *UnderWay                       // nil: remediations are not counted
+	Records  *records.Records                // nil: none are written
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 

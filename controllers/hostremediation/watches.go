@@ -204,8 +204,8 @@ func (r *Reconciler) ofNode(ctx context.Context, at fence.Place) []reconcile.Req
 	return append(r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{nodeIndex: at.Node}), r.waiting(ctx, namespace)...)
 }
 
-// metadataChanged lets changes by others through. The record is kubemend's own, and enqueues nothing: a host that refuses what is asked of it would have it
-// stored again and again.
+// metadataChanged lets changes by others through. What kubemend remembers, and the name of the RemediationRecord, are its own and enqueue nothing: a host
+// that refuses what is asked of it would have them stored again and again.
 func metadataChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !maps.Equal(withoutMemory(e.ObjectOld.GetAnnotations()), withoutMemory(e.ObjectNew.GetAnnotations())) ||
@@ -218,6 +218,7 @@ func metadataChanged() predicate.Predicate {
 func withoutMemory(annotations map[string]string) map[string]string {
 	others := maps.Clone(annotations)
 	delete(others, mendv1.PowerCycleAnnotation)
+	delete(others, mendv1.RecordAnnotation)
 	return others
 }
 

@@ -1,6 +1,8 @@
 package records
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -10,7 +12,7 @@ import (
 // MachineTarget is what a Machine says of the target of a remediation: itself, its owner, its Cluster, where it is, and the name of its node.
 func MachineTarget(m *clusterv1.Machine) mendv1.RecordTarget {
 	target := mendv1.RecordTarget{
-		ClusterName: m.Spec.ClusterName, FailureDomain: m.Spec.FailureDomain,
+		ClusterName: m.Spec.ClusterName, FailureDomain: cmp.Or(m.Status.FailureDomain, m.Spec.FailureDomain),
 		Machine: &mendv1.RecordRef{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: m.Namespace, Name: m.Name, UID: string(m.UID),
 		},
@@ -33,6 +35,7 @@ func NodeRef(name, uid string) *mendv1.RecordRef {
 // OwnedBy makes the Cluster own the record: it moves with it, and is deleted with it.
 func OwnedBy(record *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
 	record.Spec.Target.ClusterName, record.Spec.Target.ClusterUID = cluster.Name, string(cluster.UID)
+	metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.ClusterNameLabel, cluster.Name)
 	record.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}

@@ -1,0 +1,208 @@
+package hostremediation
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/records"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// modelWithin is how long a record waits for the model of its host.
+const modelWithin = 2 * time.Second
+
+// requestedByHand is the cause of a remediation that a person has requested without a check, of a machine of which nothing says that it is unhealthy.
+const requestedByHand = "RequestedByHand"
+
+// recorded makes sure that a remediation that begins has a record, before anything is done to its host or machine. A request that names a record belongs to the
+// remediation of a check, which has written that. Of any other one the name is stored with what was taken, so that a restart finds it; and if the manager is
+// killed before that, the record is found by its machine.
+func (r *Reconciler) recorded(ctx context.Context, w *observed, step powercycle.Step) {
+	if r.Records == nil || r.Teardown || w.machine == nil || w.rem.GetAnnotations()[mendv1.RecordAnnotation] != "" || !w.startsWith(step) {
+		return
+	}
+	record := recordOf(w, r.requester(ctx, w))
+	record.Spec.Target.HostModel = r.model(ctx, w.found.Host)
+	name := r.Records.Ahead(ctx, r.Kind.Kind, record, string(w.rem.GetUID()))
+	if name == "" {
+		return
+	}
+	marks := maps.Clone(w.rem.GetAnnotations())
+	if marks == nil {
+		marks = map[string]string{}
+	}
+	marks[mendv1.RecordAnnotation] = name
+	w.rem.SetAnnotations(marks)
+}
+
+// startsWith reports whether step, or one that was taken before it in this reconcile, begins an attempt, or the first thing that is done to the host or the
+// machine.
+func (w *observed) startsWith(step powercycle.Step) bool {
+	begins := func(s powercycle.Step) bool {
+		switch s.Do {
+		case powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner:
+			return true
+		}
+		return false
+	}
+	return begins(step) || slices.ContainsFunc(w.taken, func(t taken) bool { return begins(t.step) })
+}
+
+// model is the model of a host, which no cache has; empty if it cannot be read now.
+func (r *Reconciler) model(ctx context.Context, h *bmov1alpha1.BareMetalHost) string {
+	if h == nil {
+		return ""
+	}
+	within, done := context.WithTimeout(ctx, modelWithin)
+	defer done()
+	live := &bmov1alpha1.BareMetalHost{}
+	if err := r.Live.Get(within, client.ObjectKeyFromObject(h), live); err != nil || live.UID != h.UID {
+		return ""
+	}
+	return host.Model(live)
+}
+
+// recordOf is the record of the remediation of w: what is known of the machine, its host and its node, and what asked for it.
+func recordOf(w *observed, by mendv1.RecordRequester) *mendv1.RemediationRecord {
+	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: w.rem.GetNamespace()}}
+	spec := &record.Spec
+	spec.Mode, spec.Remediator, spec.Decided, spec.Requester = mendv1.RecordActive, mendv1.RemediatedByRequest, metav1.NewTime(w.now), by
+	spec.Target = records.MachineTarget(w.machine)
+	if w.cluster != nil {
+		records.OwnedBy(record, w.cluster)
+	}
+	if shard, labelled := w.rem.GetLabels()[clusterv1.WatchLabel]; labelled {
+		metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.WatchLabel, shard)
+	}
+	if w.node != nil && spec.Target.Node != nil {
+		spec.Target.Node.UID = string(w.node.UID)
+	}
+	if h := w.found.Host; h != nil {
+		spec.Target.Host = &mendv1.RecordRef{
+			APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name, UID: string(h.UID),
+		}
+	}
+	describeHealth(spec, w)
+	return record
+}
+
+// describeHealth writes into spec what the machine and its node say of their health. Neither the timeouts of a check are known here nor its numbers.
+func describeHealth(spec *mendv1.RemediationRecordSpec, w *observed) {
+	if ready := notReady(w.node); ready != nil {
+		spec.UnhealthySince = known(ready.LastTransitionTime)
+		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
+			Type: string(ready.Type), Status: string(ready.Status), Since: spec.UnhealthySince, Message: cmp.Or(ready.Message, ready.Reason),
+		})
+	}
+	if c := conditions.Get(w.machine, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
+		spec.Due = known(c.LastTransitionTime)
+		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
+			Type: c.Type, Status: string(c.Status), Since: spec.Due, Message: cmp.Or(c.Message, c.Reason),
+		})
+	}
+	switch {
+	case len(spec.Evidence) > 0:
+		spec.Cause = records.CauseOf(spec.Evidence[0])
+	case spec.Requester.Check == nil:
+		spec.Cause = requestedByHand
+	}
+	if spec.Due != nil && spec.UnhealthySince != nil && spec.Due.Before(spec.UnhealthySince) {
+		spec.UnhealthySince = nil // it has turned since
+	}
+}
+
+// notReady is the condition Ready of a node that is not; nil if it is, or if that is not known.
+func notReady(node *corev1.Node) *corev1.NodeCondition {
+	if node == nil {
+		return nil
+	}
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+// known is at; nil if it is zero.
+func known(at metav1.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+// requester is what asked for the remediation: the user that its annotation names, and the check that made it. Cluster API core leaves no mark of the check on
+// its requests: that is the one check which judges the machine and names the template that the request was made from.
+func (r *Reconciler) requester(ctx context.Context, w *observed) mendv1.RecordRequester {
+	by := mendv1.RecordRequester{Check: checkOf(w)}
+	if user, known := explain.AttributionOf(w.rem, mendv1.RequestedAnnotation); known {
+		by.User, by.Reason = user.By, user.Reason
+	}
+	if by.Check == nil && by.User == "" {
+		by.Check = r.judging(ctx, w)
+	}
+	return by
+}
+
+// checkOf is the check that the request says it was made by; nil if it says none.
+func checkOf(w *observed) *mendv1.RecordRef {
+	if made, marked := remediationrequest.MadeBy(w.rem); marked {
+		return machineCheck(w.rem.GetNamespace(), made.Name, string(made.UID))
+	}
+	made := remediationrequest.NodeCheckOf(w.rem)
+	for _, owner := range w.rem.GetOwnerReferences() {
+		if owner.Kind == "NodeHealthCheck" && owner.APIVersion == nhcv1.GroupVersion.String() {
+			made = remediationrequest.Maker{Name: owner.Name, UID: owner.UID}
+		}
+	}
+	if made.Name == "" {
+		return nil
+	}
+	return &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: made.Name, UID: string(made.UID)}
+}
+
+func machineCheck(namespace, name, uid string) *mendv1.RecordRef {
+	return &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineHealthCheck", Namespace: namespace, Name: name, UID: uid}
+}
+
+// judging is the only check that judges the machine of w and names the template that its request was made from; nil if there is none, or several.
+func (r *Reconciler) judging(ctx context.Context, w *observed) *mendv1.RecordRef {
+	from := w.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]
+	if from == "" {
+		return nil
+	}
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(w.machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var found *mendv1.RecordRef
+	for i := range list.Items {
+		check := &list.Items[i]
+		ref := check.Spec.Remediation.TemplateRef
+		if ref.Name != from || !remediationrequest.ClonedFrom(w.rem, remediationrequest.TemplateKind(ref)) || !machinestatus.Judges(check, w.machine) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = machineCheck(check.Namespace, check.Name, string(check.UID))
+	}
+	return found
+}

@@ -1,0 +1,327 @@
+package hostremediation
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/records"
+)
+
+// recording makes the reconciler of k write records.
+func (k *fixture) recording() *fixture {
+	k.r.Records = &records.Records{
+		Client: k.r.Client, Live: k.r.Live, Clock: k.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
+	}
+	return k
+}
+
+func (k *fixture) records() []mendv1.RemediationRecord {
+	k.t.Helper()
+	list := &mendv1.RemediationRecordList{}
+	if err := k.client.List(k.t.Context(), list); err != nil {
+		k.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// wantsRecord expects one record, which the remediation names.
+func (k *fixture) wantsRecord(when string) {
+	k.t.Helper()
+	all := k.records()
+	if len(all) != 1 || k.remediation().Annotations[mendv1.RecordAnnotation] != all[0].Name {
+		k.t.Errorf("%s there are %d records, and the remediation has %v", when, len(all), k.remediation().Annotations)
+	}
+}
+
+func TestThereIsARecordBeforeTheHostIsPoweredOff(t *testing.T) {
+	k := fixtureOf(t).recording()
+	for _, a := range []act{powersOff, marks} {
+		k.at[a] = func() error { k.wantsRecord("before it is to " + string(a)); return nil }
+	}
+	k.r.Clusters = boots("before", corev1.ConditionUnknown)
+	k.obeys()
+	for range 2 { // attempts
+		k.pass()
+		k.power(false)
+		k.pass()
+		k.seen.Drained = true
+		k.pass()
+		k.power(true)
+		k.pass()
+		k.wait(10 * time.Minute)
+	}
+	if step := k.remediation().Status.Step; step != string(powercycle.OwnerRequested) {
+		t.Fatalf("in %s, want its owner to be asked", step)
+	}
+	k.wantsRecord("in the end")
+}
+
+func TestAHostThatIsGoneIsRecordedBeforeTheOwnerIsAsked(t *testing.T) {
+	k := fixtureOf(t).recording()
+	k.found = &host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.NoMachine}}
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if _, is := o.(*clusterv1.Machine); is && len(k.records()) != 1 {
+				t.Errorf("the owner is asked with %d records", len(k.records()))
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	k.pass()
+	if status := k.wait(2 * time.Hour); status.Step != string(powercycle.OwnerRequested) {
+		t.Fatalf("in %s: %s", status.Step, status.Message)
+	}
+	k.wantsRecord("once its owner is asked")
+}
+
+func TestTheRequestOfARecordedRemediationHasNoRecordOfItsOwn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*fixture)
+		want   int
+	}{
+		"a request by hand has one": {func(*fixture) {}, 1},
+		"a check has written one":   {func(k *fixture) { k.names("of-a-check") }, 0},
+		"nothing begins while it is paused": {func(k *fixture) {
+			k.edit(func(r *mendv1.HostRemediation) { r.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+		}, 0},
+		"nothing begins in a teardown": {func(k *fixture) { k.r.Teardown = true }, 0},
+		"the kind of records is not there": {func(k *fixture) {
+			k.r.Records.Installed = func(context.Context, string) (bool, error) { return false, nil }
+		}, 0},
+		"the reconciler of a command writes none": {func(k *fixture) { k.r.Records = nil }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t).recording()
+			k.obeys()
+			tc.change(k)
+			k.pass()
+			if got := k.records(); len(got) != tc.want {
+				t.Errorf("there are %d records, want %d", len(got), tc.want)
+			}
+		})
+	}
+}
+
+func (k *fixture) names(record string) {
+	k.edit(func(r *mendv1.HostRemediation) { r.Annotations = map[string]string{mendv1.RecordAnnotation: record} })
+}
+
+// A record that cannot be written holds up nothing, and changes no order.
+func TestARemediationGoesOnWithoutARecord(t *testing.T) {
+	k := fixtureOf(t)
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return errors.New("a quota is used up")
+		},
+	})
+	k.recording()
+	k.expects(powersOff, fences, releases)
+	k.pass()
+	k.power(false)
+	k.pass()
+	k.seen.Drained = true
+	k.pass()
+	if _, named := k.remediation().Annotations[mendv1.RecordAnnotation]; named || len(k.records()) > 0 {
+		t.Errorf("it names a record: %v", k.remediation().Annotations)
+	}
+}
+
+// The manager is killed after the record was created, before the remediation names it.
+func TestARecordThatTheRemediationDoesNotNameYetIsFoundAfterARestart(t *testing.T) {
+	k := fixtureOf(t)
+	killed := errors.New("the manager is killed")
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if k.r.Client != k.client {
+				return killed
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	k.recording()
+	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); !errors.Is(err, killed) {
+		t.Fatalf("it ends with %v", err)
+	}
+	if got := k.records(); len(got) != 1 || k.remediation().Annotations[mendv1.RecordAnnotation] != "" {
+		t.Fatalf("there are %d records", len(got))
+	}
+	k.r.Client = k.client
+	k.recording()
+	k.expects(powersOff)
+	k.clock.SetTime(noon.Add(time.Minute))
+	k.pass()
+	k.wantsRecord("after a restart")
+}
+
+// clusterctl makes the remediation anew, with another UID and the same annotations.
+func TestAMovedRemediationKeepsItsRecord(t *testing.T) {
+	k := fixtureOf(t).recording()
+	k.obeys()
+	k.pass()
+	k.wantsRecord("before the move")
+	moved := k.remediation()
+	k.edit(func(r *mendv1.HostRemediation) { r.Finalizers = nil })
+	if err := k.client.Delete(t.Context(), k.remediation()); err != nil {
+		t.Fatal(err)
+	}
+	moved.UID, moved.ResourceVersion = "another-uid", ""
+	m := k.machine(t.Context())
+	m.UID, m.ResourceVersion = "another-machine", ""
+	moved.OwnerReferences[0].UID = m.UID
+	if err := errors.Join(k.client.Delete(t.Context(), k.machine(t.Context())), k.client.Create(t.Context(), m), k.client.Create(t.Context(), moved)); err != nil {
+		t.Fatal(err)
+	}
+	k.r.written.Forget(k.key)
+	k.pass()
+	k.wait(time.Hour)
+	k.wantsRecord("after the move")
+}
+
+func TestARecordSaysWhatAsked(t *testing.T) {
+	template := infrav1.GroupVersion.WithKind("Metal3RemediationTemplate")
+	cloned := map[string]string{
+		clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: template.GroupKind().String(),
+	}
+	checked := func(name string) *clusterv1.MachineHealthCheck {
+		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "check-uid"}}
+		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c", map[string]string{"pool": "a"}
+		check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
+			APIVersion: template.GroupVersion().String(), Kind: template.Kind, Name: "reboot",
+		}
+		return check
+	}
+	other := checked("other")
+	other.Spec.Remediation.TemplateRef.Name = "other"
+	machineCheck := &mendv1.RecordRef{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineHealthCheck", Namespace: "ns", Name: "workers", UID: "check-uid"}
+	nodeCheck := &mendv1.RecordRef{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: "nodes", UID: "nhc-uid"}
+	for name, tc := range map[string]struct {
+		change func(*mendv1.HostRemediation)
+		checks []client.Object
+		want   mendv1.RecordRequester
+	}{
+		"a manifest that a user wrote": {func(*mendv1.HostRemediation) {}, []client.Object{checked("workers")}, mendv1.RecordRequester{}},
+		"a user, by kubectl mend": {func(r *mendv1.HostRemediation) {
+			r.Annotations = map[string]string{mendv1.RequestedAnnotation: `{"by":"alice","at":"2026-01-01T12:00:00Z","reason":"the NIC drops packets"}`}
+		}, nil, mendv1.RecordRequester{User: "alice", Reason: "the NIC drops packets"}},
+		"a check of kubemend whose record could not be written": {func(r *mendv1.HostRemediation) {
+			r.Annotations, r.Labels = map[string]string{mendv1.MadeByAnnotation: "workers"}, map[string]string{mendv1.MadeByUIDLabel: "check-uid"}
+		}, nil, mendv1.RecordRequester{Check: machineCheck}},
+		"a check of Cluster API core": {
+			func(r *mendv1.HostRemediation) { r.Annotations = cloned }, []client.Object{checked("workers"), other}, mendv1.RecordRequester{Check: machineCheck},
+		},
+		"one of two checks of core, it is not known which": {
+			func(r *mendv1.HostRemediation) { r.Annotations = cloned }, []client.Object{checked("workers"), checked("more")}, mendv1.RecordRequester{},
+		},
+		"a NodeHealthCheck of medik8s": {func(r *mendv1.HostRemediation) {
+			r.OwnerReferences = append(r.OwnerReferences, metav1.OwnerReference{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nodes", UID: "nhc-uid"})
+		}, nil, mendv1.RecordRequester{Check: nodeCheck}},
+		"a NodeHealthCheck of kubemend that is gone": {func(r *mendv1.HostRemediation) {
+			r.Annotations, r.Labels = map[string]string{mendv1.MadeByNodeCheckAnnotation: "nodes"}, map[string]string{mendv1.MadeByNodeCheckUIDLabel: "nhc-uid"}
+		}, nil, mendv1.RecordRequester{Check: nodeCheck}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t, tc.change).recording()
+			k.obeys()
+			m := k.machine(t.Context())
+			m.Labels = map[string]string{"pool": "a"}
+			if err := k.client.Update(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			for _, check := range tc.checks {
+				if err := k.client.Create(t.Context(), check); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k.pass()
+			k.wantsRecord("when it has begun")
+			if diff := cmp.Diff(tc.want, k.records()[0].Spec.Requester); diff != "" {
+				t.Errorf("it says of what asked (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
+	at := func(ago time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-ago)) }
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "machine-uid"}}
+	m.Spec.ClusterName, m.Spec.FailureDomain, m.Status.NodeRef.Name = "c", "rack-7", "node"
+	m.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyNode", Message: "Ready is Unknown", LastTransitionTime: at(time.Minute),
+	}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: at(6 * time.Minute)}}
+	w := &observed{now: noon, machine: m, rem: remediation.Own.New(), found: host.Found{Host: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid"}}}}
+	w.rem.SetNamespace("ns")
+	w.rem.SetLabels(map[string]string{clusterv1.WatchLabel: "east"})
+	w.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "cluster-uid"}}
+	w.node = node
+	since, due := at(6*time.Minute), at(time.Minute)
+	want := mendv1.RemediationRecordSpec{
+		Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByRequest, Decided: metav1.NewTime(noon), Cause: "Ready=Unknown",
+		Target: mendv1.RecordTarget{
+			ClusterName: "c", ClusterUID: "cluster-uid", FailureDomain: "rack-7",
+			Machine: &mendv1.RecordRef{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Namespace: "ns", Name: "m", UID: "machine-uid"},
+			Node:    &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "node", UID: "node-uid"},
+			Host:    &mendv1.RecordRef{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: "ns", Name: "h", UID: "host-uid"},
+		},
+		Evidence: []mendv1.RecordEvidence{
+			{Type: "Ready", Status: "Unknown", Since: &since, Message: "NodeStatusUnknown"},
+			{Type: "HealthCheckSucceeded", Status: "False", Since: &due, Message: "Ready is Unknown"},
+		},
+		UnhealthySince: &since, Due: &due,
+	}
+	got := recordOf(w, mendv1.RecordRequester{})
+	if diff := cmp.Diff(want, got.Spec); diff != "" {
+		t.Errorf("the record (-want +got):\n%s", diff)
+	}
+	labels := map[string]string{clusterv1.WatchLabel: "east", clusterv1.ClusterNameLabel: "c"}
+	if diff := cmp.Diff(labels, got.Labels); diff != "" || len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != "cluster-uid" {
+		t.Errorf("its metadata are %+v", got.ObjectMeta)
+	}
+
+	node.Status.Conditions[0].LastTransitionTime = at(0) // from Unknown to False and back
+	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.UnhealthySince != nil {
+		t.Errorf("it is unhealthy since %s, which is after it counted as that", got.Spec.UnhealthySince)
+	}
+	w.node, m.Status.Conditions = nil, nil
+	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.Cause != requestedByHand || len(got.Spec.Evidence) > 0 {
+		t.Errorf("of a machine of which nothing is known it says %q", got.Spec.Cause)
+	}
+}
+
+func TestARecordHasTheModelOfTheHost(t *testing.T) {
+	inspected := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid"}}
+	inspected.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: "Dell Inc.", ProductName: "R640"}}
+	for uid, want := range map[string]string{"host-uid": "Dell Inc. R640", "of another host": ""} {
+		k := fixtureOf(t).recording()
+		k.obeys()
+		inspected.UID, inspected.ResourceVersion = k.host.UID, ""
+		if uid != string(k.host.UID) {
+			inspected.UID = "another"
+		}
+		if err := k.client.Create(t.Context(), inspected.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		k.pass()
+		if got := k.records()[0].Spec.Target.HostModel; got != want {
+			t.Errorf("of a host with the UID %q the model is %q, want %q", uid, got, want)
+		}
+	}
+}
