@@ -43,6 +43,28 @@ func TestARecordThatCannotBeWrittenHoldsUpNothing(t *testing.T) {
 	}
 }
 
+// The cache does not show yet what was written, and the process does not know either that it was.
+func TestARecordWhoseAnswerWasLostIsFound(t *testing.T) {
+	s := newShelf(t)
+	s.lags = true
+	answers := s.Client.(client.WithWatch)
+	lost := errors.New("the connection broke")
+	s.Client = interceptor.NewClient(answers, interceptor.Funcs{
+		Create: func(ctx context.Context, _ client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			err := answers.Create(ctx, o, opts...)
+			if err == nil {
+				return lost
+			}
+			return err
+		},
+	})
+	before := testutil.ToFloat64(failed.WithLabelValues("Test"))
+	is := s.Ahead(t.Context(), "Test", about("w1", "1", mendv1.RecordActive), "a")
+	if all := s.all(t); len(all) != 1 || all[0].Name != is || testutil.ToFloat64(failed.WithLabelValues("Test")) != before {
+		t.Errorf("of %d records it has %q", len(all), is)
+	}
+}
+
 func TestWithoutRecordsNoneIsMissed(t *testing.T) {
 	before := testutil.ToFloat64(failed.WithLabelValues("Test"))
 	s := newShelf(t)
