@@ -245,8 +245,8 @@ func (r *report) cliSection() string {
 const cliMethod = `One management and one workload API server of their own, with Machines of about 4 KiB and what a manager has written on them, Nodes of
 about 8 KiB and one MachineHealthCheck for each cluster. The manager runs, and keeps its manager lease. One node, that of the machine which is explained, has
 just become Unknown. Each run of a command is a process of its own and is measured from its start to its end, as its user would; no run finds anything
-that another one has kept. CPU time (the median) and resident memory (the highest) are what the system has counted for the process. The aim is for the worst run after the first,
-which may have to wait until the program is read from the disk.
+that another one has kept. CPU time (the median) and resident memory (the highest) are what the system has counted for the process. The aim is for the
+worst run after the first, which may have to wait until the program is read from the disk.
 
 - **status** reads machines and nodes only of the cluster with the Unknown node: the others are counted by the status of their checks
   ([ADR 66](adr/0066-status-reads-where-something-is-wrong.md)). With **--full** it reads all.

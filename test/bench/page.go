@@ -89,7 +89,7 @@ func narrowed(lines []string) string {
 	keys := 1 + max(0, slices.Index(rows[min(1, len(rows)-1)], "---")) // they end with the first column that is text
 	figures := len(rows[0]) - keys
 	for parts := 1; parts <= figures; parts++ {
-		var tables []string
+		tables := make([]string, 0, parts)
 		widest := 0
 		for part := range parts {
 			from, to := keys+figures*part/parts, keys+figures*(part+1)/parts

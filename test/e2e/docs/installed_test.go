@@ -145,9 +145,7 @@ func (u *user) releases(ctx context.Context, versions ...string) {
 func runPods(ctx context.Context, there client.Client) {
 	_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		pods := &corev1.PodList{}
-		if there.List(ctx, pods) != nil {
-			return false, nil // the next time
-		}
+		_ = there.List(ctx, pods) // the next time, if not now
 		for i := range pods.Items {
 			if p := &pods.Items[i]; p.Status.Phase != corev1.PodRunning {
 				p.Status.Phase = corev1.PodRunning

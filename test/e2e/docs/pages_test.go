@@ -93,19 +93,19 @@ var _ = Describe("The commands of the page", func() {
 	It("docs/faq.md skip a machine, and mark it", func(ctx SpecContext) {
 		checked(ctx, "my-check", builders.Claimed, func(c *clusterv1.MachineHealthCheck) { c.Annotations[mendv1.MaxInFlightAnnotation] = "0" })
 		machine := fixture.Machine(ctx, fixture.WorkerNames(ctx)[0])
-		clear := func(ctx context.Context) {
+		unmark := func(ctx context.Context) {
 			none := map[string]any{clusterv1.MachineSkipRemediationAnnotation: nil, clusterv1.RemediateMachineAnnotation: nil}
 			Expect(here.Patch(ctx, machine, patch(map[string]any{"metadata": map[string]any{"annotations": none}}))).To(Succeed())
 		}
-		DeferCleanup(func(ctx SpecContext) { clear(ctx) })
+		DeferCleanup(func(ctx SpecContext) { unmark(ctx) })
 		reader := aUser(ctx, map[string]string{"my-machine": machine.Name})
 		reader.follows(ctx, "docs/faq.md#How do I keep one machine from being remediated?")
 		Expect(fixture.Machine(ctx, machine.Name).Annotations).To(HaveKey(clusterv1.MachineSkipRemediationAnnotation))
-		clear(ctx)
+		unmark(ctx)
 		marked := 0
 		reader.after = func(fences.Block) { // by the plugin, and without it
 			Expect(fixture.Machine(ctx, machine.Name).Annotations).To(HaveKey(clusterv1.RemediateMachineAnnotation))
-			clear(ctx)
+			unmark(ctx)
 			marked++
 		}
 		reader.follows(ctx, "docs/faq.md#How do I have one machine remediated now?")
