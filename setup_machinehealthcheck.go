@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -31,10 +32,11 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
 	requests := &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()}
 	kinds := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, remediationrequest.NewMetadata)
+	hosts := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, func() *bmov1alpha1.BareMetalHost { return &bmov1alpha1.BareMetalHost{} })
 	recorder := mgr.GetEventRecorder("kubemend")
 	if err := (&machinehealthcheck.Reconciler{
 		Client: writer, Live: mgr.GetAPIReader(), Clusters: clusters,
-		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{}, Installed: services.Installed, Records: kept,
+		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{}, Installed: services.Installed, Records: kept,
 		Unclaimed: o.machineHealthChecks.Unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
 	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.machineHealthChecks.Concurrency}); err != nil {
 		return err

@@ -47,6 +47,14 @@ const (
 	// many, before remediations begin again: a duration such as 10m. Without it they begin at once. (medik8s: a NodeHealthCheck has
 	// spec.stormCooldownDuration for that.)
 	StormCooldownAnnotation = "kubemend.io/storm-cooldown"
+
+	// WaitForSpareAnnotation on a MachineHealthCheck without a template, with the value "true", makes the remediation of a machine on bare metal wait while
+	// no free host fits its replacement. "false" is the same as no annotation.
+	WaitForSpareAnnotation = "kubemend.io/wait-for-spare"
+
+	// WaitForSpareTimeoutAnnotation on a MachineHealthCheck is how long after a machine became unhealthy its remediation waits for a spare host at most: a
+	// duration such as 30m, of at most 24h. Without it that is 1h.
+	WaitForSpareTimeoutAnnotation = "kubemend.io/wait-for-spare-timeout"
 )
 
 // What a power cycle leaves on objects while it is under way. All of it is gone when it has ended, in whatever way, but for
@@ -122,6 +130,10 @@ const (
 	// StormCooldown is True while nothing begins because too many machines were not healthy lately, since when few enough are, and False while too
 	// many are. A check without such a storm, or without StormCooldownAnnotation, does not have it.
 	StormCooldown = "StormCooldown"
+
+	// SpareHostAvailable is False on a MachineHealthCheck and on a Machine while the Machine's remediation waits for a spare host. At all other times
+	// neither has it.
+	SpareHostAvailable = "SpareHostAvailable"
 )
 
 // Reasons of the conditions above, and of RemediationAllowed.
@@ -142,6 +154,8 @@ const (
 	NoneAtOnceReason        = "NoneAtOnce"                  // RemediationAllowed=False: MaxInFlightAnnotation is 0
 	StormReason             = "Storm"                       // StormCooldown=False: too many machines are not healthy
 	CoolingDownReason       = "CoolingDown"                 // StormCooldown=True, RemediationAllowed=False: too many were until a short time ago
+	NoSpareHostReason       = "NoSpareHost"                 // SpareHostAvailable=False: no free host fits the replacement of a machine
+	SpareHostsUnreadReason  = "SpareHostsUnread"            // SpareHostAvailable=False: which hosts fit could not be read
 )
 
 // PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was

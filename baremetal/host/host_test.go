@@ -335,6 +335,9 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 	if slim.Labels["a"] != "b" {
 		t.Errorf("the slim host lacks the labels that a hostSelector selects by: %+v", slim)
 	}
+	if !FitsTheSame(slim, full) {
+		t.Errorf("the slim host fits other machines: %+v", slim)
+	}
 	if len(slim.Annotations) != 1 || slim.Status.HardwareDetails != nil {
 		t.Errorf("the slim host keeps what is not read: %+v", slim)
 	}

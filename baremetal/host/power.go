@@ -98,7 +98,8 @@ func unmanaged(host *bmov1alpha1.BareMetalHost) Problem {
 }
 
 // SlimHost is the transform of the cache of hosts. It drops what is not read here: hardware details, images, firmware, networks, and
-// annotations that are neither ours nor about power. A host of 30 KiB becomes one of less than 1 KiB.
+// annotations that are neither ours nor about power. A host of 30 KiB becomes one of less than 1 KiB. Of its labels it keeps those that a hostSelector
+// may name, which is all of them.
 func SlimHost(obj any) (any, error) {
 	h, ok := obj.(*bmov1alpha1.BareMetalHost)
 	if !ok {

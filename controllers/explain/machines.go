@@ -133,6 +133,9 @@ func limitSpelled(s *machines.Spelled) string {
 	if s.Cooldown != nil {
 		limit += ", " + *s.Cooldown + " of cooldown after a storm"
 	}
+	if s.SpareWait != "" {
+		limit += ", waits up to " + s.SpareWait + " for a spare host"
+	}
 	return limit
 }
 

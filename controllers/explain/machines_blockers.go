@@ -77,6 +77,8 @@ var rendered = map[machines.Reason]func(*machines.Facts, *machines.Plan, *machin
 	machines.TemplateMissing:            templateMissing,
 	machines.RequestsUnread:             requestsUnread,
 	machines.TemplateUnusable:           templateUnusable,
+	machines.NoSpareHost:                noSpareHost,
+	machines.SpareHostsUnread:           noSpareHost,
 }
 
 func machineDeleting(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {

@@ -31,6 +31,8 @@ func MachineMessage(f *machines.Facts, d *machines.Decision, c machines.Conditio
 		message = fmt.Sprintf("Error retrieving remediation template %s %s/%s", f.Template.TemplateKind, f.About.Namespace, f.Template.Name)
 	case machines.TemplateUnusable:
 		message = failure.Error()
+	case machines.NoSpareHost, machines.SpareHostsUnread:
+		message = waitsForSpare(f, d)
 	}
 	return short(message, longestMessage)
 }

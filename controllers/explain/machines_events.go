@@ -37,12 +37,12 @@ func marked(f *machines.Facts, machine string) string {
 // NotRequested says why no remediation request could be made.
 func NotRequested(why error) string { return "No remediation request could be made: " + why.Error() }
 
-// Requested says which remediation the check started.
-func Requested(f *machines.Facts, machine string) string {
+// Requested says which remediation the check started, and of which host that depended; nil for none.
+func Requested(f *machines.Facts, machine string, spare *machines.Spare) string {
 	if f.Template.External {
 		return fmt.Sprintf("Requested a %s for %s", f.Template.Kind, machine)
 	}
-	return "Asked the owner to remediate " + machine
+	return "Asked the owner to remediate " + machine + withoutSpare(spare)
 }
 
 // Recovered says that a Machine is healthy that the check had marked unhealthy.

@@ -37,8 +37,11 @@ func nextOf(f *machines.Facts, d *machines.Decision, is *Target) Step {
 		return Step{Reason: WithinTimeout, Text: "nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0"}
 	}
 	first := &is.Blockers[0]
-	if first.Reason == mendv1.CoolingDownReason {
+	switch first.Reason {
+	case mendv1.CoolingDownReason:
 		return Step{At: first.Until, Reason: first.Reason, Text: first.EndsWhen}
+	case mendv1.NoSpareHostReason, mendv1.SpareHostsUnreadReason:
+		return Step{At: first.Until, Reason: first.Reason, Text: fmt.Sprintf("kubemend %s, or as soon as a host fits its replacement", is.Action)}
 	}
 	return Step{Reason: first.Reason, Text: resumes(first)}
 }

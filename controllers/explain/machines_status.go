@@ -36,6 +36,8 @@ func CheckMessage(f *machines.Facts, p *machines.Plan, c machines.Condition) str
 			return coolingUntil(f, p)
 		}
 		return "Too many machines are not healthy. When few enough are, the cooldown begins: " + ptr.Deref(f.About.Spelled.Cooldown, "")
+	case machines.SpareHostAvailable:
+		return waitForSpare(p)
 	case machines.PausedCondition:
 		if c.Status == "True" {
 			return paused(f)

@@ -19,17 +19,17 @@ import (
 // markedHealthy reports whether the machine's conditions say already that it is healthy. It is the steady state of nearly
 // every machine, so it must cost next to nothing.
 func markedHealthy(m *clusterv1.Machine) bool {
-	said, external := false, false
+	said, other := false, false
 	for i := range m.Status.Conditions {
 		switch c := &m.Status.Conditions[i]; c.Type {
 		case clusterv1.MachineHealthCheckSucceededCondition:
 			said = c.Status == metav1.ConditionTrue && c.Reason == clusterv1.MachineHealthCheckSucceededReason &&
 				c.Message == "" && c.ObservedGeneration == m.Generation
-		case clusterv1.MachineExternallyRemediatedCondition:
-			external = true
+		case clusterv1.MachineExternallyRemediatedCondition, mendv1.SpareHostAvailable:
+			other = true
 		}
 	}
-	if !said || external {
+	if !said || other {
 		return false
 	}
 	for _, c := range m.GetV1Beta1Conditions() {
@@ -42,7 +42,8 @@ func markedHealthy(m *clusterv1.Machine) bool {
 
 // marked reports whether the machine's conditions say something that a check said and that is not good.
 func marked(m *clusterv1.Machine) bool {
-	return markedUnhealthy(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil
+	return markedUnhealthy(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil ||
+		conditionOf(m, mendv1.SpareHostAvailable) != nil
 }
 
 // markedUnhealthy reports whether a check has marked m unhealthy.
@@ -134,6 +135,7 @@ func releasedCopy(m *clusterv1.Machine) *clusterv1.Machine {
 		dropOwnerRemediated(next)
 	}
 	conditions.Delete(next, clusterv1.MachineExternallyRemediatedCondition)
+	conditions.Delete(next, mendv1.SpareHostAvailable)
 	if sameConditions(next, m) {
 		return nil
 	}

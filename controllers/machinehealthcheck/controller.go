@@ -45,6 +45,8 @@ type Reconciler struct {
 	Clusters Clusters
 	Requests *remediationrequest.Requests
 	Kinds    Kinds
+	// Hosts are those that checks wait for which ask for a spare host; nil for a reconciler that reads none.
+	Hosts    Hosts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Records writes the records of remediations before they begin; nil for a reader that writes nothing.
@@ -65,6 +67,7 @@ type Reconciler struct {
 	memory     memory
 	machines   toolscache.Indexer // nil: they are listed through Client
 	written    ownWrites
+	spares     spares
 	journal    journal
 	merging    enqueue.Merging
 	controller controller.Controller
@@ -122,6 +125,8 @@ func (r *Reconciler) decide(ctx context.Context, w *observed) plan {
 		case p.Needs.Template:
 			_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
 			w.tryTemplate(p)
+		case p.Needs.Spares, !w.explains && !r.spares.claim(w, p): // of two checks that want the same host one reads the hosts again
+			r.observeSpares(ctx, w, p)
 		default:
 			return p
 		}

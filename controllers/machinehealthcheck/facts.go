@@ -31,6 +31,9 @@ func (w *observed) limits() (budget.Limits, *InvalidField) {
 	if invalid == nil {
 		_, invalid = CooldownOf(w.check)
 	}
+	if invalid == nil {
+		_, invalid = SpareWaitOf(w.check)
+	}
 	return limits, invalid
 }
 
@@ -38,15 +41,16 @@ func (w *observed) limits() (budget.Limits, *InvalidField) {
 func (w *observed) facts() machines.Facts {
 	limits, invalid := w.limits()
 	cooldown, _ := CooldownOf(w.check)
+	spareWait, _ := SpareWaitOf(w.check)
 	f := machines.Facts{
 		Now: w.now, About: w.about(invalid), Mode: w.mode, Claimed: claimed(w.check), ActsUnclaimed: w.actsUnclaimed,
 		Check: string(w.check.UID), Generation: w.check.Generation, Policy: policyOf(w.check.Spec.Checks),
 		Cluster: w.clusterFacts(), Reach: ptr.Deref(cmp.Or(w.before.reach, reportOf(w.check, mendv1.WorkloadClusterReachable)), machines.Report{}),
 		Outage: w.outage(),
 		Limits: limits, Invalid: invalid != nil, Limited: w.before.lasts && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
-		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.tried}, Explains: w.explains,
+		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.tried, Spares: w.spares.read}, Explains: w.explains,
 		Template: w.remediation.Template, CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
-		Targets: w.factsAboutAll(),
+		SpareWait: spareWait, Spares: w.spares.Spares, Targets: w.factsAboutAll(),
 	}
 	if w.sighting != nil {
 		f.Overlaps = w.sighting.overlaps
@@ -138,7 +142,8 @@ func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, k
 	is := &machines.Target{
 		ID: string(m.UID), Name: m.Name, Health: healthOf(checks, m, known, node), ControlPlane: controlPlane,
 		Deleting: deleting(m), Updating: machinestatus.UpdatedInPlace(m), OnHost: onHost(m), Owned: owned(m), Announced: markedRequested(m),
-		Failed: failedBefore(m), Healthy: markedHealthy(m), Marked: marked(m), AskedWhileHealthy: askedWhileHealthy(m),
+		Failed: failedBefore(m), FailedSince: failedSince(m), Healthy: markedHealthy(m), Marked: marked(m), AskedWhileHealthy: askedWhileHealthy(m),
+		SpareReport: reportOf(m, mendv1.SpareHostAvailable),
 	}
 	is.Created, is.InfrastructureReady = m.CreationTimestamp.Time, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))
 	is.OwnerReport, is.ProviderReport = reportOf(m, clusterv1.MachineOwnerRemediatedCondition), reportOf(m, clusterv1.MachineExternallyRemediatedCondition)
@@ -206,6 +211,9 @@ func (w *observed) about(invalid *InvalidField) machines.About {
 	}
 	if value, set := w.check.Annotations[mendv1.StormCooldownAnnotation]; set {
 		is.Spelled.Cooldown = &value
+	}
+	if wait, _ := SpareWaitOf(w.check); wait != nil && !w.check.Spec.Remediation.TemplateRef.IsDefined() {
+		is.Spelled.SpareWait = wait.String()
 	}
 	if invalid != nil {
 		is.InvalidField, is.InvalidWhy = invalid.Field, invalid.Err.Error()

@@ -9,6 +9,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // limited reports whether more unhealthy machines could forbid to remediate any.
@@ -75,6 +76,30 @@ func CooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidFi
 		return nil, &InvalidField{annotation(mendv1.StormCooldownAnnotation), fmt.Errorf("%q is no duration of zero or more, such as 10m or 1h30m", value)}
 	}
 	return &d, nil
+}
+
+// SpareWaitOf is for how long remediations by the owner wait for a spare host; nil if the check does not ask for that. The error names the field.
+func SpareWaitOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
+	wait := machines.SpareWait
+	if value, set := check.Annotations[mendv1.WaitForSpareTimeoutAnnotation]; set {
+		d, err := time.ParseDuration(value)
+		if err != nil || d <= 0 || d > machines.LongestSpareWait {
+			return nil, &InvalidField{annotation(mendv1.WaitForSpareTimeoutAnnotation),
+				fmt.Errorf("%q is no duration of more than zero and at most 24h, such as 30m or 1h30m", value)}
+		}
+		wait = d
+	}
+	switch value := check.Annotations[mendv1.WaitForSpareAnnotation]; value {
+	case "true":
+		return &wait, nil
+	case "false":
+		return nil, nil
+	default:
+		if _, set := check.Annotations[mendv1.WaitForSpareAnnotation]; !set {
+			return nil, nil
+		}
+		return nil, &InvalidField{annotation(mendv1.WaitForSpareAnnotation), fmt.Errorf("%q is neither true nor false", value)}
+	}
 }
 
 // stormOf is the storm as the check's condition StormCooldown says it. It is the memory of the cooldown, which so outlives a restart: the condition

@@ -52,6 +52,8 @@ type observed struct {
 	counted *machines.Counted
 
 	remediation remediation
+	// spares are the hosts that replacements could take, if they were read.
+	spares observedSpares
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
 	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
 	// orphans are requests that this check made and that none of its targets needs:

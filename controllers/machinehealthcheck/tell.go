@@ -25,6 +25,7 @@ import (
 func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied) ctrl.Result {
 	is := after(w, p, done, r.Clock.Now())
 	r.memory.keep(is, w)
+	r.spares.wait(client.ObjectKeyFromObject(w.check), p.waitsForSpare())
 	measure(w, p, done.outcomes)
 	r.send(ctx, append(machineNotes(w, p, done.outcomes), remediationNotes(w, p, done.outcomes)...))
 	if done.status != nil {
@@ -96,7 +97,7 @@ func remediationNotes(w *observed, p plan, outcomes []outcome) []recorder.Event 
 		case o.released != nil:
 			add(o.released, mendv1.EventRequestReleased, "Release", explain.NotNeeded(o.released.Kind, o.released.Name))
 		case o.requested:
-			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", explain.Requested(&p.facts, o.target.machine.Name))
+			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", explain.Requested(&p.facts, o.target.machine.Name, o.Spare))
 		case o.recovered():
 			add(machineOf(o.target.machine), mendv1.EventRemediationEnded, "Judge", explain.Recovered(o.target.machine.Name))
 		}

@@ -36,7 +36,7 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	r := &Reconciler{Recorder: sent.NewRecorder(scheme, "kubemend")}
 	for _, name := range []string{"first", "second"} {
 		w := aCheck(a(name, health.Unhealthy))
-		r.send(ctx, remediationNotes(w, w.decide(), []outcome{{step: step{target: w.targets[0]}, requested: true}}))
+		r.send(ctx, remediationNotes(w, w.decide(), []outcome{{step: step{Decision: w.decide().Decisions[0], target: w.targets[0]}, requested: true}}))
 		orphan := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 		orphan.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
 		r.send(ctx, remediationNotes(w, w.decide(), []outcome{{released: orphan}}))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -52,7 +53,7 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, erro
 	requests := &remediationrequest.Requests{Client: reader, Live: reader}
 	a.machines = &machinehealthcheck.Reconciler{
 		Client: reader, Clusters: a.clusters, Requests: requests,
-		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Clock: clock.RealClock{},
+		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w), Clock: clock.RealClock{},
 	}
 	a.nodes = &nodehealthcheck.Reconciler{
 		Client: reader, Management: reader, Live: reader, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed,

@@ -66,6 +66,7 @@ func (s *engine) machineController(says managerlease.Announcement) *machinehealt
 	return &machinehealthcheck.Reconciler{
 		Client: c, Clusters: w.Clusters(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Recorder: s.eventLog, Clock: s.clock,
 		Kinds:     snapshot.NewKinds[*remediationrequest.Metadata](w, client.HasLabels{mendv1.MadeByUIDLabel}),
+		Hosts:     snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w),
 		Unclaimed: cmp.Or(machinehealthcheck.Unclaimed(says.Unclaimed), machinehealthcheck.Observe), WatchFilterValue: says.WatchFilter,
 	}
 }

@@ -30,6 +30,8 @@ type Spelled struct {
 	Range        string // empty if it is not set
 	// InFlight and Cooldown are annotations; nil if they are not set.
 	InFlight, Cooldown *string
+	// SpareWait is for how long remediations wait for a spare host; empty if they do not.
+	SpareWait string
 }
 
 // Report is a condition as it is stored; zero if there is none.

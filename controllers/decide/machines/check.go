@@ -17,6 +17,7 @@ const (
 	TargetsExclusive             = "TargetsExclusive"
 	RemediationTemplateAvailable = "RemediationTemplateAvailable"
 	StormCooldown                = "StormCooldown"
+	SpareHostAvailable           = "SpareHostAvailable"
 	PausedCondition              = "Paused"
 )
 
@@ -52,7 +53,7 @@ func checkConditions(f *Facts, p *Plan) []Condition {
 	}
 	all := []Condition{p.Reach, exclusiveTargets(f)}
 	if f.Cluster.Settled() {
-		all = append(all, p.Allowed, cooldown(p))
+		all = append(all, p.Allowed, cooldown(p), sparesAwaited(p))
 	}
 	if f.Template.Known || f.Template.Missing != "" {
 		all = append(all, templateAvailable(f))

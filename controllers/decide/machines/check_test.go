@@ -36,7 +36,7 @@ func TestTheConditionsOfACheck(t *testing.T) {
 	mode := func(m Mode) func(*Facts) { return func(f *Facts) { f.Mode = m } }
 	steady := map[string]string{
 		RemediationAllowed: "True/RemediationAllowed", WorkloadClusterReachable: "True/Reachable", TargetsExclusive: "True/Exclusive",
-		RemediationTemplateAvailable: "", StormCooldown: "", PausedCondition: "False/NotPaused",
+		RemediationTemplateAvailable: "", StormCooldown: "", SpareHostAvailable: "", PausedCondition: "False/NotPaused",
 	}
 	for name, tc := range map[string]struct {
 		given Facts
@@ -65,7 +65,7 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		"an unreachable cluster": {of(unclaimed, func(f *Facts) { f.Cluster.Link = LinkDown }), false,
 			map[string]string{WorkloadClusterReachable: "False/Unreachable"}},
 		"while an answer is awaited the numbers stand": {of(unclaimed, func(f *Facts) { f.Cluster.Link = LinkUnsure }), false,
-			map[string]string{WorkloadClusterReachable: "Unknown/NotInitialized", RemediationAllowed: "-", StormCooldown: "-"}},
+			map[string]string{WorkloadClusterReachable: "Unknown/NotInitialized", RemediationAllowed: "-", StormCooldown: "-", SpareHostAvailable: "-"}},
 		"before the control plane is initialized there is no answer to await": {of(unclaimed, func(f *Facts) { f.Cluster.Initialized = false }, unsettled), false,
 			map[string]string{WorkloadClusterReachable: "Unknown/NotInitialized"}},
 		"too few for a range have the same reason as too many": {of(unclaimed, tooFew), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},

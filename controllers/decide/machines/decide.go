@@ -39,6 +39,7 @@ func Decide(f Facts) Plan {
 		}
 		count(&p.Population, d)
 	}
+	awaitSpares(&f, &p)
 	p.Population.Healthy += len(decisions) - len(p.Open)
 	if f.Counted != nil {
 		p.Population = p.Population.Complete(f.Counted.Total, f.Counted.Healthy)
@@ -53,7 +54,7 @@ func Decide(f Facts) Plan {
 		block(&f, &p, p.Decisions[i], sudden[i])
 		step(&f, &p, p.Decisions[i])
 	}
-	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p, sudden)), observable(&f, &p))
+	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p, sudden)), health.Earliest(observable(&f, &p), sparesUntil(&p)))
 	p.Releases = releases(&f)
 	p.VerdictsUntil = verdictsUntil(&p)
 	p.Memory = f.Memory.after(&f, &p, is)
@@ -73,6 +74,7 @@ func needs(f *Facts, p *Plan) Needs {
 	is.Cycles = is.Cycles && !f.Read.Cycles
 	readable := f.Template.External && f.Template.Known && f.Template.Missing == ""
 	is.Template = is.Template && readable && !is.Cycles && !f.Read.Template
+	is.Spares = !is.Cycles && f.needSpares(p)
 	return is
 }
 
@@ -186,21 +188,11 @@ func stormAfter(f *Facts, p *Plan) budget.StormStep {
 // that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been due for
 // longest, and by name where that is the same.
 func queue(f *Facts, p *Plan) {
-	waiting := make([]*Decision, 0, len(p.Open))
-	for _, i := range p.Open {
-		if d := p.Decisions[i]; d.Waits {
-			waiting = append(waiting, d)
-		}
-	}
-	slices.SortStableFunc(waiting, func(a, b *Decision) int {
-		return cmp.Or(cmp.Compare(last(f, a), last(f, b)), f.Memory.Refused[a.Target.ID].Compare(f.Memory.Refused[b.Target.ID]),
-			-cmp.Compare(byHand(a), byHand(b)), a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)), cmp.Compare(a.Target.Name, b.Target.Name))
-	})
 	left := p.Grant.Start
 	if f.Mode != Active || f.queueUnread() {
 		left = 0
 	}
-	for _, d := range waiting {
+	for _, d := range waiting(f, p) {
 		if left == 0 {
 			break
 		}
@@ -209,6 +201,21 @@ func queue(f *Facts, p *Plan) {
 			left--
 		}
 	}
+}
+
+// waiting are the decisions about the machines that wait, in the order of the queue.
+func waiting(f *Facts, p *Plan) []*Decision {
+	all := make([]*Decision, 0, len(p.Open))
+	for _, i := range p.Open {
+		if d := p.Decisions[i]; d.Waits {
+			all = append(all, d)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Decision) int {
+		return cmp.Or(cmp.Compare(last(f, a), last(f, b)), f.Memory.Refused[a.Target.ID].Compare(f.Memory.Refused[b.Target.ID]),
+			-cmp.Compare(byHand(a), byHand(b)), a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)), cmp.Compare(a.Target.Name, b.Target.Name))
+	})
+	return all
 }
 
 // queueUnread reports whether the queue of remediations matters and is not known, as not all machines were read.
@@ -243,6 +250,9 @@ func block(f *Facts, p *Plan, d *Decision, sudden time.Time) {
 	d.Blockers = append(d.Blockers, unrequestable(f, d.Target)...)
 	if d.Target.Unusable {
 		d.Blockers = append(d.Blockers, Blocker{Reason: TemplateUnusable})
+	}
+	if d.Spare.blocks() {
+		d.Blockers = append(d.Blockers, Blocker{Reason: d.Spare.Lacks, Until: d.Spare.Until})
 	}
 	if d.Verdict.State != health.Unhealthy && len(d.Blockers) == 0 {
 		d.Blockers = append(d.Blockers, Blocker{Reason: NotUnhealthy})

@@ -47,6 +47,11 @@ type Facts struct {
 	// it is known.
 	CyclesUnread time.Time
 
+	// SpareWait is for how long after a machine became unhealthy its owner is not asked to replace it while no spare host fits; nil if the check does not
+	// wait for one. Spares are the hosts.
+	SpareWait *time.Duration
+	Spares    Spares
+
 	// Targets are the machines that the check selects and judges, in the order of their names. Neither they nor the list ever
 	// change: a target that is the same pointer as in the decision before is the same machine with the same facts. (docs/adr/0051-decide-judges.md)
 	Targets []*Target
@@ -96,6 +101,8 @@ type Needs struct {
 	Cycles bool
 	// Template is the remediation template itself: it matters where a request may be made from it.
 	Template bool
+	// Spares are the hosts that replacements could take: they matter where an owner would be asked to replace a machine on bare metal.
+	Spares bool
 }
 
 // Outage is what is known of an outage of a workload cluster.
@@ -193,6 +200,10 @@ type Target struct {
 	// ControlPlane says that the machine is part of the control plane, Failed that its conditions say that it is unhealthy, and Healthy that
 	// they say that it is healthy, and nothing else that a check says. Marked says that a check has set any that are not good.
 	ControlPlane, Failed, Healthy, Marked bool
+
+	// FailedSince is since when its conditions say that it is unhealthy; zero if they do not. SpareReport is the condition SpareHostAvailable as it is stored.
+	FailedSince time.Time
+	SpareReport *Report
 
 	Deleting bool
 	Updating bool // in place

@@ -54,6 +54,8 @@ type Decision struct {
 	Conditions []Condition
 	// At is when the verdict was given.
 	At time.Time
+	// Spare is what was found for a remediation that waits for a spare host, or that a spare host lets start; nil if it needs none.
+	Spare *Spare
 }
 
 // Starts reports whether a remediation of the machine starts now. A machine that nothing blocks and that has none in flight is always tried, so
@@ -131,6 +133,10 @@ const (
 	RequestsUnread  Reason = "RequestsUnread"
 	// TemplateUnusable is a machine for which no request can be made from the template as it is.
 	TemplateUnusable Reason = "TemplateUnusable"
+	// NoSpareHost is a machine on bare metal whose replacement would find no host, of a check that waits for one.
+	NoSpareHost Reason = "NoSpareHost"
+	// SpareHostsUnread is one of which that is not known.
+	SpareHostsUnread Reason = "SpareHostsUnread"
 )
 
 // Unjudged reports whether r says why a machine could not be judged.

@@ -70,6 +70,10 @@ func step(f *Facts, p *Plan, d *Decision) {
 	case health.Unhealthy:
 		unhealthyStep(f, p, d)
 	case health.Starting, health.Pending, health.Unknown:
+		return
+	}
+	if !d.Target.Older && !d.Target.Deleting {
+		spareCondition(f, d)
 	}
 }
 

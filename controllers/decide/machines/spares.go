@@ -1,0 +1,208 @@
+package machines
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// How long a remediation waits for a spare host: if the check does not say, and at most.
+const (
+	SpareWait        = time.Hour
+	LongestSpareWait = 24 * time.Hour
+)
+
+// Spares are the hosts that the replacements of machines on bare metal could take. Which host fits which machine is found out by the reader of the
+// facts; how many machines may count on the same host is decided here.
+type Spares struct {
+	// Unread is why the hosts could not be read; empty if they were. Reported says that a reader who may not read them repeats what the manager reports.
+	Unread   string
+	Reported bool
+	// Free is how many hosts of the namespace no machine has.
+	Free int
+	// Fits are the names of the hosts that the replacement of a machine could take, by Target.ID. A machine that is not in it could not be read.
+	Fits map[string][]string
+	// Expected are the hosts that other machines could take first, a list for each machine: those that wait for a host, and replacements that their
+	// owners have still to make.
+	Expected [][]string
+}
+
+// Spare is what was found for one machine whose remediation needs a spare host.
+type Spare struct {
+	// Until is how long the remediation waits for one at most.
+	Until time.Time
+	// Lacks is why it waits, or did until then; empty if there is a host.
+	Lacks Reason
+	// Late says that the wait is over, so that it starts without a host.
+	Late bool
+	// Free, Fit and Expected are how many hosts are free, how many of them the replacement could take, and how many other machines could take one of those.
+	Free, Fit, Expected int
+}
+
+func (s *Spare) blocks() bool { return s != nil && s.Lacks != "" && !s.Late }
+
+// spareUntil is until when the remediation of the machine of d waits for a spare host; zero if it needs none: only an owner that deletes a machine to
+// replace it needs a host for the new one.
+//
+// It counts from when the machine became unhealthy, by what is stored of it: the earlier one of when its node's timeout expired and when its condition
+// HealthCheckSucceeded turned False. So a restart of the manager does not begin it anew, and neither does a node whose condition turns once more.
+func (f *Facts) spareUntil(d *Decision) time.Time {
+	t := d.Target
+	if f.SpareWait == nil || f.Template.External || f.Mode != Active || !t.OnHost || !t.Owned {
+		return time.Time{}
+	}
+	since := health.Earliest(t.FailedSince, d.Verdict.OverdueSince(f.Now))
+	if since.IsZero() {
+		since = f.Now.Truncate(time.Second) // as it is about to be stored
+	}
+	return since.Add(*f.SpareWait)
+}
+
+// sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
+func (f *Facts) sparesReported() bool { return f.Counted != nil || f.Spares.Reported }
+
+// needSpares reports whether p depends on hosts that were not read.
+func (f *Facts) needSpares(p *Plan) bool {
+	return !f.Read.Spares && f.Counted == nil && slices.ContainsFunc(p.Open, func(i int) bool { return p.Decisions[i].Spare != nil })
+}
+
+// awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more: they take no
+// place from others, and no host is counted for two of them.
+//
+// CAPM3 picks any host that fits, so a machine counts on none as long as others could take all that fit it.
+func awaitSpares(f *Facts, p *Plan) {
+	if f.SpareWait == nil {
+		return
+	}
+	expected := slices.Clone(f.Spares.Expected)
+	for _, d := range waiting(f, p) {
+		until := f.spareUntil(d)
+		if until.IsZero() {
+			continue
+		}
+		d.Spare = f.spareFor(d, expected)
+		d.Spare.Until, d.Spare.Late = until, d.Spare.Lacks != "" && !f.Now.Before(until)
+		if d.Spare.blocks() {
+			d.Waits = false
+			p.Population.Waiting--
+			continue
+		}
+		expected = append(expected, f.Spares.Fits[d.Target.ID])
+	}
+}
+
+// spareFor is what the machine of d finds while those who expect a host have not taken it.
+func (f *Facts) spareFor(d *Decision, expected [][]string) *Spare {
+	if f.sparesReported() {
+		is := &Spare{}
+		if stored := d.Target.SpareReport; stored != nil && stored.Status == conditionFalse {
+			is.Lacks = Reason(stored.Reason)
+		}
+		return is
+	}
+	hosts, known := f.Spares.Fits[d.Target.ID]
+	is := &Spare{Free: f.Spares.Free, Fit: len(hosts), Expected: rivals(hosts, expected)}
+	switch {
+	case !known || f.Spares.Unread != "" || !f.Read.Spares:
+		is.Lacks = SpareHostsUnread
+	case is.Fit <= is.Expected, oneTooMany(hosts, expected):
+		is.Lacks = NoSpareHost
+	}
+	return is
+}
+
+// rivals is how many of those who expect a host could take one of these.
+func rivals(hosts []string, expected [][]string) int {
+	n := 0
+	for _, others := range expected {
+		if share(others, hosts) {
+			n++
+		}
+	}
+	return n
+}
+
+// oneTooMany reports whether one more machine that may take these hosts could leave another one without any, which has no other host then. One that may
+// find none anyway does not count.
+func oneTooMany(hosts []string, expected [][]string) bool {
+	return slices.ContainsFunc(expected, func(others []string) bool {
+		return share(others, hosts) && rivals(others, expected) == len(others)
+	})
+}
+
+func share(a, b []string) bool {
+	return slices.ContainsFunc(a, func(host string) bool { return slices.Contains(b, host) })
+}
+
+// sparesUntil is when the first machine that waits for a spare host waits no longer; zero if none does.
+func sparesUntil(p *Plan) time.Time {
+	var next time.Time
+	for _, i := range p.Open {
+		if d := p.Decisions[i]; d.Spare.blocks() {
+			next = health.Earliest(next, d.Spare.Until)
+		}
+	}
+	return next
+}
+
+// spareCondition sets the condition SpareHostAvailable of the machine of d while its remediation waits, and removes it when that is over. One that
+// was just seen, or that could not be judged, may wait again in a moment: its condition stands.
+func spareCondition(f *Facts, d *Decision) {
+	switch {
+	case d.Spare.blocks():
+		d.set(SpareHostAvailable, conditionFalse, string(d.Spare.Lacks), d.Spare.Lacks)
+	case d.Target.SpareReport == nil:
+	case d.Spare != nil, d.InFlight, f.spareUntil(d).IsZero(), d.Verdict.State == health.Healthy:
+		d.remove(SpareHostAvailable)
+	}
+}
+
+// sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits. Of several reasons the one that names
+// a fact goes first.
+func sparesAwaited(p *Plan) Condition {
+	c := Condition{Type: SpareHostAvailable, Remove: true}
+	for _, i := range p.Open {
+		if d := p.Decisions[i]; d.Spare.blocks() && (c.Remove || d.Spare.Lacks == NoSpareHost) {
+			c = condition(SpareHostAvailable, conditionFalse, d.Spare.Lacks)
+		}
+	}
+	return c
+}
+
+// Sibling is what matters of a machine to how many machines its owner has still to make.
+type Sibling struct {
+	Created time.Time
+	// Asked is when the owner was asked to replace it; zero if it was not, or does not.
+	Asked    time.Time
+	Deleting bool
+}
+
+// ToCome are the places of those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner was asked.
+// Each new one replaces one.
+func ToCome(siblings []Sibling) []int {
+	var asked []int
+	for i, s := range siblings {
+		if !s.Asked.IsZero() {
+			asked = append(asked, i)
+		}
+	}
+	slices.SortStableFunc(asked, func(a, b int) int { return siblings[b].Asked.Compare(siblings[a].Asked) })
+	var open []int
+	made := 0
+	for _, i := range asked { // those that were asked last first: their replacement is among the newest
+		since, newer := siblings[i].Asked.Truncate(time.Second), 0
+		for _, s := range siblings {
+			if s.Asked.IsZero() && !s.Deleting && !s.Created.Before(since) {
+				newer++
+			}
+		}
+		if newer > made {
+			made++
+			continue
+		}
+		open = append(open, i)
+	}
+	slices.Sort(open)
+	return open
+}

@@ -1,0 +1,331 @@
+package machines
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// waitsFor makes a check wait that long for spare hosts, which were read: those that fit each machine, in the order of the names of the machines.
+func waitsFor(d time.Duration, fits ...[]string) func(*Facts) {
+	return func(f *Facts) {
+		f.SpareWait, f.Read.Spares, f.Spares.Fits = &d, true, map[string][]string{}
+		for i, hosts := range fits {
+			f.Spares.Fits[f.Targets[i].ID] = hosts
+		}
+	}
+}
+
+func expecting(hosts ...string) func(*Facts) {
+	return func(f *Facts) { f.Spares.Expected = append(slices.Clone(f.Spares.Expected), hosts) }
+}
+
+func failedFor(d time.Duration) func(*given) {
+	return func(t *given) { t.Failed, t.FailedSince = true, ago(d) }
+}
+
+func toldToWait(t *given) {
+	t.SpareReport = &Report{Type: SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost)}
+}
+
+var (
+	none = []string{}
+	one  = []string{"h1"}
+	two  = []string{"h1", "h2"}
+)
+
+func TestARemediationWaitsForASpareHost(t *testing.T) {
+	const wait = 10 * time.Minute
+	until := noon.Add(wait - time.Minute) // each has been unhealthy for a minute
+	marked := func(t *given) { failedFor(5 * time.Minute)(t) }
+	var nothing Blocker
+	for name, tc := range map[string]struct {
+		given Facts
+		want  Blocker // of the first machine; none if it starts
+	}{
+		"while no host fits, until its deadline":               {of(bad(onHost)).with(waitsFor(wait, none)), Blocker{NoSpareHost, until}},
+		"not if one fits":                                      {of(bad(onHost)).with(waitsFor(wait, one)), nothing},
+		"not if the check does not ask for it":                 {of(bad(onHost)), nothing},
+		"not if a template says how":                           {of(bad(onHost)).with(waitsFor(wait, none), external), nothing},
+		"not if the machine is on no host":                     {of(bad()).with(waitsFor(wait, none)), nothing},
+		"not without an owner: nothing is deleted":             {of(bad(onHost, unowned)).with(waitsFor(wait, none)), nothing},
+		"while it is not known whether one fits":               {of(bad(onHost)).with(waitsFor(wait)), Blocker{SpareHostsUnread, until}},
+		"while no host can be read":                            {of(bad(onHost)).with(waitsFor(wait, one), func(f *Facts) { f.Spares.Unread = "no rights" }), Blocker{SpareHostsUnread, until}},
+		"if another machine will take the host":                {of(bad(onHost)).with(waitsFor(wait, one), expecting("h1")), Blocker{NoSpareHost, until}},
+		"if another one may take any that fits":                {of(bad(onHost)).with(waitsFor(wait, two), expecting("h1"), expecting("h2", "h3")), Blocker{NoSpareHost, until}},
+		"not if it is left with one":                           {of(bad(onHost)).with(waitsFor(wait, two), expecting("h1", "h2")), nothing},
+		"not because of one that takes another host":           {of(bad(onHost)).with(waitsFor(wait, one), expecting("h2"), expecting()), nothing},
+		"from when the machine was marked, if that is earlier": {of(bad(onHost, marked)).with(waitsFor(wait, none)), Blocker{NoSpareHost, noon.Add(5 * time.Minute)}},
+		"from when it was due, if that is earlier":             {of(bad(onHost, due(8*time.Minute), marked)).with(waitsFor(wait, none)), Blocker{NoSpareHost, noon.Add(2 * time.Minute)}},
+		"not longer than its deadline":                         {of(bad(onHost, due(wait))).with(waitsFor(wait, none)), nothing},
+		"a moment before it still":                             {of(bad(onHost, due(wait-time.Second))).with(waitsFor(wait, none)), Blocker{NoSpareHost, noon.Add(time.Second)}},
+		"nor without knowing of hosts":                         {of(bad(onHost, due(wait))).with(waitsFor(wait)), nothing},
+		"a mark by hand waits too":                             {of(bad(onHost, byPerson)).with(waitsFor(wait, none)), Blocker{NoSpareHost, until}},
+		"one that is marked by hand alone, from now": {of(bad(onHost, func(t *given) {
+			t.Verdict.Findings = []health.Finding{{Reason: health.MarkedByHand}}
+		})).with(waitsFor(wait, none)), Blocker{NoSpareHost, noon.Add(wait)}},
+		"what is in flight goes on":             {of(bad(onHost, asked)).with(waitsFor(wait, none)), nothing},
+		"a reader repeats what the manager has": {of(bad(onHost, toldToWait)).with(waitsFor(wait), counted(1)), Blocker{NoSpareHost, until}},
+		"also if that is nothing":               {of(bad(onHost)).with(waitsFor(wait), counted(1)), nothing},
+		"and one that may not read the hosts":   {of(bad(onHost, toldToWait)).with(waitsFor(wait), func(f *Facts) { f.Spares.Reported = true }), Blocker{NoSpareHost, until}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(tc.given)
+			d := p.Decisions[0]
+			var want []Blocker
+			if tc.want != nothing {
+				want = []Blocker{tc.want}
+			}
+			if !slices.Equal(d.Blockers, want) {
+				t.Errorf("blocked by %v, want %v", d.Blockers, want)
+			}
+			if starts := len(want) == 0 && !d.InFlight; d.Starts() != starts {
+				t.Errorf("starts: %t", d.Starts())
+			}
+			if len(want) > 0 && !p.Recheck.Equal(tc.want.Until) {
+				t.Errorf("it is looked at again at %v, want %v", p.Recheck, tc.want.Until)
+			}
+			if late := d.Spare != nil && d.Spare.Late; late != (len(want) == 0 && d.Spare != nil && d.Spare.Lacks != "") {
+				t.Errorf("it starts without a host: %t, %+v", late, d.Spare)
+			}
+		})
+	}
+}
+
+func counted(n int) func(*Facts) { return func(f *Facts) { f.Counted = &Counted{Total: n} } }
+
+// Whether hosts are read depends on nothing but whether they are needed.
+func TestHostsAreReadOnlyForARemediationThatNeedsOne(t *testing.T) {
+	unread := func(f *Facts) { f.Read.Spares = false }
+	for name, tc := range map[string]struct {
+		given Facts
+		want  Needs
+	}{
+		"of an unhealthy machine that an owner is to replace": {of(bad(onHost)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{Spares: true}},
+		"after the power cycles":                              {of(bad(onHost)).with(waitsFor(time.Hour), unread), Needs{Cycles: true}},
+		"not if the check does not wait for one":              {of(bad(onHost)).with(cyclesRead), Needs{}},
+		"not while all machines are healthy":                  {of(is(health.Healthy, onHost)).with(waitsFor(time.Hour), unread), Needs{}},
+		"not of one that is pending":                          {of(is(health.Pending, onHost)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{}},
+		"not once more":                                       {of(bad(onHost)).with(waitsFor(time.Hour), cyclesRead), Needs{}},
+		"not for a reader that repeats what the manager has":  {of(bad(onHost)).with(waitsFor(time.Hour), unread, cyclesRead, counted(1)), Needs{}},
+		"not of what is in flight":                            {of(bad(onHost, asked)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Decide(tc.given).Needs; got != tc.want {
+				t.Errorf("needs %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func cyclesRead(f *Facts) { f.Read.Cycles = true }
+
+// Of two machines and one host one starts: the one whose turn it is. The other one waits, and takes no place in the queue.
+func TestTwoMachinesDoNotCountOnTheSameHost(t *testing.T) {
+	hour := waitsFor(time.Hour, one, one)
+	for name, tc := range map[string]struct {
+		given Facts
+		want  string
+	}{
+		"the one that has been due for longer":                      {of(bad(onHost), bad(onHost, due(2*time.Minute))).with(hour), "b"},
+		"the one that a person has marked":                          {of(bad(onHost, byPerson), bad(onHost, due(2*time.Minute))).with(hour), "a"},
+		"both if each has one":                                      {of(bad(onHost), bad(onHost)).with(waitsFor(time.Hour, one, []string{"h2"})), "ab"},
+		"both of two hosts":                                         {of(bad(onHost), bad(onHost)).with(waitsFor(time.Hour, two, two)), "ab"},
+		"one that needs no host goes first at no place of its own":  {of(bad(onHost), bad(due(time.Second))).with(waitsFor(time.Hour, none), atOnce(1)), "b"},
+		"one that waits no longer counts on the host it may get":    {of(bad(onHost), bad(onHost, due(2*time.Hour))).with(waitsFor(time.Hour, one, none)), "ab"},
+		"one whose hosts include the only one of another one waits": {of(bad(onHost, byPerson), bad(onHost)).with(waitsFor(time.Hour, one, two)), "a"},
+		"nor does another one count on that":                        {of(bad(onHost), bad(onHost, due(2*time.Hour))).with(waitsFor(time.Hour, one, one), expecting("h1")), "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.given.starting(); got != tc.want {
+				t.Errorf("%q start, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
+	says := Condition{Type: SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost), Because: NoSpareHost}
+	gone := Condition{Type: SpareHostAvailable, Remove: true}
+	hour := time.Hour
+	for name, tc := range map[string]struct {
+		given Facts
+		want  Condition // of the first machine; zero if it stands as it was
+	}{
+		"that it waits":                                {of(bad(onHost)).with(waitsFor(hour, none)), says},
+		"also if its limits block it as well":          {of(bad(onHost)).with(waitsFor(hour, none), tooMany), says},
+		"nothing of a machine that needs no host":      {of(bad()).with(waitsFor(hour)), Condition{}},
+		"no longer when a host fits":                   {of(bad(onHost, toldToWait)).with(waitsFor(hour, one)), gone},
+		"nor if limits block it then":                  {of(bad(onHost, toldToWait)).with(waitsFor(hour, one), tooMany), gone},
+		"nor when it starts without one":               {of(bad(onHost, toldToWait, due(2*hour))).with(waitsFor(hour, none)), gone},
+		"nor when it is in flight":                     {of(bad(onHost, toldToWait, asked)).with(waitsFor(hour, none)), gone},
+		"nor when the check does not ask for it":       {of(bad(onHost, toldToWait)), gone},
+		"nor when a template says how":                 {of(bad(onHost, toldToWait)).with(waitsFor(hour, none), external), gone},
+		"nor when the machine is healthy":              {of(is(health.Healthy, onHost, toldToWait)).with(waitsFor(hour)), gone},
+		"what is pending in between says it still":     {of(is(health.Pending, onHost, toldToWait)).with(waitsFor(hour, none)), Condition{}},
+		"and what was just seen after a restart":       {of(bad(onHost, toldToWait)).with(waitsFor(hour, none), limitsMatter), Condition{}},
+		"nothing on a machine that is being deleted":   {of(bad(onHost, toldToWait, deleting)).with(waitsFor(hour, none)), Condition{}},
+		"nothing on a machine that an older check has": {of(bad(onHost, toldToWait, older)).with(waitsFor(hour, none)), Condition{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(tc.given)
+			var got Condition
+			for _, c := range p.Decisions[0].Conditions {
+				if c.Type == SpareHostAvailable {
+					got = c
+				}
+			}
+			if got != tc.want {
+				t.Errorf("says %+v, want %+v", got, tc.want)
+			}
+			at := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == SpareHostAvailable })
+			if at < 0 || p.Conditions[at].Remove != (tc.want != says) {
+				t.Errorf("the check says %+v", p.Conditions)
+			}
+		})
+	}
+	mixed := Decide(of(bad(onHost), bad(onHost)).with(func(f *Facts) {
+		waitsFor(hour, none)(f)
+		f.Spares.Fits[f.Targets[1].ID] = none
+		delete(f.Spares.Fits, f.Targets[0].ID)
+	}))
+	if at := slices.IndexFunc(mixed.Conditions, func(c Condition) bool { return c.Reason == string(NoSpareHost) }); at < 0 {
+		t.Errorf("of an unknown host and of none the check says %+v", mixed.Conditions)
+	}
+}
+
+// Each machine that starts has a host, whichever CAPM3 picks for the others; none waits beyond its deadline; and who waits takes no place.
+func TestWhateverIsKnownOfSpareHosts(t *testing.T) {
+	host := rapid.Map(rapid.IntRange(0, 4), func(n int) string { return fmt.Sprint("h", n) })
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		hosts := rapid.SliceOfNDistinct(host, 0, 4, func(h string) string { return h })
+		wait := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "wait")
+		waitsFor(wait)(&f)
+		for _, is := range f.Targets {
+			is.FailedSince = rapid.SampledFrom([]time.Time{{}, ago(time.Second), ago(2 * time.Minute), ago(2 * time.Hour)}).Draw(t, "failed since")
+			if rapid.IntRange(0, 7).Draw(t, "unread") > 0 {
+				f.Spares.Fits[is.ID] = hosts.Draw(t, "fits")
+			}
+		}
+		f.Spares.Expected = rapid.SliceOfN(hosts, 0, 3).Draw(t, "expected")
+		p := Decide(f)
+		claims, late := slices.Clone(f.Spares.Expected), false // one that starts without a host may take any
+		for _, d := range p.Decisions {
+			if s := d.Spare; s != nil && s.Lacks == "" && d.Starts() {
+				claims = append(claims, f.Spares.Fits[d.Target.ID])
+			}
+			late = late || d.Spare != nil && d.Spare.Late
+		}
+		waitingStill := 0
+		for _, d := range p.Decisions {
+			s := d.Spare
+			if s == nil {
+				if d.Blocked(NoSpareHost) || d.Blocked(SpareHostsUnread) {
+					t.Fatalf("machine %s needs no host, and is blocked by %v", d.Target.Name, d.Blockers)
+				}
+				continue
+			}
+			if n, fits := rivals(f.Spares.Fits[d.Target.ID], claims), len(f.Spares.Fits[d.Target.ID]); s.Lacks == "" && d.Starts() && !late && n > fits {
+				t.Fatalf("machine %s counts on %d hosts, on which %d machines do", d.Target.Name, fits, n)
+			}
+			if s.blocks() && !f.Now.Before(s.Until) {
+				t.Fatalf("machine %s waits until %v, which is over", d.Target.Name, s.Until)
+			}
+			if s.Until.After(f.Now.Add(wait)) {
+				t.Fatalf("machine %s waits until %v, which is longer than %s", d.Target.Name, s.Until, wait)
+			}
+			if s.blocks() && d.Waits {
+				waitingStill++
+			}
+			if s.blocks() && (p.Recheck.IsZero() || p.Recheck.After(s.Until)) {
+				t.Fatalf("machine %s waits until %v, and the next decision is at %v", d.Target.Name, s.Until, p.Recheck)
+			}
+			if nothing := len(d.Blockers) == 0 && !d.InFlight; d.Starts() != nothing {
+				t.Fatalf("machine %s starts: %t, blocked by %v", d.Target.Name, d.Starts(), d.Blockers)
+			}
+		}
+		if waitingStill > 0 || p.Population.Waiting < 0 {
+			t.Fatalf("%d machines that wait for a host wait in the queue, of %d", waitingStill, p.Population.Waiting)
+		}
+	})
+}
+
+// Where machines want the same hosts, no more start with a host than are left by those that were to take one before.
+func TestNoMoreStartThanHostsAreLeft(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		machines, free, before := rapid.IntRange(0, 6).Draw(t, "machines"), rapid.IntRange(0, 4).Draw(t, "hosts"), rapid.IntRange(0, 3).Draw(t, "expected")
+		hosts := []string{"h1", "h2", "h3", "h4"}[:free]
+		var all []given
+		fits := make([][]string, machines)
+		for i := range machines {
+			all, fits[i] = append(all, bad(onHost, due(time.Duration(rapid.IntRange(1, 90).Draw(t, "due"))*time.Minute))), hosts
+		}
+		f := of(all...).with(waitsFor(time.Hour, fits...))
+		late := 0
+		for range before {
+			f = f.with(expecting(hosts...))
+		}
+		for i := range all {
+			if !all[i].Verdict.Findings[0].Due.After(ago(time.Hour)) {
+				late++
+			}
+		}
+		if got, want := len(f.starting()), max(late, min(machines, max(0, free-before))); got != want {
+			t.Fatalf("%d of %d start with %d hosts, which %d are to take before, and %d that wait no longer; want %d", got, machines, free, before, late, want)
+		}
+	})
+}
+
+// A restart forgets all that is remembered, and a crash can come at any moment: the deadline is the same.
+func TestTheDeadlineOfAWaitOutlivesTheProcess(t *testing.T) {
+	wait := waitsFor(10*time.Minute, none)
+	first := of(bad(onHost)).with(wait)
+	until := Decide(first).Decisions[0].Spare.Until
+	for _, later := range []time.Duration{time.Second, 5 * time.Minute, 9*time.Minute - time.Second} {
+		for name, change := range map[string]func(*given){
+			"the node's condition stands as it was":             failedFor(-time.Second),
+			"the node's condition has turned since":             func(t *given) { due(-later)(t); failedFor(0)(t) },
+			"the process crashed before the machine was marked": func(*given) {},
+		} {
+			f := of(bad(onHost, change)).with(wait)
+			f.Now, f.Memory.Known = noon.Add(later), false
+			got := Decide(f).Decisions[0]
+			if limit := until.Add(time.Minute); !got.Blocked(NoSpareHost) || got.Spare.Until.After(limit) || name != "the node's condition has turned since" && !got.Spare.Until.Equal(until) {
+				t.Errorf("%s later, %s: it waits until %v, want %v", later, name, got.Spare.Until, until)
+			}
+		}
+	}
+}
+
+func TestHowManyReplacementsAreStillToCome(t *testing.T) {
+	at := func(minute int) time.Time { return noon.Add(time.Duration(minute) * time.Minute) }
+	old, asked := func(m int) Sibling { return Sibling{Created: ago(time.Hour), Asked: at(m)} }, Sibling{Created: ago(time.Hour)}
+	made := func(m int) Sibling { return Sibling{Created: at(m)} }
+	for name, tc := range map[string]struct {
+		given []Sibling
+		want  []int
+	}{
+		"none of an owner that was not asked":               {[]Sibling{asked, made(1)}, nil},
+		"one while no new machine is made":                  {[]Sibling{old(0), asked}, []int{0}},
+		"none once it is made":                              {[]Sibling{old(0), made(1)}, nil},
+		"none if it is made in the same second":             {[]Sibling{{Asked: noon.Add(900 * time.Millisecond)}, made(0)}, nil},
+		"one that was made before replaces nothing":         {[]Sibling{old(5), made(1)}, []int{0}},
+		"one new machine replaces one":                      {[]Sibling{old(0), old(1), made(2)}, []int{0}},
+		"what was made before the second was asked for":     {[]Sibling{old(0), made(1), made(2), old(5)}, []int{3}},
+		"one that is being deleted again replaces nothing":  {[]Sibling{old(0), {Created: at(1), Deleting: true}}, []int{0}},
+		"a new one whose replacement was asked for neither": {[]Sibling{old(0), {Created: at(1), Asked: at(2)}}, []int{0, 1}},
+		"none of two that are both replaced":                {[]Sibling{old(0), old(3), made(1), made(4)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ToCome(tc.given); !slices.Equal(got, tc.want) {
+				t.Errorf("%v are to come, want %v", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,389 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// Hosts begins to watch BareMetalHosts when the first check waits for one. (package remediationrequest)
+type Hosts interface {
+	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	Notify(w remediationrequest.Watcher, h handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request])
+}
+
+var hostKind = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
+
+// The rights to read hosts and Metal3Machines are those of package host, in the role of the feature that power-cycles hosts. Without that role a check
+// that waits for a spare host knows none, and waits until its deadline.
+const (
+	// unreadAgain is how soon hosts are tried to be read again that could not be. Nothing tells when they can.
+	unreadAgain = time.Minute
+	// readers is how many Metal3Machines are read at the same time.
+	readers = 8
+	// claimLasts is how long the replacement of a machine that is gone is waited for, where its owner makes it only then. (KubeadmControlPlane)
+	claimLasts = 10 * time.Minute
+)
+
+// errNoHosts is what a reader says that was not given any way to read hosts.
+var errNoHosts = errors.New("this reader does not read hosts")
+
+// spares is what the checks of this process know of each other that wait for spare hosts. A process that knows nothing finds the same in what
+// is stored, but for the moment between a write and the event of it.
+type spares struct {
+	mu sync.Mutex
+	// waiting are the checks a remediation of which waits for a spare host, by namespace.
+	waiting map[string]map[string]bool
+	// claims are the remediations that were begun, by the UIDs of the machines, and made is how many there ever were in a namespace.
+	claims map[types.UID]*claim
+	made   map[string]int
+}
+
+// claim is a remediation that was begun and whose replacement may not be observed yet.
+type claim struct {
+	namespace string
+	owner     types.UID
+	at        time.Time
+	wants     host.Wants
+	gone      time.Time // when the machine was first found to be gone; zero before
+}
+
+// wait notes whether check waits for a spare host. It is noted before the hosts are read, so that no host is freed in between that nobody hears of.
+func (s *spares) wait(check types.NamespacedName, waits bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.waiting[check.Namespace]
+	switch {
+	case waits && of == nil:
+		if s.waiting == nil {
+			s.waiting = map[string]map[string]bool{}
+		}
+		s.waiting[check.Namespace] = map[string]bool{check.Name: true}
+	case waits:
+		of[check.Name] = true
+	default:
+		delete(of, check.Name)
+	}
+}
+
+// waitingIn are the checks of a namespace that wait for a spare host.
+func (s *spares) waitingIn(namespace string) []reconcile.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []reconcile.Request
+	for name := range s.waiting[namespace] {
+		all = append(all, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+	}
+	return all
+}
+
+// claim claims spare hosts for machines whose remediation begins, unless another check has claimed one in the namespace since w was observed: then nothing
+// is claimed, and the hosts have to be read again.
+func (s *spares) claim(w *observed, p plan) bool {
+	begins := map[*target]bool{}
+	for _, i := range p.Open {
+		if d := p.Decisions[i]; d.Starts() && d.Spare != nil {
+			begins[w.targets[i]] = true
+		}
+	}
+	if len(begins) == 0 {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.made[w.check.Namespace] != w.spares.made {
+		return false
+	}
+	if s.claims == nil {
+		s.claims, s.made = map[types.UID]*claim{}, map[string]int{}
+	}
+	s.made[w.check.Namespace]++
+	for t := range begins {
+		is := &claim{namespace: w.check.Namespace, at: w.now, wants: w.spares.wants[t.machine.UID]}
+		if owner := metav1.GetControllerOf(t.machine); owner != nil {
+			is.owner = owner.UID
+		}
+		s.claims[t.machine.UID] = is
+	}
+	return true
+}
+
+// claimed are the claims in a namespace that count beside what is observed of its machines, and how many there ever were. Those that are over are forgotten.
+func (s *spares) claimed(namespace string, there map[types.UID]*clusterv1.Machine, now time.Time) (map[types.UID]claim, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[types.UID]claim{}
+	for id, is := range s.claims {
+		if is.namespace != namespace {
+			continue
+		}
+		m := there[id]
+		if m == nil && is.gone.IsZero() {
+			is.gone = now
+		}
+		switch {
+		case m != nil && OwnerAsked(m):
+			continue // it is observed
+		case m != nil && !now.Before(is.at.Add(machines.CachesLag)), m == nil && !now.Before(is.gone.Add(claimLasts)):
+			delete(s.claims, id)
+			continue
+		}
+		all[id] = *is
+	}
+	return all, s.made[namespace]
+}
+
+// observedSpares is what a reconcile has read of spare hosts.
+type observedSpares struct {
+	machines.Spares
+	read  bool
+	made  int                      // as spares.made was before the hosts were read
+	wants map[types.UID]host.Wants // of the machines that were read
+}
+
+// observeSpares reads which hosts the replacements of the machines that wait could take, and which of those others will take.
+func (r *Reconciler) observeSpares(ctx context.Context, w *observed, p plan) {
+	w.spares = observedSpares{read: true, wants: map[types.UID]host.Wants{}}
+	if !w.explains {
+		r.spares.wait(client.ObjectKeyFromObject(w.check), true)
+	}
+	all, hosts, err := r.machinesAndHosts(ctx, w.check.Namespace)
+	if err != nil {
+		w.spares.Unread, w.spares.Reported = err.Error(), errors.Is(err, explain.ErrUnread)
+		if errors.Is(err, errListing) {
+			w.lookAgainIn(syncingRequests)
+		} else {
+			w.lookAgainIn(unreadAgain)
+		}
+		return
+	}
+	there := make(map[types.UID]*clusterv1.Machine, len(all))
+	for _, m := range all {
+		there[m.UID] = m
+	}
+	var claims map[types.UID]claim
+	claims, w.spares.made = r.spares.claimed(w.check.Namespace, there, w.now)
+	for _, t := range w.targets {
+		delete(claims, t.machine.UID) // its write failed: else the check would wait for the cache
+	}
+	expecting := expected(all, hosts, claims)
+	var own []*clusterv1.Machine
+	for _, i := range p.Open {
+		if p.Decisions[i].Spare != nil {
+			own = append(own, w.targets[i].machine)
+		}
+	}
+	r.readWants(ctx, w, own, expecting)
+	w.spares.Fits = map[string][]string{}
+	for _, m := range own {
+		if wants, read := w.spares.wants[m.UID]; read {
+			w.spares.Fits[string(m.UID)] = wants.Fitting(hosts)
+		}
+	}
+	for _, e := range expecting {
+		w.spares.Expected = append(w.spares.Expected, e.wants.Fitting(hosts))
+	}
+	for _, h := range hosts {
+		if host.Free(h) {
+			w.spares.Free++
+		}
+	}
+}
+
+// machinesAndHosts are those of a namespace. They are shared: read only.
+func (r *Reconciler) machinesAndHosts(ctx context.Context, namespace string) ([]*clusterv1.Machine, []*bmov1alpha1.BareMetalHost, error) {
+	if r.Hosts == nil {
+		return nil, nil, errNoHosts
+	}
+	if ready, err := r.Hosts.Ready(ctx, hostKind); err != nil {
+		return nil, nil, err
+	} else if !ready {
+		return nil, nil, errListing
+	}
+	list, hosts := &clusterv1.MachineList{}, &bmov1alpha1.BareMetalHostList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list the machines in %s: %w", namespace, err)
+	}
+	if err := r.Client.List(ctx, hosts, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list the hosts in %s: %w", namespace, err)
+	}
+	all := make([]*clusterv1.Machine, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	free := make([]*bmov1alpha1.BareMetalHost, len(hosts.Items))
+	for i := range hosts.Items {
+		free[i] = &hosts.Items[i]
+	}
+	return all, free, nil
+}
+
+// expecting is a machine that will be put on a host: one that has none yet, or the replacement of one.
+type expecting struct {
+	machine *clusterv1.Machine // the one whose Metal3Machine says what it wants; nil if that is known
+	wants   host.Wants
+}
+
+// expected are the machines that will take hosts: those on bare metal without one, and the replacements that owners were asked for and have not made.
+func expected(all []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, claims map[types.UID]claim) []expecting {
+	onto := make(map[string]bool, len(hosts))
+	for _, h := range hosts {
+		onto[host.Consumer(h)] = true
+	}
+	var is []expecting
+	siblings := map[types.UID][]*clusterv1.Machine{}
+	for _, m := range all {
+		if !onHost(m) {
+			continue
+		}
+		if owner := metav1.GetControllerOf(m); owner != nil {
+			siblings[owner.UID] = append(siblings[owner.UID], m)
+		}
+		_, claimed := claims[m.UID]
+		if !deleting(m) && !claimed && !asked(m) && !onto[m.Spec.InfrastructureRef.Name] {
+			is = append(is, expecting{machine: m, wants: host.AnyHost})
+		}
+	}
+	for owner, those := range siblings {
+		is = append(is, replacements(those, claims, owner)...)
+	}
+	for _, c := range claims { // of owners that have no machine left, until they make one
+		if _, known := siblings[c.owner]; !known {
+			is = append(is, expecting{wants: c.wants})
+		}
+	}
+	return is
+}
+
+// asked reports whether the owner of m was asked to replace it and does not refuse to.
+func asked(m *clusterv1.Machine) bool { return OwnerAsked(m) && !ownerRefuses(m) }
+
+// replacements are the machines that an owner will make for those that it was asked to replace. Claims of machines that are gone count too.
+func replacements(of []*clusterv1.Machine, claims map[types.UID]claim, owner types.UID) []expecting {
+	facts, wanted := make([]machines.Sibling, 0, len(of)), make([]expecting, 0, len(of))
+	there := make(map[types.UID]bool, len(of))
+	for _, m := range of {
+		there[m.UID] = true
+		is, wants := machines.Sibling{Created: m.CreationTimestamp.Time, Deleting: deleting(m)}, expecting{machine: m, wants: host.AnyHost}
+		if c, claimed := claims[m.UID]; claimed {
+			is.Asked, wants = c.at, expecting{wants: c.wants}
+		} else if asked(m) {
+			is.Asked = conditionOf(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time
+		}
+		facts, wanted = append(facts, is), append(wanted, wants)
+	}
+	for id, c := range claims {
+		if c.owner == owner && !there[id] {
+			facts, wanted = append(facts, machines.Sibling{Created: c.at, Asked: c.at, Deleting: true}), append(wanted, expecting{wants: c.wants})
+		}
+	}
+	var is []expecting
+	for _, i := range machines.ToCome(facts) {
+		is = append(is, wanted[i])
+	}
+	return is
+}
+
+// readWants reads what machines want of their hosts. What cannot be read of one of the check's own leaves it unknown; another one is taken to want any host.
+func (r *Reconciler) readWants(ctx context.Context, w *observed, own []*clusterv1.Machine, others []expecting) {
+	reader := r.Live
+	if reader == nil {
+		reader = r.Client
+	}
+	wants, errs := make([]host.Wants, len(own)), make([]error, len(own))
+	var work errgroup.Group
+	work.SetLimit(readers)
+	for i, m := range own {
+		work.Go(func() error {
+			wants[i], errs[i] = host.WantsOf(ctx, reader, r.Client, m)
+			return nil
+		})
+	}
+	for i := range others {
+		if m := others[i].machine; m != nil {
+			work.Go(func() error {
+				if is, err := host.WantsOf(ctx, reader, r.Client, m); err == nil {
+					others[i].wants = is
+				}
+				return nil
+			})
+		}
+	}
+	_ = work.Wait() // errors are in errs
+	for i, m := range own {
+		if errs[i] == nil {
+			w.spares.wants[m.UID] = wants[i]
+		} else {
+			w.lookAgainIn(unreadAgain)
+		}
+	}
+}
+
+// checksOfHost maps a host to the checks that wait for one.
+func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcile.Request {
+	return r.spares.waitingIn(h.GetNamespace())
+}
+
+// checksOfMachineOrSpare maps a machine to its checks, and one on bare metal to those too that wait for a spare host: it may need none any more that it
+// was counted for.
+func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, machine client.Object) []reconcile.Request {
+	checks := r.checksOfMachine(ctx, machine)
+	if m, ok := machine.(*clusterv1.Machine); ok && onHost(m) {
+		for _, waiting := range r.spares.waitingIn(m.Namespace) {
+			if !slices.Contains(checks, waiting) {
+				checks = append(checks, waiting)
+			}
+		}
+	}
+	return checks
+}
+
+// fitting passes to its handler changes of hosts that decide which machines could be put on them. BMO writes many others.
+type fitting struct {
+	handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]
+}
+
+// Update implements handler.TypedEventHandler.
+func (f fitting) Update(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	if !host.FitsTheSame(e.ObjectOld, e.ObjectNew) {
+		f.TypedEventHandler.Update(ctx, e, q)
+	}
+}
+
+// waitsForSpare reports whether a remediation of p waits for a spare host.
+func (p plan) waitsForSpare() bool {
+	for _, i := range p.Open {
+		if s := p.Decisions[i].Spare; s != nil && s.Lacks != "" && !s.Late {
+			return true
+		}
+	}
+	return false
+}
+
+// failedSince is since when the conditions of m say that it is unhealthy; zero if they do not.
+func failedSince(m *clusterv1.Machine) time.Time {
+	if !failedBefore(m) {
+		return time.Time{}
+	}
+	return since(conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition))
+}
