@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -24,10 +25,8 @@ func spareArithmetic(f *machines.Facts, d *machines.Decision) string {
 	switch {
 	case f.Counted != nil || f.Spares.Reported: // the manager has counted what was not read
 		return d.Target.SpareReport.Message
-	case s.Lacks == machines.SpareHostsUnread && f.Spares.Unread == "":
-		return "Whether a spare host fits its replacement is not known: its Metal3Machine could not be read"
 	case s.Lacks == machines.SpareHostsUnread:
-		return "Whether a spare host fits its replacement is not known: " + Clause(f.Spares.Unread)
+		return "Whether a spare host fits its replacement is not known: " + cmp.Or(f.Spares.Unread, f.Spares.Failed[d.Target.ID])
 	case s.Fit == 0:
 		return fmt.Sprintf("No spare host fits its replacement: %d %s free, and none has the labels that its hostSelector asks for", s.Free, hosts(s.Free))
 	}

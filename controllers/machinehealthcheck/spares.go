@@ -193,8 +193,8 @@ func (r *Reconciler) observeSpares(ctx context.Context, w *observed, p plan) {
 			own = append(own, w.targets[i].machine)
 		}
 	}
+	w.spares.Fits, w.spares.Failed = map[string][]string{}, map[string]string{}
 	r.readWants(ctx, w, own, expecting)
-	w.spares.Fits = map[string][]string{}
 	for _, m := range own {
 		if wants, read := w.spares.wants[m.UID]; read {
 			w.spares.Fits[string(m.UID)] = wants.Fitting(hosts)
@@ -334,6 +334,7 @@ func (r *Reconciler) readWants(ctx context.Context, w *observed, own []*clusterv
 		if errs[i] == nil {
 			w.spares.wants[m.UID] = wants[i]
 		} else {
+			w.spares.Failed[string(m.UID)] = errs[i].Error()
 			w.lookAgainIn(unreadAgain)
 		}
 	}

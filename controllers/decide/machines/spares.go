@@ -21,8 +21,10 @@ type Spares struct {
 	Reported bool
 	// Free is how many hosts of the namespace no machine has.
 	Free int
-	// Fits are the names of the hosts that the replacement of a machine could take, by Target.ID. A machine that is not in it could not be read.
-	Fits map[string][]string
+	// Fits are the names of the hosts that the replacement of a machine could take, by Target.ID. Of a machine that is not in it, Failed may say why that
+	// is not known.
+	Fits   map[string][]string
+	Failed map[string]string
 	// Expected are the hosts that other machines could take first, a list for each machine: those that wait for a host, and replacements that their
 	// owners have still to make.
 	Expected [][]string

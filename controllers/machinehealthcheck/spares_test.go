@@ -1,0 +1,530 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+var betweenKind = infrav1.GroupVersion.WithKind("Metal3Machine")
+
+// racks is a namespace with hosts, and with checks of two clusters that wait for spare hosts.
+type racks struct {
+	*Reconciler
+	t     *testing.T
+	clock *clocktesting.FakePassiveClock
+	api   client.WithWatch
+	hosts *hostWatch
+	told  *events.FakeRecorder
+	// crash is after how many writes from now the process dies; below zero for never.
+	crash   int
+	crashed bool
+	// then is called once, when a Metal3Machine is read next: after the hosts, and before anything is decided on them.
+	then func()
+}
+
+// hostWatch is the watch on hosts, which may be in disorder.
+type hostWatch struct {
+	err   error
+	asked int
+}
+
+func (h *hostWatch) Ready(context.Context, schema.GroupVersionKind) (bool, error) {
+	h.asked++
+	return h.err == nil, h.err
+}
+
+func (*hostWatch) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]) {
+}
+
+func newRacks(t *testing.T) *racks {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scheme.AddKnownTypeWithName(betweenKind, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(betweenKind.GroupVersion().WithKind("Metal3MachineList"), &unstructured.UnstructuredList{})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{betweenKind.GroupVersion()})
+	mapper.Add(betweenKind, meta.RESTScopeNamespace)
+	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
+	if err := AddIndexes(t.Context(), indexed{b}); err != nil {
+		t.Fatal(err)
+	}
+	r := &racks{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), hosts: &hostWatch{}}
+	for _, cluster := range []string{"c1", "c2"} {
+		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: cluster, UID: types.UID("uid-of-" + cluster)}}
+		for _, kind := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
+			c.Status.Conditions = append(c.Status.Conditions, saidAt(kind, "True", "Test", time.Hour))
+		}
+		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: cluster, UID: types.UID("check-of-" + cluster), Generation: 1,
+			Annotations: map[string]string{mendv1.WaitForSpareAnnotation: "true", mendv1.WaitForSpareTimeoutAnnotation: "10m"},
+		}}
+		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = cluster, map[string]string{"cluster": cluster}
+		r.has(c, check)
+	}
+	r.start()
+	return r
+}
+
+// start starts a process that knows nothing.
+func (r *racks) start() {
+	r.crash, r.crashed, r.told = -1, false, events.NewFakeRecorder(1000)
+	write := func(do func() error) error {
+		if r.crashed {
+			return errors.New("the process has crashed")
+		}
+		err := do()
+		if r.crash--; r.crash == 0 {
+			r.crashed = true
+		}
+		return err
+	}
+	c := interceptor.NewClient(r.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+			if then := r.then; then != nil && obj.GetObjectKind().GroupVersionKind() == betweenKind {
+				r.then = nil
+				then()
+			}
+			return c.Get(ctx, key, obj, o...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, o ...client.PatchOption) error {
+			return write(func() error { return c.Patch(ctx, obj, p, o...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
+			return write(func() error { return c.SubResource(sub).Patch(ctx, obj, p, o...) })
+		},
+	})
+	r.Reconciler = &Reconciler{
+		Client: c, Live: c, Clusters: &upCluster{}, Kinds: &brokenKinds{}, Hosts: r.hosts, Requests: cyclesOfHosts(), Recorder: r.told,
+		Clock: r.clock, Unclaimed: Act,
+	}
+}
+
+func (r *racks) has(objects ...client.Object) {
+	r.t.Helper()
+	for _, obj := range objects {
+		if err := r.api.Create(r.t.Context(), obj); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// machine makes a machine of a cluster, of one MachineSet, whose Metal3Machine wants a host of a pool; any if that is empty. It is on a host of its name, if
+// that is so.
+func (r *racks) machine(cluster, name, pool string, on bool, marked ...string) *clusterv1.Machine {
+	r.t.Helper()
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(r.clock.Now()),
+		Labels: map[string]string{"cluster": cluster}, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: cluster, UID: types.UID("set-of-" + cluster), Controller: ptr.To(true),
+		}},
+	}}
+	for _, annotation := range marked {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotation, "")
+	}
+	m.Spec.ClusterName = cluster
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: name}
+	between := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "ns", "name": name}}}
+	between.SetGroupVersionKind(betweenKind)
+	if pool != "" {
+		between.Object["spec"] = map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"pool": pool}}}
+	}
+	r.has(m, between)
+	if on {
+		r.host(name, "", name)
+	}
+	return m
+}
+
+func (r *racks) bad(cluster, name string) {
+	r.machine(cluster, name, "", true, clusterv1.RemediateMachineAnnotation)
+}
+
+// host makes a host of a pool, that a machine has; none if that is empty.
+func (r *racks) host(name, pool, has string) {
+	r.t.Helper()
+	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-" + name, UID: types.UID("host-" + name), Labels: map[string]string{"pool": pool}}}
+	h.Status.Provisioning.State = bmov1alpha1.StateAvailable
+	if has != "" {
+		h.Status.Provisioning.State = bmov1alpha1.StateProvisioned
+		h.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "ns", Name: has}
+	}
+	r.has(h)
+}
+
+// pass reconciles a check at that time after noon, and returns in how long it is to be reconciled again.
+func (r *racks) pass(at time.Duration, check string) time.Duration {
+	r.t.Helper()
+	r.clock.SetTime(noon.Add(at))
+	result, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: check}})
+	if err != nil && !r.crashed {
+		r.t.Fatal(err)
+	}
+	return result.RequeueAfter
+}
+
+func (r *racks) get(name string) *clusterv1.Machine {
+	r.t.Helper()
+	m := &clusterv1.Machine{}
+	if err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m); err != nil {
+		r.t.Fatal(err)
+	}
+	return m
+}
+
+// asked are the machines whose owners are asked to remediate them.
+func (r *racks) asked() string {
+	r.t.Helper()
+	list := &clusterv1.MachineList{}
+	if err := r.api.List(r.t.Context(), list); err != nil {
+		r.t.Fatal(err)
+	}
+	var names []string
+	for i := range list.Items {
+		if OwnerAsked(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+func (r *racks) says(obj interface{ GetConditions() []metav1.Condition }) string {
+	for _, c := range obj.GetConditions() {
+		if c.Type == mendv1.SpareHostAvailable {
+			return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
+		}
+	}
+	return ""
+}
+
+func (r *racks) check(name string) *clusterv1.MachineHealthCheck {
+	r.t.Helper()
+	c := &clusterv1.MachineHealthCheck{}
+	if err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, c); err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+const (
+	waitsOfMachine = "False/NoSpareHost: No spare host fits its replacement: 0 hosts are free, and none has the labels that its hostSelector asks for. " +
+		"Its remediation waits until 2026-01-01T12:10:00Z at most (kubemend.io/wait-for-spare)"
+	waitsOfCheck = "False/NoSpareHost: Remediations that wait for a spare host, at most: a until 2026-01-01T12:10:00Z"
+)
+
+func TestAMachineWaitsForASpareHostAndSaysSo(t *testing.T) {
+	r := newRacks(t)
+	r.bad("c1", "a")
+	if next := r.pass(0, "c1"); next != 10*time.Minute || r.asked() != "" {
+		t.Errorf("asked: %q, it is looked at again in %s, want it at its deadline", r.asked(), next)
+	}
+	if got := r.says(r.get("a")); got != waitsOfMachine {
+		t.Errorf("the machine says %q, want %q", got, waitsOfMachine)
+	}
+	if got := r.says(r.check("c1")); got != waitsOfCheck {
+		t.Errorf("the check says %q, want %q", got, waitsOfCheck)
+	}
+	was := r.get("a").ResourceVersion
+	r.pass(time.Minute, "c1")
+	if is := r.get("a").ResourceVersion; is != was {
+		t.Errorf("the machine is written although nothing has changed: %s, then %s", was, is)
+	}
+	spare := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
+	if got := r.checksOfHost(t.Context(), spare); len(got) != 1 || got[0].Name != "c1" {
+		t.Errorf("a host that becomes free enqueues %v", got)
+	}
+	r.host("spare", "", "")
+	r.pass(2*time.Minute, "c1")
+	if r.asked() != "a" || r.says(r.get("a")) != "" || r.says(r.check("c1")) != "" {
+		t.Errorf("with a host: asked %q; says %q, %q", r.asked(), r.says(r.get("a")), r.says(r.check("c1")))
+	}
+	if got := r.checksOfHost(t.Context(), spare); len(got) > 0 {
+		t.Errorf("when none waits, a host enqueues %v", got)
+	}
+}
+
+func TestAfterItsDeadlineARemediationBeginsWithoutAHostAndSaysSo(t *testing.T) {
+	r := newRacks(t)
+	r.bad("c1", "a")
+	r.pass(0, "c1")
+	for _, at := range []time.Duration{5 * time.Minute, 10*time.Minute - time.Second} {
+		if r.pass(at, "c1"); r.asked() != "" {
+			t.Fatalf("after %s the owner is asked", at)
+		}
+	}
+	r.pass(10*time.Minute, "c1")
+	const want = "Asked the owner to remediate a. No spare host fits its replacement, and the wait for one ended at 2026-01-01T12:10:00Z"
+	var all []string
+	for len(r.told.Events) > 0 {
+		all = append(all, <-r.told.Events)
+	}
+	if r.asked() != "a" || !strings.Contains(strings.Join(all, "\n"), want) {
+		t.Errorf("asked: %q; events %q, want %q", r.asked(), all, want)
+	}
+}
+
+// A process is killed after each of its writes, and each is also restarted while nothing happens: the deadline stays what it was, and nothing begins before.
+func TestARestartNeitherExtendsAWaitNorEndsIt(t *testing.T) {
+	for kill := 1; kill <= 4; kill++ {
+		t.Run(fmt.Sprintf("killed after write %d", kill), func(t *testing.T) {
+			r := newRacks(t)
+			r.bad("c1", "a")
+			r.crash = kill
+			r.pass(0, "c1")
+			for _, at := range []time.Duration{time.Second, 3 * time.Minute, 10*time.Minute - time.Second} {
+				r.start()
+				next := r.pass(at, "c1")
+				if r.asked() != "" || at+next > 10*time.Minute+time.Second {
+					t.Errorf("%s after it began: asked %q, looked at again in %s", at, r.asked(), next)
+				}
+			}
+			r.start()
+			r.crash = kill
+			r.pass(10*time.Minute+time.Second, "c1")
+			r.start()
+			if r.pass(10*time.Minute+2*time.Second, "c1"); r.asked() != "a" || r.says(r.get("a")) != "" || r.says(r.check("c1")) != "" {
+				t.Errorf("after the deadline: asked %q; says %q, %q", r.asked(), r.says(r.get("a")), r.says(r.check("c1")))
+			}
+		})
+	}
+}
+
+func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
+	for name, second := range map[string]func(*racks){
+		"one after the other":         func(r *racks) { r.pass(0, "c1"); r.pass(0, "c2") },
+		"at the same moment":          func(r *racks) { r.then = func() { r.pass(0, "c2") }; r.pass(0, "c1") },
+		"after a restart in between":  func(r *racks) { r.pass(0, "c1"); r.start(); r.pass(0, "c2") },
+		"before a cache shows it":     func(r *racks) { r.behind("a", func() { r.pass(0, "c1"); r.pass(time.Second, "c2") }) },
+		"while a replacement is made": func(r *racks) { r.pass(0, "c1"); r.replaced("c1", "a"); r.pass(time.Minute, "c2") },
+		"while it waits for its host": func(r *racks) {
+			r.pass(0, "c1")
+			r.replaced("c1", "a")
+			r.machine("c1", "a2", "", false)
+			r.pass(time.Minute, "c2")
+		},
+		"after a restart while it waits": func(r *racks) {
+			r.pass(0, "c1")
+			r.replaced("c1", "a")
+			r.machine("c1", "a2", "", false)
+			r.start()
+			r.pass(time.Minute, "c2")
+		},
+		"while a machine is gone whose owner waits for that": func(r *racks) { r.pass(0, "c1"); r.gone("a"); r.pass(time.Minute, "c2") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRacks(t)
+			r.bad("c1", "a")
+			r.bad("c2", "b")
+			r.host("spare", "", "")
+			second(r)
+			if got, first := r.asked(), name != "at the same moment"; got == "a b" || first == OwnerAsked(r.get("b")) {
+				t.Errorf("asked: %q, want one of them: the one that was first", got)
+			}
+			if waits := r.says(r.get("b")); waits == "" && !OwnerAsked(r.get("b")) {
+				t.Error("the one that waits does not say so")
+			}
+			r.host("another", "", "")
+			r.start()
+			r.pass(2*time.Minute, "c2")
+			if got := r.asked(); !strings.Contains(got, "b") {
+				t.Errorf("with a second host: asked %q, want b among them", got)
+			}
+		})
+	}
+}
+
+// replaced makes the owner of a machine delete it, which takes its time.
+func (r *racks) replaced(_, name string) {
+	r.t.Helper()
+	m := r.get(name)
+	m.Finalizers = []string{clusterv1.MachineFinalizer}
+	if err := errors.Join(r.api.Update(r.t.Context(), m), r.api.Delete(r.t.Context(), m)); err != nil {
+		r.t.Fatal(err)
+	}
+	r.clock.SetTime(r.clock.Now().Add(time.Second))
+}
+
+func (r *racks) gone(name string) {
+	r.t.Helper()
+	if err := r.api.Delete(r.t.Context(), r.get(name)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// behind makes the caches of the process show a machine as it is now.
+func (r *racks) behind(name string, do func()) {
+	r.t.Helper()
+	was := r.get(name)
+	c := r.Client
+	r.Client = interceptor.NewClient(r.api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+		err := c.List(ctx, list, o...)
+		if all, is := list.(*clusterv1.MachineList); is {
+			for i := range all.Items {
+				if all.Items[i].Name == name {
+					all.Items[i] = *was.DeepCopy()
+				}
+			}
+		}
+		return err
+	}})
+	do()
+	r.Client = c
+}
+
+func TestAHostOfAnotherPoolIsNoSpare(t *testing.T) {
+	r := newRacks(t)
+	r.machine("c1", "a", "workers", true, clusterv1.RemediateMachineAnnotation)
+	r.host("spare", "storage", "")
+	if r.pass(0, "c1"); r.asked() != "" || !strings.Contains(r.says(r.get("a")), "1 host is free, and none has the labels") {
+		t.Errorf("asked: %q; says %q", r.asked(), r.says(r.get("a")))
+	}
+	r.host("spare-2", "workers", "")
+	if r.pass(time.Minute, "c1"); r.asked() != "a" {
+		t.Error("with a host of the pool the owner is not asked")
+	}
+}
+
+// Which hosts there are may be unknown: that is no host, and no reason to wait longer.
+func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*racks)
+		says   string
+	}{
+		"without rights":          {func(r *racks) { r.hosts.err = errors.New("you may not") }, "Whether a spare host fits its replacement is not known: you may not"},
+		"without a watch":         {func(r *racks) { r.Hosts = nil }, "not known: this reader does not read hosts"},
+		"without a Metal3Machine": {func(r *racks) { r.noBetween("a") }, "not known: read Metal3Machine ns/a: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRacks(t)
+			r.bad("c1", "a")
+			r.host("spare", "", "")
+			tc.change(r)
+			if next := r.pass(0, "c1"); next != unreadAgain || r.asked() != "" {
+				t.Errorf("asked: %q, tried again in %s", r.asked(), next)
+			}
+			if got := r.says(r.get("a")); !strings.HasPrefix(got, "False/SpareHostsUnread") || !strings.Contains(got, tc.says) {
+				t.Errorf("the machine says %q", got)
+			}
+			if r.pass(10*time.Minute, "c1"); r.asked() != "a" {
+				t.Error("after the deadline the owner is not asked")
+			}
+		})
+	}
+}
+
+func (r *racks) noBetween(name string) {
+	r.t.Helper()
+	between := &unstructured.Unstructured{}
+	between.SetGroupVersionKind(betweenKind)
+	between.SetNamespace("ns")
+	between.SetName(name)
+	if err := r.api.Delete(r.t.Context(), between); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestACheckThatDoesNotWaitForAHostReadsNone(t *testing.T) {
+	for name, annotations := range map[string]map[string]string{
+		"without the annotation": nil,
+		"with false":             {mendv1.WaitForSpareAnnotation: "false"},
+		"with a time alone":      {mendv1.WaitForSpareTimeoutAnnotation: "1m"},
+	} {
+		r := newRacks(t)
+		r.bad("c1", "a")
+		check := r.check("c1")
+		check.Annotations = annotations
+		if err := r.api.Update(t.Context(), check); err != nil {
+			t.Fatal(err)
+		}
+		if r.pass(0, "c1"); r.asked() != "a" || r.hosts.asked > 0 {
+			t.Errorf("%s: asked %q, hosts were asked for %d times", name, r.asked(), r.hosts.asked)
+		}
+	}
+}
+
+// When another check's machine needs no host any more, the one that waits hears of it.
+func TestAMachineOfAnotherCheckEnqueuesTheOneThatWaits(t *testing.T) {
+	r := newRacks(t)
+	r.bad("c1", "a")
+	other := r.machine("c2", "b", "", false)
+	if got := r.checksOfMachineOrSpare(t.Context(), other); len(got) != 1 {
+		t.Errorf("before one waits, a machine enqueues %v", got)
+	}
+	r.pass(0, "c1")
+	if got := r.checksOfMachineOrSpare(t.Context(), other); len(got) != 2 {
+		t.Errorf("a machine of another cluster enqueues %v", got)
+	}
+	if got := r.checksOfMachineOrSpare(t.Context(), r.get("a")); len(got) != 1 {
+		t.Errorf("one of its own enqueues %v, want each once", got)
+	}
+	virtual := r.get("b")
+	virtual.Spec.InfrastructureRef.Kind = "DockerMachine"
+	if got := r.checksOfMachineOrSpare(t.Context(), virtual); len(got) != 1 {
+		t.Errorf("one that is on no host enqueues %v", got)
+	}
+}
+
+func TestWhatCannotBeReadOfAWaitForAHostBeginsNothingAndIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct{ annotation, value, want string }{
+		"a value that is no boolean":  {mendv1.WaitForSpareAnnotation, "yes", `metadata.annotations[kubemend.io/wait-for-spare]: "yes" is neither true nor false`},
+		"an empty one":                {mendv1.WaitForSpareAnnotation, "", `metadata.annotations[kubemend.io/wait-for-spare]: "" is neither true nor false`},
+		"a time that is no duration":  {mendv1.WaitForSpareTimeoutAnnotation, "ten", `[kubemend.io/wait-for-spare-timeout]: "ten" is no duration of more than zero and at most 24h`},
+		"no time":                     {mendv1.WaitForSpareTimeoutAnnotation, "0s", `"0s" is no duration of more than zero`},
+		"a time that is below zero":   {mendv1.WaitForSpareTimeoutAnnotation, "-5m", `"-5m" is no duration of more than zero`},
+		"a time that is for too long": {mendv1.WaitForSpareTimeoutAnnotation, "24h1s", `"24h1s" is no duration of more than zero and at most 24h`},
+		"the longest time":            {mendv1.WaitForSpareTimeoutAnnotation, "24h", ""},
+		"true":                        {mendv1.WaitForSpareAnnotation, "true", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRacks(t)
+			r.bad("c1", "a")
+			r.host("spare", "", "")
+			check := r.check("c1")
+			check.Annotations = map[string]string{tc.annotation: tc.value}
+			if err := r.api.Update(t.Context(), check); err != nil {
+				t.Fatal(err)
+			}
+			r.pass(0, "c1")
+			c := conditionOf(r.check("c1"), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+			if begins := r.asked() == "a"; begins != (tc.want == "") || !strings.Contains(c.Message, tc.want) || !begins && c.Reason != mendv1.InvalidLimitReason {
+				t.Errorf("begins: %t; RemediationAllowed is %s: %s", begins, c.Reason, c.Message)
+			}
+		})
+	}
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mendv1.WaitForSpareAnnotation: "true"}}}
+	if d, invalid := SpareWaitOf(check); invalid != nil || d == nil || *d != time.Hour {
+		t.Errorf("without a time it waits %v (%v)", d, invalid)
+	}
+}
