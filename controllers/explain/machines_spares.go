@@ -27,21 +27,16 @@ func spareArithmetic(f *machines.Facts, d *machines.Decision) string {
 		return d.Target.SpareReport.Message
 	case s.Lacks == machines.SpareHostsUnread:
 		return "Whether a spare host fits its replacement is not known: " + cmp.Or(f.Spares.Unread, f.Spares.Failed[d.Target.ID])
+	case s.Free == 0:
+		return "No spare host fits its replacement: no host is free"
 	case s.Fit == 0:
-		return fmt.Sprintf("No spare host fits its replacement: %d %s free, and none has the labels that its hostSelector asks for", s.Free, hosts(s.Free))
+		return fmt.Sprintf("No spare host fits its replacement: of %d free none has the labels that its hostSelector asks for", s.Free)
 	}
 	others := "machines that wait for a host may need them"
 	if s.Expected == 1 {
 		others = "machine that waits for a host may need it"
 	}
 	return fmt.Sprintf("No spare host is left for its replacement: of %d free %d %s, and %d other %s", s.Free, s.Fit, fits(s.Fit), s.Expected, others)
-}
-
-func hosts(n int) string {
-	if n == 1 {
-		return "host is"
-	}
-	return "hosts are"
 }
 
 func fits(n int) string {
@@ -57,7 +52,7 @@ func waitsForSpare(f *machines.Facts, d *machines.Decision) string {
 }
 
 // waitForSpare is the message of the condition SpareHostAvailable of the check: which machines wait, and until when at most.
-func waitForSpare(p *machines.Plan) string {
+func waitForSpare(f *machines.Facts, p *machines.Plan) string {
 	var waiting []string
 	for _, i := range p.Open {
 		d := p.Decisions[i]
@@ -69,7 +64,24 @@ func waitForSpare(p *machines.Plan) string {
 	if n > maxNames {
 		waiting, more = waiting[:maxNames], fmt.Sprintf(" and %d more", n-maxNames)
 	}
-	return fmt.Sprintf("Remediations that wait for a spare host, at most: %s%s", strings.Join(waiting, ", "), more)
+	message := fmt.Sprintf("Wait for a spare host, at most: %s%s", strings.Join(waiting, ", "), more)
+	switch {
+	case f.Counted != nil || f.Spares.Reported:
+		return message
+	case f.Spares.Unread != "":
+		return message + ". Which hosts are free is not known: " + f.Spares.Unread
+	}
+	return fmt.Sprintf("%s. Free hosts: %d", message, f.Spares.Free)
+}
+
+// awaitedSpares is the reason and the message of the condition SpareHostAvailable of the check; otherwise and no message if it has none.
+func awaitedSpares(f *machines.Facts, p *machines.Plan, otherwise string) (reason, message string) {
+	for _, c := range p.Conditions {
+		if c.Type == machines.SpareHostAvailable && !c.Remove {
+			return c.Reason, waitForSpare(f, p)
+		}
+	}
+	return otherwise, ""
 }
 
 // withoutSpare says of a remediation that begins that it has waited for a spare host in vain; empty if it has not.

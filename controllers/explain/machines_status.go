@@ -37,7 +37,7 @@ func CheckMessage(f *machines.Facts, p *machines.Plan, c machines.Condition) str
 		}
 		return "Too many machines are not healthy. When few enough are, the cooldown begins: " + ptr.Deref(f.About.Spelled.Cooldown, "")
 	case machines.SpareHostAvailable:
-		return waitForSpare(p)
+		return waitForSpare(f, p)
 	case machines.PausedCondition:
 		if c.Status == "True" {
 			return paused(f)

@@ -213,7 +213,7 @@ func (w *observed) about(invalid *InvalidField) machines.About {
 		is.Spelled.Cooldown = &value
 	}
 	if wait, _ := SpareWaitOf(w.check); wait != nil && !w.check.Spec.Remediation.TemplateRef.IsDefined() {
-		is.Spelled.SpareWait = wait.String()
+		is.Spelled.SpareWait = cmp.Or(w.check.Annotations[mendv1.WaitForSpareTimeoutAnnotation], "1h")
 	}
 	if invalid != nil {
 		is.InvalidField, is.InvalidWhy = invalid.Field, invalid.Err.Error()

@@ -239,9 +239,9 @@ func (r *racks) check(name string) *clusterv1.MachineHealthCheck {
 }
 
 const (
-	waitsOfMachine = "False/NoSpareHost: No spare host fits its replacement: 0 hosts are free, and none has the labels that its hostSelector asks for. " +
+	waitsOfMachine = "False/NoSpareHost: No spare host fits its replacement: no host is free. " +
 		"Its remediation waits until 2026-01-01T12:10:00Z at most (kubemend.io/wait-for-spare)"
-	waitsOfCheck = "False/NoSpareHost: Remediations that wait for a spare host, at most: a until 2026-01-01T12:10:00Z"
+	waitsOfCheck = "False/NoSpareHost: Wait for a spare host, at most: a until 2026-01-01T12:10:00Z. Free hosts: 0"
 )
 
 func TestAMachineWaitsForASpareHostAndSaysSo(t *testing.T) {
@@ -407,7 +407,7 @@ func TestAHostOfAnotherPoolIsNoSpare(t *testing.T) {
 	r := newRacks(t)
 	r.machine("c1", "a", "workers", true, clusterv1.RemediateMachineAnnotation)
 	r.host("spare", "storage", "")
-	if r.pass(0, "c1"); r.asked() != "" || !strings.Contains(r.says(r.get("a")), "1 host is free, and none has the labels") {
+	if r.pass(0, "c1"); r.asked() != "" || !strings.Contains(r.says(r.get("a")), "of 1 free none has the labels") {
 		t.Errorf("asked: %q; says %q", r.asked(), r.says(r.get("a")))
 	}
 	r.host("spare-2", "workers", "")

@@ -37,6 +37,7 @@ func TestOneMachineOfThousands(t *testing.T) {
 		"too many are unhealthy":     counting(5000, 1000, tooManySaid),
 		"there is a queue":           counting(5000, 4998, func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }),
 		"it is not known since when": counting(5000, 4998, unmanaged),
+		"it waits for a spare host":  counting(5000, 4998, waitsForSpare(0), toldToWait("w1")),
 	}, func(t *testing.T, s *scene) string {
 		e, err := Machine(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "w1"})
 		if _, queue := s.check.Annotations[mendv1.MaxInFlightAnnotation]; err == nil && e.QueueUnread() != queue {

@@ -58,6 +58,8 @@ func machineCheckRefusals(is, was *clusterv1.MachineHealthCheck) []error {
 	}
 	_, wrong := machinehealthcheck.CooldownOf(is)
 	against(wrong == nil, "%v, so that kubemend would begin nothing", wrong)
+	_, wrong = machinehealthcheck.SpareWaitOf(is)
+	against(wrong == nil, "%v, so that kubemend would begin nothing", wrong)
 	return why
 }
 

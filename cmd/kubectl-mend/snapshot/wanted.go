@@ -25,6 +25,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -166,7 +167,21 @@ func (r *reading) second(ctx context.Context) []task {
 	r.markedKinds(ctx, func(gvk schema.GroupVersionKind) {
 		named.add(gvk.GroupVersion().WithKind(gvk.Kind+remediationrequest.TemplateSuffix), r.Namespace, false)
 	})
-	return append(r.tasks(named), r.forNodeChecks(len(checks) > 0 || r.NodeChecks)...)
+	return slices.Concat(r.tasks(named), r.forNodeChecks(len(checks) > 0 || r.NodeChecks), r.spares())
+}
+
+// spares are the Metal3Machines whole, which say what hosts machines want: where a check waits for spare hosts, and the machines were read. What is known
+// of one machine alone the manager says in its condition.
+func (r *reading) spares() []task {
+	var tasks []task
+	for _, check := range All[clusterv1.MachineHealthCheck](r.snapshot, "") {
+		wait, _ := machinehealthcheck.SpareWaitOf(check)
+		there := slices.ContainsFunc(tasks, func(t task) bool { return t.namespace == check.Namespace })
+		if wait != nil && !there && r.Machine == "" && !check.Spec.Remediation.TemplateRef.IsDefined() {
+			tasks = append(tasks, task{gvk: metal3MachineGVK, namespace: check.Namespace})
+		}
+	}
+	return tasks
 }
 
 // naming are the kinds that checks name, and where they are to be read.
