@@ -59,6 +59,9 @@ func OwnerReplaces(owner Ref, machine string) string {
 	return fmt.Sprintf("%s deletes the machine, to put %s in its place", owner, machine)
 }
 
+// PutOnHost is that a machine is put on a host.
+func PutOnHost(host string) string { return "It is put on BareMetalHost " + host }
+
 // CarriedOut is that a request has brought a node back.
 func CarriedOut(request Ref) string {
 	return fmt.Sprintf("The node is Ready again: %s was carried out", request)

@@ -169,7 +169,7 @@ func (r *Reconciler) observeSpares(ctx context.Context, w *observed, p plan) {
 	}
 	all, hosts, err := r.machinesAndHosts(ctx, w.check.Namespace)
 	if err != nil {
-		w.spares.Unread, w.spares.Reported = err.Error(), errors.Is(err, explain.ErrUnread)
+		w.spares.Unread, w.spares.Reported = err.Error(), w.explains && errors.Is(err, explain.ErrUnread)
 		if errors.Is(err, errListing) {
 			w.lookAgainIn(syncingRequests)
 		} else {

@@ -129,7 +129,7 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*simulate.Answer
 		if err != nil {
 			return nil, err
 		}
-		s.Manifest, scope.Templates, scope.NodeChecks = m, m.Templates(), m.NodeChecks()
+		s.Manifest, scope.Templates, scope.NodeChecks, scope.Spares = m, m.Templates(), m.NodeChecks(), m.Spares()
 	}
 	w, err := o.snapshot(ctx, scope)
 	if err != nil {

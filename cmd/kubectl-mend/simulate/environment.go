@@ -53,6 +53,8 @@ type environment struct {
 	owners owners.Owners
 	// metal are the hosts of which a change of power was ever requested.
 	metal map[client.ObjectKey]*bareMetal
+	// unplaced are the machines that wait for a host, where it matters which hosts are free.
+	unplaced []unplaced
 	// resumes is when remediators continue with requests, so that none does twice at one moment.
 	resumes map[types.UID]time.Time
 	// kinds are those of requests.
@@ -132,7 +134,8 @@ func (o *environment) happen(ctx context.Context) {
 
 // react makes everybody respond to what the controllers have done.
 func (o *environment) react(ctx context.Context) {
-	o.replacements()
+	o.replacements(ctx)
+	o.placed(ctx)
 	o.hosts(ctx)
 	o.remediators(ctx)
 }

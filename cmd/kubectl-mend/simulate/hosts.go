@@ -172,7 +172,7 @@ func (o *environment) off(ctx context.Context, p nodeKey) bool {
 
 // freeHost deprovisions the host of a machine that is deleted, which is off then.
 func (o *environment) freeHost(ctx context.Context, m *clusterv1.Machine) {
-	if len(o.kindsOnMetal()) == 0 {
+	if len(o.kindsOnMetal()) == 0 && !o.countsHosts(m.Namespace) {
 		return
 	}
 	found, err := o.bmhs().Of(ctx, m)

@@ -26,6 +26,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -171,6 +172,18 @@ func (m *Manifest) hasChecks() bool {
 // NodeChecks reports whether there is a NodeHealthCheck in it.
 func (m *Manifest) NodeChecks() bool {
 	return slices.ContainsFunc(m.documents, func(d document) bool { return d.ref().Kind == nodeCheckKind.Kind })
+}
+
+// Spares reports whether a MachineHealthCheck in it waits for spare hosts.
+func (m *Manifest) Spares() bool {
+	return slices.ContainsFunc(m.documents, func(d document) bool {
+		check, is := d.obj.(*clusterv1.MachineHealthCheck)
+		if !is {
+			return false
+		}
+		wait, _ := machinehealthcheck.SpareWaitOf(check)
+		return wait != nil
+	})
 }
 
 // Templates are those that its checks name.

@@ -19,17 +19,18 @@ import (
 var machineKind = clusterv1.GroupVersion.WithKind("Machine")
 
 // replacements makes the owners of machines replace those that they are asked to remediate.
-func (o *environment) replacements() {
+func (o *environment) replacements(ctx context.Context) {
 	for _, m := range snapshot.All[clusterv1.Machine](o.snapshot, "") {
 		if how, begins := o.owners.Replace(m); begins {
-			o.replace(m.DeepCopy(), how)
+			o.replace(ctx, m.DeepCopy(), how)
 		}
 	}
 }
 
 // replace deletes a machine and makes another one: at once, or when the machine is gone.
-func (o *environment) replace(m *clusterv1.Machine, how owners.Replacement) {
+func (o *environment) replace(ctx context.Context, m *clusterv1.Machine, how owners.Replacement) {
 	key, next := client.ObjectKeyFromObject(m), owners.Successor(m, o.successor(m))
+	onto := o.cloned(ctx, m, next)
 	if len(m.Finalizers) == 0 { // a real one has some, and is not gone at once
 		m.Finalizers = []string{clusterv1.MachineFinalizer}
 		o.put(m)
@@ -38,28 +39,35 @@ func (o *environment) replace(m *clusterv1.Machine, how owners.Replacement) {
 	o.eventLog.assumed(refOf("Machine", m), "MachineReplaced",
 		explain.OwnerReplaces(explain.Ref{Kind: how.Owner.Kind, Name: how.Owner.Name}, next.Name))
 	if !how.WaitsForDeletion {
-		o.make(next, how.Owner.UID)
+		o.make(next, how.Owner.UID, onto)
 	}
 	o.in(o.DeletionTakes, func(ctx context.Context) {
 		o.end(ctx, key)
 		if how.WaitsForDeletion {
-			o.make(next, how.Owner.UID)
+			o.make(next, how.Owner.UID, onto)
 		}
 	})
 }
 
-// make makes a new machine, whose node registers later.
-func (o *environment) make(next *clusterv1.Machine, by types.UID) {
+// make makes a new machine, whose node registers later. One that is put onto a host has to find one first.
+func (o *environment) make(next *clusterv1.Machine, by types.UID, onto bool) {
 	now := o.clock.Now()
 	next.CreationTimestamp, next.Generation = metav1.NewTime(now.Truncate(time.Second)), 1
 	o.put(next)
 	key := client.ObjectKeyFromObject(next)
-	// Timestamps count seconds, and so does the time that a node may take: what it takes exactly is not too long.
-	begun := now.Sub(now.Truncate(time.Second))
-	o.in(o.ReplacementTakes-begun, func(context.Context) {
-		o.owners.Done(by)
-		o.join(key)
-	})
+	starts := func() {
+		// Timestamps count seconds, and so does the time that a node may take: what it takes exactly is not too long.
+		now := o.clock.Now()
+		o.in(o.ReplacementTakes-now.Sub(now.Truncate(time.Second)), func(context.Context) {
+			o.owners.Done(by)
+			o.join(key)
+		})
+	}
+	if onto {
+		o.unplaced = append(o.unplaced, unplaced{key, starts})
+		return
+	}
+	starts()
 }
 
 // end removes a machine that is being deleted, with its node and all that it owns.

@@ -245,6 +245,18 @@ var stories = map[string]story{
 		},
 		question: fails("machine/cp1,machine/cp2"),
 	},
+	"two fail while one spare host is free": {
+		fixture: func(s *fixture) *fixture { return s.workers(5).onMetal().whole().spares(1, "md-0") }, manifest: waitsForSpare,
+		question: func(q *Question) { q.Fail, q.Horizon = "machine/w1,machine/w2", time.Hour },
+	},
+	"one fails while no spare host fits": {
+		fixture: func(s *fixture) *fixture { return s.workers(5).onMetal().whole().spares(2, "storage") }, manifest: waitsForSpare,
+		question: func(q *Question) { q.Fail, q.Horizon = "machine/w1", time.Hour },
+	},
+	"one fails while it is not known which spare hosts fit": {
+		fixture: func(s *fixture) *fixture { return s.workers(5).onMetal().spares(1, "md-0") }, manifest: waitsForSpare,
+		question: func(q *Question) { q.Fail, q.Horizon = "machine/w1", time.Hour },
+	},
 	"a replacement takes longer than a start may": {
 		fixture: func(s *fixture) *fixture { return s.workers(5) }, manifest: workersCheck,
 		question: func(q *Question) { q.Fail, q.ReplacementTakes = "machine/w2", 25*time.Minute },

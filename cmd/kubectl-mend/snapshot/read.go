@@ -59,6 +59,8 @@ type Scope struct {
 	LeaseNamespace string
 	// Templates are read besides those that the checks name, with the requests of their kinds.
 	Templates []corev1.ObjectReference
+	// Spares says that a check waits for spare hosts that was not read.
+	Spares bool
 	// NodeChecks says that what NodeHealthChecks look at is read also if there is none.
 	NodeChecks bool
 }

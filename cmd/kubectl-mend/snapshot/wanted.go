@@ -173,6 +173,9 @@ func (r *reading) second(ctx context.Context) []task {
 // spares are the Metal3Machines whole, which say what hosts machines want: where a check waits for spare hosts, and the machines were read. What is known
 // of one machine alone the manager says in its condition.
 func (r *reading) spares() []task {
+	if r.Spares {
+		return []task{{gvk: metal3MachineGVK, namespace: r.Namespace}}
+	}
 	var tasks []task
 	for _, check := range All[clusterv1.MachineHealthCheck](r.snapshot, "") {
 		wait, _ := machinehealthcheck.SpareWaitOf(check)
