@@ -35,8 +35,8 @@ import (
 
 var betweenKind = infrav1.GroupVersion.WithKind("Metal3Machine")
 
-// racks is a namespace with hosts, and with checks of two clusters that wait for spare hosts.
-type racks struct {
+// pool is a namespace with hosts, and with checks of two clusters that wait for spare hosts.
+type pool struct {
 	*Reconciler
 	t     *testing.T
 	clock *clocktesting.FakePassiveClock
@@ -64,7 +64,7 @@ func (h *hostWatch) Ready(context.Context, schema.GroupVersionKind) (bool, error
 func (*hostWatch) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]) {
 }
 
-func newRacks(t *testing.T) *racks {
+func newPool(t *testing.T) *pool {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme} {
@@ -80,7 +80,7 @@ func newRacks(t *testing.T) *racks {
 	if err := AddIndexes(t.Context(), indexed{b}); err != nil {
 		t.Fatal(err)
 	}
-	r := &racks{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), hosts: &hostWatch{}}
+	r := &pool{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), hosts: &hostWatch{}}
 	for _, cluster := range []string{"c1", "c2"} {
 		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: cluster, UID: types.UID("uid-of-" + cluster)}}
 		for _, kind := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
@@ -98,7 +98,7 @@ func newRacks(t *testing.T) *racks {
 }
 
 // start starts a process that knows nothing.
-func (r *racks) start() {
+func (r *pool) start() {
 	r.crash, r.crashed, r.told = -1, false, events.NewFakeRecorder(1000)
 	write := func(do func() error) error {
 		if r.crashed {
@@ -131,7 +131,7 @@ func (r *racks) start() {
 	}
 }
 
-func (r *racks) has(objects ...client.Object) {
+func (r *pool) has(objects ...client.Object) {
 	r.t.Helper()
 	for _, obj := range objects {
 		if err := r.api.Create(r.t.Context(), obj); err != nil {
@@ -142,7 +142,7 @@ func (r *racks) has(objects ...client.Object) {
 
 // machine makes a machine of a cluster, of one MachineSet, whose Metal3Machine wants a host of a pool; any if that is empty. It is on a host of its name, if
 // that is so.
-func (r *racks) machine(cluster, name, pool string, on bool, marked ...string) *clusterv1.Machine {
+func (r *pool) machine(cluster, name, pool string, on bool, marked ...string) *clusterv1.Machine {
 	r.t.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(r.clock.Now()),
@@ -167,12 +167,12 @@ func (r *racks) machine(cluster, name, pool string, on bool, marked ...string) *
 	return m
 }
 
-func (r *racks) bad(cluster, name string) {
+func (r *pool) bad(cluster, name string) {
 	r.machine(cluster, name, "", true, clusterv1.RemediateMachineAnnotation)
 }
 
 // host makes a host of a pool, that a machine has; none if that is empty.
-func (r *racks) host(name, pool, has string) {
+func (r *pool) host(name, pool, has string) {
 	r.t.Helper()
 	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-" + name, UID: types.UID("host-" + name), Labels: map[string]string{"pool": pool}}}
 	h.Status.Provisioning.State = bmov1alpha1.StateAvailable
@@ -184,7 +184,7 @@ func (r *racks) host(name, pool, has string) {
 }
 
 // pass reconciles a check at that time after noon, and returns in how long it is to be reconciled again.
-func (r *racks) pass(at time.Duration, check string) time.Duration {
+func (r *pool) pass(at time.Duration, check string) time.Duration {
 	r.t.Helper()
 	r.clock.SetTime(noon.Add(at))
 	result, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: check}})
@@ -194,7 +194,7 @@ func (r *racks) pass(at time.Duration, check string) time.Duration {
 	return result.RequeueAfter
 }
 
-func (r *racks) get(name string) *clusterv1.Machine {
+func (r *pool) get(name string) *clusterv1.Machine {
 	r.t.Helper()
 	m := &clusterv1.Machine{}
 	if err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m); err != nil {
@@ -204,7 +204,7 @@ func (r *racks) get(name string) *clusterv1.Machine {
 }
 
 // asked are the machines whose owners are asked to remediate them.
-func (r *racks) asked() string {
+func (r *pool) asked() string {
 	r.t.Helper()
 	list := &clusterv1.MachineList{}
 	if err := r.api.List(r.t.Context(), list); err != nil {
@@ -220,7 +220,7 @@ func (r *racks) asked() string {
 	return strings.Join(names, " ")
 }
 
-func (r *racks) says(obj interface{ GetConditions() []metav1.Condition }) string {
+func (r *pool) says(obj interface{ GetConditions() []metav1.Condition }) string {
 	for _, c := range obj.GetConditions() {
 		if c.Type == mendv1.SpareHostAvailable {
 			return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
@@ -229,7 +229,7 @@ func (r *racks) says(obj interface{ GetConditions() []metav1.Condition }) string
 	return ""
 }
 
-func (r *racks) check(name string) *clusterv1.MachineHealthCheck {
+func (r *pool) check(name string) *clusterv1.MachineHealthCheck {
 	r.t.Helper()
 	c := &clusterv1.MachineHealthCheck{}
 	if err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, c); err != nil {
@@ -245,7 +245,7 @@ const (
 )
 
 func TestAMachineWaitsForASpareHostAndSaysSo(t *testing.T) {
-	r := newRacks(t)
+	r := newPool(t)
 	r.bad("c1", "a")
 	if next := r.pass(0, "c1"); next != 10*time.Minute || r.asked() != "" {
 		t.Errorf("asked: %q, it is looked at again in %s, want it at its deadline", r.asked(), next)
@@ -276,7 +276,7 @@ func TestAMachineWaitsForASpareHostAndSaysSo(t *testing.T) {
 }
 
 func TestAfterItsDeadlineARemediationBeginsWithoutAHostAndSaysSo(t *testing.T) {
-	r := newRacks(t)
+	r := newPool(t)
 	r.bad("c1", "a")
 	r.pass(0, "c1")
 	for _, at := range []time.Duration{5 * time.Minute, 10*time.Minute - time.Second} {
@@ -299,7 +299,7 @@ func TestAfterItsDeadlineARemediationBeginsWithoutAHostAndSaysSo(t *testing.T) {
 func TestARestartNeitherExtendsAWaitNorEndsIt(t *testing.T) {
 	for kill := 1; kill <= 4; kill++ {
 		t.Run(fmt.Sprintf("killed after write %d", kill), func(t *testing.T) {
-			r := newRacks(t)
+			r := newPool(t)
 			r.bad("c1", "a")
 			r.crash = kill
 			r.pass(0, "c1")
@@ -322,29 +322,29 @@ func TestARestartNeitherExtendsAWaitNorEndsIt(t *testing.T) {
 }
 
 func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
-	for name, second := range map[string]func(*racks){
-		"one after the other":         func(r *racks) { r.pass(0, "c1"); r.pass(0, "c2") },
-		"at the same moment":          func(r *racks) { r.then = func() { r.pass(0, "c2") }; r.pass(0, "c1") },
-		"after a restart in between":  func(r *racks) { r.pass(0, "c1"); r.start(); r.pass(0, "c2") },
-		"before a cache shows it":     func(r *racks) { r.behind("a", func() { r.pass(0, "c1"); r.pass(time.Second, "c2") }) },
-		"while a replacement is made": func(r *racks) { r.pass(0, "c1"); r.replaced("c1", "a"); r.pass(time.Minute, "c2") },
-		"while it waits for its host": func(r *racks) {
+	for name, second := range map[string]func(*pool){
+		"one after the other":         func(r *pool) { r.pass(0, "c1"); r.pass(0, "c2") },
+		"at the same moment":          func(r *pool) { r.then = func() { r.pass(0, "c2") }; r.pass(0, "c1") },
+		"after a restart in between":  func(r *pool) { r.pass(0, "c1"); r.start(); r.pass(0, "c2") },
+		"before a cache shows it":     func(r *pool) { r.behind("a", func() { r.pass(0, "c1"); r.pass(time.Second, "c2") }) },
+		"while a replacement is made": func(r *pool) { r.pass(0, "c1"); r.replaced("c1", "a"); r.pass(time.Minute, "c2") },
+		"while it waits for its host": func(r *pool) {
 			r.pass(0, "c1")
 			r.replaced("c1", "a")
 			r.machine("c1", "a2", "", false)
 			r.pass(time.Minute, "c2")
 		},
-		"after a restart while it waits": func(r *racks) {
+		"after a restart while it waits": func(r *pool) {
 			r.pass(0, "c1")
 			r.replaced("c1", "a")
 			r.machine("c1", "a2", "", false)
 			r.start()
 			r.pass(time.Minute, "c2")
 		},
-		"while a machine is gone whose owner waits for that": func(r *racks) { r.pass(0, "c1"); r.gone("a"); r.pass(time.Minute, "c2") },
+		"while a machine is gone whose owner waits for that": func(r *pool) { r.pass(0, "c1"); r.gone("a"); r.pass(time.Minute, "c2") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRacks(t)
+			r := newPool(t)
 			r.bad("c1", "a")
 			r.bad("c2", "b")
 			r.host("spare", "", "")
@@ -366,7 +366,7 @@ func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
 }
 
 // replaced makes the owner of a machine delete it, which takes its time.
-func (r *racks) replaced(_, name string) {
+func (r *pool) replaced(_, name string) {
 	r.t.Helper()
 	m := r.get(name)
 	m.Finalizers = []string{clusterv1.MachineFinalizer}
@@ -376,7 +376,7 @@ func (r *racks) replaced(_, name string) {
 	r.clock.SetTime(r.clock.Now().Add(time.Second))
 }
 
-func (r *racks) gone(name string) {
+func (r *pool) gone(name string) {
 	r.t.Helper()
 	if err := r.api.Delete(r.t.Context(), r.get(name)); err != nil {
 		r.t.Fatal(err)
@@ -384,7 +384,7 @@ func (r *racks) gone(name string) {
 }
 
 // behind makes the caches of the process show a machine as it is now.
-func (r *racks) behind(name string, do func()) {
+func (r *pool) behind(name string, do func()) {
 	r.t.Helper()
 	was := r.get(name)
 	c := r.Client
@@ -404,7 +404,7 @@ func (r *racks) behind(name string, do func()) {
 }
 
 func TestAHostOfAnotherPoolIsNoSpare(t *testing.T) {
-	r := newRacks(t)
+	r := newPool(t)
 	r.machine("c1", "a", "workers", true, clusterv1.RemediateMachineAnnotation)
 	r.host("spare", "storage", "")
 	if r.pass(0, "c1"); r.asked() != "" || !strings.Contains(r.says(r.get("a")), "of 1 free none has the labels") {
@@ -419,15 +419,15 @@ func TestAHostOfAnotherPoolIsNoSpare(t *testing.T) {
 // Which hosts there are may be unknown: that is no host, and no reason to wait longer.
 func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*racks)
+		change func(*pool)
 		says   string
 	}{
-		"without rights":          {func(r *racks) { r.hosts.err = errors.New("you may not") }, "Whether a spare host fits its replacement is not known: you may not"},
-		"without a watch":         {func(r *racks) { r.Hosts = nil }, "not known: this reader does not read hosts"},
-		"without a Metal3Machine": {func(r *racks) { r.noBetween("a") }, "not known: read Metal3Machine ns/a: "},
+		"without rights":          {func(r *pool) { r.hosts.err = errors.New("you may not") }, "Whether a spare host fits its replacement is not known: you may not"},
+		"without a watch":         {func(r *pool) { r.Hosts = nil }, "not known: this reader does not read hosts"},
+		"without a Metal3Machine": {func(r *pool) { r.noBetween("a") }, "not known: read Metal3Machine ns/a: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRacks(t)
+			r := newPool(t)
 			r.bad("c1", "a")
 			r.host("spare", "", "")
 			tc.change(r)
@@ -444,7 +444,7 @@ func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
 	}
 }
 
-func (r *racks) noBetween(name string) {
+func (r *pool) noBetween(name string) {
 	r.t.Helper()
 	between := &unstructured.Unstructured{}
 	between.SetGroupVersionKind(betweenKind)
@@ -461,7 +461,7 @@ func TestACheckThatDoesNotWaitForAHostReadsNone(t *testing.T) {
 		"with false":             {mendv1.WaitForSpareAnnotation: "false"},
 		"with a time alone":      {mendv1.WaitForSpareTimeoutAnnotation: "1m"},
 	} {
-		r := newRacks(t)
+		r := newPool(t)
 		r.bad("c1", "a")
 		check := r.check("c1")
 		check.Annotations = annotations
@@ -476,7 +476,7 @@ func TestACheckThatDoesNotWaitForAHostReadsNone(t *testing.T) {
 
 // When another check's machine needs no host any more, the one that waits hears of it.
 func TestAMachineOfAnotherCheckEnqueuesTheOneThatWaits(t *testing.T) {
-	r := newRacks(t)
+	r := newPool(t)
 	r.bad("c1", "a")
 	other := r.machine("c2", "b", "", false)
 	if got := r.checksOfMachineOrSpare(t.Context(), other); len(got) != 1 {
@@ -508,7 +508,7 @@ func TestWhatCannotBeReadOfAWaitForAHostBeginsNothingAndIsSaid(t *testing.T) {
 		"true":                        {mendv1.WaitForSpareAnnotation, "true", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRacks(t)
+			r := newPool(t)
 			r.bad("c1", "a")
 			r.host("spare", "", "")
 			check := r.check("c1")

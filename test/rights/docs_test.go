@@ -46,7 +46,7 @@ var purposes = map[string]map[string]string{
 		"cluster.x-k8s.io/machinehealthchecks":                              "to know whether the check of a request is still there",
 		"cluster.x-k8s.io/machines":                                         "to find that of a request, and the members of a control plane",
 		"cluster.x-k8s.io/machines/status":                                  "to request owner remediation",
-		"infrastructure.cluster.x-k8s.io/metal3machines":                    "to find the host of a machine",
+		"infrastructure.cluster.x-k8s.io/metal3machines":                    "to find the host of a machine, and what its replacement wants",
 		"infrastructure.cluster.x-k8s.io/metal3remediations":                "to carry requests out",
 		"infrastructure.cluster.x-k8s.io/metal3remediations/status":         "to report progress",
 		"infrastructure.cluster.x-k8s.io/metal3remediationtemplates":        "patched without a change, to be stored in another version",
@@ -54,7 +54,7 @@ var purposes = map[string]map[string]string{
 		"kubemend.io/hostremediations":                                      "to carry requests out",
 		"kubemend.io/hostremediations/status":                               "to report progress",
 		"kubemend.io/hostremediationtemplates":                              "patched without a change, as above",
-		"metal3.io/baremetalhosts":                                          "to see, power off, release and mark hosts, by annotations",
+		"metal3.io/baremetalhosts":                                          "to see, power off, release and mark hosts, by annotations, and to know the free ones",
 		"remediation.medik8s.io/nodehealthchecks":                           "to know whether the check of a request is still there",
 	},
 	"kubemend-nodes": {

@@ -104,7 +104,7 @@ func (f *Facts) spareFor(d *Decision, expected [][]string) *Spare {
 		return is
 	}
 	hosts, known := f.Spares.Fits[d.Target.ID]
-	is := &Spare{Free: f.Spares.Free, Fit: len(hosts), Expected: rivals(hosts, expected)}
+	is := &Spare{Free: f.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
 	switch {
 	case !known || f.Spares.Unread != "" || !f.Read.Spares:
 		is.Lacks = SpareHostsUnread
@@ -114,8 +114,8 @@ func (f *Facts) spareFor(d *Decision, expected [][]string) *Spare {
 	return is
 }
 
-// rivals is how many of those who expect a host could take one of these.
-func rivals(hosts []string, expected [][]string) int {
+// wanting is how many of those who expect a host could take one of these.
+func wanting(hosts []string, expected [][]string) int {
 	n := 0
 	for _, others := range expected {
 		if share(others, hosts) {
@@ -129,7 +129,7 @@ func rivals(hosts []string, expected [][]string) int {
 // find none anyway does not count.
 func oneTooMany(hosts []string, expected [][]string) bool {
 	return slices.ContainsFunc(expected, func(others []string) bool {
-		return share(others, hosts) && rivals(others, expected) == len(others)
+		return share(others, hosts) && wanting(others, expected) == len(others)
 	})
 }
 

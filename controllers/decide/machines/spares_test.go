@@ -231,7 +231,7 @@ func TestWhateverIsKnownOfSpareHosts(t *testing.T) {
 				}
 				continue
 			}
-			if n, fits := rivals(f.Spares.Fits[d.Target.ID], claims), len(f.Spares.Fits[d.Target.ID]); s.Lacks == "" && d.Starts() && !late && n > fits {
+			if n, fits := wanting(f.Spares.Fits[d.Target.ID], claims), len(f.Spares.Fits[d.Target.ID]); s.Lacks == "" && d.Starts() && !late && n > fits {
 				t.Fatalf("machine %s counts on %d hosts, on which %d machines do", d.Target.Name, fits, n)
 			}
 			if s.blocks() && !f.Now.Before(s.Until) {
