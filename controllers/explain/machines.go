@@ -23,8 +23,8 @@ func MachineHealthCheck(f *machines.Facts, p *machines.Plan) *Check {
 	is.CountedByStatus = f.Counted != nil
 	if reason, text := RemediationAllowed(f, p); text != "" {
 		is.Reason, is.Text = reason, text
-	} else {
-		is.Reason, is.Text = awaitedSpares(f, p, is.Reason)
+	} else if reason, text := awaitedSpares(f, p); text != "" {
+		is.Reason, is.Text = reason, text
 	}
 	if p.Reach.Status != "True" {
 		is.NodesUnknown, is.NodesUnknownSince = CheckMessage(f, p, p.Reach), p.Reach.Since

@@ -74,14 +74,14 @@ func waitForSpare(f *machines.Facts, p *machines.Plan) string {
 	return fmt.Sprintf("%s. Free hosts: %d", message, f.Spares.Free)
 }
 
-// awaitedSpares is the reason and the message of the condition SpareHostAvailable of the check; otherwise and no message if it has none.
-func awaitedSpares(f *machines.Facts, p *machines.Plan, otherwise string) (reason, message string) {
+// awaitedSpares are the reason and the message of the condition SpareHostAvailable of the check; none if it has no such condition.
+func awaitedSpares(f *machines.Facts, p *machines.Plan) (reason, message string) {
 	for _, c := range p.Conditions {
 		if c.Type == machines.SpareHostAvailable && !c.Remove {
 			return c.Reason, waitForSpare(f, p)
 		}
 	}
-	return otherwise, ""
+	return "", ""
 }
 
 // withoutSpare says of a remediation that begins that it has waited for a spare host in vain; empty if it has not.
