@@ -63,8 +63,6 @@ func slim(obj client.Object) client.Object {
 	}
 	if u, isTree := kept.(*unstructured.Unstructured); isTree && strings.HasSuffix(u.GetKind(), remediationrequest.TemplateSuffix) {
 		slimTemplate(u)
-	} else if isTree && u.GetKind() == metal3MachineGVK.Kind {
-		slimMetal3Machine(u)
 	}
 	kept.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
 	slimManagedFields(kept)
@@ -180,16 +178,6 @@ func slimEvent(e *eventsv1.Event) *eventsv1.Event {
 		EventTime: e.EventTime, Series: e.Series, ReportingController: e.ReportingController, Action: e.Action, Reason: e.Reason,
 		Regarding: e.Regarding, Related: e.Related, Note: e.Note, Type: e.Type,
 		DeprecatedFirstTimestamp: e.DeprecatedFirstTimestamp, DeprecatedLastTimestamp: e.DeprecatedLastTimestamp, DeprecatedCount: e.DeprecatedCount,
-	}
-}
-
-// slimMetal3Machine keeps which hosts a machine can be put on.
-func slimMetal3Machine(between *unstructured.Unstructured) {
-	selector, has, _ := unstructured.NestedFieldNoCopy(between.Object, "spec", "hostSelector")
-	delete(between.Object, "spec")
-	delete(between.Object, "status")
-	if has {
-		between.Object["spec"] = map[string]any{"hostSelector": selector}
 	}
 }
 
