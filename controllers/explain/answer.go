@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -300,7 +301,7 @@ func (t *Target) remediator() string {
 	case underWay != nil:
 		return underWay.Object.String()
 	}
-	return t.Owner
+	return cmp.Or(t.Remediator, t.Owner)
 }
 
 // CycledBy sets Cycle to the first of the power cycles of t that is one of all, has not left t to its owner, and was requested by the check or by a user.

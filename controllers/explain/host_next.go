@@ -210,11 +210,19 @@ func (p *PowerCycle) afterwards() string {
 	case f.State == powercycle.OwnerRequested && !p.Host.Known:
 		return ""
 	case f.State == powercycle.OwnerRequested:
-		return persons[powercycle.OwnerRequestedReason]
+		return persons[powercycle.OwnerRequestedReason] + p.reset()
 	case f.State == powercycle.Failed:
 		return persons[f.Cause.Reason]
 	}
 	return ""
+}
+
+// reset is the command that removes the marks of the host, as the end of a sentence; empty if its name is not known.
+func (p *PowerCycle) reset() string {
+	if p.Host.Name == "" {
+		return ""
+	}
+	return fmt.Sprintf(": kubectl mend reset host/%s -n %s", p.Host.Name, p.Host.Namespace)
 }
 
 // follows says what comes of a step.
@@ -227,7 +235,7 @@ func (p *PowerCycle) follows(step powercycle.Step) string {
 	case step.Do == powercycle.BeginAttempt:
 		return fmt.Sprintf("the attempt has failed, and the next one begins (%d of %d)", began+1, all)
 	case step.Do == powercycle.AskPerson:
-		return why + "; a person is asked"
+		return why + "; a warning asks you to act"
 	case step.Do == powercycle.Advance && step.Next == powercycle.RequestingOwner:
 		return why + ", and the owner of the machine is asked to replace it"
 	case step.Do == powercycle.Advance && step.Next == powercycle.Failed:

@@ -33,7 +33,7 @@ const (
 	hostNotFound    = "The host of the machine cannot be found; waiting for it to come back"
 	healthyAfter    = "The machine is healthy after all; "
 	onceMore        = "; one more attempt has begun"
-	noFault         = ", and nothing says that this is its fault; waiting for its operator to do as it is asked"
+	noFault         = ", without a sign of a fault of the host; waiting for the Bare Metal Operator"
 	serviced        = "The firmware of the host is being written, which powers it on; waiting for the end of that"
 	timedOutByCheck = "The health check that asked for the remediation has timed it out"
 )

@@ -116,7 +116,7 @@ func NothingUntil(b Blocker) Step { return Step{Reason: b.Reason, Text: resumes(
 
 // What happens next where no manager acts and there is nothing to do for a person.
 const (
-	RevertedNext  = "nothing: what was begun is reverted"
+	RevertedNext  = "the manager reverts what it has begun, and starts nothing"
 	NoManagerNext = "nothing, as long as no manager reconciles it"
 )
 

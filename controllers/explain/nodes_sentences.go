@@ -213,7 +213,7 @@ func upgrading(args []string) string {
 
 // enoughHealthy is what ends that too few are healthy.
 func enoughHealthy(p *nodes.Plan) string {
-	return fmt.Sprintf("at least %d of %d nodes are healthy; %d of them are now", p.Minimum(), p.Population.Total(), p.Population.Healthy)
+	return fmt.Sprintf("at least %d of %d nodes are healthy (now %d)", p.Minimum(), p.Population.Total(), p.Population.Healthy)
 }
 
 // arithmetic is the sum that forbids remediation.

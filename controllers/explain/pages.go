@@ -267,7 +267,7 @@ func NotServedBriefly(m managerlease.Manager) string {
 	if len(all) == 0 {
 		return ""
 	}
-	return "Not served: " + strings.Join(all, ", ") + "; -o wide says why"
+	return "Does not serve: " + strings.Join(all, ", ") + "; -o wide says why"
 }
 
 // Manager is whether m runs and with which flags; serves are the CRDs that it serves, and notServed those that it does not, with the reasons.

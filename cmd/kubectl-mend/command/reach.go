@@ -41,7 +41,7 @@ var groups = map[kind]schema.GroupVersionKind{
 
 // addScope adds the flag that widens a command to all namespaces.
 func (o *Options) addScope(c *cobra.Command) {
-	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
+	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Read all namespaces.")
 }
 
 // namespace is the one that the user means; empty for all. A file has nothing to do with the namespace of a kubeconfig.

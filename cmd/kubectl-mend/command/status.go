@@ -27,7 +27,7 @@ func (o *Options) status() *cobra.Command {
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
 		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being remediated, " +
 			"how much of the limit is used, and what happens next. Above them: whether a manager runs, which kinds it serves, and which workload " +
-			"clusters it cannot reach.",
+			"clusters it cannot reach. The argument CLUSTER is the same as --cluster CLUSTER.",
 		Example:           fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
 		Args:              oneCluster(&cluster),
 		ValidArgsFunction: o.completeCluster,
@@ -40,7 +40,7 @@ func (o *Options) status() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster whose checks are listed. If empty, those of all Clusters of the namespace.")
+	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster whose checks are listed, as the argument. If empty, those of all Clusters of the namespace.")
 	c.Flags().BoolVar(&list.notOK, "not-ok", false, "List only checks that are not OK: with targets that are not healthy, or that no controller acts on. "+
 		"Default with --all-namespaces; --not-ok=false lists all.")
 	c.Flags().StringVar(&list.sort, "sort-by", list.sort, "Order of the checks: "+listed(page.Orders, "or")+".")

@@ -51,8 +51,8 @@ func (o *Options) wait() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait (KIND NAME... | KIND/NAME...) --for=PHASE",
 		Short: "Wait until a machine, a node or a host is healthy, remediated or unhealthy",
-		Long: "Wait until what explain says is so: --for=healthy, pending, remediating, blocked or unknown is its phase, unhealthy either of remediating and " +
-			"blocked. remediated is healthy with no remediation in flight, or that the object is gone.",
+		Long: "Wait until an object is in the phase that --for names, by the answer of explain: healthy, pending, remediating, blocked or unknown. " +
+			"unhealthy is remediating or blocked; remediated is healthy with no remediation in flight, or that the object is gone.",
 		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n"+
 			"  %[1]s wait host/rack3-11 --for=remediated --timeout=30m", o.Name),
 		Args: func(c *cobra.Command, args []string) error {
@@ -72,7 +72,7 @@ func (o *Options) wait() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&w.until, "for", "", "What to wait for: "+listed(awaitable, "or")+".")
-	c.Flags().DurationVar(&w.timeout, "timeout", 30*time.Second, "How long to wait. If 0, look once; if negative, wait for a week.")
+	c.Flags().DurationVar(&w.timeout, "timeout", 30*time.Second, "How long to wait. Zero means check once and do not wait; a negative value means a week.")
 	c.Flags().StringVar(&w.cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
 	o.addScope(c)
 	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(awaitable, cobra.ShellCompDirectiveNoFileComp)) // the flag is there

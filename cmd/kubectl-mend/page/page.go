@@ -47,7 +47,7 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 		unselected = append(unselected, u.String()+": "+u.Why)
 	}
 	p.list("Not selected by", unselected)
-	p.list("To know", e.Notes)
+	p.list("Notes", e.Notes)
 	p.gap()
 	p.step("", e.Next)
 	p.step("", e.Todo)

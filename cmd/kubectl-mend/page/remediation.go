@@ -84,7 +84,9 @@ func (p *page) remediation(r *explain.Remediation) {
 		p.line("  ", r.Since(p.moment)+".")
 	}
 	for _, e := range r.Evidence {
-		p.line("  - ", e)
+		if !strings.Contains(r.Text, e) { // else it stands above, or in the blocker
+			p.line("  - ", e)
+		}
 	}
 	p.blockers(nil, r.Blockers)
 	p.readErrors(r.ReadErrors)

@@ -72,7 +72,7 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since)))
 		}
 	}
-	p.list("To know", s.Notes)
+	p.list("Notes", s.Notes)
 	return p.write(out)
 }
 
@@ -87,10 +87,10 @@ func (p *page) manager(m managerlease.Manager, wide bool) {
 		return
 	}
 	if len(serves) > 0 {
-		p.line("  serves: ", strings.Join(serves, ", ")+".")
+		p.line("  Serves: ", strings.Join(serves, ", ")+".")
 	}
 	for _, kind := range notServed {
-		p.line("  does not serve: ", kind+".")
+		p.line("  Does not serve: ", kind+".")
 	}
 }
 
