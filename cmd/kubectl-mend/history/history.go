@@ -52,21 +52,21 @@ const (
 // Entry is one thing that has happened.
 type Entry struct {
 	// At is when; of what has happened several times, when it did first.
-	At     time.Time   `json:"at"`
-	Object explain.Ref `json:"object"`
+	At     time.Time
+	Object explain.Ref
 	// Reason is a word, that of the event or condition.
-	Reason string `json:"reason"`
-	Text   string `json:"text,omitempty"`
-	Source Source `json:"source"`
+	Reason string
+	Text   string
+	Source Source
 	// Reporter is who has told it; empty if it is not from an event.
-	Reporter string `json:"reporter,omitempty"`
+	Reporter string
 	// Warning says that it is not as it should be.
-	Warning bool `json:"warning,omitempty"`
+	Warning bool
 	// Count is how often it has happened, Last when it did last; both zero if once.
-	Count int32     `json:"count,omitempty"`
-	Last  time.Time `json:"last,omitzero"`
+	Count int32
+	Last  time.Time
 	// Record is the one that it is from; empty if it is from none.
-	Record explain.Ref `json:"record,omitzero"`
+	Record explain.Ref
 
 	related explain.Ref
 }

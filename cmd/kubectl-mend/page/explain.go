@@ -16,40 +16,40 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Explanation is why something is remediated, or is not. It is the JSON of `kubectl mend explain`.
+// Explanation is why something is remediated, or is not.
 type Explanation struct {
-	Subject explain.Ref `json:"subject"`
+	Subject explain.Ref
 	// At is the moment for which all of it holds.
-	At time.Time `json:"at"`
+	At time.Time
 	// Answer is the first line of the page.
-	Answer explain.Answer `json:"-"`
+	Answer explain.Answer
 	// Verdict is the answer in one line.
-	Verdict string `json:"verdict"`
+	Verdict string
 	// Facts are what belongs together, such as a machine's cluster, node and host.
-	Facts []explain.Fact `json:"facts,omitempty"`
+	Facts []explain.Fact
 	// Checks are those that select it, the one that acts first. Their targets are those that the explanation is about.
-	Checks []Check `json:"checks,omitempty"`
+	Checks []Check
 	// NotSelectedBy are checks that it might be expected to be selected by.
-	NotSelectedBy []Unselected `json:"notSelectedBy,omitempty"`
+	NotSelectedBy []Unselected
 	// Unread are the kinds of checks that could not be read: there may be some that select it.
-	Unread []string `json:"unread,omitempty"`
+	Unread []string
 	// Remediations are those of its host.
-	Remediations []explain.Remediation `json:"remediations,omitempty"`
+	Remediations []explain.Remediation
 	// Capacity is what the capacity of the machine waits for or, of an owner or a Cluster, of its machines that have lost theirs.
-	Capacity []Capacity `json:"-"`
+	Capacity []Capacity
 	// Notes are what to know of the explanation itself: what could not be read, that no manager runs.
-	Notes []string `json:"notes,omitempty"`
+	Notes []string
 	// Next is the next thing that happens, or what a person has to do.
-	Next explain.Step `json:"next"`
+	Next explain.Step
 	// Todo is what a person has to do while Next goes on by itself; zero if there is nothing.
-	Todo explain.Step `json:"todo,omitzero"`
+	Todo explain.Step
 }
 
 // Check is a check, with what is needed to understand its arithmetic.
 type Check struct {
 	explain.Check
 	// NotHealthy are the targets that the limits count, by what they are.
-	NotHealthy []Group `json:"notHealthy,omitempty"`
+	NotHealthy []Group
 
 	// answer is about all targets of the check.
 	answer explain.Answer
@@ -57,14 +57,14 @@ type Check struct {
 
 // Group are the names of targets that are counted alike.
 type Group struct {
-	Class budget.Class `json:"class"`
-	Names []string     `json:"names"`
+	Class budget.Class
+	Names []string
 }
 
 // Unselected is a check that does not select the subject, and why.
 type Unselected struct {
 	explain.Ref
-	Why string `json:"why"`
+	Why string
 }
 
 // about returns c with those of its targets that the explanation is about.

@@ -18,37 +18,37 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// Status is how all checks stand. It is the JSON of `kubectl mend status`.
+// Status is how all checks stand.
 type Status struct {
-	At       time.Time              `json:"at"`
-	Managers []managerlease.Manager `json:"managers"`
+	At       time.Time
+	Managers []managerlease.Manager
 	// ManagersUnknown is why there may be other managers; empty if there are none.
-	ManagersUnknown string `json:"managersUnknown,omitempty"`
+	ManagersUnknown string
 	// Checks are without their targets.
-	Checks []Row `json:"checks"`
+	Checks []Row
 	// Unread are the kinds of checks that could not be read: there may be more than those.
-	Unread []string `json:"unread,omitempty"`
+	Unread []string
 	// Unreachable are the workload clusters that the manager cannot reach.
-	Unreachable []Cluster `json:"unreachable,omitempty"`
-	Notes       []string  `json:"notes,omitempty"`
+	Unreachable []Cluster
+	Notes       []string
 }
 
 // Row is a check, and how many of its targets are being remediated.
 type Row struct {
 	explain.Check
-	Remediating int `json:"remediating"`
+	Remediating int
 	// ClaimedBy is the label that claimed the check, and what has it; empty if none did.
-	ClaimedBy string `json:"claimedBy,omitempty"`
+	ClaimedBy string
 
 	document cliv1.Check
 }
 
 // Cluster is a workload cluster that the manager cannot reach.
 type Cluster struct {
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	Since     time.Time `json:"since"`
-	Why       string    `json:"why"`
+	Namespace string
+	Name      string
+	Since     time.Time
+	Why       string
 }
 
 // Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.

@@ -35,72 +35,72 @@ type Question struct {
 // Answer is what happens.
 type Answer struct {
 	// At is when the simulation begins.
-	At time.Time `json:"at"`
+	At time.Time
 	// Assumptions are those about everybody but the controllers.
-	Assumptions []string `json:"assumptions"`
+	Assumptions []string
 	// Manifest are notes about the manifest. Refused is why the API server would refuse it.
-	Manifest []string `json:"manifest,omitempty"`
-	Refused  []string `json:"refused,omitempty"`
+	Manifest []string
+	Refused  []string
 	// Now is how the checks of the manifest stand once it is applied, or all checks if there is none.
-	Now []explain.Check `json:"now"`
+	Now []explain.Check
 	// Timeline is what happens, in its order.
-	Timeline     []Entry       `json:"timeline"`
-	Remediations []Remediation `json:"remediations"`
-	Summary      Summary       `json:"summary"`
+	Timeline     []Entry
+	Remediations []Remediation
+	Summary      Summary
 }
 
 // Entry is something that happens.
 type Entry struct {
 	// After is how long after the beginning, such as "5m0s".
-	After  string      `json:"after"`
-	At     time.Time   `json:"at"`
-	Object explain.Ref `json:"object"`
+	After  string
+	At     time.Time
+	Object explain.Ref
 	// Reason is that of the event.
-	Reason string `json:"reason"`
-	Text   string `json:"text"`
+	Reason string
+	Text   string
 	// Warning says that the event is one.
-	Warning bool `json:"warning,omitempty"`
+	Warning bool
 	// Assumed says that kubemend did not do it: it is assumed of others.
-	Assumed bool `json:"assumed,omitempty"`
+	Assumed bool
 }
 
 // Remediation is one that begins.
 type Remediation struct {
-	After string    `json:"after"`
-	At    time.Time `json:"at"`
+	After string
+	At    time.Time
 	// Target is the machine or node.
-	Target explain.Ref `json:"target"`
+	Target explain.Ref
 	// Request is what was made for it; empty if its owner was asked.
-	Request *explain.Ref `json:"request,omitempty"`
+	Request *explain.Ref
 }
 
 // Summary is the sum of what happens.
 type Summary struct {
 	// Begun counts the remediations, AtOnce is how many of them, and of those that were under way before, were so at most at the same time.
-	Begun  int `json:"begun"`
-	AtOnce int `json:"atOnce"`
+	Begun  int
+	AtOnce int
 	// Blocked are the times in which checks allowed no remediation.
-	Blocked []Blocked `json:"blocked,omitempty"`
+	Blocked []Blocked
 	// Unhealthy are those that are not healthy at the end.
-	Unhealthy []Unhealthy `json:"unhealthy,omitempty"`
+	Unhealthy []Unhealthy
 	// Horizon is how long the simulation is.
-	Horizon string `json:"horizon"`
+	Horizon string
 }
 
 // Blocked is a time in which a check allowed no remediation.
 type Blocked struct {
-	Check  explain.Ref `json:"check"`
-	Reason string      `json:"reason"`
+	Check  explain.Ref
+	Reason string
 	// From is when it began, and Until when it was over; Until is empty if it was not.
-	From  string `json:"from"`
-	Until string `json:"until,omitempty"`
+	From  string
+	Until string
 }
 
 // Unhealthy is a machine or node that is not healthy.
 type Unhealthy struct {
 	explain.Ref
 
-	Verdict string `json:"verdict"`
+	Verdict string
 }
 
 // Run answers q. It changes w, which is not to be used for anything else afterwards.

@@ -280,9 +280,9 @@ func TestTheSameInputGivesTheSameAnswer(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsJSON(t *testing.T) {
+func TestTheDocumentOfASimulation(t *testing.T) {
 	s := stories["one machine fails and is replaced"]
-	data, err := json.MarshalIndent(s.fixture(newFixture(t)).run(s.manifest, question(s.question)), "", "  ")
+	data, err := json.MarshalIndent(s.fixture(newFixture(t)).run(s.manifest, question(s.question)).Document(), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
