@@ -137,6 +137,9 @@ func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *worklo
 		}
 		services.Services = append(services.Services, added)
 	}
+	if !o.teardown.Enabled {
+		services.Services = append(services.Services, recordService(mgr, clusters, kept, o))
+	}
 	if o.endpoints.WebhookCertDir != "" {
 		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.
 		if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/migration"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/teardown"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -38,6 +39,7 @@ type options struct {
 	hostRemediations    hostremediation.Options
 	kinds               crdgate.Options
 	clusters            workload.Options
+	records             remediationrecord.Options
 	migration           migration.Options
 	teardown            teardown.Options
 	election            managerlease.Options
@@ -79,7 +81,7 @@ func newOptions(fs *pflag.FlagSet) *options {
 // groups are the options that live with what they set.
 func (o *options) groups() []interface{ AddFlags(*pflag.FlagSet) } {
 	return []interface{ AddFlags(*pflag.FlagSet) }{
-		&o.machineHealthChecks, &o.nodeHealthChecks, &o.hostRemediations, &o.kinds, &o.clusters, &o.migration, &o.teardown, &o.election, &o.endpoints,
+		&o.machineHealthChecks, &o.nodeHealthChecks, &o.hostRemediations, &o.kinds, &o.clusters, &o.records, &o.migration, &o.teardown, &o.election, &o.endpoints,
 	}
 }
 

@@ -45,7 +45,7 @@ var layers = []layer{
 	},
 	{
 		name:    "controller",
-		folders: []string{"controllers/claims", "controllers/machinehealthcheck", "controllers/hostremediation", "controllers/teardown", "controllers/migration", "controllers/nodehealthcheck", "controllers/crdgate"},
+		folders: []string{"controllers/claims", "controllers/machinehealthcheck", "controllers/hostremediation", "controllers/teardown", "controllers/migration", "controllers/nodehealthcheck", "controllers/remediationrecord", "controllers/crdgate"},
 		may:     []string{"pure", "api", "adapter"},
 	},
 	{

@@ -12,6 +12,7 @@ const (
 	Metal3CRD       = "metal3remediations.infrastructure.cluster.x-k8s.io"
 	OwnCRD          = "hostremediations.kubemend.io"
 	HostCRD         = "baremetalhosts.metal3.io"
+	RecordCRD       = "remediationrecords.kubemend.io"
 	betweenCRD      = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
 
@@ -32,6 +33,9 @@ func HostRemediations() *Service {
 
 // Hosts is the service of BareMetalHosts: it releases those that no remediation keeps powered off any more.
 func Hosts() *Service { return &Service{CRD: HostCRD, Choice: Auto} }
+
+// Records is the service of RemediationRecords: it follows remediations, and closes their records. Without the kind, remediations have none.
+func Records() *Service { return &Service{CRD: RecordCRD, Choice: Auto} }
 
 // NodeHealthChecks is the service of the kind that checks the nodes of the cluster that the manager runs in. It belongs to the operator that
 // brought it along, if the Operator Lifecycle Manager has installed that; or it is known by the lease of its leader (medik8s' node-healthcheck-operator,

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationrecords,verbs=create;delete;get;list;patch;update;watch
@@ -30,7 +31,7 @@ const CRD = "remediationrecords.kubemend.io"
 const attemptEvery = time.Minute
 
 // Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
-const Unbegun = 5 * time.Minute
+const Unbegun = record.Unbegun
 
 // Records writes records. It is safe for concurrent use.
 type Records struct {

@@ -97,10 +97,10 @@ func TestHowARecordEnds(t *testing.T) {
 			f.Target.Deleting = after(time.Minute)
 			f.Capacity = Capacity{Known: true, Over: true, Reason: "ScaledDown"}
 		}))},
-		"a machine that is gone waits while its capacity cannot be read": {f: at(ten, gone)},
-		"a machine that is gone is not healed, whatever its conditions are":   {f: at(ten, both(gone, healthy))},
-		"a machine that is not read changes nothing":                     {f: at(ten, both(asked, healthy, func(f *Facts) { f.Target.Known = false }))},
-		"one that is healthy before its owner acts is healed":            {f: at(ten, both(asked, healthy)), want: Healed, by: "Recovered", back: after(4 * time.Minute)},
+		"a machine that is gone waits while its capacity cannot be read":    {f: at(ten, gone)},
+		"a machine that is gone is not healed, whatever its conditions are": {f: at(ten, both(gone, healthy))},
+		"a machine that is not read changes nothing":                        {f: at(ten, both(asked, healthy, func(f *Facts) { f.Target.Known = false }))},
+		"one that is healthy before its owner acts is healed":               {f: at(ten, both(asked, healthy)), want: Healed, by: "Recovered", back: after(4 * time.Minute)},
 		"one that its owner is asked for still is not": {f: at(ten, both(asked, healthy, func(f *Facts) {
 			f.Target.Asked = after(time.Second)
 		}))},
@@ -149,7 +149,9 @@ func TestHowARecordEnds(t *testing.T) {
 
 // What nothing asks for any more is cancelled, or given up if it had an effect, once no other request has come for a while.
 func TestARemediationThatIsWithdrawn(t *testing.T) {
-	acts := func(f *Facts) { f.State.Steps = append(f.State.Steps, Step{Time: after(2 * time.Second), Reason: RemediatorActs}) }
+	acts := func(f *Facts) {
+		f.State.Steps = append(f.State.Steps, Step{Time: after(2 * time.Second), Reason: RemediatorActs})
+	}
 	none := func(f *Facts) { f.Requests = nil }
 	failed := withRequest(func(r *Request) { r.Failed = true })
 	for name, tc := range map[string]struct {

@@ -1,0 +1,52 @@
+package explain
+
+import (
+	"fmt"
+
+	"github.com/kubemend/kubemend/controllers/decide/record"
+)
+
+// RecordStep is what has happened to the target of a record, as a sentence without a full stop; the object is what it happened to, if it is not the target.
+func RecordStep(reason record.Reason, target string, object record.Ref) string {
+	if text := recordTexts[reason]; text != nil {
+		return text(target, object)
+	}
+	if object.Name != "" {
+		return fmt.Sprintf("%s: %s %s", reason, object.Kind, object.Name)
+	}
+	return string(reason)
+}
+
+// recordTexts has one function for each reason that is not one of capacity.
+var recordTexts = map[record.Reason]func(target string, object record.Ref) string{
+	record.OwnerRequested: func(target string, _ record.Ref) string { return "The owner of " + target + " was asked to replace it" },
+	record.RequestCreated: func(target string, o record.Ref) string {
+		return fmt.Sprintf("%s %s was created for %s", o.Kind, o.Name, target)
+	},
+	record.RemediatorActs: func(_ string, o record.Ref) string {
+		return fmt.Sprintf("A remediator has begun to act on %s %s", o.Kind, o.Name)
+	},
+	record.RequestsEnded: func(target string, _ record.Ref) string {
+		return "Every remediation request of " + target + " has ended, and it is unhealthy"
+	},
+	record.Withdrawn: func(target string, _ record.Ref) string {
+		return "Nothing asks for the remediation of " + target + " any more, and it is unhealthy"
+	},
+	record.TargetDeleting: func(target string, _ record.Ref) string { return target + " is being deleted" },
+	record.TargetGone:     func(target string, _ record.Ref) string { return target + " does not exist any more" },
+	record.ReplacementFound: func(target string, o record.Ref) string {
+		return fmt.Sprintf("%s %s comes in place of %s", o.Kind, o.Name, target)
+	},
+	record.RemediationInProgress: func(_ string, o record.Ref) string {
+		return fmt.Sprintf("%s %s has not ended", o.Kind, o.Name)
+	},
+	record.Reason(record.Healed):   func(target string, _ record.Ref) string { return target + " is healthy again" },
+	record.Reason(record.Replaced): func(target string, _ record.Ref) string { return "Another Machine is healthy in place of " + target },
+	record.Reason(record.Gone):     func(target string, _ record.Ref) string { return target + " was deleted, and no other one is to come" },
+	record.Reason(record.GivenUp): func(target string, _ record.Ref) string {
+		return target + " is unhealthy, and nothing acts on it any more"
+	},
+	record.Reason(record.Cancelled): func(target string, _ record.Ref) string {
+		return "The remediation of " + target + " did not begin, or was withdrawn before it had an effect"
+	},
+}

@@ -1,0 +1,161 @@
+package remediationrecord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	observer "github.com/kubemend/kubemend/controllers/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/record"
+)
+
+// machineSetKind is the kind of owners that belong to a MachineDeployment.
+const machineSetKind = "MachineSet"
+
+// observeCapacity reads what the capacity of the Machine waits for, once its owner is asked or it is being deleted: before that nothing is missing for good.
+func (r *Reconciler) observeCapacity(ctx context.Context, o *observed, _ client.Reader) error {
+	t := &o.facts.Target
+	if !t.Machine || !t.Known || t.Exists && t.Deleting.IsZero() && t.Asked.IsZero() {
+		return nil
+	}
+	subject, err := r.subject(ctx, o)
+	if err != nil {
+		return err
+	}
+	facts, err := r.Capacity.Observe(ctx, subject, o.now)
+	if errors.Is(err, observer.ErrNotKept) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
+	}
+	story := capacity.Decide(facts)
+	o.story, o.facts.Capacity = &story, capacityOf(&facts, &story, o.record.Namespace)
+	return nil
+}
+
+// subject is the machine as it is asked for: itself or, if it is gone, what the record has kept of it.
+func (r *Reconciler) subject(ctx context.Context, o *observed) (observer.Subject, error) {
+	began := o.facts.State.Begun
+	if began.IsZero() {
+		began = o.facts.Decided
+	}
+	target := &o.record.Spec.Target
+	s := observer.Subject{}
+	if o.machine != nil {
+		s = observer.Of(o.machine, began)
+	} else {
+		s = observer.Subject{Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Began: began, Gone: r.goneAt(o.record)}
+		s.Created = time.Unix(1, 0) // another one of its name has another
+		if owner := target.Owner; owner != nil {
+			s.Owner = observer.Owner{Group: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, Kind: owner.Kind, Name: owner.Name}
+		}
+		var err error
+		if s.Deployment, err = r.deploymentOf(ctx, o); err != nil {
+			return s, err
+		}
+		s.LabelKey, s.LabelValue = clusterv1.ClusterNameLabel, target.ClusterName
+	}
+	if target.Host != nil {
+		s.Host = target.Host.Name
+	}
+	lost, err := r.lost(ctx, o)
+	s.Lost = lost
+	return s, err
+}
+
+// deploymentOf is the MachineDeployment of the machine, by the label that the record has taken from it, or by its MachineSet.
+func (r *Reconciler) deploymentOf(ctx context.Context, o *observed) (string, error) {
+	if name := o.record.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
+		return name, nil
+	}
+	owner := o.record.Spec.Target.Owner
+	if owner == nil || owner.Kind != machineSetKind {
+		return "", nil
+	}
+	set := &clusterv1.MachineSet{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}, set)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read MachineSet %s/%s: %w", owner.Namespace, owner.Name, err)
+	}
+	return set.Labels[clusterv1.MachineDeploymentNameLabel], nil
+}
+
+// lost are the machines of the same owner that are gone and not replaced yet, by their open records.
+func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, error) {
+	list := &mendv1.RemediationRecordList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(o.record.Namespace), client.MatchingFields{clusterIndex: o.record.Spec.Target.ClusterName},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the open records of Cluster %s/%s: %w", o.record.Namespace, o.record.Spec.Target.ClusterName, err)
+	}
+	var all []capacity.Loss
+	for i := range list.Items {
+		other := &list.Items[i]
+		target := &other.Spec.Target
+		if other.Spec.Mode != o.record.Spec.Mode || target.Machine == nil || target.Machine.Name == o.record.Spec.Target.Machine.Name || !sameOwner(other, o.record) {
+			continue
+		}
+		for _, step := range other.Status.Steps {
+			if step.Reason == string(record.TargetGone) {
+				all = append(all, capacity.Loss{Name: target.Machine.Name, At: r.goneAt(other)})
+				break
+			}
+		}
+	}
+	return all, nil
+}
+
+func sameOwner(a, b *mendv1.RemediationRecord) bool {
+	if of := a.Labels[clusterv1.MachineDeploymentNameLabel]; of != "" {
+		return of == b.Labels[clusterv1.MachineDeploymentNameLabel]
+	}
+	x, y := a.Spec.Target.Owner, b.Spec.Target.Owner
+	return x != nil && y != nil && x.Kind == y.Kind && x.Name == y.Name
+}
+
+// capacityOf is a story as far as a record has it.
+func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.Capacity {
+	c := record.Capacity{
+		Known: s.Stage != capacity.Unread, Reason: record.Reason(s.Reason), Since: s.Since, Over: s.Stage == capacity.NotReplaced,
+		Object: record.Ref{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
+		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered,
+	}
+	if s.Reason == capacity.RolledOut {
+		c.Others = s.Args.Ready
+	}
+	i := slices.IndexFunc(f.Others, func(m capacity.Machine) bool { return m.Name == s.Replacement.Name })
+	if s.Replacement.Name == "" || i < 0 {
+		return c
+	}
+	m := &f.Others[i]
+	c.Healthy = m.Deleting.IsZero() && !m.Unhealthy && m.Node != "" && m.NodeReady.True()
+	if c.Back && m.Unhealthy {
+		c.Back, c.Reason, c.Object = false, record.Reason(capacity.StillUnhealthy), machineRef(m, namespace)
+	}
+	c.Replacement = record.Replacement{Machine: machineRef(m, namespace), Guessed: s.Replacement.Guess()}
+	if m.Node != "" {
+		c.Replacement.Node = record.Ref{APIVersion: "v1", Kind: "Node", Name: m.Node}
+	}
+	if m.Host != "" {
+		c.Replacement.Host = record.Ref{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: namespace, Name: m.Host}
+	}
+	return c
+}
+
+func machineRef(m *capacity.Machine, namespace string) record.Ref {
+	return record.Ref{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: namespace, Name: m.Name, UID: m.UID}
+}

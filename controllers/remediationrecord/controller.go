@@ -1,0 +1,212 @@
+// Package remediationrecord follows the remediations that have a record, and closes the record when their end is known: when capacity is back, or no longer
+// to be expected. Closed records are deleted when there are too many, or when they are old.
+//
+// It remediates nothing, and no decision depends on what it writes. A reconcile of one open record observes, decides (package decide/record), applies and
+// tells. (docs/adr/0093-a-record-is-followed-by-what-was-read.md)
+package remediationrecord
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/record"
+	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// RBAC to follow what becomes of a machine. Rights on the records are those of package records; on requests, those of package remediationrequest; on hosts and
+// nodes of this cluster, those of the features that act on them. What is not granted is not known, and changes no record.
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets;machinedeployments,verbs=get;list
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get
+// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get
+
+// Clusters are the workload clusters. (package workload)
+type Clusters interface {
+	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
+}
+
+// Reconciler follows open records.
+type Reconciler struct {
+	// Client reads open records, Machines and Clusters from caches, and writes. Live reads past them.
+	Client client.Client
+	Live   client.Reader
+	Mapper meta.RESTMapper
+	// Clusters are where nodes are read.
+	Clusters Clusters
+	// Capacity reads what the capacity of a machine waits for.
+	Capacity *capacity.Observer
+	Clock    clock.PassiveClock
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a record, or its Cluster, must have; empty for all. (package shard)
+	WatchFilterValue string
+	// Nodes reports whether this manager follows records that belong to no Cluster: those of NodeHealthChecks, which have no shard.
+	Nodes bool
+	// Retention deletes what is closed.
+	Retention *Retention
+
+	mu     sync.Mutex
+	memory map[types.NamespacedName]memory
+	open   openRecords
+}
+
+// memory is what this process remembers of an open record. Without it, words are written sooner, and the moment at which a machine went is less exact.
+type memory struct {
+	// written is when it was last written.
+	written time.Time
+	// seen reports that its Machine was there, gone when it was not any more since.
+	seen bool
+	gone time.Time
+}
+
+// Reconcile makes the record called req say what has become of its remediation.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), r.Client)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if o == nil {
+		r.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	plan := record.Decide(o.facts)
+	if !plan.State.Ended.IsZero() { // nothing is written after the end, so that it does not rest on what a cache shows
+		if o, err = r.observe(ctx, req.NamespacedName, o.now, r.Live); err != nil || o == nil {
+			return ctrl.Result{}, err
+		}
+		plan = record.Decide(o.facts)
+	}
+	changed, err := r.apply(ctx, o, plan)
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("write the status of RemediationRecord %s: %w", req.NamespacedName, err)
+	}
+	r.tell(ctx, o, plan, changed)
+	return r.again(o, plan), nil
+}
+
+// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched changes rarely then.
+func (r *Reconciler) again(o *observed, plan record.Plan) ctrl.Result {
+	if !plan.State.Ended.IsZero() {
+		return ctrl.Result{}
+	}
+	at := o.now.Add(min(max(o.now.Sub(o.facts.Decided)/20, soonest), latest))
+	if !plan.Again.IsZero() && plan.Again.Before(at) {
+		at = plan.Again
+	}
+	return enqueue.At(at, o.now)
+}
+
+// The bounds of how often a record is looked at without an event.
+const (
+	soonest = 5 * time.Second
+	latest  = time.Minute
+)
+
+// forget forgets a record that is not open any more, or is another manager's.
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	delete(r.memory, key)
+	r.mu.Unlock()
+	r.open.forget(key)
+}
+
+// remembered is what is remembered of a record, after a change of it.
+func (r *Reconciler) remembered(key types.NamespacedName, change func(*memory)) memory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	is := r.memory[key]
+	if change != nil {
+		change(&is)
+		if r.memory == nil {
+			r.memory = map[types.NamespacedName]memory{}
+		}
+		r.memory[key] = is
+	}
+	return is
+}
+
+// tell exports what was written, and what the record waits for.
+func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, changed bool) {
+	key := client.ObjectKeyFromObject(o.record)
+	if changed {
+		measure(o.record, plan.State)
+		if !plan.State.Ended.IsZero() {
+			log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.State.Outcome)
+		}
+	}
+	if !plan.State.Ended.IsZero() {
+		r.forget(key)
+		if changed {
+			r.Retention.Closed(o.record)
+		}
+		return
+	}
+	r.open.note(key, waitOf(o, plan))
+}
+
+// quiet reports whether so little time has passed since the last write of this process that a change of words alone waits.
+func (r *Reconciler) quiet(key types.NamespacedName, now time.Time) bool {
+	return now.Sub(r.remembered(key, nil).written) < latest
+}
+
+func (r *Reconciler) wrote(key types.NamespacedName, now time.Time) {
+	r.remembered(key, func(m *memory) { m.written = now })
+}
+
+// sighted remembers whether the Machine of a record was there.
+func (r *Reconciler) sighted(o *observed) {
+	t := &o.facts.Target
+	if !t.Known {
+		return
+	}
+	r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) {
+		switch {
+		case t.Exists:
+			m.seen, m.gone = true, time.Time{}
+		case m.seen && m.gone.IsZero():
+			m.gone = o.facts.Now
+		}
+	})
+}
+
+// goneAt is since when the Machine of a record is gone: when this process saw it go or, if it went while no manager ran, when it was last known to be there. A
+// later moment would take what came in its place meanwhile for another machine.
+func (r *Reconciler) goneAt(is *mendv1.RemediationRecord) time.Time {
+	if at := r.remembered(client.ObjectKeyFromObject(is), nil).gone; !at.IsZero() {
+		return at
+	}
+	at := is.Spec.Decided.Time
+	for i := range is.Status.Steps {
+		step := &is.Status.Steps[i]
+		if step.Reason == string(record.TargetGone) {
+			break
+		}
+		at = step.Time.Time
+	}
+	return at
+}
+
+// refOf is a reference of the API as decisions have it.
+func refOf(r *mendv1.RecordRef) record.Ref {
+	if r == nil {
+		return record.Ref{}
+	}
+	return record.Ref{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID}
+}

@@ -1,0 +1,238 @@
+package remediationrecord
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capacity"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+func after(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(d)) }
+
+// management is a management cluster with Cluster c, whose Machine w1 of MachineSet pool is about to be remediated.
+type management struct {
+	t      *testing.T
+	server client.WithWatch
+	clock  *clocktesting.FakeClock
+	*Reconciler
+	// nodes are those of the Cluster, if it is reachable.
+	nodes     map[string]*corev1.Node
+	reachable bool
+	// writes counts them; the next one fails with fails.
+	writes int
+	fails  error
+}
+
+func schemeOfAll(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme),
+		bmov1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+func newManagement(t *testing.T, objects ...client.Object) *management {
+	t.Helper()
+	scheme := schemeOfAll(t)
+	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), nodes: map[string]*corev1.Node{}, reachable: true}
+	m.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
+		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.Cluster{}).
+		WithIndex(&mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
+			return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
+		}).Build()
+	m.restart()
+	return m
+}
+
+// restart makes another process.
+func (m *management) restart() {
+	c := interceptor.NewClient(m.server, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := m.fails; err != nil {
+				m.fails = nil
+				return err
+			}
+			m.writes++
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	mapper := testrestmapper.TestOnlyStaticRESTMapper(m.server.Scheme())
+	m.Reconciler = &Reconciler{
+		Client: c, Live: c, Mapper: mapper, Clusters: m, Capacity: &capacity.Observer{Management: c, Mapper: mapper}, Clock: m.clock, Nodes: true,
+		Retention: NewRetention(&Retention{}),
+	}
+}
+
+// View implements Clusters.
+func (m *management) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+	link := workload.Down
+	if m.reachable {
+		link = workload.Up
+	}
+	store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+	for _, node := range m.nodes {
+		if err := store.Add(node); err != nil {
+			return workload.View{}, err
+		}
+	}
+	return workload.Seen(link, store), nil
+}
+
+// reconcile reconciles the record some time after noon until it does not change, and returns it.
+func (m *management) reconcile(at time.Duration) *mendv1.RemediationRecord {
+	m.t.Helper()
+	m.clock.SetTime(noon.Add(at))
+	for range 3 {
+		if _, err := m.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: recordKey}); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	return m.record()
+}
+
+func (m *management) record() *mendv1.RemediationRecord {
+	m.t.Helper()
+	is := &mendv1.RemediationRecord{}
+	if err := m.server.Get(m.t.Context(), recordKey, is); err != nil {
+		m.t.Fatal(err)
+	}
+	return is
+}
+
+// change changes a Machine.
+func (m *management) change(name string, change func(*clusterv1.Machine)) {
+	m.t.Helper()
+	is := &clusterv1.Machine{}
+	if err := m.server.Get(m.t.Context(), client.ObjectKey{Namespace: "metal", Name: name}, is); err != nil {
+		m.t.Fatal(err)
+	}
+	change(is)
+	status := is.DeepCopy()
+	if err := m.server.Update(m.t.Context(), is); err != nil {
+		m.t.Fatal(err)
+	}
+	if is.DeletionTimestamp != nil && len(is.Finalizers) == 0 {
+		return // it is gone
+	}
+	status.ResourceVersion = is.ResourceVersion
+	if err := m.server.Status().Update(m.t.Context(), status); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *management) create(objects ...client.Object) {
+	m.t.Helper()
+	for _, o := range objects {
+		if err := m.server.Create(m.t.Context(), o); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
+
+func (m *management) remove(o client.Object) {
+	m.t.Helper()
+	if err := m.server.Delete(m.t.Context(), o); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+var recordKey = client.ObjectKey{Namespace: "metal", Name: "w1-record"}
+
+func recordOf(change func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
+	is := &mendv1.RemediationRecord{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "metal", Name: "w1-record", Labels: map[string]string{mendv1.RecordOpenLabel: "true"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "c"}},
+		},
+		Spec: mendv1.RemediationRecordSpec{
+			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Decided: after(0), Due: new(after(-time.Second)), Cause: "Ready=Unknown",
+			Evidence: []mendv1.RecordEvidence{{Type: "Ready", Status: "Unknown"}},
+			Target: mendv1.RecordTarget{
+				ClusterName: "c", ClusterUID: "c", Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: "w1"},
+				Owner: &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Namespace: "metal", Name: "pool", UID: "pool"},
+				Host:  &mendv1.RecordRef{Kind: "BareMetalHost", Namespace: "metal", Name: "host-7"},
+			},
+		},
+		Status: mendv1.RemediationRecordStatus{Attempted: new(after(0))},
+	}
+	if change != nil {
+		change(is)
+	}
+	return is
+}
+
+func machine(name string, created time.Duration) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: name, UID: types.UID(name), CreationTimestamp: after(created),
+		Labels: map[string]string{
+			clusterv1.ClusterNameLabel: "c", clusterv1.MachineSetNameLabel: "pool", clusterv1.MachineDeploymentNameLabel: "workers",
+		},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "pool", UID: "pool", Controller: new(true),
+		}},
+	}}
+	m.Spec.ClusterName = "c"
+	return m
+}
+
+func says(m *clusterv1.Machine, kind string, status metav1.ConditionStatus, at time.Duration) {
+	for i := range m.Status.Conditions {
+		if m.Status.Conditions[i].Type == kind {
+			m.Status.Conditions = append(m.Status.Conditions[:i], m.Status.Conditions[i+1:]...)
+			break
+		}
+	}
+	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Test", LastTransitionTime: after(at)})
+}
+
+// unhealthy is w1, whose check has marked it.
+func unhealthy() *clusterv1.Machine {
+	m := machine("w1", -time.Hour)
+	m.Status.NodeRef.Name = "n1"
+	says(m, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, 0)
+	return m
+}
+
+func fleet() []client.Object {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c", UID: "c"}}
+	cluster.Status.Initialization.ControlPlaneInitialized = new(true)
+	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: "workers", Annotations: map[string]string{clusterv1.RevisionAnnotation: "1"},
+	}}
+	deployment.Spec.Replicas = new(int32(1))
+	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: "pool", Labels: map[string]string{clusterv1.MachineDeploymentNameLabel: "workers"},
+		Annotations: map[string]string{clusterv1.RevisionAnnotation: "1"},
+	}}
+	set.Spec.Replicas = new(int32(1))
+	return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal"}}, cluster, deployment, set}
+}

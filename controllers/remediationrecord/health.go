@@ -1,0 +1,142 @@
+package remediationrecord
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/decide/record"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.
+func (r *Reconciler) observeHealth(ctx context.Context, o *observed, _ client.Reader) error {
+	t := &o.facts.Target
+	if !t.Exists || t.Machine && t.Checked != record.Unknown && !o.facts.Observed {
+		return nil
+	}
+	node, known, err := r.node(ctx, o)
+	if err != nil || !known {
+		return err
+	}
+	t.NodeReady = record.No
+	if node != nil {
+		for i := range node.Status.Conditions {
+			if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				t.NodeReady, t.NodeReadySince = record.Yes, c.LastTransitionTime.Time
+			}
+		}
+	}
+	t.Evidence = record.No
+	if o.holds(node) {
+		t.Evidence = record.Yes
+	}
+	return nil
+}
+
+// node reads the node of the target: from the cache of its cluster or, if it belongs to none, from this one. It is nil if there is none.
+func (r *Reconciler) node(ctx context.Context, o *observed) (node *corev1.Node, known bool, err error) {
+	target := &o.record.Spec.Target
+	if target.Machine == nil && target.Node != nil {
+		node = &corev1.Node{}
+		err = r.Live.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
+		switch {
+		case apierrors.IsForbidden(err):
+			return nil, false, nil
+		case apierrors.IsNotFound(err):
+			return nil, true, nil
+		case err != nil:
+			return nil, false, fmt.Errorf("read Node %s: %w", target.Node.Name, err)
+		}
+		return node, true, nil
+	}
+	if o.machine == nil || o.cluster == nil {
+		return nil, false, nil
+	}
+	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(o.cluster), o.now)
+	if err != nil || view.Link != workload.Up {
+		return nil, false, nil // an unreachable cluster says nothing
+	}
+	if name := o.machine.Status.NodeRef.Name; name != "" {
+		return view.Node(name), true, nil
+	}
+	return nil, true, nil
+}
+
+// holds reports whether a condition that was evidence is still as it was. A Machine has conditions of the same types as its node, which count where the node
+// has none.
+func (o *observed) holds(node *corev1.Node) bool {
+	for _, e := range o.record.Spec.Evidence {
+		if e.Status == "" {
+			continue // what else was found is that there was no node, or that the Machine has failed
+		}
+		if is, has := ofNode(node, e.Type); has {
+			if is == e.Status {
+				return true
+			}
+			continue
+		}
+		if o.machine == nil {
+			continue
+		}
+		if c := conditions.Get(o.machine, e.Type); c != nil && string(c.Status) == e.Status {
+			return true
+		}
+	}
+	return false
+}
+
+func ofNode(node *corev1.Node, kind string) (status string, has bool) {
+	if node == nil {
+		return "", false
+	}
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; string(c.Type) == kind {
+			return string(c.Status), true
+		}
+	}
+	return "", false
+}
+
+// askedBy is the field manager that has asked the owner, of a remediation that others begin; empty if that is not known. Caches have no managed fields.
+func (r *Reconciler) askedBy(ctx context.Context, o *observed) string {
+	if !o.facts.Observed || !o.facts.State.Begun.IsZero() {
+		return ""
+	}
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(o.machine), m); err != nil {
+		return "" // the next reconcile does without it, too
+	}
+	return managerOf(m, `k:{"type":"`+clusterv1.MachineOwnerRemediatedCondition+`"}`)
+}
+
+// managerOf is the last field manager of a field; the first one of the object if the field is empty.
+func managerOf(o metav1.Object, field string) string {
+	by := ""
+	var at metav1.Time
+	for _, entry := range o.GetManagedFields() {
+		switch {
+		case entry.Time == nil:
+		case field == "":
+			if by == "" || entry.Time.Before(&at) {
+				by, at = entry.Manager, *entry.Time
+			}
+		case entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), escaped(field)) && !entry.Time.Before(&at):
+			by, at = entry.Manager, *entry.Time
+		}
+	}
+	return by
+}
+
+// escaped is a key of managed fields as it stands in their JSON.
+func escaped(field string) []byte {
+	return bytes.ReplaceAll([]byte(field), []byte(`"`), []byte(`\"`))
+}

@@ -1,0 +1,174 @@
+package remediationrecord
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/record"
+)
+
+var (
+	dueToBegun = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "kubemend_remediation_due_to_begun_seconds",
+		Help:    "Time from the moment at which a machine or node counts as unhealthy to the beginning of its remediation, by remediator: Owner, Request.",
+		Buckets: []float64{0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 3600, 14400},
+	}, []string{"remediator"})
+
+	dueToCapacity = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "kubemend_remediation_due_to_capacity_seconds",
+		Help: "Time from the moment at which a machine or node counts as unhealthy until it, or the one in its place, is healthy, by cause, such as " +
+			"Ready=Unknown, and outcome: Healed, Replaced.",
+		Buckets: []float64{30, 60, 120, 300, 600, 900, 1200, 1800, 2700, 3600, 7200, 14400, 43200, 86400},
+	}, []string{"cause", "outcome"})
+
+	waited = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubemend_capacity_waited_seconds_total",
+		Help: "Time that remediations with an end have waited for capacity, by what was waited for, as the condition CapacityBack of a RemediationRecord has it.",
+	}, []string{"reason"})
+
+	closed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubemend_remediation_records_closed_total",
+		Help: "RemediationRecords closed, by mode (Active, Observed) and outcome: Healed, Replaced, Gone, GivenUp, Cancelled.",
+	}, []string{"namespace", "cluster", "mode", "outcome"})
+
+	deleted = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubemend_remediation_records_deleted_total",
+		Help: "Closed RemediationRecords deleted, by why: Old, Cluster (too many of it), Host (too many of it).",
+	}, []string{"reason"})
+)
+
+func init() { metrics.Registry.MustRegister(static()...) }
+
+func static() []prometheus.Collector {
+	return []prometheus.Collector{dueToBegun, dueToCapacity, waited, closed, deleted}
+}
+
+// Metrics returns what this package exports, for those who document or test it.
+func Metrics() []prometheus.Collector { return append(static(), &openRecords{}) }
+
+// mostCauses is how many causes have a value of their own: conditions are what users name them.
+const mostCauses = 50
+
+// causes are those that have one.
+var causes = struct {
+	sync.Mutex
+	known map[string]bool
+}{known: map[string]bool{}}
+
+// causeOf is the cause of a record as the value of a label.
+func causeOf(cause string) string {
+	causes.Lock()
+	defer causes.Unlock()
+	if !causes.known[cause] && len(causes.known) >= mostCauses {
+		return string(record.OtherReason)
+	}
+	causes.known[cause] = true
+	return cause
+}
+
+// measure exports what was written: s, of a record that said less before.
+func measure(before *mendv1.RemediationRecord, s record.State) {
+	spec := &before.Spec
+	due := spec.Due
+	if due == nil {
+		due = &spec.Decided
+	}
+	if spec.Mode == mendv1.RecordActive {
+		if before.Status.Begun == nil && !s.Begun.IsZero() {
+			dueToBegun.WithLabelValues(string(spec.Remediator)).Observe(max(s.Begun.Sub(due.Time), 0).Seconds())
+		}
+		if before.Status.CapacityBack == nil && !s.Back.IsZero() {
+			dueToCapacity.WithLabelValues(causeOf(spec.Cause), string(s.Outcome)).Observe(max(s.Back.Sub(due.Time), 0).Seconds())
+		}
+		if !s.Ended.IsZero() {
+			for _, wait := range s.Waits {
+				waited.WithLabelValues(string(wait.Reason)).Add(float64(wait.Seconds))
+			}
+		}
+	}
+	if !s.Ended.IsZero() {
+		closed.WithLabelValues(before.Namespace, spec.Target.ClusterName, string(spec.Mode), string(s.Outcome)).Inc()
+	}
+}
+
+// waiting is what one open record waits for, and since when it was due.
+type waiting struct {
+	namespace, cluster, reason string
+	since                      time.Time
+}
+
+// waitOf is what a record waits for whose remediation was begun, by kubemend or by others.
+func waitOf(o *observed, plan record.Plan) waiting {
+	is := waiting{namespace: o.record.Namespace, cluster: o.record.Spec.Target.ClusterName, reason: string(plan.Waiting), since: o.facts.Decided}
+	if due := o.record.Spec.Due; due != nil {
+		is.since = due.Time
+	}
+	if plan.State.Begun.IsZero() && !o.facts.Paused && plan.Waiting == "" || o.facts.Capacity.Over {
+		return waiting{}
+	}
+	if is.reason == "" {
+		is.reason = string(record.Unread)
+	}
+	return is
+}
+
+// openRecords counts what open records wait for; it is a collector of metrics.
+type openRecords struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]waiting
+}
+
+var (
+	missing = prometheus.NewDesc("kubemend_capacity_missing",
+		"Remediations that were begun and whose capacity is not back, by what is waited for, as the condition CapacityBack of a RemediationRecord has it.",
+		[]string{"namespace", "cluster", "reason"}, nil)
+	missingSince = prometheus.NewDesc("kubemend_capacity_missing_oldest_timestamp_seconds",
+		"Unix time at which the oldest of these was due; no series if there is none.", []string{"namespace", "cluster", "reason"}, nil)
+)
+
+func (w *openRecords) note(key types.NamespacedName, is waiting) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = map[types.NamespacedName]waiting{}
+	}
+	if is == (waiting{}) {
+		delete(w.all, key)
+		return
+	}
+	w.all[key] = is
+}
+
+func (w *openRecords) forget(key types.NamespacedName) { w.note(key, waiting{}) }
+
+// Describe implements prometheus.Collector.
+func (w *openRecords) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- missing
+	descriptions <- missingSince
+}
+
+// Collect implements prometheus.Collector.
+func (w *openRecords) Collect(samples chan<- prometheus.Metric) {
+	w.mu.Lock()
+	all := maps.Clone(w.all)
+	w.mu.Unlock()
+	count, oldest := map[waiting]int{}, map[waiting]time.Time{}
+	for _, is := range all {
+		of, since := is, is.since
+		of.since = time.Time{}
+		count[of]++
+		if was, known := oldest[of]; !known || since.Before(was) {
+			oldest[of] = since
+		}
+	}
+	for of, n := range count {
+		samples <- prometheus.MustNewConstMetric(missing, prometheus.GaugeValue, float64(n), of.namespace, of.cluster, of.reason)
+		samples <- prometheus.MustNewConstMetric(missingSince, prometheus.GaugeValue, float64(oldest[of].Unix()), of.namespace, of.cluster, of.reason)
+	}
+}

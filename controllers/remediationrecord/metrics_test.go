@@ -1,0 +1,71 @@
+package remediationrecord
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+func TestWhatCapacityWaitsForIsExported(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m.reconcile(time.Second)
+	if n := testutil.CollectAndCount(&m.open); n != 0 {
+		t.Errorf("%d series before it is begun", n)
+	}
+	m.change("w1", func(w *clusterv1.Machine) {
+		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, 2*time.Second)
+	})
+	m.reconcile(3 * time.Second)
+	const want = `
+# HELP kubemend_capacity_missing Remediations that were begun and whose capacity is not back, by what is waited for, as the condition CapacityBack of a RemediationRecord has it.
+# TYPE kubemend_capacity_missing gauge
+kubemend_capacity_missing{cluster="c",namespace="metal",reason="WaitingForRemediation"} 1
+# HELP kubemend_capacity_missing_oldest_timestamp_seconds Unix time at which the oldest of these was due; no series if there is none.
+# TYPE kubemend_capacity_missing_oldest_timestamp_seconds gauge
+kubemend_capacity_missing_oldest_timestamp_seconds{cluster="c",namespace="metal",reason="WaitingForRemediation"} 1.772452799e+09
+`
+	if err := testutil.CollectAndCompare(&m.open, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+func count(t *testing.T, c prometheus.Collector) float64 {
+	t.Helper()
+	samples := make(chan prometheus.Metric, 100)
+	c.Collect(samples)
+	close(samples)
+	return float64(len(samples))
+}
+
+func TestAnEndIsCountedOnce(t *testing.T) {
+	counter := closed.WithLabelValues("metal", "c", string(mendv1.RecordActive), string(mendv1.RecordReplaced))
+	before := testutil.ToFloat64(counter)
+	dueToBegun.Reset()
+	dueToCapacity.Reset()
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m.replaced()
+	if n := testutil.ToFloat64(counter) - before; n != 1 {
+		t.Errorf("it is counted %v times", n)
+	}
+	if count(t, dueToBegun) != 1 || count(t, dueToCapacity) != 1 || testutil.CollectAndCount(&m.open) != 0 {
+		t.Error("the times are not exported, or it still waits")
+	}
+}
+
+func TestCausesAreBounded(t *testing.T) {
+	for range 2 {
+		for i := range 100 {
+			causeOf(strings.Repeat("x", i))
+		}
+	}
+	if got := causeOf("new"); got != "Other" || len(causes.known) != mostCauses {
+		t.Errorf("the cause is %q of %d", got, len(causes.known))
+	}
+}

@@ -1,0 +1,189 @@
+package remediationrecord
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/record"
+	"github.com/kubemend/kubemend/controllers/records"
+	"github.com/kubemend/kubemend/controllers/shard"
+)
+
+// observed is what one reconcile decides on. What is from caches is shared: read only.
+type observed struct {
+	now    time.Time
+	record *mendv1.RemediationRecord
+	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist.
+	cluster *clusterv1.Cluster
+	machine *clusterv1.Machine
+	facts   record.Facts
+	// story is what the capacity waits for; nil if it was not asked.
+	story *capacity.Story
+}
+
+// observe reads an open record and what it is about, Machine and Cluster through from. It is nil if the record is not open, or not this manager's.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, from client.Reader) (*observed, error) {
+	o := &observed{now: now, record: &mendv1.RemediationRecord{}}
+	err := from.Get(ctx, key, o.record)
+	if apierrors.IsNotFound(err) || err == nil && (!o.record.Open() || !o.record.DeletionTimestamp.IsZero()) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read RemediationRecord %s: %w", key, err)
+	}
+	if err := r.observeCluster(ctx, o, from); err != nil {
+		return nil, err
+	}
+	if !r.covers(o) {
+		return nil, nil
+	}
+	o.facts = record.Facts{
+		Now: now.Truncate(time.Second), Observed: o.record.Spec.Mode == mendv1.RecordObserved, Decided: o.record.Spec.Decided.Time,
+		Moved: moved(o.record), Paused: o.paused(), State: stateOf(&o.record.Status),
+	}
+	if o.facts.Paused {
+		return o, nil
+	}
+	for _, read := range []func(context.Context, *observed, client.Reader) error{r.observeTarget, r.observeHealth, r.observeRequests, r.observeCapacity} {
+		if err := read(ctx, o, from); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// observeCluster reads the Cluster of the record.
+func (r *Reconciler) observeCluster(ctx context.Context, o *observed, from client.Reader) error {
+	name := o.record.Spec.Target.ClusterName
+	if name == "" {
+		return nil
+	}
+	cluster := &clusterv1.Cluster{}
+	err := from.Get(ctx, client.ObjectKey{Namespace: o.record.Namespace, Name: name}, cluster)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read Cluster %s/%s: %w", o.record.Namespace, name, err)
+	}
+	o.cluster = cluster
+	return nil
+}
+
+// covers reports whether the record is this manager's.
+func (r *Reconciler) covers(o *observed) bool {
+	if o.record.Spec.Target.ClusterName == "" {
+		return r.Nodes
+	}
+	return shard.Covers(r.WatchFilterValue, o.record, o.cluster)
+}
+
+// paused reports whether nothing of the Cluster is to be changed, as while it is moved.
+func (o *observed) paused() bool {
+	if o.cluster == nil {
+		return false
+	}
+	_, annotated := o.cluster.Annotations[clusterv1.PausedAnnotation]
+	return annotated || ptr.Deref(o.cluster.Spec.Paused, false)
+}
+
+// moved reports whether clusterctl has moved the record: its Cluster has another UID than when it was written.
+func moved(is *mendv1.RemediationRecord) bool {
+	was := is.Spec.Target.ClusterUID
+	for _, owner := range is.OwnerReferences {
+		if was != "" && owner.Kind == clusterv1.ClusterKind && schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == clusterv1.GroupVersion.Group {
+			return string(owner.UID) != was
+		}
+	}
+	return false
+}
+
+// observeTarget reads what is remediated.
+func (r *Reconciler) observeTarget(ctx context.Context, o *observed, from client.Reader) error {
+	err := r.readTarget(ctx, o, from)
+	if err == nil {
+		r.sighted(o)
+	}
+	return err
+}
+
+func (r *Reconciler) readTarget(ctx context.Context, o *observed, from client.Reader) error {
+	target := records.TargetOf(o.record)
+	t := &o.facts.Target
+	t.Ref, t.Machine = refOf(&target), o.record.Spec.Target.Machine != nil
+	if !t.Machine {
+		return r.observeOther(ctx, o)
+	}
+	m := &clusterv1.Machine{}
+	key := client.ObjectKey{Namespace: target.Namespace, Name: target.Name}
+	err := from.Get(ctx, key, m)
+	if apierrors.IsNotFound(err) { // a cache may show it later
+		err = r.Live.Get(ctx, key, m)
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil
+	case apierrors.IsNotFound(err) || err == nil && !o.facts.Moved && t.UID != "" && string(m.UID) != t.UID:
+		t.Known = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("read Machine %s: %w", key, err)
+	}
+	o.machine = m
+	t.Known, t.Exists = true, true
+	if m.DeletionTimestamp != nil {
+		t.Deleting = m.DeletionTimestamp.Time
+	}
+	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
+		t.Checked, t.CheckedSince = truth(c.Status), c.LastTransitionTime.Time
+	}
+	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse {
+		t.Asked = c.LastTransitionTime.Time
+		t.AskedBy = r.askedBy(ctx, o)
+	}
+	_, t.ByHand = m.Annotations[clusterv1.RemediateMachineAnnotation]
+	return nil
+}
+
+// observeOther reads a Node of this cluster, or a host, as far as the manager may.
+func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
+	t := &o.facts.Target
+	is := &metav1.PartialObjectMetadata{}
+	is.SetGroupVersionKind(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, is)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil
+	case apierrors.IsNotFound(err) || err == nil && !o.facts.Moved && t.UID != "" && string(is.UID) != t.UID:
+		t.Known = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("read %s %s: %w", t.Kind, t.Name, err)
+	}
+	t.Known, t.Exists = true, true
+	if is.DeletionTimestamp != nil {
+		t.Deleting = is.DeletionTimestamp.Time
+	}
+	return nil
+}
+
+func truth(status metav1.ConditionStatus) record.Truth {
+	switch status {
+	case metav1.ConditionTrue:
+		return record.Yes
+	case metav1.ConditionFalse:
+		return record.No
+	}
+	return record.Unknown
+}

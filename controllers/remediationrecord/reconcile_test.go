@@ -1,0 +1,272 @@
+package remediationrecord
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/record"
+)
+
+func reasons(is *mendv1.RemediationRecord) (all []string) {
+	for _, step := range is.Status.Steps {
+		all = append(all, step.Reason)
+	}
+	return all
+}
+
+func condition(is *mendv1.RemediationRecord, kind string) string {
+	c := meta.FindStatusCondition(is.Status.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason
+}
+
+// replaced lets the owner replace w1, some of it at a time, and returns the record.
+func (m *management) replaced() *mendv1.RemediationRecord {
+	m.reconcile(time.Second)
+	m.change("w1", func(w *clusterv1.Machine) {
+		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, 2*time.Second)
+	})
+	m.reconcile(3 * time.Second)
+	m.change("w1", func(w *clusterv1.Machine) { w.Finalizers = []string{"machine.cluster.x-k8s.io"} })
+	m.remove(unhealthy())
+	m.reconcile(time.Minute)
+	m.change("w1", func(w *clusterv1.Machine) { w.Finalizers = nil })
+	m.reconcile(2 * time.Minute)
+	m.create(machine("w2", 3*time.Minute))
+	m.reconcile(4 * time.Minute)
+	m.change("w2", func(w *clusterv1.Machine) {
+		w.Status.NodeRef.Name = "n2"
+		says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 9*time.Minute)
+	})
+	return m.reconcile(10 * time.Minute)
+}
+
+func TestARecordIsFollowedToTheEnd(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	is := m.replaced()
+	if is.Status.Outcome != mendv1.RecordReplaced || is.Status.Replacement == nil || is.Status.Replacement.Machine.Name != "w2" {
+		t.Fatalf("it ends as %q: %+v", is.Status.Outcome, is.Status)
+	}
+	want := []string{"OwnerRequested", "WaitingForRemediation"}
+	if got := reasons(is); !slices.Equal(got[:2], want) || got[len(got)-1] != "Replaced" || !slices.Contains(got, "TargetGone") {
+		t.Errorf("steps %v", got)
+	}
+	for kind, want := range map[string]string{mendv1.RecordBegun: "True OwnerRequested", mendv1.RecordCapacityBack: "True Replaced", mendv1.RecordEnded: "True Replaced"} {
+		if got := condition(is, kind); got != want {
+			t.Errorf("%s is %q, want %q", kind, got, want)
+		}
+	}
+	if _, open := is.Labels[mendv1.RecordOpenLabel]; open || is.Annotations[mendv1.RecordEndedAnnotation] != "2026-03-02T12:10:00Z" {
+		t.Errorf("labels %v, annotations %v", is.Labels, is.Annotations)
+	}
+	if is.Labels[mendv1.RecordHostLabel] != "host-7" || is.Labels[clusterv1.ClusterNameLabel] != "c" || is.Labels[clusterv1.MachineDeploymentNameLabel] != "workers" {
+		t.Errorf("labels %v", is.Labels)
+	}
+	if at := is.Status.CapacityBack; at == nil || !at.Time.Equal(noon.Add(9*time.Minute)) {
+		t.Errorf("capacity is back at %v", at)
+	}
+	for _, step := range is.Status.Steps {
+		if step.Message == "" {
+			t.Errorf("step %s has no message", step.Reason)
+		}
+	}
+	before, writes := is.DeepCopy(), m.writes
+	if again := m.reconcile(20 * time.Minute); m.writes != writes || !cmp.Equal(before, again) {
+		t.Errorf("after its end: %s", cmp.Diff(before, again))
+	}
+}
+
+// The manager is killed before each write in turn, or its write fails: the record is the same in the end.
+func TestARecordEndsTheSameWhateverWriteFails(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m.replaced()
+	all := m.writes
+	for _, fails := range []error{errors.New("killed"), apierrors.NewConflict(schema.GroupResource{}, "w1-record", nil)} {
+		for broken := range all {
+			m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+			m.reconcile(time.Second)
+			attempt := func(at time.Duration) {
+				m.clock.SetTime(noon.Add(at))
+				if m.writes == broken && m.fails == nil {
+					m.fails = fails
+				}
+				if _, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey}); err != nil {
+					m.restart()
+				}
+			}
+			m.change("w1", func(w *clusterv1.Machine) {
+				says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, 2*time.Second)
+			})
+			attempt(3 * time.Second)
+			m.remove(unhealthy())
+			attempt(2 * time.Minute)
+			m.create(machine("w2", 3*time.Minute))
+			attempt(4 * time.Minute)
+			m.change("w2", func(w *clusterv1.Machine) {
+				w.Status.NodeRef.Name = "n2"
+				says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 9*time.Minute)
+			})
+			attempt(10 * time.Minute)
+			m.fails = nil
+			if is := m.reconcile(11 * time.Minute); is.Status.Outcome != mendv1.RecordReplaced {
+				t.Errorf("after write %d has failed it ends as %q with %v", broken, is.Status.Outcome, reasons(is))
+			}
+		}
+	}
+}
+
+func TestHowRecordsEnd(t *testing.T) {
+	asked := func(m *management) {
+		m.change("w1", func(w *clusterv1.Machine) {
+			says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+		})
+		m.reconcile(2 * time.Second)
+	}
+	healed := func(m *management) {
+		m.change("w1", func(w *clusterv1.Machine) {
+			w.Status.Conditions = nil
+			says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
+		})
+	}
+	ready := func(m *management, status corev1.ConditionStatus) {
+		m.nodes["n1"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}},
+		}}
+	}
+	request := func(record string) *mendv1.HostRemediation {
+		is := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "w1", UID: "r", CreationTimestamp: after(time.Second)}}
+		is.Annotations = map[string]string{mendv1.RecordAnnotation: record, mendv1.PowerCycleAnnotation: `{"state":"PoweringOff"}`}
+		is.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "w1", UID: "w1"}}
+		return is
+	}
+	observed := recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Mode = mendv1.RecordObserved })
+	for name, tc := range map[string]struct {
+		record *mendv1.RemediationRecord
+		run    func(*management)
+		want   mendv1.RecordOutcome
+		begun  string
+	}{
+		"healthy before its owner acts": {run: func(m *management) { asked(m); healed(m) }, want: mendv1.RecordHealed, begun: "True OwnerRequested"},
+		"not begun in time":             {run: func(*management) {}, want: mendv1.RecordCancelled, begun: "False NotBegun"},
+		"its owner is scaled down":      {run: scaledDown(asked), want: mendv1.RecordGone, begun: "True OwnerRequested"},
+		"a request heals it": {run: func(m *management) {
+			m.create(request("w1-record"))
+			m.reconcile(2 * time.Second)
+			healed(m)
+			m.remove(request(""))
+		}, want: mendv1.RecordHealed, begun: "True RequestCreated"},
+		"a request that is another record's":  {run: func(m *management) { m.create(request("another")); m.reconcile(2 * time.Second); healed(m) }, want: mendv1.RecordCancelled, begun: "False NotBegun"},
+		"a request that acts still":           {run: func(m *management) { m.create(request("w1-record")); m.reconcile(2 * time.Second); healed(m) }, begun: "True RequestCreated"},
+		"one that is observed, by itself":     {record: observed, run: func(m *management) { ready(m, corev1.ConditionTrue) }, want: mendv1.RecordHealed, begun: "False NotBegun"},
+		"one that is observed, and unhealthy": {record: observed, run: func(m *management) { ready(m, corev1.ConditionUnknown) }},
+		"one that is observed, not reachable": {record: observed, run: func(m *management) { ready(m, corev1.ConditionTrue); m.reachable = false }},
+		"the Cluster is paused": {run: func(m *management) {
+			asked(m)
+			healed(m)
+			cluster := &clusterv1.Cluster{}
+			_ = m.server.Get(m.t.Context(), client.ObjectKey{Namespace: "metal", Name: "c"}, cluster)
+			cluster.Spec.Paused = new(true)
+			_ = m.server.Update(m.t.Context(), cluster)
+		}, begun: "True OwnerRequested"},
+		"another shard's": {run: func(m *management) { asked(m); healed(m); m.WatchFilterValue = "east" }, begun: "True OwnerRequested"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := tc.record
+			if is == nil {
+				is = recordOf(nil)
+			}
+			w1 := unhealthy()
+			if is.Spec.Mode == mendv1.RecordObserved {
+				w1.Status.Conditions = nil
+			}
+			m := newManagement(t, append(fleet(), w1, is.DeepCopy())...)
+			tc.run(m)
+			got := m.reconcile(10 * time.Minute)
+			if got.Status.Outcome != tc.want || condition(got, mendv1.RecordBegun) != tc.begun {
+				t.Errorf("it ends as %q, begun %q; want %q, %q (%v)", got.Status.Outcome, condition(got, mendv1.RecordBegun), tc.want, tc.begun, reasons(got))
+			}
+		})
+	}
+}
+
+func scaledDown(asked func(*management)) func(*management) {
+	return func(m *management) {
+		asked(m)
+		deployment := &clusterv1.MachineDeployment{}
+		if err := m.server.Get(m.t.Context(), client.ObjectKey{Namespace: "metal", Name: "workers"}, deployment); err != nil {
+			m.t.Fatal(err)
+		}
+		deployment.Spec.Replicas = new(int32(0))
+		if err := m.server.Update(m.t.Context(), deployment); err != nil {
+			m.t.Fatal(err)
+		}
+		m.remove(unhealthy())
+	}
+}
+
+// Begin writes that a remediation is still about to begin: what was decided on the record of before must not cancel it.
+func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m.clock.SetTime(noon.Add(10 * time.Minute))
+	stale, err := m.observe(t.Context(), recordKey, m.clock.Now(), m.server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := m.record()
+	fresh.Status.Attempted = new(after(10 * time.Minute))
+	if err := m.server.Update(t.Context(), fresh); err != nil {
+		t.Fatal(err)
+	}
+	plan := record.Decide(stale.facts)
+	if _, err := m.apply(t.Context(), stale, plan); !apierrors.IsConflict(err) {
+		t.Errorf("%q is written over it: %v", plan.State.Outcome, err)
+	}
+	if is := m.reconcile(10 * time.Minute); is.Status.Outcome != "" {
+		t.Errorf("it ends as %q", is.Status.Outcome)
+	}
+}
+
+// After a move all UIDs are others.
+func TestAMovedRecordIsFollowed(t *testing.T) {
+	is := recordOf(func(r *mendv1.RemediationRecord) {
+		r.OwnerReferences[0].UID = "of the new management cluster"
+		r.Status.Begun = new(after(time.Second))
+		r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: "OwnerRequested", Message: "asked"}}
+	})
+	w1 := unhealthy()
+	w1.UID = "another"
+	says(w1, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
+	m := newManagement(t, append(fleet(), w1, is)...)
+	if got := m.reconcile(10 * time.Minute); got.Status.Outcome != mendv1.RecordHealed {
+		t.Errorf("it ends as %q", got.Status.Outcome)
+	}
+}
+
+func TestAMachineOfTheSameNameIsAnother(t *testing.T) {
+	is := recordOf(func(r *mendv1.RemediationRecord) {
+		r.Status.Begun = new(after(time.Second))
+		r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: "OwnerRequested", Message: "asked"}}
+	})
+	w1 := unhealthy()
+	w1.UID = "another"
+	says(w1, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
+	m := newManagement(t, append(fleet(), w1, is)...)
+	if got := m.reconcile(10 * time.Minute); got.Status.Outcome == mendv1.RecordHealed || !slices.Contains(reasons(got), "TargetGone") {
+		t.Errorf("it ends as %q with %v", got.Status.Outcome, reasons(got))
+	}
+}

@@ -1,0 +1,173 @@
+package remediationrecord
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/decide/record"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// observeRequests reads the requests that are part of the remediation: those that name the record, those that it names and, of one that others begin, those
+// that the Machine owns.
+func (r *Reconciler) observeRequests(ctx context.Context, o *observed, _ client.Reader) error {
+	kinds, err := r.requestKinds(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		err := r.Live.List(ctx, list, client.InNamespace(o.record.Namespace))
+		switch {
+		case remediationrequest.Missing(err):
+			continue
+		case apierrors.IsForbidden(err):
+			o.facts.RequestsUnread = true
+			continue
+		case err != nil:
+			return fmt.Errorf("list %s in %s: %w", kind.Kind, o.record.Namespace, err)
+		}
+		for i := range list.Items {
+			if is := &list.Items[i]; o.includes(is, kind) {
+				if err := r.addRequest(ctx, o, is, kind); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(o.facts.Requests, func(a, b record.Request) int { return a.Created.Compare(b.Created) })
+	return nil
+}
+
+// requestKinds are the kinds of which there may be requests: those of the check's templates, those that the record names, and those that kubemend acts on.
+func (r *Reconciler) requestKinds(ctx context.Context, o *observed) ([]schema.GroupVersionKind, error) {
+	var all []schema.GroupVersionKind
+	add := func(kind schema.GroupVersionKind) {
+		if !slices.ContainsFunc(all, func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
+			all = append(all, kind)
+		}
+	}
+	own, err := remediation.InstalledKinds(r.Mapper)
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range own {
+		add(kind.GroupVersionKind)
+	}
+	for i := range o.record.Status.Requests {
+		is := &o.record.Status.Requests[i]
+		add(schema.FromAPIVersionAndKind(is.APIVersion, is.Kind))
+	}
+	templates, err := r.templates(ctx, o)
+	for _, template := range templates {
+		if remediationrequest.Refusal(template) == nil {
+			add(remediationrequest.KindOf(template))
+		}
+	}
+	return all, err
+}
+
+// templates are the kinds of the templates that the check names. A check that is gone names none.
+func (r *Reconciler) templates(ctx context.Context, o *observed) ([]schema.GroupVersionKind, error) {
+	by := o.record.Spec.Requester.Check
+	if by == nil {
+		return nil, nil
+	}
+	var err error
+	var all []schema.GroupVersionKind
+	if by.Kind == "MachineHealthCheck" {
+		check := &clusterv1.MachineHealthCheck{}
+		if err = r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check); err == nil && check.Spec.Remediation.TemplateRef.IsDefined() {
+			all = append(all, remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef))
+		}
+	} else {
+		check := &nhcv1.NodeHealthCheck{}
+		if err = r.Live.Get(ctx, client.ObjectKey{Name: by.Name}, check); err == nil {
+			if ref := check.Spec.RemediationTemplate; ref != nil {
+				all = append(all, ref.GroupVersionKind())
+			}
+			for i := range check.Spec.EscalatingRemediations {
+				all = append(all, check.Spec.EscalatingRemediations[i].RemediationTemplate.GroupVersionKind())
+			}
+		}
+	}
+	switch {
+	case remediationrequest.Missing(err):
+		return nil, nil
+	case apierrors.IsForbidden(err):
+		o.facts.RequestsUnread = true
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read %s %s: %w", by.Kind, by.Name, err)
+	}
+	return all, nil
+}
+
+// includes reports whether the remediation of the record is made of is, among others.
+func (o *observed) includes(is metav1.Object, kind schema.GroupVersionKind) bool {
+	if names := is.GetAnnotations()[mendv1.RecordAnnotation]; names != "" {
+		return names == o.record.Name
+	}
+	ref := requestRef(is, kind)
+	if slices.ContainsFunc(o.facts.State.Requests, func(known record.Ref) bool { return known.Is(ref, o.facts.Moved) }) {
+		return true
+	}
+	return o.facts.Observed && o.machine != nil && remediationrequest.IsFor(is, o.machine)
+}
+
+func requestRef(is metav1.Object, kind schema.GroupVersionKind) record.Ref {
+	return record.Ref{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: is.GetNamespace(), Name: is.GetName(), UID: string(is.GetUID())}
+}
+
+// addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
+func (r *Reconciler) addRequest(ctx context.Context, o *observed, is *metav1.PartialObjectMetadata, kind schema.GroupVersionKind) error {
+	req := record.Request{Ref: requestRef(is, kind), Created: is.CreationTimestamp.Time, By: requestedBy(is)}
+	if cycle := remediation.Remembered(is).State; cycle != "" {
+		req.Acts = cycle != powercycle.Pending && cycle != powercycle.Preparing
+		req.Succeeded = cycle == powercycle.Succeeded
+		req.Failed = cycle.Final() && !req.Succeeded
+		req.State = record.Reason(cycle)
+		o.facts.Requests = append(o.facts.Requests, req)
+		return nil
+	}
+	whole := &unstructured.Unstructured{}
+	whole.SetGroupVersionKind(kind)
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(is), whole)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
+		return fmt.Errorf("read %s %s: %w", kind.Kind, client.ObjectKeyFromObject(is), err)
+	case err == nil:
+		status, _, _ := unstructured.NestedMap(whole.Object, "status") // a status of another shape says nothing
+		phase, _, _ := unstructured.NestedString(status, "phase")
+		succeeded, _ := remediationrequest.Condition(whole, "Succeeded")["status"].(string)
+		req.Acts = len(status) > 0
+		req.Succeeded = succeeded == string(metav1.ConditionTrue) || phase == string(powercycle.Succeeded)
+		req.Failed = !req.Succeeded && (succeeded == string(metav1.ConditionFalse) || phase == string(powercycle.Failed))
+	}
+	o.facts.Requests = append(o.facts.Requests, req)
+	return nil
+}
+
+// requestedBy is what created a request, if kubemend did not.
+func requestedBy(is metav1.Object) string {
+	if by := managerOf(is, ""); by != mendv1.FieldOwner {
+		return by
+	}
+	return ""
+}

@@ -1,0 +1,194 @@
+package remediationrecord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// closedRecord is one that has ended so many hours before noon.
+func closedOne(name, cluster, host string, hours int) *mendv1.RemediationRecord {
+	is := recordOf(func(r *mendv1.RemediationRecord) {
+		r.Name, r.Labels, r.OwnerReferences = name, map[string]string{}, nil
+		ended := noon.Add(-time.Duration(hours) * time.Hour)
+		r.Annotations = map[string]string{mendv1.RecordEndedAnnotation: ended.Format(time.RFC3339)}
+		r.CreationTimestamp = metav1.NewTime(noon) // as after a move
+	})
+	if cluster != "" {
+		is.Labels[clusterv1.ClusterNameLabel] = cluster
+		is.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster, UID: "c"}}
+	}
+	if host != "" {
+		is.Labels[mendv1.RecordHostLabel] = host
+	}
+	return is
+}
+
+func retention(t *testing.T, o Options, objects ...client.Object) (*Retention, client.WithWatch) {
+	t.Helper()
+	c := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(objects...).Build()
+	return NewRetention(&Retention{Client: c, Live: c, Clock: clocktesting.NewFakeClock(noon), Options: o, Nodes: true}), c
+}
+
+func left(t *testing.T, c client.Client) string {
+	t.Helper()
+	list := &mendv1.RemediationRecordList{}
+	if err := c.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+func TestWhatIsTooOldOrTooMuchIsDeleted(t *testing.T) {
+	open := recordOf(func(r *mendv1.RemediationRecord) { r.Name = "open" })
+	for name, tc := range map[string]struct {
+		options Options
+		at      *place
+		with    []client.Object
+		change  func(*Retention)
+		want    string
+	}{
+		"after the retention": {
+			options: Options{Keep: 24 * time.Hour, PerCluster: 10, PerHost: 10},
+			with:    []client.Object{closedOne("a", "c", "", 23), closedOne("b", "c", "", 24), closedOne("n", "", "", 30), open}, want: "a open",
+		},
+		"the oldest of a Cluster first": {
+			options: Options{Keep: 999 * time.Hour, PerCluster: 2, PerHost: 10},
+			with:    []client.Object{closedOne("a", "c", "", 3), closedOne("b", "c", "", 1), closedOne("d", "c", "", 2), closedOne("e", "other", "", 9), open}, want: "b d e open",
+		},
+		"the oldest of a host first, and these count no more": {
+			options: Options{Keep: 999 * time.Hour, PerCluster: 3, PerHost: 1},
+			with:    []client.Object{closedOne("a", "c", "h", 1), closedOne("b", "c", "h", 2), closedOne("d", "c", "", 3), closedOne("e", "c", "", 4)}, want: "a d e",
+		},
+		"of a namespace, what belongs to no Cluster": {
+			options: Options{Keep: 999 * time.Hour, PerCluster: 1, PerHost: 10},
+			with:    []client.Object{closedOne("a", "", "", 1), closedOne("b", "", "", 2), closedOne("d", "c", "", 3)}, want: "a d",
+		},
+		"of one Cluster alone": {
+			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10}, at: &place{"metal", "c"},
+			with: []client.Object{closedOne("a", "c", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2)}, want: "b d",
+		},
+		"of what belongs to none": {
+			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10}, at: &place{"metal", ""},
+			with: []client.Object{closedOne("a", "c", "", 2), closedOne("d", "", "", 2)}, want: "a",
+		},
+		"not that of another shard": {
+			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10},
+			with: []client.Object{
+				&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "east", Labels: map[string]string{clusterv1.WatchLabel: "east"}}},
+				closedOne("a", "east", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2),
+			},
+			change: func(r *Retention) { r.WatchFilterValue, r.Nodes = "east", false }, want: "b d",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, c := retention(t, tc.options, tc.with...)
+			if tc.change != nil {
+				tc.change(r)
+			}
+			if err := r.Sweep(t.Context(), tc.at); err != nil {
+				t.Fatal(err)
+			}
+			if got := left(t, c); got != tc.want {
+				t.Errorf("left are %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Pages are read until the last one, and a record that cannot be deleted keeps no other.
+func TestAllPagesAreRead(t *testing.T) {
+	r, c := retention(t, Options{Keep: time.Hour, PerCluster: 10, PerHost: 10})
+	pages := 0
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			o := (&client.ListOptions{}).ApplyOptions(opts)
+			if o.Limit != pageSize || o.LabelSelector.String() != "!"+mendv1.RecordOpenLabel || o.Continue != map[int]string{0: "", 1: "next"}[pages] {
+				t.Errorf("page %d is asked for with %+v", pages, o)
+			}
+			page := list.(*metav1.PartialObjectMetadataList)
+			is := closedOne(fmt.Sprintf("r%d", pages), "c", "", 2)
+			page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: is.ObjectMeta})
+			if err := c.Create(t.Context(), is); err != nil {
+				return err
+			}
+			pages++
+			page.Continue = map[int]string{1: "next"}[pages]
+			return nil
+		},
+	})
+	refused := errors.New("refused")
+	r.Client = interceptor.NewClient(c, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if o.GetName() == "r0" {
+				return refused
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	if err := r.Sweep(t.Context(), nil); !errors.Is(err, refused) {
+		t.Errorf("it ends with %v", err)
+	}
+	if got := left(t, c); got != "r0" || pages != 2 {
+		t.Errorf("left are %q after %d pages", got, pages)
+	}
+}
+
+// A Cluster is looked at when a record of it is closed, and everything once an hour.
+func TestWhenItIsLooked(t *testing.T) {
+	clock := clocktesting.NewFakeClock(noon)
+	r, c := retention(t, Options{Keep: 2 * time.Hour, PerCluster: 1, PerHost: 10}, closedOne("a", "c", "", 0))
+	r.Clock = clock
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.Start(ctx) }()
+	eventually(t, func() bool { return clock.HasWaiters() })
+	newer := closedOne("b", "c", "", -1)
+	if err := c.Create(t.Context(), newer); err != nil {
+		t.Fatal(err)
+	}
+	r.Closed(newer)
+	eventually(t, func() bool { return left(t, c) == "b" })
+	clock.Step(4 * time.Hour)
+	eventually(t, func() bool { return left(t, c) == "" })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !holds(); { //nolint:forbidigo // the wait of a test, not of the code
+		if time.Now().After(end) { //nolint:forbidigo // as above
+			t.Fatal("it does not come to that")
+		}
+		time.Sleep(time.Millisecond) //nolint:forbidigo // as above
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, wrong := range []Options{{PerCluster: 1, PerHost: 1}, {Keep: time.Hour, PerHost: 1}, {Keep: time.Hour, PerCluster: 1, PerHost: -1}} {
+		if wrong.Validate() == nil {
+			t.Errorf("%+v passes", wrong)
+		}
+	}
+}

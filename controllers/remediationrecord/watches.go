@@ -1,0 +1,178 @@
+package remediationrecord
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/enqueue"
+)
+
+// clusterIndex finds open records by the name of their Cluster.
+const clusterIndex = "kubemend.recordCluster"
+
+// reconcileTimeout bounds a reconcile.
+const reconcileTimeout = time.Minute
+
+// neighbours is how long after a change of another Machine of the Cluster a record is looked at: it may be what comes in place of the target.
+const neighbours = 5 * time.Second
+
+// notOpen selects closed records.
+var notOpen = func() client.MatchingLabelsSelector {
+	without, err := labels.NewRequirement(mendv1.RecordOpenLabel, selection.DoesNotExist, nil)
+	if err != nil {
+		panic(err) // the label is a constant
+	}
+	return client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*without)}
+}()
+
+// selectorOf is notOpen, with labels.
+func selectorOf(all client.MatchingLabels) client.MatchingLabelsSelector {
+	selector := notOpen.Selector
+	for key, value := range all {
+		with, err := labels.NewRequirement(key, selection.Equals, []string{value})
+		if err != nil {
+			panic(err) // the values are those of labels
+		}
+		selector = selector.Add(*with)
+	}
+	return client.MatchingLabelsSelector{Selector: selector}
+}
+
+// SetupWithManager makes r a controller of mgr, has old records deleted, and calls synced once the cache has all open records.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, synced func(), options controller.Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
+		return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
+	}); err != nil {
+		return fmt.Errorf("index RemediationRecords by cluster: %w", err)
+	}
+	if err := metrics.Registry.Register(&r.open); err != nil {
+		return fmt.Errorf("export what capacity waits for: %w", err)
+	}
+	options.ReconciliationTimeout, options.RateLimiter = reconcileTimeout, enqueue.Retries(enqueue.MergeWindow)
+	if err := ctrl.NewControllerManagedBy(mgr).
+		Named("remediationrecord").
+		WithOptions(options).
+		For(&mendv1.RemediationRecord{}).
+		Watches(&clusterv1.Machine{}, r.onMachines()).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(pauses())).
+		Complete(r); err != nil {
+		return fmt.Errorf("set up the controller that follows remediations: %w", err)
+	}
+	open, err := mgr.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("cache RemediationRecords: %w", err)
+	}
+	for _, runnable := range []manager.Runnable{r.Retention, manager.RunnableFunc(func(ctx context.Context) error {
+		for !open.HasSynced() {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-open.HasSyncedChecker().Done():
+			}
+		}
+		synced()
+		return nil
+	})} {
+		if err := mgr.Add(runnable); err != nil {
+			return fmt.Errorf("set up the retention of records: %w", err)
+		}
+	}
+	return nil
+}
+
+// pauses lets pass what pauses a Cluster or ends that, and its labels, by which it belongs to a shard.
+func pauses() predicate.Predicate {
+	paused := func(o client.Object) bool {
+		c, is := o.(*clusterv1.Cluster)
+		if !is {
+			return false
+		}
+		return (&observed{cluster: c}).paused()
+	}
+	return predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, // the records are reconciled themselves
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return paused(e.ObjectOld) != paused(e.ObjectNew) || leaving(e.ObjectOld) != leaving(e.ObjectNew)
+		},
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	})
+}
+
+func leaving(o client.Object) bool { return !o.GetDeletionTimestamp().IsZero() }
+
+// onMachines enqueues the records of a Machine that has changed, and those that another one may come in place of, a while later.
+func (r *Reconciler) onMachines() handler.EventHandler {
+	add := func(ctx context.Context, o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		m, is := o.(*clusterv1.Machine)
+		if !is {
+			return
+		}
+		for _, of := range r.openOf(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}) {
+			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)}
+			switch target := of.Spec.Target.Machine; {
+			case target == nil:
+			case target.Name == m.Name:
+				q.AddAfter(request, enqueue.MergeWindow)
+			case m.CreationTimestamp.After(of.Spec.Decided.Add(-time.Minute)):
+				q.AddAfter(request, neighbours)
+			}
+		}
+	}
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, e.ObjectNew, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, e.Object, q)
+		},
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if !e.IsInInitialList {
+				add(ctx, e.Object, q)
+			}
+		},
+	}
+}
+
+// ofCluster maps a Cluster to its open records.
+func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	var all []reconcile.Request
+	for _, of := range r.openOf(ctx, client.ObjectKeyFromObject(cluster)) {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)})
+	}
+	return all
+}
+
+// openOf are the open records of a Cluster. They are shared: read only.
+func (r *Reconciler) openOf(ctx context.Context, cluster client.ObjectKey) []*mendv1.RemediationRecord {
+	list := &mendv1.RemediationRecordList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingFields{clusterIndex: cluster.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing the open records of a Cluster failed", "Cluster", cluster)
+		return nil
+	}
+	all := make([]*mendv1.RemediationRecord, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return all
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capacity"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/records"
+	"github.com/kubemend/kubemend/controllers/remediationrecord"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// recordService is the controller that follows remediations by their records, to be started when their kind is there.
+func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.Records, o *options) *crdgate.Service {
+	writer, live := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), mgr.GetAPIReader()
+	nodes := o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off
+	r := &remediationrecord.Reconciler{
+		Client: writer, Live: live, Mapper: mgr.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
+		Capacity:         &capacity.Observer{Management: live, Mapper: mgr.GetRESTMapper()}, // caches have a part of Machines alone
+		WatchFilterValue: o.watchFilter, Nodes: nodes,
+		Retention: remediationrecord.NewRetention(&remediationrecord.Retention{
+			Client: writer, Live: live, Clock: clock.RealClock{}, Options: o.records,
+			Namespace: o.namespace, WatchFilterValue: o.watchFilter, Nodes: nodes,
+		}),
+	}
+	service := crdgate.Records()
+	service.Start = func(ctx context.Context) error {
+		return r.SetupWithManager(ctx, mgr, kept.Cached, controller.Options{MaxConcurrentReconciles: 10})
+	}
+	return service
+}
