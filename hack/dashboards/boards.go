@@ -53,6 +53,12 @@ func fleet() dashboard {
 				query{`sum by (kind) (rate(kubemend_remediations_started_total{` + inCluster + `}[1h])) * 3600`, "begun: {{kind}}"},
 				query{`sum by (result) (rate(kubemend_remediations_finished_total{` + inCluster + `}[1h])) * 3600`, "{{result}}"},
 				query{`sum by (result) (rate(kubemend_nodehealthcheck_remediations_finished_total[1h])) * 3600`, "nodes: {{result}}"}),
+			course("Capacity that is missing", "Remediations begun whose machine is not back, by what they wait for.", "none", half,
+				query{`sum by (reason) (max by (namespace, cluster, reason) (kubemend_capacity_missing{` + inCluster + `}))`, "{{reason}}"}),
+			course("From due to capacity back", "19 of 20 are faster, by cause.", "s", half,
+				query{`histogram_quantile(0.95, sum by (le, cause) (rate(kubemend_remediation_due_to_capacity_seconds_bucket[1d])))`, "{{cause}}"}),
+			course("What was waited for, per day", "Of remediations that have ended.", "s", half,
+				query{`sum by (reason) (rate(kubemend_capacity_waited_seconds_total[1d])) * 86400`, "{{reason}}"}),
 			course("From due to acted", "99 of 100 are faster: how late kubemend itself is.", "s", half,
 				query{slowest("kubemend_remediation_due_to_acted_seconds", "le"), "machines"},
 				query{slowest("kubemend_nodehealthcheck_due_to_acted_seconds", "le"), "nodes"}),
@@ -79,7 +85,7 @@ func fleet() dashboard {
 }
 
 // controllers are those of kubemend; other managers export metrics of the same names.
-const controllers = "machinehealthcheck.*|nodehealthcheck|serving|metal3remediation|hostremediation|hostsweep"
+const controllers = "machinehealthcheck.*|nodehealthcheck|remediationrecord|serving|metal3remediation|hostremediation|hostsweep"
 
 func check() dashboard {
 	return board("check", "Check", "One MachineHealthCheck, or one NodeHealthCheck: what it watches, what it allows, what it has done.",

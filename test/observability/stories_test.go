@@ -117,6 +117,20 @@ var stories = map[string][]story{
 			turns: []time.Duration{210 * time.Minute}, // two hours after the half hour in which it ended
 		},
 	},
+	"KubemendCapacityNotBack": {
+		{
+			name: "one that waits for another thing each half hour",
+			recorded: []string{
+				`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", cluster="c1", reason="DrainingNode"} _x10 600x29 stale`,
+				`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", cluster="c1", reason="NoHost"} _x40 600x60 stale`,
+			},
+			turns: []time.Duration{76 * time.Minute, 101 * time.Minute}, says: "cluster ns/c1 a machine or node was to be remediated",
+		},
+		quiet("one after another, each of which ends",
+			`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", cluster="c1", reason="Booting"} 0x50 3000x50 6000x50 9000x50`),
+		quiet("a Cluster that is paused",
+			`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", cluster="c1", reason="Paused"} 0x300`),
+	},
 	"KubemendNodeRemediationStuck": {
 		{
 			name: "one that never ends",

@@ -80,6 +80,7 @@ var _ = Describe("The commands of the page", func() {
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendHostExhausted.md", "host/host-0 in fleet reset"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendHostKeptOffTooLong.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendHostNeedsPerson.md", "HEALTHY"),
+		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendCapacityNotBack.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendHostRemediationStuck.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendMachineHealthCheckShortCircuited.md", "my-check"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendMachineHealthCheckUnattended.md", "my-check"),
