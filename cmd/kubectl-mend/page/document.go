@@ -9,7 +9,8 @@ import (
 // Document is e for programs.
 func (e *Explanation) Document() *cliv1.Explanation {
 	d := &cliv1.Explanation{
-		TypeMeta: cliv1.TypeOf("Explanation"), Subject: document.Reference(e.Subject), Time: document.Time(e.At), Phase: e.Answer.Phase(), Reason: e.Answer.Reason, Message: e.Verdict,
+		TypeMeta: cliv1.TypeOf("Explanation"), Subject: document.Reference(e.Subject), Time: document.Time(e.At),
+		Phase: e.Answer.Phase(), Reason: e.Answer.Reason, Message: e.Verdict,
 		Unread: e.Unread, Notes: e.Notes, Next: document.Step(e.Next), Todo: document.OptionalStep(e.Todo),
 	}
 	for _, f := range e.Facts {
