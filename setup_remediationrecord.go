@@ -22,7 +22,9 @@ func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.
 	nodes := o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off
 	r := &remediationrecord.Reconciler{
 		Client: writer, Live: live, Mapper: mgr.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
-		Capacity:         &capacity.Observer{Management: live, Mapper: mgr.GetRESTMapper()}, // caches have a part of Machines alone
+		Capacity: &capacity.Observer{
+			Management: remediationrecord.NewReader(live, mgr.GetClient()), Mapper: mgr.GetRESTMapper(), // caches have a part of Machines alone
+		},
 		WatchFilterValue: o.watchFilter, Nodes: nodes,
 		Retention: remediationrecord.NewRetention(&remediationrecord.Retention{
 			Client: writer, Live: live, Clock: clock.RealClock{}, Options: o.records,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -50,7 +51,7 @@ type management struct {
 func schemeOfAll(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme),
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), controlplanev1.AddToScheme(scheme), mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme),
 		bmov1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func (m *management) restart() {
 	})
 	mapper := testrestmapper.TestOnlyStaticRESTMapper(m.server.Scheme())
 	m.Reconciler = &Reconciler{
-		Client: c, Live: c, Mapper: mapper, Clusters: m, Capacity: &capacity.Observer{Management: c, Mapper: mapper}, Clock: m.clock, Nodes: true,
+		Client: c, Live: c, Mapper: mapper, Clusters: m, Capacity: &capacity.Observer{Management: NewReader(c, c), Mapper: mapper}, Clock: m.clock, Nodes: true,
 		Retention: NewRetention(&Retention{}),
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // closedRecord is one that has ended so many hours before noon.
@@ -190,5 +194,46 @@ func TestOptions(t *testing.T) {
 		if wrong.Validate() == nil {
 			t.Errorf("%+v passes", wrong)
 		}
+	}
+}
+
+// 30,000 closed records cost the manager little: its cache has open ones alone, and retention keeps a few words of each while it looks.
+func TestClosedRecordsCostLittleMemory(t *testing.T) {
+	if got := records.CacheOptions().Label; got.Matches(labels.Set{}) || !got.Matches(labels.Set{mendv1.RecordOpenLabel: "true"}) {
+		t.Errorf("the cache has what matches %q", got)
+	}
+	const all, most = 30000, 30 << 20
+	r, c := retention(t, Options{Keep: 999 * time.Hour, PerCluster: all, PerHost: all})
+	heap := func() uint64 {
+		runtime.GC()
+		var is runtime.MemStats
+		runtime.ReadMemStats(&is)
+		return is.HeapAlloc
+	}
+	before, peak, page := heap(), uint64(0), 0
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			to := list.(*metav1.PartialObjectMetadataList)
+			for i := range pageSize {
+				is := closedOne(fmt.Sprintf("workers-%05d-4f6b21c09e", page*pageSize+i), fmt.Sprintf("cluster-%d", i%20), fmt.Sprintf("host-%d", i), i%100)
+				is.UID = types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", page*pageSize+i))
+				to.Items = append(to.Items, metav1.PartialObjectMetadata{ObjectMeta: is.ObjectMeta})
+			}
+			if page++; page < all/pageSize {
+				to.Continue = "next"
+			}
+			if page%10 == 0 {
+				peak = max(peak, heap())
+			}
+			return nil
+		},
+	})
+	if err := r.Sweep(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if used := int64(peak) - int64(before); page != all/pageSize || used <= 0 || used > most {
+		t.Errorf("%d pages take %d KiB, at most %d KiB are allowed", page, used>>10, most>>10)
+	} else {
+		t.Logf("%d closed records take %d KiB while they are looked at", all, used>>10)
 	}
 }
