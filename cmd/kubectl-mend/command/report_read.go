@@ -37,11 +37,11 @@ type reportInput struct {
 
 // recordsIn reads the records of a namespace, or of all if it is empty, and gives each of them away, maybe several at once. It is false where their kind is not
 // installed.
-type recordsIn func(ctx context.Context, namespace string, give func(*mendv1.RemediationRecord)) (bool, error)
+type recordsIn func(ctx context.Context, namespace string, give func(snapshot.Brief) error) (bool, error)
 
 // eachRecord reads records as one stream.
 func eachRecord(config *rest.Config) recordsIn {
-	return func(ctx context.Context, namespace string, give func(*mendv1.RemediationRecord)) (bool, error) {
+	return func(ctx context.Context, namespace string, give func(snapshot.Brief) error) (bool, error) {
 		err := snapshot.EachRecord(ctx, config, namespace, give)
 		return !apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
@@ -49,7 +49,7 @@ func eachRecord(config *rest.Config) recordsIn {
 
 // recordsOf reads records as a list.
 func recordsOf(reader client.Reader) recordsIn {
-	return func(ctx context.Context, namespace string, give func(*mendv1.RemediationRecord)) (bool, error) {
+	return func(ctx context.Context, namespace string, give func(snapshot.Brief) error) (bool, error) {
 		list := &mendv1.RemediationRecordList{}
 		if err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
 			return false, nil
@@ -57,7 +57,9 @@ func recordsOf(reader client.Reader) recordsIn {
 			return true, err
 		}
 		for i := range list.Items {
-			give(&list.Items[i])
+			if err := give(snapshot.BriefOf(&list.Items[i])); err != nil {
+				return true, err
+			}
 		}
 		return true, nil
 	}
@@ -96,11 +98,12 @@ func (o *Options) readReport(ctx context.Context, shortCircuits bool) (*reportIn
 		others.Go(func() { is.readChecks(ctx, reader, namespace, o.from == "") })
 	}
 	var mu sync.Mutex
-	is.installed, err = records(ctx, namespace, func(record *mendv1.RemediationRecord) {
-		r := report.RemediationOf(record)
+	is.installed, err = records(ctx, namespace, func(record snapshot.Brief) error {
+		r := report.RemediationOf(record.RemediationRecord)
 		mu.Lock()
 		defer mu.Unlock()
 		is.remediations = append(is.remediations, r)
+		return nil
 	})
 	others.Wait()
 	if err != nil {
@@ -152,12 +155,18 @@ func (is *reportInput) readChecks(ctx context.Context, reader client.Reader, nam
 func recordsFor(ctx context.Context, records recordsIn, namespace string, keep func(*mendv1.RemediationRecord) bool) ([]mendv1.RemediationRecord, error) {
 	var mu sync.Mutex
 	var all []mendv1.RemediationRecord
-	_, err := records(ctx, namespace, func(record *mendv1.RemediationRecord) {
-		if keep(record) {
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, *record)
+	_, err := records(ctx, namespace, func(record snapshot.Brief) error {
+		if !keep(record.RemediationRecord) {
+			return nil
 		}
+		whole, err := record.Whole()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, *whole)
+		return nil
 	})
 	slices.SortFunc(all, func(a, b mendv1.RemediationRecord) int { // several are parsed at once
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -110,6 +110,10 @@ func (w *warden) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 		return
 	}
 	object := w.objects[kind+"/"+rest[0]]
+	if object == "" {
+		http.NotFound(out, in)
+		return
+	}
 	if is.verb == "list" {
 		var typed metav1.TypeMeta
 		_ = json.Unmarshal([]byte(object), &typed) // the objects are those of this test
@@ -219,6 +223,14 @@ func everything(workload string) map[string]string {
 	}
 }
 
+// serve has the warden answer at an address.
+func (w *warden) serve(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(w)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
 // guarded is a warden who grants these rights, and a command line of somebody who has them.
 func guarded(t *testing.T, rights map[right]string) (*warden, func(args ...string) (int, string)) {
 	t.Helper()
@@ -230,13 +242,12 @@ func guarded(t *testing.T, rights map[right]string) (*warden, func(args ...strin
 	}))
 	t.Cleanup(workload.Close)
 	w := &warden{objects: everything(workload.URL), granted: rights, asked: map[right]bool{}}
-	server := httptest.NewServer(w)
-	t.Cleanup(server.Close)
+	server := w.serve(t)
 	return w, func(args ...string) (int, string) {
 		var out bytes.Buffer
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
 		root := New(streams, "kubectl mend", "dev")
-		root.SetArgs(append(args, "--server="+server.URL, "--cache-dir="+t.TempDir()))
+		root.SetArgs(append(args, "--server="+server, "--cache-dir="+t.TempDir()))
 		return Run(t.Context(), root, streams), out.String()
 	}
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -68,8 +70,7 @@ func (r *reading) inPieces(ctx context.Context, t task, options []client.ListOpt
 // split reads a list of objects, and gives each of them away as soon as it has arrived.
 func split(list io.Reader, give func(object []byte)) error {
 	bound := &io.LimitedReader{R: list, N: longestObject}
-	decoder := json.NewDecoder(bound)
-	err := eachItem(decoder, func(object []byte) {
+	err := eachItem(bufio.NewReaderSize(bound, 64<<10), func(object []byte) {
 		bound.N = longestObject
 		give(object)
 	})
@@ -86,7 +87,8 @@ func split(list io.Reader, give func(object []byte)) error {
 
 // eachItem goes over a list and the items in it. What has no items is no list, such as an error that came with the status 200; and a page of a list is not
 // the whole of it.
-func eachItem(decoder *json.Decoder, give func(object []byte)) error {
+func eachItem(list *bufio.Reader, give func(object []byte)) error {
+	decoder := json.NewDecoder(list)
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
 		return cmp.Or(err, errNoList)
 	}
@@ -98,7 +100,8 @@ func eachItem(decoder *json.Decoder, give func(object []byte)) error {
 		}
 		switch field {
 		case "items":
-			isList, err = true, items(decoder, give)
+			isList = true
+			decoder, err = items(decoder, list, give)
 		case "metadata":
 			err = decoder.Decode(&head)
 		default:
@@ -123,22 +126,22 @@ func eachItem(decoder *json.Decoder, give func(object []byte)) error {
 	return nil
 }
 
-func items(decoder *json.Decoder, give func(object []byte)) error {
+// items gives away the items, and returns a decoder of what follows them: as of an object with a field before that.
+func items(decoder *json.Decoder, list io.Reader, give func(object []byte)) (*json.Decoder, error) {
 	if begin, err := decoder.Token(); err != nil || begin == nil { // null
-		return err
+		return decoder, err
 	} else if begin != json.Delim('[') {
-		return errNoList
+		return nil, errNoList
 	}
-	for decoder.More() {
-		var object json.RawMessage
-		if err := decoder.Decode(&object); err != nil {
-			return err
-		}
-		if object[0] != '{' {
-			return errNoList
-		}
-		give(object)
+	rest := bufio.NewReaderSize(io.MultiReader(decoder.Buffered(), list), 64<<10)
+	if err := objects(rest, give); err != nil {
+		return nil, err
 	}
-	_, err := decoder.Token()
-	return err
+	decoder = json.NewDecoder(io.MultiReader(strings.NewReader(`{"":0`), rest))
+	for range 3 { // the brace, the name and the value
+		if _, err := decoder.Token(); err != nil {
+			return nil, err
+		}
+	}
+	return decoder, nil
 }

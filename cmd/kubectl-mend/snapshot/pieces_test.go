@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// objects are those of a list that comes as from does.
-func objects(from io.Reader) (all []string, err error) {
+// found are the objects of a list that comes as from does.
+func found(from io.Reader) (all []string, err error) {
 	err = split(from, func(object []byte) { all = append(all, string(object)) })
 	return all, err
 }
@@ -38,7 +38,7 @@ func TestTheObjectsOfAListAreFoundAsTheyStand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, from := range []io.Reader{strings.NewReader(tc.list), iotest.HalfReader(strings.NewReader(tc.list)), iotest.OneByteReader(strings.NewReader(tc.list))} {
-				got, err := objects(from)
+				got, err := found(from)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -58,12 +58,12 @@ func TestWhatIsNoListIsNotTakenForAnEmptyOne(t *testing.T) {
 		`{"metadata":{"continue":"there is more"},"items":[{"a":1}]}`: errPage, `{"items":[],"metadata":{"continue":"there is more"}}`: errPage,
 		``: errCut, ` `: errCut, `{"items":[{"a":1}`: errCut, `{"items":[{"a":"`: errCut, `{"items":[{"a":"\`: errCut, `{"kind":`: errCut, `{"items":[]`: errCut,
 	} {
-		if got, err := objects(strings.NewReader(data)); !errors.Is(err, want) {
+		if got, err := found(strings.NewReader(data)); !errors.Is(err, want) {
 			t.Errorf("the objects of %q are %q, %v; want the error %v", data, got, err, want)
 		}
 	}
 	broken := errors.New("the connection is lost")
-	if _, err := objects(io.MultiReader(strings.NewReader(`{"items":[{}`), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+	if _, err := found(io.MultiReader(strings.NewReader(`{"items":[{}`), iotest.ErrReader(broken))); !errors.Is(err, broken) {
 		t.Errorf("the error is %v, want the one of who was read from", err)
 	}
 }
@@ -82,7 +82,7 @@ func TestObjectsAreTheSameAsThoseThatAParserFinds(t *testing.T) {
 		if err := json.Unmarshal(data, &want); err != nil {
 			t.Fatal(err)
 		}
-		got, err := objects(chunks{bytes.NewReader(data), rapid.IntRange(1, len(data)).Draw(t, "at a time")})
+		got, err := found(chunks{bytes.NewReader(data), rapid.IntRange(1, len(data)).Draw(t, "at a time")})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 
@@ -26,26 +27,83 @@ var recordGVK = mendv1.GroupVersion.WithKind("RemediationRecord")
 // recordsKept is how many RemediationRecords a file has at most: the newest.
 const recordsKept = 5000
 
+// Brief is what most readers need of a RemediationRecord: without its steps, waits, conditions, counts and managed fields, which are most of it, and of its
+// evidence no more than how much there is.
+type Brief struct {
+	*mendv1.RemediationRecord
+
+	raw []byte
+}
+
+// Whole is the whole record.
+func (b Brief) Whole() (*mendv1.RemediationRecord, error) {
+	if b.raw == nil {
+		return b.RemediationRecord, nil
+	}
+	whole := &mendv1.RemediationRecord{}
+	if err := utiljson.Unmarshal(b.raw, whole); err != nil {
+		return nil, fmt.Errorf("read RemediationRecord %s/%s: %w", b.Namespace, b.Name, err)
+	}
+	return whole, nil
+}
+
+// BriefOf is a record that was read whole.
+func BriefOf(record *mendv1.RemediationRecord) Brief {
+	return Brief{RemediationRecord: record}
+}
+
+// brief is the JSON of a record, as far as it is needed.
+type brief struct {
+	Metadata struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Mode           mendv1.RecordMode      `json:"mode"`
+		Target         mendv1.RecordTarget    `json:"target"`
+		Requester      mendv1.RecordRequester `json:"requester"`
+		Cause          string                 `json:"cause"`
+		Evidence       []struct{}             `json:"evidence"`
+		UnhealthySince *metav1.Time           `json:"unhealthySince"`
+		Due            *metav1.Time           `json:"due"`
+		Decided        metav1.Time            `json:"decided"`
+		BlockedBy      string                 `json:"blockedBy"`
+	} `json:"spec"`
+	Status struct {
+		Begun        *metav1.Time              `json:"begun"`
+		BegunBy      string                    `json:"begunBy"`
+		CapacityBack *metav1.Time              `json:"capacityBack"`
+		Ended        *metav1.Time              `json:"ended"`
+		Outcome      mendv1.RecordOutcome      `json:"outcome"`
+		Replacement  *mendv1.RecordReplacement `json:"replacement"`
+	} `json:"status"`
+}
+
+func briefly(raw []byte) (Brief, error) {
+	var is brief
+	if err := utiljson.Unmarshal(raw, &is); err != nil {
+		return Brief{}, err
+	}
+	r := &mendv1.RemediationRecord{}
+	r.Namespace, r.Name = is.Metadata.Namespace, is.Metadata.Name
+	r.Spec = mendv1.RemediationRecordSpec{
+		Mode: is.Spec.Mode, Target: is.Spec.Target, Requester: is.Spec.Requester, Cause: is.Spec.Cause, UnhealthySince: is.Spec.UnhealthySince, Due: is.Spec.Due,
+		Decided: is.Spec.Decided, BlockedBy: is.Spec.BlockedBy, Evidence: make([]mendv1.RecordEvidence, len(is.Spec.Evidence)),
+	}
+	r.Status = mendv1.RemediationRecordStatus{
+		Begun: is.Status.Begun, BegunBy: is.Status.BegunBy, CapacityBack: is.Status.CapacityBack, Ended: is.Status.Ended, Outcome: is.Status.Outcome,
+		Replacement: is.Status.Replacement,
+	}
+	return Brief{RemediationRecord: r, raw: raw}, nil
+}
+
 // EachRecord reads the RemediationRecords of a namespace, or of all if that is empty, as one stream, and gives each of them away as soon as it was parsed: on
 // all processors, so give has to be safe for concurrent use. None is in memory for longer than give keeps it. Where the kind is not installed, the error is
 // one that apierrors.IsNotFound recognizes.
-func EachRecord(ctx context.Context, config *rest.Config, namespace string, give func(*mendv1.RemediationRecord)) error {
+func EachRecord(ctx context.Context, config *rest.Config, namespace string, give func(Brief) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return fmt.Errorf("reach the management cluster: %w", err)
-	}
-	scheme := k8sruntime.NewScheme()
-	if err := mendv1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	reader, err := apiutil.RESTClientForGVK(recordGVK, false, false, config, serializer.NewCodecFactory(scheme), httpClient)
-	if err != nil {
-		return fmt.Errorf("reach the management cluster: %w", err)
-	}
-	list, err := reader.Get().NamespaceIfScoped(namespace, namespace != "").Resource("remediationrecords").
-		VersionedParams(&metav1.ListOptions{ResourceVersion: "0"}, metav1.ParameterCodec).Stream(ctx)
+	list, err := streamOfRecords(ctx, config, namespace)
 	if err != nil {
 		return err
 	}
@@ -54,15 +112,31 @@ func EachRecord(ctx context.Context, config *rest.Config, namespace string, give
 	parsing.SetLimit(runtime.GOMAXPROCS(0))
 	err = split(list, func(object []byte) {
 		parsing.Go(func() error {
-			is := &mendv1.RemediationRecord{}
-			if err := utiljson.Unmarshal(object, is); err != nil {
+			is, err := briefly(object)
+			if err != nil {
 				return err
 			}
-			give(is)
-			return nil
+			return give(is)
 		})
 	})
 	return errors.Join(err, parsing.Wait())
+}
+
+func streamOfRecords(ctx context.Context, config *rest.Config, namespace string) (io.ReadCloser, error) {
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reach the management cluster: %w", err)
+	}
+	scheme := k8sruntime.NewScheme()
+	if err := mendv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	reader, err := apiutil.RESTClientForGVK(recordGVK, false, false, config, serializer.NewCodecFactory(scheme), httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("reach the management cluster: %w", err)
+	}
+	return reader.Get().NamespaceIfScoped(namespace, namespace != "").Resource("remediationrecords").
+		VersionedParams(&metav1.ListOptions{ResourceVersion: "0"}, metav1.ParameterCodec).Stream(ctx)
 }
 
 // newest are those of a task that were created last, if it is to keep no more; that there were more is noted.

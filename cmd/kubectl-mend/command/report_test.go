@@ -1,0 +1,122 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+)
+
+// recorded is a management cluster from which all may be read, with a record of a machine that is gone, and a command line for it.
+func recorded(t *testing.T, edit func(map[string]string, map[right]string)) func(line string) (int, string, string) {
+	t.Helper()
+	t.Setenv("COLUMNS", "")
+	rights := granted(t)
+	w, _ := guarded(t, rights)
+	now := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	record := recordInFleet(1)
+	record.Namespace, record.Name, record.Spec.Target.Machine.Name, record.Spec.Target.ClusterName = "x", "gone-1", "gone", "x"
+	for _, at := range []**metav1.Time{&record.Spec.UnhealthySince, &record.Spec.Due, &record.Status.Begun, &record.Status.CapacityBack, &record.Status.Ended} {
+		*at = &now
+	}
+	record.Spec.Decided, record.CreationTimestamp = now, now
+	for i := range record.Status.Steps {
+		record.Status.Steps[i].Time = now
+	}
+	content, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.objects["kubemend.io/v1alpha1/remediationrecords"] = string(content)
+	edit(w.objects, rights)
+	server := w.serve(t)
+	return func(line string) (int, string, string) {
+		var out, problems bytes.Buffer
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}
+		root := New(streams, "kubectl mend", "dev")
+		root.SetArgs(append(strings.Fields(line), "--server="+server, "--cache-dir="+t.TempDir()))
+		return Run(t.Context(), root, streams), out.String(), problems.String()
+	}
+}
+
+func TestAReportIsOfTheRecordsThatCanBeRead(t *testing.T) {
+	all := func(map[string]string, map[right]string) {}
+	without := func(group, resource string) func(map[string]string, map[right]string) {
+		return func(_ map[string]string, rights map[right]string) { delete(rights, right{"list", group, resource}) }
+	}
+	for name, tc := range map[string]struct {
+		edit              func(map[string]string, map[right]string)
+		line              string
+		code              int
+		prints, complains string
+	}{
+		"one record":                     {all, "report -n x -o jsonpath={.total.remediations}{.items[*].cluster.name}", Done, "1x", ""},
+		"of all namespaces":              {all, "report -A -o csv --by cause", Done, "Ready=Unknown,1,", ""},
+		"of another cluster":             {all, "report -n x --cluster y -o jsonpath={.total.remediations}", Done, "0", ""},
+		"from before":                    {all, "report -n x --since 10m -o jsonpath={.total.remediations}", Done, "0", ""},
+		"a shadow":                       {all, "report shadow -n x", Done, "Left out: 1 that kubemend decided itself", ""},
+		"records that may not be read":   {without("kubemend.io", "remediationrecords"), "report -n x", Failed, "", "cannot list resource \"remediationrecords\""},
+		"checks that may not be read":    {without("cluster.x-k8s.io", "machinehealthchecks"), "report -n x", Done, "Remediations since", "done without: MachineHealthChecks: "},
+		"events that may not be read":    {without("events.k8s.io", "events"), "report -n x", Done, "Remediations since", "done without: events: "},
+		"a shadow needs no events":       {without("events.k8s.io", "events"), "report shadow -n x", Done, "Failures since", ""},
+		"records that are not installed": {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "report -n x", Done, "Remediations since", "RemediationRecords are not installed"},
+		"a history of what is gone":      {all, "history machine/gone -n x", Done, "remediation decided for MachineHealthCheck c1-workers: Ready=Unknown", ""},
+		"a history of another machine":   {all, "history machine/other -n x", Done, "", "nothing is remembered"},
+		"a history by its node":          {all, "history node node-of-c1-m0 -n x", Done, "RemediationDecided", ""},
+		"a history from before":          {all, "history machine/gone -n x --since 10m", Done, "", "nothing is remembered"},
+		"a history without records":      {without("kubemend.io", "remediationrecords"), "history -n x --since 0", Done, "Machine/x", "done without: RemediationRecords: "},
+		"a history, where none can be":   {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "history -n x --since 0", Done, "Machine/x", ""},
+		"a history for programs":         {all, `history machine/gone -n x -o jsonpath={.items[0].source}={.items[0].record.name}`, Done, "Record=gone-1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, problems := recorded(t, tc.edit)(tc.line)
+			problems = strings.Join(strings.Fields(problems), " ")
+			if code != tc.code || !strings.Contains(out, tc.prints) || !strings.Contains(problems, tc.complains) || tc.complains == "" && problems != "" {
+				t.Errorf("code %d, printed\n%s%s", code, out, problems)
+			}
+		})
+	}
+}
+
+// A recording has the records, and a report of it is one of the moment at which it was made.
+func TestAReportIsOfARecording(t *testing.T) {
+	mend := recorded(t, func(map[string]string, map[right]string) {})
+	file := filepath.Join(t.TempDir(), "fleet.gz")
+	if code, _, problems := mend("record -n x -o " + file); code != Done {
+		t.Fatal(problems)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil || bytes.Contains(content, []byte("managedFields")) {
+		t.Fatal(err, "or managed fields")
+	}
+	var got cliv1.Report
+	code, out, problems := mend("report -A -o json --from " + file)
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != Done || got.Total.Remediations != 1 || got.Items[0].TimeToCapacityBack == nil {
+		t.Errorf("code %d, %v, printed\n%s%s", code, err, out, problems)
+	}
+	if code, out, problems := mend("history machine/gone --from " + file); code != Done || !strings.Contains(out, "RemediationDecided") || !strings.Contains(out, "WaitingForVolumeDetach") {
+		t.Errorf("code %d, printed\n%s%s", code, out, problems)
+	}
+	w := snapshot.New() // one from before there were records
+	saved := filepath.Join(t.TempDir(), "old.gz")
+	old, err := os.Create(saved)
+	if err == nil {
+		err = w.Save(old)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = old.Close()
+	if code, out, problems := mend("report -A --from " + saved); code != Done || !strings.Contains(out, "Remediations since") || !strings.Contains(problems, "not installed") {
+		t.Errorf("code %d, printed\n%s%s", code, out, problems)
+	}
+}
