@@ -34,7 +34,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	_ "github.com/kubemend/kubemend/controllers/console" // --logging-format=console
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/endpoints"
@@ -210,7 +209,8 @@ func newManager(o *options, lock *teardown.Lock) (ctrl.Manager, error) {
 			CacheSyncTimeout: 5 * time.Minute, // thousands of machines over a slow link
 			EnableWarmup:     ptr.To(o.gates.Enabled(warmStandby)),
 		},
-		Cache: cacheOptions(o.namespace),
+		Cache:    cacheOptions(o.namespace),
+		NewCache: newCache,
 		// Requests and templates are read live when they are read whole; Secrets are read by ClusterCache alone.
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                *diagnostics,
@@ -243,9 +243,8 @@ func cacheOptions(namespace string) cache.Options {
 	o := cache.Options{
 		DefaultTransform: slim,
 		ByObject: map[client.Object]cache.ByObject{
-			&clusterv1.Machine{}:        {Transform: machinehealthcheck.SlimMachine},
-			&mendv1.RemediationRecord{}: records.CacheOptions(),
-			&corev1.Secret{}:            {Label: labels.NewSelector().Add(*named), Transform: workload.SlimSecret},
+			&clusterv1.Machine{}: {Transform: machinehealthcheck.SlimMachine},
+			&corev1.Secret{}:     {Label: labels.NewSelector().Add(*named), Transform: workload.SlimSecret},
 		},
 	}
 	if namespace != "" {

@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -48,6 +49,8 @@ type applied struct {
 	err    error // of that
 	// statusDue is when the status is written that was put off; zero if it was not.
 	statusDue time.Time
+	// shadows are those of a check that is only observed.
+	shadows shadows
 }
 
 // result is what the check says about the outcomes.
@@ -59,10 +62,10 @@ type result struct {
 	started bool
 }
 
-// apply writes what p asks for: what differs, and each object once. Of a check that is only observed it writes nothing.
+// apply writes what p asks for: what differs, and each object once. Of a check that is only observed it writes records, and nothing else.
 func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
 	if w.mode != machines.Active {
-		return applied{}
+		return applied{shadows: r.recordObserved(ctx, w, p)}
 	}
 	done := applied{outcomes: r.act(ctx, w, stepsOf(w, p))}
 	is := result{failed: len(w.trouble) > 0}
@@ -141,7 +144,9 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 	case machines.AdoptRequest:
 		// The request and the conditions are apart: that one is not ours yet does not make the machine less unhealthy.
 		o.err = r.Requests.Adopt(ctx, s.target.request, maker(w.check))
-	case machines.NoStep, machines.RequestOwnerRemediation:
+	case machines.RequestOwnerRemediation:
+		r.writeAhead(ctx, w, s, healthSaid(s.target.machine))
+	case machines.NoStep:
 	}
 	o, saved := r.set(ctx, w, s, s.target.machine, set, o)
 	asks := s.Step == machines.RequestOwnerRemediation
@@ -150,7 +155,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 }
 
 // begin creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was read, because its
-// user wants it left alone or it is being deleted, no remediation begins. If no request can be created after all, that is set next. On a machine for
+// user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be created after all, that is set next. On a machine for
 // which none could be created before, that stands until one is.
 func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) outcome {
 	before := s.Conditions
@@ -164,6 +169,7 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 	after := s.Conditions
 	err := s.refused
 	if err == nil {
+		recordedBy(s.request, r.writeAhead(ctx, w, s, healthSaid(o.saved)))
 		err = r.Requests.Create(ctx, s.request)
 	}
 	switch {
@@ -280,8 +286,9 @@ func (o outcome) delay(w *observed) (time.Duration, bool) {
 // step is the part of a plan that is about one machine, with the objects that it takes.
 type step struct {
 	*machines.Decision
-	facts  *machines.Facts
-	target *target
+	facts      *machines.Facts
+	population budget.Population
+	target     *target
 	// request is the one to create; refused is why none can be made from the template.
 	request *unstructured.Unstructured
 	refused error
@@ -305,7 +312,7 @@ func stepsOf(w *observed, p plan) []step {
 }
 
 func stepOf(w *observed, p *plan, d *machines.Decision, t *target) step {
-	s := step{Decision: d, facts: &p.facts, target: t}
+	s := step{Decision: d, facts: &p.facts, population: p.Population, target: t}
 	if d.Tried && w.remediation.External {
 		s.refused = t.unusable
 	}

@@ -107,6 +107,7 @@ func SlimMachine(obj any) (any, error) {
 	slim.ManagedFields = nil
 	slim.Spec.ClusterName = workload.Interned(m.Spec.ClusterName)
 	slim.Spec.ProviderID, slim.Spec.FailureDomain = m.Spec.ProviderID, workload.Interned(m.Spec.FailureDomain)
+	slim.Status.FailureDomain = workload.Interned(m.Status.FailureDomain)
 	slim.Spec.InfrastructureRef = m.Spec.InfrastructureRef
 	ref := &slim.Spec.InfrastructureRef
 	ref.APIGroup, ref.Kind = workload.Interned(ref.APIGroup), workload.Interned(ref.Kind)

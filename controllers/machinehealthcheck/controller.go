@@ -49,8 +49,10 @@ type Reconciler struct {
 	Hosts    Hosts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Records writes the records of remediations before they begin; nil for a reader that writes nothing.
+	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds the hosts that they name; nil where there
+	// are none.
 	Records *records.Records
+	Metal   Metal
 
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed

@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"cmp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,12 @@ func (w *observed) facts() machines.Facts {
 		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.tried, Spares: w.spares.read}, Explains: w.explains,
 		Template: w.remediation.Template, CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
 		SpareWait: spareWait, Spares: w.spares.Spares, Targets: w.factsAboutAll(),
+	}
+	if len(w.unbegun) > 0 {
+		f.Targets = slices.Clone(f.Targets)
+	}
+	for _, i := range w.unbegun {
+		f.Targets[i] = f.Targets[i].Unbegun()
 	}
 	if w.sighting != nil {
 		f.Overlaps = w.sighting.overlaps

@@ -52,6 +52,8 @@ type remembered struct {
 	statusAt time.Time
 	// unread are the kinds of power cycles that could not be read.
 	unread map[schema.GroupKind]*unread
+	// shadows are the remediations of a check that is only observed of which there are records.
+	shadows shadows
 }
 
 // of is what is remembered of a check of a cluster. The cluster is from then on: a reconcile that does not end leaves names in the journal as well.
@@ -105,7 +107,7 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 func after(w *observed, p plan, done applied, now time.Time) remembered {
 	is := remembered{
 		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory, sighting: w.sighting,
-		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt,
+		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows,
 	}
 	if errs, retry := done.failures(w); len(errs) > 0 || retry {
 		is.failed = w.before.failed + 1

@@ -48,6 +48,8 @@ type observed struct {
 	// fresh are the targets that were read and not taken from before, altered the places of those that are copies.
 	fresh   []*target
 	altered []int
+	// unbegun are the places of targets about which is decided as if others had not begun what they have.
+	unbegun []int
 	// counted are the numbers of all targets in the status, if not all were read; only an explanation does without.
 	counted *machines.Counted
 

@@ -186,7 +186,7 @@ func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Co
 // one machine that cannot be written would hold up the deadlines of all others.
 func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied, failed int) ctrl.Result {
 	at := health.Earliest(health.Earliest(w.recheck, p.VerdictsUntil), done.statusDue)
-	if w.mode == machines.Active {
+	if w.mode == machines.Active || r.Records != nil { // or a record tells what would begin
 		at = health.Earliest(at, p.Recheck)
 	}
 	if r.Resync > 0 {

@@ -26,7 +26,9 @@ func TestARecordThatCannotBeWrittenHoldsUpNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShelf(t)
 				s.Client = interceptor.NewClient(s.server, interceptor.Funcs{
-					Create: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.CreateOption) error { return create(ctx) },
+					Create: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.CreateOption) error {
+						return create(ctx)
+					},
 				})
 				before, began := testutil.ToFloat64(failed.WithLabelValues("Test")), time.Now()
 				if is := s.Ahead(t.Context(), "Test", about("w1", "1", mendv1.RecordActive), "a"); is != "" {

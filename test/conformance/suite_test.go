@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
@@ -40,7 +41,7 @@ func TestConformance(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	control = suite.Rig(ctx)
 	var err error
-	management, err = control.Management(ctx, rig.ManagementOptions{})
+	management, err = control.Management(ctx, rig.ManagementOptions{CRDs: []string{recordManifest}})
 	Expect(err).NotTo(HaveOccurred())
 	workload, err = control.Workload(ctx, "workload", rig.WorkloadOptions{Bare: true})
 	Expect(err).NotTo(HaveOccurred())
@@ -48,6 +49,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	scheme := runtime.NewScheme()
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
+	Expect(mendv1.AddToScheme(scheme)).To(Succeed())
 	here, err = client.New(management.Config(), client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	there, err = client.New(workload.Config(), client.Options{Scheme: scheme})

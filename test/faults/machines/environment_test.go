@@ -44,6 +44,9 @@ type environment struct {
 	writes    faults.Writes
 	record    record
 
+	// unrecorded are the machines, by UID, whose record the program tried to write in vain.
+	unrecorded map[string]bool
+
 	checks   *machinehealthcheck.Reconciler
 	releaser *machinehealthcheck.Releaser
 	link     *connection
@@ -71,7 +74,7 @@ var environments atomic.Int64
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	e := &environment{
-		t: t, ctx: t.Context(), namespace: fmt.Sprintf("ns-%d", environments.Add(1)), clock: clocktesting.NewFakePassiveClock(noon), record: newRecord(),
+		t: t, ctx: t.Context(), namespace: fmt.Sprintf("ns-%d", environments.Add(1)), clock: clocktesting.NewFakePassiveClock(noon), record: newRecord(), unrecorded: map[string]bool{},
 	}
 	e.writes.Ignore = []string{"Event"}
 	e.there = &cluster{clock: e.clock, nodes: map[string]*corev1.Node{}, backAt: noon.Add(-time.Hour)}
@@ -103,7 +106,7 @@ func (e *environment) start() {
 	e.t.Helper()
 	e.writes.Restart()
 	e.late = nil
-	api := e.writes.Client(e.recorded())
+	api := e.missing(e.writes.Client(e.recorded()))
 	cached := interceptor.NewClient(api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if e.late != nil && !e.writes.Crashed() {
@@ -134,7 +137,7 @@ func (e *environment) start() {
 	e.link.follow()
 	e.checks = &machinehealthcheck.Reconciler{
 		Client: writer, Clusters: workload.NewClusters(e.link), Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}, Clock: e.clock,
-		Unclaimed: machinehealthcheck.Act,
+		Unclaimed: machinehealthcheck.Act, Records: e.newRecords(writer, live),
 	}
 	e.releaser = &machinehealthcheck.Releaser{Client: writer, Live: live, Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}}
 	e.must(kinds.Discover(e.ctx, []*metav1.APIResourceList{{GroupVersion: requestKind.GroupVersion().String(), APIResources: []metav1.APIResource{
@@ -290,7 +293,9 @@ func (e *environment) reconcile(w work) (ctrl.Result, error) {
 // lag makes the caches of the management cluster show nothing new from now on; catchUp ends that, and all events come at once.
 func (e *environment) lag() {
 	objects := make([]client.Object, 0, 16)
-	for _, kind := range []client.ObjectList{&clusterv1.ClusterList{}, &clusterv1.MachineList{}, &clusterv1.MachineHealthCheckList{}} {
+	for _, kind := range []client.ObjectList{
+		&clusterv1.ClusterList{}, &clusterv1.MachineList{}, &clusterv1.MachineHealthCheckList{}, &mendv1.RemediationRecordList{},
+	} {
 		e.must(e.api.List(e.ctx, kind, client.InNamespace(e.namespace)))
 		e.must(eachItem(kind, func(o client.Object) { objects = append(objects, o) }))
 	}

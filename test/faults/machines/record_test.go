@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -31,23 +32,29 @@ type record struct {
 	Turns    map[string][]string
 	Events   map[string]int
 
-	checks   []string // of all times
+	checks   []string          // of all times
+	machines map[string]string // those that have records, by UID
+	begun    map[string]bool   // the records of remediations that began
 	counted  map[string]float64
 	counters map[string]float64
 	log      []string
 }
 
 func newRecord() record {
-	return record{Requests: map[string]int{}, Turns: map[string][]string{}, Events: map[string]int{}, counters: map[string]float64{}}
+	return record{Requests: map[string]int{}, Turns: map[string][]string{}, Events: map[string]int{}, counters: map[string]float64{}, machines: map[string]string{}, begun: map[string]bool{}}
 }
 
 // recorded is the API server as the program sees it: what it does is recorded, and must be safe.
 func (e *environment) recorded() client.WithWatch {
 	return interceptor.NewClient(e.api, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if is, record := obj.(*mendv1.RemediationRecord); record {
+				return e.makeRecord(ctx, c, is, opts...)
+			}
 			e.mayStart(obj.GetName(), "a request is made for")
 			err := c.Create(ctx, obj, opts...)
 			if err == nil {
+				e.locked(func() { e.isRecorded(e.machine(obj.GetName()), obj.GetAnnotations()[mendv1.RecordAnnotation]) })
 				e.noteRequest("made", obj.GetName())
 			}
 			return err
@@ -63,6 +70,9 @@ func (e *environment) recorded() client.WithWatch {
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			err := c.Patch(ctx, obj, patch, opts...)
+			if kindOf(obj) == recordKind {
+				return err
+			}
 			if err == nil && kindOf(obj) == requestKind.Kind {
 				e.noteRequest("adopted", obj.GetName())
 			} else if err == nil { // the labels of a check
@@ -135,7 +145,15 @@ func (e *environment) noteMachine(before, after *clusterv1.Machine) {
 			e.mayStartLocked(before, "the owner is asked to remediate", 0)
 		}
 	}
+	if asks(after) && !asks(before) {
+		e.isRecorded(before, "")
+	}
 	e.enqueue(work{true, client.ObjectKeyFromObject(after)}, 0)
+}
+
+// asks reports whether the owner of m is asked to replace it: it acts on both conditions together.
+func asks(m *clusterv1.Machine) bool {
+	return statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" && statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False"
 }
 
 func statusOf(m *clusterv1.Machine, kind string) string {
@@ -150,6 +168,8 @@ type outcome struct {
 	Machines map[string][]string
 	Checks   map[string][]string
 	Requests []string
+	Records  map[string]int // of remediations that began
+	Unbegun  int            // records of such as did not
 	Turns    map[string][]string
 	Did      map[string]int
 	Events   map[string]int
@@ -161,6 +181,7 @@ func (e *environment) outcome() outcome {
 		Machines: map[string][]string{}, Checks: map[string][]string{}, Turns: e.record.Turns, Did: e.record.Requests, Events: e.record.Events,
 		Counters: e.record.counters,
 	}
+	o.Records, o.Unbegun = e.recordsByMachine()
 	machines := &clusterv1.MachineList{}
 	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
 	for i := range machines.Items {

@@ -1,0 +1,131 @@
+package machinehealthcheck
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// recordOfFirst is the record of the first target of w, on that host.
+func recordOfFirst(t *testing.T, w *observed, on *bmov1alpha1.BareMetalHost) *mendv1.RemediationRecord {
+	t.Helper()
+	p := decide(w)
+	if !p.Decisions[0].Starts() {
+		t.Fatalf("no remediation begins: %v", p.Decisions[0].Blockers)
+	}
+	return recordOf(w, stepOf(w, &p, p.Decisions[0], w.targets[0]), on)
+}
+
+func unhealthyBy(all ...health.Finding) func(*target) {
+	return func(t *target) { of(t).verdict.Findings = all }
+}
+
+func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
+	silent := health.Finding{
+		Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: ago(time.Minute),
+		Signal: health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown", Since: ago(6 * time.Minute)},
+	}
+	w := aCheck(
+		a("m", health.Unhealthy, unhealthyBy(silent), func(t *target) {
+			m := t.machine
+			m.OwnerReferences[0].UID = "set-uid"
+			m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+			m.Spec.FailureDomain, m.Status.FailureDomain = "wanted", "rack-7"
+			m.Status.NodeRef.Name = "node-m"
+			t.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-m", UID: "node-uid"}}
+		}),
+		a("other", health.Unhealthy, askedOwner), a("good", health.Healthy, markedBefore), a("better", health.Healthy, markedBefore),
+	).limited("50%")
+	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
+	w.targets[0].machine.Spec.ClusterName = "c1"
+	w.check.Labels = map[string]string{clusterv1.WatchLabel: "east"}
+	on := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack-7-3", UID: "host-uid"}}
+	on.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: "ACME", ProductName: "X1"}}
+
+	capi := clusterv1.GroupVersion.String()
+	want := &mendv1.RemediationRecord{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.WatchLabel: "east"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: capi, Kind: "Cluster", Name: "c1", UID: "cluster-uid"}},
+		},
+		Spec: mendv1.RemediationRecordSpec{
+			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner,
+			Target: mendv1.RecordTarget{
+				ClusterName: "c1", ClusterUID: "cluster-uid", FailureDomain: "rack-7", ControlPlane: true, HostModel: "ACME X1",
+				Machine: &mendv1.RecordRef{APIVersion: capi, Kind: "Machine", Namespace: "ns", Name: "m", UID: "uid-of-m"},
+				Owner:   &mendv1.RecordRef{APIVersion: capi, Kind: "MachineSet", Namespace: "ns", Name: "workers", UID: "set-uid"},
+				Node:    &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "node-m", UID: "node-uid"},
+				Host:    &mendv1.RecordRef{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: "ns", Name: "rack-7-3", UID: "host-uid"},
+			},
+			Requester: mendv1.RecordRequester{
+				Check: &mendv1.RecordRef{APIVersion: capi, Kind: "MachineHealthCheck", Namespace: "ns", Name: "check", UID: "check-uid"},
+			},
+			Cause: "Ready=Unknown",
+			Evidence: []mendv1.RecordEvidence{{
+				Type: "Ready", Status: "Unknown", Since: moment(ago(6 * time.Minute)), TimeoutSeconds: 300, Message: "NodeStatusUnknown",
+			}},
+			UnhealthySince: moment(ago(6 * time.Minute)), Due: moment(ago(time.Minute)), Decided: metav1.NewTime(noon),
+			Counts: &mendv1.RecordCounts{Targets: 4, Healthy: 2, InFlight: 1, Limit: "50%", MaxInFlight: ptr.To[int32](3)},
+		},
+	}
+	if diff := cmp.Diff(want, recordOfFirst(t, w, on)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestARecordLeavesOutWhatIsNotKnown(t *testing.T) {
+	is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, withoutOwner, unhealthyBy(health.Finding{Reason: health.NodeDeleted, Node: "gone"}))).external(), nil)
+	if is.Spec.Remediator != mendv1.RemediatedByRequest || is.Spec.Cause != "NodeDeleted" {
+		t.Errorf("remediated by %s because of %s", is.Spec.Remediator, is.Spec.Cause)
+	}
+	if target := is.Spec.Target; target.Owner != nil || target.Node != nil || target.Host != nil || target.HostModel != "" || target.ControlPlane {
+		t.Errorf("the target is %+v", target)
+	}
+	if is.Spec.UnhealthySince != nil || is.Spec.Due != nil || is.Spec.Evidence[0].Since != nil {
+		t.Errorf("a node is gone since %v, due %v", is.Spec.UnhealthySince, is.Spec.Due)
+	}
+}
+
+func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
+	marked := func(value string) func(*target) {
+		return func(t *target) {
+			t.machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: value}
+			of(t).verdict.Findings = []health.Finding{{Reason: health.MarkedByHand}}
+		}
+	}
+	for name, tc := range map[string]struct {
+		annotation, user, reason string
+		due                      *metav1.Time
+	}{
+		"by kubectl mend remediate": {`{"by":"alice","at":"2026-01-01T11:59:50Z","reason":"NIC drops packets"}`, "alice", "NIC drops packets", moment(ago(10 * time.Second))},
+		"by the annotation alone":   {"", "", "", nil},
+		"with a time to come":       {`{"by":"alice","at":"2030-01-01T00:00:00Z"}`, "alice", "", nil},
+	} {
+		is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, marked(tc.annotation))), nil).Spec
+		if is.Cause != "MarkedByHand" || is.Requester.User != tc.user || is.Requester.Reason != tc.reason || is.Requester.Check.Name != "check" {
+			t.Errorf("%s: requested by %+v because of %s", name, is.Requester, is.Cause)
+		}
+		if diff := cmp.Diff(tc.due, is.Due); diff != "" {
+			t.Errorf("%s: due (-want +got):\n%s", name, diff)
+		}
+	}
+	// What was asked for before, and is not what the machine is unhealthy by now, is no request any more.
+	is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, func(t *target) {
+		t.machine.Annotations = map[string]string{mendv1.RequestedAnnotation: `{"by":"alice"}`}
+	})), nil)
+	if is.Spec.Requester.User != "" {
+		t.Errorf("%s is said to have asked for it", is.Spec.Requester.User)
+	}
+}
+
+// moment is at as a record has it.
+func moment(at time.Time) *metav1.Time { return ptr.To(metav1.NewTime(at)) }

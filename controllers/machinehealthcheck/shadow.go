@@ -1,0 +1,138 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+// shadow is a remediation of a machine of a check that is only observed, of which there is to be a record: one that kubemend would begin now, or that others
+// have begun.
+type shadow struct {
+	place int // of the target
+	// key tells it from other remediations of the machine, as the API server keeps it.
+	key string
+	// begun is when others began it; zero if they did not. By is what carries it out then.
+	begun time.Time
+	by    mendv1.RecordRemediator
+}
+
+// shadows are the keys of those of which there are records, by the UIDs of the machines.
+type shadows map[types.UID]string
+
+// recordObserved makes sure that there are records of what kubemend would begin now and of what others have begun, of a check that is only observed. While
+// there is neither it reads nothing. It returns of which there are records.
+func (r *Reconciler) recordObserved(ctx context.Context, w *observed, p plan) shadows {
+	switch {
+	case r.Records == nil || w.mode != machines.Observed:
+		return nil
+	case !p.facts.Cluster.Settled() || w.remediation.Syncing: // what would begin is not known
+		return w.before.shadows
+	}
+	recorded := shadows{}
+	others := begunByOthers(w, p)
+	fresh := w.unrecorded(others, recorded)
+	if len(fresh) == 0 && (p.Grant.Start == 0 || p.Population.Waiting == 0) {
+		return recorded
+	}
+	would := r.decideAlone(ctx, w, fresh)
+	for _, i := range would.Open {
+		if d := would.Decisions[i]; d.Starts() && !slices.ContainsFunc(others, func(s shadow) bool { return s.place == i }) {
+			fresh = append(fresh, w.unrecorded([]shadow{{place: i, key: "unhealthy " + healthSaid(w.targets[i].machine)}}, recorded)...)
+		}
+	}
+	written := make([]bool, len(fresh))
+	var work errgroup.Group
+	work.SetLimit(writers)
+	for n, s := range fresh {
+		work.Go(func() error {
+			written[n] = r.recordShadow(ctx, w, would, s)
+			return nil
+		})
+	}
+	_ = work.Wait() // what fails is tried again by the next reconcile
+	for n, s := range fresh {
+		if written[n] {
+			recorded[w.targets[s.place].machine.UID] = s.key
+		}
+	}
+	return recorded
+}
+
+// begunByOthers are the remediations of targets that were begun: their owners were asked, or there are requests for them. One that this manager began while it
+// acted on the check has a record, which its request names.
+func begunByOthers(w *observed, p plan) []shadow {
+	var all []shadow
+	for _, i := range p.Open {
+		switch t := p.Decisions[i].Target; {
+		case t.Older: // the older check records it
+		case t.Owner != machines.NotAsked:
+			asked := conditionOf(w.targets[i].machine, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime
+			all = append(all, shadow{place: i, key: "owner " + strconv.FormatInt(asked.Unix(), 10), begun: asked.Time, by: mendv1.RemediatedByOwner})
+		case t.Request != machines.NoRequest && !t.RequestDeleting && w.targets[i].request.Annotations[mendv1.RecordAnnotation] == "":
+			req := w.targets[i].request
+			all = append(all, shadow{place: i, key: "request " + string(req.UID), begun: req.CreationTimestamp.Time, by: mendv1.RemediatedByRequest})
+		}
+	}
+	return all
+}
+
+// unrecorded are those of all of which this process knows no record. The others are added to recorded.
+func (w *observed) unrecorded(all []shadow, recorded shadows) []shadow {
+	var fresh []shadow
+	for _, s := range all {
+		if id := w.targets[s.place].machine.UID; w.before.shadows[id] == s.key {
+			recorded[id] = s.key
+		} else {
+			fresh = append(fresh, s)
+		}
+	}
+	return fresh
+}
+
+// decideAlone is the plan for w as if kubemend acted on the check, and as if others had not begun what they have.
+func (r *Reconciler) decideAlone(ctx context.Context, w *observed, begun []shadow) plan {
+	alone := *w
+	alone.mode, alone.targets, alone.altered = machines.Active, slices.Clone(w.targets), slices.Clone(w.altered)
+	for _, s := range begun {
+		alone.unbegun = append(alone.unbegun, s.place)
+	}
+	return r.decide(ctx, &alone)
+}
+
+// recordShadow makes sure that there is a record of s, and reports whether there is. would is what kubemend would do.
+func (r *Reconciler) recordShadow(ctx context.Context, w *observed, would plan, s shadow) bool {
+	d, t := would.Decisions[s.place], w.targets[s.place]
+	record := recordOf(w, step{Decision: d, facts: &would.facts, population: would.Population, target: t}, r.hostOf(ctx, t.machine))
+	record.Spec.Mode = mendv1.RecordObserved
+	if !s.begun.IsZero() {
+		record.Spec.Remediator, record.Spec.BlockedBy = s.by, blockedBy(d)
+	}
+	return r.Records.Beside(ctx, checkKind, record, s.key, s.begun)
+}
+
+// blockedBy is why kubemend would not begin what others have begun; empty if it would. That it would wait for a tenth of a second is no reason.
+func blockedBy(d *machines.Decision) string {
+	for _, b := range d.Blockers {
+		switch b.Reason {
+		case machines.JustSeen:
+			continue
+		case machines.NotUnhealthy, machines.WithinTimeout:
+			return unhealthyNot[d.Verdict.State]
+		}
+		return string(b.Reason)
+	}
+	return ""
+}
+
+// unhealthyNot are the states of machines that are not to be remediated, as records have them.
+var unhealthyNot = map[health.State]string{health.Healthy: "Healthy", health.Pending: "Pending", health.Starting: "Starting", health.Unknown: "Unknown"}
