@@ -62,7 +62,7 @@ func Comparison(is string) string {
 		"OnlyOthers":   "only others began",
 		"HealedBefore": "healed by themselves before kubemend would have begun",
 		"HealedAfter":  "healed by themselves after kubemend would have begun",
-		"Unknown":      "closed without saying how they went on",
+		"Unknown":      "of which it is not known how they went on",
 	}[is]
 }
 

@@ -38,7 +38,7 @@ type ReportGroup struct {
 	Cause         string     `json:"cause,omitempty"`
 	HostModel     string     `json:"hostModel,omitempty"`
 	FailureDomain string     `json:"failureDomain,omitempty"`
-	// Remediations are how many were begun; Open of them have not ended.
+	// Remediations are how many there were; Open of them have not ended.
 	Remediations int `json:"remediations"`
 	Open         int `json:"open"`
 	// Healed, Replaced, Gone, GivenUp and Withdrawn are how the others have ended: Withdrawn were cancelled after they had begun.
@@ -163,6 +163,6 @@ const (
 	HealedBeforeKubemend Comparison = "HealedBefore"
 	// HealedAfterKubemend says: the target healed by itself after kubemend would have begun.
 	HealedAfterKubemend Comparison = "HealedAfter"
-	// NotComparable says: the record was closed without saying how the target went on.
+	// NotComparable says: the record does not say how the target went on, or whether others began.
 	NotComparable Comparison = "Unknown"
 )

@@ -40,14 +40,14 @@ func repeatedly(begun []*Remediation, q Question) []Repeated {
 		if len(its) < q.AtLeast {
 			continue
 		}
-		slices.SortFunc(its, func(a, b *Remediation) int { return a.Begun.Compare(b.Begun) })
+		slices.SortFunc(its, func(a, b *Remediation) int { return a.since().Compare(b.since()) })
 		most := mostWithin(its, q.Within)
 		if most < q.AtLeast {
 			continue
 		}
 		newest := its[len(its)-1]
 		one := Repeated{
-			Object: is.Ref, Cluster: newest.Cluster.Name, Remediations: len(its), Most: most, First: its[0].Begun, Last: newest.Begun, Causes: causesOf(its),
+			Object: is.Ref, Cluster: newest.Cluster.Name, Remediations: len(its), Most: most, First: its[0].since(), Last: newest.since(), Causes: causesOf(its),
 		}
 		if is.Ref == newest.Host {
 			one.HostModel = newest.HostModel
@@ -77,7 +77,7 @@ func identify(r *Remediation, object explain.Ref) identity {
 func mostWithin(all []*Remediation, window time.Duration) int {
 	most, first := 0, 0
 	for i, r := range all {
-		for r.Begun.Sub(all[first].Begun) > window {
+		for r.since().Sub(all[first].since()) > window {
 			first++
 		}
 		most = max(most, i-first+1)

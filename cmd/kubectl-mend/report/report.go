@@ -88,7 +88,7 @@ type Key struct {
 type Group struct {
 	Key
 
-	// Remediations are how many were begun, and Open how many of them have not ended. The others have ended by outcome.
+	// Remediations are how many there were, and Open how many of them have not ended. The others have ended by outcome.
 	Remediations, Open int
 	Outcomes           map[mendv1.RecordOutcome]int
 	// NotBegun are those that were decided and never begun. They count nowhere else.
@@ -112,7 +112,7 @@ func Of(all []Remediation, q Question) *Report {
 		case r.Mode == mendv1.RecordObserved:
 			report.Observed++
 			continue
-		case !r.Begun.IsZero():
+		case r.happened():
 			begun = append(begun, r)
 		}
 		key := keyOf(r, q.By)
@@ -171,7 +171,7 @@ type tally struct {
 }
 
 func (t *tally) add(r *Remediation) {
-	if r.Begun.IsZero() {
+	if !r.happened() {
 		t.notBegun++
 		return
 	}
@@ -189,6 +189,20 @@ func (t *tally) add(r *Remediation) {
 	between(&t.begin, counted, r.Begun)
 	between(&t.repair, r.Begun, r.CapacityBack)
 	between(&t.back, r.UnhealthySince, r.CapacityBack)
+}
+
+// happened reports whether there was a remediation: one that was begun, or one that has ended otherwise than by being cancelled. When a machine went while no
+// manager ran it is not known when its remediation began.
+func (r *Remediation) happened() bool {
+	return !r.Begun.IsZero() || !r.Ended.IsZero() && r.Outcome != mendv1.RecordCancelled
+}
+
+// since is when the remediation began, or else when it was decided.
+func (r *Remediation) since() time.Time {
+	if r.Begun.IsZero() {
+		return r.Decided
+	}
+	return r.Begun
 }
 
 // counted is when the target counted as unhealthy: when its timeout expired, or, where none had expired, when the remediation was decided all the same.

@@ -108,6 +108,9 @@ func TestRemediationsAreCounted(t *testing.T) {
 			Remediations: 1, Outcomes: map[mendv1.RecordOutcome]int{"Replaced": 1},
 			Detect: sums(1, 0, 0, 0), Begin: sums(1, 10, 10, 10), Repair: sums(1, 1200, 1200, 1200), Back: sums(1, 1208, 1208, 1208),
 		}},
+		"one that began while no manager ran": {[]Remediation{one("a", func(r *Remediation) { r.Begun = time.Time{} })}, Question{}, Group{
+			Remediations: 1, Outcomes: map[mendv1.RecordOutcome]int{"Replaced": 1}, Detect: sums(1, 300, 300, 300), Back: sums(1, 1510, 1510, 1510),
+		}},
 		"one that was decided before":       {[]Remediation{one("a")}, Question{Since: at(306)}, Group{}},
 		"one of another cluster":            {[]Remediation{one("a")}, Question{Cluster: "test"}, Group{}},
 		"one that kubemend only observes":   {[]Remediation{one("a", func(r *Remediation) { r.Mode = mendv1.RecordObserved })}, Question{}, Group{}},
@@ -246,7 +249,7 @@ func naive(all []Remediation, q Question, of func(*Remediation) bool) Group {
 		if r.Mode != "Active" || r.Decided.Before(q.Since) || q.Cluster != "" && r.Cluster.Name != q.Cluster || !of(r) {
 			continue
 		}
-		if r.Begun.IsZero() {
+		if r.Begun.IsZero() && (r.Ended.IsZero() || r.Outcome == "Cancelled") {
 			g.NotBegun++
 			continue
 		}
@@ -260,12 +263,16 @@ func naive(all []Remediation, q Question, of func(*Remediation) bool) Group {
 		if !r.Due.IsZero() && r.Due.Before(counts) {
 			counts = r.Due
 		}
-		begin = append(begin, max(0, r.Begun.Sub(counts).Seconds()))
+		if !r.Begun.IsZero() {
+			begin = append(begin, max(0, r.Begun.Sub(counts).Seconds()))
+		}
 		if !r.UnhealthySince.IsZero() {
 			detect = append(detect, max(0, counts.Sub(r.UnhealthySince).Seconds()))
 		}
 		if !r.CapacityBack.IsZero() {
-			repair = append(repair, max(0, r.CapacityBack.Sub(r.Begun).Seconds()))
+			if !r.Begun.IsZero() {
+				repair = append(repair, max(0, r.CapacityBack.Sub(r.Begun).Seconds()))
+			}
 			if !r.UnhealthySince.IsZero() {
 				back = append(back, max(0, r.CapacityBack.Sub(r.UnhealthySince).Seconds()))
 			}
@@ -317,7 +324,7 @@ func random(rnd *rand.Rand, i int) Remediation {
 		r.Ended = r.CapacityBack
 		r.Outcome = []mendv1.RecordOutcome{"Healed", "Replaced"}[rnd.IntN(2)]
 	})
-	for _, maybe := range []func(*Remediation){open, notBegun, byHand, ended("GivenUp"), ended("Gone"), func(r *Remediation) { r.Mode = "Observed" }} {
+	for _, maybe := range []func(*Remediation){open, notBegun, byHand, ended("GivenUp"), ended("Gone"), func(r *Remediation) { r.Begun = time.Time{} }, func(r *Remediation) { r.Mode = "Observed" }} {
 		if rnd.IntN(8) == 0 {
 			maybe(&r)
 		}
@@ -373,10 +380,17 @@ func hostsAgain(all []Remediation, q Question) map[string]int {
 	for _, first := range all {
 		n := 0
 		for _, r := range all {
-			if counts := r.Mode == "Active" && !r.Decided.Before(q.Since) && (q.Cluster == "" || r.Cluster.Name == q.Cluster) && !r.Begun.IsZero(); !counts {
+			if counts := r.Mode == "Active" && !r.Decided.Before(q.Since) && (q.Cluster == "" || r.Cluster.Name == q.Cluster) && (!r.Begun.IsZero() || !r.Ended.IsZero() && r.Outcome != "Cancelled"); !counts {
 				continue
 			}
-			if r.Host == first.Host && !r.Begun.Before(first.Begun) && !r.Begun.After(first.Begun.Add(q.Within)) {
+			begun, begins := r.Begun, first.Begun
+			if begun.IsZero() {
+				begun = r.Decided
+			}
+			if begins.IsZero() {
+				begins = first.Decided
+			}
+			if r.Host == first.Host && !begun.Before(begins) && !begun.After(begins.Add(q.Within)) {
 				n++
 			}
 		}

@@ -72,10 +72,10 @@ func compare(r *Remediation) cliv1.Comparison {
 		return cliv1.HealedAfterKubemend
 	case healed:
 		return cliv1.HealedBeforeKubemend
-	case r.would() && r.Outcome != mendv1.RecordCancelled:
+	case r.would() && (r.Outcome == "" || r.Outcome == mendv1.RecordGivenUp):
 		return cliv1.OnlyKubemendBegins
 	}
-	return cliv1.NotComparable
+	return cliv1.NotComparable // of a target that is gone others may have begun a remediation, while no manager ran
 }
 
 // would reports whether kubemend would have begun the remediation when it was decided: nothing blocked it, and a finding counted, or a user asked for it.

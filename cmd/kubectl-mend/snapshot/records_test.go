@@ -1,0 +1,155 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// recordOf is a record of a machine of a cluster, made so many seconds after noon.
+func recordOf(machine, cluster string, seconds int) *mendv1.RemediationRecord {
+	at := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, seconds, 0, time.UTC))
+	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: machine + "-1", CreationTimestamp: at}}
+	r.Spec = mendv1.RemediationRecordSpec{
+		Mode: mendv1.RecordObserved, Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown", UnhealthySince: &at, Due: &at, Decided: at, BlockedBy: "Pending",
+		Target:    mendv1.RecordTarget{ClusterName: cluster, Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: machine}, HostModel: "ACME"},
+		Requester: mendv1.RecordRequester{User: "alice"}, Evidence: []mendv1.RecordEvidence{{Type: "Ready"}, {Type: "DiskPressure"}},
+	}
+	r.Status = mendv1.RemediationRecordStatus{
+		Begun: &at, BegunBy: "manager", CapacityBack: &at, Ended: &at, Outcome: mendv1.RecordReplaced,
+		Replacement: &mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Name: "new"}}, Steps: []mendv1.RecordStep{{Time: at, Reason: "Replaced"}},
+	}
+	return r
+}
+
+func TestTheNewestRecordsAreRecorded(t *testing.T) {
+	w := New()
+	if err := w.Add(recordOf("a", "prod", 1), recordOf("b", "prod", 3), recordOf("c", "test", 2)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		scope Scope
+		want  string
+	}{
+		"all":          {Scope{Records: true}, "a b c"},
+		"one cluster":  {Scope{Records: true, Cluster: "test"}, "c"},
+		"if asked for": {Scope{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			read, err := Read(t.Context(), Source{Config: serve(t, w)}, tc.scope)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, r := range All[mendv1.RemediationRecord](read, "") {
+				got = append(got, r.Spec.Target.Machine.Name)
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("it has %q, want %q", got, tc.want)
+			}
+		})
+	}
+	r := &reading{snapshot: New()}
+	kept := r.newest(task{gvk: recordGVK, most: 2}, []client.Object{recordOf("a", "prod", 1), recordOf("b", "prod", 3), recordOf("c", "prod", 2)})
+	if len(kept) != 2 || kept[0].GetName() != "b-1" || kept[1].GetName() != "c-1" {
+		t.Errorf("kept are %v", kept)
+	}
+	want := []Missing{{"RemediationRecords", "only the newest 2 of 3 are kept"}}
+	if diff := cmp.Diff(want, r.snapshot.Missing()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if kept := r.newest(task{most: 2}, kept); len(kept) != 2 || len(r.snapshot.Missing()) != 1 {
+		t.Errorf("of no more than that: %v", kept)
+	}
+}
+
+func TestARecordIsReadBrieflyAndWhole(t *testing.T) {
+	w := New()
+	for i := range 50 {
+		if err := w.Add(recordOf(fmt.Sprintf("m%02d", i), "prod", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	err := EachRecord(t.Context(), serve(t, w), "metal", func(is Brief) error {
+		whole, err := is.Whole()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen[is.Name] = true
+		want := whole.DeepCopy() // but for what is left out
+		want.ObjectMeta, want.TypeMeta = metav1.ObjectMeta{Namespace: whole.Namespace, Name: whole.Name}, metav1.TypeMeta{}
+		want.Spec.Remediator, want.Spec.Evidence, want.Status.Steps = "", make([]mendv1.RecordEvidence, 2), nil
+		if diff := cmp.Diff(want, is.RemediationRecord); diff != "" {
+			return fmt.Errorf("(-whole +brief):\n%s", diff)
+		}
+		return nil
+	})
+	if err != nil || len(seen) != 50 {
+		t.Errorf("read are %d, %v", len(seen), err)
+	}
+	record := recordOf("a", "prod", 1)
+	if whole, err := BriefOf(record).Whole(); err != nil || whole != record {
+		t.Errorf("of what was read whole: %v, %v", whole, err)
+	}
+}
+
+func TestWhatIsNoListOfRecordsIsAnError(t *testing.T) {
+	answers := func(code int, content string) *rest.Config {
+		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+			out.Header().Set("Content-Type", "application/json")
+			out.WriteHeader(code)
+			_, _ = out.Write([]byte(content))
+		}))
+		t.Cleanup(server.Close)
+		return &rest.Config{Host: server.URL}
+	}
+	forbidden, err := json.Marshal(apierrors.NewForbidden(mendv1.GroupVersion.WithResource("remediationrecords").GroupResource(), "", errors.New("not you")).Status())
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("it cannot be taken")
+	for name, tc := range map[string]struct {
+		from *rest.Config
+		is   func(error) bool
+	}{
+		"not installed":      {answers(http.StatusNotFound, "404 page not found"), apierrors.IsNotFound},
+		"forbidden":          {answers(http.StatusForbidden, string(forbidden)), apierrors.IsForbidden},
+		"cut off":            {answers(http.StatusOK, `{"items":[{"metadata":{}}`), func(err error) bool { return errors.Is(err, errCut) }},
+		"no object of it":    {answers(http.StatusOK, `{"items":[{"metadata":7}]}`), func(err error) bool { return err != nil && strings.Contains(err.Error(), "metadata") }},
+		"braces that do not": {answers(http.StatusOK, `{"items":[{"metadata":]}]}`), func(err error) bool { return err != nil && strings.Contains(err.Error(), "invalid character") }},
+		"one not taken":      {answers(http.StatusOK, `{"items":[{}]}`), func(err error) bool { return errors.Is(err, broken) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := EachRecord(t.Context(), tc.from, "", func(Brief) error { return broken }); !tc.is(err) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := EachRecord(ctx, answers(http.StatusOK, `{"items":[]}`), "", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	if _, err := (Brief{RemediationRecord: recordOf("a", "prod", 1), raw: []byte("{")}).Whole(); err == nil {
+		t.Error("what cannot be parsed is a record")
+	}
+}
