@@ -18,7 +18,8 @@ const (
 	RecordEndedAnnotation = "kubemend.io/ended"
 )
 
-// RecordAnnotation on a remediation request names the RemediationRecord, in the same namespace, of the remediation that the request is part of.
+// RecordAnnotation on a remediation request names the RemediationRecord of the remediation that the request is part of. It is the name of one in the same
+// namespace, or, as the steps of an escalation may have templates in several, the namespace and the name, with a slash between them.
 const RecordAnnotation = "kubemend.io/record"
 
 // RecordMode says whether a remediation was begun, or would have been.

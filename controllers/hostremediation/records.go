@@ -3,13 +3,13 @@ package hostremediation
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,16 +39,9 @@ func (r *Reconciler) recorded(ctx context.Context, w *observed, step powercycle.
 	}
 	record := recordOf(w, r.requester(ctx, w))
 	record.Spec.Target.HostModel = r.model(ctx, w.found.Host)
-	name := r.Records.Ahead(ctx, r.Kind.Kind, record, string(w.rem.GetUID()))
-	if name == "" {
-		return
+	if name := r.Records.Ahead(ctx, r.Kind.Kind, record, string(w.rem.GetUID())); name != "" {
+		records.Name(w.rem, types.NamespacedName{Namespace: record.Namespace, Name: name})
 	}
-	marks := maps.Clone(w.rem.GetAnnotations())
-	if marks == nil {
-		marks = map[string]string{}
-	}
-	marks[mendv1.RecordAnnotation] = name
-	w.rem.SetAnnotations(marks)
 }
 
 // startsWith reports whether step, or one that was taken before it in this reconcile, begins an attempt, or the first thing that is done to the host or the

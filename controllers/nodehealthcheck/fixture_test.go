@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -87,6 +88,7 @@ var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 	} {
 		utilruntime.Must(add(scheme))
 	}
+	scheme.AddKnownTypes(mendv1.GroupVersion, &mendv1.RemediationRecord{}, &mendv1.RemediationRecordList{})
 	gv := schema.GroupVersion{Group: remediatorGroup, Version: "v1"}
 	for _, kind := range kindsOfRequests {
 		for _, k := range []string{kind, kind + remediationrequest.TemplateSuffix} {

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -16,31 +17,27 @@ import (
 )
 
 // recorded makes sure that the remediation that req begins, or goes on with, has a record, and names it in req. All requests of an escalation belong to one
-// record. A request without a namespace has none: a record is where its requests are.
+// record, which is where the first of them is. Of a request without a namespace none is written.
 func (r *Reconciler) recorded(ctx context.Context, w *observed, o *outcome, req *unstructured.Unstructured) {
-	if req.GetNamespace() == "" {
+	at := o.recorded()
+	if at.Namespace = cmp.Or(at.Namespace, req.GetNamespace()); at.Namespace == "" {
 		return
 	}
 	record := recordOf(w, o)
-	record.Namespace, record.Name = req.GetNamespace(), o.recorded(req.GetNamespace())
-	name := r.Records.Ahead(ctx, "NodeHealthCheck", record, unhealthySince(w.check, o.n))
-	if name == "" {
-		return
+	record.Namespace, record.Name = at.Namespace, at.Name
+	if at.Name = r.Records.Ahead(ctx, "NodeHealthCheck", record, unhealthySince(w.check, o.n)); at.Name != "" {
+		records.Name(req, at)
 	}
-	marks := req.GetAnnotations()
-	marks[mendv1.RecordAnnotation] = name
-	req.SetAnnotations(marks)
 }
 
-// recorded is the record in namespace that the former requests of the remediation name; empty if they name none.
-func (o *outcome) recorded(namespace string) string {
+// recorded is the record that the former requests of the remediation name; zero if they name none.
+func (o *outcome) recorded() types.NamespacedName {
 	for j := len(o.is.requests) - 1; j >= 0; j-- {
-		obj := o.is.requests[j].obj
-		if name := obj.GetAnnotations()[mendv1.RecordAnnotation]; name != "" && obj.GetNamespace() == namespace && !o.Requests[j].Over {
-			return name
+		if named := records.NamedBy(o.is.requests[j].obj); named.Name != "" && !o.Requests[j].Over {
+			return named
 		}
 	}
-	return ""
+	return types.NamespacedName{}
 }
 
 // unhealthySince tells a remediation of a node from those before and after it, whichever process begins it: it is the check, and the first moment since which

@@ -2,8 +2,11 @@ package records
 
 import (
 	"cmp"
+	"maps"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -25,6 +28,32 @@ func MachineTarget(m *clusterv1.Machine) mendv1.RecordTarget {
 		target.Node = NodeRef(m.Status.NodeRef.Name, "")
 	}
 	return target
+}
+
+// NamedBy is the record that a remediation request names; zero if it names none.
+func NamedBy(req metav1.Object) types.NamespacedName {
+	value := req.GetAnnotations()[mendv1.RecordAnnotation]
+	if namespace, name, other := strings.Cut(value, "/"); other {
+		return types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	if value == "" {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: req.GetNamespace(), Name: value}
+}
+
+// Name makes a remediation request name a record.
+func Name(req metav1.Object, record types.NamespacedName) {
+	value := record.Name
+	if record.Namespace != req.GetNamespace() {
+		value = record.String()
+	}
+	marks := maps.Clone(req.GetAnnotations())
+	if marks == nil {
+		marks = map[string]string{}
+	}
+	marks[mendv1.RecordAnnotation] = value
+	req.SetAnnotations(marks)
 }
 
 // NodeRef names a node; uid is empty if it is not known.

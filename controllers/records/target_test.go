@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -37,5 +38,23 @@ func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
 	}
 	if bare := MachineTarget(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w2"}}); bare.Owner != nil || bare.Node != nil {
 		t.Errorf("a machine without owner and node has %+v", bare)
+	}
+}
+
+func TestARequestNamesItsRecord(t *testing.T) {
+	for name, tc := range map[string]struct{ record, value string }{
+		"in its namespace":     {"metal", "r"},
+		"in another one":       {"elsewhere", "elsewhere/r"},
+		"of one that has none": {"", ""},
+	} {
+		req := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Annotations: map[string]string{"other": "stays"}}}
+		want := types.NamespacedName{}
+		if tc.record != "" {
+			want = types.NamespacedName{Namespace: tc.record, Name: "r"}
+			Name(req, want)
+		}
+		if got := NamedBy(req); got != want || req.Annotations[mendv1.RecordAnnotation] != tc.value || req.Annotations["other"] != "stays" {
+			t.Errorf("%s: it names %v by %v, want %v", name, got, req.Annotations, want)
+		}
 	}
 }

@@ -1,0 +1,281 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/records"
+)
+
+// recording makes the reconciler of k write records.
+func (k *fixture) recording() *fixture {
+	k.r.Records = &records.Records{
+		Client: k.client, Live: k.client, Clock: k.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
+	}
+	return k
+}
+
+func (k *fixture) records() []mendv1.RemediationRecord {
+	k.t.Helper()
+	list := &mendv1.RemediationRecordList{}
+	if err := k.client.List(k.t.Context(), list); err != nil {
+		k.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// named are the records that the requests name which were made since, in their order.
+func (k *fixture) named(of *[]string) {
+	k.watch = func(req *unstructured.Unstructured) { *of = append(*of, req.GetAnnotations()[mendv1.RecordAnnotation]) }
+}
+
+func TestThereIsARecordBeforeTheRequest(t *testing.T) {
+	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"))...).recording()
+	before := -1
+	k.fails = func(verb string, obj client.Object) error {
+		if u, is := obj.(*unstructured.Unstructured); is && verb == "create" && u.GetKind() == "Reboot" {
+			before = len(k.records())
+		}
+		return nil
+	}
+	k.turn("w0", corev1.ConditionFalse)
+	k.settle("nhc")
+	if got := k.records(); len(got) > 0 {
+		t.Errorf("a node within its timeout has %d records", len(got))
+	}
+	k.after(5 * time.Minute)
+	k.settle("nhc")
+	all := k.records()
+	if before != 1 || len(all) != 1 || all[0].Namespace != namespace || len(all[0].OwnerReferences) > 0 {
+		t.Fatalf("before the request there were %d records, and there are %+v", before, all)
+	}
+	if named := k.objects()[0].GetAnnotations()[mendv1.RecordAnnotation]; named != all[0].Name {
+		t.Errorf("the request names %q, want %q", named, all[0].Name)
+	}
+}
+
+func TestAnEscalationHasOneRecord(t *testing.T) {
+	for name, between := range map[string]func(*fixture){
+		"one step after the other": func(*fixture) {},
+		"in between it is forgotten which record was created": func(k *fixture) { k.recording() },
+		"a step deletes the node, which comes back with another UID": func(k *fixture) {
+			n := &corev1.Node{}
+			if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: "w0"}, n); err != nil {
+				k.t.Fatal(err)
+			}
+			if err := k.client.Delete(k.t.Context(), n); err != nil {
+				k.t.Fatal(err)
+			}
+			n.UID, n.ResourceVersion = n.UID+"-again", ""
+			if err := k.client.Create(k.t.Context(), n); err != nil {
+				k.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), template("Replace", "replace", false), template("Pray", "pray", false),
+				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"), refTo("Pray", "pray"))))...).recording()
+			var named []string
+			k.named(&named)
+			k.turn("w0", corev1.ConditionFalse)
+			for range 4 {
+				k.after(5 * time.Minute)
+				k.settle("nhc")
+				between(k)
+			}
+			all := k.records()
+			if want := []string{"Reboot/w0", "Replace/w0", "Pray/w0"}; !slices.Equal(k.made, want) || len(all) != 1 {
+				t.Fatalf("%q were made, want %q, with %d records", k.made, want, len(all))
+			}
+			if want := []string{all[0].Name, all[0].Name, all[0].Name}; !slices.Equal(named, want) {
+				t.Errorf("the requests name %q, want %q", named, want)
+			}
+		})
+	}
+}
+
+// Templates of the steps may be in several namespaces. The record is where the first request is.
+func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
+	far := template("Replace", "replace", false)
+	far.SetNamespace("elsewhere")
+	there := refTo("Replace", "replace")
+	there.Namespace = far.GetNamespace()
+	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), far, check("nhc", ladder(refTo("Reboot", "reboot"), there)))...).recording()
+	var named []string
+	k.named(&named)
+	k.turn("w0", corev1.ConditionFalse)
+	for range 3 {
+		k.after(5 * time.Minute)
+		k.settle("nhc")
+	}
+	all := k.records()
+	if len(all) != 1 || all[0].Namespace != namespace {
+		t.Fatalf("%q were made, and there are %d records", k.made, len(all))
+	}
+	if want := []string{all[0].Name, namespace + "/" + all[0].Name}; !slices.Equal(named, want) {
+		t.Errorf("the requests name %q, want %q", named, want)
+	}
+}
+
+// The manager is killed between the record and the request, which the next one makes.
+func TestARecordIsFoundAfterARestart(t *testing.T) {
+	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"))...).recording()
+	killed := false
+	k.fails = func(verb string, obj client.Object) error {
+		_, record := obj.(*mendv1.RemediationRecord)
+		if killed = killed || verb == "create" && obj.GetObjectKind().GroupVersionKind().Kind == "Reboot"; killed && !record {
+			return errors.New("the manager is killed")
+		}
+		return nil
+	}
+	k.turn("w0", corev1.ConditionFalse)
+	k.settle("nhc")
+	k.after(5 * time.Minute)
+	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}); err != nil || len(k.made) > 0 || len(k.records()) != 1 {
+		t.Fatalf("%q were made, with %d records: %v", k.made, len(k.records()), err)
+	}
+	k.fails = nil
+	k.restart()
+	k.recording()
+	k.after(time.Minute)
+	k.settle("nhc")
+	if all := k.records(); len(k.made) != 1 || len(all) != 1 || k.objects()[0].GetAnnotations()[mendv1.RecordAnnotation] != all[0].Name {
+		t.Errorf("%q were made, with %d records", k.made, len(all))
+	}
+}
+
+func TestTheNextRemediationOfANodeHasAnotherRecord(t *testing.T) {
+	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"))...).recording()
+	for range 2 {
+		k.turn("w0", corev1.ConditionFalse)
+		k.settle("nhc")
+		k.after(5 * time.Minute)
+		k.settle("nhc")
+		k.turn("w0", corev1.ConditionTrue)
+		k.settle("nhc")
+		for _, r := range k.records() { // by what follows it
+			if r.Open() {
+				r.Status.Ended, r.Status.Outcome = new(metav1.NewTime(k.clock.Now())), mendv1.RecordHealed
+				delete(r.Labels, mendv1.RecordOpenLabel)
+				k.update(&r)
+			}
+		}
+		k.after(time.Hour)
+	}
+	if got := k.records(); len(k.made) != 2 || len(got) != 2 {
+		t.Errorf("%q were made, with %d records", k.made, len(got))
+	}
+}
+
+func TestANodeIsRemediatedWithoutARecord(t *testing.T) {
+	for name, prepare := range map[string]func(*fixture){
+		"it cannot be written": func(k *fixture) {
+			k.fails = func(_ string, obj client.Object) error {
+				if _, record := obj.(*mendv1.RemediationRecord); record {
+					return errors.New("a quota is used up")
+				}
+				return nil
+			}
+		},
+		"the kind is not installed": func(k *fixture) {
+			k.r.Records.Installed = func(context.Context, string) (bool, error) { return false, nil }
+		},
+		"a command line writes none": func(k *fixture) { k.r.Records = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"))...).recording()
+			prepare(k)
+			k.turn("w0", corev1.ConditionFalse)
+			k.settle("nhc")
+			k.after(5 * time.Minute)
+			k.settle("nhc")
+			if !slices.Equal(k.made, []string{"Reboot/w0"}) || len(k.records()) > 0 {
+				t.Fatalf("%q were made, with %d records", k.made, len(k.records()))
+			}
+			if named, has := k.objects()[0].GetAnnotations()[mendv1.RecordAnnotation]; has {
+				t.Errorf("the request names the record %q", named)
+			}
+		})
+	}
+}
+
+func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
+	yes := true
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "capi", Name: "m0", UID: "m-uid",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineSet", Name: "ms", UID: "ms-uid", Controller: &yes}},
+	}}
+	m.Spec.ClusterName, m.Spec.FailureDomain = "this", "rack-7"
+	since, due := epoch.Add(-6*time.Minute), epoch.Add(-time.Minute)
+	signal := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown", Since: since}
+	w := &observed{check: check("nhc"), facts: nodes.Facts{Now: epoch, MinHealthy: "51%"}}
+	o := &outcome{
+		Decision: &nodes.Decision{Verdict: health.Verdict{State: health.Unhealthy, Findings: []health.Finding{
+			{Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: due, Signal: signal},
+		}}},
+		plan: &nodes.Plan{Population: budget.Population{Healthy: 4, Unhealthy: 1}, Limits: budget.Limits{InFlight: budget.Unlimited}},
+		n: &nodes.Node{
+			Name: "w0", ID: "node-uid", ControlPlane: true, Reported: true, Conditions: []health.Signal{signal},
+			Machine: &nodes.Machine{Ref: nodes.Ref{Kind: "Machine", Namespace: "capi", Name: "m0"}},
+		},
+		is: &objects{machine: m},
+	}
+	from, to := metav1.NewTime(since), metav1.NewTime(due)
+	want := mendv1.RemediationRecordSpec{
+		Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByRequest, Decided: metav1.NewTime(epoch), Cause: "Ready=Unknown", UnhealthySince: &from, Due: &to,
+		Target: mendv1.RecordTarget{
+			Machine: &mendv1.RecordRef{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Namespace: "capi", Name: "m0", UID: "m-uid"},
+			Owner:   &mendv1.RecordRef{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineSet", Namespace: "capi", Name: "ms", UID: "ms-uid"},
+			Node:    &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "w0", UID: "node-uid"}, FailureDomain: "rack-7", ControlPlane: true,
+		},
+		Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nhc", UID: "check-nhc"}},
+		Evidence:  []mendv1.RecordEvidence{{Type: "Ready", Status: "Unknown", Since: &from, TimeoutSeconds: 300, Message: "NodeStatusUnknown"}},
+		Counts:    &mendv1.RecordCounts{Targets: 5, Healthy: 4, Limit: "51%"},
+	}
+	if diff := cmp.Diff(want, recordOf(w, o).Spec); diff != "" {
+		t.Errorf("of a node with a Machine (-want +got):\n%s", diff)
+	}
+	o.is, o.n.Machine = &objects{}, nil
+	want.Target = mendv1.RecordTarget{Node: want.Target.Node, ControlPlane: true}
+	if diff := cmp.Diff(want, recordOf(w, o).Spec); diff != "" {
+		t.Errorf("of a node without one (-want +got):\n%s", diff)
+	}
+}
+
+// What a process remembers of a node's conditions is not in the name of a record: another process has to find the same name.
+func TestRemediationsOfANodeDifferByWhatItsConditionsSay(t *testing.T) {
+	at := func(ago time.Duration) *nodes.Node {
+		return &nodes.Node{Reported: true, Conditions: []health.Signal{{Type: "Ready", Since: epoch.Add(-ago)}, {Type: "DiskPressure", Since: epoch}}}
+	}
+	first := unhealthySince(check("nhc"), at(time.Hour))
+	for name, tc := range map[string]struct {
+		got  string
+		same bool
+	}{
+		"the same":                            {unhealthySince(check("nhc"), at(time.Hour)), true},
+		"a later failure":                     {unhealthySince(check("nhc"), at(time.Minute)), false},
+		"by another check":                    {unhealthySince(check("other"), at(time.Hour)), false},
+		"a node that has reported nothing":    {unhealthySince(check("nhc"), &nodes.Node{Created: epoch}), false},
+		"one that was created at that moment": {unhealthySince(check("nhc"), &nodes.Node{Created: epoch.Add(-time.Hour)}), true},
+	} {
+		if same := tc.got == first; same != tc.same {
+			t.Errorf("%s: %q after %q", name, tc.got, first)
+		}
+	}
+}
