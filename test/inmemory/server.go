@@ -38,6 +38,8 @@ type Kind struct {
 	Global bool
 	// Later says that it is served only after Install.
 	Later bool
+	// Whole says that its status is written with the rest of an object.
+	Whole bool
 }
 
 // Server is an API server. Its client is for all but the program under test.
@@ -82,6 +84,9 @@ func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...
 		s.kinds = append(s.kinds, kind)
 		if !kind.Later {
 			s.Install(kind.GroupVersionKind)
+		}
+		if kind.Whole {
+			continue
 		}
 		obj := &unstructured.Unstructured{}
 		obj.SetGroupVersionKind(kind.GroupVersionKind)

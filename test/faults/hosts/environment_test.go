@@ -31,6 +31,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
@@ -254,9 +255,13 @@ func (e *environment) start() {
 	behind := client.WithFieldOwner(cached{live, e.management.cache, crashed}, mendv1.FieldOwner)
 	view := site{e: e, live: e.writes.Client(e.work)}
 	nodes := fence.NewNodes(view, func(fence.Place) {})
+	written := &records.Records{
+		Client: behind, Live: live, Clock: e.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
+	}
+	written.Cached()
 	e.controller = &hostremediation.Reconciler{
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
-		Nodes: nodes, Fencer: nodes, Claims: &hostremediation.Claims{}, Recorder: &events.FakeRecorder{}, Clock: e.clock,
+		Nodes: nodes, Fencer: nodes, Claims: &hostremediation.Claims{}, Records: written, Recorder: &events.FakeRecorder{}, Clock: e.clock,
 		Fencing: cmp.Or(e.as.fencing, fence.Taint), Unwatched: true,
 		Installed: func() ([]remediation.Kind, error) {
 			return []remediation.Kind{remediation.Metal3, remediation.Own}, nil
@@ -313,6 +318,25 @@ func (e *environment) node() *corev1.Node {
 
 func (e *environment) remediation() client.Object {
 	return e.management.is[place{e.GroupVersionKind, e.at}]
+}
+
+// records are those of the machine's remediations.
+func (e *environment) records() []*mendv1.RemediationRecord {
+	var all []*mendv1.RemediationRecord
+	for _, o := range e.management.is {
+		if r, is := o.(*mendv1.RemediationRecord); is && r.Spec.Target.Machine.Name == e.at.Name {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// namesRecord reports whether the remediation names one of its records.
+func (e *environment) namesRecord() bool {
+	rem := e.remediation()
+	return rem != nil && slices.ContainsFunc(e.records(), func(r *mendv1.RemediationRecord) bool {
+		return r.Name == rem.GetAnnotations()[mendv1.RecordAnnotation]
+	})
 }
 
 func (e *environment) memory() string { return string(memoryOf(e.remediation()).State) }

@@ -59,6 +59,9 @@ func (e *environment) check(at place) {
 	if holds := h != nil && held(h) || isFenced && !e.unreachable() && !e.safety.gaveUp; holds && !e.kept() && !e.safety.moving {
 		e.fault("something is held, and the remediation is not kept by its finalizer")
 	}
+	if n := len(e.records()); n > 1 || n == 0 && h != nil && held(h) {
+		e.fault("there are %d records of the remediation, also before its host is asked", n)
+	}
 	if rem := e.remediation(); rem != nil && h != nil && held(h) && builders.ReportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {
 		e.fault("the remediation reports that it was stopped, so that another remediation may start, and still holds its host")
 	}
@@ -144,10 +147,13 @@ type outcome struct {
 	Conditions map[string]string // of the machine
 	Pods       int
 	Orphans    []string
+	Records    int
+	Recorded   bool // the remediation names its record
 }
 
 func (e *environment) outcome() outcome {
 	o := outcome{Power: e.box.history, Powered: e.box.model.Powered(), Conditions: map[string]string{}, Orphans: e.orphans()}
+	o.Records, o.Recorded = len(e.records()), e.namesRecord()
 	if rem := e.remediation(); rem == nil {
 		o.Gone = true
 	} else {

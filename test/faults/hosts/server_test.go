@@ -280,8 +280,11 @@ func (s *server) store(at place, is client.Object) {
 	s.after(at)
 }
 
-// statusOf is the field Status of a typed object; no value if it has none.
+// statusOf is the field Status of a typed object; no value if it has none, or if that is no resource of its own.
 func statusOf(o client.Object) reflect.Value {
+	if _, whole := o.(*mendv1.RemediationRecord); whole {
+		return reflect.Value{}
+	}
 	v := reflect.ValueOf(o).Elem()
 	if v.Kind() != reflect.Struct {
 		return reflect.Value{}
@@ -339,10 +342,11 @@ func list(scheme *runtime.Scheme, all map[place]client.Object, into client.Objec
 // watches of package fence are not connected here, so that its requeues have to do.
 func heard(was, is client.Object) bool {
 	if was == nil || is == nil {
-		return true
+		_, record := cmp.Or(was, is).(*mendv1.RemediationRecord)
+		return !record
 	}
 	switch is := is.(type) {
-	case *corev1.Pod, *storagev1.VolumeAttachment:
+	case *corev1.Pod, *storagev1.VolumeAttachment, *mendv1.RemediationRecord:
 		return false
 	case *bmov1alpha1.BareMetalHost:
 		return !host.SameToUs(was.(*bmov1alpha1.BareMetalHost), is)
@@ -353,10 +357,11 @@ func heard(was, is client.Object) bool {
 	return true
 }
 
-// others are the annotations of a remediation without the one that it remembers in, which enqueues nothing.
+// others are the annotations of a remediation without those that kubemend writes, which enqueue nothing.
 func others(o client.Object) map[string]string {
 	all := maps.Clone(o.GetAnnotations())
 	delete(all, mendv1.PowerCycleAnnotation)
+	delete(all, mendv1.RecordAnnotation)
 	return all
 }
 

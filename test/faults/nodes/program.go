@@ -36,6 +36,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/test/inmemory"
 )
@@ -65,6 +66,7 @@ func Server(clock *clocktesting.FakePassiveClock, kinds ...inmemory.Kind) (*inme
 		{GroupVersionKind: clusterv1.GroupVersion.WithKind("Machine")},
 		{GroupVersionKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck")},
 		{GroupVersionKind: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Global: true},
+		{GroupVersionKind: mendv1.GroupVersion.WithKind("RemediationRecord"), Whole: true},
 	}, kinds...)
 	s := inmemory.New(scheme, clock, all...)
 	s.Default = defaults
@@ -92,6 +94,8 @@ func schemeWith(kinds []inmemory.Kind) (*runtime.Scheme, error) {
 			return nil, fmt.Errorf("fill the scheme: %w", err)
 		}
 	}
+	scheme.AddKnownTypes(mendv1.GroupVersion, &mendv1.RemediationRecord{}, &mendv1.RemediationRecordList{})
+	metav1.AddToGroupVersion(scheme, mendv1.GroupVersion)
 	inmemory.Register(scheme, kinds...)
 	if schemes.of == nil {
 		schemes.of = map[string]*runtime.Scheme{}
@@ -111,9 +115,14 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 		writer := client.WithFieldOwner(i.Client, mendv1.FieldOwner)
 		kinds := remediationrequest.NewKinds(i.Cache, i.Live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 		kinds.KeepWhileAny()
+		written := &records.Records{
+			Client: writer, Live: i.Live, Clock: s.Clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
+		}
+		written.Cached()
 		r := &nodehealthcheck.Reconciler{
 			Client: writer, Management: i.Client, Live: i.Live, Mapper: s.Mapper(), Kinds: kinds, Watches: watches{kinds, i},
 			Requests:  &remediationrequest.Requests{Client: writer, Live: i.Live},
+			Records:   written,
 			Discovery: apis{server: s},
 			Installed: (&crdgate.Reconciler{Client: i.Client}).Installed,
 			Recorder:  o.Recorder, Clock: s.Clock, Log: o.Logger, LeaseNamespace: o.Leases,

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // safety are the rules that hold after each reconcile, whatever happens.
@@ -30,6 +31,9 @@ func (s *safety) check() error {
 	held := s.leases()
 	for _, req := range s.requests() {
 		node := about(req)
+		if err := s.recorded(req); err != nil {
+			return err
+		}
 		if !s.seen[string(req.GetUID())] {
 			s.seen[string(req.GetUID())] = true
 			if err := s.begun(req); err != nil {
@@ -59,6 +63,24 @@ func (s *safety) check() error {
 	}
 	if len(members) > 1 {
 		return fmt.Errorf("two nodes of the control plane are remediated\n%s", s.state())
+	}
+	return nil
+}
+
+// recorded checks that a request names the record of its node's remediation, of which there is one: nothing closes it here. What has no namespace has none.
+func (s *safety) recorded(req *unstructured.Unstructured) error {
+	list := &mendv1.RemediationRecordList{}
+	if err := s.server.List(s.Context(), list); err != nil {
+		return err
+	}
+	var of []string
+	for i := range list.Items {
+		if list.Items[i].Spec.Target.Node.Name == about(req) {
+			of = append(of, list.Items[i].Name)
+		}
+	}
+	if named := req.GetAnnotations()[mendv1.RecordAnnotation]; req.GetNamespace() != "" && (len(of) != 1 || of[0] != named) {
+		return fmt.Errorf("%s names the record %q, and those of its node are %q\n%s", req.GetName(), named, of, s.state())
 	}
 	return nil
 }
