@@ -54,6 +54,16 @@ type Subject struct {
 	Created time.Time
 }
 
+// Lacking is a machine that an owner of a Cluster lacks. Of a MachineDeployment, its MachineSets need not be known.
+func Lacking(namespace, cluster string, owner Owner) Subject {
+	s := Subject{Namespace: namespace, Cluster: cluster, Owner: owner, LabelKey: clusterv1.ClusterNameLabel, LabelValue: cluster}
+	if owner.Kind == machineDeploymentKind {
+		s.Owner, s.Deployment = Owner{Group: owner.Group, Kind: machineSetKind}, owner.Name
+		s.LabelKey, s.LabelValue = clusterv1.MachineDeploymentNameLabel, owner.Name
+	}
+	return s
+}
+
 // Owner names the controller of a Machine.
 type Owner struct{ Group, Kind, Name string }
 
@@ -161,8 +171,12 @@ func (r *reading) unread(kinds string, err error) error {
 	return nil
 }
 
-// readMachine reads the machine itself.
+// readMachine reads the machine itself. Of a machine without a name no more is known than that its owner lacks it.
 func (r *reading) readMachine(ctx context.Context) error {
+	if r.Name == "" && r.LabelKey != "" {
+		r.facts.Old = capacity.Machine{Gone: true}
+		return nil
+	}
 	m := &clusterv1.Machine{}
 	exists, known, err := r.get(ctx, r.Name, m, capacity.MachinesUnread)
 	if err != nil {

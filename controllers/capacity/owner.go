@@ -20,7 +20,10 @@ import (
 )
 
 const (
-	machineSetKind    = "MachineSet"
+	machineSetKind = "MachineSet"
+
+	machineDeploymentKind = "MachineDeployment"
+
 	kubeadmKind       = "KubeadmControlPlane"
 	metal3MachineKind = "Metal3Machine"
 	metal3Machines    = "Metal3Machines"

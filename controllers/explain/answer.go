@@ -55,6 +55,11 @@ const (
 	InProgress  AnswerState = "IN PROGRESS"
 	IsBlocked   AnswerState = "BLOCKED"
 
+	// Of what makes machines: all have a Ready node, or not; and of the latter, whether a person has to do something.
+	CapacityComplete AnswerState = "COMPLETE"
+	CapacityMissing  AnswerState = "CAPACITY MISSING"
+	CapacityBlocked  AnswerState = "CAPACITY BLOCKED"
+
 	HasSucceeded      AnswerState = "SUCCEEDED"
 	HasRequestedOwner AnswerState = "OWNER REQUESTED"
 	HasFailed         AnswerState = "FAILED"
@@ -81,6 +86,7 @@ const (
 var phases = map[AnswerState]cliv1.Phase{
 	IsHealthy: cliv1.Healthy, IsPending: cliv1.Pending, IsStarting: cliv1.Pending, IsUnknown: cliv1.Unknown, IsSkipped: cliv1.NotChecked,
 	NotChecked: cliv1.NotChecked, InProgress: cliv1.Remediating, IsBlocked: cliv1.Blocked, HasSucceeded: cliv1.Healthy,
+	CapacityComplete: cliv1.Healthy, CapacityMissing: cliv1.Remediating, CapacityBlocked: cliv1.Blocked,
 	HasRequestedOwner: cliv1.Remediating, HasFailed: cliv1.Blocked, HasEnded: cliv1.Remediating, WasStopped: cliv1.Remediating,
 }
 

@@ -80,13 +80,13 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 	capacity.DeletionCompletes: func(s *capacity.Story) string { return "the deletion of " + machineText(s) + " is complete" },
 
 	capacity.OwnerCreates: func(s *capacity.Story) string {
-		return fmt.Sprintf("Machine %s is gone, and %s has not made another one", s.Old, objectText(s.Owner))
+		return lost(s) + ", and " + objectText(s.Owner) + " has not made another one"
 	},
 	capacity.OwnerBlocked: func(s *capacity.Story) string {
-		return fmt.Sprintf("Machine %s is gone, and %s cannot make another one%s", s.Old, objectText(s.Owner), said(s))
+		return lost(s) + ", and " + objectText(s.Owner) + " cannot make another one" + said(s)
 	},
 	capacity.CreationDisabled: func(s *capacity.Story) string {
-		return fmt.Sprintf("Machine %s is gone, and an annotation forbids %s to make another one", s.Old, objectText(s.Owner))
+		return lost(s) + ", and an annotation forbids " + objectText(s.Owner) + " to make another one"
 	},
 	capacity.PausedReason: func(s *capacity.Story) string {
 		return objectText(s.WaitsFor) + " is paused, and nothing goes on"
@@ -151,6 +151,14 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 	capacity.NotReadable: func(s *capacity.Story) string {
 		return "what Machine " + s.Old + " waits for could not be read with your rights: " + strings.Join(s.Args.Names, ", ")
 	},
+}
+
+// lost is that a machine is gone; of one that its owner lacks the name need not be known.
+func lost(s *capacity.Story) string {
+	if s.Old == "" {
+		return "a machine is missing"
+	}
+	return "Machine " + s.Old + " is gone"
 }
 
 // said is what another controller says, as it goes on behind a colon; nothing if it says nothing.

@@ -1,7 +1,11 @@
 package explain
 
 import (
+	"fmt"
 	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
 )
@@ -61,6 +65,9 @@ var nextTexts = map[capacity.Next]func(*capacity.Story) string{
 		return machineText(s) + " is gone, whether its node is deleted or not"
 	},
 	capacity.ReplacementIsMade: func(s *capacity.Story) string {
+		if s.Stage == capacity.NoReplacement {
+			return objectText(s.Owner) + " makes a new Machine"
+		}
 		return objectText(s.Owner) + " makes a new Machine as soon as Machine " + s.Machine + " is gone"
 	},
 	capacity.HostIsTaken: func(s *capacity.Story) string {
@@ -204,13 +211,21 @@ func CapacityStage(s *capacity.Story) string {
 	return "not known"
 }
 
+// CapacityReason is the reason of a story: where a KubeadmControlPlane defers by a rule, that rule.
+func CapacityReason(s *capacity.Story) string {
+	if s.Reason == capacity.KubeadmDefers {
+		return string(s.Args.KubeadmAnswer.Reason)
+	}
+	return string(s.Reason)
+}
+
 // Deleting is a, about a machine that is being deleted, with what the deletion waits for.
 func (a Answer) Deleting(s *capacity.Story) Answer {
 	if a.Action == "" {
 		a.Action = IsBeingDeleted
 	}
-	a.Reason, a.Implied, a.Since, a.Until = string(s.Reason), false, s.Since, time.Time{}
-	a.Detail = ""
+	a.Implied, a.Since, a.Until = false, s.Since, time.Time{}
+	a.Reason, a.Detail = CapacityReason(s), ""
 	if s.WaitsFor.Kind != "" && s.WaitsFor.Kind != "Node" && (s.WaitsFor.Kind != "Machine" || s.WaitsFor.Name != s.Machine) {
 		a.Detail = objectText(s.WaitsFor)
 	}
@@ -218,4 +233,69 @@ func (a Answer) Deleting(s *capacity.Story) Answer {
 		a.Until = s.Deadline
 	}
 	return a
+}
+
+// OwnerAnswer is the answer about what makes machines, or about a Cluster: how many of its machines have a Ready node and, where that is not all, what the
+// first of stories waits for.
+func OwnerAnswer(ready, replicas int, first *capacity.Story) Answer {
+	a := Answer{State: CapacityComplete, Rest: fmt.Sprintf("%d of %d machines have a Ready node", ready, replicas)}
+	if first == nil && ready >= replicas {
+		return a
+	}
+	a.State = CapacityMissing
+	if first == nil {
+		return a
+	}
+	is := Answer{}.Deleting(first)
+	a.Target, a.Reason, a.Detail, a.Since, a.Until = first.Old, is.Reason, is.Detail, is.Since, is.Until
+	if a.Target == "" {
+		a.Target = first.Machine
+	}
+	if first.Todo != "" {
+		a.State = CapacityBlocked
+	}
+	return a
+}
+
+// OwnerCounts is how many machines an owner has.
+func OwnerCounts(ready, machines, replicas int, rollingOut bool) string {
+	text := fmt.Sprintf("%d wanted, %d exist, %d with a Ready node", replicas, machines, ready)
+	if rollingOut {
+		text += "; rolling out"
+	}
+	return text
+}
+
+// WithoutReadyNode is the heading of the machines of an owner that have none.
+const WithoutReadyNode = "Machines without a Ready node"
+
+// MoreMachines is that n more machines have no Ready node, and are not listed.
+func MoreMachines(n int) string {
+	return fmt.Sprintf("%d more without a Ready node", n)
+}
+
+// StoryOf is the machine that a story is about, for a list of several.
+func StoryOf(s *capacity.Story) string {
+	if s.Machine == "" {
+		return "A machine that is missing"
+	}
+	return "Machine " + s.Machine
+}
+
+// OwnerFacts are what is known of an owner of machines, or of a Cluster.
+func OwnerFacts(obj client.Object, phase string, paused bool) []Fact {
+	var facts []Fact
+	if cluster := obj.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
+		facts = append(facts, Fact{Name: "cluster", Value: cluster})
+	}
+	if phase != "" {
+		facts = append(facts, Fact{Name: "phase", Value: phase})
+	}
+	if paused {
+		facts = append(facts, Fact{Name: "paused", Value: "yes"})
+	}
+	if at := obj.GetDeletionTimestamp(); at != nil {
+		facts = append(facts, Fact{Name: "being deleted", Value: "since " + at.UTC().Format(time.RFC3339)})
+	}
+	return facts
 }

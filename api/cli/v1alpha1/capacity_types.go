@@ -54,3 +54,14 @@ type HostRefusal struct {
 	// Message is why, for people.
 	Message string `json:"message"`
 }
+
+// MachineOwner is what makes machines: a MachineDeployment, a MachineSet without one, or a control plane.
+type MachineOwner struct {
+	Reference `json:",inline"`
+	// Replicas is how many machines it is to have, Machines how many it has, Ready how many of these have a Ready node.
+	Replicas int `json:"replicas"`
+	Machines int `json:"machines"`
+	Ready    int `json:"ready"`
+	// RollingOut reports that it replaces its machines, since their template has changed.
+	RollingOut bool `json:"rollingOut"`
+}

@@ -27,6 +27,8 @@ type Explanation struct {
 	Unread []string `json:"unread,omitempty"`
 	// Remediations are those of its host.
 	Remediations []HostRemediation `json:"remediations,omitempty"`
+	// Owners are what makes the machines of a Cluster, or the subject, if it does.
+	Owners []MachineOwner `json:"owners,omitempty"`
 	// Capacity is what the capacity of the machine waits for or, of an owner or a Cluster, of its machines that have no Ready node.
 	Capacity []Capacity `json:"capacity,omitempty"`
 	// Notes are what could not be read, and other remarks, for people.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -22,8 +23,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// explainable are the kinds of which there is something to explain.
-var explainable = []kind{machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, remediationKind, metal3Kind, ownKind}
+// explainable are the kinds of which there is something to explain, and to wait for. Those of explained are followed until all of their machines have a
+// Ready node.
+var (
+	explainable = []kind{machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, remediationKind, metal3Kind, ownKind}
+	explained   = append(slices.Clone(explainable), deploymentKind, kubeadmKind, clusterKind)
+)
 
 func (o *Options) explain() *cobra.Command {
 	var cluster string
@@ -36,8 +41,8 @@ func (o *Options) explain() *cobra.Command {
 			"action, in the order in which the controller asks; and, in the last line, the next thing that happens, or what you have to do.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain mhc/workers -o yaml\n  %[1]s explain machine/workers-x7k2p --exit-code -o name", o.Name),
-		Args:              someNames(explainable...),
-		ValidArgsFunction: o.completeNames(explainable...),
+		Args:              someNames(explained...),
+		ValidArgsFunction: o.completeNames(explained...),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
 				all, err := o.explanations(ctx, args, cluster, full)
@@ -76,7 +81,7 @@ func someNames(expected ...kind) cobra.PositionalArgs {
 
 // explanations explain all that the arguments name.
 func (o *Options) explanations(ctx context.Context, args []string, cluster string, full bool) ([]*page.Explanation, error) {
-	named, err := parseAll(args, explainable...)
+	named, err := parseAll(args, explained...)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +164,12 @@ func (o *Options) explained(ctx context.Context, scope snapshot.Scope, k kind, n
 		return page.Remediation(ctx, a, "", key)
 	case metal3Kind, ownKind:
 		return page.Remediation(ctx, a, string(k), key)
+	case deploymentKind:
+		return page.MachineDeployment(ctx, a, key)
+	case kubeadmKind:
+		return page.KubeadmControlPlane(ctx, a, key)
+	case clusterKind:
+		return page.OfCluster(ctx, a, key)
 	default:
 		return page.Machine(ctx, a, key)
 	}
@@ -235,6 +246,8 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 // not known at once. Errors are reported when the cluster is read.
 func belongings(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) (cluster, machine string) {
 	switch k {
+	case clusterKind:
+		return key.Name, ""
 	case machineCheckKind:
 		check := &clusterv1.MachineHealthCheck{}
 		_ = reader.Get(ctx, key, check)

@@ -19,6 +19,8 @@ const (
 	ownKind          kind = "HostRemediation"
 	clusterKind      kind = "Cluster"
 	namespaceKind    kind = "Namespace"
+	deploymentKind   kind = "MachineDeployment"
+	kubeadmKind      kind = "KubeadmControlPlane"
 	// remediationKind is either of the two, where the user does not say which.
 	remediationKind kind = "Remediation"
 )
@@ -32,6 +34,8 @@ var aliases = map[kind][]string{
 	nodeCheckKind:    {"nhc", "nodehealthcheck"},
 	clusterKind:      {"cluster", "cl"},
 	namespaceKind:    {"namespace", "ns"},
+	deploymentKind:   {"md", "machinedeployment"},
+	kubeadmKind:      {"kcp", "kubeadmcontrolplane"},
 	remediationKind:  {"remediation"},
 	metal3Kind:       {"m3r", "metal3remediation", "m3remediation"},
 	ownKind:          {"hrem", "hostremediation"},

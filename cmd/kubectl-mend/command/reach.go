@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,6 +38,8 @@ var groups = map[kind]schema.GroupVersionKind{
 	ownKind:          mendv1.GroupVersion.WithKind("HostRemediation"),
 	clusterKind:      clusterv1.GroupVersion.WithKind("Cluster"),
 	namespaceKind:    {Version: "v1", Kind: "Namespace"},
+	deploymentKind:   clusterv1.GroupVersion.WithKind("MachineDeployment"),
+	kubeadmKind:      controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"),
 }
 
 // addScope adds the flag that widens a command to all namespaces.

@@ -259,7 +259,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	for _, line := range []string{
 		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "report -A", "report -n x", "report shadow -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
 		"claim --cluster x -n x --dry-run", "claim cluster/x -n x --yes", "claim namespace/x --yes", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
-		"explain hrem/x -n x", "explain m3r/x -n x",
+		"explain hrem/x -n x", "explain m3r/x -n x", "explain md/x -n x", "explain kcp/x -n x", "explain cluster/x -n x",
 	} {
 		code, said := mend(strings.Fields(line)...)
 		if code != Done || strings.Contains(said, "forbidden") || strings.Contains(said, "not be read") {

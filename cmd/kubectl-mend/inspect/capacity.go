@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/capacity"
@@ -15,6 +16,14 @@ import (
 func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) (decide.Facts, error) {
 	o := &capacity.Observer{Management: a.reader, Mapper: a.Snapshot.RESTMapper(), Workload: a.live, NodeReady: a.nodeReady}
 	return o.Observe(ctx, s, a.Now)
+}
+
+// NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says.
+func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
+	if is, known := a.nodeReady(m); known {
+		return is.True()
+	}
+	return m.Status.NodeRef.IsDefined() && conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition)
 }
 
 // nodeReady is the condition Ready of the node of m as it was read; false if that node was not.

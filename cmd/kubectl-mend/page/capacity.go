@@ -19,12 +19,12 @@ import (
 
 // Capacity is what the capacity of a machine waits for.
 type Capacity struct {
-	Story decide.Story `json:"-"`
+	Story decide.Story
 	// Deletion is what its deletion waits for while the story is about something else; nil if it is not being deleted, or the story says that.
-	Deletion *decide.Story `json:"-"`
+	Deletion *decide.Story
 	// Made is for which machine a new one was made; empty if that is not known.
-	Made   string   `json:"-"`
-	Unread []string `json:"-"`
+	Made   string
+	Unread []string
 }
 
 // machineCapacity is what the capacity of m waits for; nil if m has lost none.
@@ -32,6 +32,11 @@ func machineCapacity(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine
 	if !capacity.Concerns(m, a.Now) {
 		return nil, nil
 	}
+	return capacityOf(ctx, a, m)
+}
+
+// capacityOf is what the capacity of m waits for, also if m has lost none.
+func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) (*Capacity, error) {
 	subject := capacity.Of(m, begun(m))
 	f, err := a.Capacity(ctx, subject)
 	if err != nil {
@@ -81,7 +86,7 @@ func (c *Capacity) waits() *decide.Story {
 
 // capacityNext is the next step on the way to the capacity of the machine, where that is more than what its check does next.
 func (e *Explanation) capacityNext() explain.Step {
-	if len(e.Capacity) != 1 {
+	if len(e.Capacity) != 1 || len(e.Owners) > 0 {
 		return explain.Step{}
 	}
 	s := e.Capacity[0].waits()
@@ -119,19 +124,24 @@ func (p *page) capacity(c *Capacity, notes []string) {
 		return
 	}
 	p.heading("Capacity: " + p.paint.Waits(explain.CapacityStage(&c.Story)))
-	p.story("  ", &c.Story)
+	p.told("  ", c, notes)
+}
+
+// told is the story of c, what its deletion waits for besides, and which machine replaces which.
+func (p *page) told(indent string, c *Capacity, notes []string) {
+	p.story(indent, &c.Story)
 	if c.Deletion != nil {
-		p.story("  ", c.Deletion)
+		p.story(indent, c.Deletion)
 	}
 	if c.Made != "" {
-		p.line("  ", c.Made+".")
+		p.line(indent, c.Made+".")
 	}
 	if by := explain.Replacement(c.Story.Old, c.Story.Replacement); by != "" && c.Made == "" {
-		p.line("  ", by+".")
+		p.line(indent, by+".")
 	}
 	for _, what := range c.Unread {
 		if !slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, what) }) {
-			p.line("  ", explain.CouldNotBeRead(what)+".")
+			p.line(indent, explain.CouldNotBeRead(what)+".")
 		}
 	}
 }

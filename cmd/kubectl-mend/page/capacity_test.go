@@ -1,6 +1,8 @@
 package page
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,9 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -127,4 +132,81 @@ func TestCapacityOfMachines(t *testing.T) {
 		e, err := s.ask(t.Context(), s.scene.asker(t))
 		return page80and200(t, e, err)
 	})
+}
+
+// deployed makes md a MachineDeployment of five machines, those of the set md-0.
+func deployed(s *scene) {
+	s.set.Name, s.set.Labels = "md-0", map[string]string{clusterv1.MachineDeploymentNameLabel: "md", clusterv1.ClusterNameLabel: "c1"}
+	s.set.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineDeployment", Name: "md", Controller: ptr.To(true)}}
+	for _, m := range s.machines {
+		m.Labels[clusterv1.MachineDeploymentNameLabel] = "md"
+	}
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "md", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}}}
+	md.Spec.ClusterName, md.Spec.Replicas = "c1", ptr.To[int32](5)
+	s.others = append(s.others, md)
+}
+
+func TestCapacityOfOwners(t *testing.T) {
+	const left = "Drain not completed yet (started at 2026-01-01T11:51:00Z):\n* Pod shop/db-0: deletionTimestamp set, but still not removed from the Node"
+	md := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return MachineDeployment(ctx, a, client.ObjectKey{Namespace: "default", Name: "md"})
+	}
+	kcp := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return KubeadmControlPlane(ctx, a, client.ObjectKey{Namespace: "default", Name: "cp"})
+	}
+	cluster := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) { return OfCluster(ctx, a, inC1) }
+	plane := func(edits ...func(*controlplanev1.KubeadmControlPlane, *scene)) func(*scene) {
+		return ofControlPlane(deferred, failedLately, append(edits, retryPeriod(900), func(kcp *controlplanev1.KubeadmControlPlane, _ *scene) {
+			kcp.Spec.Replicas, kcp.Labels = ptr.To[int32](3), map[string]string{clusterv1.ClusterNameLabel: "c1"}
+		})...)
+	}
+	lacking := func(s *scene) { delete(s.machines, "w2"); delete(s.nodes, "w2") }
+	blocked := func(s *scene) {
+		s.set.Status.Deprecated = &clusterv1.MachineSetDeprecatedStatus{V1Beta1: &clusterv1.MachineSetV1Beta1DeprecatedStatus{Conditions: clusterv1.Conditions{{
+			Type: clusterv1.MachinesCreatedV1Beta1Condition, Status: "False", Reason: clusterv1.PreflightCheckFailedV1Beta1Reason, Message: "ControlPlane default/cp is provisioning (\"ControlPlaneIsStable\" preflight check failed)",
+		}}}}
+	}
+	many := func(s *scene) {
+		for i := range 14 {
+			name := fmt.Sprintf("x%02d", i)
+			s.machine(name)
+			delete(s.nodes, name)
+			s.machines[name].Labels[clusterv1.MachineDeploymentNameLabel] = "md"
+			s.machines[name].Status.NodeRef.Name, s.machines[name].CreationTimestamp = "", at(4*time.Minute)
+		}
+		s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](19)
+	}
+	golden.StoriesIn(t, "testdata/capacity/owners", map[string]story{
+		"a deployment that has all its machines":            {aScene(deployed), md},
+		"a deployment one of whose machines is deleted":     {aScene(deletes("DrainingNode", left), deployed), md},
+		"a deployment that makes a machine":                 {aScene(made(), deployed, metal(aHost("h1", "a", bmov1alpha1.StateAvailable))), md},
+		"a deployment that lacks a machine":                 {aScene(deployed, lacking), md},
+		"a deployment that is kept from making a machine":   {aScene(deployed, lacking, blocked), md},
+		"a deployment with a node that is not Ready":        {aScene(deployed, silent(2*time.Minute, "w3")), md},
+		"a deployment of which many machines have no node":  {aScene(deployed, many), md},
+		"a deployment that does not exist":                  {aScene(), md},
+		"a control plane that defers":                       {aScene(plane()), kcp},
+		"a cluster with a control plane and a deployment":   {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},
+		"a cluster all of whose machines have a Ready node": {aScene(deployed), cluster},
+		"a cluster of which only the set could not be read": {aScene(deployed, func(s *scene) {
+			s.set, s.barred = nil, append(s.barred, clusterv1.GroupVersion.WithKind("MachineSet"))
+		}), cluster},
+	}, func(t *testing.T, s story) string {
+		e, err := s.ask(t.Context(), s.scene.asker(t))
+		if e != nil {
+			reasoned(t, e.Document())
+		}
+		return page80and200(t, e, err)
+	})
+}
+
+// aControlPlane is a control plane of one machine with a Ready node.
+func aControlPlane() func(*scene) {
+	return func(s *scene) {
+		kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cp", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}}}
+		kcp.Spec.Replicas, kcp.Status.Initialization.ControlPlaneInitialized = ptr.To[int32](1), ptr.To(true)
+		s.machine("p1")
+		ownedBy("p1", "KubeadmControlPlane", "cp")(s)
+		s.others = append(s.others, kcp)
+	}
 }

@@ -27,6 +27,9 @@ func (e *Explanation) Document() *cliv1.Explanation {
 	for _, u := range e.NotSelectedBy {
 		d.NotSelectedBy = append(d.NotSelectedBy, cliv1.NotSelected{Reference: document.Reference(u.Ref), Message: u.Why})
 	}
+	for i := range e.Owners {
+		d.Owners = append(d.Owners, e.Owners[i].object())
+	}
 	for i := range e.Capacity {
 		d.Capacity = append(d.Capacity, document.Capacity(&e.Capacity[i].Story, e.Subject.Namespace, e.Capacity[i].Unread))
 	}

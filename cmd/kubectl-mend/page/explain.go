@@ -35,6 +35,8 @@ type Explanation struct {
 	Unread []string
 	// Remediations are those of its host.
 	Remediations []explain.Remediation
+	// Owners are what makes the machines of a Cluster, or the subject, if it does.
+	Owners []Owner
 	// Capacity is what the capacity of the machine waits for or, of an owner or a Cluster, of its machines that have lost theirs.
 	Capacity []Capacity
 	// Notes are what to know of the explanation itself: what could not be read, that no manager runs.

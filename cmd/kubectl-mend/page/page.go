@@ -39,8 +39,13 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 	for i := range e.Remediations {
 		p.remediation(&e.Remediations[i])
 	}
-	for i := range e.Capacity {
-		p.capacity(&e.Capacity[i], e.Notes)
+	for i := range e.Owners {
+		p.owner(&e.Owners[i], e.Notes)
+	}
+	if len(e.Owners) == 0 {
+		for i := range e.Capacity {
+			p.capacity(&e.Capacity[i], e.Notes)
+		}
 	}
 	unselected := make([]string, 0, len(e.NotSelectedBy))
 	for _, u := range e.NotSelectedBy {
@@ -58,11 +63,11 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 func (p *page) answer(a explain.Answer) string {
 	line := a.Text(p.moment)
 	switch a.State {
-	case explain.IsHealthy:
+	case explain.IsHealthy, explain.CapacityComplete:
 		if a.Action == "" {
 			return p.paint.Good(line)
 		}
-	case explain.IsUnhealthy:
+	case explain.IsUnhealthy, explain.CapacityBlocked:
 		return p.paint.Bad(line)
 	}
 	return p.paint.Waits(line)

@@ -182,10 +182,11 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 			deleting("", func(f *Facts) { n := worker("w0", 25*time.Hour); n.Replaces = "w1"; f.Others = append(f.Others, n) }),
 			Replacement{},
 		},
-		"the second to go has the second that was made":         {gone(two), Replacement{"w5", ByOrder}},
-		"unless a machine has the host of the old one":          {gone(two, func(f *Facts) { f.Old.Host, f.Others[3].Host = "h1", "h1" }), Replacement{"w4", SameHost}},
-		"a machine that replaces another by record is not free": {gone(func(f *Facts) { n := worker("w4", 4*time.Minute); n.Replaces = "w0"; f.Others = append(f.Others, n) }), Replacement{}},
-		"a machine that was made before does not replace it":    {gone(func(f *Facts) { f.Others = append(f.Others, worker("w4", 6*time.Minute)) }), Replacement{}},
+		"a machine that is known by no name is replaced by none": {gone(func(f *Facts) { f.Old, f.Began = Machine{Gone: true}, time.Time{} }), Replacement{}},
+		"the second to go has the second that was made":          {gone(two), Replacement{"w5", ByOrder}},
+		"unless a machine has the host of the old one":           {gone(two, func(f *Facts) { f.Old.Host, f.Others[3].Host = "h1", "h1" }), Replacement{"w4", SameHost}},
+		"a machine that replaces another by record is not free":  {gone(func(f *Facts) { n := worker("w4", 4*time.Minute); n.Replaces = "w0"; f.Others = append(f.Others, n) }), Replacement{}},
+		"a machine that was made before does not replace it":     {gone(func(f *Facts) { f.Others = append(f.Others, worker("w4", 6*time.Minute)) }), Replacement{}},
 		"creation times are in seconds": {
 			gone(func(f *Facts) {
 				f.Old.GoneAt = ago(4*time.Minute - time.Millisecond)

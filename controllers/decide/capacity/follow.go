@@ -89,7 +89,7 @@ func (f *Facts) nodeNotReady(s *Story, m *Machine) {
 
 func (f *Facts) booting(s *Story, m *Machine) {
 	s.Stage, s.Reason, s.Next, s.Since = Booting, NoNode, NodeRegisters, m.Infrastructure.Since
-	s.WaitsFor = m.Infra
+	s.WaitsFor = m.infra()
 	if host := f.host(m.Host); host != nil {
 		s.Args.Host, s.WaitsFor = host, Object{Kind: "BareMetalHost", Name: host.Name}
 		if !host.PoweredOn {
@@ -114,9 +114,17 @@ func (f *Facts) bootstrap(s *Story, m *Machine) {
 	}
 }
 
+// infra is the infrastructure of m, or m itself if that is not known.
+func (m *Machine) infra() Object {
+	if m.Infra.Kind == "" {
+		return Object{Kind: "Machine", Name: m.Name}
+	}
+	return m.Infra
+}
+
 func (f *Facts) provisioning(s *Story, m *Machine) {
 	s.Stage, s.Reason, s.Next, s.Since = Provisioning, InfrastructureNotReady, InfrastructureComes, firstKnown(m.Infrastructure.Since, m.Created)
-	s.WaitsFor = m.Infra
+	s.WaitsFor = m.infra()
 	s.Args.Reason, s.Args.Message = m.Infrastructure.Reason, m.Infrastructure.Message
 	if host := f.host(m.Host); host != nil {
 		s.Reason, s.Args.Host, s.WaitsFor = HostWorks, host, Object{Kind: "BareMetalHost", Name: host.Name}

@@ -12,7 +12,7 @@ import (
 // among its replicas (syncReplicas): so a machine that still exists has none, and of those that are gone the first to go has the first that was made since.
 func replacementOf(f *Facts) Replacement {
 	for _, m := range f.byCreation() {
-		if m.Replaces == f.Old.Name && !m.Created.Before(f.Old.Created) {
+		if m.Replaces != "" && m.Replaces == f.Old.Name && !m.Created.Before(f.Old.Created) {
 			return Replacement{Name: m.Name, By: Recorded}
 		}
 	}

@@ -1,0 +1,277 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/controllers/capacity"
+	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+// The kinds of owners.
+const (
+	deploymentKind = "MachineDeployment"
+	setKind        = "MachineSet"
+	kubeadmKind    = "KubeadmControlPlane"
+)
+
+// mostStories is how many machines of an owner are followed; of the others it is only said how many there are.
+const mostStories = 10
+
+// Owner is what makes machines, and what the capacity of those waits for that have no Ready node.
+type Owner struct {
+	explain.Ref
+	Replicas, Machines, Ready int
+	RollingOut                bool
+	Capacity                  []Capacity
+	// More is how many machines without a Ready node are not in Capacity.
+	More int
+
+	cluster string
+	members []*clusterv1.Machine
+}
+
+// object is the owner for programs.
+func (o *Owner) object() cliv1.MachineOwner {
+	return cliv1.MachineOwner{Reference: document.Reference(o.Ref), Replicas: o.Replicas, Machines: o.Machines, Ready: o.Ready, RollingOut: o.RollingOut}
+}
+
+// MachineDeployment explains what the machines of a MachineDeployment wait for.
+func MachineDeployment(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+	md := &clusterv1.MachineDeployment{}
+	if err := read(ctx, a, key, md, deploymentKind); err != nil {
+		return nil, err
+	}
+	return ofOwner(ctx, a, deploymentOwner(md), md)
+}
+
+// KubeadmControlPlane explains what the machines of a KubeadmControlPlane wait for.
+func KubeadmControlPlane(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+	kcp := &controlplanev1.KubeadmControlPlane{}
+	if err := read(ctx, a, key, kcp, kubeadmKind); err != nil {
+		return nil, err
+	}
+	return ofOwner(ctx, a, planeOwner(kcp), kcp)
+}
+
+// OfCluster explains what the machines of a Cluster wait for, those of its control plane first.
+func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := read(ctx, a, key, cluster, "Cluster"); err != nil {
+		return nil, err
+	}
+	e := &Explanation{Subject: explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name}, At: a.Now, Notes: notes(a)}
+	e.Facts = explain.OwnerFacts(cluster, cluster.Status.Phase, ptr.Deref(cluster.Spec.Paused, false))
+	owners, err := ownersIn(ctx, a, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range owners {
+		if err := e.addOwner(ctx, a, o); err != nil {
+			return nil, err
+		}
+	}
+	e.concludeOwners()
+	return e, nil
+}
+
+// read reads the object that a page is about.
+func read(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj client.Object, kind string) error {
+	if err := a.Reader().Get(ctx, key, obj); apierrors.IsNotFound(err) {
+		return explain.NoSuch(kind, key.Namespace, key.Name)
+	} else if err != nil {
+		return fmt.Errorf("read %s %s: %w", kind, key, err)
+	}
+	return nil
+}
+
+func deploymentOwner(md *clusterv1.MachineDeployment) *Owner {
+	return &Owner{
+		Ref: explain.Ref{Kind: deploymentKind, Namespace: md.Namespace, Name: md.Name}, cluster: md.Spec.ClusterName,
+		Replicas: int(ptr.Deref(md.Spec.Replicas, 0)), RollingOut: conditions.IsTrue(md, clusterv1.MachineDeploymentRollingOutCondition),
+	}
+}
+
+func planeOwner(kcp *controlplanev1.KubeadmControlPlane) *Owner {
+	return &Owner{
+		Ref: explain.Ref{Kind: kubeadmKind, Namespace: kcp.Namespace, Name: kcp.Name}, cluster: kcp.Labels[clusterv1.ClusterNameLabel],
+		Replicas: int(ptr.Deref(kcp.Spec.Replicas, 0)), RollingOut: conditions.IsTrue(kcp, controlplanev1.KubeadmControlPlaneRollingOutCondition),
+	}
+}
+
+// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one.
+func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) ([]*Owner, error) {
+	var owners []*Owner
+	planes, deployments, sets := &controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
+	for _, list := range []client.ObjectList{planes, deployments, sets} {
+		if err := a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil && !unreadable(err) {
+			return nil, fmt.Errorf("list the owners of machines in %s: %w", cluster.Namespace, err)
+		}
+	}
+	for i := range planes.Items {
+		owners = append(owners, planeOwner(&planes.Items[i]))
+	}
+	for i := range deployments.Items {
+		owners = append(owners, deploymentOwner(&deployments.Items[i]))
+	}
+	for i := range sets.Items {
+		if ms := &sets.Items[i]; metav1.GetControllerOf(ms) == nil {
+			owners = append(owners, &Owner{
+				Ref: explain.Ref{Kind: setKind, Namespace: ms.Namespace, Name: ms.Name}, cluster: ms.Spec.ClusterName, Replicas: int(ptr.Deref(ms.Spec.Replicas, 0)),
+			})
+		}
+	}
+	return slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name }), nil
+}
+
+// ofOwner explains one owner.
+func ofOwner(ctx context.Context, a *inspect.Asker, o *Owner, obj client.Object) (*Explanation, error) {
+	e := &Explanation{Subject: o.Ref, At: a.Now, Notes: notes(a)}
+	_, paused := obj.GetAnnotations()[clusterv1.PausedAnnotation]
+	e.Facts = explain.OwnerFacts(obj, "", paused)
+	if err := e.addOwner(ctx, a, o); err != nil {
+		return nil, err
+	}
+	e.Facts = append(e.Facts, explain.Fact{Name: "machines", Value: explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut)})
+	e.concludeOwners()
+	return e, nil
+}
+
+// addOwner adds o with the stories of its machines.
+func (e *Explanation) addOwner(ctx context.Context, a *inspect.Asker, o *Owner) error {
+	list := &clusterv1.MachineList{}
+	if err := a.Reader().List(ctx, list, client.InNamespace(o.Namespace)); err != nil {
+		return fmt.Errorf("list the Machines in %s: %w", o.Namespace, err)
+	}
+	for i := range list.Items {
+		if m := &list.Items[i]; o.owns(m) {
+			o.members = append(o.members, m)
+		}
+	}
+	slices.SortFunc(o.members, func(a, b *clusterv1.Machine) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	o.Machines = len(o.members)
+	for _, m := range o.members {
+		if err := o.follow(ctx, a, m); err != nil {
+			return err
+		}
+	}
+	if err := o.lacking(ctx, a); err != nil {
+		return err
+	}
+	e.Owners = append(e.Owners, *o)
+	e.Capacity = append(e.Capacity, o.Capacity...)
+	return nil
+}
+
+// owns reports whether m is a machine of o.
+func (o *Owner) owns(m *clusterv1.Machine) bool {
+	if o.Kind == deploymentKind {
+		return m.Labels[clusterv1.MachineDeploymentNameLabel] == o.Name
+	}
+	owner := metav1.GetControllerOf(m)
+	return owner != nil && owner.Kind == o.Kind && owner.Name == o.Name
+}
+
+// follow adds the story of m, unless its node is Ready and will be.
+func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
+	if a.NodeReady(m) && m.DeletionTimestamp.IsZero() {
+		o.Ready++
+		if !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
+			return nil
+		}
+	}
+	if len(o.Capacity) == mostStories {
+		o.More++
+		return nil
+	}
+	is, err := capacityOf(ctx, a, m)
+	if err != nil {
+		return err
+	}
+	if !is.Story.Stage.Ended() {
+		o.Capacity = append(o.Capacity, *is)
+	}
+	return nil
+}
+
+// lacking adds the story of a machine that does not exist, where o has fewer than it is to have.
+func (o *Owner) lacking(ctx context.Context, a *inspect.Asker) error {
+	if o.Machines >= o.Replicas {
+		return nil
+	}
+	f, err := a.Capacity(ctx, capacity.Lacking(o.Namespace, o.cluster, capacity.Owner{Group: groups[o.Kind], Kind: o.Kind, Name: o.Name}))
+	if err != nil {
+		return err
+	}
+	if s := decide.Decide(f); !s.Stage.Ended() {
+		o.Capacity = append(o.Capacity, Capacity{Story: s, Unread: f.Unread})
+	}
+	return nil
+}
+
+// groups are those of owners.
+var groups = map[string]string{
+	deploymentKind: clusterv1.GroupVersion.Group, setKind: clusterv1.GroupVersion.Group, kubeadmKind: controlplanev1.GroupVersion.Group,
+}
+
+// concludeOwners sets the answer and the next step: of the first story that needs a person, or else of the first one.
+func (e *Explanation) concludeOwners() {
+	ready, replicas := 0, 0
+	for i := range e.Owners {
+		ready, replicas = ready+e.Owners[i].Ready, replicas+e.Owners[i].Replicas
+	}
+	var first *decide.Story
+	for i := range e.Capacity {
+		if s := e.Capacity[i].waits(); first == nil || first.Todo == "" && s.Todo != "" {
+			first = s
+		}
+	}
+	e.answer(explain.OwnerAnswer(ready, replicas, first))
+	e.Next = explain.NothingNext
+	if first != nil {
+		e.Next, e.Todo = cmp.Or(explain.CapacityNext(first), explain.NothingNext), explain.CapacityTodo(first)
+	}
+}
+
+// owner prints o with the stories of its machines; of the subject the facts have the numbers.
+func (p *page) owner(o *Owner, notes []string) {
+	if o.Ref == p.subject {
+		if len(o.Capacity) > 0 {
+			p.heading(explain.WithoutReadyNode)
+		}
+	} else {
+		p.heading(o.Kind + " " + o.Name + ": " + explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut))
+	}
+	for i := range o.Capacity {
+		c := &o.Capacity[i]
+		p.line("  ", p.paint.Strong(explain.StoryOf(c.waits()))+": "+p.paint.Waits(explain.CapacityStage(c.waits())))
+		p.told("    ", c, notes)
+	}
+	if o.More > 0 {
+		p.line("  ", explain.MoreMachines(o.More)+".")
+	}
+}
+
+// unreadable reports whether the caller may not read a kind, or there is none.
+func unreadable(err error) bool {
+	return apierrors.IsForbidden(err) || meta.IsNoMatchError(err) || errors.Is(err, explain.ErrUnread)
+}
