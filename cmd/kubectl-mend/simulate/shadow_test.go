@@ -1,11 +1,11 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,15 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	reports "github.com/kubemend/kubemend/cmd/kubectl-mend/report"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // shadowChecks are a check that limits nothing, and one that never allows a remediation, which others begin all the same.
@@ -30,7 +30,7 @@ apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
 metadata:
   name: workers
-  annotations: {cluster.x-k8s.io/paused: kubemend}
+  namespace: default
 spec:
   clusterName: c1
   selector: {matchLabels: {pool: md-0}}
@@ -44,7 +44,7 @@ apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
 metadata:
   name: limited
-  annotations: {cluster.x-k8s.io/paused: kubemend}
+  namespace: default
 spec:
   clusterName: c1
   selector: {matchLabels: {pool: md-1}}
@@ -120,17 +120,16 @@ func (f failure) truth() (outcome, bool) {
 	return outcome{}, false
 }
 
-// shadowed is a manager that observes: the controllers decide in a simulation, and of what they would begin, and of what others begin, it keeps records.
+// shadowed is a manager that observes: the controller for MachineHealthChecks writes records into the state of a simulation.
 type shadowed struct {
 	*simulation
 
-	t       *testing.T
-	of      map[string]*failure
-	records map[string]*mendv1.RemediationRecord
-	states  map[string]*record.State
+	t          *testing.T
+	controller *machinehealthcheck.Reconciler
+	states     map[string]*record.State
 }
 
-// The controllers judge 200 random failures, the records of which are followed by the functions of the manager; the report is compared with what is known of
+// The controller judges 200 random failures and writes the records, which the function of the manager follows; the report is compared with what is known of
 // each failure from the start.
 func TestAShadowReportSaysOfEveryFailureWhatIsTrue(t *testing.T) {
 	for seed := range uint64(3) {
@@ -144,7 +143,7 @@ func TestAShadowReportSaysOfEveryFailureWhatIsTrue(t *testing.T) {
 		}
 		s := playShadow(t, failures)
 		var all []reports.Remediation
-		for _, r := range s.records {
+		for _, r := range snapshot.All[mendv1.RemediationRecord](s.snapshot, "") {
 			all = append(all, reports.RemediationOf(r))
 		}
 		shadow := reports.ShadowOf(all, reports.Question{Now: noon.Add(24 * time.Hour), Since: noon})
@@ -153,7 +152,7 @@ func TestAShadowReportSaysOfEveryFailureWhatIsTrue(t *testing.T) {
 			r := &shadow.Shadows[i]
 			is := outcome{Is: r.Comparison, Blocked: r.BlockedBy}
 			if d, both := r.Difference(); both {
-				is.Seconds = int(d / time.Second)
+				is.Seconds = int(d.Round(time.Second) / time.Second) // the controller takes a tenth of a second
 			}
 			got[r.Target.Name] = is
 		}
@@ -178,27 +177,23 @@ func playShadow(t *testing.T, failures []failure) *shadowed {
 	for _, f := range failures {
 		fixture.machine(f.machine, "MachineSet", map[string]string{"workers": "md-0", "limited": "md-1"}[f.check])
 	}
-	m, err := Read(strings.NewReader(shadowChecks), "checks.yaml", "default")
+	w := fixture.existing(shadowChecks).snapshot()
+	w.Install(mendv1.GroupVersion.WithKind("RemediationRecord"), "remediationrecords", true)
+	e, err := newEngine(t.Context(), w, question(nil))
 	if err != nil {
-		t.Fatal(err)
-	}
-	w, q := fixture.snapshot(), question(nil)
-	e, err := newEngine(t.Context(), w, q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := m.apply(t.Context(), w, q.From); err != nil {
 		t.Fatal(err)
 	}
 	p, err := e.simulation()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shadowed{simulation: p, t: t, of: map[string]*failure{}, records: map[string]*mendv1.RemediationRecord{}, states: map[string]*record.State{}}
+	s := &shadowed{simulation: p, t: t, controller: p.managed[0].machines, states: map[string]*record.State{}}
+	s.controller.Records = &records.Records{
+		Client: s.client, Live: s.client, Clock: s.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
+	}
 	moments := map[int][]*failure{}
 	for i := range failures {
 		f := &failures[i]
-		s.of[f.machine] = f
 		for _, at := range []int{f.begins, f.begins + timeoutOfChecks, f.heals, f.others, f.replaced} {
 			if at > 0 && !slices.Contains(moments[at], f) {
 				moments[at] = append(moments[at], f)
@@ -217,7 +212,7 @@ func playShadow(t *testing.T, failures []failure) *shadowed {
 	return s
 }
 
-// happen is what happens to a machine at a moment. What the controllers see of it is what they saw before others act.
+// happen is what happens to a machine at a moment, and what the manager makes of it.
 func (s *shadowed) happen(f *failure, at int) {
 	node := nodeKey{inC1, "node-" + f.machine}
 	switch at {
@@ -226,83 +221,50 @@ func (s *shadowed) happen(f *failure, at int) {
 	case f.heals, f.replaced:
 		s.environment.ready(node, "")
 		s.ask(f, false)
-	}
-	target := s.explained(f)
-	if target.StartsNow && s.records[f.machine] == nil {
-		s.record(f, target, "")
-	}
-	if at == f.others {
-		if s.records[f.machine] == nil {
-			s.record(f, target, whyNot(target))
-		}
+	case f.others:
 		s.ask(f, true)
 	}
-	if s.records[f.machine] != nil {
-		s.follow(f, at)
+	key := client.ObjectKey{Namespace: "default", Name: f.check}
+	for range 5 { // a controller waits for a tenth of a second, in which more may fail
+		result, err := s.controller.Reconcile(s.t.Context(), reconcile.Request{NamespacedName: key})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if result.RequeueAfter == 0 || result.RequeueAfter > time.Second/2 {
+			break
+		}
+		s.clock.SetTime(s.clock.Now().Add(result.RequeueAfter))
 	}
-}
-
-// explained is how the controller decides about a machine now.
-func (s *shadowed) explained(f *failure) *explain.Target {
-	check, err := s.explain(s.t.Context(), object{"MachineHealthCheck", "default", f.check})
-	if err != nil || check == nil {
-		s.t.Fatal(check, err)
-	}
-	for i := range check.Targets {
-		if check.Targets[i].Name == f.machine {
-			return &check.Targets[i]
+	for _, r := range snapshot.All[mendv1.RemediationRecord](s.snapshot, "") {
+		if r.Spec.Target.Machine.Name == f.machine && r.Open() {
+			s.follow(f, r.DeepCopy(), at)
 		}
 	}
-	s.t.Fatalf("%s is no target of %s", f.machine, f.check)
-	return nil
-}
-
-// whyNot is why the controller would not begin, as records have it.
-func whyNot(target *explain.Target) string {
-	if target.State != health.Unhealthy {
-		return text.Capital(target.Verdict)
-	}
-	for _, b := range target.Blockers {
-		return b.Reason
-	}
-	return ""
 }
 
 // ask is that others ask the owner of a machine to replace it, or that this is over.
 func (s *shadowed) ask(f *failure, ask bool) {
 	m := snapshot.One[clusterv1.Machine](s.snapshot, client.ObjectKey{Namespace: "default", Name: f.machine}).DeepCopy()
-	m.Status.Conditions = slices.DeleteFunc(m.Status.Conditions, func(c metav1.Condition) bool { return c.Type == clusterv1.MachineOwnerRemediatedCondition })
-	if ask {
-		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
-			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "WaitingForRemediation",
-			LastTransitionTime: metav1.NewTime(s.clock.Now()),
-		})
+	asked := []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition} // owners heed both together
+	m.Status.Conditions = slices.DeleteFunc(m.Status.Conditions, func(c metav1.Condition) bool { return slices.Contains(asked, c.Type) })
+	for _, kind := range asked {
+		if ask {
+			m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
+				Type: kind, Status: metav1.ConditionFalse, Reason: "ByOthers", LastTransitionTime: metav1.NewTime(s.clock.Now()),
+			})
+		}
 	}
 	s.environment.put(m)
 }
 
-// record begins the record of a failure.
-func (s *shadowed) record(f *failure, target *explain.Target, blockedBy string) {
-	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.machine + "-shadow"}}
-	r.Spec = mendv1.RemediationRecordSpec{
-		Mode: mendv1.RecordObserved, Remediator: mendv1.RemediatedByOwner, BlockedBy: blockedBy, Decided: metav1.NewTime(s.clock.Now()),
-		Target: mendv1.RecordTarget{ClusterName: "c1", Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: "default", Name: f.machine}},
-	}
-	for _, found := range target.Findings {
-		since, due := metav1.NewTime(found.Since), metav1.NewTime(found.Since.Add(timeoutOfChecks*time.Second))
-		if !due.After(s.clock.Now()) { // as the manager does: what has not expired is no evidence
-			r.Spec.UnhealthySince, r.Spec.Due = &since, &due
-			r.Spec.Evidence = append(r.Spec.Evidence, mendv1.RecordEvidence{Type: "Ready", Status: "Unknown", Since: &since})
-		}
-	}
-	s.records[f.machine], s.states[f.machine] = r, &record.State{Attempted: s.clock.Now()}
-}
-
 // follow has the manager's function say how the record goes on.
-func (s *shadowed) follow(f *failure, at int) {
-	r, now := s.records[f.machine], s.clock.Now()
+func (s *shadowed) follow(f *failure, r *mendv1.RemediationRecord, at int) {
+	now := s.clock.Now()
+	if s.states[r.Name] == nil {
+		s.states[r.Name] = &record.State{Attempted: now}
+	}
 	facts := record.Facts{
-		Now: now, Observed: true, Decided: r.Spec.Decided.Time, State: *s.states[f.machine],
+		Now: now, Observed: true, Decided: r.Spec.Decided.Time, State: *s.states[r.Name],
 		Target: record.Target{
 			Ref: record.Ref{Kind: "Machine", Namespace: "default", Name: f.machine}, Known: true, Exists: f.replaced == 0 || at < f.replaced, Machine: true,
 			Evidence: record.Yes, NodeReady: record.No,
@@ -320,12 +282,16 @@ func (s *shadowed) follow(f *failure, at int) {
 			Known: true, Back: true, Healthy: true, Since: now, Replacement: record.Replacement{Machine: record.Ref{Kind: "Machine", Name: f.machine + "-new"}},
 		}
 	}
-	*s.states[f.machine] = record.Decide(facts).State
-	is, status := s.states[f.machine], &r.Status
+	*s.states[r.Name] = record.Decide(facts).State
+	is, status := s.states[r.Name], &r.Status
 	for to, from := range map[**metav1.Time]time.Time{&status.Begun: is.Begun, &status.CapacityBack: is.Back, &status.Ended: is.Ended} {
 		if !from.IsZero() {
 			*to = new(metav1.NewTime(from))
 		}
 	}
 	status.BegunBy, status.Outcome = is.BegunBy, mendv1.RecordOutcome(is.Outcome)
+	if !r.Open() {
+		delete(r.Labels, mendv1.RecordOpenLabel)
+	}
+	s.environment.put(r)
 }
