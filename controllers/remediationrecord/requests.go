@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,34 +19,21 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/decide/record"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // observeRequests reads the requests that are part of the remediation: those that name the record, those that it names and, of one that others begin, those
 // that the Machine owns.
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed, _ client.Reader) error {
-	kinds, err := r.requestKinds(ctx, o)
+	kinds, namespaces, err := r.requestKinds(ctx, o)
 	if err != nil {
 		return err
 	}
 	for _, kind := range kinds {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		err := r.Live.List(ctx, list, client.InNamespace(o.record.Namespace))
-		switch {
-		case remediationrequest.Missing(err):
-			continue
-		case apierrors.IsForbidden(err):
-			o.facts.RequestsUnread = true
-			continue
-		case err != nil:
-			return fmt.Errorf("list %s in %s: %w", kind.Kind, o.record.Namespace, err)
-		}
-		for i := range list.Items {
-			if is := &list.Items[i]; o.includes(is, kind) {
-				if err := r.addRequest(ctx, o, is, kind); err != nil {
-					return err
-				}
+		for _, namespace := range namespaces {
+			if err := r.listRequests(ctx, o, kind, namespace); err != nil {
+				return err
 			}
 		}
 	}
@@ -53,55 +41,84 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed, _ client.
 	return nil
 }
 
-// requestKinds are the kinds of which there may be requests: those of the check's templates, those that the record names, and those that kubemend acts on.
-func (r *Reconciler) requestKinds(ctx context.Context, o *observed) ([]schema.GroupVersionKind, error) {
-	var all []schema.GroupVersionKind
-	add := func(kind schema.GroupVersionKind) {
-		if !slices.ContainsFunc(all, func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
-			all = append(all, kind)
+// listRequests reads the requests of a kind in a namespace that are part of the remediation.
+func (r *Reconciler) listRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := r.Live.List(ctx, list, client.InNamespace(namespace))
+	switch {
+	case remediationrequest.Missing(err):
+		return nil
+	case apierrors.IsForbidden(err):
+		o.facts.RequestsUnread = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
+	}
+	for i := range list.Items {
+		if is := &list.Items[i]; o.includes(is, kind) {
+			if err := r.addRequest(ctx, o, is, kind); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// requestKinds are the kinds of which there may be requests, and where: those of the check's templates, those that the record names, and those that kubemend
+// acts on. The steps of a NodeHealthCheck may have their templates in several namespaces.
+func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []schema.GroupVersionKind, namespaces []string, err error) {
+	namespaces = []string{o.record.Namespace}
+	add := func(kind schema.GroupVersionKind, namespace string) {
+		if !slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
+			kinds = append(kinds, kind)
+		}
+		if namespace != "" && !slices.Contains(namespaces, namespace) {
+			namespaces = append(namespaces, namespace)
 		}
 	}
 	own, err := remediation.InstalledKinds(r.Mapper)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, kind := range own {
-		add(kind.GroupVersionKind)
+		add(kind.GroupVersionKind, "")
 	}
 	for i := range o.record.Status.Requests {
 		is := &o.record.Status.Requests[i]
-		add(schema.FromAPIVersionAndKind(is.APIVersion, is.Kind))
+		add(schema.FromAPIVersionAndKind(is.APIVersion, is.Kind), is.Namespace)
 	}
 	templates, err := r.templates(ctx, o)
-	for _, template := range templates {
-		if remediationrequest.Refusal(template) == nil {
-			add(remediationrequest.KindOf(template))
+	for i := range templates {
+		if kind := templates[i].GroupVersionKind(); remediationrequest.Refusal(kind) == nil {
+			add(remediationrequest.KindOf(kind), templates[i].Namespace)
 		}
 	}
-	return all, err
+	return kinds, namespaces, err
 }
 
-// templates are the kinds of the templates that the check names. A check that is gone names none.
-func (r *Reconciler) templates(ctx context.Context, o *observed) ([]schema.GroupVersionKind, error) {
+// templates are those that the check names; of a MachineHealthCheck, which has them in its own namespace, their kinds alone. A check that is gone names none.
+func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.ObjectReference, error) {
 	by := o.record.Spec.Requester.Check
 	if by == nil {
 		return nil, nil
 	}
 	var err error
-	var all []schema.GroupVersionKind
+	var all []corev1.ObjectReference
 	if by.Kind == "MachineHealthCheck" {
 		check := &clusterv1.MachineHealthCheck{}
 		if err = r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check); err == nil && check.Spec.Remediation.TemplateRef.IsDefined() {
-			all = append(all, remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef))
+			ref := check.Spec.Remediation.TemplateRef
+			all = append(all, corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind})
 		}
 	} else {
 		check := &nhcv1.NodeHealthCheck{}
 		if err = r.Live.Get(ctx, client.ObjectKey{Name: by.Name}, check); err == nil {
 			if ref := check.Spec.RemediationTemplate; ref != nil {
-				all = append(all, ref.GroupVersionKind())
+				all = append(all, *ref)
 			}
 			for i := range check.Spec.EscalatingRemediations {
-				all = append(all, check.Spec.EscalatingRemediations[i].RemediationTemplate.GroupVersionKind())
+				all = append(all, check.Spec.EscalatingRemediations[i].RemediationTemplate)
 			}
 		}
 	}
@@ -119,8 +136,8 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]schema.Group
 
 // includes reports whether the remediation of the record is made of is, among others.
 func (o *observed) includes(is metav1.Object, kind schema.GroupVersionKind) bool {
-	if names := is.GetAnnotations()[mendv1.RecordAnnotation]; names != "" {
-		return names == o.record.Name
+	if named := records.NamedBy(is); named.Name != "" {
+		return named == client.ObjectKeyFromObject(o.record)
 	}
 	ref := requestRef(is, kind)
 	if slices.ContainsFunc(o.facts.State.Requests, func(known record.Ref) bool { return known.Is(ref, o.facts.Moved) }) {
