@@ -48,6 +48,8 @@ type remembered struct {
 	warned *string
 	// wrote are the machines that it wrote. Unsure are those whose owners it may have asked to remediate them: the write failed, or was not answered.
 	wrote, unsure []string
+	// blocked is how many machines were blocked by what.
+	blocked map[machines.Reason]int
 	// statusAt is when this process last wrote the status of the check.
 	statusAt time.Time
 	// unread are the kinds of power cycles that could not be read.
@@ -107,7 +109,7 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 func after(w *observed, p plan, done applied, now time.Time) remembered {
 	is := remembered{
 		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory, sighting: w.sighting,
-		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows,
+		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows, blocked: p.blocked(),
 	}
 	if errs, retry := done.failures(w); len(errs) > 0 || retry {
 		is.failed = w.before.failed + 1

@@ -31,6 +31,9 @@ var (
 	shortCircuited = ofCheck("kubemend_machinehealthcheck_short_circuited",
 		"1 while its limits block a MachineHealthCheck, or are impossible, else 0.")
 
+	blockedMachines = ofCheck("kubemend_machinehealthcheck_blocked",
+		"Unhealthy machines of a MachineHealthCheck whose remediation is blocked, by the reason of the first blocker.", "reason")
+
 	nextDeadline = ofCheck("kubemend_machinehealthcheck_next_deadline_timestamp_seconds",
 		"Unix time at which the next timeout of a machine expires; 0 if none runs.")
 
@@ -73,7 +76,7 @@ func init() {
 
 // Metrics returns what this package exports, for those who document or test it.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{modes, targetsByState, shortCircuited, nextDeadline, inFlight, oldestRequest, started, finished, dueToActed, reachable}
+	return []prometheus.Collector{modes, targetsByState, shortCircuited, blockedMachines, nextDeadline, inFlight, oldestRequest, started, finished, dueToActed, reachable}
 }
 
 // measureMode exports who acts on a check: one series, until the check is gone. w is nil then.
@@ -97,6 +100,7 @@ func measure(w *observed, p plan, outcomes []outcome) {
 	if p.facts.Cluster.Settled() {
 		measureState(w, p, labels)
 	}
+	measureBlocked(w, labels, p.blocked())
 	begun := 0
 	for _, o := range outcomes {
 		if o.requested {
@@ -137,6 +141,29 @@ func measureState(w *observed, s plan, labels []string) {
 	}
 }
 
+// measureBlocked exports how many machines which blocker keeps from being remediated, and nothing of blockers that were and are no more.
+func measureBlocked(w *observed, labels []string, blocked map[machines.Reason]int) {
+	for reason := range w.before.blocked {
+		if _, still := blocked[reason]; !still {
+			blockedMachines.DeleteLabelValues(append(labels, string(reason))...)
+		}
+	}
+	for reason, n := range blocked {
+		blockedMachines.WithLabelValues(append(labels, string(reason))...).Set(float64(n))
+	}
+}
+
+// blocked is how many unhealthy machines are blocked by what first.
+func (p plan) blocked() map[machines.Reason]int {
+	all := map[machines.Reason]int{}
+	for _, i := range p.Open {
+		if d := p.Decisions[i]; d.Verdict.State == health.Unhealthy && len(d.Blockers) > 0 && !d.InFlight {
+			all[d.Blockers[0].Reason]++
+		}
+	}
+	return all
+}
+
 // madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.
 func madeFirst(targets []*target, open []int) time.Time {
 	var first time.Time
@@ -171,7 +198,7 @@ func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	}
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
 	for _, series := range []*prometheus.MetricVec{
-		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec,
+		targetsByState.MetricVec, shortCircuited.MetricVec, blockedMachines.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec,
 		finished.MetricVec,
 	} {
 		series.DeletePartialMatch(labels)

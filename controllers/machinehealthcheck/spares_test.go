@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -275,6 +278,49 @@ func TestAMachineWaitsForASpareHostAndSaysSo(t *testing.T) {
 	}
 }
 
+// The metric has the first blocker of each machine, and nothing of one that is over.
+func TestBlockedMachinesAreCountedByTheirBlocker(t *testing.T) {
+	r := newPool(t)
+	r.bad("c1", "a")
+	r.bad("c1", "b")
+	counted := func() map[string]float64 {
+		series := make(chan prometheus.Metric, 100)
+		blockedMachines.Collect(series)
+		close(series)
+		all := map[string]float64{}
+		for s := range series {
+			var is dto.Metric
+			if err := s.Write(&is); err != nil {
+				t.Fatal(err)
+			}
+			labels := map[string]string{}
+			for _, l := range is.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["namespace"] == "ns" && labels["name"] == "c1" {
+				all[labels["reason"]] = is.GetGauge().GetValue()
+			}
+		}
+		return all
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want map[string]float64
+	}{
+		{"both wait", func() {}, map[string]float64{"NoSpareHost": 2}},
+		{"one has a host", func() { r.host("spare", "", "") }, map[string]float64{"NoSpareHost": 1}},
+		{"hosts cannot be read", func() { r.hosts.err = errors.New("you may not") }, map[string]float64{"SpareHostsUnread": 1}},
+		{"both have one", func() { r.hosts.err = nil; r.host("another", "", "") }, map[string]float64{}},
+	} {
+		step.do()
+		r.pass(time.Minute, "c1")
+		if diff := cmp.Diff(step.want, counted()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
 func TestAfterItsDeadlineARemediationBeginsWithoutAHostAndSaysSo(t *testing.T) {
 	r := newPool(t)
 	r.bad("c1", "a")
@@ -401,6 +447,56 @@ func (r *pool) behind(name string, do func()) {
 	}})
 	do()
 	r.Client = c
+}
+
+func TestAMachineOfAControlPlaneWaitsToo(t *testing.T) {
+	r := newPool(t)
+	r.bad("c1", "a")
+	m := r.get("a")
+	m.Labels[clusterv1.MachineControlPlaneLabel] = ""
+	m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind = "controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane"
+	if err := r.api.Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if r.pass(0, "c1"); r.asked() != "" || r.says(r.get("a")) != waitsOfMachine {
+		t.Errorf("asked: %q; says %q", r.asked(), r.says(r.get("a")))
+	}
+	r.host("spare", "", "")
+	if r.pass(time.Minute, "c1"); r.asked() != "a" {
+		t.Error("with a host its owner is not asked")
+	}
+}
+
+// A machine waits for nothing any more if its check does not ask for it, or if its user wants it left alone.
+func TestWhatIsOverIsNotSaidAnyMore(t *testing.T) {
+	for name, change := range map[string]func(*pool){
+		"the annotation is gone": func(r *pool) {
+			check := r.check("c1")
+			check.Annotations = nil
+			if err := r.api.Update(r.t.Context(), check); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"its user wants it left alone": func(r *pool) {
+			m := r.get("a")
+			m.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+			if err := r.api.Update(r.t.Context(), m); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newPool(t)
+			r.bad("c1", "a")
+			r.pass(0, "c1")
+			change(r)
+			r.start()
+			r.pass(time.Minute, "c1")
+			if r.says(r.get("a")) != "" || r.says(r.check("c1")) != "" {
+				t.Errorf("says %q, %q", r.says(r.get("a")), r.says(r.check("c1")))
+			}
+		})
+	}
 }
 
 func TestAHostOfAnotherPoolIsNoSpare(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,6 +21,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 )
@@ -67,6 +69,105 @@ var _ = Describe("A machine that is replaced while no host is free", func() {
 		Expect(fixture.WorkerNames(ctx)).To(ContainElement(second))
 	}, SpecTimeout(specPatience))
 })
+
+// docs/recipes/spares.md, "Wait for a spare".
+var _ = Describe("A check that waits for a spare host", func() {
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
+
+	It("has no machine replaced while no host fits, also after the manager was killed, and at once when one does", func(ctx SpecContext) {
+		name, _ := fixture.anIdleWorker(ctx)
+		free, lost := fixture.markFreeHosts(ctx), fixture.storyOf(ctx, name)
+		check := fixture.waiting(ctx, longAgo+10*time.Minute)
+
+		fixture.silence(ctx, name)
+
+		By("waiting, and saying so")
+		Eventually(saysOfSpare(ctx, fixture.Machine(ctx, name))).Should(Equal("False/NoSpareHost"))
+		Eventually(saysOfSpare(ctx, check)).Should(Equal("False/NoSpareHost"))
+		e := explained(ctx, name)
+		Expect(e.Message).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: NoSpareHost"))
+		Expect(e.Next.Time.Time).To(BeTemporally("~", lost.began.Add(10*time.Minute), time.Minute), "the deadline counts from when the node fell silent")
+		deadline := e.Next.Time.Time
+
+		By("killing the manager, and starting it again")
+		manager.Kill()
+		startManager(ctx)
+		Consistently(saysOfSpare(ctx, fixture.Machine(ctx, name))).Should(Equal("False/NoSpareHost"))
+		Expect(fixture.Machine(ctx, name).DeletionTimestamp.IsZero()).To(BeTrue(), "the machine is deleted although no host is free")
+		Expect(explained(ctx, name).Next.Time.Time).To(BeTemporally("==", deadline))
+
+		By("freeing a host")
+		free(ctx)
+		Eventually(func() map[string]int {
+			return fixture.events(ctx, "MachineHealthCheck", check.GetName(), lost.began)
+		}).WithTimeout(10 * time.Second).Should(HaveKey("RemediationStarted"))
+		fixture.replaced(ctx, lost)
+		fixture.AllWell(ctx)
+		Eventually(saysOfSpare(ctx, check)).Should(Equal("-"))
+	}, SpecTimeout(specPatience))
+
+	It("has a machine replaced without a host after its deadline", func(ctx SpecContext) {
+		name, _ := fixture.anIdleWorker(ctx)
+		free, lost := fixture.markFreeHosts(ctx), fixture.storyOf(ctx, name)
+		check := fixture.waiting(ctx, longAgo+20*time.Second)
+
+		fixture.silence(ctx, name)
+
+		Eventually(saysOfSpare(ctx, fixture.Machine(ctx, name))).Should(Equal("False/NoSpareHost"))
+		fixture.replaced(ctx, lost)
+		Expect(time.Since(lost.began)).To(BeNumerically(">", 15*time.Second), "the owner was asked before the deadline")
+		Eventually(fixture.notesOf(ctx, "RemediationStarted", check.GetName(), lost.began)).Should(
+			ContainElement(HavePrefix("Asked the owner to remediate " + name + ". No spare host fits its replacement, and the wait for one ended at ")))
+		free(ctx)
+		fixture.AllWell(ctx)
+	}, SpecTimeout(specPatience))
+})
+
+// waiting makes a check whose owner remediations wait for a spare host for that long, for as long as the spec runs.
+func (env *environment) waiting(ctx context.Context, timeout time.Duration) *clusterv1.MachineHealthCheck {
+	GinkgoHelper()
+	check := builders.MachineHealthCheck(env.Cluster, "waits-for-spare", builders.Claimed, builders.Patience(2*time.Second), func(c *clusterv1.MachineHealthCheck) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, mendv1.WaitForSpareAnnotation, "true")
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, mendv1.WaitForSpareTimeoutAnnotation, timeout.String())
+	})
+	Expect(builders.Apply(ctx, here, check)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, check))).To(Succeed()) })
+	return check
+}
+
+// saysOfSpare is what an object says of spare hosts, as "Status/Reason"; "-" if nothing.
+func saysOfSpare(ctx context.Context, obj interface {
+	client.Object
+	conditions.Getter
+},
+) func() string {
+	return func() string {
+		if err := here.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err.Error()
+		}
+		c := conditions.Get(obj, mendv1.SpareHostAvailable)
+		if c == nil {
+			return "-"
+		}
+		return string(c.Status) + "/" + c.Reason
+	}
+}
+
+// notesOf are the texts of the events of a reason about a check since a moment, for Eventually.
+func (env *environment) notesOf(ctx context.Context, reason, check string, since time.Time) func() []string {
+	return func() []string {
+		GinkgoHelper()
+		list := &eventsv1.EventList{}
+		Expect(here.List(ctx, list, client.InNamespace(env.Namespace))).To(Succeed())
+		var notes []string
+		for _, e := range list.Items {
+			if e.Reason == reason && e.Regarding.Name == check && !e.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
+				notes = append(notes, e.Note)
+			}
+		}
+		return notes
+	}
+}
 
 // markFreeHosts marks all hosts that no machine has, and those that are named, so that no machine is put on them. The returned function removes the marks, at
 // the latest when the spec ends.
