@@ -326,3 +326,33 @@ func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 		})
 	}
 }
+
+// Of a machine that is being deleted it is read what makes the one in its place; of any other nothing is.
+func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
+	labelled := func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineDeploymentNameLabel] = "md" }
+	owners := func(w *Snapshot) {
+		inCluster := map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.MachineDeploymentNameLabel: "md"}
+		going := aMachine("w1", labelled, func(m *clusterv1.Machine) {
+			m.DeletionTimestamp, m.Finalizers = ptr.To(metav1.NewTime(noon)), []string{"example.com/hold"}
+			m.ManagedFields = []metav1.ManagedFieldsEntry{{
+				Manager: "holder", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:finalizers":{"v:\"example.com/hold\"":{}},"f:labels":{}}}`)},
+			}}
+		})
+		if err := w.Add(going, aMachine("w2", labelled),
+			&clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md-a", Labels: inCluster}},
+			&clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md", Labels: inCluster}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for machine, want := range map[string]struct{ machines, sets int }{"w1": {3, 1}, "w0": {2, 0}} {
+		w := readAll(t, aLargeCluster(t, owners), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: machine, Owners: true})
+		machines, _ := machinesOf(t, w)
+		sets, deployments := All[clusterv1.MachineSet](w, "ns"), All[clusterv1.MachineDeployment](w, "ns")
+		if len(machines) != want.machines || len(sets) != want.sets || len(deployments) != want.sets {
+			t.Errorf("of %s the machines %v, %d sets and %d deployments were read", machine, machines, len(sets), len(deployments))
+		}
+		if is := One[clusterv1.Machine](w, key("w1")); is != nil && (len(is.ManagedFields) != 1 || string(is.ManagedFields[0].FieldsV1.GetRawBytes()) != `{"f:metadata":{"f:finalizers":{"v:\"example.com/hold\"":{}}}}`) {
+			t.Errorf("of who added the finalizer %v is known", is.ManagedFields)
+		}
+	}
+}
