@@ -172,6 +172,12 @@ func replacementBy(m *clusterv1.Machine) replacement {
 	return says
 }
 
+// Replaces is the machine that m was made for, and when that was deleted, if its owner has written it down.
+func Replaces(m *clusterv1.Machine) (name string, at time.Time) {
+	by := replacementBy(m)
+	return by.Machine, by.Timestamp.Time
+}
+
 // KubeadmFacts are what decides when kcp replaces m, of machines that are those of kcp or others too.
 func KubeadmFacts(kcp *controlplanev1.KubeadmControlPlane, m *clusterv1.Machine, machines []*clusterv1.Machine, now time.Time) kubeadm.Facts {
 	return kubeadmFacts(kubeadmRules(kcp, now), m, slices.DeleteFunc(slices.Clone(machines), func(m *clusterv1.Machine) bool {

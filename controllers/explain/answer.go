@@ -59,6 +59,9 @@ const (
 	CapacityComplete AnswerState = "COMPLETE"
 	CapacityMissing  AnswerState = "CAPACITY MISSING"
 	CapacityBlocked  AnswerState = "CAPACITY BLOCKED"
+	// Of a machine that does not exist any more.
+	IsReplaced    AnswerState = "REPLACED"
+	IsNotReplaced AnswerState = "NOT REPLACED"
 
 	HasSucceeded      AnswerState = "SUCCEEDED"
 	HasRequestedOwner AnswerState = "OWNER REQUESTED"
@@ -87,6 +90,7 @@ var phases = map[AnswerState]cliv1.Phase{
 	IsHealthy: cliv1.Healthy, IsPending: cliv1.Pending, IsStarting: cliv1.Pending, IsUnknown: cliv1.Unknown, IsSkipped: cliv1.NotChecked,
 	NotChecked: cliv1.NotChecked, InProgress: cliv1.Remediating, IsBlocked: cliv1.Blocked, HasSucceeded: cliv1.Healthy,
 	CapacityComplete: cliv1.Healthy, CapacityMissing: cliv1.Remediating, CapacityBlocked: cliv1.Blocked,
+	IsReplaced: cliv1.Healthy, IsNotReplaced: cliv1.NotChecked,
 	HasRequestedOwner: cliv1.Remediating, HasFailed: cliv1.Blocked, HasEnded: cliv1.Remediating, WasStopped: cliv1.Remediating,
 }
 

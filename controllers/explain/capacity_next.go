@@ -299,3 +299,33 @@ func OwnerFacts(obj client.Object, phase string, paused bool) []Fact {
 	}
 	return facts
 }
+
+// GoneAnswer is the answer about a machine that does not exist any more.
+func GoneAnswer(s *capacity.Story) Answer {
+	a := Answer{State: IsReplaced}
+	switch {
+	case s.Stage == capacity.Back:
+		a.Reason, a.Implied, a.Detail, a.Since = string(s.Reason), true, s.Replacement.Name, s.Since
+	case s.Stage == capacity.NotReplaced:
+		a.State, a.Reason = IsNotReplaced, string(s.Reason)
+	default:
+		a = Answer{}.Deleting(s)
+		a.Action, a.State = "", CapacityMissing
+		if s.Todo != "" {
+			a.State = CapacityBlocked
+		}
+	}
+	return a
+}
+
+// GoneFacts are what is known of a machine that does not exist any more.
+func GoneFacts(cluster, ownerKind, owner string, began time.Time) []Fact {
+	facts := []Fact{{Name: "exists", Value: "no"}, {Name: "cluster", Value: cluster}}
+	if owner != "" {
+		facts = append(facts, Fact{Name: "owner", Value: ownerKind + " " + owner})
+	}
+	if !began.IsZero() {
+		facts = append(facts, Fact{Name: "remediation", Value: "since " + began.UTC().Format(time.RFC3339)})
+	}
+	return facts
+}

@@ -236,6 +236,7 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 		return scope, err
 	}
 	scope.Cluster, scope.Machine = belongings(ctx, reader, k, key)
+	scope.Records = k == machineKind && scope.Machine == "" // it is gone, and a record may have kept what it was
 	if k == hostKind {
 		scope.Host = key.Name
 	}

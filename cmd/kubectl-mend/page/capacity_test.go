@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
@@ -144,6 +145,38 @@ func deployed(s *scene) {
 	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "md", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}}}
 	md.Spec.ClusterName, md.Spec.Replicas = "c1", ptr.To[int32](5)
 	s.others = append(s.others, md)
+}
+
+// kept is the record of the remediation of w1, ten minutes ago.
+func kept(s *scene) {
+	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w1-1"}}
+	r.Spec.Decided = at(10 * time.Minute)
+	r.Spec.Target = mendv1.RecordTarget{
+		ClusterName: "c1", Machine: &mendv1.RecordRef{Kind: "Machine", Name: "w1"}, Owner: &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "md-0"},
+	}
+	s.others = append(s.others, r)
+}
+
+func TestCapacityOfMachinesThatAreGone(t *testing.T) {
+	ready := func(s *scene) {
+		s.machines["w6"].Status.NodeRef.Name = "node-w6"
+		s.nodes["w6"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-w6"}}
+		s.ready("w6", corev1.ConditionTrue, "KubeletReady", time.Minute)
+	}
+	unreplaced := func(s *scene) { delete(s.machines, "w1"); delete(s.nodes, "w1") }
+	golden.StoriesIn(t, "testdata/capacity/gone", map[string]story{
+		"a machine that was replaced":                       {aScene(made(), ready, kept), machine("w1")},
+		"a machine whose replacement waits":                 {aScene(made(), kept, metal()), machine("w1")},
+		"a machine that is not replaced yet":                {aScene(unreplaced, kept), machine("w1")},
+		"a machine whose set is smaller since":              {aScene(unreplaced, kept, func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
+		"a machine that its control plane has written down": {aScene(ofControlPlane(deferred, failedLately)), machine("w0")},
+	}, func(t *testing.T, s story) string {
+		e, err := s.ask(t.Context(), s.scene.asker(t))
+		if e != nil {
+			reasoned(t, e.Document())
+		}
+		return page80and200(t, e, err)
+	})
 }
 
 func TestCapacityOfOwners(t *testing.T) {

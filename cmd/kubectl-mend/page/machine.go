@@ -19,7 +19,7 @@ import (
 func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	m := &clusterv1.Machine{}
 	if err := a.Reader().Get(ctx, key, m); apierrors.IsNotFound(err) {
-		return nil, explain.NoSuch("Machine", key.Namespace, key.Name)
+		return goneMachine(ctx, a, key)
 	} else if err != nil {
 		return nil, fmt.Errorf("read Machine %s: %w", key, err)
 	}

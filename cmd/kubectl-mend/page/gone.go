@@ -1,0 +1,84 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/controllers/capacity"
+	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+// goneMachine explains a machine that does not exist: by the record of its remediation, or by the machine that was made for it.
+func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+	subject, err := keptOf(ctx, a, key)
+	if err != nil {
+		return nil, err
+	}
+	if subject == nil {
+		return nil, explain.NoSuch("Machine", key.Namespace, key.Name)
+	}
+	f, err := a.Capacity(ctx, *subject)
+	if err != nil {
+		return nil, err
+	}
+	s := decide.Decide(f)
+	e := &Explanation{Subject: explain.Ref{Kind: "Machine", Namespace: key.Namespace, Name: key.Name}, At: a.Now, Notes: notes(a)}
+	e.Facts = explain.GoneFacts(subject.Cluster, subject.Owner.Kind, subject.Owner.Name, subject.Began)
+	e.Capacity = []Capacity{{Story: s, Unread: f.Unread}}
+	e.answer(explain.GoneAnswer(&s))
+	e.Next, e.Todo = cmp.Or(explain.CapacityNext(&s), explain.NothingNext), explain.CapacityTodo(&s)
+	return e, nil
+}
+
+// keptOf is what is known of a machine that does not exist; nil if nothing is.
+func keptOf(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, error) {
+	records := &mendv1.RemediationRecordList{}
+	if err := a.Reader().List(ctx, records, client.InNamespace(key.Namespace)); err != nil && !unreadable(err) {
+		return nil, fmt.Errorf("list RemediationRecords in %s: %w", key.Namespace, err)
+	}
+	var newest *mendv1.RemediationRecord
+	for i := range records.Items {
+		r := &records.Items[i]
+		if m := r.Spec.Target.Machine; m != nil && m.Name == key.Name && (newest == nil || newest.Spec.Decided.Before(&r.Spec.Decided)) {
+			newest = r
+		}
+	}
+	if newest != nil {
+		return recorded(newest), nil
+	}
+	machines := &clusterv1.MachineList{}
+	if err := a.Reader().List(ctx, machines, client.InNamespace(key.Namespace)); err != nil {
+		return nil, fmt.Errorf("list the Machines in %s: %w", key.Namespace, err)
+	}
+	for i := range machines.Items {
+		if replaced, at := capacity.Replaces(&machines.Items[i]); replaced == key.Name {
+			by := capacity.Of(&machines.Items[i], at)
+			by.Name, by.Created = key.Name, metav1.Time{}.Time
+			return &by, nil
+		}
+	}
+	return nil, nil
+}
+
+// recorded is the machine of a record.
+func recorded(r *mendv1.RemediationRecord) *capacity.Subject {
+	target := &r.Spec.Target
+	s := &capacity.Subject{Namespace: r.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Began: r.Spec.Decided.Time}
+	s.LabelKey, s.LabelValue = clusterv1.ClusterNameLabel, target.ClusterName
+	if o := target.Owner; o != nil {
+		s.Owner = capacity.Owner{Group: schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group, Kind: o.Kind, Name: o.Name}
+	}
+	if target.Host != nil {
+		s.Host = target.Host.Name
+	}
+	return s
+}
