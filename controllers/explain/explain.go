@@ -20,7 +20,7 @@ type Mode string
 const (
 	// Acting is kubemend, which remediates what it finds.
 	Acting Mode = "acting"
-	// Observing is kubemend, which judges and writes nothing; Cluster API core acts on the check.
+	// Observing is kubemend, which judges and writes nothing but records; Cluster API core acts on the check.
 	Observing Mode = "observing"
 	// Core is Cluster API core, which acts on the check, and kubemend does not reconcile it.
 	Core Mode = "core"

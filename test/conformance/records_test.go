@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +51,9 @@ var _ = Describe("Records", func() {
 		r := s.recorded(ctx)[0]
 		asked := conditionTime(s.get(ctx, "a"), clusterv1.MachineOwnerRemediatedCondition)
 		Expect(r.CreationTimestamp.Time).To(BeTemporally("<=", asked.Add(time.Second)))
+		Eventually(func() bool { // what kubectl wait --for=condition=Begun waits for
+			return meta.IsStatusConditionTrue(s.recorded(ctx)[0].Status.Conditions, mendv1.RecordBegun)
+		}).Should(BeTrue())
 		Expect(r.OwnerReferences).To(ConsistOf(metav1.OwnerReference{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID,
 		}))

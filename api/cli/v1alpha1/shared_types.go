@@ -44,7 +44,7 @@ type Mode string
 const (
 	// ModeActing says: kubemend acts.
 	ModeActing Mode = "Acting"
-	// ModeObserving says: kubemend judges and writes nothing, Cluster API core acts.
+	// ModeObserving says: kubemend judges and writes nothing but records, Cluster API core acts.
 	ModeObserving Mode = "Observing"
 	// ModeCore says: Cluster API core acts, kubemend does not reconcile the check.
 	ModeCore Mode = "Core"
