@@ -106,7 +106,7 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 	for i := range list.Items {
 		other := &list.Items[i]
 		target := &other.Spec.Target
-		if other.Spec.Mode != o.record.Spec.Mode || target.Machine == nil || target.Machine.Name == o.record.Spec.Target.Machine.Name || !sameOwner(other, o.record) {
+		if !other.Open() || other.Spec.Mode != o.record.Spec.Mode || target.Machine == nil || target.Machine.Name == o.record.Spec.Target.Machine.Name || !sameOwner(other, o.record) {
 			continue
 		}
 		for _, step := range other.Status.Steps {

@@ -170,9 +170,11 @@ func (r *Reconciler) openOf(ctx context.Context, cluster client.ObjectKey) []*me
 		log.FromContext(ctx).Error(err, "Listing the open records of a Cluster failed", "Cluster", cluster)
 		return nil
 	}
-	all := make([]*mendv1.RemediationRecord, len(list.Items))
+	var all []*mendv1.RemediationRecord
 	for i := range list.Items {
-		all[i] = &list.Items[i]
+		if is := &list.Items[i]; is.Open() { // the cache has closed ones, too, if the kind was installed after the manager was started
+			all = append(all, is)
+		}
 	}
 	return all
 }
