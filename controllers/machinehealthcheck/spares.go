@@ -68,7 +68,7 @@ type claim struct {
 	gone      time.Time // when the machine was first found to be gone; zero before
 }
 
-// wait notes whether check waits for a spare host. It is noted before the hosts are read, so that no host is freed in between without an event that enqueues it.
+// wait notes whether check waits for a spare host. It is noted before the hosts are read: one that is freed in between enqueues the check.
 func (s *spares) wait(check types.NamespacedName, waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

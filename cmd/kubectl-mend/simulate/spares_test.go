@@ -52,7 +52,8 @@ func (s *fixture) whole() *fixture {
 func (s *fixture) spares(n int, pool string) *fixture {
 	for i := range n {
 		name := fmt.Sprintf("spare-%d", i+1)
-		h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"pool": pool}}}
+		h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+		h.Labels = map[string]string{"pool": pool}
 		h.Status.Provisioning.State = bmov1alpha1.StateAvailable
 		s.objs = append(s.objs, h)
 	}

@@ -126,10 +126,9 @@ var _ = Describe("A check that waits for a spare host", func() {
 // waiting makes a check whose owner remediations wait for a spare host for that long, for as long as the spec runs.
 func (env *environment) waiting(ctx context.Context, timeout time.Duration) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
-	check := builders.MachineHealthCheck(env.Cluster, "waits-for-spare", builders.Claimed, builders.Patience(2*time.Second), func(c *clusterv1.MachineHealthCheck) {
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, mendv1.WaitForSpareAnnotation, "true")
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, mendv1.WaitForSpareTimeoutAnnotation, timeout.String())
-	})
+	check := builders.MachineHealthCheck(env.Cluster, "waits-for-spare", builders.Claimed, builders.Patience(2*time.Second))
+	metav1.SetMetaDataAnnotation(&check.ObjectMeta, mendv1.WaitForSpareAnnotation, "true")
+	metav1.SetMetaDataAnnotation(&check.ObjectMeta, mendv1.WaitForSpareTimeoutAnnotation, timeout.String())
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, check))).To(Succeed()) })
 	return check
