@@ -48,15 +48,12 @@ func (o *Options) completeBare(k kind) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completesWithin)
 		defer cancel()
-		reader, err := o.client()
+		reader, namespace, err := o.completesFrom()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		namespace := ""
-		if k != namespaceKind {
-			if namespace, err = o.namespace(); err != nil {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
+		if k == namespaceKind {
+			namespace = ""
 		}
 		return completions(ctx, reader, namespace, []kind{k}, []string{k.alias()}, typed), cobra.ShellCompDirectiveNoFileComp
 	}

@@ -126,3 +126,30 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		}
 	}
 }
+
+// Of the sample all nodes are in a workload cluster: the management cluster knows them by their Machines alone.
+func TestNamesAreCompletedFromAFile(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	sample := filepath.Join("..", "..", "..", "docs", "cli", "samples", "three-of-five.json")
+	for line, want := range map[string]string{
+		"explain machine/w":  "machine/w1 machine/w2 machine/w3 machine/w4 machine/w5",
+		"explain no":         "node/node-w1 node/node-w2 node/node-w3 node/node-w4 node/node-w5",
+		"explain node ":      "node-w1 node-w2 node-w3 node-w4 node-w5",
+		"explain mhc/":       "mhc/workers",
+		"explain -n none ma": "",
+		"status ":            "c1",
+		"history --node ":    "node-w1 node-w2 node-w3 node-w4 node-w5",
+	} {
+		streams, _, out, problems := genericiooptions.NewTestIOStreams()
+		root := New(streams, "kubectl mend", "dev")
+		typed := strings.Split(line, " ")
+		root.SetArgs(append([]string{"__complete", typed[0], "--from", sample}, typed[1:]...))
+		if code := Run(t.Context(), root, streams); code != Done {
+			t.Fatalf("%s: code %d: %s", line, code, problems)
+		}
+		offered := strings.Fields(out.String())
+		if got := strings.Join(offered[:len(offered)-1], " "); got != want {
+			t.Errorf("%s: offered %q, want %q", line, got, want)
+		}
+	}
+}

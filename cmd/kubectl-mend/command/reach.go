@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,16 +95,29 @@ func (o *Options) client() (client.Client, error) {
 	return client.WithFieldOwner(c, mendv1.CommandLineFieldOwner), nil
 }
 
+// completesFrom is what names are completed from: the cluster or, with --from, the file; and the namespace that the user means.
+func (o *Options) completesFrom() (client.Reader, string, error) {
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, "", err
+	}
+	if o.from != "" {
+		w, err := load(o.from)
+		if err != nil {
+			return nil, "", err
+		}
+		return w.ReadOnly(), namespace, nil
+	}
+	c, err := o.client()
+	return c, namespace, err
+}
+
 // completeNames completes arguments such as mhc/NAME. Whatever goes wrong, the shell completes nothing.
 func (o *Options) completeNames(kinds ...kind) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completesWithin)
 		defer cancel()
-		reader, err := o.client()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		namespace, err := o.namespace()
+		reader, namespace, err := o.completesFrom()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -127,16 +141,33 @@ func completions(ctx context.Context, c client.Reader, namespace string, kinds [
 		if !has {
 			prefix = k.alias() + "/"
 		}
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
-		if c.List(ctx, list, client.InNamespace(namespace)) != nil {
-			continue
-		}
-		for i := range list.Items {
-			all = append(all, prefix+list.Items[i].Name)
+		for _, name := range namesOf(ctx, c, namespace, k) {
+			all = append(all, prefix+name)
 		}
 	}
 	return without(all, given, typed)
+}
+
+// namesOf are the names of a kind, as far as they can be read. Of nodes they are also those of workload clusters, which their Machines know.
+func namesOf(ctx context.Context, c client.Reader, namespace string, k kind) []string {
+	var names []string
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
+	if c.List(ctx, list, client.InNamespace(namespace)) == nil {
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	machines := &clusterv1.MachineList{}
+	if k == nodeKind && c.List(ctx, machines, client.InNamespace(namespace)) == nil {
+		for i := range machines.Items {
+			if node := machines.Items[i].Status.NodeRef.Name; node != "" {
+				names = append(names, node)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // without are those of all that begin as typed and were not given before.
