@@ -60,7 +60,7 @@ func (c *Check) worst() Answer {
 		}
 		judged++
 		better := cmp.Compare(slices.Index(ranks, a.Phase()), slices.Index(ranks, is.Phase()))
-		if better < 0 || better == 0 && a.Expires != is.Expires && a.Expires == health.Earliest(a.Expires, is.Expires) {
+		if better < 0 || better == 0 && !a.Expires.Equal(is.Expires) && a.Expires.Equal(health.Earliest(a.Expires, is.Expires)) {
 			is, is.Target = a, c.Targets[i].Name
 		}
 	}

@@ -48,7 +48,8 @@ func fits(n int) string {
 
 // waitsForSpare is the message of the condition SpareHostAvailable of the Machine of d.
 func waitsForSpare(f *machines.Facts, d *machines.Decision) string {
-	return fmt.Sprintf("%s. Its remediation waits until %s at most (%s)", spareArithmetic(f, d), d.Spare.Until.UTC().Format(time.RFC3339), mendv1.WaitForSpareAnnotation)
+	until := d.Spare.Until.UTC().Format(time.RFC3339)
+	return fmt.Sprintf("%s. Its remediation waits until %s at most (%s)", spareArithmetic(f, d), until, mendv1.WaitForSpareAnnotation)
 }
 
 // waitForSpare is the message of the condition SpareHostAvailable of the check: which machines wait, and until when at most.

@@ -222,8 +222,8 @@ func (h *handing) write(ctx context.Context, check *clusterv1.MachineHealthCheck
 			return err
 		}
 		now := &clusterv1.MachineHealthCheck{}
-		if err := h.client.Get(ctx, client.ObjectKeyFromObject(check), now); client.IgnoreNotFound(err) != nil {
-			return err
+		if failed := h.client.Get(ctx, client.ObjectKeyFromObject(check), now); failed != nil && !apierrors.IsNotFound(failed) {
+			return failed
 		}
 		if !sameButStatus(check, now) {
 			return errors.New("somebody has changed it meanwhile, so it stays as it is: look at it again")

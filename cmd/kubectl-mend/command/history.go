@@ -25,8 +25,8 @@ func (o *Options) history() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history [KIND/NAME | --machine NAME | --host NAME | --cluster NAME | --node NAME]",
 		Short: "List what has happened to machines, their nodes, hosts and checks",
-		Long: "List what has happened, oldest first: from RemediationRecords, which outlive their machines, from events, which the API server keeps for an hour " +
-			"by default, and from the objects themselves. A condition only has its last change.",
+		Long: "List what has happened, oldest first: from RemediationRecords, which outlive their machines, from events, which the API server " +
+			"keeps for an hour by default, and from the objects themselves. A condition only has its last change.",
 		Example:           fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
 		Args:              func(_ *cobra.Command, args []string) error { return aboutOne(&s, args) },
 		ValidArgsFunction: o.completeNames(machineKind, hostKind, clusterKind, nodeKind),

@@ -40,7 +40,8 @@ func (o *Options) status() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster whose checks are listed, as the argument. If empty, those of all Clusters of the namespace.")
+	c.Flags().StringVar(&cluster, "cluster", "",
+		"Name of the Cluster whose checks are listed, as the argument. If empty, those of all Clusters of the namespace.")
 	c.Flags().BoolVar(&list.notOK, "not-ok", false, "List only checks that are not OK: with targets that are not healthy, or that no controller acts on. "+
 		"Default with --all-namespaces; --not-ok=false lists all.")
 	c.Flags().StringVar(&list.sort, "sort-by", list.sort, "Order of the checks: "+listed(page.Orders, "or")+".")

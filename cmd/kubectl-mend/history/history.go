@@ -83,7 +83,7 @@ func (e Entry) latest() time.Time {
 func Of(o Objects, s Scope) []Entry {
 	o.Records = slices.DeleteFunc(slices.Clone(o.Records), func(r mendv1.RemediationRecord) bool { return !s.Concerns(&r) })
 	w := s.within(o)
-	var recorded []Entry
+	recorded := make([]Entry, 0, len(o.Records))
 	for i := range o.Records {
 		recorded = append(recorded, ofRecord(&o.Records[i])...)
 	}
