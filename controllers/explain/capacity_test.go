@@ -15,10 +15,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/kubeadm"
 )
 
-// constantsOf are the values of the constants of a type of package decide/capacity.
-func constantsOf(t *testing.T, kind string) []string {
+// constantsOf are the values of the constants of a type, in a file below controllers/decide.
+func constantsOf(t *testing.T, name, kind string) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../decide/capacity/story.go", nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), "../decide/"+name, nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,21 +57,21 @@ func whole() *capacity.Story {
 }
 
 func TestEachReasonStepAndTodoOfACapacityHasItsSentence(t *testing.T) {
-	for _, reason := range constantsOf(t, "Reason") {
+	for _, reason := range constantsOf(t, "capacity/story.go", "Reason") {
 		if s := whole(); capacityTexts[capacity.Reason(reason)] == nil {
 			t.Errorf("the reason %s has no sentence", reason)
 		} else if s.Reason = capacity.Reason(reason); Capacity(s) == "" {
 			t.Errorf("the sentence of %s is empty", reason)
 		}
 	}
-	for _, todo := range constantsOf(t, "Todo") {
+	for _, todo := range constantsOf(t, "capacity/story.go", "Todo") {
 		if s := whole(); todoTexts[capacity.Todo(todo)] == nil {
 			t.Errorf("the thing to do %s has no sentence", todo)
 		} else if s.Todo = capacity.Todo(todo); !CapacityTodo(s).Manual || CapacityTodo(s).Text == "" {
 			t.Errorf("the sentence of %s is %+v", todo, CapacityTodo(s))
 		}
 	}
-	for _, next := range constantsOf(t, "Next") {
+	for _, next := range constantsOf(t, "capacity/story.go", "Next") {
 		s := whole()
 		s.Next = capacity.Next(next)
 		if step := CapacityNext(s); (step == Step{}) != (s.Next == capacity.Nothing) {
@@ -164,7 +164,7 @@ func TestAGuessIsCalledOne(t *testing.T) {
 			t.Errorf("%s: %q", by, got)
 		}
 	}
-	if Replacement("w1", capacity.Replacement{}) != "" || !slices.Contains(constantsOf(t, "Reason"), "Replaced") {
+	if Replacement("w1", capacity.Replacement{}) != "" || !slices.Contains(constantsOf(t, "capacity/story.go", "Reason"), "Replaced") {
 		t.Error("without a replacement there is nothing to say")
 	}
 }

@@ -12,6 +12,16 @@ func checkIn(mode machines.Mode) *machines.Facts {
 	return &machines.Facts{Mode: mode, About: machines.About{Namespace: "ns", Name: "check", Cluster: "c1"}}
 }
 
+// One without its sentence would be a panic of kubectl mend explain.
+func TestEveryBlockerOfAMachineHasItsSentence(t *testing.T) {
+	for _, reason := range constantsOf(t, "machines/plan.go", "Reason") {
+		is := machines.Reason(reason)
+		if said := rendered[is] != nil; said == (is == machines.NotUnhealthy) {
+			t.Errorf("the blocker %s has a sentence: %t", reason, said)
+		}
+	}
+}
+
 func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 	annotated := func(f *machines.Facts) { f.About.PausedBy = ptr.To("maintenance") }
 	clusterPaused := func(f *machines.Facts) { f.About.ClusterPaused = true }
