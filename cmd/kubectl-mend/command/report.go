@@ -58,7 +58,7 @@ func (o *Options) shadow() *cobra.Command {
 		Use:   "shadow",
 		Short: "Say what kubemend would have done with checks that it observes, beside what was done",
 		Long: "Say what kubemend would have done with the targets of checks that it only observes, beside what was done, by RemediationRecords with mode " +
-			"Observed: which failures both would have remediated and how much later or earlier, which only one of them, and which targets healed by themselves.",
+			"Observed: which failures both would have remediated and how much later or earlier, which only one of them, and what healed by itself.",
 		Example: fmt.Sprintf("  %[1]s report shadow -A --since 14d\n  %[1]s report shadow --cluster edge-3 -o csv", o.Name),
 		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error { return o.printShadow(c.Context(), &r) },

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,7 +147,7 @@ func fieldsOfRecord() []metav1.ManagedFieldsEntry {
 // recordInFleet is a record as a manager writes it, with all that it knows: 100 clusters, each tenth observed, each hundredth open.
 func recordInFleet(i int) mendv1.RemediationRecord {
 	at := func(seconds int) *metav1.Time {
-		return new(metav1.NewTime(long.Add(time.Duration(i)*7*time.Minute + time.Duration(seconds)*time.Second)))
+		return new(metav1.NewTime(long.Add(time.Duration(7*i)*time.Minute + time.Duration(seconds)*time.Second)))
 	}
 	ref := func(kind, name string) *mendv1.RecordRef {
 		return &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Namespace: "ns", Name: name, UID: "5a0f2c1e-7d2b-4a55-9a39-4d3f5c0e7b11"}
@@ -154,7 +155,7 @@ func recordInFleet(i int) mendv1.RemediationRecord {
 	cluster := fmt.Sprintf("c%d", i%100)
 	machine := fmt.Sprintf("%s-m%d", cluster, i/100)
 	r := mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: fmt.Sprintf("%s-%010x", machine, i), UID: types.UID(fmt.Sprint(i)), ResourceVersion: "7", CreationTimestamp: *at(300), ManagedFields: fieldsOfRecord(),
+		Namespace: "ns", Name: fmt.Sprintf("%s-%010x", machine, i), UID: types.UID(strconv.Itoa(i)), ResourceVersion: "7", CreationTimestamp: *at(300), ManagedFields: fieldsOfRecord(),
 		Labels:          map[string]string{mendv1.RecordTargetLabel: "5a0f2c1e-7d2b-4a55-9a39-4d3f5c0e7b11", clusterv1.ClusterNameLabel: cluster},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster, UID: types.UID(cluster)}},
 	}}

@@ -26,7 +26,7 @@ func (r *Report) WriteCSV(out io.Writer) error {
 	if len(r.By) == 0 {
 		groups = []Group{r.Total}
 	}
-	rows := [][]string{heads}
+	rows := append(make([][]string, 0, 1+len(groups)), heads)
 	for i := range groups {
 		g := &groups[i]
 		row := make([]string, 0, len(heads))
@@ -45,8 +45,10 @@ func (r *Report) WriteCSV(out io.Writer) error {
 
 // WriteCSV writes each failure as a row.
 func (r *ShadowReport) WriteCSV(out io.Writer) error {
-	rows := [][]string{{"record", "comparison", "target", "cluster", "check", "cause", "unhealthy_since", "would_begin", "blocked_by", "begun", "begun_by",
-		"difference_seconds", "capacity_back", "outcome"}}
+	rows := append(make([][]string, 0, 1+len(r.Shadows)), []string{
+		"record", "comparison", "target", "cluster", "check", "cause", "unhealthy_since", "would_begin", "blocked_by", "begun", "begun_by",
+		"difference_seconds", "capacity_back", "outcome",
+	})
 	for i := range r.Shadows {
 		s := &r.Shadows[i]
 		difference := ""
@@ -54,7 +56,8 @@ func (r *ShadowReport) WriteCSV(out io.Writer) error {
 			difference = number(seconds(d))
 		}
 		rows = append(rows, []string{
-			plain(named(s.Record)), string(s.Comparison), plain(slashed(s.Target)), plain(named(s.Cluster)), plain(named(s.Check)), plain(s.Cause), stamp(s.UnhealthySince),
+			plain(named(s.Record)), string(s.Comparison), plain(slashed(s.Target)), plain(named(s.Cluster)), plain(named(s.Check)), plain(s.Cause),
+			stamp(s.UnhealthySince),
 			stamp(s.WouldBegin()), plain(s.BlockedBy), stamp(s.Begun), plain(s.BegunBy), difference, stamp(s.CapacityBack), string(s.Outcome),
 		})
 	}

@@ -47,7 +47,8 @@ func repeatedly(begun []*Remediation, q Question) []Repeated {
 		}
 		newest := its[len(its)-1]
 		one := Repeated{
-			Object: is.Ref, Cluster: newest.Cluster.Name, Remediations: len(its), Most: most, First: its[0].since(), Last: newest.since(), Causes: causesOf(its),
+			Object: is.Ref, Cluster: newest.Cluster.Name, Remediations: len(its), Most: most, First: its[0].since(), Last: newest.since(),
+			Causes: causesOf(its),
 		}
 		if is.Ref == newest.Host {
 			one.HostModel = newest.HostModel

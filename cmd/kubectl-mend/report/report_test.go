@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,14 +170,11 @@ func TestRemediationsAreDivided(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, g := range Of(all, Question{By: tc.by}).Groups {
-				line := ""
-				for i, by := range tc.by {
-					if i > 0 {
-						line += " "
-					}
-					line += g.value(by, named)
+				var values []string
+				for _, by := range tc.by {
+					values = append(values, g.value(by, named))
 				}
-				got = append(got, fmt.Sprintf("%s: %d, %d open", line, g.Remediations, g.Open))
+				got = append(got, fmt.Sprintf("%s: %d, %d open", strings.Join(values, " "), g.Remediations, g.Open))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -246,10 +244,10 @@ func naive(all []Remediation, q Question, of func(*Remediation) bool) Group {
 	var detect, begin, repair, back []float64
 	for i := range all {
 		r := &all[i]
-		if r.Mode != "Active" || r.Decided.Before(q.Since) || q.Cluster != "" && r.Cluster.Name != q.Cluster || !of(r) {
+		if !asked(r, q) || !of(r) {
 			continue
 		}
-		if r.Begun.IsZero() && (r.Ended.IsZero() || r.Outcome == "Cancelled") {
+		if nothing(r) {
 			g.NotBegun++
 			continue
 		}
@@ -283,6 +281,15 @@ func naive(all []Remediation, q Question, of func(*Remediation) bool) Group {
 		g.Outcomes = nil
 	}
 	return g
+}
+
+// asked reports whether a remediation is to be counted, and nothing whether there was none.
+func asked(r *Remediation, q Question) bool {
+	return r.Mode == "Active" && !r.Decided.Before(q.Since) && (q.Cluster == "" || r.Cluster.Name == q.Cluster)
+}
+
+func nothing(r *Remediation) bool {
+	return r.Begun.IsZero() && (r.Ended.IsZero() || r.Outcome == "Cancelled")
 }
 
 // plainly sums up seconds: the percentile is the first of them that at least 95 of 100 do not exceed.
@@ -380,7 +387,7 @@ func hostsAgain(all []Remediation, q Question) map[string]int {
 	for _, first := range all {
 		n := 0
 		for _, r := range all {
-			if counts := r.Mode == "Active" && !r.Decided.Before(q.Since) && (q.Cluster == "" || r.Cluster.Name == q.Cluster) && (!r.Begun.IsZero() || !r.Ended.IsZero() && r.Outcome != "Cancelled"); !counts {
+			if !asked(&r, q) || nothing(&r) {
 				continue
 			}
 			begun, begins := r.Begun, first.Begun

@@ -136,7 +136,7 @@ func TestAShadowReportSaysOfEveryFailureWhatIsTrue(t *testing.T) {
 		failures := randomFailures(rand.New(rand.NewPCG(seed, 14)), 200)
 		want, counts := map[string]outcome{}, map[cliv1.Comparison]int{}
 		for _, f := range failures {
-			if is, any := f.truth(); any {
+			if is, done := f.truth(); done {
 				want[f.machine] = is
 				counts[is.Is]++
 			}

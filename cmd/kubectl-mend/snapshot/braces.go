@@ -86,7 +86,8 @@ func (b *braces) read(arrived []byte) int {
 		case c == '{':
 			b.depth++
 		case c == '}':
-			if b.depth--; b.depth == 0 {
+			b.depth--
+			if b.depth == 0 {
 				return i + 1
 			}
 		}

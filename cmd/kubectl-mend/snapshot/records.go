@@ -87,8 +87,8 @@ func briefly(raw []byte) (Brief, error) {
 	r := &mendv1.RemediationRecord{}
 	r.Namespace, r.Name = is.Metadata.Namespace, is.Metadata.Name
 	r.Spec = mendv1.RemediationRecordSpec{
-		Mode: is.Spec.Mode, Target: is.Spec.Target, Requester: is.Spec.Requester, Cause: is.Spec.Cause, UnhealthySince: is.Spec.UnhealthySince, Due: is.Spec.Due,
-		Decided: is.Spec.Decided, BlockedBy: is.Spec.BlockedBy, Evidence: make([]mendv1.RecordEvidence, len(is.Spec.Evidence)),
+		Mode: is.Spec.Mode, Target: is.Spec.Target, Requester: is.Spec.Requester, Cause: is.Spec.Cause, UnhealthySince: is.Spec.UnhealthySince,
+		Due: is.Spec.Due, Decided: is.Spec.Decided, BlockedBy: is.Spec.BlockedBy, Evidence: make([]mendv1.RecordEvidence, len(is.Spec.Evidence)),
 	}
 	r.Status = mendv1.RemediationRecordStatus{
 		Begun: is.Status.Begun, BegunBy: is.Status.BegunBy, CapacityBack: is.Status.CapacityBack, Ended: is.Status.Ended, Outcome: is.Status.Outcome,
@@ -146,7 +146,8 @@ func (r *reading) newest(t task, all []client.Object) []client.Object {
 	}
 	r.snapshot.Lacks(plural(t.gvk.Kind), explain.OnlyNewest(t.most, len(all)))
 	slices.SortFunc(all, func(a, b client.Object) int {
-		return cmp.Or(b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time), compareKeys(client.ObjectKeyFromObject(a), client.ObjectKeyFromObject(b)))
+		younger := b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time)
+		return cmp.Or(younger, compareKeys(client.ObjectKeyFromObject(a), client.ObjectKeyFromObject(b)))
 	})
 	return all[:t.most]
 }
