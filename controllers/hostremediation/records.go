@@ -51,8 +51,9 @@ func (w *observed) startsWith(step powercycle.Step) bool {
 		switch s.Do {
 		case powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner:
 			return true
+		default:
+			return false
 		}
-		return false
 	}
 	return begins(step) || slices.ContainsFunc(w.taken, func(t taken) bool { return begins(t.step) })
 }
