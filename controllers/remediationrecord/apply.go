@@ -117,54 +117,54 @@ func (o *observed) text(reason record.Reason, object record.Ref) string {
 
 // conditionsOf are the conditions that a plan sets. Those that it does not know anything of stay as they are.
 func conditionsOf(o *observed, plan record.Plan) []metav1.Condition {
-	s := &plan.State
-	var all []metav1.Condition
-	set := func(kind string, status metav1.ConditionStatus, reason record.Reason, message string) {
-		all = append(all, metav1.Condition{Type: kind, Status: status, Reason: string(reason), Message: message})
+	s, all := &plan.State, begunOf(o, plan)
+	outcome := record.Reason(s.Outcome)
+	end := metav1.Condition{Type: mendv1.RecordEnded, Status: metav1.ConditionTrue, Reason: string(outcome)}
+	back := metav1.Condition{Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse, Reason: string(outcome)}
+	switch {
+	case !s.Ended.IsZero():
+		end.Message = o.text(outcome, record.Ref{})
+		if back.Message = end.Message; !s.Back.IsZero() {
+			back.Status = metav1.ConditionTrue
+		}
+		return append(all, back, end)
+	case plan.Waiting == "":
+		return all
 	}
+	back.Reason, back.Message = string(plan.Waiting), o.text(plan.Waiting, plan.Object)
+	if was := meta.FindStatusCondition(o.record.Status.Conditions, back.Type); was != nil && was.Reason == back.Reason && o.silent(plan) {
+		back.Message = was.Message // what could not be read now is no news
+	}
+	return append(all, back)
+}
+
+// silent reports whether nothing was read of what is waited for.
+func (o *observed) silent(plan record.Plan) bool {
+	return plan.Object == record.Ref{} && (o.story == nil || string(o.story.Reason) != string(plan.Waiting))
+}
+
+// begunOf says whether the remediation was begun; nothing before that is known.
+func begunOf(o *observed, plan record.Plan) []metav1.Condition {
+	s := &plan.State
+	is := metav1.Condition{Type: mendv1.RecordBegun}
 	switch {
 	case !s.Begun.IsZero():
+		is.Status = metav1.ConditionTrue
 		for _, step := range s.Steps {
 			if step.Reason == record.OwnerRequested || step.Reason == record.RequestCreated || step.Reason == record.TargetDeleting {
-				set(mendv1.RecordBegun, metav1.ConditionTrue, step.Reason, "")
-				break
+				is.Reason = string(step.Reason)
+				return []metav1.Condition{is}
 			}
 		}
+		return nil
 	case o.facts.Target.Known && !o.facts.Target.Exists:
-		set(mendv1.RecordBegun, metav1.ConditionUnknown, record.TargetGone, o.text(record.TargetGone, record.Ref{}))
+		is.Status, is.Reason, is.Message = metav1.ConditionUnknown, string(record.TargetGone), o.text(record.TargetGone, record.Ref{})
 	case !s.Ended.IsZero():
-		set(mendv1.RecordBegun, metav1.ConditionFalse, record.NotBegun, "")
+		is.Status, is.Reason = metav1.ConditionFalse, string(record.NotBegun)
+	default:
+		return nil
 	}
-	outcome := record.Reason(s.Outcome)
-	switch {
-	case !s.Back.IsZero():
-		set(mendv1.RecordCapacityBack, metav1.ConditionTrue, outcome, o.text(outcome, record.Ref{}))
-	case !s.Ended.IsZero():
-		set(mendv1.RecordCapacityBack, metav1.ConditionFalse, outcome, o.text(outcome, record.Ref{}))
-	case plan.Waiting != "" && plan.Object == record.Ref{} && plan.Waiting != record.Reason(storyReason(o)):
-		set(mendv1.RecordCapacityBack, metav1.ConditionFalse, plan.Waiting, kept(o, plan.Waiting, o.text(plan.Waiting, record.Ref{})))
-	case plan.Waiting != "":
-		set(mendv1.RecordCapacityBack, metav1.ConditionFalse, plan.Waiting, o.text(plan.Waiting, plan.Object))
-	}
-	if !s.Ended.IsZero() {
-		set(mendv1.RecordEnded, metav1.ConditionTrue, outcome, o.text(outcome, record.Ref{}))
-	}
-	return all
-}
-
-func storyReason(o *observed) string {
-	if o.story == nil {
-		return ""
-	}
-	return string(o.story.Reason)
-}
-
-// kept is what the condition said before of the same reason: what could not be read now is no news.
-func kept(o *observed, reason record.Reason, otherwise string) string {
-	if c := meta.FindStatusCondition(o.record.Status.Conditions, mendv1.RecordCapacityBack); c != nil && c.Reason == string(reason) {
-		return c.Message
-	}
-	return otherwise
+	return []metav1.Condition{is}
 }
 
 // stateOf is a status as decisions have it.

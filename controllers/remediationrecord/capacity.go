@@ -56,7 +56,8 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (observer.Subject
 	if o.machine != nil {
 		s = observer.Of(o.machine, began)
 	} else {
-		s = observer.Subject{Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Began: began, Gone: r.goneAt(o.record)}
+		s = observer.Subject{Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Began: began}
+		s.Gone = r.goneAt(o.record)
 		s.Created = time.Unix(1, 0) // another one of its name has another
 		if owner := target.Owner; owner != nil {
 			s.Owner = observer.Owner{Group: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, Kind: owner.Kind, Name: owner.Name}
@@ -106,7 +107,8 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 	for i := range list.Items {
 		other := &list.Items[i]
 		target := &other.Spec.Target
-		if !other.Open() || other.Spec.Mode != o.record.Spec.Mode || target.Machine == nil || target.Machine.Name == o.record.Spec.Target.Machine.Name || !sameOwner(other, o.record) {
+		another := target.Machine != nil && target.Machine.Name != o.record.Spec.Target.Machine.Name
+		if !other.Open() || other.Spec.Mode != o.record.Spec.Mode || !another || !sameOwner(other, o.record) {
 			continue
 		}
 		for _, step := range other.Status.Steps {

@@ -29,7 +29,8 @@ var (
 
 	waited = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_capacity_waited_seconds_total",
-		Help: "Time that remediations with an end have waited for capacity, by what was waited for, as the condition CapacityBack of a RemediationRecord has it.",
+		Help: "Time that remediations with an end have waited for capacity, by what was waited for, " +
+			"as the condition CapacityBack of a RemediationRecord has it.",
 	}, []string{"reason"})
 
 	closed = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -102,7 +102,8 @@ func (o *observed) paused() bool {
 func moved(is *mendv1.RemediationRecord) bool {
 	was := is.Spec.Target.ClusterUID
 	for _, owner := range is.OwnerReferences {
-		if was != "" && owner.Kind == clusterv1.ClusterKind && schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == clusterv1.GroupVersion.Group {
+		if was != "" && owner.Kind == clusterv1.ClusterKind &&
+			schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == clusterv1.GroupVersion.Group {
 			return string(owner.UID) != was
 		}
 	}

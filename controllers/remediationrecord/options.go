@@ -20,11 +20,14 @@ type Options struct {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Keep, "record-retention", 30*24*time.Hour, "How long a RemediationRecord is kept after its end.")
 	fs.IntVar(&o.PerCluster, "records-per-cluster", 1000,
-		"How many RemediationRecords of a Cluster are kept after their end; of those that belong to no Cluster, how many in a namespace. The oldest are deleted first.")
+		"How many RemediationRecords of a Cluster are kept after their end; of those that belong to no Cluster, how many in a namespace. "+
+			"The oldest are deleted first.")
 	fs.IntVar(&o.PerHost, "records-per-host", 50, "How many RemediationRecords of a BareMetalHost are kept after their end. The oldest are deleted first.")
 }
 
 // Validate returns everything that is wrong with the values that the types of the flags let pass.
 func (o *Options) Validate() error {
-	return errors.Join(flags.Positive("record-retention", o.Keep), flags.Positive("records-per-cluster", o.PerCluster), flags.Positive("records-per-host", o.PerHost))
+	return errors.Join(
+		flags.Positive("record-retention", o.Keep), flags.Positive("records-per-cluster", o.PerCluster), flags.Positive("records-per-host", o.PerHost),
+	)
 }

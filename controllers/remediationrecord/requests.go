@@ -107,7 +107,8 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 	var all []corev1.ObjectReference
 	if by.Kind == "MachineHealthCheck" {
 		check := &clusterv1.MachineHealthCheck{}
-		if err = r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check); err == nil && check.Spec.Remediation.TemplateRef.IsDefined() {
+		err = r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check)
+		if err == nil && check.Spec.Remediation.TemplateRef.IsDefined() {
 			ref := check.Spec.Remediation.TemplateRef
 			all = append(all, corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind})
 		}
