@@ -44,7 +44,7 @@ func (r *Reconciler) observeHealth(ctx context.Context, o *observed, _ client.Re
 // node reads the node of the target: from the cache of its cluster or, if it belongs to none, from this one. It is nil if there is none.
 func (r *Reconciler) node(ctx context.Context, o *observed) (node *corev1.Node, known bool, err error) {
 	target := &o.record.Spec.Target
-	if target.Machine == nil && target.Node != nil {
+	if target.ClusterName == "" && target.Node != nil { // also if it has a Machine, of this cluster
 		node = &corev1.Node{}
 		err = r.Live.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
 		switch {
