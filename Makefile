@@ -234,7 +234,7 @@ format: $(GOLANGCI_LINT) ## Format the Go code and sort its imports
 tidy: ## Tidy every go.mod and go.sum
 	@for module in $(MODULES); do (set -x; $(GO) -C $$module mod tidy); done
 
-VERIFY := verify-generate verify-format verify-vet verify-lint verify-workflows verify-tidy
+VERIFY := verify-generate verify-format verify-vet verify-lint verify-words verify-workflows verify-tidy
 
 .PHONY: verify
 verify: ## Fail when anything is stale, unformatted or not clean; run all the checks below
@@ -270,6 +270,10 @@ verify-vet: ## Check with go vet
 verify-lint: $(GOLANGCI_LINT) ## Check with golangci-lint
 	@failed=; for module in $(CODE_MODULES); do (cd $$module && golangci-lint run ./...) || failed=1; done; \
 	test -z "$$failed" || { echo "lint: see above; fix by hand, some with: .tools/bin/golangci-lint run --fix" >&2; exit 1; }
+
+.PHONY: verify-words
+verify-words: ## Check code, pages, messages and golden files against the glossary
+	@$(GO) test -count=1 -run TheGlossary ./test || { echo "words: see above; fix by hand, docs/glossary.md has those to write" >&2; exit 1; }
 
 .PHONY: verify-workflows
 verify-workflows: $(ACTIONLINT) ## Check the workflows with actionlint

@@ -124,7 +124,7 @@ func (b *byHand) written(c change, err error) error {
 	case err == nil:
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("%s %s: somebody has changed it meanwhile, so it stays as it is: ask again", b.verb, c.named)
+		return fmt.Errorf("%s %s: it was changed meanwhile, and nothing was written: run the command again", b.verb, c.named)
 	}
 	return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
 }

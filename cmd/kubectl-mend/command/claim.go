@@ -226,7 +226,7 @@ func (h *handing) write(ctx context.Context, check *clusterv1.MachineHealthCheck
 			return failed
 		}
 		if !sameButStatus(check, now) {
-			return errors.New("somebody has changed it meanwhile, so it stays as it is: look at it again")
+			return errors.New("it was changed meanwhile, and nothing was written: check it, and run the command again")
 		}
 		check = now
 		return err

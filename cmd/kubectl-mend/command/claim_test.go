@@ -257,7 +257,7 @@ func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 		return c.Patch(ctx, o, p, opts...)
 	}
 	got, code := d.hands(claiming, selection{cluster: "prod"}, yes)
-	if code != Failed || !strings.Contains(got, "claim mhc/a in metal: somebody has changed it meanwhile") {
+	if code != Failed || !strings.Contains(got, "claim mhc/a in metal: it was changed meanwhile") {
 		t.Errorf("code %d, printed\n%s", code, got)
 	}
 	if m := d.marks(); m["a"] != "" || m["b"] != "true" || m["c"] != "kubemend" || m["d"] != "" {
