@@ -38,9 +38,10 @@ func (o *Options) explain() *cobra.Command {
 		Use:   "explain (KIND NAME... | KIND/NAME...)",
 		Short: "Explain why a machine is or is not being remediated, and what happens next",
 		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, by which check and since when; the action; all that blocks the " +
-			"action, in the order in which the controller asks; and, in the last line, the next thing that happens, or what you have to do.",
+			"action, in the order in which the controller asks; and, in the last line, the next thing that happens, or what you have to do.\n\n" +
+			"Of a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines have no Ready node, and what each waits for.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
-			"  %[1]s explain mhc/workers -o yaml\n  %[1]s explain machine/workers-x7k2p --exit-code -o name", o.Name),
+			"  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers\n  %[1]s explain machine/workers-x7k2p --exit-code -o name", o.Name),
 		Args:              someNames(explained...),
 		ValidArgsFunction: o.completeNames(explained...),
 		RunE: func(c *cobra.Command, args []string) error {
