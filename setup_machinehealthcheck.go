@@ -37,7 +37,8 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	}
 	requests := &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()}
 	kinds := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, remediationrequest.NewMetadata)
-	hosts := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, func() *bmov1alpha1.BareMetalHost { return &bmov1alpha1.BareMetalHost{} })
+	newHost := func() *bmov1alpha1.BareMetalHost { return &bmov1alpha1.BareMetalHost{} }
+	hosts := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, newHost)
 	recorder := mgr.GetEventRecorder("kubemend")
 	if err := (&machinehealthcheck.Reconciler{
 		Client: writer, Live: mgr.GetAPIReader(), Clusters: clusters,

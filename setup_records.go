@@ -16,8 +16,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// newCache returns the cache of the manager, which has of records the open ones alone. No cache can be set up so for a kind that is not installed: where that is
-// installed while the manager runs, it has all of them until the manager is restarted.
+// newCache returns the cache of the manager, which has of records the open ones alone. No cache can be set up so for a kind that is not installed:
+// where that is installed while the manager runs, it has all of them until the manager is restarted.
 func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 	_, err := o.Mapper.RESTMapping(mendv1.GroupVersion.WithKind("RemediationRecord").GroupKind())
 	if err == nil {

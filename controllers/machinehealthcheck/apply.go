@@ -155,8 +155,8 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 }
 
 // begin creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was read, because its
-// user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be created after all, that is set next. On a machine for
-// which none could be created before, that stands until one is.
+// user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be created after all, that is set
+// next. On a machine for which none could be created before, that stands until one is.
 func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) outcome {
 	before := s.Conditions
 	if s.Target.RequestFailed {
