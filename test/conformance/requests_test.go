@@ -44,6 +44,7 @@ var _ = Describe("Requests", func() {
 			"cluster.x-k8s.io/cloned-from-name":      "reboot",
 			"cluster.x-k8s.io/cloned-from-groupkind": "Metal3RemediationTemplate.infrastructure.cluster.x-k8s.io",
 			"kubemend.io/made-by":                    "check",
+			"kubemend.io/record":                     s.recorded(ctx)[0].Name,
 		}))
 		Expect(r.GetOwnerReferences()).To(Equal([]metav1.OwnerReference{{
 			APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Name: "a", UID: machine.UID,
