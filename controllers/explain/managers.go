@@ -107,7 +107,7 @@ func ManagerTeardown(because string) Blocker {
 func Unmanaged(because, person, namespace, check string) Blocker {
 	return Blocker{
 		Reason: NoManager, Text: because,
-		Fix: person + ", or hand the check back to Cluster API core: kubectl mend release mhc/" + check + " -n " + namespace,
+		Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check + " -n " + namespace,
 	}
 }
 
