@@ -128,7 +128,7 @@ func hooks(m *clusterv1.Machine, prefix string) []capacity.Hook {
 
 // finalizersOf are those of an object, each with the field manager that added it, where managed fields were read.
 func finalizersOf(obj client.Object) []capacity.Finalizer {
-	var all []capacity.Finalizer
+	all := make([]capacity.Finalizer, 0, len(obj.GetFinalizers()))
 	for _, name := range obj.GetFinalizers() {
 		is := capacity.Finalizer{Name: name}
 		for _, entry := range obj.GetManagedFields() {

@@ -185,7 +185,7 @@ func (r *reading) readMachine(ctx context.Context) error {
 	r.facts.Old = capacity.Machine{Name: r.Name, Gone: known, GoneAt: r.Gone, Created: r.Created, Set: r.setName(), Host: r.Host}
 	if !exists || !r.Created.IsZero() && !r.Created.Equal(m.CreationTimestamp.Time) { // another one of its name
 		if r.LabelKey == "" {
-			return fmt.Errorf("Machine %s/%s: %w", r.Namespace, r.Name, ErrNotKept)
+			return fmt.Errorf("read Machine %s/%s: %w", r.Namespace, r.Name, ErrNotKept)
 		}
 		return nil
 	}
@@ -217,7 +217,8 @@ func (r *reading) readCluster(ctx context.Context) error {
 	case exists:
 		r.cluster = cluster
 		f.ClusterPaused, f.ClusterDeleting = ptr.Deref(cluster.Spec.Paused, false), moment(cluster.DeletionTimestamp)
-		f.InitializedAt, f.ReadyAt = whenTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition), whenTrue(cluster, clusterv1.ClusterInfrastructureReadyCondition)
+		f.InitializedAt = whenTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition)
+		f.ReadyAt = whenTrue(cluster, clusterv1.ClusterInfrastructureReadyCondition)
 		f.Initialized = conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) ||
 			ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
 	case known:

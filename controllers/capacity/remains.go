@@ -52,14 +52,15 @@ func (r *reading) remains(ctx context.Context, ref clusterv1.ContractVersionedOb
 // says of it remains.
 func (r *reading) readWorkload(ctx context.Context) error {
 	d := &r.facts.Old.Deletion
-	drains, detaches := d.Condition.Reason == clusterv1.MachineDeletingDrainingNodeReason, d.Condition.Reason == clusterv1.MachineDeletingWaitingForVolumeDetachReason
+	drains := d.Condition.Reason == clusterv1.MachineDeletingDrainingNodeReason
+	detaches := d.Condition.Reason == clusterv1.MachineDeletingWaitingForVolumeDetachReason
 	if r.Workload == nil || r.facts.Old.Node == "" || !drains && !detaches {
 		return nil
 	}
 	reader, err := r.Workload(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster})
 	if err != nil {
 		r.facts.Unread = append(r.facts.Unread, "Pods")
-		return nil
+		return nil //nolint:nilerr // it is in Unread, and what Cluster API says remains
 	}
 	if drains {
 		d.Pods, err = podsOn(ctx, reader, r.facts.Old.Node)
@@ -88,7 +89,8 @@ func podsOn(ctx context.Context, reader client.Reader, node string) ([]capacity.
 		if !drained(p) {
 			continue
 		}
-		is := capacity.Pod{Namespace: p.Namespace, Name: p.Name, Deleting: moment(p.DeletionTimestamp), Finalizers: p.Finalizers, Budget: blocking(budgets.Items, p)}
+		is := capacity.Pod{Namespace: p.Namespace, Name: p.Name, Deleting: moment(p.DeletionTimestamp), Finalizers: p.Finalizers}
+		is.Budget = blocking(budgets.Items, p)
 		is.Grace = is.Deleting // the API server sets it to the end of the grace period
 		all = append(all, is)
 	}

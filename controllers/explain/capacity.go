@@ -62,7 +62,7 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 		return objectText(s.WaitsFor) + ", the infrastructure of " + machineText(s) + ", cannot go" + finalizersText(s.Args.Finalizers)
 	},
 	capacity.HostDeprovisioning: func(s *capacity.Story) string {
-		return fmt.Sprintf("BareMetalHost %s of %s is being deprovisioned (state %s, power %s)", s.Args.Host.Name, machineText(s), stateText(s.Args.Host.State), power(s.Args.Host))
+		return fmt.Sprintf("BareMetalHost %s of %s is being deprovisioned (%s)", s.Args.Host.Name, machineText(s), hostState(s.Args.Host))
 	},
 	capacity.HostHindersDeletion: func(s *capacity.Story) string {
 		return "the deletion of " + machineText(s) + " waits: " + troubleText(s.Args.Host)
@@ -102,13 +102,14 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 		return machineText(s) + " waits for a BareMetalHost, and " + hostsText(s.Args.Hosts)
 	},
 	capacity.HostFrees: func(s *capacity.Story) string {
-		return fmt.Sprintf("%s waits for BareMetalHost %s, which is being made available (state %s)", machineText(s), s.Args.Host.Name, stateText(s.Args.Host.State))
+		return fmt.Sprintf("%s waits for BareMetalHost %s, which is being made available (state %s)",
+			machineText(s), s.Args.Host.Name, stateText(s.Args.Host.State))
 	},
 	capacity.HostChosen: func(s *capacity.Story) string {
 		return fmt.Sprintf("BareMetalHost %s fits %s", s.Args.Host.Name, machineText(s))
 	},
 	capacity.HostWorks: func(s *capacity.Story) string {
-		return fmt.Sprintf("BareMetalHost %s of %s is being provisioned (state %s, power %s)", s.Args.Host.Name, machineText(s), stateText(s.Args.Host.State), power(s.Args.Host))
+		return fmt.Sprintf("BareMetalHost %s of %s is being provisioned (%s)", s.Args.Host.Name, machineText(s), hostState(s.Args.Host))
 	},
 	capacity.HostTrouble: func(s *capacity.Story) string { return machineText(s) + " waits: " + troubleText(s.Args.Host) },
 	capacity.InfrastructureNotReady: func(s *capacity.Story) string {
@@ -299,6 +300,9 @@ func power(h *capacity.Host) string {
 	}
 	return "off"
 }
+
+// hostState is the state of a host and its power.
+func hostState(h *capacity.Host) string { return "state " + stateText(h.State) + ", power " + power(h) }
 
 // troubleText is what is wrong with a host.
 func troubleText(h *capacity.Host) string {

@@ -303,10 +303,10 @@ func OwnerFacts(obj client.Object, phase string, paused bool) []Fact {
 // GoneAnswer is the answer about a machine that does not exist any more.
 func GoneAnswer(s *capacity.Story) Answer {
 	a := Answer{State: IsReplaced}
-	switch {
-	case s.Stage == capacity.Back:
+	switch s.Stage {
+	case capacity.Back:
 		a.Reason, a.Implied, a.Detail, a.Since = string(s.Reason), true, s.Replacement.Name, s.Since
-	case s.Stage == capacity.NotReplaced:
+	case capacity.NotReplaced:
 		a.State, a.Reason = IsNotReplaced, string(s.Reason)
 	default:
 		a = Answer{}.Deleting(s)

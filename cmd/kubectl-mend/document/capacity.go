@@ -9,7 +9,8 @@ import (
 // Capacity is s, in a namespace, of which some kinds could not be read.
 func Capacity(s *capacity.Story, namespace string, unread []string) cliv1.Capacity {
 	is := cliv1.Capacity{
-		Machine: s.Old, About: s.Machine, Stage: string(s.Stage), Reason: explain.CapacityReason(s), Owner: objectOf(s.Owner, namespace), WaitsFor: objectOf(s.WaitsFor, namespace),
+		Machine: s.Old, About: s.Machine, Stage: string(s.Stage), Reason: explain.CapacityReason(s),
+		Owner: objectOf(s.Owner, namespace), WaitsFor: objectOf(s.WaitsFor, namespace),
 		Since: Moment(s.Since), Deadline: Moment(s.Deadline), Overdue: s.Overdue, Unread: unread,
 		Next: OptionalStep(explain.CapacityNext(s)), Todo: OptionalStep(explain.CapacityTodo(s)), Message: explain.Capacity(s),
 	}

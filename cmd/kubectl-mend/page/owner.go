@@ -134,7 +134,8 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 	for i := range sets.Items {
 		if ms := &sets.Items[i]; metav1.GetControllerOf(ms) == nil {
 			owners = append(owners, &Owner{
-				Ref: explain.Ref{Kind: setKind, Namespace: ms.Namespace, Name: ms.Name}, cluster: ms.Spec.ClusterName, Replicas: int(ptr.Deref(ms.Spec.Replicas, 0)),
+				Ref: explain.Ref{Kind: setKind, Namespace: ms.Namespace, Name: ms.Name}, cluster: ms.Spec.ClusterName,
+				Replicas: int(ptr.Deref(ms.Spec.Replicas, 0)),
 			})
 		}
 	}

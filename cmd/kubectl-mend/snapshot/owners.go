@@ -14,6 +14,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 )
 
 var (
@@ -97,6 +98,25 @@ func slimMachine(m *clusterv1.Machine) (any, error) {
 		kept.ManagedFields = m.ManagedFields
 	}
 	return slimmed, err
+}
+
+// slimOwner is slimSet or slimDeployment.
+func slimOwner(obj client.Object) any {
+	if ms, is := obj.(*clusterv1.MachineSet); is {
+		return slimSet(ms)
+	}
+	if md, is := obj.(*clusterv1.MachineDeployment); is {
+		return slimDeployment(md)
+	}
+	return obj
+}
+
+// slimUntyped is what the manager's cache keeps of an object, but for a Metal3Machine.
+func slimUntyped(o *unstructured.Unstructured) (any, error) {
+	if o.GetKind() == metal3MachineGVK.Kind {
+		return slimMetal3Machine(o), nil
+	}
+	return nodehealthcheck.Slim(o)
 }
 
 // slimSet keeps of a MachineSet how many machines it is to have, and what it says of them. The template of the machines may be anything.

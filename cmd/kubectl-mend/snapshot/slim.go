@@ -39,10 +39,8 @@ func slim(obj client.Object) client.Object {
 		slimmed, err = host.SlimHost(o)
 	case *corev1.Node:
 		slimmed, err = nodehealthcheck.SlimNode(o)
-	case *clusterv1.MachineSet:
-		slimmed = slimSet(o)
-	case *clusterv1.MachineDeployment:
-		slimmed = slimDeployment(o)
+	case *clusterv1.MachineSet, *clusterv1.MachineDeployment:
+		slimmed = slimOwner(obj)
 	case *corev1.Pod:
 		slimmed = slimPod(o)
 	case *policyv1.PodDisruptionBudget:
@@ -53,9 +51,7 @@ func slim(obj client.Object) client.Object {
 		}
 		slimmed = slimEvent(o)
 	case *unstructured.Unstructured:
-		if slimmed, err = nodehealthcheck.Slim(o); o.GetKind() == metal3MachineGVK.Kind {
-			slimmed, err = slimMetal3Machine(o), nil
-		}
+		slimmed, err = slimUntyped(o)
 	}
 	kept, ok := slimmed.(client.Object)
 	if err != nil || !ok {

@@ -73,7 +73,8 @@ func (f *Facts) inOrder() Replacement {
 	return Replacement{}
 }
 
-// Predecessor returns the machine that f.Old was made for: what its owner has written down or, of those that are lost, the one whose replacement it is by order.
+// Predecessor returns the machine that f.Old was made for: what its owner has written down or, of those that are lost, the one whose replacement it is by
+// order.
 // The other machines and losses are those of the owner, as for Decide.
 func Predecessor(f Facts) Replacement {
 	if f.Old.Replaces != "" {

@@ -89,7 +89,7 @@ const (
 	CreationDisabled Reason = "CreationDisabled"
 )
 
-// PausedReason: nothing goes on, in any stage before an end, as the object that is waited for is paused.
+// PausedReason means that nothing goes on, in any stage before an end, as the object that is waited for is paused.
 const PausedReason Reason = "Paused"
 
 // The reasons of the stages of a new Machine.
