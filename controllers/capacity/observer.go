@@ -137,10 +137,13 @@ func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (capac
 	return r.facts, nil
 }
 
+// namespaces are the kind of objects that are in no namespace.
+const namespaces = "Namespaces"
+
 // get reads an object; false if it does not exist, or may not be read, which is noted.
 func (r *reading) get(ctx context.Context, name string, obj client.Object, kinds string) (exists, known bool, err error) {
 	key := client.ObjectKey{Namespace: r.Namespace, Name: name}
-	if _, is := obj.(*corev1.Namespace); is {
+	if kinds == namespaces {
 		key.Namespace = ""
 	}
 	err = r.Management.Get(ctx, key, obj)
@@ -229,8 +232,9 @@ func (r *reading) readCluster(ctx context.Context) error {
 	if r.old != nil && r.old.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	namespace := &corev1.Namespace{}
-	if exists, _, err = r.get(ctx, r.Namespace, namespace, "Namespaces"); err == nil && exists {
+	namespace := &metav1.PartialObjectMetadata{} // of a Namespace no more is read, here and by the command line
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if exists, _, err = r.get(ctx, r.Namespace, namespace, namespaces); err == nil && exists {
 		f.NamespaceDeleting = moment(namespace.DeletionTimestamp)
 	}
 	return err

@@ -217,6 +217,7 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 		"the host of a machine that is being deleted": {
 			w1, anEnvironment(deleting("WaitingForInfrastructureDeletion"), with(metal3Machine("w1", "h1", map[string]any{}), host("h1", "1", func(h *bmov1alpha1.BareMetalHost) {
 				h.Status.Provisioning.State, h.Status.ErrorMessage = bmov1alpha1.StateDeprovisioning, "no power"
+				h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "w1"}
 			}))), "Deleting HostHindersDeletion w1 waits=BareMetalHost/h1",
 		},
 		"a finalizer of the infrastructure": {
@@ -458,6 +459,30 @@ func TestAFinalizerIsThatOfTheFieldManagerThatAddedIt(t *testing.T) {
 	}
 	want := []capacity.Finalizer{{Name: "example.com/hold", By: "holder"}, {Name: clusterv1.MachineFinalizer}}
 	if diff := cmp.Diff(want, finalizersOf(m)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The command line has no more of a Namespace: one that is read whole is refused there.
+func TestOfTheNamespaceOnlyMetadataIsRead(t *testing.T) {
+	e := anEnvironment(deleting("DrainingNode"))
+	e.funcs.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if _, whole := obj.(*corev1.Namespace); whole {
+			return errors.New("no more than its metadata is known")
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}
+	for _, namespace := range e.objects {
+		if _, is := namespace.(*corev1.Namespace); is {
+			namespace.SetDeletionTimestamp(ptr.To(ago(time.Minute)))
+			namespace.SetFinalizers([]string{"kubernetes"})
+		}
+	}
+	f, err := e.observer(t).Observe(t.Context(), Of(e.machines["w1"], noon.Add(-10*time.Minute)), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("NotReplaced NamespaceDeleted w1", told(capacity.Decide(f))); diff != "" {
 		t.Error(diff)
 	}
 }

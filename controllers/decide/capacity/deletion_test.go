@@ -11,8 +11,11 @@ func TestTheDeletion(t *testing.T) {
 	timed := func(edit func(*Deletion)) func(*Facts) { return func(f *Facts) { edit(&f.Old.Deletion) } }
 	node := Object{Kind: "Node", Name: "node-w1"}
 	blocked := []Pod{{Namespace: "shop", Name: "db-0", Budget: "db"}, {Namespace: "shop", Name: "web"}}
-	onHost := func(h Host) func(*Facts) {
+	onHost := func(h Host, edits ...func(*Deletion)) func(*Facts) {
 		return func(f *Facts) {
+			for _, edit := range edits {
+				edit(&f.Old.Deletion)
+			}
 			f.Old.Metal3, f.Old.Host, f.Old.Infra, f.Hosts, f.HostsKnown = true, "h1", Object{Kind: "Metal3Machine", Name: "w1"}, []Host{h}, true
 		}
 	}
@@ -79,16 +82,26 @@ func TestTheDeletion(t *testing.T) {
 			says{Deleting, InfrastructureFinalizer, "w1", docker, ago(time.Minute), time.Time{}, false, MachineGoes, RemoveFinalizer, none},
 		},
 		"a host is deprovisioned": {
-			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", State: "deprovisioning", Since: ago(2 * time.Minute)})),
+			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", Consumer: "Metal3Machine w1", State: "deprovisioning", Since: ago(2 * time.Minute)})),
 			says{Deleting, HostDeprovisioning, "w1", h1, ago(2 * time.Minute), time.Time{}, false, MachineGoes, "", none},
 		},
 		"a host with an error hinders the deletion": {
-			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", State: "deprovisioning", Error: "no power"})),
+			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", Consumer: "Metal3Machine w1", State: "deprovisioning", Error: "no power"})),
 			says{Deleting, HostHindersDeletion, "w1", h1, time.Time{}, time.Time{}, false, MachineGoes, RepairHost, none},
 		},
 		"so does a host that is paused": {
-			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", State: "deprovisioning", Paused: true})),
+			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", Consumer: "Metal3Machine w1", State: "deprovisioning", Paused: true})),
 			says{Deleting, HostHindersDeletion, "w1", h1, time.Time{}, time.Time{}, false, MachineGoes, Unpause, none},
+		},
+		"a host that was released is not waited for, but the finalizer that is left": {
+			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", State: "available"}, func(d *Deletion) {
+				d.Infra = Remains{Exists: true, Deleting: ago(time.Minute), Finalizers: []Finalizer{{Name: "x/y"}}}
+			})),
+			says{Deleting, InfrastructureFinalizer, "w1", Object{Kind: "Metal3Machine", Name: "w1"}, ago(time.Minute), time.Time{}, false, MachineGoes, RemoveFinalizer, none},
+		},
+		"nor is one that another machine has since": {
+			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", State: "provisioning", Consumer: "Metal3Machine w2"})),
+			says{Deleting, InfrastructureDeletion, "w1", Object{Kind: "Metal3Machine", Name: "w1"}, time.Time{}, time.Time{}, false, MachineGoes, "", none},
 		},
 		"its bootstrap config is waited for": {
 			deleting("WaitingForBootstrapDeletion", timed(func(d *Deletion) { d.Bootstrap = Remains{Exists: true, Finalizers: []Finalizer{{Name: "x/y"}}} })),
