@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// nodeReuseLabel on a host keeps it for the machines of one control plane or MachineDeployment. (CAPM3, nodeReuse of a Metal3MachineTemplate.)
-const nodeReuseLabel = "infrastructure.cluster.x-k8s.io/node-reuse"
+// NodeReuseLabel on a host keeps it for the machines of one control plane or MachineDeployment. (CAPM3, nodeReuse of a Metal3MachineTemplate.)
+const NodeReuseLabel = "infrastructure.cluster.x-k8s.io/node-reuse"
 
 // Wants is what a machine asks of the host that it is put on.
 type Wants struct {
@@ -42,9 +42,15 @@ func WantsOf(ctx context.Context, reader client.Reader, c client.Client, m *clus
 	if err := reader.Get(ctx, key, between); err != nil {
 		return AnyHost, fmt.Errorf("read Metal3Machine %s: %w", key, err)
 	}
+	return WantsBy(between, m)
+}
+
+// WantsBy returns what m wants of its host, by its Metal3Machine, which was read whole. The error is that of a hostSelector that cannot be used: CAPM3 chooses
+// no host then.
+func WantsBy(between *unstructured.Unstructured, m *clusterv1.Machine) (Wants, error) {
 	selector, err := hostSelector(between)
 	if err != nil {
-		return AnyHost, fmt.Errorf("read spec.hostSelector of Metal3Machine %s: %w", key, err)
+		return AnyHost, fmt.Errorf("read spec.hostSelector of Metal3Machine %s: %w", client.ObjectKeyFromObject(between), err)
 	}
 	return Wants{Selector: selector, ReusedBy: reusedBy(m)}, nil
 }
@@ -113,7 +119,7 @@ func (w Wants) Fitting(hosts []*bmov1alpha1.BareMetalHost) []string {
 		if !w.Selector.Matches(labels.Set(h.Labels)) {
 			continue
 		}
-		by, is := h.Labels[nodeReuseLabel]
+		by, is := h.Labels[NodeReuseLabel]
 		switch {
 		case is && (w.ReusedBy == "" || by != w.ReusedBy):
 		case is && choosable(h) && !consumed(h):

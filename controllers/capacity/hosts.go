@@ -2,7 +2,6 @@ package capacity
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,15 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/selection"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
 )
-
-// nodeReuseLabel keeps a host for the machines of the owner that it names. (CAPM3, nodeReuseLabelName.)
-const nodeReuseLabel = "infrastructure.cluster.x-k8s.io/node-reuse"
 
 // associated is the condition in which CAPM3 says of a Metal3Machine whether it has a host.
 const associated = "AssociateBareMetalHost"
@@ -27,7 +23,8 @@ const associated = "AssociateBareMetalHost"
 // readHosts reads the hosts of machines on bare metal, as far as a story may be about them: of machines without a node, and of one whose infrastructure is
 // being deleted.
 func (r *reading) readHosts(ctx context.Context) error {
-	var hostless *unstructured.Unstructured
+	var hostless *clusterv1.Machine
+	var of *unstructured.Unstructured
 	wanted := false
 	for _, m := range r.concerned() {
 		between, err := r.metal3Machine(ctx, m)
@@ -43,13 +40,13 @@ func (r *reading) readHosts(ctx context.Context) error {
 		is.Host = value[strings.LastIndex(value, "/")+1:]
 		is.Associated = untypedCondition(between, associated)
 		if is.Host == "" && is.Deleting.IsZero() && hostless == nil {
-			hostless = between
+			hostless, of = m, between
 		}
 	}
 	if !wanted {
 		return nil
 	}
-	return r.listHosts(ctx, hostless)
+	return r.listHosts(ctx, hostless, of)
 }
 
 // concerned are the machines on bare metal whose hosts matter: those without a node, the oldest one first, and those that wait for the deletion of
@@ -84,27 +81,37 @@ func (r *reading) metal3Machine(ctx context.Context, m *clusterv1.Machine) (*uns
 	return obj, nil
 }
 
-// listHosts reads all hosts of the namespace, as the machine sees them that has none.
-func (r *reading) listHosts(ctx context.Context, hostless *unstructured.Unstructured) error {
+// listHosts reads all hosts of the namespace, as the machine sees them that has none, whose Metal3Machine is between; nil if all have one.
+func (r *reading) listHosts(ctx context.Context, hostless *clusterv1.Machine, between *unstructured.Unstructured) error {
 	list := &bmov1alpha1.BareMetalHostList{}
 	known, err := r.list(ctx, list, bareMetalHosts)
 	if err != nil || !known {
 		return err
 	}
-	selector, err := selectorOf(hostless)
-	if err != nil { // CAPM3 chooses none then, and says the same
-		r.facts.Unread = append(r.facts.Unread, metal3Machines)
+	wants := host.AnyHost
+	if hostless != nil {
+		if wants, r.facts.HostsKnown = wantsOf(between, hostless); !r.facts.HostsKnown {
+			r.facts.Unread = append(r.facts.Unread, metal3Machines)
+		}
 	}
-	r.facts.HostsKnown = hostless != nil && err == nil
 	for i := range list.Items {
-		r.facts.Hosts = append(r.facts.Hosts, r.host(&list.Items[i], selector))
+		r.facts.Hosts = append(r.facts.Hosts, hostOf(&list.Items[i], wants))
 	}
 	slices.SortFunc(r.facts.Hosts, func(a, b capacity.Host) int { return strings.Compare(a.Name, b.Name) })
 	return nil
 }
 
-// host are the facts about h for a machine with a selector.
-func (r *reading) host(h *bmov1alpha1.BareMetalHost, selector []labels.Requirement) capacity.Host {
+// wantsOf is what m wants of its host; false if its Metal3Machine was not read whole, or has a hostSelector that cannot be used.
+func wantsOf(between *unstructured.Unstructured, m *clusterv1.Machine) (host.Wants, bool) {
+	if _, whole := between.Object["spec"]; !whole {
+		return host.AnyHost, false
+	}
+	wants, err := host.WantsBy(between, m)
+	return wants, err == nil
+}
+
+// hostOf are the facts about h for a machine that wants that.
+func hostOf(h *bmov1alpha1.BareMetalHost, wants host.Wants) capacity.Host {
 	_, paused := h.Annotations[bmov1alpha1.PausedAnnotation]
 	_, detached := h.Annotations[bmov1alpha1.DetachedAnnotation]
 	_, unhealthy := h.Annotations[infrav1.UnhealthyAnnotation]
@@ -113,12 +120,14 @@ func (r *reading) host(h *bmov1alpha1.BareMetalHost, selector []labels.Requireme
 		Name: h.Name, State: string(h.Status.Provisioning.State), Since: stateSince(h), Deleting: !h.DeletionTimestamp.IsZero(), Paused: paused,
 		Detached: detached || h.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached, MarkedUnhealthy: unhealthy || legacy,
 		ErrorType: string(h.Status.ErrorType), Error: h.Status.ErrorMessage, PoweredOn: h.Status.PoweredOn, Online: h.Spec.Online,
-		Reserved: h.Labels[nodeReuseLabel],
+		Reserved: h.Labels[host.NodeReuseLabel],
 	}
 	if ref := h.Spec.ConsumerRef; ref != nil {
 		is.Consumer = ref.Kind + " " + ref.Name
 	}
-	is.Unreserved = is.Reserved != "" && is.Reserved != r.Deployment && is.Reserved != r.Owner.Name
+	is.Unreserved = is.Reserved != "" && is.Reserved != wants.ReusedBy
+	selector, _ := wants.Selector.Requirements()
+	slices.SortFunc(selector, func(a, b labels.Requirement) int { return strings.Compare(a.String(), b.String()) })
 	i := slices.IndexFunc(selector, func(q labels.Requirement) bool { return !q.Matches(labels.Set(h.Labels)) })
 	if is.Selected = i < 0; !is.Selected {
 		is.Unmatched = selector[i].String()
@@ -142,52 +151,6 @@ func stateSince(h *bmov1alpha1.BareMetalHost) time.Time {
 		return history.Deprovision.Start.Time
 	}
 	return time.Time{}
-}
-
-// selectorOf are the requirements of a Metal3Machine for its host; none if there is no Metal3Machine without a host. (CAPM3,
-// hostLabelSelectorForMachine.) The error is that of a requirement which cannot be used, or of an object that was not read whole.
-func selectorOf(m *unstructured.Unstructured) ([]labels.Requirement, error) {
-	if m == nil {
-		return nil, nil
-	}
-	if _, whole := m.Object["spec"]; !whole {
-		return nil, fmt.Errorf("%s has no spec", m.GetName())
-	}
-	var all []labels.Requirement
-	add := func(key string, operator selection.Operator, values []string) error {
-		q, err := labels.NewRequirement(key, operator, values)
-		if err == nil {
-			all = append(all, *q)
-		}
-		return err
-	}
-	match, _, err := unstructured.NestedStringMap(m.Object, "spec", "hostSelector", "matchLabels")
-	if err != nil {
-		return nil, err
-	}
-	for key, value := range match {
-		if err := add(key, selection.Equals, []string{value}); err != nil {
-			return nil, err
-		}
-	}
-	expressions, _, err := unstructured.NestedSlice(m.Object, "spec", "hostSelector", "matchExpressions")
-	if err != nil {
-		return nil, err
-	}
-	for _, is := range expressions {
-		e, _ := is.(map[string]any)
-		key, _, _ := unstructured.NestedString(e, "key") // an empty key is refused below
-		operator, _, _ := unstructured.NestedString(e, "operator")
-		values, _, err := unstructured.NestedStringSlice(e, "values")
-		if err != nil {
-			return nil, err
-		}
-		if err := add(key, selection.Operator(strings.ToLower(operator)), values); err != nil {
-			return nil, err
-		}
-	}
-	slices.SortFunc(all, func(a, b labels.Requirement) int { return strings.Compare(a.String(), b.String()) })
-	return all, nil
 }
 
 // untypedCondition is the condition of a type of an object of another project.

@@ -123,7 +123,12 @@ func metal3Machine(name, host string, spec map[string]any) *unstructured.Unstruc
 	return m
 }
 
-func host(name, zone string, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
+// kept is a host that CAPM3 keeps for the owner of that name (node reuse).
+func kept(owner string) func(*bmov1alpha1.BareMetalHost) {
+	return func(h *bmov1alpha1.BareMetalHost) { h.Labels["infrastructure.cluster.x-k8s.io/node-reuse"] = owner }
+}
+
+func hostNamed(name, zone string, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
 	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"zone": zone}}}
 	h.Status.Provisioning.State = bmov1alpha1.StateAvailable
 	for _, edit := range edits {
@@ -215,7 +220,7 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 			e.machines["w1"].Finalizers = []string{"example.com/hold"}
 		}), "Deleting ForeignFinalizer w1 finalizers=[{example.com/hold }]"},
 		"the host of a machine that is being deleted": {
-			w1, anEnvironment(deleting("WaitingForInfrastructureDeletion"), with(metal3Machine("w1", "h1", map[string]any{}), host("h1", "1", func(h *bmov1alpha1.BareMetalHost) {
+			w1, anEnvironment(deleting("WaitingForInfrastructureDeletion"), with(metal3Machine("w1", "h1", map[string]any{}), hostNamed("h1", "1", func(h *bmov1alpha1.BareMetalHost) {
 				h.Status.Provisioning.State, h.Status.ErrorMessage = bmov1alpha1.StateDeprovisioning, "no power"
 				h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "w1"}
 			}))), "Deleting HostHindersDeletion w1 waits=BareMetalHost/h1",
@@ -240,16 +245,24 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 			}}}
 		}), "NoReplacement ScalingUpBlocked w1 waits=MachineDeployment/md-0"},
 		"hosts that do not fit, by the selector of the new machine": {
-			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": "2"}}}), host("h1", "1"))),
+			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": "2"}}}), hostNamed("h1", "1"))),
 			"NoHostFits NoHost w4 waits=Metal3Machine/w4 hosts=[{h1 NotSelected zone=2}] for=w1 by=Alone",
+		},
+		"a host that is kept for the machines of this MachineDeployment": {
+			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{}), hostNamed("h1", "1", kept("md-md-0")))),
+			"Provisioning HostChosen w4 waits=Metal3Machine/w4 for=w1 by=Alone",
+		},
+		"one that is kept for those of another": {
+			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{}), hostNamed("h1", "1", kept("md-md-1")))),
+			"NoHostFits NoHost w4 waits=Metal3Machine/w4 hosts=[{h1 Reserved md-md-1}] for=w1 by=Alone",
 		},
 		"a selector by expressions": {
 			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{"hostSelector": map[string]any{
 				"matchExpressions": []any{map[string]any{"key": "zone", "operator": "In", "values": []any{"2", "3"}}},
-			}}), host("h1", "1"), host("h2", "3"))), "Provisioning HostChosen w4 waits=Metal3Machine/w4 for=w1 by=Alone",
+			}}), hostNamed("h1", "1"), hostNamed("h2", "3"))), "Provisioning HostChosen w4 waits=Metal3Machine/w4 for=w1 by=Alone",
 		},
 		"the timeout of the check is the deadline": {
-			lost(), anEnvironment(replaced, with(metal3Machine("w4", "h4", map[string]any{}), host("h4", "1", func(h *bmov1alpha1.BareMetalHost) {
+			lost(), anEnvironment(replaced, with(metal3Machine("w4", "h4", map[string]any{}), hostNamed("h4", "1", func(h *bmov1alpha1.BareMetalHost) {
 				h.Status.Provisioning.State = bmov1alpha1.StateProvisioning
 			}), &clusterv1.MachineHealthCheck{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "check"},

@@ -72,7 +72,7 @@ func TestThereIsARecordBeforeTheRequest(t *testing.T) {
 
 func TestAnEscalationHasOneRecord(t *testing.T) {
 	for name, between := range map[string]func(*fixture){
-		"one step after the other": func(*fixture) {},
+		"one step after the other":                            func(*fixture) {},
 		"in between it is forgotten which record was created": func(k *fixture) { k.recording() },
 		"a step deletes the node, which comes back with another UID": func(k *fixture) {
 			n := &corev1.Node{}

@@ -16,7 +16,7 @@ var deleted = map[string]string{
 	"kubemend.io/hostremediations":                       "requests: the check that made one deletes it when the machine is healthy",
 	"infrastructure.cluster.x-k8s.io/metal3remediations": "the same",
 	"kubemend.io/remediationrecords":                     "old ones: --record-retention says how many are kept",
-	"/nodes": "in workload clusters: to fence, where the taint for that is not known or not wanted",
+	"/nodes":                                             "in workload clusters: to fence, where the taint for that is not known or not wanted",
 }
 
 // narrowRoles: a wildcard grants more than was intended, and what is deleted is lost.

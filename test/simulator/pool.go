@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -44,9 +46,9 @@ func (p *pool) place(ctx context.Context, infra *unstructured.Unstructured) (*bm
 	if err := p.client.List(ctx, list, client.InNamespace(infra.GetNamespace())); err != nil {
 		return nil, fmt.Errorf("list hosts for %s: %w", infra.GetName(), err)
 	}
-	host := choose(list.Items, infra)
-	if host == nil {
-		return nil, nil
+	host, err := choose(list.Items, infra)
+	if host == nil || err != nil {
+		return nil, err
 	}
 	// The host is written first: one that is taken for a machine without a reference to it is found again above.
 	if err := p.take(ctx, host, infra); err != nil {
@@ -65,16 +67,34 @@ func (p *pool) place(ctx context.Context, infra *unstructured.Unstructured) (*bm
 	return host, nil
 }
 
-// choose is the host that the machine has already, or else the first free one by name.
-func choose(hosts []bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured) *bmov1alpha1.BareMetalHost {
+// choose is the host that the machine has already, or else the first free one by name that its hostSelector selects. (CAPM3, chooseHost; node reuse, which
+// needs a Metal3MachineTemplate that asks for it, is not simulated.)
+func choose(hosts []bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured) (*bmov1alpha1.BareMetalHost, error) {
 	slices.SortFunc(hosts, func(a, b bmov1alpha1.BareMetalHost) int { return cmp.Compare(a.Name, b.Name) })
 	if i := slices.IndexFunc(hosts, func(h bmov1alpha1.BareMetalHost) bool { return consumedBy(&h, infra) }); i >= 0 {
-		return &hosts[i]
+		return &hosts[i], nil
 	}
-	if i := slices.IndexFunc(hosts, free); i >= 0 {
-		return &hosts[i]
+	selector, err := hostSelector(infra)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	if i := slices.IndexFunc(hosts, func(h bmov1alpha1.BareMetalHost) bool { return free(h) && selector.Matches(labels.Set(h.Labels)) }); i >= 0 {
+		return &hosts[i], nil
+	}
+	return nil, nil
+}
+
+// hostSelector is spec.hostSelector of a Metal3Machine: what it does not select is never taken.
+func hostSelector(infra *unstructured.Unstructured) (labels.Selector, error) {
+	field, _, err := unstructured.NestedMap(infra.Object, "spec", "hostSelector")
+	if err != nil {
+		return nil, fmt.Errorf("read the hostSelector of %s: %w", infra.GetName(), err)
+	}
+	is := &metav1.LabelSelector{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(field, is); err != nil {
+		return nil, fmt.Errorf("read the hostSelector of %s: %w", infra.GetName(), err)
+	}
+	return metav1.LabelSelectorAsSelector(is)
 }
 
 func free(host bmov1alpha1.BareMetalHost) bool {
