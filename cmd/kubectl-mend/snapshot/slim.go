@@ -46,9 +46,6 @@ func slim(obj client.Object) client.Object {
 	case *policyv1.PodDisruptionBudget:
 		slimmed = slimBudget(o)
 	case *eventsv1.Event:
-		if !ofInterest(o) {
-			return nil
-		}
 		slimmed = slimEvent(o)
 	case *unstructured.Unstructured:
 		slimmed, err = slimUntyped(o)
@@ -166,7 +163,11 @@ func ofInterest(e *eventsv1.Event) bool {
 	return strings.Contains(e.ReportingController, "kubemend")
 }
 
-func slimEvent(e *eventsv1.Event) *eventsv1.Event {
+// slimEvent keeps what history shows of an event; it is nil for one that is not of interest.
+func slimEvent(e *eventsv1.Event) any {
+	if !ofInterest(e) {
+		return nil
+	}
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion, CreationTimestamp: e.CreationTimestamp,
