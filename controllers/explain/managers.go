@@ -98,9 +98,9 @@ func NotClaimed(because string) string {
 	return "The check is not claimed for kubemend: Cluster API core acts on it. " + because
 }
 
-// ManagerTeardown blocks the targets of a claimed check whose only manager is leaving.
+// ManagerTeardown blocks the targets of a claimed check whose only manager is in teardown.
 func ManagerTeardown(because string) Blocker {
-	return Blocker{Reason: NoManager, Text: because, EndsWhen: "the manager that leaves has given the check back to Cluster API core"}
+	return Blocker{Reason: NoManager, Text: because, EndsWhen: "the manager in teardown has released the check to Cluster API core"}
 }
 
 // Unmanaged blocks the targets of a claimed check that no manager acts on.
