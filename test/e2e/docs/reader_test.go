@@ -100,7 +100,8 @@ port=$((20000 + RANDOM % 10000))
 until ! (exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null; do port=$((port + 1)); done
 PATH=$MAKES_PATH HOME=$MAKES_HOME CGO_ENABLED=0 timeout -k 5 180 make -C "$PROJECT" "$@" \
   LOCAL="--health-addr=127.0.0.1:$port --diagnostics-address=127.0.0.1:0 --webhook-host=127.0.0.1" &
-until curl -sf "http://127.0.0.1:$port/readyz" > /dev/null; do kill -0 $!; sleep 0.1; done
+ready() { exec 3<>/dev/tcp/127.0.0.1/$port && printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3 && head -n 1 <&3 | grep -q ' 200 '; }
+until (ready) 2>/dev/null; do kill -0 $!; sleep 0.1; done
 kill $!
 wait $! || true
 `
@@ -126,6 +127,9 @@ func (u *user) follows(ctx context.Context, ref string) string {
 			text = n.inPage.ReplaceAllString(text, n.here)
 		}
 		By(b.At())
+		if tool := lacking(text); tool != "" {
+			Skip(b.At() + " needs " + tool + ", which is not installed: CONTRIBUTING.md")
+		}
 		all.WriteString(u.types(ctx, text))
 		if u.after != nil {
 			u.after(b)
@@ -134,6 +138,19 @@ func (u *user) follows(ctx context.Context, ref string) string {
 	}
 	Expect(ran).To(BeNumerically(">", 0), "%s has nothing to run", ref)
 	return all.String()
+}
+
+// tools are what readers install themselves, if at all.
+var tools = regexp.MustCompile(`\b(curl|jq|openssl|yq)\b`)
+
+// lacking is a tool that a text needs and that is not installed; empty if there is none.
+func lacking(text string) string {
+	for _, tool := range tools.FindAllString(text, -1) {
+		if _, err := exec.LookPath(tool); err != nil {
+			return tool
+		}
+	}
+	return ""
 }
 
 // types runs a text in a shell, and all that it started ends with it.

@@ -6,7 +6,6 @@ package docs
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -47,10 +46,6 @@ func TestPages(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(plugin).To(BeAnExistingFile(), "run make build")
-	for _, tool := range []string{"bash", "curl", "jq", "make", "openssl", "yq"} {
-		_, err := exec.LookPath(tool)
-		Expect(err).NotTo(HaveOccurred(), "readers of the pages need it")
-	}
 	control := suite.Rig(ctx)
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
