@@ -15,6 +15,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -240,6 +242,11 @@ func TestWorkloadClustersAreReadThroughTheirKubeconfigs(t *testing.T) {
 	pods := &corev1.PodList{}
 	if err := reader.List(t.Context(), pods, client.InNamespace("ns")); err != nil || len(pods.Items) != 1 {
 		t.Errorf("asked live for pods: %v (%v)", pods.Items, err)
+	}
+	for _, all := range []client.ObjectList{&policyv1.PodDisruptionBudgetList{}, &storagev1.VolumeAttachmentList{}} { // what a drain waits for
+		if err := reader.List(t.Context(), all); meta.IsNoMatchError(err) {
+			t.Errorf("a live reader does not know %T: %v", all, err)
+		}
 	}
 	if _, err := w.Live(key("silent")); err == nil || errors.Is(err, errRecorded) {
 		t.Errorf("a cluster that cannot be reached can be asked: %v", err)

@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,11 +30,12 @@ type workloadCluster struct {
 var inWorkloads = []installed{
 	{corev1.SchemeGroupVersion.WithKind("Node"), "nodes", false},
 	{corev1.SchemeGroupVersion.WithKind("Pod"), "pods", true},
+	{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), "poddisruptionbudgets", true},
 	{storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), "volumeattachments", false},
 	{coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true},
 }
 
-// Workload is a workload cluster, as a snapshot of its own. It has nodes; pods, volumes and leases are not read.
+// Workload is a workload cluster, as a snapshot of its own. It has nodes; pods, budgets, volumes and leases are not read.
 func (w *Snapshot) Workload(cluster client.ObjectKey) *Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
