@@ -81,7 +81,8 @@ func newOptions(fs *pflag.FlagSet) *options {
 // groups are the options that live with what they set.
 func (o *options) groups() []interface{ AddFlags(*pflag.FlagSet) } {
 	return []interface{ AddFlags(*pflag.FlagSet) }{
-		&o.machineHealthChecks, &o.nodeHealthChecks, &o.hostRemediations, &o.kinds, &o.clusters, &o.records, &o.migration, &o.teardown, &o.election, &o.endpoints,
+		&o.machineHealthChecks, &o.nodeHealthChecks, &o.hostRemediations, &o.kinds, &o.clusters,
+		&o.records, &o.migration, &o.teardown, &o.election, &o.endpoints,
 	}
 }
 

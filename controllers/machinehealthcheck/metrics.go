@@ -76,7 +76,10 @@ func init() {
 
 // Metrics returns what this package exports, for those who document or test it.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{modes, targetsByState, shortCircuited, blockedMachines, nextDeadline, inFlight, oldestRequest, started, finished, dueToActed, reachable}
+	return []prometheus.Collector{
+		modes, targetsByState, shortCircuited, blockedMachines, nextDeadline,
+		inFlight, oldestRequest, started, finished, dueToActed, reachable,
+	}
 }
 
 // measureMode exports who acts on a check: one series, until the check is gone. w is nil then.
@@ -198,8 +201,8 @@ func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	}
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
 	for _, series := range []*prometheus.MetricVec{
-		targetsByState.MetricVec, shortCircuited.MetricVec, blockedMachines.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec,
-		finished.MetricVec,
+		targetsByState.MetricVec, shortCircuited.MetricVec, blockedMachines.MetricVec, nextDeadline.MetricVec,
+		inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec, finished.MetricVec,
 	} {
 		series.DeletePartialMatch(labels)
 	}

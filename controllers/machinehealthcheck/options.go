@@ -30,7 +30,8 @@ type Options struct {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(flags.OneOf(&o.Unclaimed, Observe, Act, Ignore), "unclaimed-machine-health-checks",
 		"What to do with a MachineHealthCheck that is not claimed by the annotation cluster.x-k8s.io/paused: kubemend. "+
-			"observe: judge, export metrics, write nothing but RemediationRecords. act: remediate; only where Cluster API core leaves MachineHealthChecks alone. "+
+			"observe: judge, export metrics, write nothing but RemediationRecords. "+
+			"act: remediate; only where Cluster API core leaves MachineHealthChecks alone. "+
 			"ignore: do not read it.")
 	fs.IntVar(&o.Concurrency, "machinehealthcheck-concurrency", 50, "Number of MachineHealthChecks to process at the same time.")
 }

@@ -114,7 +114,8 @@ func preTerminate(_ *Facts, m *Machine, s *Story) {
 func infrastructureDeletion(f *Facts, m *Machine, s *Story) {
 	remains := &m.Deletion.Infra
 	s.Reason, s.WaitsFor, s.Next, s.Since = InfrastructureDeletion, m.Infra, MachineGoes, remains.Deleting
-	if host := f.host(m.Host); m.Metal3 && host != nil && host.Consumer == m.Infra.Kind+" "+m.Infra.Name { // else the host was released, and is not what is left
+	// A host with another consumer was released, and is not what is left.
+	if host := f.host(m.Host); m.Metal3 && host != nil && host.Consumer == m.Infra.Kind+" "+m.Infra.Name {
 		s.Reason, s.Args.Host, s.WaitsFor = HostDeprovisioning, host, Object{Kind: "BareMetalHost", Name: host.Name}
 		s.Since = firstKnown(host.Since, remains.Deleting)
 		if host.trouble() != "" {

@@ -86,7 +86,8 @@ func (e Etcd) against(node string) *Blocker {
 	case e.Budgets != 1:
 		return &Blocker{Reason: EtcdBudgets, Args: []string{strconv.Itoa(e.Budgets)}}
 	case !e.Allows && ready:
-		return &Blocker{Reason: EtcdAtRisk, Args: []string{e.Budget, guard}, Object: Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget}}
+		budget := Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget}
+		return &Blocker{Reason: EtcdAtRisk, Args: []string{e.Budget, guard}, Object: budget}
 	}
 	return nil
 }
