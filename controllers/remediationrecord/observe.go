@@ -157,7 +157,8 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed, from client.Re
 	return nil
 }
 
-// observeOther reads a Node of this cluster, or a host, as far as the manager may.
+// observeOther reads a Node of this cluster, or a host, as far as the manager may. A node that a remediator has deleted comes back with another UID: it is known
+// by its name.
 func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
 	is := &metav1.PartialObjectMetadata{}
@@ -166,7 +167,7 @@ func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil
-	case apierrors.IsNotFound(err) || err == nil && !o.facts.Moved && t.UID != "" && string(is.UID) != t.UID:
+	case apierrors.IsNotFound(err) || err == nil && t.Kind != "Node" && !o.facts.Moved && t.UID != "" && string(is.UID) != t.UID:
 		t.Known = true
 		return nil
 	case err != nil:

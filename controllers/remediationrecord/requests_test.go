@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -48,5 +49,36 @@ func TestTheNodeOfAMachineOfThisClusterIsReadHere(t *testing.T) {
 	o := &observed{record: is, machine: unhealthy()}
 	if node, known, err := m.node(t.Context(), o); err != nil || !known || node == nil || node.UID != "node-uid" {
 		t.Errorf("the node is %v, known %t: %v", node, known, err)
+	}
+}
+
+// A remediator may delete a node without a Machine, which comes back with another UID.
+func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
+	is := recordOf(func(r *mendv1.RemediationRecord) {
+		r.OwnerReferences = nil
+		r.Spec.Remediator = mendv1.RemediatedByRequest
+		r.Spec.Target = mendv1.RecordTarget{Node: &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "here", UID: "before"}}
+	})
+	request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: "here", UID: "r", CreationTimestamp: after(time.Second), Annotations: map[string]string{mendv1.RecordAnnotation: "w1-record"},
+	}}
+	node := func(uid string, ready corev1.ConditionStatus) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here", UID: types.UID(uid)}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: after(3 * time.Minute)}},
+		}}
+	}
+	m := newManagement(t, append(fleet(), node("before", corev1.ConditionUnknown), is, request)...)
+	m.reconcile(time.Minute)
+	m.remove(node("before", corev1.ConditionUnknown))
+	if got := m.reconcile(2 * time.Minute); !got.Open() {
+		t.Fatalf("while a remediator acts on it, it has ended as %s by %s", got.Status.Outcome, got.Status.EndedBy)
+	}
+	m.create(node("after", corev1.ConditionTrue))
+	if got := m.reconcile(4 * time.Minute); !got.Open() {
+		t.Fatalf("while its request is there, it has ended as %s by %s", got.Status.Outcome, got.Status.EndedBy)
+	}
+	m.remove(request)
+	if got := m.reconcile(5 * time.Minute); got.Status.Outcome != mendv1.RecordHealed {
+		t.Errorf("once the node is back it has ended as %q by %q", got.Status.Outcome, got.Status.EndedBy)
 	}
 }

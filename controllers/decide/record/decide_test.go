@@ -73,6 +73,9 @@ func healthy(f *Facts) {
 
 func observed(f *Facts) { f.Observed = true }
 
+// node makes the target a node without a Machine.
+func node(f *Facts) { f.Target.Ref, f.Target.Machine = Ref{Kind: "Node", Name: "w1", UID: "1"}, false }
+
 func TestHowARecordEnds(t *testing.T) {
 	ten := 10 * time.Minute
 	for name, tc := range map[string]struct {
@@ -109,19 +112,29 @@ func TestHowARecordEnds(t *testing.T) {
 			f:    at(ten, both(withRequest(func(*Request) {}), healthy, func(f *Facts) { f.Requests = nil; f.State.Steps = append(f.State.Steps, Step{Reason: RemediatorActs}) })),
 			want: Healed, back: after(4 * time.Minute),
 		},
-		"not while its request exists":       {f: at(ten, both(withRequest(func(*Request) {}), healthy))},
-		"nor while requests cannot be read":  {f: at(ten, both(withRequest(func(*Request) {}), healthy, func(f *Facts) { f.Requests, f.RequestsUnread = nil, true }))},
-		"a request that has succeeded may":   {f: at(ten, both(withRequest(func(r *Request) { r.Succeeded = true }), healthy)), want: Healed, by: "Recovered", back: after(4 * time.Minute)},
-		"so may one that has failed":         {f: at(ten, both(withRequest(func(r *Request) { r.Failed = true }), healthy)), want: Healed, by: "Recovered", back: after(4 * time.Minute)},
-		"a paused Cluster changes nothing":   {f: at(ten, both(asked, healthy, func(f *Facts) { f.Paused = true }))},
-		"one that did not begin in time":     {f: at(Unbegun, func(*Facts) {}), want: Cancelled, by: "NotBegun"},
-		"not a moment earlier":               {f: at(Unbegun-time.Second, func(*Facts) {})},
-		"nor when it was tried again":        {f: at(Unbegun, func(f *Facts) { f.State.Attempted = after(time.Minute) })},
-		"nor while its requests are unread":  {f: at(ten, func(f *Facts) { f.RequestsUnread = true })},
-		"one that was begun is not":          {f: at(ten, asked)},
-		"one that is gone before it began":   {f: at(ten, func(f *Facts) { f.Target.Exists = false })},
-		"one that is deleted before it did":  {f: at(ten, func(f *Facts) { f.Target.Deleting = after(time.Second) }), want: Cancelled, by: "NotBegun"},
-		"a node that is gone is gone":        {f: at(ten, both(gone, func(f *Facts) { f.Target.Machine = false })), want: Gone, by: "Deleted"},
+		"not while its request exists":        {f: at(ten, both(withRequest(func(*Request) {}), healthy))},
+		"nor while requests cannot be read":   {f: at(ten, both(withRequest(func(*Request) {}), healthy, func(f *Facts) { f.Requests, f.RequestsUnread = nil, true }))},
+		"a request that has succeeded may":    {f: at(ten, both(withRequest(func(r *Request) { r.Succeeded = true }), healthy)), want: Healed, by: "Recovered", back: after(4 * time.Minute)},
+		"so may one that has failed":          {f: at(ten, both(withRequest(func(r *Request) { r.Failed = true }), healthy)), want: Healed, by: "Recovered", back: after(4 * time.Minute)},
+		"a paused Cluster changes nothing":    {f: at(ten, both(asked, healthy, func(f *Facts) { f.Paused = true }))},
+		"one that did not begin in time":      {f: at(Unbegun, func(*Facts) {}), want: Cancelled, by: "NotBegun"},
+		"not a moment earlier":                {f: at(Unbegun-time.Second, func(*Facts) {})},
+		"nor when it was tried again":         {f: at(Unbegun, func(f *Facts) { f.State.Attempted = after(time.Minute) })},
+		"nor while its requests are unread":   {f: at(ten, func(f *Facts) { f.RequestsUnread = true })},
+		"one that was begun is not":           {f: at(ten, asked)},
+		"one that is gone before it began":    {f: at(ten, func(f *Facts) { f.Target.Exists = false })},
+		"one that is deleted before it did":   {f: at(ten, func(f *Facts) { f.Target.Deleting = after(time.Second) }), want: Cancelled, by: "NotBegun"},
+		"a node that is gone is gone":         {f: at(ten, both(gone, node)), want: Gone, by: "Deleted"},
+		"not while a remediator acts on it":   {f: at(ten, both(gone, node, withRequest(func(r *Request) { r.Acts = true })))},
+		"nor while its requests are not read": {f: at(ten, both(gone, node, func(f *Facts) { f.RequestsUnread = true }))},
+		"but once all of them have ended": {
+			f: at(ten, both(gone, node, withRequest(func(r *Request) { r.Acts, r.Failed = true, true }))), want: Gone, by: "Deleted",
+		},
+		"a node that came back is healed by its remediator": {
+			f: at(ten, both(gone, node, withRequest(func(r *Request) { r.Acts, r.Succeeded = true, true }), healthy, func(f *Facts) {
+				f.Target.Exists, f.Target.Checked = true, Unknown
+			})), want: Healed, back: after(3 * time.Minute),
+		},
 		"one that is observed, and healthy":  {f: at(ten, both(observed, healthy)), want: Healed, by: "Recovered", back: after(3 * time.Minute)},
 		"by its own evidence, not by others": {f: at(ten, both(observed, healthy, func(f *Facts) { f.Target.Evidence = Yes }))},
 		"nor by a node that is not read": {f: at(ten, both(observed, healthy, func(f *Facts) {

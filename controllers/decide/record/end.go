@@ -59,10 +59,11 @@ func (p *planning) endOfLeaving() bool {
 	c, t := &p.f.Capacity, &p.f.Target
 	switch {
 	case !t.Machine:
-		if t.gone() {
-			p.finish(Gone, Deleted, time.Time{})
+		if !t.gone() || p.f.RequestsUnread || p.inProgress() { // a remediator may delete a node that comes back
+			return false
 		}
-		return t.gone()
+		p.finish(Gone, Deleted, time.Time{})
+		return true
 	case !c.Known:
 		return false
 	case c.Back && p.replaced():

@@ -104,6 +104,9 @@ func ends(t *rapid.T, f *Facts, s *State) {
 		holds = c.Known && target.leaving() && (other.Name == "" && c.Others > 0 || other.Name != "" && other != m1 && c.Healthy)
 	case Gone:
 		holds = !target.Exists
+		for i := range f.Requests {
+			holds = holds && (target.Machine || f.Requests[i].ended())
+		}
 	case Cancelled:
 		holds = target.Exists && (s.Begun.IsZero() || !effective)
 	case GivenUp:
