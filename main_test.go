@@ -77,7 +77,7 @@ func flagsDocument() string {
 func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *testing.T) {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	o := newOptions(fs)
-	for flag, tc := range map[string]struct {
+	for option, tc := range map[string]struct {
 		words []string
 		now   func() string
 	}{
@@ -87,17 +87,17 @@ func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *t
 		"fencing":                         {[]string{"auto", "taint", "delete"}, func() string { return string(o.hostRemediations.Fencing) }},
 	} {
 		for _, word := range tc.words {
-			if err := fs.Parse([]string{"--" + flag + "=" + word}); err != nil || tc.now() != word {
-				t.Errorf("--%s=%s: got %q and %v", flag, word, tc.now(), err)
+			if err := fs.Parse([]string{"--" + option + "=" + word}); err != nil || tc.now() != word {
+				t.Errorf("--%s=%s: got %q and %v", option, word, tc.now(), err)
 			}
 		}
 		before := tc.now()
-		err := fs.Parse([]string{"--" + flag + "=fight"})
+		err := fs.Parse([]string{"--" + option + "=fight"})
 		if err == nil || !strings.Contains(err.Error(), "must be one of "+strings.Join(tc.words, ", ")) {
-			t.Errorf("--%s=fight: got %v, want an error that names what can be said", flag, err)
+			t.Errorf("--%s=fight: got %v, want an error that names what can be said", option, err)
 		}
 		if tc.now() != before {
-			t.Errorf("--%s=fight: refused, and set to %q all the same", flag, tc.now())
+			t.Errorf("--%s=fight: refused, and set to %q all the same", option, tc.now())
 		}
 	}
 }

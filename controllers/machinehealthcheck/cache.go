@@ -137,6 +137,19 @@ func SlimMachine(obj any) (any, error) {
 		slim.Annotations[workload.Interned(key)] = value
 	}
 	slim.Status.NodeRef = m.Status.NodeRef
+	slimConditions(slim, m)
+	if finalFailure(m) != "" {
+		if slim.Status.Deprecated == nil {
+			slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
+		}
+		slim.Status.Deprecated.V1Beta1.FailureReason = m.Status.Deprecated.V1Beta1.FailureReason
+		slim.Status.Deprecated.V1Beta1.FailureMessage = m.Status.Deprecated.V1Beta1.FailureMessage
+	}
+	return slim, nil
+}
+
+// slimConditions gives slim the conditions of m, in both flavours, with texts that machines share.
+func slimConditions(slim, m *clusterv1.Machine) {
 	slim.Status.Conditions = exact(m.Status.Conditions)
 	for i := range slim.Status.Conditions {
 		c := &slim.Status.Conditions[i]
@@ -152,14 +165,6 @@ func SlimMachine(obj any) (any, error) {
 		}
 		slim.SetV1Beta1Conditions(v1beta1)
 	}
-	if finalFailure(m) != "" {
-		if slim.Status.Deprecated == nil {
-			slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
-		}
-		slim.Status.Deprecated.V1Beta1.FailureReason = m.Status.Deprecated.V1Beta1.FailureReason
-		slim.Status.Deprecated.V1Beta1.FailureMessage = m.Status.Deprecated.V1Beta1.FailureMessage
-	}
-	return slim, nil
 }
 
 // exact is list in no more memory than it needs: a decoder lets lists grow by half, of which as much stays unused.

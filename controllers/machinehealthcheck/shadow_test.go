@@ -45,7 +45,8 @@ func newObserving(t *testing.T) *observing {
 			return c.List(ctx, list, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if o.asked++; o.refuse {
+			o.asked++
+			if o.refuse {
 				return errors.New("the namespace's quota is exceeded")
 			}
 			return c.Create(ctx, obj, opts...)

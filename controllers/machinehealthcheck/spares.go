@@ -90,7 +90,7 @@ func (s *spares) wait(check types.NamespacedName, waits bool) {
 func (s *spares) waitingIn(namespace string) []reconcile.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []reconcile.Request
+	all := make([]reconcile.Request, 0, len(s.waiting[namespace]))
 	for name := range s.waiting[namespace] {
 		all = append(all, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
 	}

@@ -105,7 +105,8 @@ func (r *pool) start() {
 			return errors.New("the process has crashed")
 		}
 		err := do()
-		if r.crash--; r.crash == 0 {
+		r.crash--
+		if r.crash == 0 {
 			r.crashed = true
 		}
 		return err

@@ -244,8 +244,8 @@ func TestEnded(t *testing.T) {
 
 // The names in the status are a list that grows as a whole; nothing else may be allocated for each machine.
 func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
-	allocations := func(machines int) float64 {
-		targets := make([]target, machines)
+	allocations := func(count int) float64 {
+		targets := make([]target, count)
 		for i := range targets {
 			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore)
 		}

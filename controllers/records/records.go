@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationrecords,verbs=create;delete;get;list;patch;update;watch
@@ -29,9 +28,6 @@ const CRD = "remediationrecords.kubemend.io"
 
 // attemptEvery is how often it is written that a remediation is still about to begin. A record is cancelled much later than that (Unbegun).
 const attemptEvery = time.Minute
-
-// Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
-const Unbegun = record.Unbegun
 
 // Records writes records. It is safe for concurrent use.
 type Records struct {

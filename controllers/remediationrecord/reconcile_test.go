@@ -150,9 +150,9 @@ func TestHowRecordsEnd(t *testing.T) {
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}},
 		}}
 	}
-	request := func(record string) *mendv1.HostRemediation {
+	request := func(named string) *mendv1.HostRemediation {
 		is := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "w1", UID: "r", CreationTimestamp: after(time.Second)}}
-		is.Annotations = map[string]string{mendv1.RecordAnnotation: record, mendv1.PowerCycleAnnotation: `{"state":"PoweringOff"}`}
+		is.Annotations = map[string]string{mendv1.RecordAnnotation: named, mendv1.PowerCycleAnnotation: `{"state":"PoweringOff"}`}
 		is.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "w1", UID: "w1"}}
 		return is
 	}

@@ -219,7 +219,8 @@ func TestClosedRecordsCostLittleMemory(t *testing.T) {
 				is.UID = types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", page*pageSize+i))
 				to.Items = append(to.Items, metav1.PartialObjectMetadata{ObjectMeta: is.ObjectMeta})
 			}
-			if page++; page < all/pageSize {
+			page++
+			if page < all/pageSize {
 				to.Continue = "next"
 			}
 			if page%10 == 0 {

@@ -42,27 +42,7 @@ func fleet() dashboard {
 				none(`count(max by (namespace, name) (kubemend_host_exhausted{namespace=~"$namespace"}) == 1)`), true),
 			list("Alerts that fire", "", columns, `ALERTS{alertname=~"Kubemend.*", alertstate="firing"}`),
 		}},
-		row{"Machines and nodes", []panel{
-			course("Machines by state", "Of all that MachineHealthChecks watch.", "none", half,
-				query{`sum by (state) (max by (namespace, name, cluster, state) (kubemend_machinehealthcheck_targets{` + inCluster + `}))`, "{{state}}"}),
-			course("MachineHealthChecks by who acts", "acting is kubemend; observing and core are Cluster API core.", "none", half,
-				query{`count by (mode) (max by (namespace, name, cluster, mode) (kubemend_machinehealthcheck_mode{` + inCluster + `}) == 1)`, "{{mode}}"}),
-			course("Nodes by state", "Of all that NodeHealthChecks watch.", "none", half,
-				query{`sum by (state) (max by (name, state) (kubemend_nodehealthcheck_targets))`, "{{state}}"}),
-			course("Remediations begun and over, per hour", "By kind and result.", "none", half,
-				query{`sum by (kind) (rate(kubemend_remediations_started_total{` + inCluster + `}[1h])) * 3600`, "begun: {{kind}}"},
-				query{`sum by (result) (rate(kubemend_remediations_finished_total{` + inCluster + `}[1h])) * 3600`, "{{result}}"},
-				query{`sum by (result) (rate(kubemend_nodehealthcheck_remediations_finished_total[1h])) * 3600`, "nodes: {{result}}"}),
-			course("Capacity that is missing", "Remediations begun whose machine is not back, by what they wait for.", "none", half,
-				query{`sum by (reason) (max by (namespace, cluster, reason) (kubemend_capacity_missing{` + inCluster + `}))`, "{{reason}}"}),
-			course("From due to capacity back", "19 of 20 are faster, by cause.", "s", half,
-				query{`histogram_quantile(0.95, sum by (le, cause) (rate(kubemend_remediation_due_to_capacity_seconds_bucket[1d])))`, "{{cause}}"}),
-			course("What was waited for, per day", "Of remediations that have ended.", "s", half,
-				query{`sum by (reason) (rate(kubemend_capacity_waited_seconds_total[1d])) * 86400`, "{{reason}}"}),
-			course("From due to acted", "99 of 100 are faster: how late kubemend itself is.", "s", half,
-				query{slowest("kubemend_remediation_due_to_acted_seconds", "le"), "machines"},
-				query{slowest("kubemend_nodehealthcheck_due_to_acted_seconds", "le"), "nodes"}),
-		}},
+		machinesAndNodes(),
 		row{"Hosts", []panel{
 			course("Power cycles under way", "By state.", "none", third,
 				query{`sum by (state) (max by (namespace, kind, state) (kubemend_host_remediations{namespace=~"$namespace"}))`, "{{state}}"}),
@@ -82,6 +62,31 @@ func fleet() dashboard {
 				query{`sum by (controller) (workqueue_depth{controller=~"` + controllers + `"})`, "{{controller}}"}),
 		}},
 	)
+}
+
+// machinesAndNodes is the row of what checks watch, and of what their remediations come to.
+func machinesAndNodes() row {
+	return row{"Machines and nodes", []panel{
+		course("Machines by state", "Of all that MachineHealthChecks watch.", "none", half,
+			query{`sum by (state) (max by (namespace, name, cluster, state) (kubemend_machinehealthcheck_targets{` + inCluster + `}))`, "{{state}}"}),
+		course("MachineHealthChecks by who acts", "acting is kubemend; observing and core are Cluster API core.", "none", half,
+			query{`count by (mode) (max by (namespace, name, cluster, mode) (kubemend_machinehealthcheck_mode{` + inCluster + `}) == 1)`, "{{mode}}"}),
+		course("Nodes by state", "Of all that NodeHealthChecks watch.", "none", half,
+			query{`sum by (state) (max by (name, state) (kubemend_nodehealthcheck_targets))`, "{{state}}"}),
+		course("Remediations begun and over, per hour", "By kind and result.", "none", half,
+			query{`sum by (kind) (rate(kubemend_remediations_started_total{` + inCluster + `}[1h])) * 3600`, "begun: {{kind}}"},
+			query{`sum by (result) (rate(kubemend_remediations_finished_total{` + inCluster + `}[1h])) * 3600`, "{{result}}"},
+			query{`sum by (result) (rate(kubemend_nodehealthcheck_remediations_finished_total[1h])) * 3600`, "nodes: {{result}}"}),
+		course("Capacity that is missing", "Remediations begun whose machine is not back, by what they wait for.", "none", half,
+			query{`sum by (reason) (max by (namespace, cluster, reason) (kubemend_capacity_missing{` + inCluster + `}))`, "{{reason}}"}),
+		course("From due to capacity back", "19 of 20 are faster, by cause.", "s", half,
+			query{`histogram_quantile(0.95, sum by (le, cause) (rate(kubemend_remediation_due_to_capacity_seconds_bucket[1d])))`, "{{cause}}"}),
+		course("What was waited for, per day", "Of remediations that have ended.", "s", half,
+			query{`sum by (reason) (rate(kubemend_capacity_waited_seconds_total[1d])) * 86400`, "{{reason}}"}),
+		course("From due to acted", "99 of 100 are faster: how late kubemend itself is.", "s", half,
+			query{slowest("kubemend_remediation_due_to_acted_seconds", "le"), "machines"},
+			query{slowest("kubemend_nodehealthcheck_due_to_acted_seconds", "le"), "nodes"}),
+	}}
 }
 
 // controllers are those of kubemend; other managers export metrics of the same names.

@@ -19,8 +19,8 @@ func (r *Report) WriteCSV(out io.Writer) error {
 		heads = append(heads, strings.ReplaceAll(string(by), "-", "_"))
 	}
 	heads = append(heads, "remediations", "open", "healed", "replaced", "gone", "given_up", "withdrawn", "not_begun")
-	for _, time := range []string{"detect", "begin", "repair", "capacity_back"} {
-		heads = append(heads, time+"_count", time+"_mean_seconds", time+"_p95_seconds", time+"_max_seconds")
+	for _, span := range []string{"detect", "begin", "repair", "capacity_back"} {
+		heads = append(heads, span+"_count", span+"_mean_seconds", span+"_p95_seconds", span+"_max_seconds")
 	}
 	groups := r.Groups
 	if len(r.By) == 0 {

@@ -188,7 +188,7 @@ func (p *printer) repeated(r *Report) {
 	if len(r.Repeated) == 0 {
 		return
 	}
-	rows := [][]string{{"OBJECT", "TIMES", "LAST", "MODEL", "CAUSES"}}
+	rows := append(make([][]string, 0, 1+len(r.Repeated)), []string{"OBJECT", "TIMES", "LAST", "MODEL", "CAUSES"})
 	for i := range r.Repeated {
 		is := &r.Repeated[i]
 		rows = append(rows, []string{
@@ -202,7 +202,7 @@ func (p *printer) shortCircuits(r *Report) {
 	if len(r.ShortCircuits) == 0 {
 		return
 	}
-	rows := [][]string{{"CHECK", "BEGAN", "FOR", "STATE", "REASON"}}
+	rows := append(make([][]string, 0, 1+len(r.ShortCircuits)), []string{"CHECK", "BEGAN", "FOR", "STATE", "REASON"})
 	for i := range r.ShortCircuits {
 		is := &r.ShortCircuits[i]
 		state := "ended"
@@ -238,7 +238,7 @@ func (r *ShadowReport) Print(out io.Writer, l Layout) error {
 		return p.write(out)
 	}
 	p.gap()
-	var rows [][]string
+	rows := make([][]string, 0, len(comparisons))
 	for _, c := range comparisons {
 		rows = append(rows, []string{number(r.Count[c]), explain.Comparison(string(c))})
 	}

@@ -133,8 +133,8 @@ func TestThePercentileIsThatOfTheNearestRank(t *testing.T) {
 		}
 		return all
 	}
-	for n, want := range map[int]time.Duration{1: 1, 2: 2, 10: 10, 19: 19, 20: 19, 21: 20, 40: 38, 41: 39, 100: 95, 101: 96, 1000: 950} {
-		if got := Summarize(upTo(n)).P95; got != want*time.Second {
+	for n, want := range map[int]int{1: 1, 2: 2, 10: 10, 19: 19, 20: 19, 21: 20, 40: 38, 41: 39, 100: 95, 101: 96, 1000: 950} {
+		if got := Summarize(upTo(n)).P95; got != time.Duration(want)*time.Second {
 			t.Errorf("of 1 s to %d s it is %s, want %d s", n, got, want)
 		}
 	}

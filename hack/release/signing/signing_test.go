@@ -90,11 +90,11 @@ func TestTheChecksumsAreSignedAndCoverEveryFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"good", "changed"} {
-		if name == "changed" {
+	for _, file := range []string{"good", "changed"} {
+		if file == "changed" {
 			sums[0] ^= 1
 		}
-		if err := os.WriteFile(filepath.Join(s.folder, name), sums, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.folder, file), sums, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
