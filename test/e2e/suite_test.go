@@ -60,7 +60,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		management, err = control.Management(booting, rig.ManagementOptions{Core: true, ControllerManager: true, Audit: true})
+		management, err = control.Management(booting, rig.ManagementOptions{Core: true, Own: true, ControllerManager: true, Audit: true})
 		return err
 	})
 	shared = &environment{namespace: defaultNamespace, controlPlanes: 3, workers: 5}
