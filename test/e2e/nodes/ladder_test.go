@@ -9,11 +9,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -25,6 +27,7 @@ var _ = Describe("A ladder", func() {
 	BeforeEach(func(ctx SpecContext) {
 		allHealthy(ctx)
 		escalates(ctx)
+		noRecords(ctx)
 	})
 	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })
 
@@ -44,6 +47,9 @@ var _ = Describe("A ladder", func() {
 		second := requested(ctx, host, namespace, name)
 		Expect(second.GetOwnerReferences()).To(And(ContainElement(HaveField("UID", identity)), ContainElement(HaveField("UID", check(ctx, ladder).UID))))
 		Expect(requested(ctx, agent, agentNamespace, name).GetAnnotations()).To(HaveKey(nhcv1.TimedOutAnnotation), "the first one is stopped before the next one starts")
+		written := recordsOf(ctx, identity)
+		Expect(written).To(ConsistOf(agentNamespace+"/"+first.GetAnnotations()[mendv1.RecordAnnotation]), "one of both requests, in the namespace of the first one")
+		Expect(second.GetAnnotations()).To(HaveKeyWithValue(mendv1.RecordAnnotation, written[0]))
 
 		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue))
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
@@ -109,9 +115,31 @@ var _ = Describe("A ladder", func() {
 		Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
 		Eventually(seen.all).Should(Equal([]string{"SelfNodeRemediation " + name, "HostRemediation " + name}))
 		Expect(changes(slow.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
+		Expect(recordsOf(ctx, metal.Machine(ctx, name).UID)).To(HaveLen(1), "one record of the whole ladder")
 		nothingIsLeft(ctx)
 	}, SpecTimeout(specPatience))
 })
+
+// recordsOf are the records of a Machine's remediations, as namespace/name.
+func recordsOf(ctx context.Context, machine types.UID) (found []string) {
+	GinkgoHelper()
+	all := &mendv1.RemediationRecordList{}
+	Expect(here.List(ctx, all, client.MatchingLabels{mendv1.RecordTargetLabel: string(machine)})).To(Succeed())
+	for i := range all.Items {
+		found = append(found, client.ObjectKeyFromObject(&all.Items[i]).String())
+	}
+	return found
+}
+
+// noRecords removes all records: one that is open still would be taken for the next remediation of its Machine.
+func noRecords(ctx context.Context) {
+	GinkgoHelper()
+	all := &mendv1.RemediationRecordList{}
+	Expect(here.List(ctx, all)).To(Succeed())
+	for i := range all.Items {
+		Expect(client.IgnoreNotFound(here.Delete(ctx, &all.Items[i]))).To(Succeed())
+	}
+}
 
 // agentNamespace is where the agent's template is.
 const agentNamespace = "default"
