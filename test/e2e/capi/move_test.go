@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -29,6 +30,8 @@ var _ = Describe("A cluster from a class that clusterctl moves", func() {
 		travels.allHealthy(ctx)
 		travels.check(ctx, controlPlane)
 		travels.check(ctx, worker)
+		manager.Kill() // so that a record stays open until it is moved: clusterctl moves no Cluster that is paused
+		closed, open := travels.records(ctx)
 		states := travels.pauseInfrastructure(ctx)
 		machines, verdicts := travels.names(ctx, worker), travels.verdicts(ctx)
 
@@ -38,6 +41,7 @@ var _ = Describe("A cluster from a class that clusterctl moves", func() {
 		_, err := rig.Clusterctl(ctx, config, "move", "--namespace", travels.namespace,
 			"--kubeconfig", management.KubeconfigFile(), "--to-kubeconfig", target.plane.KubeconfigFile())
 		Expect(err).NotTo(HaveOccurred())
+		startManager(ctx)
 		Expect(verdicts()).To(BeEmpty())
 		Expect(travels.machines(ctx)).To(BeEmpty(), "they are in the new management cluster alone")
 
@@ -52,6 +56,19 @@ var _ = Describe("A cluster from a class that clusterctl moves", func() {
 			g.Expect(travels.names(ctx, worker)).To(Equal(machines))
 			g.Expect(verdicts()).To(BeEmpty())
 		}).Should(Succeed())
+
+		By("following its records there")
+		for _, was := range []*mendv1.RemediationRecord{closed, open} {
+			Eventually(func(g Gomega) {
+				is := &mendv1.RemediationRecord{}
+				g.Expect(here.Get(ctx, client.ObjectKeyFromObject(was), is)).To(Succeed())
+				g.Expect(is.UID).NotTo(Equal(was.UID))
+				g.Expect(is.Spec).To(BeComparableTo(was.Spec))
+				g.Expect(is.Status.Outcome).To(Equal(mendv1.RecordHealed), "by the name of its Machine, if it was open")
+				g.Expect(is.Status.Steps).To(ContainElements(was.Status.Steps))
+				g.Expect(is.OwnerReferences[0].UID).NotTo(Equal(was.OwnerReferences[0].UID))
+			}).Should(Succeed())
+		}
 
 		By("losing a worker there")
 		travels.turn(ctx, machines[0], corev1.ConditionFalse)
@@ -154,4 +171,40 @@ func (env *environment) list(ctx context.Context, kind string) []*unstructured.U
 		all = append(all, &list.Items[i])
 	}
 	return all
+}
+
+// records makes two records of remediations of a worker: one that has ended, and one that is open, and stays so while no manager runs here.
+func (env *environment) records(ctx context.Context) (closed, open *mendv1.RemediationRecord) {
+	GinkgoHelper()
+	clusters := &clusterv1.ClusterList{}
+	Expect(here.List(ctx, clusters, client.InNamespace(env.namespace))).To(Succeed())
+	Expect(clusters.Items).To(HaveLen(1))
+	cluster := &clusters.Items[0]
+	m := env.machines(ctx)[env.names(ctx, worker)[0]]
+	at := metav1.NewTime(time.Now().Truncate(time.Second))
+	recordOf := func(name string) *mendv1.RemediationRecord {
+		return &mendv1.RemediationRecord{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: env.namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID}},
+			},
+			Spec: mendv1.RemediationRecordSpec{
+				Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByRequest, Decided: at, Cause: "Ready=Unknown",
+				Target: mendv1.RecordTarget{
+					ClusterName: cluster.Name, ClusterUID: string(cluster.UID),
+					Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: env.namespace, Name: m.Name, UID: string(m.UID)},
+				},
+			},
+			Status: mendv1.RemediationRecordStatus{Attempted: &at, Begun: &at, BegunBy: "kubemend", Steps: []mendv1.RecordStep{
+				{Time: at, Reason: "RequestCreated", Message: "HostRemediation was created"},
+			}},
+		}
+	}
+	closed = recordOf("closed")
+	closed.Status.Ended, closed.Status.CapacityBack, closed.Status.Outcome = &at, &at, mendv1.RecordHealed
+	open = recordOf("open")
+	open.Labels[mendv1.RecordOpenLabel] = "true"
+	Expect(here.Create(ctx, closed)).To(Succeed())
+	Expect(here.Create(ctx, open)).To(Succeed())
+	return closed, open
 }
