@@ -37,6 +37,35 @@ var _ = Describe("A host or node that is not like the others", func() {
 		Consistently(func() int { return len(host.History().Since(began)) }).Should(Equal(1), "rebooted once")
 	}, SpecTimeout(specPatience))
 
+	It("has a record, written before it was powered off, of a request that a user made", func(ctx SpecContext) {
+		name, host := fixture.anIdleWorker(ctx)
+		machine := fixture.Machine(ctx, name)
+		all := &mendv1.RemediationRecordList{}
+		ofIt := client.MatchingLabels{mendv1.RecordTargetLabel: string(machine.UID)}
+		Eventually(func(g Gomega) { // one that is open still would be taken
+			g.Expect(here.List(ctx, all, client.InNamespace(machine.Namespace), ofIt, client.HasLabels{mendv1.RecordOpenLabel})).To(Succeed())
+			g.Expect(all.Items).To(BeEmpty())
+		}).WithTimeout(3 * time.Minute).Should(Succeed())
+		Expect(here.DeleteAllOf(ctx, &mendv1.RemediationRecord{}, client.InNamespace(machine.Namespace), ofIt)).To(Succeed())
+		began := time.Now()
+
+		rem := fixture.byHand(ctx, name)
+
+		ends(ctx, rem, "Succeeded")
+		Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
+		Expect(here.List(ctx, all, client.InNamespace(rem.Namespace), ofIt)).To(Succeed())
+		Expect(all.Items).To(ConsistOf(HaveField("Name", rem.Annotations[mendv1.RecordAnnotation])))
+		record := &all.Items[0]
+		Expect(record.CreationTimestamp.Time).NotTo(BeTemporally(">", host.History().Since(began)[0].At))
+		Expect(record.OwnerReferences).To(ConsistOf(HaveField("Name", machine.Spec.ClusterName)))
+		Expect(record.Spec.Mode).To(Equal(mendv1.RecordActive))
+		Expect(record.Spec.Remediator).To(Equal(mendv1.RemediatedByRequest))
+		Expect(record.Spec.Requester.Check).To(BeNil())
+		Expect(record.Spec.Target.Host).To(HaveValue(HaveField("Name", host.Key().Name)))
+		Expect(record.Spec.Target.Node).To(HaveValue(HaveField("Name", fixture.Node(ctx, name).Name)))
+		fixture.nothingIsLeft(ctx, host, name)
+	}, SpecTimeout(specPatience))
+
 	It("keeps the out-of-service taint that another client set", func(ctx SpecContext) {
 		name, host := fixture.anIdleWorker(ctx)
 		foreign := corev1.Taint{Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect}
