@@ -21,7 +21,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// +kubebuilder:rbac:groups=kubemend.io,resources=remediationrecords,verbs=create;delete;get;list;patch;update;watch
+// +kubebuilder:rbac:groups=kubemend.io,resources=remediationrecords,verbs=create;delete;get;list;patch;watch
 
 // CRD is the CustomResourceDefinition of RemediationRecords. Where it is not installed, remediations go on without records.
 const CRD = "remediationrecords.kubemend.io"

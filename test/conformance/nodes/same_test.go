@@ -40,8 +40,9 @@ var _ = Describe("As medik8s does,", func() {
 			}
 			Expect(req.GetAnnotations()).To(Equal(map[string]string{
 				"remediation.medik8s.io/node-name": s.called("w1"), "remediation.medik8s.io/template-name": "soft",
-				mendv1.MadeByNodeCheckAnnotation: s.called("check"),
+				mendv1.MadeByNodeCheckAnnotation: s.called("check"), mendv1.RecordAnnotation: req.GetAnnotations()[mendv1.RecordAnnotation],
 			}))
+			Expect(req.GetAnnotations()[mendv1.RecordAnnotation]).To(HavePrefix(s.called("w1")))
 			Expect(req.GetLabels()).To(Equal(map[string]string{
 				"app.kubernetes.io/part-of": "node-healthcheck-controller", mendv1.MadeByNodeCheckUIDLabel: string(check.UID),
 			}))

@@ -26,7 +26,7 @@ var _ = Describe("The commands of the page", func() {
 		checked(ctx, "my-check", builders.Claimed)
 		machine := fixture.WorkerNames(ctx)[0]
 		reader := aUser(ctx, map[string]string{
-			"machine/NAME": "machine/" + machine, "node/NAME": "node/" + machine, "host/NAME": "host/" + hostOf(ctx, machine), "cluster/NAME": "cluster/" + fixture.Name,
+			"machine/NAME": "machine/" + machine, "node/NAME": "node/" + machine, "host/NAME": "host/" + hostOf(ctx, machine), "cluster/NAME": "cluster/" + fixture.Name, "md/NAME": "md/" + fixture.Pool(),
 			"mhc/NAME": "mhc/my-check", "nhc/NAME": "nhc/" + nodesChecked(ctx), "remediation/NAME": "remediation/" + powerCycled(ctx, machine), "edge-3": fixture.Name,
 		})
 		for page, prints := range map[string][]string{

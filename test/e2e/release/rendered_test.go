@@ -34,7 +34,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		for _, o := range all {
 			kinds[o.GetKind()]++
 		}
-		Expect(kinds).To(HaveKeyWithValue("CustomResourceDefinition", 2))
+		Expect(kinds).To(HaveKeyWithValue("CustomResourceDefinition", 3))
 		Expect(kinds).To(SatisfyAll(HaveKey("Certificate"), HaveKey("Issuer"), HaveKey("Deployment"), HaveKey("MutatingWebhookConfiguration")))
 
 		wrong := all[0].DeepCopy()
