@@ -78,8 +78,8 @@ func TestAHostThatIsGoneIsRecordedBeforeTheOwnerIsAsked(t *testing.T) {
 	k.found = &host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.NoMachine}}
 	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			if _, is := o.(*clusterv1.Machine); is && len(k.records()) != 1 {
-				t.Errorf("the owner is asked with %d records", len(k.records()))
+			if _, is := o.(*clusterv1.Machine); is && len(k.records()) != 1 { //nolint:contextcheck // the fixture has one of its own
+				t.Errorf("the owner is asked with %d records", len(k.records())) //nolint:contextcheck // as above
 			}
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},

@@ -162,12 +162,12 @@ func TestARecordNamesTheHostIfItCanBeRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, began := &clusterv1.Machine{}, time.Now()
+				m, began := &clusterv1.Machine{}, time.Now() //nolint:forbidigo // of the bubble
 				m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.APIGroup = tc.infra, infrav1.GroupVersion.Group
 				if is := (&Reconciler{Metal: tc.metal}).hostOf(t.Context(), m); (is != nil) != tc.named {
 					t.Errorf("the host is %v", is)
 				}
-				if took := time.Since(began); took > hostWithin {
+				if took := time.Since(began); took > hostWithin { //nolint:forbidigo // of the bubble
 					t.Errorf("it is waited for %s", took)
 				}
 			})

@@ -80,7 +80,7 @@ func (o *observing) lines() []string {
 		if r.Spec.Mode != mendv1.RecordObserved {
 			o.t.Errorf("a record has mode %s", r.Spec.Mode)
 		}
-		lines = append(lines, string(r.Spec.Target.Machine.Name)+" "+string(r.Spec.Remediator)+" "+r.Spec.BlockedBy+";"+r.Spec.Cause)
+		lines = append(lines, r.Spec.Target.Machine.Name+" "+string(r.Spec.Remediator)+" "+r.Spec.BlockedBy+";"+r.Spec.Cause)
 	}
 	slices.Sort(lines)
 	return lines
@@ -130,7 +130,8 @@ func TestAnObservedCheckRecordsWhatWouldBegin(t *testing.T) {
 			if tc.want == nil && asked > 0 {
 				t.Errorf("without a record it asks the API server %d times", asked)
 			}
-			if o.sees(tc.w, m); o.asked != asked {
+			o.sees(tc.w, m)
+			if o.asked != asked {
 				t.Errorf("the next reconcile asks the API server %d times more", o.asked-asked)
 			}
 			if again := o.sees(tc.w, &memory{}); !slices.Equal(again, got) {

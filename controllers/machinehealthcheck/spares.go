@@ -297,8 +297,9 @@ func replacements(of []*clusterv1.Machine, claims map[types.UID]claim, owner typ
 			facts, wanted = append(facts, machines.Sibling{Created: c.at, Asked: c.at, Deleting: true}), append(wanted, expecting{wants: c.wants})
 		}
 	}
-	var is []expecting
-	for _, i := range machines.ToCome(facts) {
+	toCome := machines.ToCome(facts)
+	is := make([]expecting, 0, len(toCome))
+	for _, i := range toCome {
 		is = append(is, wanted[i])
 	}
 	return is

@@ -102,7 +102,8 @@ func TestAfterItsDeadlineARemediationBeginsWithoutAHostAndSaysSo(t *testing.T) {
 	r.bad("c1", "a")
 	r.pass(0, "c1")
 	for _, at := range []time.Duration{5 * time.Minute, 10*time.Minute - time.Second} {
-		if r.pass(at, "c1"); r.asked() != "" {
+		r.pass(at, "c1")
+		if r.asked() != "" {
 			t.Fatalf("after %s the owner is asked", at)
 		}
 	}
@@ -136,7 +137,8 @@ func TestARestartNeitherExtendsAWaitNorEndsIt(t *testing.T) {
 			r.crash = kill
 			r.pass(10*time.Minute+time.Second, "c1")
 			r.start()
-			if r.pass(10*time.Minute+2*time.Second, "c1"); r.asked() != "a" || r.says(r.get("a")) != "" || r.says(r.check("c1")) != "" {
+			r.pass(10*time.Minute+2*time.Second, "c1")
+			if r.asked() != "a" || r.says(r.get("a")) != "" || r.says(r.check("c1")) != "" {
 				t.Errorf("after the deadline: asked %q; says %q, %q", r.asked(), r.says(r.get("a")), r.says(r.check("c1")))
 			}
 		})
@@ -196,11 +198,13 @@ func TestAMachineOfAControlPlaneWaitsToo(t *testing.T) {
 	if err := r.api.Update(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	if r.pass(0, "c1"); r.asked() != "" || r.says(r.get("a")) != waitsOfMachine {
+	r.pass(0, "c1")
+	if r.asked() != "" || r.says(r.get("a")) != waitsOfMachine {
 		t.Errorf("asked: %q; says %q", r.asked(), r.says(r.get("a")))
 	}
 	r.host("spare", "", "")
-	if r.pass(time.Minute, "c1"); r.asked() != "a" {
+	r.pass(time.Minute, "c1")
+	if r.asked() != "a" {
 		t.Error("with a host its owner is not asked")
 	}
 }
@@ -241,11 +245,13 @@ func TestAHostOfAnotherPoolIsNoSpare(t *testing.T) {
 	r := newPool(t)
 	r.machine("c1", "a", "workers", true, clusterv1.RemediateMachineAnnotation)
 	r.host("spare", "storage", "")
-	if r.pass(0, "c1"); r.asked() != "" || !strings.Contains(r.says(r.get("a")), "of 1 free none has the labels") {
+	r.pass(0, "c1")
+	if r.asked() != "" || !strings.Contains(r.says(r.get("a")), "of 1 free none has the labels") {
 		t.Errorf("asked: %q; says %q", r.asked(), r.says(r.get("a")))
 	}
 	r.host("spare-2", "workers", "")
-	if r.pass(time.Minute, "c1"); r.asked() != "a" {
+	r.pass(time.Minute, "c1")
+	if r.asked() != "a" {
 		t.Error("with a host of the pool the owner is not asked")
 	}
 }
@@ -271,7 +277,8 @@ func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
 			if got := r.says(r.get("a")); !strings.HasPrefix(got, "False/SpareHostsUnread") || !strings.Contains(got, tc.says) {
 				t.Errorf("the machine says %q", got)
 			}
-			if r.pass(10*time.Minute, "c1"); r.asked() != "a" {
+			r.pass(10*time.Minute, "c1")
+			if r.asked() != "a" {
 				t.Error("after the deadline the owner is not asked")
 			}
 		})
@@ -291,7 +298,8 @@ func TestACheckThatDoesNotWaitForAHostReadsNone(t *testing.T) {
 		if err := r.api.Update(t.Context(), check); err != nil {
 			t.Fatal(err)
 		}
-		if r.pass(0, "c1"); r.asked() != "a" || r.hosts.asked > 0 {
+		r.pass(0, "c1")
+		if r.asked() != "a" || r.hosts.asked > 0 {
 			t.Errorf("%s: asked %q, hosts were asked for %d times", name, r.asked(), r.hosts.asked)
 		}
 	}

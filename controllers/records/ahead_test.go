@@ -30,11 +30,11 @@ func TestARecordThatCannotBeWrittenHoldsUpNothing(t *testing.T) {
 						return create(ctx)
 					},
 				})
-				before, began := testutil.ToFloat64(failed.WithLabelValues("Test")), time.Now()
+				before, began := testutil.ToFloat64(failed.WithLabelValues("Test")), time.Now() //nolint:forbidigo // of the bubble
 				if is := s.Ahead(t.Context(), "Test", about("w1", "1", mendv1.RecordActive), "a"); is != "" {
 					t.Errorf("there is a record %q", is)
 				}
-				if took := time.Since(began); took > AheadWithin {
+				if took := time.Since(began); took > AheadWithin { //nolint:forbidigo // of the bubble
 					t.Errorf("the remediation waits for %s", took)
 				}
 				if counted := testutil.ToFloat64(failed.WithLabelValues("Test")) - before; counted != 1 {
@@ -62,7 +62,7 @@ func TestARecordWhoseAnswerWasLostIsFound(t *testing.T) {
 	})
 	before := testutil.ToFloat64(failed.WithLabelValues("Test"))
 	is := s.Ahead(t.Context(), "Test", about("w1", "1", mendv1.RecordActive), "a")
-	if all := s.all(t); len(all) != 1 || all[0].Name != is || testutil.ToFloat64(failed.WithLabelValues("Test")) != before {
+	if all := s.all(t.Context(), t); len(all) != 1 || all[0].Name != is || testutil.ToFloat64(failed.WithLabelValues("Test")) != before {
 		t.Errorf("of %d records it has %q", len(all), is)
 	}
 }

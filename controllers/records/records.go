@@ -83,7 +83,7 @@ func (r *Records) Begin(ctx context.Context, record *mendv1.RemediationRecord, s
 		return "", err
 	}
 	target := TargetOf(record)
-	for try := 0; try < 3; try++ {
+	for range 3 {
 		open, err := r.open(ctx, record)
 		if err != nil {
 			return "", fmt.Errorf("look for the record of the remediation of %s %s: %w", target.Kind, target.Name, err)

@@ -82,23 +82,23 @@ func (s *shelf) restart() {
 	s.Cached()
 }
 
-func (s *shelf) all(t *testing.T) []mendv1.RemediationRecord {
+func (s *shelf) all(ctx context.Context, t *testing.T) []mendv1.RemediationRecord {
 	t.Helper()
 	list := &mendv1.RemediationRecordList{}
-	if err := s.server.List(context.Background(), list); err != nil {
+	if err := s.server.List(ctx, list); err != nil {
 		t.Fatal(err)
 	}
 	return list.Items
 }
 
 // close ends the only record.
-func (s *shelf) close(t *testing.T) {
+func (s *shelf) close(ctx context.Context, t *testing.T) {
 	t.Helper()
-	all := s.all(t)
+	all := s.all(ctx, t)
 	is := &all[len(all)-1]
 	is.Status.Ended, is.Status.Outcome = new(metav1.NewTime(s.clock.Now())), mendv1.RecordCancelled
 	delete(is.Labels, mendv1.RecordOpenLabel)
-	if err := s.server.Update(context.Background(), is); err != nil {
+	if err := s.server.Update(ctx, is); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -114,7 +114,7 @@ func about(machine, uid string, mode mendv1.RecordMode) *mendv1.RemediationRecor
 }
 
 func TestARemediationHasOneRecord(t *testing.T) {
-	ctx := context.Background()
+	ctx := t.Context()
 	active, observed := mendv1.RecordActive, mendv1.RecordObserved
 	for name, tc := range map[string]struct {
 		run  func(s *shelf)
@@ -157,12 +157,12 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		}, 1},
 		"a remediation of the same machine after the first is closed": {func(s *shelf) {
 			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
-			s.close(t)
+			s.close(ctx, t)
 			_, _ = s.Begin(ctx, about("w1", "1", active), "b")
 		}, 2},
 		"one that did not begin in time, and does now": {func(s *shelf) {
 			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
-			s.close(t)
+			s.close(ctx, t)
 			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
 			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
 		}, 2},
@@ -185,7 +185,7 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		"the record that the caller knows is closed": {func(s *shelf) {
 			again := about("w1", "2", active)
 			again.Name, _ = s.Begin(ctx, about("w1", "1", active), "a")
-			s.close(t)
+			s.close(ctx, t)
 			_, _ = s.Begin(ctx, again, "b")
 		}, 2},
 		"the record that the caller knows is gone": {func(s *shelf) {
@@ -203,7 +203,7 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf(t)
 			tc.run(s)
-			if got := s.all(t); len(got) != tc.want {
+			if got := s.all(ctx, t); len(got) != tc.want {
 				t.Errorf("there are %d records, want %d: %v", len(got), tc.want, got)
 			}
 		})
@@ -214,12 +214,12 @@ func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
 	s := newShelf(t)
 	for _, after := range []time.Duration{0, 30 * time.Second, 90 * time.Second} {
 		s.clock.SetTime(noon.Add(after))
-		name, err := s.Begin(context.Background(), about("w1", "1", mendv1.RecordActive), "a")
+		name, err := s.Begin(t.Context(), about("w1", "1", mendv1.RecordActive), "a")
 		if err != nil || !strings.HasPrefix(name, "w1-") {
 			t.Fatalf("it returns %q, %v", name, err)
 		}
 	}
-	if got := s.all(t)[0].Status.Attempted.Time; !got.Equal(noon.Add(90 * time.Second)) {
+	if got := s.all(t.Context(), t)[0].Status.Attempted.Time; !got.Equal(noon.Add(90 * time.Second)) {
 		t.Errorf("it was last attempted at %s", got)
 	}
 }
@@ -227,10 +227,10 @@ func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
 // A record that is closed in the same moment is not the one of a remediation that goes on.
 func TestARecordThatIsClosedMeanwhileIsNotTaken(t *testing.T) {
 	s := newShelf(t)
-	ctx := context.Background()
+	ctx := t.Context()
 	first, _ := s.Begin(ctx, about("w1", "1", mendv1.RecordActive), "a")
-	open := s.all(t)
-	s.close(t)
+	open := s.all(ctx, t)
+	s.close(ctx, t)
 	s.clock.SetTime(noon.Add(Unbegun + time.Second))
 	stale := interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -257,11 +257,11 @@ func TestRecordsOfANamespaceThatTheCacheDoesNotHaveAreReadPastIt(t *testing.T) {
 			return errors.New("unknown namespace for the cache")
 		},
 	})
-	first, err := s.Begin(context.Background(), about("w1", "1", mendv1.RecordActive), "a")
+	first, err := s.Begin(t.Context(), about("w1", "1", mendv1.RecordActive), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := s.Begin(context.Background(), about("w1", "1", mendv1.RecordActive), "b"); err != nil || second != first {
+	if second, err := s.Begin(t.Context(), about("w1", "1", mendv1.RecordActive), "b"); err != nil || second != first {
 		t.Errorf("it takes %q after %q: %v", second, first, err)
 	}
 }

@@ -52,7 +52,7 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (observer.Subject
 		began = o.facts.Decided
 	}
 	target := &o.record.Spec.Target
-	s := observer.Subject{}
+	var s observer.Subject
 	if o.machine != nil {
 		s = observer.Of(o.machine, began)
 	} else {

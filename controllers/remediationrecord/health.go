@@ -62,7 +62,7 @@ func (r *Reconciler) node(ctx context.Context, o *observed) (node *corev1.Node, 
 	}
 	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(o.cluster), o.now)
 	if err != nil || view.Link != workload.Up {
-		return nil, false, nil // an unreachable cluster says nothing
+		return nil, false, nil //nolint:nilerr // an unreachable cluster says nothing
 	}
 	if name := o.machine.Status.NodeRef.Name; name != "" {
 		return view.Node(name), true, nil

@@ -157,8 +157,8 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed, from client.Re
 	return nil
 }
 
-// observeOther reads a Node of this cluster, or a host, as far as the manager may. A node that a remediator has deleted comes back with another UID: it is known
-// by its name.
+// observeOther reads a Node of this cluster, or a host, as far as the manager may. A node that a remediator has deleted comes back with another UID: its name
+// tells that it is the same.
 func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
 	is := &metav1.PartialObjectMetadata{}

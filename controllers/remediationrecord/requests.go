@@ -103,26 +103,11 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 	if by == nil {
 		return nil, nil
 	}
-	var err error
-	var all []corev1.ObjectReference
+	read := r.templatesOfNodes
 	if by.Kind == "MachineHealthCheck" {
-		check := &clusterv1.MachineHealthCheck{}
-		err = r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check)
-		if err == nil && check.Spec.Remediation.TemplateRef.IsDefined() {
-			ref := check.Spec.Remediation.TemplateRef
-			all = append(all, corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind})
-		}
-	} else {
-		check := &nhcv1.NodeHealthCheck{}
-		if err = r.Live.Get(ctx, client.ObjectKey{Name: by.Name}, check); err == nil {
-			if ref := check.Spec.RemediationTemplate; ref != nil {
-				all = append(all, *ref)
-			}
-			for i := range check.Spec.EscalatingRemediations {
-				all = append(all, check.Spec.EscalatingRemediations[i].RemediationTemplate)
-			}
-		}
+		read = r.templatesOfMachines
 	}
+	all, err := read(ctx, by)
 	switch {
 	case remediationrequest.Missing(err):
 		return nil, nil
@@ -131,6 +116,31 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read %s %s: %w", by.Kind, by.Name, err)
+	}
+	return all, nil
+}
+
+func (r *Reconciler) templatesOfMachines(ctx context.Context, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
+	check := &clusterv1.MachineHealthCheck{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check)
+	ref := check.Spec.Remediation.TemplateRef
+	if err != nil || !ref.IsDefined() {
+		return nil, err
+	}
+	return []corev1.ObjectReference{{APIVersion: ref.APIVersion, Kind: ref.Kind}}, nil
+}
+
+func (r *Reconciler) templatesOfNodes(ctx context.Context, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
+	check := &nhcv1.NodeHealthCheck{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
+		return nil, err
+	}
+	var all []corev1.ObjectReference
+	if ref := check.Spec.RemediationTemplate; ref != nil {
+		all = append(all, *ref)
+	}
+	for i := range check.Spec.EscalatingRemediations {
+		all = append(all, check.Spec.EscalatingRemediations[i].RemediationTemplate)
 	}
 	return all, nil
 }

@@ -123,7 +123,7 @@ func TestAllPagesAreRead(t *testing.T) {
 	r, c := retention(t, Options{Keep: time.Hour, PerCluster: 10, PerHost: 10})
 	pages := 0
 	r.Live = interceptor.NewClient(c, interceptor.Funcs{
-		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		List: func(ctx context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			o := (&client.ListOptions{}).ApplyOptions(opts)
 			if o.Limit != pageSize || o.LabelSelector.String() != "!"+mendv1.RecordOpenLabel || o.Continue != map[int]string{0: "", 1: "next"}[pages] {
 				t.Errorf("page %d is asked for with %+v", pages, o)
@@ -131,7 +131,7 @@ func TestAllPagesAreRead(t *testing.T) {
 			page := list.(*metav1.PartialObjectMetadataList)
 			is := closedOne(fmt.Sprintf("r%d", pages), "c", "", 2)
 			page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: is.ObjectMeta})
-			if err := c.Create(t.Context(), is); err != nil {
+			if err := c.Create(ctx, is); err != nil {
 				return err
 			}
 			pages++

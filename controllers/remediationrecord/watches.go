@@ -155,8 +155,9 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 
 // ofCluster maps a Cluster to its open records.
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	var all []reconcile.Request
-	for _, of := range r.openOf(ctx, client.ObjectKeyFromObject(cluster)) {
+	open := r.openOf(ctx, client.ObjectKeyFromObject(cluster))
+	all := make([]reconcile.Request, 0, len(open))
+	for _, of := range open {
 		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)})
 	}
 	return all
