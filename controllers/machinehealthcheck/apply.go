@@ -10,12 +10,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -169,7 +171,9 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 	after := s.Conditions
 	err := s.refused
 	if err == nil {
-		recordedBy(s.request, r.writeAhead(ctx, w, s, healthSaid(o.saved)))
+		if name := r.writeAhead(ctx, w, s, healthSaid(o.saved)); name != "" {
+			records.Name(s.request, types.NamespacedName{Namespace: w.check.Namespace, Name: name})
+		}
 		err = r.Requests.Create(ctx, s.request)
 	}
 	switch {

@@ -9,7 +9,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -50,16 +49,6 @@ func healthSaid(m *clusterv1.Machine) string {
 	return fmt.Sprintf("%s since %d", c.Status, c.LastTransitionTime.Unix())
 }
 
-// recordedBy makes a request name its record, if it has one.
-func recordedBy(req *unstructured.Unstructured, record string) {
-	if record == "" {
-		return
-	}
-	annotations := req.GetAnnotations()
-	annotations[mendv1.RecordAnnotation] = record
-	req.SetAnnotations(annotations)
-}
-
 // hostOf is the host of m; nil if m is on none, or if that cannot be found out now.
 func (r *Reconciler) hostOf(ctx context.Context, m *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
 	if r.Metal == nil || !onHost(m) {
@@ -77,10 +66,7 @@ func (r *Reconciler) hostOf(ctx context.Context, m *clusterv1.Machine) *bmov1alp
 func recordOf(w *observed, s step, on *bmov1alpha1.BareMetalHost) *mendv1.RemediationRecord {
 	limits := s.facts.About.Spelled
 	record := &mendv1.RemediationRecord{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.check.Namespace,
-			Labels:    map[string]string{clusterv1.ClusterNameLabel: w.cluster.Name},
-		},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.check.Namespace},
 		Spec: mendv1.RemediationRecordSpec{
 			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Target: recordTarget(s.target, on),
 			Decided: metav1.NewTime(w.now),

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -181,11 +182,10 @@ func TestWhenItIsLooked(t *testing.T) {
 
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); { //nolint:forbidigo // the wait of a test, not of the code
-		if time.Now().After(end) { //nolint:forbidigo // as above
-			t.Fatal("it does not come to that")
-		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // as above
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return holds(), nil
+	}); err != nil {
+		t.Fatalf("it does not come to that: %v", err)
 	}
 }
 
