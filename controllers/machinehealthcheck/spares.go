@@ -128,8 +128,15 @@ func (s *spares) claim(w *observed, p plan) bool {
 	return true
 }
 
-// claimed are the claims in a namespace that count beside what is observed of its machines, and how many there ever were. Those that are over are forgotten.
-func (s *spares) claimed(namespace string, there map[types.UID]*clusterv1.Machine, now time.Time) (map[types.UID]claim, int) {
+// madeIn is how many claims there ever were in a namespace.
+func (s *spares) madeIn(namespace string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.made[namespace]
+}
+
+// claimed are the claims in a namespace that count beside what is observed of its machines. Those that are over are forgotten.
+func (s *spares) claimed(namespace string, there map[types.UID]*clusterv1.Machine, now time.Time) map[types.UID]claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := map[types.UID]claim{}
@@ -150,7 +157,7 @@ func (s *spares) claimed(namespace string, there map[types.UID]*clusterv1.Machin
 		}
 		all[id] = *is
 	}
-	return all, s.made[namespace]
+	return all
 }
 
 // observedSpares is what a reconcile has read of spare hosts.
@@ -163,7 +170,7 @@ type observedSpares struct {
 
 // observeSpares reads which hosts the replacements of the machines that wait could take, and which of those others will take.
 func (r *Reconciler) observeSpares(ctx context.Context, w *observed, p plan) {
-	w.spares = observedSpares{read: true, wants: map[types.UID]host.Wants{}}
+	w.spares = observedSpares{read: true, wants: map[types.UID]host.Wants{}, made: r.spares.madeIn(w.check.Namespace)}
 	if !w.explains {
 		r.spares.wait(client.ObjectKeyFromObject(w.check), true)
 	}
@@ -181,8 +188,7 @@ func (r *Reconciler) observeSpares(ctx context.Context, w *observed, p plan) {
 	for _, m := range all {
 		there[m.UID] = m
 	}
-	var claims map[types.UID]claim
-	claims, w.spares.made = r.spares.claimed(w.check.Namespace, there, w.now)
+	claims := r.spares.claimed(w.check.Namespace, there, w.now)
 	for _, t := range w.targets {
 		delete(claims, t.machine.UID) // its write failed: else the check would wait for the cache
 	}

@@ -285,6 +285,24 @@ func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
 	}
 }
 
+// A process that has counted on a host before knows that the hosts change. If they cannot be read any more, it decides without them.
+func TestADeadlineEndsAlsoIfHostsCannotBeReadAfterOneWasTaken(t *testing.T) {
+	r := newPool(t)
+	r.bad("c1", "a")
+	r.host("spare", "", "")
+	r.pass(0, "c1")
+	r.bad("c2", "b")
+	r.hosts.err = errors.New("you may not any more")
+	r.pass(0, "c2")
+	if r.asked() != "a" {
+		t.Fatalf("before the deadline: asked %q", r.asked())
+	}
+	r.pass(10*time.Minute, "c2")
+	if r.asked() != "a b" {
+		t.Errorf("after the deadline: asked %q", r.asked())
+	}
+}
+
 func TestACheckThatDoesNotWaitForAHostReadsNone(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
 		"without the annotation": nil,
