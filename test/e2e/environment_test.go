@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -58,7 +57,7 @@ func (env *environment) allHealthy(ctx context.Context) {
 			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), name)
 			g.Expect(suite.Ready(ctx, env.there, name)).To(Equal(corev1.ConditionTrue), name)
 		}
-	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // leaveAsFound reverts what a spec did to the cluster.

@@ -18,10 +18,6 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// outagePatience is for what waits for connections: ClusterCache gives one up after five probes of ten seconds, and
-// tries a new one every half minute.
-const outagePatience = 90 * time.Second
-
 // startup is the time that a node has to appear in. It is over before the outage of the spec is.
 const startup = 45 * time.Second
 
@@ -54,9 +50,9 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 		By("taking the API server away")
 		Expect(env.plane.StopAPIServer(ctx)).To(Succeed())
 		lostAt := time.Now()
-		Eventually(env.said(ctx, check.Name, mendv1.WorkloadClusterReachable)).WithTimeout(outagePatience).Should(Equal("False/Unreachable"))
+		Eventually(env.said(ctx, check.Name, mendv1.WorkloadClusterReachable)).Should(Equal("False/Unreachable"))
 		reach := conditions.Get(env.getCheck(ctx, check.Name), mendv1.WorkloadClusterReachable)
-		Expect(reach.LastTransitionTime.Time).To(BeTemporally("~", lostAt, outagePatience))
+		Expect(reach.LastTransitionTime.Time).To(BeTemporally(">=", lostAt.Truncate(time.Second)))
 		Expect(reach.Message).To(ContainSubstring(reach.LastTransitionTime.UTC().Format(time.RFC3339)))
 
 		By("waiting until the connection is given up, and the start-up timeout is over")
@@ -68,7 +64,7 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 		Eventually(func(g Gomega) {
 			nothingChanges(g)
 			g.Expect(suite.Metric(ctx, manager, "capi_cluster_cache_connection_up", `="outage"`)(g)).To(Equal("0"))
-		}).WithTimeout(outagePatience).Should(Succeed())
+		}).Should(Succeed())
 
 		By("marking a machine")
 		marked := env.workerNames(ctx)[0]
@@ -86,8 +82,8 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 		Expect(env.plane.StartAPIServer(ctx)).To(Succeed())
 		provider.RefuseToStart(nil)
 		env.kubelet(starting).Start()
-		Eventually(env.said(ctx, check.Name, mendv1.WorkloadClusterReachable)).WithTimeout(outagePatience).Should(Equal("True/ReachableAgain"))
-		Eventually(env.counts(ctx, check.Name)).WithTimeout(outagePatience).Should(Equal("4 of 4"))
+		Eventually(env.said(ctx, check.Name, mendv1.WorkloadClusterReachable)).Should(Equal("True/ReachableAgain"))
+		Eventually(env.counts(ctx, check.Name)).Should(Equal("4 of 4"))
 		env.replaced(ctx, before, marked)
 		Eventually(env.counts(ctx, check.Name)).Should(Equal("4 of 4"))
 		Expect(env.events(ctx, check, starting, mendv1.EventMachineMarkedUnhealthy)()).To(BeZero())
@@ -98,7 +94,7 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 		env.replaced(ctx, before, lost)
 		Expect(env.events(ctx, check, check.Name, mendv1.EventUnreachable)()).To(Equal(1))
 		Expect(env.events(ctx, check, check.Name, mendv1.EventReachable)()).To(Equal(1))
-	}, SpecTimeout(12*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // startsSlowly adds a worker whose kubelet does not come up, and returns its name and from when its node is awaited.

@@ -34,7 +34,7 @@ const (
 	reader = "kubemend-workload-reader"
 
 	// specPatience bounds a spec in which one thing happens after another; on a quiet machine none should take a quarter of it.
-	specPatience = 6 * time.Minute
+	specPatience = 12 * time.Minute
 	// together is the patience of a check with nodes that fall silent together. That they are is found out one by one, a second or more apart.
 	together = "12s"
 )
@@ -51,7 +51,7 @@ var (
 )
 
 func TestEndToEnd(t *testing.T) {
-	suite.Run(t, "End to end", suite.Patience{Eventually: 2 * time.Minute, Consistently: 6 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "End to end", suite.Patience{Eventually: 4 * time.Minute, Consistently: 6 * time.Second, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -77,7 +77,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startInfrastructure()
 	startManager(ctx)
 	shared.build(ctx, quickstart)
-}, NodeTimeout(5*time.Minute))
+}, NodeTimeout(10*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 

@@ -18,7 +18,7 @@ import (
 const (
 	// startPatience bounds a start whose caller gave no deadline. A start takes seconds; this is for a machine that
 	// is busy with everything else as well.
-	startPatience = 2 * time.Minute
+	startPatience = 5 * time.Minute
 	// portAttempts bounds how often a start is repeated because another program took its port. See port.
 	portAttempts = 5
 )

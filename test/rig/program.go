@@ -12,7 +12,7 @@ import (
 )
 
 // managerReady bounds how long a manager may take until it says that it is ready.
-const managerReady = time.Minute
+const managerReady = 3 * time.Minute
 
 // ManagerOptions say which manager is started.
 type ManagerOptions struct {

@@ -40,7 +40,7 @@ var _ = Describe("A power cycle", func() {
 		began := time.Now()
 		rem := fixture.byHand(ctx, name)
 		for _, at := range []string{"PoweringOff", "MovingWorkload", "PoweringOn", "Booting"} {
-			Eventually(step(ctx, rem)).WithTimeout(2 * time.Minute).Should(Or(Equal(at), Equal("Succeeded")))
+			Eventually(step(ctx, rem)).Should(Or(Equal(at), Equal("Succeeded")))
 			manager.Kill()
 			startManager(ctx)
 		}
@@ -76,13 +76,13 @@ var _ = Describe("A power cycle", func() {
 		DeferCleanup(func() { host.Take(simulator.Times{}) })
 		began := time.Now()
 		rem := fixture.byHand(ctx, name)
-		Eventually(powered(host)).WithTimeout(2 * time.Minute).Should(BeFalse())
+		Eventually(powered(host)).Should(BeFalse())
 		Expect(leads(other)()).To(BeFalse())
 
 		first.Kill()
 
 		lost := time.Now()
-		Eventually(leads(other)).WithTimeout(2 * time.Minute).Should(BeTrue())
+		Eventually(leads(other)).Should(BeTrue())
 		taken := time.Since(lost)
 		AddReportEntry("taken over after", taken.String())
 		Expect(taken).To(BeNumerically(">", 10*time.Second), "a lease that runs out is waited for")

@@ -93,7 +93,7 @@ func (env *environment) nodeOf(ctx context.Context, app string) (node string) {
 			}
 		}
 		g.Expect(node).NotTo(BeEmpty())
-	}).WithTimeout(2 * time.Minute).Should(Succeed())
+	}).Should(Succeed())
 	return node
 }
 
@@ -183,7 +183,7 @@ func ends(ctx context.Context, rem client.Object, at string) {
 		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), now)).To(Succeed())
 		g.Expect(now.Status.Step).To(Equal(at))
 		g.Expect(now.Finalizers).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // saidOf is what a condition of a remediation says, as "Status/Reason".

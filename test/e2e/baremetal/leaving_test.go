@@ -67,7 +67,7 @@ var _ = Describe("A manager with --teardown", Ordered, func() {
 		DeferCleanup(func() { attacher.Stick(false) })
 		began := time.Now()
 		host.Kubelet().Stop()
-		Eventually(func() bool { return outOfService(fixture.Node(ctx, name)) }).WithTimeout(3 * time.Minute).Should(BeTrue())
+		Eventually(func() bool { return outOfService(fixture.Node(ctx, name)) }).Should(BeTrue())
 
 		By("leaving a fence and a hold behind whose remediation is gone")
 		orphan := slices.DeleteFunc(fixture.WorkerNames(ctx), func(worker string) bool { return worker == name })[0]
@@ -83,12 +83,12 @@ var _ = Describe("A manager with --teardown", Ordered, func() {
 
 		By("starting a replica that leaves beside the one that does not, with the rights that it is installed with")
 		first := leavingReplica(ctx, "first", account)
-		Eventually(leader(ctx)).WithTimeout(time.Minute).Should(HavePrefix("teardown_"))
-		Eventually(func() error { return manager.Ready(ctx) }).WithTimeout(time.Minute).Should(HaveOccurred(), "it has lost its lease, and ends")
+		Eventually(leader(ctx)).Should(HavePrefix("teardown_"))
+		Eventually(func() error { return manager.Ready(ctx) }).Should(HaveOccurred(), "it has lost its lease, and ends")
 		manager.Kill()
 		startManager(ctx, electing...) // as its Deployment would
-		Eventually(func() map[string]string { return checkOf(ctx, check).Annotations }).WithTimeout(time.Minute).ShouldNot(HaveKey(clusterv1.PausedAnnotation))
-		Eventually(answer(ctx, first, "/readyz/teardown")).WithTimeout(time.Minute).Should(And(
+		Eventually(func() map[string]string { return checkOf(ctx, check).Annotations }).ShouldNot(HaveKey(clusterv1.PausedAnnotation))
+		Eventually(answer(ctx, first, "/readyz/teardown")).Should(And(
 			ContainSubstring("HostRemediation "+fixture.Namespace+"/"+name), ContainSubstring("RebootRemediation default/drilled")))
 		Expect(powered(host)()).To(BeFalse(), "its workload is on its way")
 		Eventually(fixture.recordedEvents(ctx, "MachineHealthCheck", check.Name, began)).Should(HaveKey(mendv1.EventCheckReleased))
@@ -100,19 +100,19 @@ var _ = Describe("A manager with --teardown", Ordered, func() {
 			for _, m := range []*rig.Kubemend{second, third} {
 				g.Expect(answer(ctx, m, "/readyz/teardown")()).To(ContainSubstring("HostRemediation " + fixture.Namespace + "/" + name))
 			}
-		}).WithTimeout(time.Minute).Should(Succeed())
+		}).Should(Succeed())
 
 		By("letting the workload move, and the remediator remove its finalizer")
 		attacher.Stick(false)
 		release(ctx, request)
 		for _, m := range []*rig.Kubemend{second, third} {
-			Eventually(func() error { return m.Ready(ctx) }).WithTimeout(3*time.Minute).Should(Succeed(), answer(ctx, m, "/readyz/teardown"))
+			Eventually(func() error { return m.Ready(ctx) }).Should(Succeed(), answer(ctx, m, "/readyz/teardown"))
 		}
 
 		Expect(traces(ctx, management.Config())).To(BeEmpty())
 		Expect(traces(ctx, fixture.Plane.Config())).To(BeEmpty())
 		Eventually(powered(host)).Should(BeTrue())
-		Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).WithTimeout(2 * time.Minute).Should(Equal(corev1.ConditionTrue))
+		Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
 
 		for _, m := range []*rig.Kubemend{first, second, third} {
@@ -125,7 +125,7 @@ var _ = Describe("A manager with --teardown", Ordered, func() {
 			g.Expect(conditionOf(c.Status.Conditions, clusterv1.PausedCondition)).To(Equal(metav1.ConditionFalse))
 			g.Expect(c.Status.ExpectedMachines).To(Equal(ptr.To(fixture.Workers)))
 			g.Expect(c.Status.CurrentHealthy).To(Equal(ptr.To(fixture.Workers)))
-		}).WithTimeout(time.Minute).Should(Succeed())
+		}).Should(Succeed())
 		drill := &nhcv1.NodeHealthCheck{}
 		Expect(here.Get(ctx, client.ObjectKey{Name: "drill"}, drill)).To(Succeed())
 		Expect(drill.Status.Phase).To(Equal(nhcv1.PhaseDisabled))
@@ -237,7 +237,7 @@ func remediatedNode(ctx context.Context) *unstructured.Unstructured {
 	Expect(here.Status().Update(ctx, node)).To(Succeed())
 	request := &unstructured.Unstructured{}
 	request.SetGroupVersionKind(rebooting)
-	Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: "default", Name: node.Name}, request) }).WithTimeout(2 * time.Minute).Should(Succeed())
+	Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: "default", Name: node.Name}, request) }).Should(Succeed())
 	request.SetFinalizers([]string{working})
 	Expect(here.Update(ctx, request)).To(Succeed())
 	return request

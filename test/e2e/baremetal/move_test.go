@@ -43,7 +43,7 @@ func clusterIsMoved(ctx SpecContext) {
 		j.loseNode(ctx)
 	}
 	for _, j := range travels {
-		Eventually(func() bool { return outOfService(j.Node(ctx, j.lost)) }).WithTimeout(3 * time.Minute).Should(BeTrue())
+		Eventually(func() bool { return outOfService(j.Node(ctx, j.lost)) }).Should(BeTrue())
 		Expect(j.remembers(ctx, here)).To(Equal(memory{State: "MovingWorkload", Attempt: 1}))
 	}
 
@@ -63,7 +63,7 @@ func clusterIsMoved(ctx SpecContext) {
 		Expect(j.There.Delete(ctx, j.volume)).To(Succeed())
 	}
 	for _, j := range travels {
-		Eventually(j.ended).WithTimeout(3 * time.Minute).Should(Receive(BeNil()))
+		Eventually(j.ended).Should(Receive(BeNil()))
 		Eventually(func() *clusterv1.Cluster { return j.now(ctx, here) }).Should(BeNil())
 		Expect(j.now(ctx, target.client)).NotTo(BeNil())
 		Expect(j.remembers(ctx, target.client)).To(HaveField("Attempt", 1), "the attempt continues")
@@ -71,10 +71,10 @@ func clusterIsMoved(ctx SpecContext) {
 
 	By("waiting until the machine is healthy, in its new management cluster")
 	for _, j := range travels {
-		Eventually(powered(j.carrier)).WithTimeout(2 * time.Minute).Should(BeTrue())
+		Eventually(powered(j.carrier)).Should(BeTrue())
 		j.carrier.Mute(0)
 		j.carrier.Kubelet().Start()
-		Eventually(func() string { return j.says(ctx, target.client) }).WithTimeout(3*time.Minute).Should(BeEmpty(), "a healthy machine is not remediated")
+		Eventually(func() string { return j.says(ctx, target.client) }).Should(BeEmpty(), "a healthy machine is not remediated")
 		Expect(j.Ready(ctx, j.lost)).To(Equal(corev1.ConditionTrue))
 		Expect(changes(j.carrier.History().Since(j.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}), "once, by both together: %v", j.carrier.History().Since(j.began))
 		j.nothingIsLeft(ctx)

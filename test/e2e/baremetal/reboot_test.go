@@ -29,7 +29,7 @@ var _ = Describe("A worker whose kubelet hangs", func() {
 
 			host.Kubelet().Stop()
 
-			Eventually(func() string { return fixture.nodeOf(ctx, app) }).WithTimeout(2 * time.Minute).ShouldNot(Equal(name))
+			Eventually(func() string { return fixture.nodeOf(ctx, app) }).ShouldNot(Equal(name))
 			Eventually(func() simulator.History { return host.History().Since(began) }).Should(HaveLen(2), "off and on")
 			Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
 			Eventually(func() bool { return fixture.gone(ctx, k, name) }).Should(BeTrue())

@@ -31,7 +31,7 @@ var _ = Describe("A check that stays with Cluster API core and names a HostRemed
 
 		host.Kubelet().Stop()
 
-		Eventually(func() simulator.History { return host.History().Since(began) }).WithTimeout(2*time.Minute).Should(HaveLen(2), "off and on")
+		Eventually(func() simulator.History { return host.History().Since(began) }).Should(HaveLen(2), "off and on")
 		Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
 		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).Should(BeTrue(), "core deletes its request when the machine is healthy")
 		fixture.nothingIsLeft(ctx, host, name)

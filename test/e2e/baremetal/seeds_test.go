@@ -153,7 +153,7 @@ func waitedForAnother(messages []string, name string, all []string) bool {
 func (env *environment) cycled(ctx context.Context, name string, identity types.UID, began time.Time) {
 	GinkgoHelper()
 	host := env.Host(name)
-	Eventually(func() simulator.History { return host.History().Since(began) }).WithTimeout(3*time.Minute).Should(HaveLen(2), "off and on")
+	Eventually(func() simulator.History { return host.History().Since(began) }).Should(HaveLen(2), "off and on")
 	Eventually(func() corev1.ConditionStatus { return env.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
 	Eventually(func() bool { return env.gone(ctx, theirs, name) }).Should(BeTrue())
 	env.nothingIsLeft(ctx, host, name)

@@ -29,7 +29,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-const specPatience = 8 * time.Minute
+const specPatience = 12 * time.Minute
 
 // remediator are the kinds of one that is not there, for NodeHealthChecks.
 var remediator = filepath.Join("..", "..", "..", "docs", "examples", "remediator.yaml")
@@ -54,7 +54,7 @@ var (
 )
 
 func TestBareMetal(t *testing.T) {
-	suite.Run(t, "Bare metal", suite.Patience{Eventually: 2 * time.Minute, Consistently: 3 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Bare metal", suite.Patience{Eventually: 4 * time.Minute, Consistently: 3 * time.Second, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -87,7 +87,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startManager(ctx)
 	fixture.Build(ctx, here, provider, inPool)
 	seeded.Build(ctx, here, provider, inPool)
-}, NodeTimeout(5*time.Minute))
+}, NodeTimeout(10*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 

@@ -41,11 +41,11 @@ var _ = Describe("A remediation that CAPM3 has under way", Ordered, func() {
 		request := &infrav1.Metal3Remediation{}
 		Eventually(func() error {
 			return here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, request)
-		}).WithTimeout(2 * time.Minute).Should(Succeed())
+		}).Should(Succeed())
 
 		By("doing what CAPM3's controller does, up to its taint, which it does not sign")
 		asCAPM3(ctx, request, host)
-		Eventually(powered(host)).WithTimeout(time.Minute).Should(BeFalse())
+		Eventually(powered(host)).Should(BeFalse())
 		fixture.edit(ctx, name, func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
 				Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
@@ -58,17 +58,17 @@ var _ = Describe("A remediation that CAPM3 has under way", Ordered, func() {
 			now := &infrav1.Metal3Remediation{}
 			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(request), now)).To(Succeed())
 			g.Expect(now.Annotations["kubemend.io/power-cycle"]).To(ContainSubstring("MovingWorkload"))
-		}).WithTimeout(4 * time.Minute).Should(Succeed())
+		}).Should(Succeed())
 		Expect(powered(host)()).To(BeFalse())
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off}), "it was never let on while its node was fenced")
 
 		By("detaching the volume")
 		attacher.Stick(false)
-		Eventually(powered(host)).WithTimeout(2 * time.Minute).Should(BeTrue())
-		Eventually(func() bool { return fixture.gone(ctx, theirs, name) }).WithTimeout(3 * time.Minute).Should(BeTrue())
+		Eventually(powered(host)).Should(BeTrue())
+		Eventually(func() bool { return fixture.gone(ctx, theirs, name) }).Should(BeTrue())
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
 		fixture.nothingIsLeft(ctx, host, name)
-	}, SpecTimeout(12*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 // belongsToCAPM3 says, by the label of their CRD, whether Metal3Remediations are CAPM3's to act on.

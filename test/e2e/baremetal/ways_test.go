@@ -45,7 +45,7 @@ var _ = Describe("A host or node that is not like the others", func() {
 		Eventually(func(g Gomega) { // one that is open still would be taken
 			g.Expect(here.List(ctx, all, client.InNamespace(machine.Namespace), ofIt, client.HasLabels{mendv1.RecordOpenLabel})).To(Succeed())
 			g.Expect(all.Items).To(BeEmpty())
-		}).WithTimeout(3 * time.Minute).Should(Succeed())
+		}).Should(Succeed())
 		Expect(here.DeleteAllOf(ctx, &mendv1.RemediationRecord{}, client.InNamespace(machine.Namespace), ofIt)).To(Succeed())
 		began := time.Now()
 

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	specPatience = 5 * time.Minute
+	specPatience = 12 * time.Minute
 	// patience is that of the checks: a node is unhealthy after it.
 	patience = 4 * time.Second
 )
@@ -46,7 +46,7 @@ var (
 )
 
 func TestClusterAPI(t *testing.T) {
-	suite.Run(t, "Cluster API", suite.Patience{Eventually: 90 * time.Second, Consistently: 5 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Cluster API", suite.Patience{Eventually: 4 * time.Minute, Consistently: 5 * time.Second, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -31,6 +31,8 @@ const (
 	templates = metav1.NamespaceDefault
 	// drill is the condition of nodes that the check is about.
 	drill corev1.NodeConditionType = "Drill"
+	// drilled is for how long a node is pending. A busy machine takes seconds for each run of the plugin, and there have to be several meanwhile.
+	drilled = 25 * time.Second
 	// nudgeTakes is how long the first remediator is given; the least that the API server takes is a minute.
 	nudgeTakes = time.Minute
 )
@@ -44,7 +46,7 @@ var _ = Describe("For a node of the management cluster", func() {
 			Expect(here.Create(ctx, node)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, node)).To(Succeed()) })
 		}
-		climbs(ctx)
+		climbs(ctx, lost)
 		Eventually(func() string { return explained(ctx, "node/"+lost).Message }).Should(Equal("HEALTHY"))
 		nudged, shaken := asked(ctx, nudge, lost), asked(ctx, shake, lost)
 
@@ -60,7 +62,7 @@ var _ = Describe("For a node of the management cluster", func() {
 		By("being remediated by the first")
 		Eventually(func() bool { return targetOf(explained(ctx, "node/"+lost)).InFlight }).Should(BeTrue())
 		turn := announced(ctx, lost, cliv1.StateUnhealthy)
-		Expect(turn).To(BeTemporally("~", at.Add(nudgeTakes), 2*time.Second))
+		Expect(turn).To(BeTemporally("~", at.Add(nudgeTakes), nearEnough))
 		row := rowOf(ctx, "drills")
 		Expect(row.Population.Remediating).To(Equal(1))
 		Expect(row.Next.Time.Time).To(BeTemporally("==", turn), row.Next.Message)
@@ -100,12 +102,12 @@ func served(ctx context.Context, kinds ...schema.GroupVersionKind) {
 	}
 }
 
-// climbs makes a check of the nodes that are drilled, until the spec ends: it asks the one remediator first, and then the other.
-func climbs(ctx context.Context) {
+// climbs makes a check of the nodes that are drilled, of which lost is one, until the spec ends: it asks the one remediator first, and then the other.
+func climbs(ctx context.Context, lost string) {
 	GinkgoHelper()
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "drills"}}
 	check.Spec.Selector.MatchLabels = map[string]string{"story": "drill"}
-	check.Spec.UnhealthyConditions = []nhcv1.UnhealthyCondition{{Type: drill, Status: corev1.ConditionTrue, Duration: metav1.Duration{Duration: 8 * time.Second}}}
+	check.Spec.UnhealthyConditions = []nhcv1.UnhealthyCondition{{Type: drill, Status: corev1.ConditionTrue, Duration: metav1.Duration{Duration: drilled}}}
 	for order, kind := range []schema.GroupVersionKind{nudge, shake} {
 		check.Spec.EscalatingRemediations = append(check.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
 			Order: order, Timeout: metav1.Duration{Duration: nudgeTakes}, RemediationTemplate: corev1.ObjectReference{
@@ -115,6 +117,7 @@ func climbs(ctx context.Context) {
 	}
 	Eventually(func() error { return here.Create(ctx, check) }).Should(Succeed()) // its webhook is served once the CRD is
 	DeferCleanup(func(ctx SpecContext) {
+		drills(ctx, lost, corev1.ConditionFalse) // also where the spec has failed: other specs cannot have this check beside theirs
 		Eventually(func() error { return client.IgnoreNotFound(here.Delete(ctx, check)) }).Should(Succeed()) // not while it remediates
 	})
 }
@@ -159,7 +162,7 @@ func announced(ctx context.Context, node string, state cliv1.State) time.Time {
 			all = append(all, e.Next.Time.Time)
 		}
 		return len(all)
-	}).Should(BeNumerically(">=", 3))
+	}).Should(BeNumerically(">=", 2))
 	Expect(slices.Compact(all)).To(HaveLen(1), "nothing changes meanwhile")
 	return all[0]
 }

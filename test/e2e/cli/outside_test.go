@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"os"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -135,6 +134,6 @@ func (b *bare) reads(ctx context.Context) []byte {
 	config, kubeconfig, err := b.plane.User("reads")
 	Expect(err).NotTo(HaveOccurred())
 	theirs := clientFor(config)
-	Eventually(func() error { return theirs.List(ctx, &clusterv1.MachineList{}) }).WithTimeout(time.Minute).Should(Succeed())
+	Eventually(func() error { return theirs.List(ctx, &clusterv1.MachineList{}) }).Should(Succeed())
 	return kubeconfig
 }

@@ -59,7 +59,7 @@ func allHealthy(ctx context.Context) {
 		for _, name := range slices.Concat(metal.ControlPlaneNames(ctx), metal.WorkerNames(ctx)) {
 			g.Expect(metal.Node(ctx, name).Annotations).To(HaveKeyWithValue(clusterv1.MachineAnnotation, name))
 		}
-	}).WithTimeout(2 * time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // leaveAsFound reverts what a spec did, and checks that it orphaned nothing.

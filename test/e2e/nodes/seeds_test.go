@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,7 +26,7 @@ var _ = Describe("The manifests of the documentation", func() {
 	It("of the first days have a node remediated by a provider's request with the content of its template (seed 000)", func(ctx SpecContext) {
 		create(ctx, filepath.Join("testdata", "seed-000-remediator.yaml"))
 		createObjects(ctx, suite.Seed("000/nodehealthcheck.yaml"))
-		Eventually(counts(ctx, sample)).WithTimeout(time.Minute).Should(Equal("5 of 5"))
+		Eventually(counts(ctx, sample)).Should(Equal("5 of 5"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
 		name := metal.WorkerNames(ctx)[0]
 

@@ -24,7 +24,7 @@ import (
 
 const (
 	root         = "../../.."
-	specPatience = 5 * time.Minute
+	specPatience = 12 * time.Minute
 
 	// first is the oldest release that can be upgraded from. Its manifests are kept as they were: see testdata.
 	first = "v0.1.0"
@@ -39,7 +39,7 @@ var (
 )
 
 func TestRelease(t *testing.T) {
-	suite.Run(t, "Release", suite.Patience{Eventually: 2 * time.Minute, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Release", suite.Patience{Eventually: 4 * time.Minute, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

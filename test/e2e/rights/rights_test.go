@@ -107,7 +107,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Eventually(func() (string, error) {
 			err := here.Get(ctx, client.ObjectKeyFromObject(request), request)
 			return request.Status.Step, err
-		}).WithTimeout(2 * time.Minute).Should(Equal("Succeeded"))
+		}).Should(Equal("Succeeded"))
 		Expect(here.Delete(ctx, request)).To(Succeed())
 		gone(ctx, request)
 		metal.AllWell(ctx)
