@@ -82,13 +82,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
-// startManager starts the manager as it is installed, or starts it again after it was killed. It waits for the lease of who was killed: a
-// quarter of the usual time is still long enough for a busy machine.
+// startManager starts the manager as it is installed, or starts it again after it was killed. It waits for the lease of who was killed. The leader may
+// be late by nearly all of that time: on a busy machine one that has less ends.
 func startManager(ctx context.Context, more ...string) {
 	GinkgoHelper()
 	var err error
 	manager, err = plane.Kubemend(ctx, "rights", account, append(append(plane.WebhookFlags(),
-		"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s",
+		"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=14s",
 		"--leader-elect-retry-period=1s", "--insecure-diagnostics=false"), more...)...)
 	Expect(err).NotTo(HaveOccurred())
 }
