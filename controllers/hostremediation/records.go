@@ -32,9 +32,13 @@ const requestedByHand = "RequestedByHand"
 
 // recorded makes sure that a remediation that begins has a record, before anything is done to its host or machine. A request that names a record belongs to the
 // remediation of a check, which has written that. Of any other one the name is stored with what was taken, so that a restart finds it; and if the manager is
-// killed before that, the record is found by its machine.
+// killed before that, the record is found by its machine. Annotations are copied with manifests and backups: a name that is not that of an open record of this
+// machine is no record of this remediation.
 func (r *Reconciler) recorded(ctx context.Context, w *observed, step powercycle.Step) {
-	if r.Records == nil || r.Teardown || w.machine == nil || w.rem.GetAnnotations()[mendv1.RecordAnnotation] != "" || !w.startsWith(step) {
+	if r.Records == nil || r.Teardown || w.machine == nil || !w.startsWith(step) {
+		return
+	}
+	if named := records.NamedBy(w.rem); named.Name != "" && (w.record.Touched || w.record.Attempt > 1 || r.Records.Has(ctx, named, w.machine)) {
 		return
 	}
 	record := recordOf(w, r.requester(ctx, w))

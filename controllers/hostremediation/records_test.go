@@ -97,7 +97,19 @@ func TestTheRequestOfARecordedRemediationHasNoRecordOfItsOwn(t *testing.T) {
 		want   int
 	}{
 		"a request by hand has one": {func(*fixture) {}, 1},
-		"a check has written one":   {func(k *fixture) { k.names("of-a-check") }, 0},
+		"a check has written one":   {func(k *fixture) { k.has(nil) }, 1},
+		"a NodeHealthCheck has written one, of a node without a Machine": {func(k *fixture) {
+			k.has(func(r *mendv1.RemediationRecord) {
+				r.Spec.Target = mendv1.RecordTarget{Node: records.NodeRef(k.machine(k.t.Context()).Status.NodeRef.Name, "")}
+			})
+		}, 1},
+		"what it names is not there: its manifest was copied": {func(k *fixture) { k.names("of-a-check") }, 1},
+		"what it names has ended": {func(k *fixture) {
+			k.has(func(r *mendv1.RemediationRecord) { r.Status.Ended = new(metav1.NewTime(noon)) })
+		}, 2},
+		"what it names is about another machine": {func(k *fixture) {
+			k.has(func(r *mendv1.RemediationRecord) { r.Spec.Target.Machine.Name = "another" })
+		}, 2},
 		"nothing begins while it is paused": {func(k *fixture) {
 			k.edit(func(r *mendv1.HostRemediation) { r.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 		}, 0},
@@ -117,6 +129,21 @@ func TestTheRequestOfARecordedRemediationHasNoRecordOfItsOwn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// has creates an open record of the machine, which the remediation names.
+func (k *fixture) has(change func(*mendv1.RemediationRecord)) {
+	k.t.Helper()
+	m := k.machine(k.t.Context())
+	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "of-a-check"}}
+	record.Spec.Target = records.MachineTarget(m)
+	if change != nil {
+		change(record)
+	}
+	if err := k.client.Create(k.t.Context(), record); err != nil {
+		k.t.Fatal(err)
+	}
+	k.names(record.Name)
 }
 
 func (k *fixture) names(record string) {

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -80,6 +83,21 @@ func (r *Records) covered(ctx context.Context, record *mendv1.RemediationRecord,
 	return slices.ContainsFunc(all.Items, func(there mendv1.RemediationRecord) bool {
 		return there.Open() || !there.Status.Ended.Time.Before(begun)
 	}), nil
+}
+
+// Has reports whether there is an open record of that name about m, or about its node: by their names, as clusterctl move gives them other UIDs. One that cannot
+// be read now is taken for that: nothing has two records.
+func (r *Records) Has(ctx context.Context, named types.NamespacedName, m *clusterv1.Machine) bool {
+	within, done := context.WithTimeout(ctx, AheadWithin)
+	defer done()
+	there := &mendv1.RemediationRecord{}
+	if err := r.Live.Get(within, named, there); err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	target := &there.Spec.Target
+	is := target.Machine != nil && target.Machine.Name == m.Name && target.Machine.Namespace == m.Namespace ||
+		target.Machine == nil && target.Node != nil && target.Node.Name == m.Status.NodeRef.Name
+	return is && there.Open()
 }
 
 func missed(ctx context.Context, err error, kind string, record *mendv1.RemediationRecord) {
