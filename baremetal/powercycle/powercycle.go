@@ -48,6 +48,15 @@ func (s State) Final() bool {
 	return s == Succeeded || s == OwnerRequested || s == Failed || s == Ended || s == Stopped
 }
 
+// Known reports whether s is one of the states. What is remembered is in an annotation, in which users may write anything.
+func (s State) Known() bool {
+	switch s {
+	case Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Servicing, Booting, RequestingOwner:
+		return true
+	}
+	return s.Final()
+}
+
 // Action is one thing to do. All are safe to repeat.
 type Action string
 
