@@ -210,12 +210,14 @@ func (r *reading) setName() string {
 
 // readCluster reads the Cluster, and the Namespace of a machine that is being deleted, or gone.
 func (r *reading) readCluster(ctx context.Context) error {
-	cluster := &clusterv1.Cluster{}
-	exists, known, err := r.get(ctx, r.Cluster, cluster, "Clusters")
-	if err != nil {
-		return err
+	cluster, f := &clusterv1.Cluster{}, &r.facts
+	var exists, known bool
+	var err error
+	if r.Cluster != "" { // else it was not kept
+		if exists, known, err = r.get(ctx, r.Cluster, cluster, "Clusters"); err != nil {
+			return err
+		}
 	}
-	f := &r.facts
 	switch {
 	case exists:
 		r.cluster = cluster

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -41,7 +42,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed, _ client.
 		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
 	}
 	story := capacity.Decide(facts)
-	o.story, o.facts.Capacity = &story, capacityOf(&facts, &story, o.record.Namespace)
+	o.story, o.facts.Capacity = &story, capacityOf(&facts, &story, subject.Namespace)
 	return nil
 }
 
@@ -66,7 +67,7 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (observer.Subject
 		if s.Deployment, err = r.deploymentOf(ctx, o); err != nil {
 			return s, err
 		}
-		s.LabelKey, s.LabelValue = clusterv1.ClusterNameLabel, target.ClusterName
+		s.LabelKey, s.LabelValue = selecting(&s)
 	}
 	if target.Host != nil {
 		s.Host = target.Host.Name
@@ -74,6 +75,19 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (observer.Subject
 	lost, err := r.lost(ctx, o)
 	s.Lost = lost
 	return s, err
+}
+
+// selecting is the label by which the machines of the owner of s are found. The record of a NodeHealthCheck names no Cluster.
+func selecting(s *observer.Subject) (key, value string) {
+	switch {
+	case s.Cluster != "":
+		return clusterv1.ClusterNameLabel, format.MustFormatValue(s.Cluster)
+	case s.Deployment != "":
+		return clusterv1.MachineDeploymentNameLabel, s.Deployment
+	case s.Owner.Kind == machineSetKind:
+		return clusterv1.MachineSetNameLabel, format.MustFormatValue(s.Owner.Name)
+	}
+	return clusterv1.MachineControlPlaneNameLabel, format.MustFormatValue(s.Owner.Name)
 }
 
 // deploymentOf is the MachineDeployment of the machine, by the label that the record has taken from it, or by its MachineSet.
@@ -86,12 +100,12 @@ func (r *Reconciler) deploymentOf(ctx context.Context, o *observed) (string, err
 		return "", nil
 	}
 	set := &clusterv1.MachineSet{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}, set)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: o.record.Spec.Target.Machine.Namespace, Name: owner.Name}, set)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read MachineSet %s/%s: %w", owner.Namespace, owner.Name, err)
+		return "", fmt.Errorf("read MachineSet %s: %w", owner.Name, err)
 	}
 	return set.Labels[clusterv1.MachineDeploymentNameLabel], nil
 }

@@ -83,6 +83,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
+	if r.Retention.expired(o) {
+		return ctrl.Result{}, r.Retention.remove(ctx, o.record)
+	}
 	plan := record.Decide(o.facts)
 	if !plan.State.Ended.IsZero() { // nothing is written after the end, so that it does not rest on what a cache shows
 		if o, err = r.observe(ctx, req.NamespacedName, o.now, r.Live); err != nil || o == nil {

@@ -70,12 +70,16 @@ func (r *Reconciler) observeCluster(ctx context.Context, o *observed, from clien
 		return nil
 	}
 	cluster := &clusterv1.Cluster{}
-	err := from.Get(ctx, client.ObjectKey{Namespace: o.record.Namespace, Name: name}, cluster)
+	key := client.ObjectKey{Namespace: o.record.Namespace, Name: name}
+	err := from.Get(ctx, key, cluster)
+	if apierrors.IsNotFound(err) { // a cache may show it later: one that clusterctl has just moved here, paused
+		err = r.Live.Get(ctx, key, cluster)
+	}
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read Cluster %s/%s: %w", o.record.Namespace, name, err)
+		return fmt.Errorf("read Cluster %s: %w", key, err)
 	}
 	o.cluster = cluster
 	return nil
@@ -123,6 +127,9 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed, from client.Re
 	target := records.TargetOf(o.record)
 	t := &o.facts.Target
 	t.Ref, t.Machine = refOf(&target), o.record.Spec.Target.Machine != nil
+	if is, err := r.inScope(ctx, o); err != nil || !is {
+		return err
+	}
 	if !t.Machine {
 		return r.observeOther(ctx, o)
 	}

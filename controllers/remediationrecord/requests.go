@@ -84,9 +84,15 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 	for _, kind := range own {
 		add(kind.GroupVersionKind, "")
 	}
-	for i := range o.record.Status.Requests {
+	for i := range o.record.Status.Requests { // which any user may have written who may write records
 		is := &o.record.Status.Requests[i]
-		add(schema.FromAPIVersionAndKind(is.APIVersion, is.Kind), is.Namespace)
+		kind, namespace := schema.FromAPIVersionAndKind(is.APIVersion, is.Kind), is.Namespace
+		if o.record.Spec.Target.ClusterName != "" {
+			namespace = "" // its requests are where it is
+		}
+		if remediationrequest.Refusal(kind.GroupVersion().WithKind(kind.Kind+remediationrequest.TemplateSuffix)) == nil {
+			add(kind, namespace)
+		}
 	}
 	templates, err := r.templates(ctx, o)
 	for i := range templates {
@@ -150,6 +156,9 @@ func (o *observed) includes(is metav1.Object, kind schema.GroupVersionKind) bool
 	if named := records.NamedBy(is); named.Name != "" {
 		return named == client.ObjectKeyFromObject(o.record)
 	}
+	if is.GetNamespace() != o.record.Namespace {
+		return false
+	}
 	ref := requestRef(is, kind)
 	if slices.ContainsFunc(o.facts.State.Requests, func(known record.Ref) bool { return known.Is(ref, o.facts.Moved) }) {
 		return true
@@ -164,7 +173,7 @@ func requestRef(is metav1.Object, kind schema.GroupVersionKind) record.Ref {
 // addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
 func (r *Reconciler) addRequest(ctx context.Context, o *observed, is *metav1.PartialObjectMetadata, kind schema.GroupVersionKind) error {
 	req := record.Request{Ref: requestRef(is, kind), Created: is.CreationTimestamp.Time, By: requestedBy(is)}
-	if cycle := remediation.Remembered(is).State; cycle != "" {
+	if cycle := remediation.Remembered(is).State; cycle.Known() {
 		req.Acts = cycle != powercycle.Pending && cycle != powercycle.Preparing
 		req.Succeeded = cycle == powercycle.Succeeded
 		req.Failed = cycle.Final() && !req.Succeeded

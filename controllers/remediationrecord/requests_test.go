@@ -52,10 +52,38 @@ func TestTheNodeOfAMachineOfThisClusterIsReadHere(t *testing.T) {
 	}
 }
 
+// Who may write a request may write what a power cycle remembers. A word that is none of it must not keep the record from being written, nor become a metric.
+func TestAStateThatIsNoneIsNotWaitedFor(t *testing.T) {
+	request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: "w1", UID: "r", CreationTimestamp: after(time.Second),
+		Annotations: map[string]string{mendv1.RecordAnnotation: "w1-record", mendv1.PowerCycleAnnotation: `{"state":"no reason, but a sentence"}`},
+	}}
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil), request)...)
+	if got := condition(m.reconcile(time.Minute), mendv1.RecordCapacityBack); got != "False RemediationInProgress" {
+		t.Errorf("it waits for %q", got)
+	}
+}
+
+// nodeCheck is a NodeHealthCheck with a template in a namespace.
+func nodeCheck(namespace string) *nhcv1.NodeHealthCheck {
+	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes", UID: "nhc-uid"}}
+	check.Spec.RemediationTemplate = &corev1.ObjectReference{
+		APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Namespace: namespace, Name: "reboot",
+	}
+	return check
+}
+
+// ofNodes makes a record one of that check.
+func ofNodes(r *mendv1.RemediationRecord) {
+	r.OwnerReferences = nil
+	r.Spec.Target.ClusterName, r.Spec.Target.ClusterUID = "", ""
+	r.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nodes", UID: "nhc-uid"}
+}
+
 // A remediator may delete a node without a Machine, which comes back with another UID.
 func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
 	is := recordOf(func(r *mendv1.RemediationRecord) {
-		r.OwnerReferences = nil
+		ofNodes(r)
 		r.Spec.Remediator = mendv1.RemediatedByRequest
 		r.Spec.Target = mendv1.RecordTarget{Node: &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "here", UID: "before"}}
 	})
@@ -67,7 +95,7 @@ func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: after(3 * time.Minute)}},
 		}}
 	}
-	m := newManagement(t, append(fleet(), node("before", corev1.ConditionUnknown), is, request)...)
+	m := newManagement(t, append(fleet(), node("before", corev1.ConditionUnknown), nodeCheck("metal"), is, request)...)
 	m.reconcile(time.Minute)
 	m.remove(node("before", corev1.ConditionUnknown))
 	if got := m.reconcile(2 * time.Minute); !got.Open() {

@@ -227,6 +227,17 @@ func (r *Retention) look(ctx context.Context, is *metav1.PartialObjectMetadata, 
 	return k, shard.Covers(r.WatchFilterValue, is, cluster), nil
 }
 
+// expired reports whether an open record is too old to be kept: nothing was found out about it for as long as records are kept, such as for want of a right,
+// so that nothing will close it.
+func (r *Retention) expired(o *observed) bool {
+	return !o.facts.Paused && o.unfollowed() && r.Keep > 0 && o.now.Sub(o.lastKnown()) >= r.Keep
+}
+
+// remove deletes an open record that has expired.
+func (r *Retention) remove(ctx context.Context, is *mendv1.RemediationRecord) error {
+	return r.delete(ctx, excessive{closedRecord{key: client.ObjectKeyFromObject(is), uid: is.UID}, "Unread"})
+}
+
 // delete deletes a record that is still the one that was seen.
 func (r *Retention) delete(ctx context.Context, is excessive) error {
 	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: is.key.Namespace, Name: is.key.Name}}
