@@ -14,7 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -136,16 +138,22 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*
 	if cached && (r.Namespace == "" || r.Namespace == record.Namespace) {
 		reader = r.Client
 	}
-	all := &mendv1.RemediationRecordList{}
-	if err := reader.List(ctx, all, client.InNamespace(record.Namespace), client.MatchingLabels{
-		mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: is.target,
-	}); err != nil {
-		return nil, err
-	}
-	for i := range all.Items {
-		if there := &all.Items[i]; identityOf(there) == is && there.Open() {
-			r.forget(is)
-			return there, nil
+	for _, find := range []struct {
+		among   client.MatchingLabels
+		matches func(there *mendv1.RemediationRecord) bool
+	}{
+		{client.MatchingLabels{mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: is.target}, func(there *mendv1.RemediationRecord) bool { return identityOf(there) == is }},
+		{client.MatchingLabels{mendv1.RecordOpenLabel: "true"}, func(there *mendv1.RemediationRecord) bool { return movedFrom(there, record) }},
+	} {
+		all := &mendv1.RemediationRecordList{}
+		if err := reader.List(ctx, all, client.InNamespace(record.Namespace), find.among, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
+		for i := range all.Items {
+			if there := &all.Items[i]; find.matches(there) && there.Open() {
+				r.forget(is)
+				return there.DeepCopy(), nil
+			}
 		}
 	}
 	if pending.name == "" {
@@ -161,6 +169,24 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*
 	}
 	r.forget(is)
 	return nil, nil
+}
+
+// movedFrom reports whether there is the record of the target of record from before clusterctl moved both: then their UIDs differ, and the names tell.
+func movedFrom(there, record *mendv1.RemediationRecord) bool {
+	was, is := TargetOf(there), TargetOf(record)
+	return Moved(there) && there.Spec.Mode == record.Spec.Mode && was.Kind == is.Kind && was.Namespace == is.Namespace && was.Name == is.Name
+}
+
+// Moved reports whether clusterctl has moved the record: its Cluster has another UID than when it was written.
+func Moved(is *mendv1.RemediationRecord) bool {
+	was := is.Spec.Target.ClusterUID
+	for _, owner := range is.OwnerReferences {
+		if was != "" && owner.Kind == clusterv1.ClusterKind &&
+			schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == clusterv1.GroupVersion.Group {
+			return string(owner.UID) != was
+		}
+	}
+	return false
 }
 
 // known is the record that record names; nil if it names none, or that is not open.

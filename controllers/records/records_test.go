@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -174,6 +175,21 @@ func TestARemediationHasOneRecord(t *testing.T) {
 			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
 			_, _ = s.Begin(ctx, about("w1", "2", active), "a")
 		}, 2},
+		"clusterctl has moved its Cluster, so that all UIDs are others": {func(s *shelf) {
+			owned := func(uid, cluster string) *mendv1.RemediationRecord {
+				is := about("w1", uid, active)
+				OwnedBy(is, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c", UID: types.UID(cluster)}})
+				return is
+			}
+			_, _ = s.Begin(ctx, owned("1", "before"), "a")
+			moved := &s.all(ctx, t)[0]
+			moved.OwnerReferences[0].UID = "after"
+			if err := s.server.Update(ctx, moved); err != nil {
+				t.Fatal(err)
+			}
+			s.restart()
+			_, _ = s.Begin(ctx, owned("2", "after"), "b")
+		}, 1},
 		"its target came back with another UID, and the caller knows its record": {func(s *shelf) {
 			first, _ := s.Begin(ctx, about("w1", "1", active), "a")
 			again := about("w1", "2", active)
