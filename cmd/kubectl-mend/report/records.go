@@ -21,13 +21,21 @@ func RemediationOf(record *mendv1.RemediationRecord) Remediation {
 		Outcome: status.Outcome, BegunBy: status.BegunBy, BlockedBy: spec.BlockedBy,
 		Check: refOf(spec.Requester.Check), Host: refOf(target.Host),
 	}
-	for _, ref := range []*mendv1.RecordRef{target.Machine, target.Node, target.Host} {
-		if ref != nil {
-			r.Target = refOf(ref)
-			break
-		}
+	if r.Host != (explain.Ref{}) { // a record that names another namespace's says nothing of it
+		r.Host.Namespace = record.Namespace
+	}
+	switch {
+	case target.Machine != nil:
+		r.Target = refOf(target.Machine)
+	case target.Node != nil:
+		r.Target = refOf(target.Node)
+	default:
+		r.Target = r.Host
 	}
 	if target.ClusterName != "" {
+		if target.Machine != nil {
+			r.Target.Namespace = record.Namespace
+		}
 		r.Cluster = explain.Ref{Kind: "Cluster", Namespace: record.Namespace, Name: target.ClusterName}
 	}
 	return r

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -406,4 +407,20 @@ func hostsAgain(all []Remediation, q Question) map[string]int {
 		}
 	}
 	return hosts
+}
+
+// Whoever may write records in a namespace may name in one what is in another.
+func TestARecordCountsForNothingOfAnotherNamespace(t *testing.T) {
+	there := func(kind string) *mendv1.RecordRef {
+		return &mendv1.RecordRef{Kind: kind, Namespace: "theirs", Name: "x"}
+	}
+	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "ours", Name: "r"}}
+	record.Spec.Target = mendv1.RecordTarget{ClusterName: "c", Machine: there("Machine"), Host: there("BareMetalHost")}
+	if is := RemediationOf(record); is.Target.Namespace != "ours" || is.Host.Namespace != "ours" || is.Cluster.Namespace != "ours" {
+		t.Errorf("it counts for %v on %v", is.Target, is.Host)
+	}
+	record.Spec.Target = mendv1.RecordTarget{Machine: there("Machine"), Node: there("Node")}
+	if is := RemediationOf(record); is.Target.Namespace != "theirs" || is.Host != (explain.Ref{}) {
+		t.Errorf("that of a node counts for %v on %v", is.Target, is.Host)
+	}
 }
