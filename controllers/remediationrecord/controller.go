@@ -149,7 +149,7 @@ func (r *Reconciler) remembered(key types.NamespacedName, change func(*memory)) 
 func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, changed bool) {
 	key := client.ObjectKeyFromObject(o.record)
 	if changed {
-		measure(o.record, plan.State)
+		measure(o, plan.State)
 		if !plan.State.Ended.IsZero() {
 			log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.State.Outcome)
 		}

@@ -53,28 +53,43 @@ func static() []prometheus.Collector {
 // Metrics returns what this package exports, for those who document or test it.
 func Metrics() []prometheus.Collector { return append(static(), &openRecords{}) }
 
-// mostCauses is how many causes have a value of their own: conditions are what users name them.
-const mostCauses = 50
+// mostWords is how many values a label has that are not kubemend's own words: conditions are what users name them, and a user who may write records may write
+// any cause and any wait.
+const mostWords = 80
 
-// causes are those that have one.
-var causes = struct {
+// words are those that have a value of their own.
+type words struct {
 	sync.Mutex
 	known map[string]bool
-}{known: map[string]bool{}}
+}
 
-// causeOf is the cause of a record as the value of a label.
-func causeOf(cause string) string {
-	causes.Lock()
-	defer causes.Unlock()
-	if !causes.known[cause] && len(causes.known) >= mostCauses {
+var causes, waits words
+
+// of is a word as the value of a label.
+func (w *words) of(word string) string {
+	w.Lock()
+	defer w.Unlock()
+	if !w.known[word] && len(w.known) >= mostWords {
 		return string(record.OtherReason)
 	}
-	causes.known[cause] = true
-	return cause
+	if w.known == nil {
+		w.known = map[string]bool{}
+	}
+	w.known[word] = true
+	return word
+}
+
+// clusterOf is the Cluster of a record as the value of a label: one that does not exist has none.
+func (o *observed) clusterOf() string {
+	if o.cluster == nil {
+		return ""
+	}
+	return o.cluster.Name
 }
 
 // measure exports what was written: s, of a record that said less before.
-func measure(before *mendv1.RemediationRecord, s record.State) {
+func measure(o *observed, s record.State) {
+	before := o.record
 	spec := &before.Spec
 	due := spec.Due
 	if due == nil {
@@ -85,16 +100,16 @@ func measure(before *mendv1.RemediationRecord, s record.State) {
 			dueToBegun.WithLabelValues(string(spec.Remediator)).Observe(max(s.Begun.Sub(due.Time), 0).Seconds())
 		}
 		if before.Status.CapacityBack == nil && !s.Back.IsZero() {
-			dueToCapacity.WithLabelValues(causeOf(spec.Cause), string(s.Outcome)).Observe(max(s.Back.Sub(due.Time), 0).Seconds())
+			dueToCapacity.WithLabelValues(causes.of(spec.Cause), string(s.Outcome)).Observe(max(s.Back.Sub(due.Time), 0).Seconds())
 		}
 		if !s.Ended.IsZero() {
 			for _, wait := range s.Waits {
-				waited.WithLabelValues(string(wait.Reason)).Add(float64(wait.Seconds))
+				waited.WithLabelValues(waits.of(string(wait.Reason))).Add(float64(wait.Seconds))
 			}
 		}
 	}
 	if !s.Ended.IsZero() {
-		closed.WithLabelValues(before.Namespace, spec.Target.ClusterName, string(spec.Mode), string(s.Outcome)).Inc()
+		closed.WithLabelValues(before.Namespace, o.clusterOf(), string(spec.Mode), string(s.Outcome)).Inc()
 	}
 }
 
@@ -106,7 +121,7 @@ type waiting struct {
 
 // waitOf is what a record waits for whose remediation was begun, by kubemend or by others.
 func waitOf(o *observed, plan record.Plan) waiting {
-	is := waiting{namespace: o.record.Namespace, cluster: o.record.Spec.Target.ClusterName, reason: string(plan.Waiting), since: o.facts.Decided}
+	is := waiting{namespace: o.record.Namespace, cluster: o.clusterOf(), reason: string(plan.Waiting), since: o.facts.Decided}
 	if due := o.record.Spec.Due; due != nil {
 		is.since = due.Time
 	}

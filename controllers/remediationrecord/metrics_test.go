@@ -1,6 +1,7 @@
 package remediationrecord
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -62,10 +63,39 @@ func TestAnEndIsCountedOnce(t *testing.T) {
 func TestCausesAreBounded(t *testing.T) {
 	for range 2 {
 		for i := range 100 {
-			causeOf(strings.Repeat("x", i))
+			causes.of(strings.Repeat("x", i))
 		}
 	}
-	if got := causeOf("new"); got != "Other" || len(causes.known) != mostCauses {
+	if got := causes.of("new"); got != "Other" || len(causes.known) != mostWords {
 		t.Errorf("the cause is %q of %d", got, len(causes.known))
+	}
+}
+
+// A user who may write records may name in them Clusters and waits that do not exist.
+func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
+	waited.Reset()
+	m := newManagement(t, append(fleet(), unhealthy())...)
+	for i := range 3 * mostWords {
+		is := recordOf(func(r *mendv1.RemediationRecord) {
+			r.Spec.Target.ClusterName = fmt.Sprint("claimed-", i)
+			r.Status.Waits = []mendv1.RecordWait{{Reason: fmt.Sprint("Claimed", i), Seconds: 1}}
+			r.Status.Begun = new(after(time.Second))
+			r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: "OwnerRequested"}}
+		})
+		m.create(is)
+		m.change("w1", func(w *clusterv1.Machine) {
+			w.Status.Conditions = nil
+			says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
+		})
+		if got := m.reconcile(10 * time.Minute); got.Status.Outcome != mendv1.RecordHealed {
+			t.Fatalf("it ends as %q", got.Status.Outcome)
+		}
+		m.remove(is)
+	}
+	if n := testutil.CollectAndCount(waited); n > mostWords+1 {
+		t.Errorf("there are %d series of waits", n)
+	}
+	if n := testutil.CollectAndCount(closed); n > mostWords {
+		t.Errorf("there are %d series of ends", n)
 	}
 }

@@ -50,7 +50,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	}
 	o.facts = record.Facts{
 		Now: now.Truncate(time.Second), Observed: o.record.Spec.Mode == mendv1.RecordObserved, Decided: o.record.Spec.Decided.Time,
-		Moved: moved(o.record), Paused: o.paused(), State: stateOf(&o.record.Status),
+		Moved: records.Moved(o.record), Paused: o.paused(), State: stateOf(&o.record.Status),
 	}
 	if o.facts.Paused {
 		return o, nil
@@ -100,18 +100,6 @@ func (o *observed) paused() bool {
 	}
 	_, annotated := o.cluster.Annotations[clusterv1.PausedAnnotation]
 	return annotated || ptr.Deref(o.cluster.Spec.Paused, false)
-}
-
-// moved reports whether clusterctl has moved the record: its Cluster has another UID than when it was written.
-func moved(is *mendv1.RemediationRecord) bool {
-	was := is.Spec.Target.ClusterUID
-	for _, owner := range is.OwnerReferences {
-		if was != "" && owner.Kind == clusterv1.ClusterKind &&
-			schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == clusterv1.GroupVersion.Group {
-			return string(owner.UID) != was
-		}
-	}
-	return false
 }
 
 // observeTarget reads what is remediated.

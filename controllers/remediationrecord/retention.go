@@ -29,6 +29,9 @@ const sweepEvery = time.Hour
 // pageSize is how many records are read at a time, without their content.
 const pageSize = 500
 
+// clocksDiffer is by how much clocks may differ. A record that has ended later than that would be the newest one, and push out others, for ever.
+const clocksDiffer = time.Hour
+
 // Retention deletes closed records that are too old or too many, the oldest first. It reads their metadata, past the caches.
 type Retention struct {
 	Client client.Client
@@ -193,10 +196,10 @@ func (r *Retention) list(ctx context.Context, at *place) ([]closedRecord, error)
 // look is what is known of a record, and whether it is this manager's.
 func (r *Retention) look(ctx context.Context, is *metav1.PartialObjectMetadata, clusters map[client.ObjectKey]*clusterv1.Cluster) (closedRecord, bool, error) {
 	k := closedRecord{
-		key: client.ObjectKeyFromObject(is), uid: is.UID, cluster: is.Labels[clusterv1.ClusterNameLabel], host: is.Labels[mendv1.RecordHostLabel],
-		ended: is.CreationTimestamp.Time,
+		key: client.ObjectKeyFromObject(is), uid: is.UID, host: is.Labels[mendv1.RecordHostLabel], ended: is.CreationTimestamp.Time,
 	}
-	if at, err := time.Parse(time.RFC3339, is.Annotations[mendv1.RecordEndedAnnotation]); err == nil {
+	at, err := time.Parse(time.RFC3339, is.Annotations[mendv1.RecordEndedAnnotation])
+	if err == nil && at.Sub(r.Clock.Now()) <= clocksDiffer {
 		k.ended = at
 	}
 	name := ""
@@ -205,9 +208,10 @@ func (r *Retention) look(ctx context.Context, is *metav1.PartialObjectMetadata, 
 			name = owner.Name
 		}
 	}
-	if name == "" {
+	if name == "" { // whatever its label says, it takes no other's place
 		return k, r.Nodes, nil
 	}
+	k.cluster = format.MustFormatValue(name)
 	if r.WatchFilterValue == "" {
 		return k, true, nil
 	}

@@ -95,6 +95,22 @@ func TestWhatIsTooOldOrTooMuchIsDeleted(t *testing.T) {
 			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10}, at: &place{"metal", ""},
 			with: []client.Object{closedOne("a", "c", "", 2), closedOne("d", "", "", 2)}, want: "a",
 		},
+		"none is the newest one by an end that has not come": {
+			options: Options{Keep: 10 * time.Hour, PerCluster: 2, PerHost: 10},
+			with: []client.Object{func() client.Object {
+				forged := closedOne("a", "c", "", -100000)
+				forged.CreationTimestamp = metav1.NewTime(noon.Add(-9 * time.Hour))
+				return forged
+			}(), closedOne("b", "c", "", 1), closedOne("d", "c", "", 2)}, want: "b d",
+		},
+		"none of a Cluster by what belongs to none": {
+			options: Options{Keep: 10 * time.Hour, PerCluster: 1, PerHost: 10},
+			with: []client.Object{func() client.Object {
+				forged := closedOne("a", "c", "", 0)
+				forged.OwnerReferences = nil
+				return forged
+			}(), closedOne("b", "c", "", 1)}, want: "a b",
+		},
 		"not that of another shard": {
 			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10},
 			with: []client.Object{

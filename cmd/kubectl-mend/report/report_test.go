@@ -409,7 +409,7 @@ func hostsAgain(all []Remediation, q Question) map[string]int {
 	return hosts
 }
 
-// Whoever may write records in a namespace may name in one what is in another.
+// A user who may write records in a namespace may name in one what is in another.
 func TestARecordCountsForNothingOfAnotherNamespace(t *testing.T) {
 	there := func(kind string) *mendv1.RecordRef {
 		return &mendv1.RecordRef{Kind: kind, Namespace: "theirs", Name: "x"}
