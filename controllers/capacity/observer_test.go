@@ -243,6 +243,14 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 				{Type: clusterv1.MachinesCreatedV1Beta1Condition, Status: "False", Reason: clusterv1.PreflightCheckFailedV1Beta1Reason},
 			}}}
 		}), "NoReplacement ScalingUpBlocked w1 waits=MachineDeployment/md-0"},
+		"a MachineSet goes on when its MachineDeployment is paused": {lost(), anEnvironment(func(e *environment) {
+			delete(e.machines, "w1")
+			e.md.Spec.Paused, e.md.Annotations = ptr.To(true), map[string]string{clusterv1.RevisionAnnotation: "1", clusterv1.PausedAnnotation: ""}
+		}), "NoReplacement OwnerCreates w1 waits=MachineDeployment/md-0"},
+		"a MachineSet that is paused itself": {lost(), anEnvironment(func(e *environment) {
+			delete(e.machines, "w1")
+			e.set.Annotations = map[string]string{clusterv1.RevisionAnnotation: "1", clusterv1.PausedAnnotation: ""}
+		}), "NoReplacement Paused w1 waits=MachineSet/md-0-a"},
 		"hosts that do not fit, by the selector of the new machine": {
 			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": "2"}}}), hostNamed("h1", "1"))),
 			"NoHostFits NoHost w4 waits=Metal3Machine/w4 hosts=[{h1 NotSelected zone=2}] for=w1 by=Alone",

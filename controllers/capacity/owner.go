@@ -46,7 +46,8 @@ func (r *reading) readOwner(ctx context.Context) error {
 	return r.readControlPlane(ctx)
 }
 
-// readDeployment reads the MachineDeployment, and the MachineSet of its current revision, which makes its machines.
+// readDeployment reads the MachineDeployment, and the MachineSet of its current revision, which makes its machines: whether the MachineDeployment is paused or
+// not. (Cluster API, core/reconcilers/machineset: it asks the Cluster and the MachineSet.)
 func (r *reading) readDeployment(ctx context.Context) error {
 	md, o := &clusterv1.MachineDeployment{}, &r.facts.Owner
 	name, err := r.deploymentName(ctx)
@@ -59,7 +60,7 @@ func (r *reading) readDeployment(ctx context.Context) error {
 		return err
 	}
 	o.Deleting, o.Replicas = moment(md.DeletionTimestamp), int(ptr.Deref(md.Spec.Replicas, 0))
-	o.Paused, o.RollingOut = ptr.Deref(md.Spec.Paused, false) || paused(md), conditions.IsTrue(md, clusterv1.MachineDeploymentRollingOutCondition)
+	o.RollingOut = conditions.IsTrue(md, clusterv1.MachineDeploymentRollingOutCondition)
 	sets := &clusterv1.MachineSetList{}
 	if _, err := r.list(ctx, sets, "MachineSets", client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.Deployment}); err != nil {
 		return err
@@ -70,7 +71,7 @@ func (r *reading) readDeployment(ctx context.Context) error {
 			continue
 		}
 		o.Set = ms.Name
-		o.Paused = o.Paused || paused(ms)
+		o.Paused = paused(ms)
 		set(o, ms)
 	}
 	return nil

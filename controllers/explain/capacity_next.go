@@ -61,6 +61,9 @@ var nextTexts = map[capacity.Next]func(*capacity.Story) string{
 		}
 		return machineText(s) + " is gone, and " + objectText(s.Owner) + " makes the machines that it lacks"
 	},
+	capacity.MachineIsGone: func(s *capacity.Story) string {
+		return machineText(s) + " is gone, and no machine is made for it"
+	},
 	capacity.NodeGivenUp: func(s *capacity.Story) string {
 		return machineText(s) + " is gone, whether its node is deleted or not"
 	},

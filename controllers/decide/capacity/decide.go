@@ -40,7 +40,11 @@ func Decide(f Facts) Story {
 func DeletionOf(f Facts) Story {
 	s := Story{Old: f.Old.Name, Machine: f.Old.Name, Owner: f.Owner.object()}
 	f.deletion(&s, &f.Old)
-	if s.Next == ReplacementIsMade {
+	after := s.Next == ReplacementIsMade || s.Next == MachineGoes
+	switch {
+	case after && (f.end() != "" || f.surplus()):
+		s.Next = MachineIsGone
+	case after:
 		s.Next = MachineGoes
 	}
 	f.overdue(&s)
@@ -169,7 +173,7 @@ func (f *Facts) notDeleted(s *Story) {
 	case f.Owner.Kind == "":
 		s.Reason, s.Todo, s.WaitsFor = NoOwner, CreateMachine, Object{}
 	case f.Owner.Paused || f.ClusterPaused:
-		f.paused(s, s.Owner)
+		f.paused(s, f.maker())
 	case asked.Reason == "RemediationDeferred" || asked.Reason == "CannotBeRemediated":
 		f.deferred(s)
 	case asked.Reason == "MachineDeleting":
@@ -221,6 +225,14 @@ func (f *Facts) sameAgain(s *Story) {
 	}
 }
 
+// maker is what makes the machines: of a MachineDeployment its MachineSet, which goes on when the MachineDeployment is paused.
+func (f *Facts) maker() Object {
+	if f.Owner.Deployment != "" && f.Owner.Set != "" {
+		return Object{Kind: "MachineSet", Name: f.Owner.Set}
+	}
+	return f.Owner.object()
+}
+
 // paused is that what o does is paused: by its own annotation, or with its Cluster.
 func (f *Facts) paused(s *Story, o Object) {
 	s.Reason, s.Todo, s.Next, s.WaitsFor = PausedReason, Unpause, GoesOn, o
@@ -242,7 +254,7 @@ func (f *Facts) noReplacement(s *Story) {
 	case !f.Owner.Known:
 		f.unread(s)
 	case f.Owner.Paused || f.ClusterPaused:
-		f.paused(s, s.Owner)
+		f.paused(s, f.maker())
 	case f.Owner.NoCreation:
 		s.Reason, s.Todo = CreationDisabled, AllowCreation
 	case f.Owner.Blocked:

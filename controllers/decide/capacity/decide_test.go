@@ -162,7 +162,7 @@ func TestTheOwnerActs(t *testing.T) {
 		},
 		"a paused owner does nothing": {
 			asked("WaitingForRemediation", func(f *Facts) { f.Owner.Paused = true }),
-			says{OwnerActs, PausedReason, "w1", md0, since, time.Time{}, false, GoesOn, Unpause, Replacement{}},
+			says{OwnerActs, PausedReason, "w1", Object{Kind: "MachineSet", Name: "md-0-a"}, since, time.Time{}, false, GoesOn, Unpause, Replacement{}},
 		},
 		"a control plane defers by its own rules, and the machine that it waits for is named": {
 			asked("RemediationDeferred", kcp),
@@ -224,7 +224,7 @@ func TestTheReplacement(t *testing.T) {
 		},
 		"a paused owner makes none": {
 			gone(func(f *Facts) { f.Owner.Paused = true }),
-			says{NoReplacement, PausedReason, "w1", md0, ago(5 * time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
+			says{NoReplacement, PausedReason, "w1", Object{Kind: "MachineSet", Name: "md-0-a"}, ago(5 * time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
 		},
 		"a paused Cluster stops its owner": {
 			gone(func(f *Facts) { f.ClusterPaused = true }),

@@ -139,7 +139,7 @@ func TestADeletionIsFollowedWithoutAReplacementToo(t *testing.T) {
 	f := given(deleting("DeletionCompleted", func(f *Facts) {
 		f.Owner.Replicas, f.Old.Deletion.Finalizers = 2, []Finalizer{{Name: "x/y"}}
 	}))
-	want := says{Deleting, ForeignFinalizer, "w1", w1, nine, time.Time{}, false, MachineGoes, RemoveFinalizer, Replacement{}}
+	want := says{Deleting, ForeignFinalizer, "w1", w1, nine, time.Time{}, false, MachineIsGone, RemoveFinalizer, Replacement{}}
 	if diff := cmp.Diff(want, of(DeletionOf(f))); diff != "" {
 		t.Error(diff)
 	}

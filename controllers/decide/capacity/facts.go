@@ -159,7 +159,8 @@ type Owner struct {
 	Kind, Name  string
 	Known, Gone bool
 	Deleting    time.Time
-	Paused      bool
+	// Paused reports that it does not act, of a MachineDeployment that the MachineSet Set does not.
+	Paused bool
 	// Replicas is how many machines it is to have.
 	Replicas int
 	// NoCreation reports that its annotation forbids it to create machines.

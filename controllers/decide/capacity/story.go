@@ -175,6 +175,7 @@ const (
 	VolumesGivenUp      Next = "VolumesGivenUp"
 	InfrastructureGoes  Next = "InfrastructureGoes"
 	MachineGoes         Next = "MachineGoes"
+	MachineIsGone       Next = "MachineIsGone" // and no machine is made for it
 	ReplacementIsMade   Next = "ReplacementIsMade"
 	NodeGivenUp         Next = "NodeGivenUp"
 	HostIsTaken         Next = "HostIsTaken"
