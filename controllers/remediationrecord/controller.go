@@ -190,18 +190,18 @@ func (r *Reconciler) sighted(o *observed) {
 }
 
 // goneAt is since when the Machine of a record is gone: when this process saw it go or, if it went while no manager ran, when it was last known to be there. A
-// later moment would take what came in its place meanwhile for another machine.
+// later moment would take what came in its place meanwhile for another machine. Once the record says it, that counts: with an earlier moment another process would
+// take for its replacement what was made while it was still there.
 func (r *Reconciler) goneAt(is *mendv1.RemediationRecord) time.Time {
 	if at := r.remembered(client.ObjectKeyFromObject(is), nil).gone; !at.IsZero() {
 		return at
 	}
 	at := is.Spec.Decided.Time
 	for i := range is.Status.Steps {
-		step := &is.Status.Steps[i]
-		if step.Reason == string(record.TargetGone) {
+		at = is.Status.Steps[i].Time.Time
+		if is.Status.Steps[i].Reason == string(record.TargetGone) {
 			break
 		}
-		at = step.Time.Time
 	}
 	return at
 }

@@ -104,11 +104,14 @@ func (o *observed) paused() bool {
 
 // observeTarget reads what is remediated.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed, from client.Reader) error {
-	err := r.readTarget(ctx, o, from)
-	if err == nil {
-		r.sighted(o)
+	if err := r.readTarget(ctx, o, from); err != nil {
+		return err
 	}
-	return err
+	r.sighted(o)
+	if t := &o.facts.Target; t.Known && !t.Exists {
+		t.GoneAt = r.goneAt(o.record)
+	}
+	return nil
 }
 
 func (r *Reconciler) readTarget(ctx context.Context, o *observed, from client.Reader) error {

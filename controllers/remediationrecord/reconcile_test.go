@@ -132,6 +132,39 @@ func TestARecordEndsTheSameWhateverWriteFails(t *testing.T) {
 	}
 }
 
+// Its owner was scaled up while the machine was still there: what was made then is not what comes in its place, also for a process that did not see it go.
+func TestARestartDoesNotTakeAnOlderMachineForTheReplacement(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m.change("w1", func(w *clusterv1.Machine) {
+		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+	})
+	m.reconcile(time.Minute)
+	scaled := &clusterv1.MachineDeployment{}
+	if err := m.server.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "workers"}, scaled); err != nil {
+		t.Fatal(err)
+	}
+	scaled.Spec.Replicas = new(int32(2))
+	if err := m.server.Update(t.Context(), scaled); err != nil {
+		t.Fatal(err)
+	}
+	m.create(machine("w9", time.Hour))
+	m.change("w9", func(w *clusterv1.Machine) {
+		w.Status.NodeRef.Name = "n9"
+		says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 61*time.Minute)
+	})
+	m.reconcile(2 * time.Hour)
+	m.remove(unhealthy())
+	m.reconcile(3 * time.Hour)
+	m.create(machine("w10", 3*time.Hour+time.Minute))
+	if got := m.reconcile(3*time.Hour + 2*time.Minute); !got.Open() || got.Status.Replacement == nil || got.Status.Replacement.Machine.Name != "w10" {
+		t.Fatalf("it is replaced by %+v, ended as %q", got.Status.Replacement, got.Status.Outcome)
+	}
+	m.restart()
+	if got := m.reconcile(4 * time.Hour); !got.Open() || got.Status.Replacement.Machine.Name != "w10" {
+		t.Errorf("after a restart it is replaced by %+v, ended as %q", got.Status.Replacement, got.Status.Outcome)
+	}
+}
+
 func TestHowRecordsEnd(t *testing.T) {
 	asked := func(m *management) {
 		m.change("w1", func(w *clusterv1.Machine) {

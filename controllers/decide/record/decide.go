@@ -91,7 +91,7 @@ func (p *planning) noteTarget() {
 		p.step(p.since(t.Deleting), TargetDeleting, Ref{})
 	}
 	if t.gone() && !p.State.has(TargetGone) {
-		p.step(p.f.Now, TargetGone, Ref{})
+		p.step(p.since(t.GoneAt), TargetGone, Ref{})
 	}
 }
 

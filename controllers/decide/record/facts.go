@@ -124,6 +124,8 @@ type Target struct {
 	Ref
 	// Known reports that it was read. Without Exists it is gone then: also if another object has its name.
 	Known, Exists bool
+	// GoneAt is when a target that is gone went, or was last known to be there.
+	GoneAt time.Time
 	// Deleting is since when it is being deleted.
 	Deleting time.Time
 	// Machine reports that it is a Machine, whose capacity is followed.
