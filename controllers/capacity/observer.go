@@ -50,6 +50,8 @@ type Subject struct {
 	Host string
 	// Lost are other machines of the same owner that are gone.
 	Lost []capacity.Loss
+	// Found is the machine that was found to replace it before; empty if that was not kept.
+	Found string
 	// Created is when it was created.
 	Created time.Time
 }
@@ -124,7 +126,7 @@ type reading struct {
 
 // Observe returns the facts about s. The error is one of the management cluster that says nothing about the object, such as that it does not answer.
 func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (capacity.Facts, error) {
-	r := &reading{Observer: o, Subject: s, facts: capacity.Facts{Now: now, Began: s.Began, Cluster: s.Cluster, Namespace: s.Namespace, Lost: s.Lost}}
+	r := &reading{Observer: o, Subject: s, facts: capacity.Facts{Now: now, Began: s.Began, Cluster: s.Cluster, Namespace: s.Namespace, Lost: s.Lost, Found: s.Found}}
 	for _, step := range []func(context.Context) error{
 		r.readMachine, r.readCluster, r.readOwner, r.readMachines, r.readTimeouts, r.readHosts, r.readRemains, r.readWorkload,
 	} {
@@ -194,9 +196,9 @@ func (r *reading) readMachine(ctx context.Context) error {
 	}
 	r.old, r.facts.Old = m, r.machine(m)
 	if r.LabelKey == "" {
-		lost := r.Lost
+		lost, found := r.Lost, r.Found
 		r.Subject = Of(m, r.Began)
-		r.Lost, r.facts.Cluster = lost, r.Cluster
+		r.Lost, r.Found, r.facts.Cluster = lost, found, r.Cluster
 	}
 	return nil
 }

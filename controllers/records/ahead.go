@@ -85,8 +85,8 @@ func (r *Records) covered(ctx context.Context, record *mendv1.RemediationRecord,
 	}), nil
 }
 
-// Has reports whether there is an open record of that name about m, or about its node: by their names, as clusterctl move gives them other UIDs. One that cannot
-// be read now is taken for that: nothing has two records.
+// Has reports whether there is an open record of that name about m, or about its node: by their names, as clusterctl move gives them other UIDs. One that
+// cannot be read now is taken for that: nothing has two records.
 func (r *Records) Has(ctx context.Context, named types.NamespacedName, m *clusterv1.Machine) bool {
 	within, done := context.WithTimeout(ctx, AheadWithin)
 	defer done()

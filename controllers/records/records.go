@@ -142,7 +142,10 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*
 		among   client.MatchingLabels
 		matches func(there *mendv1.RemediationRecord) bool
 	}{
-		{client.MatchingLabels{mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: is.target}, func(there *mendv1.RemediationRecord) bool { return identityOf(there) == is }},
+		{
+			client.MatchingLabels{mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: is.target},
+			func(there *mendv1.RemediationRecord) bool { return identityOf(there) == is },
+		},
 		{client.MatchingLabels{mendv1.RecordOpenLabel: "true"}, func(there *mendv1.RemediationRecord) bool { return movedFrom(there, record) }},
 	} {
 		all := &mendv1.RemediationRecordList{}

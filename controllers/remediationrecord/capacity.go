@@ -21,6 +21,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
+// clocksOff is by how much the clock of the API server, which says when a machine was made, may be behind: one that were taken for older than the end of the
+// machine that it replaces would be no replacement, and its owner scaled down.
+const clocksOff = 10 * time.Second
+
 // machineSetKind is the kind of owners that belong to a MachineDeployment.
 const machineSetKind = "MachineSet"
 
@@ -58,7 +62,7 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (observer.Subject
 		s = observer.Of(o.machine, began)
 	} else {
 		s = observer.Subject{Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Began: began}
-		s.Gone = r.goneAt(o.record)
+		s.Gone = r.goneAt(o.record).Add(-clocksOff)
 		s.Created = time.Unix(1, 0) // another one of its name has another
 		if owner := target.Owner; owner != nil {
 			s.Owner = observer.Owner{Group: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, Kind: owner.Kind, Name: owner.Name}
@@ -71,6 +75,9 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (observer.Subject
 	}
 	if target.Host != nil {
 		s.Host = target.Host.Name
+	}
+	if by := o.record.Status.Replacement; by != nil {
+		s.Found = by.Machine.Name
 	}
 	lost, err := r.lost(ctx, o)
 	s.Lost = lost
@@ -125,12 +132,14 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 		if !other.Open() || other.Spec.Mode != o.record.Spec.Mode || !another || !sameOwner(other, o.record) {
 			continue
 		}
-		for _, step := range other.Status.Steps {
-			if step.Reason == string(record.TargetGone) {
-				all = append(all, capacity.Loss{Name: target.Machine.Name, At: r.goneAt(other)})
-				break
-			}
+		if !slices.ContainsFunc(other.Status.Steps, func(s mendv1.RecordStep) bool { return s.Reason == string(record.TargetGone) }) {
+			continue
 		}
+		loss := capacity.Loss{Name: target.Machine.Name, At: r.goneAt(other).Add(-clocksOff)}
+		if by := other.Status.Replacement; by != nil {
+			loss.Found = by.Machine.Name
+		}
+		all = append(all, loss)
 	}
 	return all, nil
 }

@@ -68,9 +68,8 @@ type Reconciler struct {
 type memory struct {
 	// written is when it was last written.
 	written time.Time
-	// seen reports that its Machine was there, gone when it was not any more since.
-	seen bool
-	gone time.Time
+	// seen is when its Machine was last there.
+	seen time.Time
 }
 
 // Reconcile makes the record called req say what has become of its remediation.
@@ -173,35 +172,25 @@ func (r *Reconciler) wrote(key types.NamespacedName, now time.Time) {
 	r.remembered(key, func(m *memory) { m.written = now })
 }
 
-// sighted remembers whether the Machine of a record was there.
+// sighted remembers when the Machine of a record was there.
 func (r *Reconciler) sighted(o *observed) {
-	t := &o.facts.Target
-	if !t.Known {
-		return
+	if o.facts.Target.Exists {
+		r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { m.seen = o.facts.Now })
 	}
-	r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) {
-		switch {
-		case t.Exists:
-			m.seen, m.gone = true, time.Time{}
-		case m.seen && m.gone.IsZero():
-			m.gone = o.facts.Now
-		}
-	})
 }
 
-// goneAt is since when the Machine of a record is gone: when this process saw it go or, if it went while no manager ran, when it was last known to be there. A
-// later moment would take what came in its place meanwhile for another machine. Once the record says it, that counts: with an earlier moment another process would
-// take for its replacement what was made while it was still there.
+// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With a later moment what came
+// in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while it was still there would be.
 func (r *Reconciler) goneAt(is *mendv1.RemediationRecord) time.Time {
-	if at := r.remembered(client.ObjectKeyFromObject(is), nil).gone; !at.IsZero() {
-		return at
-	}
 	at := is.Spec.Decided.Time
 	for i := range is.Status.Steps {
 		at = is.Status.Steps[i].Time.Time
 		if is.Status.Steps[i].Reason == string(record.TargetGone) {
-			break
+			return at
 		}
+	}
+	if seen := r.remembered(client.ObjectKeyFromObject(is), nil).seen; seen.After(at) {
+		return seen
 	}
 	return at
 }

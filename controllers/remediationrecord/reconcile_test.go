@@ -165,6 +165,75 @@ func TestARestartDoesNotTakeAnOlderMachineForTheReplacement(t *testing.T) {
 	}
 }
 
+// A MachineSet makes another machine within the second, while a busy manager finds the old one gone later, and its clock is ahead of the API server's.
+func TestAMachineThatWasMadeBeforeTheOldOneWasFoundGoneReplacesIt(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m.change("w1", func(w *clusterv1.Machine) {
+		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+	})
+	m.reconcile(time.Minute)
+	m.remove(unhealthy())
+	m.create(machine("w2", time.Minute-5*time.Second))
+	if got := m.reconcile(time.Minute + 30*time.Second); !got.Open() || got.Status.Replacement == nil {
+		t.Errorf("it ends as %q by %s, replaced by %v", got.Status.Outcome, got.Status.EndedBy, got.Status.Replacement)
+	}
+}
+
+// Of two machines that went in the same second the capacity of one is back. The other one's is not.
+func TestTheReplacementOfOneMachineIsNotThatOfAnother(t *testing.T) {
+	other, otherRecord := unhealthy(), recordOf(func(r *mendv1.RemediationRecord) {
+		r.Name, r.Spec.Target.Machine.Name, r.Spec.Target.Machine.UID, r.Spec.Target.Host = "v1-record", "v1", "v1", nil
+	})
+	other.Name, other.UID = "v1", "v1"
+	all := append(fleet(), unhealthy(), other, recordOf(nil), otherRecord)
+	all[2].(*clusterv1.MachineDeployment).Spec.Replicas = new(int32(2))
+	m := newManagement(t, all...)
+	both := func(at time.Duration) (w1, v1 *mendv1.RemediationRecord) {
+		for range 2 {
+			w1 = m.reconcile(at)
+			for range 3 {
+				if _, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(otherRecord)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		v1 = &mendv1.RemediationRecord{}
+		if err := m.server.Get(t.Context(), client.ObjectKeyFromObject(otherRecord), v1); err != nil {
+			t.Fatal(err)
+		}
+		return w1, v1
+	}
+	for _, name := range []string{"w1", "v1"} {
+		m.change(name, func(w *clusterv1.Machine) {
+			says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+		})
+	}
+	both(2 * time.Second)
+	m.remove(unhealthy())
+	m.remove(other)
+	both(time.Minute)
+	m.create(machine("w8", time.Minute), machine("w9", time.Minute))
+	both(2 * time.Minute)
+	ready := func(name string) {
+		m.change(name, func(w *clusterv1.Machine) {
+			w.Status.NodeRef.Name = "n" + name
+			says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 3*time.Minute)
+		})
+	}
+	ready("w8")
+	both(4 * time.Minute)
+	m.restart()
+	w1, v1 := both(5 * time.Minute)
+	if w1.Open() == v1.Open() {
+		t.Errorf("with one of two machines the records end as %q by %v and %q by %v", w1.Status.Outcome, w1.Status.Replacement, v1.Status.Outcome, v1.Status.Replacement)
+	}
+	ready("w9")
+	w1, v1 = both(6 * time.Minute)
+	if w1.Status.Outcome != mendv1.RecordReplaced || v1.Status.Outcome != mendv1.RecordReplaced || w1.Status.Replacement.Machine.Name == v1.Status.Replacement.Machine.Name {
+		t.Errorf("with both they end as %q by %v and %q by %v", w1.Status.Outcome, w1.Status.Replacement, v1.Status.Outcome, v1.Status.Replacement)
+	}
+}
+
 func TestHowRecordsEnd(t *testing.T) {
 	asked := func(m *management) {
 		m.change("w1", func(w *clusterv1.Machine) {

@@ -176,7 +176,7 @@ func TestWhyAHostIsNotTaken(t *testing.T) {
 
 func TestWhichMachineReplacesWhich(t *testing.T) {
 	two := func(f *Facts) {
-		f.Lost = []Loss{{"w0", ago(6 * time.Minute)}}
+		f.Lost = []Loss{{Name: "w0", At: ago(6 * time.Minute)}}
 		f.Others = append(f.Others, worker("w5", 3*time.Minute), worker("w4", 4*time.Minute))
 	}
 	for name, tc := range map[string]struct {
@@ -212,7 +212,7 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 		},
 		"fewer new machines than losses leave the last one without": {
 			gone(func(f *Facts) {
-				f.Lost = []Loss{{"w0", ago(6 * time.Minute)}}
+				f.Lost = []Loss{{Name: "w0", At: ago(6 * time.Minute)}}
 				f.Others = append(f.Others, worker("w4", 4*time.Minute))
 			}), Replacement{},
 		},
@@ -241,7 +241,7 @@ func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
 		}
 		return f
 	}
-	a, b := Loss{"w0", ago(6 * time.Minute)}, Loss{"w1", ago(5 * time.Minute)}
+	a, b := Loss{Name: "w0", At: ago(6 * time.Minute)}, Loss{Name: "w1", At: ago(5 * time.Minute)}
 	for name, tc := range map[string]struct {
 		f    Facts
 		want Replacement

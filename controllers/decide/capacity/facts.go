@@ -23,7 +23,9 @@ type Facts struct {
 	// Others are all other Machines of its owner, in any order: those of its MachineDeployment, its MachineSet or its control plane.
 	Others []Machine
 	// Lost are machines of the same owner that are gone too, as far as the caller has kept them.
-	Lost  []Loss
+	Lost []Loss
+	// Found is the machine that was found to replace Old before, if the caller has kept that.
+	Found string
 	Owner Owner
 	// ClusterDeleting and NamespaceDeleting are since when these are being deleted. ClusterPaused reports that no controller acts in the Cluster.
 	ClusterDeleting, NamespaceDeleting time.Time
@@ -45,6 +47,8 @@ type Loss struct {
 	Name string
 	// At is when it was gone or, if that is not known, when its deletion began.
 	At time.Time
+	// Found is the machine that was found to replace it, if the caller has kept that.
+	Found string
 }
 
 // Condition is one of an object.

@@ -27,6 +27,9 @@ func replacementOf(f *Facts) Replacement {
 			}
 		}
 	}
+	if m := f.machine(f.Found); m != nil && m.Deleting.IsZero() { // else the next one would be taken once another loss is made up for, and forgotten
+		return Replacement{Name: m.Name, By: ByOrder}
+	}
 	if len(f.Lost) == 0 && len(candidates) == 1 {
 		return Replacement{Name: candidates[0].Name, By: Alone}
 	}
@@ -55,10 +58,18 @@ func (f *Facts) madeSince(at time.Time) []*Machine {
 
 // inOrder gives each machine that was lost, in the order in which they were, the first machine that was made since and that no other has.
 func (f *Facts) inOrder() Replacement {
-	lost := append([]Loss{{f.Old.Name, f.gone()}}, f.Lost...)
+	lost := append([]Loss{{Name: f.Old.Name, At: f.gone()}}, f.Lost...)
 	slices.SortFunc(lost, func(a, b Loss) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) })
 	taken := map[string]bool{}
 	for _, l := range lost {
+		if l.Name != f.Old.Name && f.machine(l.Found) != nil {
+			taken[l.Found] = true
+		}
+	}
+	for _, l := range lost {
+		if taken[l.Found] {
+			continue
+		}
 		for _, m := range f.madeSince(l.At) {
 			if taken[m.Name] {
 				continue
