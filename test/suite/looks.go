@@ -29,6 +29,8 @@ type Blocker struct {
 	Ends string
 	// Reason and Object are what is waited for, Next what comes next; empty if that does not count.
 	Reason, Object, Next string
+	// Todo is what a person can do; empty if that does not count.
+	Todo string
 	// Deadline is when the wait ends by itself; zero without one.
 	Deadline time.Time
 	// Names are what the sentence has to name, of what is true.
@@ -51,7 +53,7 @@ type Said struct {
 // is reports whether what was said is true.
 func (s *Said) is(truth Blocker) bool {
 	same := func(said, is string) bool { return is == "" || said == is }
-	if s.Ends != truth.Ends || !same(s.Reason, truth.Reason) || !same(s.Object, truth.Object) || !same(s.Next, truth.Next) {
+	if s.Ends != truth.Ends || !same(s.Reason, truth.Reason) || !same(s.Object, truth.Object) || !same(s.Next, truth.Next) || !same(s.Todo, truth.Todo) {
 		return false
 	}
 	if off := s.Deadline.Sub(truth.Deadline); truth.Reason != "" && truth.Ends == "" && (off > time.Second || off < -time.Second) {
@@ -204,6 +206,9 @@ func SaidOf(e *cliv1.Explanation, which func(*cliv1.Capacity) bool) Said {
 	}
 	if c.Stage == "Deleting" && len(e.Owners) == 0 && e.Next.Reason != said.Next {
 		said.Next += ", and in the last line " + e.Next.Reason
+	}
+	if c.Todo != nil {
+		said.Todo = c.Todo.Reason
 	}
 	if c.Deadline != nil {
 		said.Deadline = c.Deadline.Time

@@ -253,6 +253,12 @@ func TestTheReplacement(t *testing.T) {
 			followed(func(_ *Facts, m *Machine) { m.Bootstrap = isFalse("ObjectDoesNotExist", "", time.Minute) }),
 			says{WaitingForBootstrapData, BootstrapNotReady, "w4", Object{Kind: "KubeadmConfig", Name: "w4"}, ago(time.Minute), time.Time{}, false, InfrastructureComes, LookAtBootstrap, by},
 		},
+		"a bootstrap provider that fails needs a person at once": {
+			followed(func(_ *Facts, m *Machine) {
+				m.Bootstrap = Condition{Status: "Unknown", Reason: "ReadyUnknown", Message: "Please check controller logs for errors", Since: ago(time.Minute)}
+			}),
+			says{WaitingForBootstrapData, BootstrapNotReady, "w4", Object{Kind: "KubeadmConfig", Name: "w4"}, ago(time.Minute), time.Time{}, false, InfrastructureComes, LookAtBootstrap, by},
+		},
 		"no worker gets bootstrap data before the control plane is initialized": {
 			followed(func(f *Facts, _ *Machine) { f.Initialized = false }),
 			says{WaitingForBootstrapData, NotInitialized, "w4", Object{Kind: "Cluster", Name: "c1"}, four, time.Time{}, false, InfrastructureComes, RepairControlPlane, by},

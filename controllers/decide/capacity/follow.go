@@ -20,6 +20,10 @@ const (
 // failing are the reasons of mirrored conditions that are no wait.
 var failing = []string{"InternalError", "InvalidConditionReported", "ObjectDoesNotExist", "ObjectDeleted"}
 
+// bootstrapFails is the reason of a KubeadmConfig that waits for nothing, and has no data: without the Secret of the cluster's CA, say. (Cluster API,
+// bootstrap/kubeadm/reconcilers/kubeadmconfig: the error itself is in the log of its controller alone.)
+const bootstrapFails = "ReadyUnknown"
+
 // Follow returns what f.Old, a new machine, waits for.
 func Follow(f Facts) Story {
 	s := Story{Machine: f.Old.Name, Owner: f.Owner.object()}
@@ -109,7 +113,7 @@ func (f *Facts) bootstrap(s *Story, m *Machine) {
 	switch {
 	case !f.Initialized && !m.ControlPlane:
 		s.Reason, s.Todo, s.WaitsFor = NotInitialized, RepairControlPlane, Object{Kind: "Cluster", Name: f.Cluster}
-	case slices.Contains(failing, m.Bootstrap.Reason) || f.late(s.Since, bootstrapTakes):
+	case slices.Contains(failing, m.Bootstrap.Reason) || m.Bootstrap.Reason == bootstrapFails || f.late(s.Since, bootstrapTakes):
 		s.Todo = LookAtBootstrap
 	}
 }
