@@ -65,3 +65,23 @@ type MachineOwner struct {
 	// RollingOut reports that it replaces its machines, since their template has changed.
 	RollingOut bool `json:"rollingOut"`
 }
+
+// MissingCapacity are remediations that were begun, by kubemend or others, and whose capacity is not back, by open RemediationRecords.
+type MissingCapacity struct {
+	// Remediations is how many.
+	Remediations int `json:"remediations"`
+	// Oldest is the one that was due first; absent if there is none.
+	Oldest *CapacityWait `json:"oldest,omitempty"`
+}
+
+// CapacityWait is what the capacity of a machine, node or host waits for.
+type CapacityWait struct {
+	Reference `json:",inline"`
+	// Due is since when it counts as unhealthy.
+	Due metav1.Time `json:"due"`
+	// Reason is what is waited for, that of the condition CapacityBack of the RemediationRecord, and Since since when, if that is known.
+	Reason string       `json:"reason"`
+	Since  *metav1.Time `json:"since,omitempty"`
+	// Message is what is waited for, for people.
+	Message string `json:"message,omitempty"`
+}

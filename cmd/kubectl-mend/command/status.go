@@ -91,7 +91,7 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string
 	if err != nil {
 		return err
 	}
-	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: cluster, Restless: true, AllMachines: full})
+	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: cluster, Restless: true, AllMachines: full, OpenRecords: true})
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (e *Explanation) Document() *cliv1.Explanation {
 func (s *Status) Document() *cliv1.Status {
 	d := &cliv1.Status{
 		TypeMeta: cliv1.TypeOf("Status"), Time: document.Time(s.At), Managers: make([]cliv1.Manager, 0, len(s.Managers)), ManagersUnknown: s.ManagersUnknown,
-		Items: make([]cliv1.Check, 0, len(s.Checks)), Unread: s.Unread, Notes: s.Notes,
+		Items: make([]cliv1.Check, 0, len(s.Checks)), Unread: s.Unread, CapacityMissing: s.Missing.document(), Notes: s.Notes,
 	}
 	for i := range s.Managers {
 		d.Managers = append(d.Managers, manager(&s.Managers[i]))
@@ -51,7 +51,7 @@ func (s *Status) Document() *cliv1.Status {
 	for i := range s.Checks {
 		r := &s.Checks[i]
 		is := r.document
-		is.ClaimedBy = r.ClaimedBy
+		is.ClaimedBy, is.CapacityMissing = r.ClaimedBy, r.Missing.document()
 		d.Items = append(d.Items, is)
 	}
 	for _, c := range s.Unreachable {

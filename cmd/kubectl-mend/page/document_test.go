@@ -119,9 +119,10 @@ func reasoned(t *testing.T, d *cliv1.Explanation) {
 
 func TestTheDocumentOfAStatus(t *testing.T) {
 	for file, s := range map[string]*scene{
-		"the-status.json":                        aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3"), secondCheck, kindNotServed),
-		"the-status-of-an-unlimited-check.json":  aScene(ownNodes(6 * time.Minute)),
-		"the-status-of-a-cluster-out-sight.json": aScene(outOfSight),
+		"the-status.json":                           aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3"), secondCheck, kindNotServed),
+		"the-status-of-an-unlimited-check.json":     aScene(ownNodes(6 * time.Minute)),
+		"the-status-of-a-cluster-out-sight.json":    aScene(outOfSight),
+		"the-status-while-capacity-is-missing.json": aScene(drained, noHost),
 	} {
 		all, err := Of(t.Context(), s.asker(t), "", "")
 		if err != nil {

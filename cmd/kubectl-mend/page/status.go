@@ -16,6 +16,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // Status is how all checks stand.
@@ -30,13 +31,18 @@ type Status struct {
 	Unread []string
 	// Unreachable are the workload clusters that the manager cannot reach.
 	Unreachable []Cluster
-	Notes       []string
+	// Missing is the capacity that is not back, also of remediations that none of the checks asked for. Recorded reports that the kind of records is installed.
+	Missing  Missing
+	Recorded bool
+	Notes    []string
 }
 
 // Row is a check, and how many of its targets are being remediated.
 type Row struct {
 	explain.Check
 	Remediating int
+	// Missing is the capacity that is not back.
+	Missing Missing
 	// ClaimedBy is the label that claimed the check, and what has it; empty if none did.
 	ClaimedBy string
 
@@ -68,13 +74,15 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		}
 		checks = append(checks, nodes...)
 	}
-	counted := 0
+	s.Recorded, _ = a.Snapshot.Installed(ctx, records.CRD) // it knows its kinds
+	capacities, counted := capacitiesOf(a), 0
+	s.Missing = capacities.all(ctx, namespace, cluster)
 	for i := range checks {
 		c := &checks[i]
 		follow(ctx, a, c)
 		s.addUnreachable(c)
 		r := rowOf(c)
-		r.ClaimedBy = claims.sources[r.Ref]
+		r.ClaimedBy, r.Missing = claims.sources[r.Ref], capacities.of(ctx, c)
 		s.Checks = append(s.Checks, r)
 		if c.CountedByStatus {
 			counted++

@@ -48,11 +48,12 @@ const (
 // Orders are all orders of checks.
 var Orders = []string{string(ByName), string(ByUnhealthy), string(ByNext)}
 
-// OK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, and nothing blocks remediation.
+// OK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, nothing blocks remediation, and the capacity of
+// all that it has begun is back.
 func (r *Row) OK() bool {
 	acted := r.Mode == explain.Acting || r.ActsElsewhere()
 	return acted && !r.NotCounted() && r.NodesUnknown == "" && r.Population.NotHealthy() == 0 && (r.Reason == "" || r.Blocked() == string(budget.AtWork)) &&
-		!r.Next.Manual && r.Remediating == 0 && len(r.ReadErrors) == 0
+		!r.Next.Manual && r.Remediating == 0 && len(r.Missing.All) == 0 && len(r.ReadErrors) == 0
 }
 
 // Print writes s for a person.
@@ -66,6 +67,7 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	}
 	p.gap()
 	p.checks(s, l)
+	p.besides(s)
 	if len(s.Unreachable) > 0 {
 		p.heading(explain.UnreachableClusters)
 		for _, c := range s.Unreachable {
@@ -106,10 +108,10 @@ func (p *page) checks(s *Status, l Layout) {
 		return
 	}
 	rows := ordered(s.Checks, l)
-	p.line("", explain.Totals(len(s.Checks)-notOK(s.Checks), len(s.Checks), s.At.Format(time.TimeOnly+" MST")))
+	p.line("", explain.Totals(len(s.Checks)-notOK(s.Checks), len(s.Checks), s.At.Format(time.TimeOnly+" MST"))+explain.MissingInAll(len(s.Missing.All)))
 	if len(rows) > 0 {
 		p.gap()
-		p.rows(rows, l)
+		p.rows(rows, l, s.Recorded)
 	}
 	if left := len(s.Checks) - len(rows); left > 0 {
 		p.gap()
@@ -117,9 +119,13 @@ func (p *page) checks(s *Status, l Layout) {
 	}
 }
 
-// rows is the table of these rows, and below each what it cannot say.
-func (p *page) rows(rows []Row, l Layout) {
-	lines := p.table(rows, l, wideColumns)
+// rows is the table of these rows, and below each what it cannot say. Where there are no records there is no column of what is missing by them.
+func (p *page) rows(rows []Row, l Layout, recorded bool) {
+	all := wideColumns
+	if !recorded {
+		all = slices.DeleteFunc(slices.Clone(all), func(c column) bool { return c.heading == notBack.heading })
+	}
+	lines := p.table(rows, l, all)
 	if !l.Wide && slices.ContainsFunc(lines, func(line string) bool { return text.Columns(line) > l.Width }) {
 		lines = p.table(rows, l, narrowColumns)
 	}
@@ -177,6 +183,9 @@ func (p *page) below(r *Row) {
 	for _, remark := range r.Remarks() {
 		p.line("  ", remark+".")
 	}
+	if missing := p.brief(r.Missing); missing != nil {
+		p.line("  ", p.paint.Waits(explain.NotBack)+": "+missing.String()+".")
+	}
 	if !r.ActsElsewhere() || !r.Next.At.IsZero() || r.Next.Manual { // else the remarks say who acts
 		p.step("  ", r.Next)
 	}
@@ -192,13 +201,14 @@ var (
 	healthyOfAll = column{"HEALTHY", func(_ *page, r Row) string { return healthy(&r.Check) }}
 	allowed      = column{"ALLOWED", func(_ *page, r Row) string { return allowance(&r.Check) }}
 	remediating  = column{"REMEDIATING", func(_ *page, r Row) string { return remediatingOf(r) }}
+	notBack      = column{"MISSING", func(_ *page, r Row) string { return r.Missing.count() }}
 
 	narrowColumns = []column{{"CONTROLLER", (*page).controller}, healthyOfAll, allowed, remediating, {"REASON", (*page).reason}}
 	wideColumns   = []column{
 		{"CONTROLLER", (*page).controller}, healthyOfAll,
 		number("PENDING", func(r Row) int { return r.Population.Pending + r.Population.Starting }),
 		number("UNHEALTHY", func(r Row) int { return r.Population.Unhealthy }), number("UNKNOWN", func(r Row) int { return r.Population.Unknown }),
-		allowed, remediating, {"LIMIT", func(_ *page, r Row) string { return r.Limit }},
+		allowed, remediating, notBack, {"LIMIT", func(_ *page, r Row) string { return r.Limit }},
 		{"REASON", (*page).reason}, {"NEXT", (*page).next},
 	}
 )

@@ -53,8 +53,9 @@ type Scope struct {
 	Owners bool
 	// Events says that events are read.
 	Events bool
-	// Records says that RemediationRecords are read.
-	Records bool
+	// Records says that RemediationRecords are read, OpenRecords that those are which are not closed.
+	Records     bool
+	OpenRecords bool
 	// LeaseNamespace is where the leases on nodes are; the default of the manager's flag if it is empty.
 	LeaseNamespace string
 	// Templates are read besides those that the checks name, with the requests of their kinds.
@@ -121,7 +122,7 @@ func (r *reading) everything(ctx context.Context) {
 	})
 	work.Go(func() {
 		r.each(ctx, slices.Concat(r.first(), r.machines(), r.hosts(), r.records()))
-		r.each(ctx, slices.Concat(r.second(ctx), r.controlPlanes(), r.owners(), r.vouching()))
+		r.each(ctx, slices.Concat(r.second(ctx), r.controlPlanes(), r.owners(), r.vouching(), r.openRecords()))
 		r.beyond(ctx)
 	})
 	work.Wait()

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -161,4 +162,25 @@ func (r *reading) records() []task {
 		record, is := o.(*mendv1.RemediationRecord)
 		return r.Cluster == "" || is && record.Spec.Target.ClusterName == r.Cluster
 	}}}
+}
+
+// openRecords are the open RemediationRecords, if they are wanted: those of the namespace, and those of NodeHealthChecks, which are where their requests are.
+// The API server looks through closed ones by a label.
+func (r *reading) openRecords() []task {
+	if !r.OpenRecords || r.Records {
+		return nil
+	}
+	namespaces := []string{r.Namespace}
+	for _, check := range All[nhcv1.NodeHealthCheck](r.snapshot, "") {
+		for _, ref := range TemplatesOf(&check.Spec) {
+			if r.Namespace != "" && ref.Namespace != "" && !slices.Contains(namespaces, ref.Namespace) {
+				namespaces = append(namespaces, ref.Namespace)
+			}
+		}
+	}
+	tasks := make([]task, 0, len(namespaces))
+	for _, namespace := range namespaces {
+		tasks = append(tasks, task{gvk: recordGVK, namespace: namespace, options: []client.ListOption{client.MatchingLabels{mendv1.RecordOpenLabel: "true"}}})
+	}
+	return tasks
 }

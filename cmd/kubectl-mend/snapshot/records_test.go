@@ -7,17 +7,20 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
@@ -151,5 +154,44 @@ func TestWhatIsNoListOfRecordsIsAnError(t *testing.T) {
 	}
 	if _, err := (Brief{RemediationRecord: recordOf("a", "prod", 1), raw: []byte("{")}).Whole(); err == nil {
 		t.Error("what cannot be parsed is a record")
+	}
+}
+
+func TestOpenRecordsAreReadWhereTheyAre(t *testing.T) {
+	open := func(name, namespace string) *mendv1.RemediationRecord {
+		r := recordOf(name, "prod", 1)
+		r.Namespace, r.Labels, r.Status = namespace, map[string]string{mendv1.RecordOpenLabel: "true"}, mendv1.RemediationRecordStatus{}
+		return r
+	}
+	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}
+	check.Spec.RemediationTemplate = &corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot"}
+	w := New()
+	if err := w.Add(open("a", "metal"), recordOf("b", "prod", 3), open("c", "templates"), open("d", "other"), check); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		scope Scope
+		want  string
+	}{
+		"those of all namespaces":                                 {Scope{OpenRecords: true}, "a c d"},
+		"those of a namespace, and of the checks of nodes":        {Scope{OpenRecords: true, Namespace: "metal"}, "a c"},
+		"the same of clusters where something is to be looked at": {Scope{OpenRecords: true, Namespace: "metal", Restless: true}, "a c"},
+		"if asked for": {Scope{Restless: true}, ""},
+		"closed ones too where all are asked for": {Scope{OpenRecords: true, Records: true, Namespace: "metal"}, "a b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			read, err := Read(t.Context(), Source{Config: serve(t, w)}, tc.scope)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, r := range All[mendv1.RemediationRecord](read, "") {
+				got = append(got, r.Spec.Target.Machine.Name)
+			}
+			slices.Sort(got)
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("it has %q, want %q", got, tc.want)
+			}
+		})
 	}
 }

@@ -29,7 +29,7 @@ const firstLook = 2 * time.Minute
 // these are nearly all, and their machines and nodes nearly all of what there is to read.
 func (r *reading) restless(ctx context.Context) {
 	r.each(ctx, append(r.clusters(), r.first()...))
-	r.each(ctx, append(r.second(ctx), r.vouching()...)) // with the requests
+	r.each(ctx, slices.Concat(r.second(ctx), r.vouching(), r.openRecords())) // with the requests
 	wanted := r.restlessClusters(ctx)
 	if len(wanted) > 0 {
 		r.each(ctx, append(r.machinesIn(wanted), r.hosts()...))
