@@ -22,6 +22,7 @@ func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.
 	nodes := o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off
 	r := &remediationrecord.Reconciler{
 		Client: writer, Live: live, Mapper: mgr.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder("kubemend"),
 		Capacity: &capacity.Observer{
 			Management: remediationrecord.NewReader(live, mgr.GetClient()), Mapper: mgr.GetRESTMapper(), // caches have a part of Machines alone
 		},

@@ -155,7 +155,7 @@ func sameOwner(a, b *mendv1.RemediationRecord) bool {
 // capacityOf is a story as far as a record has it.
 func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.Capacity {
 	c := record.Capacity{
-		Known: s.Stage != capacity.Unread, Reason: record.Reason(s.Reason), Since: s.Since, Over: s.Stage == capacity.NotReplaced,
+		Known: s.Stage != capacity.Unread, Reason: record.Reason(s.Reason), Since: s.Since, Over: s.Stage == capacity.NotReplaced, Overdue: s.Overdue,
 		Object: record.Ref{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
 		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered,
 	}

@@ -2,7 +2,8 @@
 // to be expected. Closed records are deleted when there are too many, or when they are old.
 //
 // It remediates nothing, and no decision depends on what it writes. A reconcile of one open record observes, decides (package decide/record), applies and
-// tells. (docs/adr/0093-a-record-is-followed-by-what-was-read.md)
+// tells. (docs/adr/0093-a-record-is-followed-by-what-was-read.md,
+// docs/adr/0095-events-say-what-capacity-waits-for.md)
 package remediationrecord
 
 import (
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -51,6 +53,8 @@ type Reconciler struct {
 	Clusters Clusters
 	// Capacity reads what the capacity of a machine waits for.
 	Capacity *capacity.Observer
+	// Recorder sends events about checks and Machines.
+	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a record, or its Cluster, must have; empty for all. (package shard)
 	WatchFilterValue string
@@ -64,12 +68,14 @@ type Reconciler struct {
 	open   openRecords
 }
 
-// memory is what this process remembers of an open record. Without it, words are written sooner, and the moment at which a machine went is less exact.
+// memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more, and the moment at which
+// a machine went is less exact.
 type memory struct {
 	// written is when it was last written.
 	written time.Time
 	// seen is when its Machine was last there.
-	seen time.Time
+	seen     time.Time
+	reported record.Reported
 }
 
 // Reconcile makes the record called req say what has become of its remediation.
@@ -144,9 +150,10 @@ func (r *Reconciler) remembered(key types.NamespacedName, change func(*memory)) 
 	return is
 }
 
-// tell exports what was written, and what the record waits for.
+// tell exports what was written, and what the record waits for, and sends events about that.
 func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, changed bool) {
 	key := client.ObjectKeyFromObject(o.record)
+	r.sendNews(ctx, o, plan)
 	if changed {
 		measure(o, plan.State)
 		if !plan.State.Ended.IsZero() {

@@ -3,6 +3,7 @@ package remediationrecord
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/reference"
 	clocktesting "k8s.io/utils/clock/testing"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -46,6 +49,28 @@ type management struct {
 	// writes counts them; the next one fails with fails.
 	writes int
 	fails  error
+	// reported are the events that were sent.
+	reported []sent
+}
+
+// sent is an event.
+type sent struct{ about, kind, reason, action, text string }
+
+// recording keeps what is sent.
+type recording struct {
+	events.EventRecorder
+
+	to *management
+}
+
+// Eventf implements events.EventRecorder.
+func (r recording) Eventf(regarding, _ runtime.Object, kind, reason, action, note string, args ...any) {
+	ref, err := reference.GetReference(r.to.server.Scheme(), regarding)
+	if err != nil {
+		r.to.t.Errorf("an event is about what has no reference: %v", err)
+		return
+	}
+	r.to.reported = append(r.to.reported, sent{ref.Kind + " " + ref.Name, kind, reason, action, fmt.Sprintf(note, args...)})
 }
 
 func schemeOfAll(t *testing.T) *runtime.Scheme {
@@ -89,6 +114,7 @@ func (m *management) restart() {
 	mapper := testrestmapper.TestOnlyStaticRESTMapper(m.server.Scheme())
 	m.Reconciler = &Reconciler{
 		Client: c, Live: c, Mapper: mapper, Clusters: m, Capacity: &capacity.Observer{Management: NewReader(c, c), Mapper: mapper}, Clock: m.clock, Nodes: true,
+		Recorder:  recording{to: m},
 		Retention: NewRetention(&Retention{}),
 	}
 }

@@ -23,7 +23,11 @@ var watched = []string{machineKind, machineCheckKind, nodeCheckKind, hostKind, c
 var ofNodes = []string{"NodeNotReady", "NodeReady", "Rebooted", "DeletingNode", "RemovingNode"}
 
 // ofSome are reasons of events about a check that concern the machines in their text, and no other.
-var ofSome = []string{mendv1.EventRemediationStarted, mendv1.EventRemediationEnded, mendv1.EventRequestReleased}
+var ofSome = []string{mendv1.EventRemediationStarted, mendv1.EventRemediationEnded, mendv1.EventRequestReleased, mendv1.EventCapacityAwaited,
+	mendv1.EventCapacityLate, mendv1.EventCapacityBack, mendv1.EventCapacityNotComing}
+
+// ofEnds are reasons of events about the end of a record.
+var ofEnds = []string{mendv1.EventCapacityBack, mendv1.EventCapacityNotComing}
 
 // told are the events within a scope, in no particular order.
 func told(events []eventsv1.Event, w within) []Entry {

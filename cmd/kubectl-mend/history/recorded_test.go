@@ -87,6 +87,18 @@ func TestWhatARecordSaysIsShownOnce(t *testing.T) {
 		edit func(*Objects)
 		want int
 	}{
+		"an event of what it waits for": {func(o *Objects) {
+			o.Events = append(o.Events, event(395, machine, "CapacityAwaited", "The capacity of Machine workers-old is not back: Machine is deleting: draining, 2 pods are left. To do: wait"))
+		}, 0},
+		"an event of its end": {func(o *Objects) {
+			o.Events = append(o.Events, event(702, machine, "CapacityBack", "The capacity of Machine workers-old is back"))
+		}, 0},
+		"but not an event of another wait": {func(o *Objects) {
+			o.Events = append(o.Events, event(395, machine, "CapacityAwaited", "The capacity is not back: no host fits"))
+		}, 1},
+		"nor that of a passed deadline": {func(o *Objects) {
+			o.Events = append(o.Events, event(395, machine, "CapacityLate", "The deadline has passed"))
+		}, 1},
 		"an event of the same reason": {func(o *Objects) { o.Events = append(o.Events, event(301, machine, "MachineDeleting", "it is")) }, 0},
 		"at another time":             {func(o *Objects) { o.Events = append(o.Events, event(5000, machine, "MachineDeleting", "it is")) }, 1},
 		"an event with the text of a step in it": {func(o *Objects) {

@@ -11,6 +11,8 @@ type Plan struct {
 	// Waiting is what is waited for now, and Object that for which. While the Cluster is paused nothing is written, and Waiting is PausedReason.
 	Waiting Reason
 	Object  Ref
+	// Over reports that nothing is expected to come in place of the target, Overdue that the moment has passed at which the wait was to end.
+	Over, Overdue bool
 	// Again is when time alone changes something; zero if it does not.
 	Again time.Time
 }
@@ -162,6 +164,9 @@ func (p *planning) wait() {
 		return
 	}
 	p.Waiting, p.Object = reason, object
+	if c := &p.f.Capacity; c.Known && c.Reason == reason {
+		p.Over, p.Overdue = c.Over, c.Overdue
+	}
 	if reason == p.State.Waiting() || p.State.Waiting() == OtherReason && !p.room(reason) {
 		return
 	}

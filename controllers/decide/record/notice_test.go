@@ -1,0 +1,102 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// moments are what a record waits for, minute after minute; empty for nothing.
+func reportedOf(t *Reported, from time.Time, waits ...string) (all []string) {
+	for i, wait := range waits {
+		now := from.Add(time.Duration(i) * time.Minute)
+		p := &Plan{Waiting: Reason(wait), Object: Ref{Kind: "Node", Name: "n-" + wait}}
+		for _, is := range t.Report(&Facts{Now: now}, p) {
+			all = append(all, fmt.Sprintf("%d %s", i, is.Reason))
+		}
+	}
+	return all
+}
+
+func TestWhatIsWaitedForIsReportedOnce(t *testing.T) {
+	a := func(n int, wait string) []string { return slices.Repeat([]string{wait}, n) }
+	for name, tc := range map[string]struct {
+		waits []string
+		want  []string
+	}{
+		"once it lasts":                               {a(90, "Drain"), []string{"1 Drain"}},
+		"each of several":                             {slices.Concat(a(3, "Drain"), a(3, "NoHost")), []string{"1 Drain", "4 NoHost"}},
+		"not what has passed":                         {[]string{"Drain", "NoHost", "Boot", "Boot"}, []string{"3 Boot"}},
+		"once where two alternate":                    {slices.Repeat([]string{"Drain", "Drain", "NoHost", "NoHost"}, 10), []string{"1 Drain", "3 NoHost"}},
+		"again after an hour of something else":       {slices.Concat(a(2, "Drain"), a(62, "NoHost"), a(2, "Drain")), []string{"1 Drain", "3 NoHost", "65 Drain"}},
+		"nothing while nothing is known":              {[]string{"", "", ""}, nil},
+		"once more when it is known again, if later":  {slices.Concat(a(2, "Drain"), a(61, ""), a(2, "Drain")), []string{"1 Drain", "64 Drain"}},
+		"not more when it is known again, if earlier": {slices.Concat(a(2, "Drain"), a(3, ""), a(2, "Drain")), []string{"1 Drain"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := reportedOf(&Reported{}, noon, tc.waits...); !slices.Equal(got, tc.want) {
+				t.Errorf("reported is %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAnotherObjectIsNews(t *testing.T) {
+	reported, count := &Reported{}, 0
+	for i := range 60 {
+		p := &Plan{Waiting: "KubeadmDefers", Object: Ref{Kind: "Machine", Name: fmt.Sprintf("m%d", i/2)}}
+		all := reported.Report(&Facts{Now: noon.Add(time.Duration(i) * time.Minute)}, p)
+		count += len(all)
+		if i == 3 && (len(all) != 1 || all[0].Object.Name != "m1") {
+			t.Errorf("of the second machine it tells %v", all)
+		}
+	}
+	if count != mostNotices {
+		t.Errorf("of thirty objects within an hour %d are reported, want %d", count, mostNotices)
+	}
+}
+
+func TestAPassedDeadlineIsReportedOnce(t *testing.T) {
+	reported, count := &Reported{}, 0
+	for i := range 180 {
+		late := i >= 10
+		for _, is := range reported.Report(&Facts{Now: noon.Add(time.Duration(i) * time.Minute)}, &Plan{Waiting: "NoNode", Overdue: late}) {
+			if is.News == Late {
+				count++
+				if i != 10 {
+					t.Errorf("it is reported after %d minutes", i)
+				}
+			}
+		}
+	}
+	if count != 1 {
+		t.Errorf("it is reported %d times", count)
+	}
+}
+
+func TestWhatIsReportedOfTheEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		facts Facts
+		plan  Plan
+		want  []Notice
+	}{
+		"capacity that is back":                 {Facts{}, ended(Replaced), []Notice{{News: Back, Reason: "Replaced"}}},
+		"a machine that is healthy again":       {Facts{}, ended(Healed), []Notice{{News: Back, Reason: "Healed"}}},
+		"one that nothing acts on any more":     {Facts{}, ended(GivenUp), []Notice{{News: NotComing, Reason: "GivenUp"}}},
+		"one that is gone for good":             {Facts{}, ended(Gone), []Notice{{News: NotComing, Reason: "Gone"}}},
+		"nothing of one that had no effect":     {Facts{}, ended(Cancelled), nil},
+		"nothing of an observed check":          {Facts{Observed: true}, ended(Replaced), nil},
+		"nothing after the end":                 {Facts{State: State{Ended: noon}}, ended(Replaced), nil},
+		"nothing while the Cluster is paused":   {Facts{Paused: true}, Plan{Waiting: PausedReason}, nil},
+		"nothing of what is not to be replaced": {Facts{Now: noon}, Plan{Waiting: "ScaledDown", Over: true, Overdue: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (&Reported{}).Report(&tc.facts, &tc.plan); !slices.Equal(got, tc.want) {
+				t.Errorf("reported is %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func ended(outcome Outcome) Plan { return Plan{State: State{Ended: noon, Outcome: outcome}} }

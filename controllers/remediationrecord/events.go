@@ -1,0 +1,121 @@
+package remediationrecord
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/record"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/recorder"
+	"github.com/kubemend/kubemend/controllers/records"
+)
+
+// sendNews sends events about what the record waits for, and how it has ended: on what asked for the remediation, and on the Machine as long as it exists.
+func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan record.Plan) {
+	var all []record.Notice
+	r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { all = m.reported.Report(&o.facts, &plan) })
+	for _, is := range all {
+		for _, event := range o.eventsOf(is, &plan.State) {
+			recorder.Send(r.Recorder, event)
+			log.FromContext(ctx).Info("Reported an event", "reason", event.Reason, "note", event.Text,
+				event.About.GetObjectKind().GroupVersionKind().Kind, klog.KObj(event.About))
+		}
+	}
+}
+
+// reasonOfNews are the reasons of events.
+var reasonOfNews = map[record.News]string{
+	record.Awaited: mendv1.EventCapacityAwaited, record.Late: mendv1.EventCapacityLate, record.Back: mendv1.EventCapacityBack,
+	record.NotComing: mendv1.EventCapacityNotComing,
+}
+
+// eventsOf are the events by which a notice is reported. What is waited for is their action: events that differ in their text alone would be one to the API server's
+// clients, which count how often it came.
+func (o *observed) eventsOf(is record.Notice, s *record.State) []recorder.Event {
+	event := recorder.Event{Kind: o.kindOf(is), Reason: reasonOfNews[is.News], Action: string(is.Reason), Text: o.textOf(is, s)}
+	target := records.TargetOf(o.record)
+	what := o.about(&target)
+	var all []recorder.Event
+	if by := requesterOf(o.record); by != nil {
+		asked := event
+		asked.About, asked.Related = o.about(by), what
+		if by.Kind == "NodeHealthCheck" {
+			asked.Text = nhcv1.EventPrefix + event.Text
+		}
+		all = append(all, asked)
+	}
+	if o.machine != nil {
+		event.About = what
+		all = append(all, event)
+	}
+	return all
+}
+
+// requesterOf is what asked for the remediation: the check or, without one, the first request; nil if neither is known.
+func requesterOf(is *mendv1.RemediationRecord) *mendv1.RecordRef {
+	switch {
+	case is.Spec.Requester.Check != nil:
+		return is.Spec.Requester.Check
+	case len(is.Status.Requests) > 0:
+		return &is.Status.Requests[0]
+	}
+	return nil
+}
+
+// about is an object as an event refers to it. After a move it has another UID than the record knows.
+func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
+	is := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
+	is.Namespace, is.Name = ref.Namespace, ref.Name
+	switch {
+	case o.machine != nil && ref.Kind == "Machine" && ref.Name == o.machine.Name:
+		is.UID = o.machine.UID
+	case !o.facts.Moved:
+		is.UID = types.UID(ref.UID)
+	}
+	return is
+}
+
+// kindOf is that of a warning, if the deadline has passed, if a person has to do something, or if nothing acts any more.
+func (o *observed) kindOf(is record.Notice) string {
+	todo := is.News == record.Awaited && o.tells(is.Reason) && o.story.Todo != ""
+	if todo || is.News == record.Late || is.Reason == record.Reason(record.GivenUp) {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}
+
+// tells reports whether the story is about what is waited for.
+func (o *observed) tells(reason record.Reason) bool {
+	return o.story != nil && record.Reason(o.story.Reason) == reason
+}
+
+// textOf is a notice as a sentence.
+func (o *observed) textOf(is record.Notice, s *record.State) string {
+	var todo explain.Step
+	var deadline time.Time
+	if o.tells(is.Reason) {
+		todo, deadline = explain.CapacityTodo(o.story), o.story.Deadline
+	}
+	target, by, due := records.TargetOf(o.record), "", o.facts.Decided
+	if machine := s.Replacement.Machine; machine.Name != "" {
+		by = machine.Kind + " " + machine.Name
+	}
+	if o.record.Spec.Due != nil {
+		due = o.record.Spec.Due.Time
+	}
+	what := target.Kind + " " + target.Name
+	sentence := o.text(is.Reason, is.Object)
+	if is.News == record.Back || is.News == record.NotComing {
+		sentence = explain.RecordStep(is.Reason, what, is.Object)
+	}
+	return explain.RecordNews(is.News, what, sentence, todo, by, deadline, s.Back.Sub(due))
+}
