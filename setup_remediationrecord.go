@@ -34,7 +34,7 @@ func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.
 	}
 	service := crdgate.Records()
 	service.Start = func(ctx context.Context) error {
-		return r.SetupWithManager(ctx, mgr, kept.Cached, controller.Options{MaxConcurrentReconciles: 10})
+		return r.SetupWithManager(ctx, mgr, kept, controller.Options{MaxConcurrentReconciles: 10})
 	}
 	return service
 }

@@ -134,6 +134,10 @@ const (
 	// SpareHostAvailable is False on a MachineHealthCheck and on a Machine while the Machine's remediation waits for a spare host. At all other times
 	// neither has it.
 	SpareHostAvailable = "SpareHostAvailable"
+
+	// CapacityBack is False on a MachineHealthCheck while the capacity of a remediation that it has asked for is not back, with the reason of what the oldest
+	// one waits for, as its RemediationRecord has it. It is True once all are, and a check whose capacity was never missing does not have it.
+	CapacityBack = "CapacityBack"
 )
 
 // Reasons of the conditions above, and of RemediationAllowed.
@@ -156,6 +160,7 @@ const (
 	CoolingDownReason       = "CoolingDown"                 // StormCooldown=True, RemediationAllowed=False: too many were until a short time ago
 	NoSpareHostReason       = "NoSpareHost"                 // SpareHostAvailable=False: no free host fits the replacement of a machine
 	SpareHostsUnreadReason  = "SpareHostsUnread"            // SpareHostAvailable=False: which hosts fit could not be read
+	CapacityBackReason      = "CapacityBack"                // CapacityBack=True: of all remediations that were begun
 )
 
 // PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was

@@ -38,6 +38,10 @@ func CheckMessage(f *machines.Facts, p *machines.Plan, c machines.Condition) str
 		return "Too many machines are not healthy. When few enough are, the cooldown begins: " + ptr.Deref(f.About.Spelled.Cooldown, "")
 	case machines.SpareHostAvailable:
 		return waitForSpare(f, p)
+	case machines.CapacityBack:
+		if c.Status == "False" {
+			return capacityMissing(&f.Capacity)
+		}
 	case machines.PausedCondition:
 		if c.Status == "True" {
 			return paused(f)

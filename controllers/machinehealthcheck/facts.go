@@ -51,7 +51,7 @@ func (w *observed) facts() machines.Facts {
 		Limits: limits, Invalid: invalid != nil, Limited: w.before.lasts && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
 		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.tried, Spares: w.spares.read}, Explains: w.explains,
 		Template: w.remediation.Template, CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
-		SpareWait: spareWait, Spares: w.spares.Spares, Targets: w.factsAboutAll(),
+		SpareWait: spareWait, Spares: w.spares.Spares, Targets: w.factsAboutAll(), Capacity: w.capacity,
 	}
 	if len(w.unbegun) > 0 {
 		f.Targets = slices.Clone(f.Targets)

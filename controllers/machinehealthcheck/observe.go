@@ -68,6 +68,8 @@ type observed struct {
 	last *sighting
 	// unread are the kinds of power cycles that were looked for; nil for one that could be read.
 	unread map[schema.GroupKind]*unread
+	// capacity is what is not back of the remediations that the check has asked for.
+	capacity machines.Capacity
 	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
@@ -163,7 +165,21 @@ func (r *Reconciler) observe(ctx context.Context, w *observed) error {
 	r.observeRemediation(ctx, w)
 	r.observeNodes(asking, w)
 	w.attachRequests()
+	r.observeCapacity(ctx, w)
 	return nil
+}
+
+// observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache. Nothing is decided by that.
+func (r *Reconciler) observeCapacity(ctx context.Context, w *observed) {
+	missing, known, err := r.Records.MissingOf(ctx, client.ObjectKeyFromObject(w.check))
+	if err != nil {
+		w.trouble = append(w.trouble, err)
+	}
+	w.capacity = machines.Capacity{Known: known, Reported: conditionOf(w.check, mendv1.CapacityBack) != nil, Missing: len(missing)}
+	if len(missing) > 0 {
+		oldest := &missing[0]
+		w.capacity.Target, w.capacity.Reason, w.capacity.Message = oldest.Target.Kind+" "+oldest.Target.Name, oldest.Reason, oldest.Message
+	}
 }
 
 // observeLink finds out whether the workload cluster can be read. Before the control plane is initialized there is no API server to ask.

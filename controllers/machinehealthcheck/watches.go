@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -72,7 +74,20 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	if r.Hosts != nil {
 		r.Hosts.Notify(c, fitting{enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)})
 	}
+	if r.Records != nil {
+		if err := c.Watch(source.Func(r.hearOfCapacity)); err != nil {
+			return fmt.Errorf("watch what is missing of MachineHealthChecks: %w", err)
+		}
+	}
 	r.Kinds.Notify(c, remediationrequest.Changed(enqueue.FirstAtOnce[*remediationrequest.Metadata](&r.merging, r.checksOfRequest)))
+	return nil
+}
+
+// hearOfCapacity enqueues a check of which something else is missing than before.
+func (r *Reconciler) hearOfCapacity(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.Records.Hear(func(check types.NamespacedName) {
+		queue.AddAfter(reconcile.Request{NamespacedName: check}, enqueue.MergeWindow)
+	})
 	return nil
 }
 

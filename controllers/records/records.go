@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -45,6 +46,10 @@ type Records struct {
 	mu      sync.Mutex
 	cached  bool
 	created map[identity]created
+	// hear is called with checks of which something else is missing, followed reports that what is missing is known, and asked are those that asked before.
+	hear     func(types.NamespacedName)
+	followed bool
+	asked    map[types.NamespacedName]bool
 }
 
 // identity is what no two open records share.

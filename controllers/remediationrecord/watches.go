@@ -24,6 +24,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // clusterIndex finds open records by the name of their Cluster.
@@ -57,12 +58,15 @@ func selectorOf(all client.MatchingLabels) client.MatchingLabelsSelector {
 	return client.MatchingLabelsSelector{Selector: selector}
 }
 
-// SetupWithManager makes r a controller of mgr, has old records deleted, and calls synced once the cache has all open records.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, synced func(), options controller.Options) error {
+// SetupWithManager makes r a controller of mgr, has old records deleted, and lets kept know when the cache has all open records, and what changes in it.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kept *records.Records, options controller.Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
 		return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
 	}); err != nil {
 		return fmt.Errorf("index RemediationRecords by cluster: %w", err)
+	}
+	if err := records.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
 	}
 	if err := metrics.Registry.Register(&r.open); err != nil {
 		return fmt.Errorf("export what capacity waits for: %w", err)
@@ -81,6 +85,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, syn
 	if err != nil {
 		return fmt.Errorf("cache RemediationRecords: %w", err)
 	}
+	if _, err := open.AddEventHandler(kept.Changes()); err != nil {
+		return fmt.Errorf("watch RemediationRecords for their checks: %w", err)
+	}
 	for _, runnable := range []manager.Runnable{r.Retention, manager.RunnableFunc(func(ctx context.Context) error {
 		for !open.HasSynced() {
 			select {
@@ -89,7 +96,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, syn
 			case <-open.HasSyncedChecker().Done():
 			}
 		}
-		synced()
+		kept.Cached()
+		kept.Followed()
 		return nil
 	})} {
 		if err := mgr.Add(runnable); err != nil {

@@ -18,6 +18,7 @@ const (
 	RemediationTemplateAvailable = "RemediationTemplateAvailable"
 	StormCooldown                = "StormCooldown"
 	SpareHostAvailable           = "SpareHostAvailable"
+	CapacityBack                 = "CapacityBack"
 	PausedCondition              = "Paused"
 )
 
@@ -57,6 +58,9 @@ func checkConditions(f *Facts, p *Plan) []Condition {
 	}
 	if f.Template.Known || f.Template.Missing != "" {
 		all = append(all, templateAvailable(f))
+	}
+	if back, set := capacityBack(f); set {
+		all = append(all, back)
 	}
 	if !f.Claimed {
 		all = append(all, condition(PausedCondition, conditionFalse, notPaused))
@@ -159,6 +163,18 @@ func templateAvailable(f *Facts) Condition {
 		return condition(RemediationTemplateAvailable, conditionFalse, templateNotFound)
 	}
 	return condition(RemediationTemplateAvailable, conditionTrue, templateFound)
+}
+
+// capacityBack is the condition CapacityBack. While it is not known what is missing it stands as it is, and a check of which nothing was ever missing has none.
+func capacityBack(f *Facts) (c Condition, set bool) {
+	switch is := &f.Capacity; {
+	case !is.Known:
+		return Condition{}, false
+	case is.Missing > 0:
+		return condition(CapacityBack, conditionFalse, Reason(is.Reason)), true
+	default:
+		return condition(CapacityBack, conditionTrue, CapacityBack), is.Reported
+	}
 }
 
 // cooldown is the condition StormCooldown, which there is only during a storm and its cooldown. It turned True when the cooldown began: so a cooldown

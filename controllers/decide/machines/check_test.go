@@ -56,6 +56,16 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		"a check whose selector cannot be parsed":                {of(mode(BadSelector), claimed), true, map[string]string{RemediationAllowed: "False/InvalidSelector"}},
 		"but not of one that is not kubemend's":                  {of(mode(BadSelector)), true, nil},
 		"too many":                                               {of(unclaimed, tooMany), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
+		"capacity that is not back, by what the oldest waits for": {
+			of(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true, Missing: 2, Reason: "NoHost"} }), false,
+			map[string]string{CapacityBack: "False/NoHost"},
+		},
+		"capacity that is back": {
+			of(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true, Reported: true} }), false, map[string]string{CapacityBack: "True/CapacityBack"},
+		},
+		"capacity that was never missing":           {of(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true} }), false, nil},
+		"capacity of which it is not known, stands": {of(unclaimed, func(f *Facts) { f.Capacity = Capacity{Reported: true, Missing: 1} }), false, nil},
+		"capacity of a check that is only observed": {of(mode(Observed), func(f *Facts) { f.Capacity = Capacity{Known: true, Missing: 1, Reason: "NoHost"} }), true, nil},
 		"too many, with a cooldown": {of(unclaimed, func(f *Facts) { f.Limits.AtMost, f.Cooldown = 0, &cooldown }), false,
 			map[string]string{RemediationAllowed: "False/TooManyUnhealthy", StormCooldown: "False/Storm"}},
 		"the cooldown": {of(unclaimed, func(f *Facts) { f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(minute)} }), false,

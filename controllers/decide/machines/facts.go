@@ -62,6 +62,18 @@ type Facts struct {
 	// Kind names the remediator: the kind of the requests, or Owner. What was begun with another one is over.
 	Kind   string
 	Memory Memory
+	// Capacity is what is not back of the remediations that the check has asked for.
+	Capacity Capacity
+}
+
+// Capacity is what is missing of the remediations that a check has asked for, by their records.
+type Capacity struct {
+	// Known reports that the records are known, Reported that the check has the condition CapacityBack.
+	Known, Reported bool
+	// Missing is of how many remediations it is missing.
+	Missing int
+	// Target is what is remediated for the longest time, Reason what that waits for, and Message the same as its record says it.
+	Target, Reason, Message string
 }
 
 // Mode is how kubemend treats a check.

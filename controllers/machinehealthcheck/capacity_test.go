@@ -1,0 +1,47 @@
+package machinehealthcheck
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+func TestACheckSaysWhichCapacityIsNotBack(t *testing.T) {
+	w := aCheck()
+	says := func(is machines.Capacity) string {
+		w.capacity = is
+		w.capacity.Reported = conditionOf(w.check, mendv1.CapacityBack) != nil
+		w.check = statusAfter(w, decide(w), result{})
+		c := conditionOf(w.check, mendv1.CapacityBack)
+		if c == nil {
+			return ""
+		}
+		return string(c.Status) + " " + c.Reason + ": " + c.Message
+	}
+	one := machines.Capacity{Known: true, Missing: 1, Target: "Machine w7", Reason: "NoHost", Message: "No host fits Machine w17"}
+	two, brief := one, one
+	two.Missing, brief.Message = 2, ""
+	for i, step := range []struct {
+		capacity machines.Capacity
+		want     string
+	}{
+		{machines.Capacity{}, ""},
+		{machines.Capacity{Known: true}, ""},
+		{one, "False NoHost: The capacity of Machine w7 is not back: No host fits Machine w17"},
+		{machines.Capacity{}, "False NoHost: The capacity of Machine w7 is not back: No host fits Machine w17"}, // after a restart
+		{two, "False NoHost: The capacity of 2 remediations is not back, for the longest time that of Machine w7: No host fits Machine w17"},
+		{brief, "False NoHost: The capacity of Machine w7 is not back"},
+		{machines.Capacity{Known: true}, "True CapacityBack: "},
+		{machines.Capacity{}, "True CapacityBack: "},
+	} {
+		if got := says(step.capacity); got != step.want {
+			t.Errorf("step %d: it says %q, want %q", i, got, step.want)
+		}
+		if c := conditionOf(w.check, mendv1.CapacityBack); c != nil && c.Status == metav1.ConditionFalse && c.LastTransitionTime.IsZero() {
+			t.Errorf("step %d: it does not say since when", i)
+		}
+	}
+}
