@@ -48,28 +48,34 @@ func (o *observed) eventsOf(is record.Notice, s *record.State) []recorder.Event 
 	if by := requesterOf(o.record); by != nil {
 		asked := event
 		asked.About, asked.Related = o.about(by), what
-		if by.Kind == "NodeHealthCheck" {
+		if by.Kind == nodeCheckKind {
+			asked.About.SetNamespace("")
 			asked.Text = nhcv1.EventPrefix + event.Text
 		}
 		all = append(all, asked)
 	}
-	if o.machine != nil {
+	if o.machine != nil && o.machine.Namespace == o.record.Namespace {
 		event.About = what
 		all = append(all, event)
 	}
 	return all
 }
 
-// requesterOf is what asked for the remediation: the check or, without one, the first request; nil if neither is known.
+// requesterOf is what asked for the remediation: the check or, without one, the first request; nil if neither is known. What is in another namespace than the
+// record is nothing to send events about: a user who may write records in one must not have the manager write into another.
 func requesterOf(is *mendv1.RemediationRecord) *mendv1.RecordRef {
-	switch {
-	case is.Spec.Requester.Check != nil:
-		return is.Spec.Requester.Check
-	case len(is.Status.Requests) > 0:
-		return &is.Status.Requests[0]
+	by := is.Spec.Requester.Check
+	if by == nil && len(is.Status.Requests) > 0 {
+		by = &is.Status.Requests[0]
 	}
-	return nil
+	if by == nil || by.Namespace != is.Namespace && by.Kind != nodeCheckKind {
+		return nil
+	}
+	return by
 }
+
+// nodeCheckKind is the kind of checks that have no namespace.
+const nodeCheckKind = "NodeHealthCheck"
 
 // about is an object as an event refers to it. After a move it has another UID than the record knows.
 func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {

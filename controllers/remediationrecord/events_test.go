@@ -109,6 +109,10 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 		"the Machine alone": {
 			func(is *mendv1.RemediationRecord) { is.Spec.Requester = mendv1.RecordRequester{} }, []string{"Machine w1"}, "The capacity",
 		},
+		"the Machine alone, by a check of another namespace": {func(is *mendv1.RemediationRecord) {
+			byCheck(is)
+			is.Spec.Requester.Check.Namespace = "theirs"
+		}, []string{"Machine w1"}, "The capacity"},
 		"nothing, by a check that is only observed": {func(is *mendv1.RemediationRecord) {
 			byCheck(is)
 			is.Spec.Mode = mendv1.RecordObserved

@@ -43,11 +43,14 @@ func (m Missing) only(wanted func(*records.Missing) bool) Missing {
 	return is
 }
 
-// askedBy is the check that asked for a remediation; empty if none did.
+// askedBy is the check that asked for a remediation; empty if none did. A record says nothing of checks in another namespace.
 func askedBy(m *records.Missing) explain.Ref {
 	is := explain.Ref{Kind: m.Check.Kind, Namespace: m.Check.Namespace, Name: m.Check.Name}
-	if is.Kind == nodeCheckKind {
+	switch {
+	case is.Kind == nodeCheckKind:
 		is.Namespace = ""
+	case is.Namespace != m.Namespace:
+		return explain.Ref{}
 	}
 	return is
 }

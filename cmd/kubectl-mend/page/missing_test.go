@@ -67,11 +67,14 @@ var (
 // A replacement that is not Ready is not there yet for the check, whose targets are all healthy.
 func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
 	golden.StoriesIn(t, "testdata/missing", map[string]*scene{
-		"one that waits for a host":                  aScene(noHost),
-		"two of which one waits longer":              aScene(drained, noHost),
-		"one of which nothing was read":              aScene(lost("w7", time.Minute, "", "")),
-		"one beside machines that are unhealthy":     aScene(noHost, silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")),
-		"one that no check asked for":                aScene(lost("w7", time.Hour, "OwnerCreates", "MachineSet md-0 is to create a Machine", askedFor("", "", ""))),
+		"one that waits for a host":              aScene(noHost),
+		"two of which one waits longer":          aScene(drained, noHost),
+		"one of which nothing was read":          aScene(lost("w7", time.Minute, "", "")),
+		"one beside machines that are unhealthy": aScene(noHost, silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")),
+		"one that no check asked for":            aScene(lost("w7", time.Hour, "OwnerCreates", "MachineSet md-0 is to create a Machine", askedFor("", "", ""))),
+		"one that names a check of another namespace": aScene(lost("w7", time.Hour, "NoHost", "No host fits", func(is *mendv1.RemediationRecord) {
+			is.Namespace = "elsewhere"
+		})),
 		"one that two checks asked for":              aScene(noHost, lost("w7", 30*time.Minute, "NoHost", "", observedOnly, askedFor("MachineHealthCheck", "default", "workers-2")), secondCheck),
 		"none since all are over":                    aScene(closed),
 		"records that the user may not read":         aScene(func(s *scene) { s.barred = append(s.barred, recordKind) }),
