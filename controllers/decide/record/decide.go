@@ -212,6 +212,9 @@ func (p *planning) cause() (reason Reason, object Ref, since time.Time) {
 			return r.State, r.Ref, time.Time{}
 		}
 	}
+	if r := p.succeeded(); r != nil {
+		return AwaitingHealth, r.Ref, time.Time{}
+	}
 	if last := p.State.last(RequestsEnded, Withdrawn); last != nil && p.settling() {
 		return last.Reason, Ref{}, last.Time
 	}

@@ -177,7 +177,6 @@ func TestARemediationThatIsWithdrawn(t *testing.T) {
 		"after its remediator has acted":      {both(withRequest(func(*Request) {}), acts, none), Withdrawn, GivenUp},
 		"by its remediator":                   {both(failed, acts), RequestsEnded, GivenUp},
 		"by its remediator before it acted":   {failed, RequestsEnded, GivenUp},
-		"also if it says that it succeeded":   {withRequest(func(r *Request) { r.Succeeded = true }), RequestsEnded, GivenUp},
 		"of a host whose only one has failed": {both(failed, func(f *Facts) { f.Target = Target{Ref: Ref{Kind: "BareMetalHost"}, Known: true, Exists: true} }), RequestsEnded, GivenUp},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -354,5 +353,22 @@ func TestAMovedRecordIsFollowedByNames(t *testing.T) {
 	f.Capacity = replacedBy(Replacement{Machine: Ref{Kind: "Machine", Name: "w1", UID: "here"}}, true)
 	if got := Decide(f).State; got.Outcome != "" {
 		t.Errorf("replaced by itself: %q", got.Outcome)
+	}
+}
+
+// A remediator that says that it has succeeded has not healed a node that still boots, and its check has not given up.
+func TestARemediatorThatHasSucceededIsNoEnd(t *testing.T) {
+	f := at(time.Minute, withRequest(func(r *Request) { r.Acts, r.Succeeded = true, true }))
+	for _, late := range []time.Duration{time.Minute, Settle + time.Minute, 3 * time.Hour} {
+		f.Now = after(late)
+		p := Decide(f)
+		if p.Waiting != AwaitingHealth || !p.State.Ended.IsZero() {
+			t.Fatalf("after %s it waits for %q and has ended as %q", late, p.Waiting, p.State.Outcome)
+		}
+		f.State = p.State
+	}
+	healthy(&f)
+	if got := Decide(f).State; got.Outcome != Healed {
+		t.Errorf("of a healthy one it ends as %q", got.Outcome)
 	}
 }

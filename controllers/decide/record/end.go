@@ -19,10 +19,19 @@ func (p *planning) end() bool {
 	case Yes:
 		p.finish(Healed, p.healer(), p.healthySince())
 		return true
-	case No:
-		return p.endOfNothingLeft()
+	case No: // a check that goes on when its time is over names this record in its next request
+		return p.succeeded() == nil && p.endOfNothingLeft()
 	}
 	return false
+}
+
+// succeeded is the newest request, if its remediator says that it has succeeded: what it has begun may take longer than any time that is known here. It is
+// deleted by who has made it.
+func (p *planning) succeeded() *Request {
+	if n := len(p.f.Requests); n > 0 && p.f.Requests[n-1].Succeeded {
+		return &p.f.Requests[n-1]
+	}
+	return nil
 }
 
 func (p *planning) begun() bool { return !p.State.Begun.IsZero() }

@@ -57,6 +57,8 @@ const (
 	PausedReason Reason = "Paused"
 	// RemediationInProgress is what is waited for while a remediator acts that does not say more.
 	RemediationInProgress Reason = "RemediationInProgress"
+	// AwaitingHealth is what is waited for while a remediator says that it has succeeded, and the target is unhealthy: its node may boot.
+	AwaitingHealth Reason = "AwaitingHealth"
 	// Unread is what stands for what is waited for while nothing is known of it.
 	Unread Reason = "Unread"
 	// OtherReason stands for all causes of a wait beyond those that a record holds.
