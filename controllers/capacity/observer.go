@@ -126,7 +126,9 @@ type reading struct {
 
 // Observe returns the facts about s. The error is one of the management cluster that says nothing about the object, such as that it does not answer.
 func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (capacity.Facts, error) {
-	r := &reading{Observer: o, Subject: s, facts: capacity.Facts{Now: now, Began: s.Began, Cluster: s.Cluster, Namespace: s.Namespace, Lost: s.Lost, Found: s.Found}}
+	r := &reading{Observer: o, Subject: s, facts: capacity.Facts{
+		Now: now, Began: s.Began, Cluster: s.Cluster, Namespace: s.Namespace, Lost: s.Lost, Found: s.Found,
+	}}
 	for _, step := range []func(context.Context) error{
 		r.readMachine, r.readCluster, r.readOwner, r.readMachines, r.readTimeouts, r.readHosts, r.readRemains, r.readWorkload,
 	} {

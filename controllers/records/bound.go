@@ -78,13 +78,14 @@ func boundStatus(status *mendv1.RemediationRecordStatus) {
 // boundRefs cuts references. A name that was cut finds nothing, and shows that.
 func boundRefs(refs ...*mendv1.RecordRef) {
 	for _, ref := range refs {
-		if ref != nil {
-			cut(&ref.APIVersion, mostGroup)
-			cut(&ref.Kind, mostWord-1)
-			cut(&ref.Namespace, mostWord-1)
-			cut(&ref.Name, mostName)
-			cut(&ref.UID, mostUID)
+		if ref == nil {
+			continue
 		}
+		cut(&ref.APIVersion, mostGroup)
+		cut(&ref.Kind, mostWord-1)
+		cut(&ref.Namespace, mostWord-1)
+		cut(&ref.Name, mostName)
+		cut(&ref.UID, mostUID)
 	}
 }
 

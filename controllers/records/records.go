@@ -143,7 +143,33 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*
 	if cached && (r.Namespace == "" || r.Namespace == record.Namespace) {
 		reader = r.Client
 	}
-	for _, find := range []struct {
+	there, err := find(ctx, reader, record)
+	if err != nil {
+		return nil, err
+	}
+	if there != nil {
+		r.forget(is)
+		return there, nil
+	}
+	if pending.name == "" {
+		return nil, nil
+	}
+	there = &mendv1.RemediationRecord{}
+	err = r.Live.Get(ctx, client.ObjectKey{Namespace: record.Namespace, Name: pending.name}, there)
+	switch {
+	case err == nil && there.Open() && identityOf(there) == is:
+		return there, nil
+	case client.IgnoreNotFound(err) != nil:
+		return nil, err
+	}
+	r.forget(is)
+	return nil, nil
+}
+
+// find is the open record for the target of record that reader has; nil if it has none.
+func find(ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
+	is := identityOf(record)
+	for _, way := range []struct {
 		among   client.MatchingLabels
 		matches func(there *mendv1.RemediationRecord) bool
 	}{
@@ -154,28 +180,15 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*
 		{client.MatchingLabels{mendv1.RecordOpenLabel: "true"}, func(there *mendv1.RemediationRecord) bool { return movedFrom(there, record) }},
 	} {
 		all := &mendv1.RemediationRecordList{}
-		if err := reader.List(ctx, all, client.InNamespace(record.Namespace), find.among, client.UnsafeDisableDeepCopy); err != nil {
+		if err := reader.List(ctx, all, client.InNamespace(record.Namespace), way.among, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
 		for i := range all.Items {
-			if there := &all.Items[i]; find.matches(there) && there.Open() {
-				r.forget(is)
+			if there := &all.Items[i]; way.matches(there) && there.Open() {
 				return there.DeepCopy(), nil
 			}
 		}
 	}
-	if pending.name == "" {
-		return nil, nil
-	}
-	there := &mendv1.RemediationRecord{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: record.Namespace, Name: pending.name}, there)
-	switch {
-	case err == nil && there.Open() && identityOf(there) == is:
-		return there, nil
-	case client.IgnoreNotFound(err) != nil:
-		return nil, err
-	}
-	r.forget(is)
 	return nil, nil
 }
 

@@ -186,8 +186,8 @@ func (r *Reconciler) sighted(o *observed) {
 	}
 }
 
-// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With a later moment what came
-// in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while it was still there would be.
+// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With a later moment
+// what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while it was still there would be.
 func (r *Reconciler) goneAt(is *mendv1.RemediationRecord) time.Time {
 	at := is.Spec.Decided.Time
 	for i := range is.Status.Steps {

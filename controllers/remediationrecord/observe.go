@@ -104,28 +104,27 @@ func (o *observed) paused() bool {
 
 // observeTarget reads what is remediated.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed, from client.Reader) error {
+	target, t := records.TargetOf(o.record), &o.facts.Target
+	t.Ref, t.Machine = refOf(&target), o.record.Spec.Target.Machine != nil
+	if is, err := r.inScope(ctx, o); err != nil || !is {
+		return err
+	}
 	if err := r.readTarget(ctx, o, from); err != nil {
 		return err
 	}
 	r.sighted(o)
-	if t := &o.facts.Target; t.Known && !t.Exists {
+	if t.Known && !t.Exists {
 		t.GoneAt = r.goneAt(o.record)
 	}
 	return nil
 }
 
 func (r *Reconciler) readTarget(ctx context.Context, o *observed, from client.Reader) error {
-	target := records.TargetOf(o.record)
 	t := &o.facts.Target
-	t.Ref, t.Machine = refOf(&target), o.record.Spec.Target.Machine != nil
-	if is, err := r.inScope(ctx, o); err != nil || !is {
-		return err
-	}
 	if !t.Machine {
 		return r.observeOther(ctx, o)
 	}
-	m := &clusterv1.Machine{}
-	key := client.ObjectKey{Namespace: target.Namespace, Name: target.Name}
+	m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}
 	err := from.Get(ctx, key, m)
 	if apierrors.IsNotFound(err) { // a cache may show it later
 		err = r.Live.Get(ctx, key, m)
