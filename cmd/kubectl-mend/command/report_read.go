@@ -11,6 +11,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -147,6 +148,11 @@ func (is *reportInput) readChecks(ctx context.Context, reader client.Reader, nam
 		}
 		h.list(ctx, &events, namespace, "events", options...)
 		is.events = append(is.events, events.Items...)
+		if len(nodeChecks.Items) > 0 && namespace != "" && namespace != metav1.NamespaceDefault { // where those about checks of nodes are
+			events = eventsv1.EventList{}
+			h.list(ctx, &events, metav1.NamespaceDefault, "events about nodes", options...)
+			is.events = append(is.events, events.Items...)
+		}
 	}
 	is.trouble = slices.Compact(h.trouble)
 }

@@ -3,16 +3,25 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
@@ -118,5 +127,33 @@ func TestAReportIsOfARecording(t *testing.T) {
 	_ = old.Close()
 	if code, out, problems := mend("report -A --from " + saved); code != Done || !strings.Contains(out, "Remediations since") || !strings.Contains(problems, "not installed") {
 		t.Errorf("code %d, printed\n%s%s", code, out, problems)
+	}
+}
+
+// A NodeHealthCheck is in no namespace, and its events are in the namespace default.
+func TestEventsAboutChecksOfNodesAreReadForAReportOfANamespace(t *testing.T) {
+	event := func(namespace, name string) *eventsv1.Event {
+		return &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Reason: mendv1.EventRemediationRestricted,
+			Regarding: corev1.ObjectReference{Kind: "NodeHealthCheck", Name: "nodes"},
+		}
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clusterv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		want    int
+	}{
+		"with such a check":    {[]client.Object{&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}, event("default", "a"), event("other", "b")}, 1},
+		"without one":          {[]client.Object{event("default", "a")}, 0},
+		"and in the namespace": {[]client.Object{event("x", "a"), event("default", "b")}, 1},
+	} {
+		is := &reportInput{}
+		is.readChecks(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.objects...).Build(), "x", false)
+		if len(is.events) != tc.want || len(is.trouble) > 0 {
+			t.Errorf("%s: %d events, %v", name, len(is.events), is.trouble)
+		}
 	}
 }
