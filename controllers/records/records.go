@@ -231,6 +231,9 @@ func (r *Records) create(ctx context.Context, record *mendv1.RemediationRecord, 
 		fresh.Labels = map[string]string{}
 	}
 	fresh.Labels[mendv1.RecordOpenLabel], fresh.Labels[mendv1.RecordTargetLabel] = "true", is.target
+	if is.mode == mendv1.RecordObserved {
+		fresh.Labels[mendv1.RecordModeLabel] = string(is.mode)
+	}
 	fresh.Status.Attempted = &now
 	Bound(fresh)
 	for ended := ""; ; {

@@ -226,6 +226,18 @@ func TestARemediationHasOneRecord(t *testing.T) {
 	}
 }
 
+func TestARecordOfWhatIsOnlyObservedIsLabelled(t *testing.T) {
+	for mode, want := range map[mendv1.RecordMode]string{mendv1.RecordActive: "", mendv1.RecordObserved: "Observed"} {
+		s := newShelf(t)
+		if _, err := s.Begin(t.Context(), about("w1", "1", mode), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.all(t.Context(), t)[0].Labels[mendv1.RecordModeLabel]; got != want {
+			t.Errorf("%s: %q", mode, got)
+		}
+	}
+}
+
 func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
 	s := newShelf(t)
 	for _, after := range []time.Duration{0, 30 * time.Second, 90 * time.Second} {

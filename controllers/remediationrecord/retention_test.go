@@ -42,6 +42,11 @@ func closedOne(name, cluster, host string, hours int) *mendv1.RemediationRecord 
 	return is
 }
 
+func seenOnly(is *mendv1.RemediationRecord) *mendv1.RemediationRecord {
+	is.Labels[mendv1.RecordModeLabel] = string(mendv1.RecordObserved)
+	return is
+}
+
 func retention(t *testing.T, o Options, objects ...client.Object) (*Retention, client.WithWatch) {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(objects...).Build()
@@ -94,6 +99,12 @@ func TestWhatIsTooOldOrTooMuchIsDeleted(t *testing.T) {
 		"of what belongs to none": {
 			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10}, at: &place{"metal", ""},
 			with: []client.Object{closedOne("a", "c", "", 2), closedOne("d", "", "", 2)}, want: "a",
+		},
+		"what was observed pushes out nothing that was done": {
+			options: Options{Keep: 10 * time.Hour, PerCluster: 1, PerHost: 1},
+			with: []client.Object{
+				closedOne("a", "c", "h", 3), seenOnly(closedOne("b", "c", "h", 1)), seenOnly(closedOne("d", "c", "", 2)), closedOne("e", "c", "", 4),
+			}, want: "a b",
 		},
 		"none is the newest one by an end that has not come": {
 			options: Options{Keep: 10 * time.Hour, PerCluster: 2, PerHost: 10},
