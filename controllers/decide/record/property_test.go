@@ -111,6 +111,9 @@ func ends(t *rapid.T, f *Facts, s *State) {
 		holds = target.Exists && (s.Begun.IsZero() || !effective)
 	case GivenUp:
 		holds = target.Exists && target.Deleting.IsZero() && target.Asked.IsZero() && !s.Begun.IsZero()
+		if n := len(f.Requests); n > 0 {
+			holds = holds && !f.Requests[n-1].Succeeded
+		}
 	}
 	if !holds {
 		t.Fatalf("%s is a lie\nfacts %+v\nstate %+v", s.Outcome, *f, *s)
