@@ -125,7 +125,7 @@ func waitOf(o *observed, plan record.Plan) waiting {
 	if due := o.record.Spec.Due; due != nil {
 		is.since = due.Time
 	}
-	if plan.State.Begun.IsZero() && !o.facts.Paused && plan.Waiting == "" || o.facts.Capacity.Over {
+	if o.outside || plan.State.Begun.IsZero() && !o.facts.Paused && plan.Waiting == "" || o.facts.Capacity.Over {
 		return waiting{}
 	}
 	if is.reason == "" {

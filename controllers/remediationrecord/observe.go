@@ -27,6 +27,8 @@ type observed struct {
 	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist.
 	cluster *clusterv1.Cluster
 	machine *clusterv1.Machine
+	// outside reports that the manager must not find out what the record is about. (inScope)
+	outside bool
 	facts   record.Facts
 	// story is what the capacity waits for; nil if it was not asked.
 	story *capacity.Story
@@ -106,7 +108,8 @@ func (o *observed) paused() bool {
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed, from client.Reader) error {
 	target, t := records.TargetOf(o.record), &o.facts.Target
 	t.Ref, t.Machine = refOf(&target), o.record.Spec.Target.Machine != nil
-	if is, err := r.inScope(ctx, o); err != nil || !is {
+	is, err := r.inScope(ctx, o)
+	if o.outside = !is; err != nil || !is {
 		return err
 	}
 	if err := r.readTarget(ctx, o, from); err != nil {

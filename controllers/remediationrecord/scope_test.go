@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +63,10 @@ func TestARecordTellsNothingOfWhatIsNotInItsNamespace(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			is := recordOf(change)
+			is := recordOf(func(r *mendv1.RemediationRecord) {
+				r.Status.Begun = new(after(time.Second))
+				change(r)
+			})
 			m := newManagement(t, append(append(fleet(), theirs()...), nodeCheck("elsewhere"), is.DeepCopy())...)
 			got := m.reconcile(time.Minute)
 			text, err := yaml.Marshal(got.Status)
@@ -71,6 +75,9 @@ func TestARecordTellsNothingOfWhatIsNotInItsNamespace(t *testing.T) {
 			}
 			if len(got.Status.Steps)+len(got.Status.Waits)+len(got.Status.Conditions) > 0 || strings.Contains(string(text), "only they") {
 				t.Errorf("it says:\n%s", text)
+			}
+			if n := testutil.CollectAndCount(&m.open); n > 0 {
+				t.Errorf("there are %d series of what it waits for", n)
 			}
 		})
 	}
