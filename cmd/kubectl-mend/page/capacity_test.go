@@ -164,11 +164,20 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 		s.ready("w6", corev1.ConditionTrue, "KubeletReady", time.Minute)
 	}
 	unreplaced := func(s *scene) { delete(s.machines, "w1"); delete(s.nodes, "w1") }
+	rolledOut := func(s *scene) {
+		deployed(s)
+		s.set.Spec.Replicas = ptr.To[int32](4)
+		ownedBy("w6", "MachineSet", "md-1")(s)
+	}
+	labelled := func(s *scene) {
+		s.others[len(s.others)-1].SetLabels(map[string]string{clusterv1.MachineDeploymentNameLabel: "md"})
+	}
 	golden.StoriesIn(t, "testdata/capacity/gone", map[string]story{
 		"a machine that was replaced":                       {aScene(made(), ready, kept), machine("w1")},
 		"a machine whose replacement waits":                 {aScene(made(), kept, metal()), machine("w1")},
 		"a machine that is not replaced yet":                {aScene(unreplaced, kept), machine("w1")},
 		"a machine whose set is smaller since":              {aScene(unreplaced, kept, func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
+		"a machine that a rollout replaces in another set":  {aScene(made(), rolledOut, kept, labelled), machine("w1")},
 		"a machine that its control plane has written down": {aScene(ofControlPlane(deferred, failedLately)), machine("w0")},
 	}, func(t *testing.T, s story) string {
 		e, err := s.ask(t.Context(), s.scene.asker(t))

@@ -74,6 +74,7 @@ func recorded(r *mendv1.RemediationRecord) *capacity.Subject {
 	target := &r.Spec.Target
 	s := &capacity.Subject{Namespace: r.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Began: r.Spec.Decided.Time}
 	s.LabelKey, s.LabelValue = clusterv1.ClusterNameLabel, target.ClusterName
+	s.Deployment = r.Labels[clusterv1.MachineDeploymentNameLabel]
 	if o := target.Owner; o != nil {
 		s.Owner = capacity.Owner{Group: schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group, Kind: o.Kind, Name: o.Name}
 	}
