@@ -21,6 +21,9 @@ import (
 
 // sendNews sends events about what the record waits for, and how it has ended: on what asked for the remediation, and on the Machine as long as it exists.
 func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan record.Plan) {
+	if o.outside { // who has written it may not be who may write where these events are
+		return
+	}
 	var all []record.Notice
 	r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { all = m.reported.Report(&o.facts, &plan) })
 	for _, is := range all {

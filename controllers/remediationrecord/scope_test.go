@@ -181,3 +181,21 @@ func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 		})
 	}
 }
+
+// Events about checks of nodes are in the namespace default, where who may write records in another one may not write.
+func TestARecordOfWhatIsElsewhereSendsNoEvents(t *testing.T) {
+	is := recordOf(func(r *mendv1.RemediationRecord) {
+		ofNodes(r)
+		r.Spec.Target.Machine.Namespace = "theirs"
+		r.Status.Begun = new(after(time.Second))
+		r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: "RequestCreated"}}
+		r.Status.Waits = []mendv1.RecordWait{{Reason: "NoHost", Since: new(after(time.Second))}}
+	})
+	m := newManagement(t, append(append(fleet(), theirs()...), nodeCheck("elsewhere"), is)...)
+	for i := range 20 {
+		m.reconcile(time.Duration(i) * 10 * time.Minute)
+	}
+	if len(m.reported) > 0 {
+		t.Errorf("reported are %v", m.reported)
+	}
+}
