@@ -18,14 +18,15 @@ func RecordStep(reason record.Reason, target string, object record.Ref) string {
 	return string(reason)
 }
 
-// RecordNews is what is reported of a record about a target: sentence is what is waited for or how the remediation has ended, todo what a person can do, and by the
-// machine in its place, if there is one. deadline is that of what is waited for, took how long the capacity was missing.
+// RecordNews is what is reported of a record about a target: sentence is what is waited for or how the remediation has ended, todo what a person can do, and by
+// the machine in its place, if there is one. deadline is that of what is waited for, took how long the capacity was missing.
 func RecordNews(is record.News, target, sentence string, todo Step, by string, deadline time.Time, took time.Duration) string {
 	switch is {
 	case record.Awaited:
 		return "The capacity of " + target + " is not back: " + sentence + toDo(todo)
 	case record.Late:
-		return fmt.Sprintf("The deadline %s has passed, and the capacity of %s is not back: %s%s", deadline.UTC().Format(time.RFC3339), target, sentence, toDo(todo))
+		const late = "The deadline %s has passed, and the capacity of %s is not back: %s%s"
+		return fmt.Sprintf(late, deadline.UTC().Format(time.RFC3339), target, sentence, toDo(todo))
 	case record.Back:
 		if by != "" {
 			sentence += " (" + by + ")"

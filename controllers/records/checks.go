@@ -66,7 +66,8 @@ func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (al
 		return nil, false, nil
 	}
 	list := &mendv1.RemediationRecordList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(check.Namespace), client.MatchingFields{checkIndex: check.String()}, client.UnsafeDisableDeepCopy); err != nil {
+	of := client.MatchingFields{checkIndex: check.String()}
+	if err := r.Client.List(ctx, list, client.InNamespace(check.Namespace), of, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, false, fmt.Errorf("list the open records of MachineHealthCheck %s: %w", check, err)
 	}
 	counted := map[mendv1.RecordRef]bool{}

@@ -102,7 +102,8 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, called := &Records{}, 0
 			r.Hear(func(check types.NamespacedName) {
-				if called++; check != workers {
+				called++
+				if check != workers {
 					t.Errorf("called is %s", check)
 				}
 			})

@@ -68,8 +68,8 @@ type Reconciler struct {
 	open   openRecords
 }
 
-// memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more, and the moment at which
-// a machine went is less exact.
+// memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more, and the moment at
+// which a machine went is less exact.
 type memory struct {
 	// written is when it was last written.
 	written time.Time

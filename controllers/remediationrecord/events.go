@@ -41,8 +41,8 @@ var reasonOfNews = map[record.News]string{
 	record.NotComing: mendv1.EventCapacityNotComing,
 }
 
-// eventsOf are the events by which a notice is reported. What is waited for is their action: events that differ in their text alone would be one to the API server's
-// clients, which count how often it came.
+// eventsOf are the events by which a notice is reported. What is waited for is their action: events that differ in their text alone would be one to the API
+// server's clients, which count how often it came.
 func (o *observed) eventsOf(is record.Notice, s *record.State) []recorder.Event {
 	event := recorder.Event{Kind: o.kindOf(is), Reason: reasonOfNews[is.News], Action: string(is.Reason), Text: o.textOf(is, s)}
 	target := records.TargetOf(o.record)

@@ -78,7 +78,8 @@ func TestCheckAndMachineAreReportedCapacityWaitsFor(t *testing.T) {
 		}
 	}
 	reported := len(m.reported)
-	if m.reconcile(50 * time.Minute); len(m.reported) != reported {
+	m.reconcile(50 * time.Minute)
+	if len(m.reported) != reported {
 		t.Errorf("after the end it is reported %v", m.reported[reported:])
 	}
 }

@@ -133,7 +133,8 @@ func (p *page) brief(m Missing) *explain.MissingCapacity {
 	}
 	oldest := &m.All[0]
 	return &explain.MissingCapacity{
-		Remediations: len(m.All), Oldest: oldest.Target.Kind + " " + oldest.Target.Name, Due: p.moment(oldest.Due), Reason: oldest.Reason, Message: oldest.Message,
+		Remediations: len(m.All), Oldest: oldest.Target.Kind + " " + oldest.Target.Name, Due: p.moment(oldest.Due),
+		Reason: oldest.Reason, Message: oldest.Message,
 	}
 }
 

@@ -6,13 +6,13 @@ import "time"
 type News int
 
 const (
-	// Awaited: the capacity waits for something else than was reported last.
+	// Awaited says: the capacity waits for something else than was reported last.
 	Awaited News = iota + 1
-	// Late: the moment has passed at which what is waited for was to end.
+	// Late says: the moment has passed at which what is waited for was to end.
 	Late
-	// Back: the capacity is back.
+	// Back says: the capacity is back.
 	Back
-	// NotComing: the remediation is over, and the capacity is not back.
+	// NotComing says: the remediation is over, and the capacity is not back.
 	NotComing
 )
 
@@ -32,16 +32,16 @@ const (
 	mostNotices = 12
 )
 
-// Reported is what was reported of an open record, and since when it waits for what it waits for now. After a restart nothing is known of that, and what is waited
-// for is reported once more.
+// Reported is what was reported of an open record, and since when it waits for what it waits for now. After a restart nothing is known of that, and what is
+// waited for is reported once more.
 type Reported struct {
 	now   Notice
 	since time.Time
 	at    map[Notice]time.Time
 }
 
-// Report returns what is to be reported of a record that is to go on as p says, and remembers it as reported. Of an observed check nothing is reported, as nothing is
-// written to it.
+// Report returns what is to be reported of a record that is to go on as p says, and remembers it as reported. Of an observed check nothing is reported, as
+// nothing is written to it.
 func (t *Reported) Report(f *Facts, p *Plan) []Notice {
 	switch {
 	case f.Observed || f.Paused || !f.State.Ended.IsZero():
