@@ -373,20 +373,3 @@ func HostAnswer(h capacity.HostAnswer) string {
 	}
 	return "fits"
 }
-
-// Replacement is which machine replaces which, and by what that was found; a guess is called one. It is empty if there is none.
-func Replacement(old string, r capacity.Replacement) string {
-	if r.Name == "" {
-		return ""
-	}
-	text := fmt.Sprintf("Machine %s replaces Machine %s", r.Name, old)
-	switch r.By {
-	case capacity.SameHost:
-		return text + " (a guess: it has the same host)"
-	case capacity.Alone:
-		return text + " (a guess: it is the only one that its owner has made since)"
-	case capacity.ByOrder:
-		return text + " (a guess: by the order in which machines were lost and made)"
-	}
-	return text
-}

@@ -155,10 +155,11 @@ func TestOnlyATimeoutOfADeletionHasItsMoment(t *testing.T) {
 
 func TestAGuessIsCalledOne(t *testing.T) {
 	for by, want := range map[capacity.Evidence]string{
-		capacity.Recorded: "Machine w4 replaces Machine w1",
-		capacity.SameHost: "Machine w4 replaces Machine w1 (a guess: it has the same host)",
-		capacity.Alone:    "Machine w4 replaces Machine w1 (a guess: it is the only one that its owner has made since)",
-		capacity.ByOrder:  "Machine w4 replaces Machine w1 (a guess: by the order in which machines were lost and made)",
+		capacity.Recorded:   "Machine w4 replaces Machine w1",
+		capacity.Remembered: "Machine w4 probably replaces Machine w1 (by the RemediationRecord of that machine)",
+		capacity.SameHost:   "Machine w4 probably replaces Machine w1 (it has the same host)",
+		capacity.Alone:      "Machine w4 probably replaces Machine w1 (it is the only one that its owner has made since)",
+		capacity.ByOrder:    "Machine w4 probably replaces Machine w1 (by the order in which machines were lost and made)",
 	} {
 		if got := Replacement("w1", capacity.Replacement{Name: "w4", By: by}); got != want {
 			t.Errorf("%s: %q", by, got)

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"maps"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // MachineTarget is what a Machine says of the target of a remediation: itself, its owner, its Cluster, where it is, and the name of its node.
@@ -68,4 +70,16 @@ func OwnedBy(record *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
 	record.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
+}
+
+// WentAt is when the Machine of a record went, as the record says it or, before it does, when something was last written of it.
+func WentAt(is *mendv1.RemediationRecord) (at time.Time, said bool) {
+	at = is.Spec.Decided.Time
+	for i := range is.Status.Steps {
+		at = is.Status.Steps[i].Time.Time
+		if is.Status.Steps[i].Reason == string(record.TargetGone) {
+			return at, true
+		}
+	}
+	return at, false
 }

@@ -139,6 +139,9 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 		if by := other.Status.Replacement; by != nil {
 			loss.Found = by.Machine.Name
 		}
+		if target.Host != nil {
+			loss.Host = target.Host.Name
+		}
 		all = append(all, loss)
 	}
 	return all, nil

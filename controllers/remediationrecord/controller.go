@@ -27,6 +27,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -189,14 +190,8 @@ func (r *Reconciler) sighted(o *observed) {
 // goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With a later moment
 // what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while it was still there would be.
 func (r *Reconciler) goneAt(is *mendv1.RemediationRecord) time.Time {
-	at := is.Spec.Decided.Time
-	for i := range is.Status.Steps {
-		at = is.Status.Steps[i].Time.Time
-		if is.Status.Steps[i].Reason == string(record.TargetGone) {
-			return at
-		}
-	}
-	if seen := r.remembered(client.ObjectKeyFromObject(is), nil).seen; seen.After(at) {
+	at, said := records.WentAt(is)
+	if seen := r.remembered(client.ObjectKeyFromObject(is), nil).seen; !said && seen.After(at) {
 		return seen
 	}
 	return at

@@ -42,7 +42,7 @@ type Replacement struct {
 	Name string `json:"name"`
 	// By is how it was found. Guess reports that its owner has not written it down.
 	//
-	// +kubebuilder:validation:Enum=Recorded;SameHost;Alone;ByOrder
+	// +kubebuilder:validation:Enum=Recorded;Remembered;SameHost;Alone;ByOrder
 	By    string `json:"by"`
 	Guess bool   `json:"guess"`
 }

@@ -226,6 +226,10 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 // scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
 	scope := snapshot.Scope{Nodes: true, Cluster: cluster, Owners: true}
+	switch k {
+	case machineKind, deploymentKind, kubeadmKind, clusterKind: // records have kept which machines are gone, and which came in their place
+		scope.Records = key.Namespace != ""
+	}
 	if k == nodeKind {
 		scope.Node = key.Name
 	}
@@ -237,7 +241,6 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 		return scope, err
 	}
 	scope.Cluster, scope.Machine = belongings(ctx, reader, k, key)
-	scope.Records = k == machineKind && scope.Machine == "" // it is gone, and a record may have kept what it was
 	if k == hostKind {
 		scope.Host = key.Name
 	}

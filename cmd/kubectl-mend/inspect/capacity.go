@@ -12,10 +12,14 @@ import (
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 )
 
-// Capacity observes what the capacity of a machine waits for.
+// Capacity observes what the capacity of a machine waits for, with what records have kept of machines of the same owner.
 func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) (decide.Facts, error) {
 	o := &capacity.Observer{Management: a.reader, Mapper: a.Snapshot.RESTMapper(), Workload: a.live, NodeReady: a.nodeReady}
-	return o.Observe(ctx, s, a.Now)
+	f, err := o.Observe(ctx, s, a.Now)
+	if err == nil {
+		a.remember(&f, &s)
+	}
+	return f, err
 }
 
 // NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says.

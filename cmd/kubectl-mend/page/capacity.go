@@ -57,6 +57,16 @@ func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) (*C
 	return is, nil
 }
 
+// madeFor adds to the facts for which machine m was made, where the story of its capacity does not say it.
+func (e *Explanation) madeFor(a *inspect.Asker, m *clusterv1.Machine) {
+	if len(e.Capacity) == 1 && e.Capacity[0].Made != "" {
+		return
+	}
+	if value := explain.Predecessor(a.Predecessor(m)); value != "" {
+		e.Facts = append(e.Facts, explain.Fact{Name: "replaces", Value: value})
+	}
+}
+
 // replacing is the name of a new machine, if it is known for which it was made.
 func replacing(by decide.Replacement, name string) string {
 	if by.Name == "" {

@@ -3,6 +3,8 @@ package page
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,8 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -133,6 +137,64 @@ func TestCapacityOfMachines(t *testing.T) {
 		e, err := s.ask(t.Context(), s.scene.asker(t))
 		return page80and200(t, e, err)
 	})
+}
+
+// alsoLost is the record of the remediation of another machine of the set, so many minutes ago.
+func alsoLost(name string, minutes int, edits ...func(*mendv1.RemediationRecord)) func(*scene) {
+	return func(s *scene) {
+		kept(s)
+		r := s.others[len(s.others)-1].(*mendv1.RemediationRecord)
+		r.Name, r.Spec.Target.Machine.Name, r.Spec.Decided = name+"-1", name, at(time.Duration(minutes)*time.Minute)
+		for _, edit := range edits {
+			edit(r)
+		}
+	}
+}
+
+// replacedBy is that the manager has found the new machine.
+func replacedBy(name string) func(*mendv1.RemediationRecord) {
+	return func(r *mendv1.RemediationRecord) {
+		r.Status.Replacement = &mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Name: name}, Guessed: true}
+	}
+}
+
+func TestForWhichMachineANewOneWasMade(t *testing.T) {
+	ready := func(s *scene) {
+		s.machines["w6"].Status.NodeRef.Name = "node-w6"
+		s.nodes["w6"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-w6"}}
+		s.ready("w6", corev1.ConditionTrue, "KubeletReady", time.Minute)
+		s.said("w6", clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, "NodeReady", "", time.Minute)
+	}
+	second := func(s *scene) { delete(s.machines, "w2"); delete(s.nodes, "w2") }
+	for name, tc := range map[string]struct {
+		s    *scene
+		want string
+	}{
+		"the only one that was lost":                     {aScene(made(), kept), "Machine w6 probably replaces Machine w1 (it is the only one that its owner has made since)."},
+		"the first of two that were lost":                {aScene(made(), second, kept, alsoLost("w2", 12)), "Machine w6 probably replaces Machine w2 (by the order in which machines were lost and made)."},
+		"the one that the manager has found":             {aScene(made(), kept, alsoLost("w0", 12, replacedBy("w6"))), "Machine w6 probably replaces Machine w0 (by the RemediationRecord of that machine)."},
+		"not one that another machine replaces":          {aScene(made(), second, kept, alsoLost("w2", 12, replacedBy("w3"))), "Machine w6 probably replaces Machine w1 (it is the only one that its owner has made since)."},
+		"not one that still exists":                      {aScene(made(), kept, alsoLost("w2", 12)), "Machine w6 probably replaces Machine w1 (it is the only one that its owner has made since)."},
+		"a machine that is Ready by what was found then": {aScene(made(), ready, alsoLost("w1", 12, replacedBy("w6"))), "probably w1 (by the RemediationRecord of that machine)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := Machine(t.Context(), tc.s.asker(t), client.ObjectKey{Namespace: "default", Name: "w6"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var page strings.Builder
+			if err := e.Print(&page, 200, text.Painter{}); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(page.String(), tc.want) {
+				t.Errorf("the page has no %q:\n%s", tc.want, page.String())
+			}
+		})
+	}
+	e, err := Machine(t.Context(), aScene(made(), ready).asker(t), client.ObjectKey{Namespace: "default", Name: "w6"})
+	if err != nil || slices.ContainsFunc(e.Facts, func(f explain.Fact) bool { return f.Name == "replaces" }) {
+		t.Errorf("without a record: %v, %v", e, err)
+	}
 }
 
 // deployed makes md a MachineDeployment of five machines, those of the set md-0.

@@ -19,6 +19,8 @@ import (
 // Explanation is why something is remediated, or is not.
 type Explanation struct {
 	Subject explain.Ref
+	// Gone reports that the subject does not exist any more.
+	Gone bool
 	// At is the moment for which all of it holds.
 	At time.Time
 	// Answer is the first line of the page.

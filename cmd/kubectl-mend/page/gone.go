@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,11 +16,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // goneMachine explains a machine that does not exist: by the record of its remediation, or by the machine that was made for it.
 func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
-	subject, err := keptOf(ctx, a, key)
+	subject, began, err := keptOf(ctx, a, key)
 	if err != nil {
 		return nil, err
 	}
@@ -31,19 +33,19 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 		return nil, err
 	}
 	s := decide.Decide(f)
-	e := &Explanation{Subject: explain.Ref{Kind: "Machine", Namespace: key.Namespace, Name: key.Name}, At: a.Now, Notes: notes(a)}
-	e.Facts = explain.GoneFacts(subject.Cluster, subject.Owner.Kind, subject.Owner.Name, subject.Began)
+	e := &Explanation{Subject: explain.Ref{Kind: "Machine", Namespace: key.Namespace, Name: key.Name}, Gone: true, At: a.Now, Notes: notes(a)}
+	e.Facts = explain.GoneFacts(subject.Cluster, subject.Owner.Kind, subject.Owner.Name, began)
 	e.Capacity = []Capacity{{Story: s, Unread: f.Unread}}
 	e.answer(explain.GoneAnswer(&s))
 	e.Next, e.Todo = cmp.Or(explain.CapacityNext(&s), explain.NothingNext), explain.CapacityTodo(&s)
 	return e, nil
 }
 
-// keptOf is what is known of a machine that does not exist; nil if nothing is.
-func keptOf(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, error) {
+// keptOf is what is known of a machine that does not exist, and when its remediation began; nil if nothing is.
+func keptOf(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Time, error) {
 	records := &mendv1.RemediationRecordList{}
 	if err := a.Reader().List(ctx, records, client.InNamespace(key.Namespace)); err != nil && !unreadable(err) {
-		return nil, fmt.Errorf("list RemediationRecords in %s: %w", key.Namespace, err)
+		return nil, time.Time{}, fmt.Errorf("list RemediationRecords in %s: %w", key.Namespace, err)
 	}
 	var newest *mendv1.RemediationRecord
 	for i := range records.Items {
@@ -53,26 +55,31 @@ func keptOf(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*capac
 		}
 	}
 	if newest != nil {
-		return recorded(newest), nil
+		return recorded(newest), newest.Spec.Decided.Time, nil
 	}
 	machines := &clusterv1.MachineList{}
 	if err := a.Reader().List(ctx, machines, client.InNamespace(key.Namespace)); err != nil {
-		return nil, fmt.Errorf("list the Machines in %s: %w", key.Namespace, err)
+		return nil, time.Time{}, fmt.Errorf("list the Machines in %s: %w", key.Namespace, err)
 	}
 	for i := range machines.Items {
 		if replaced, at := capacity.Replaces(&machines.Items[i]); replaced == key.Name {
 			by := capacity.Of(&machines.Items[i], at)
 			by.Name, by.Created = key.Name, metav1.Time{}.Time
-			return &by, nil
+			return &by, at, nil
 		}
 	}
-	return nil, nil
+	return nil, time.Time{}, nil
 }
 
-// recorded is the machine of a record.
+// recorded is the machine of a record. Since when it is gone, the record may say.
 func recorded(r *mendv1.RemediationRecord) *capacity.Subject {
 	target := &r.Spec.Target
-	s := &capacity.Subject{Namespace: r.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Began: r.Spec.Decided.Time}
+	s := &capacity.Subject{Namespace: r.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName}
+	if at, said := records.WentAt(r); said {
+		s.Gone = at
+	} else {
+		s.Began = at // when it was last there: what replaces it was made since
+	}
 	s.LabelKey, s.LabelValue = clusterv1.ClusterNameLabel, target.ClusterName
 	s.Deployment = r.Labels[clusterv1.MachineDeploymentNameLabel]
 	if o := target.Owner; o != nil {

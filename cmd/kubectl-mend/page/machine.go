@@ -63,6 +63,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if is != nil {
 		e.Capacity = []Capacity{*is}
 	}
+	e.madeFor(a, m)
 	e.conclude()
 	e.deletionAnswer()
 	return e, nil

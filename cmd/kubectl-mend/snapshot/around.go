@@ -31,9 +31,10 @@ func (r *reading) around(ctx context.Context) {
 		r.each(ctx, r.metal3Machines())
 		r.each(ctx, r.namedHosts())
 		r.wayBack(ctx)
+		r.each(ctx, r.recordsOfNew())
 	} else {
 		r.Machine = ""
-		r.each(ctx, slices.Concat(r.machines(), r.hosts(), r.owners()))
+		r.each(ctx, slices.Concat(r.machines(), r.hosts(), r.owners(), r.records()))
 	}
 	r.each(ctx, append(r.second(ctx), r.controlPlanes()...))
 	r.beyond(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +21,7 @@ import (
 var (
 	machineSetGVK        = clusterv1.GroupVersion.WithKind("MachineSet")
 	machineDeploymentGVK = clusterv1.GroupVersion.WithKind("MachineDeployment")
+	drainRuleGVK         = clusterv1.GroupVersion.WithKind("MachineDrainRule")
 )
 
 // owners are what makes the machines of the clusters in scope, where that is asked for.
@@ -30,6 +32,7 @@ func (r *reading) owners() []task {
 	tasks := []task{
 		{gvk: machineSetGVK, namespace: r.Namespace, options: r.labelled()}, {gvk: machineDeploymentGVK, namespace: r.Namespace, options: r.labelled()},
 		{gvk: controlPlaneGVK, namespace: r.Namespace, anyVersion: true, options: r.labelled(), keep: rulesAlone},
+		{gvk: drainRuleGVK, namespace: r.Namespace},
 	}
 	if r.Namespace != "" {
 		tasks = append(tasks, r.namespaceItself())
@@ -72,8 +75,23 @@ func (r *reading) wayBack(ctx context.Context) {
 	case of.Owner.Kind == controlPlaneGVK.Kind:
 		tasks = append(tasks, task{gvk: controlPlaneGVK, namespace: r.Namespace, anyVersion: true, options: named(of.Owner.Name), keep: rulesAlone})
 	}
+	if !m.DeletionTimestamp.IsZero() {
+		tasks = append(tasks, task{gvk: drainRuleGVK, namespace: r.Namespace})
+	}
 	r.each(ctx, tasks)
 	r.each(ctx, r.hostsOfNew())
+}
+
+// knownFor is how long a machine is asked for which other it was made. Records are many, and tell nothing of machines that are older than they.
+const knownFor = 7 * 24 * time.Hour
+
+// recordsOfNew are the records that may tell for which machine the one was made that was read.
+func (r *reading) recordsOfNew() []task {
+	m := One[clusterv1.Machine](r.snapshot, client.ObjectKey{Namespace: r.Namespace, Name: r.Machine})
+	if m == nil || r.snapshot.Taken.Sub(m.CreationTimestamp.Time) > knownFor {
+		return nil
+	}
+	return r.records()
 }
 
 // hostsOfNew are all hosts, and the Metal3Machines of the machines that may still get one, or are about to lose it.

@@ -158,7 +158,7 @@ func (r *reading) records() []task {
 	if !r.Records {
 		return nil
 	}
-	return []task{{gvk: recordGVK, namespace: r.Namespace, most: recordsKept, keep: func(o client.Object) bool {
+	return []task{{gvk: recordGVK, namespace: r.Namespace, most: recordsKept, options: r.labelled(), keep: func(o client.Object) bool {
 		record, is := o.(*mendv1.RemediationRecord)
 		return r.Cluster == "" || is && record.Spec.Target.ClusterName == r.Cluster
 	}}}

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -27,7 +28,9 @@ import (
 // recordOf is a record of a machine of a cluster, made so many seconds after noon.
 func recordOf(machine, cluster string, seconds int) *mendv1.RemediationRecord {
 	at := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, seconds, 0, time.UTC))
-	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: machine + "-1", CreationTimestamp: at}}
+	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: machine + "-1", CreationTimestamp: at, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
+	}}
 	r.Spec = mendv1.RemediationRecordSpec{
 		Mode: mendv1.RecordObserved, Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown", UnhealthySince: &at, Due: &at, Decided: at, BlockedBy: "Pending",
 		Target:    mendv1.RecordTarget{ClusterName: cluster, Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: machine}, HostModel: "ACME"},

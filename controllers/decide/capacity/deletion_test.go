@@ -210,6 +210,19 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 		"without the time of the loss no machine is taken for it": {
 			gone(func(f *Facts) { f.Old.GoneAt, f.Began = time.Time{}, time.Time{} }), Replacement{},
 		},
+		"a machine that has the host of another lost one is not free": {
+			gone(two, func(f *Facts) { f.Lost[0].Host, f.Others[2].Host = "h0", "h0" }), Replacement{"w4", ByOrder},
+		},
+		"what a record has kept is believed before order": {
+			gone(two, func(f *Facts) { f.Others[3].Remembered = "w1" }), Replacement{"w4", Remembered},
+		},
+		"a machine that replaces another by a RemediationRecord is not free": {
+			gone(func(f *Facts) {
+				n := worker("w4", 4*time.Minute)
+				n.Remembered = "w0"
+				f.Others = append(f.Others, n)
+			}), Replacement{},
+		},
 		"fewer new machines than losses leave the last one without": {
 			gone(func(f *Facts) {
 				f.Lost = []Loss{{Name: "w0", At: ago(6 * time.Minute)}}
@@ -242,6 +255,10 @@ func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
 		return f
 	}
 	a, b := Loss{Name: "w0", At: ago(6 * time.Minute)}, Loss{Name: "w1", At: ago(5 * time.Minute)}
+	kept := made("w4", "", a, b)
+	kept.Old.Remembered = "w7"
+	hosted := made("w4", "", a, Loss{Name: "w1", At: b.At, Host: "h1"})
+	hosted.Old.Host = "h1"
 	for name, tc := range map[string]struct {
 		f    Facts
 		want Replacement
@@ -250,6 +267,8 @@ func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
 		"for the one that was lost":                   {made("w4", "", b), Replacement{"w1", Alone}},
 		"for the second that was lost":                {made("w5", "", a, b), Replacement{"w1", ByOrder}},
 		"for none that is known":                      {made("w4", ""), Replacement{}},
+		"for the one that a record has kept":          {kept, Replacement{"w7", Remembered}},
+		"for the one whose host it has":               {hosted, Replacement{"w1", SameHost}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, Predecessor(tc.f)); diff != "" {

@@ -49,6 +49,8 @@ type Loss struct {
 	At time.Time
 	// Found is the machine that was found to replace it, if the caller has kept that.
 	Found string
+	// Host is the host that it had, if that is known.
+	Host string
 }
 
 // Condition is one of an object.
@@ -81,6 +83,8 @@ type Machine struct {
 	// Replaces is the machine that its owner says it replaces, and ReplacesSince when that was deleted.
 	Replaces      string
 	ReplacesSince time.Time
+	// Remembered is the machine that it replaces by a record that its owner did not write.
+	Remembered string
 
 	// Bootstrap is its condition BootstrapConfigReady, BootstrapConfig the object; BootstrapProvided reports that the data is there.
 	Bootstrap         Condition

@@ -12,20 +12,20 @@ import (
 // among its replicas (syncReplicas): so a machine that still exists has none, and of those that are gone the first to go has the first that was made since.
 func replacementOf(f *Facts) Replacement {
 	for _, m := range f.byCreation() {
-		if m.Replaces != "" && m.Replaces == f.Old.Name && !m.Created.Before(f.Old.Created) {
+		switch {
+		case f.Old.Name == "" || m.Created.Before(f.Old.Created):
+		case m.Replaces == f.Old.Name:
 			return Replacement{Name: m.Name, By: Recorded}
+		case m.Replaces == "" && m.Remembered == f.Old.Name:
+			return Replacement{Name: m.Name, By: Remembered}
 		}
 	}
 	if !f.Old.Gone || f.gone().IsZero() { // without a moment each machine might be the one
 		return Replacement{}
 	}
 	candidates := f.madeSince(f.gone())
-	if f.Old.Host != "" {
-		for _, m := range candidates {
-			if m.Host == f.Old.Host {
-				return Replacement{Name: m.Name, By: SameHost}
-			}
-		}
+	if m := onHost(candidates, f.Old.Host); m != nil {
+		return Replacement{Name: m.Name, By: SameHost}
 	}
 	if m := f.machine(f.Found); m != nil && m.Deleting.IsZero() { // else the next one would be taken once another loss is made up for, and forgotten
 		return Replacement{Name: m.Name, By: ByOrder}
@@ -48,19 +48,35 @@ func firstKnown(all ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// madeSince are the other machines that were made since at and that no owner has written down as replacements, the oldest one first. Objects have the time
+// onHost is the first machine that has a host; nil if none has.
+func onHost(all []*Machine, host string) *Machine {
+	i := slices.IndexFunc(all, func(m *Machine) bool { return m.Host == host })
+	if host == "" || i < 0 {
+		return nil
+	}
+	return all[i]
+}
+
+// madeSince are the other machines that were made since at and that are not written down as replacements, the oldest one first. Objects have the time
 // of their creation in seconds.
 func (f *Facts) madeSince(at time.Time) []*Machine {
 	return slices.DeleteFunc(f.byCreation(), func(m *Machine) bool {
-		return m.Replaces != "" || m.Created.Before(at.Truncate(time.Second))
+		return m.Replaces != "" || m.Remembered != "" || m.Created.Before(at.Truncate(time.Second))
 	})
 }
 
-// inOrder gives each machine that was lost, in the order in which they were, the first machine that was made since and that no other has.
+// inOrder gives each machine that was lost, in the order in which they were, the first machine that was made since and that no other has. One that has the
+// host of a lost machine is not free for another.
 func (f *Facts) inOrder() Replacement {
-	lost := append([]Loss{{Name: f.Old.Name, At: f.gone()}}, f.Lost...)
+	lost := append([]Loss{{Name: f.Old.Name, At: f.gone(), Host: f.Old.Host}}, f.Lost...)
 	slices.SortFunc(lost, func(a, b Loss) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) })
 	taken := map[string]bool{}
+	for _, l := range f.Lost {
+		if m := onHost(f.madeSince(l.At), l.Host); m != nil {
+			taken[m.Name] = true
+			lost = slices.DeleteFunc(lost, func(o Loss) bool { return o.Name == l.Name })
+		}
+	}
 	for _, l := range lost {
 		if l.Name != f.Old.Name && f.machine(l.Found) != nil {
 			taken[l.Found] = true
@@ -84,16 +100,18 @@ func (f *Facts) inOrder() Replacement {
 	return Replacement{}
 }
 
-// Predecessor returns the machine that f.Old was made for: what its owner has written down or, of those that are lost, the one whose replacement it is by
-// order.
-// The other machines and losses are those of the owner, as for Decide.
+// Predecessor returns the machine that f.Old was made for: what is written down or, of those that are lost, the one whose replacement it is by its host, or by
+// order. The other machines and losses are those of the owner, as for Decide.
 func Predecessor(f Facts) Replacement {
-	if f.Old.Replaces != "" {
+	switch {
+	case f.Old.Replaces != "":
 		return Replacement{Name: f.Old.Replaces, By: Recorded}
+	case f.Old.Remembered != "":
+		return Replacement{Name: f.Old.Remembered, By: Remembered}
 	}
 	for _, l := range f.Lost {
 		of := f
-		of.Old = Machine{Name: l.Name, Gone: true, GoneAt: l.At}
+		of.Old = Machine{Name: l.Name, Gone: true, GoneAt: l.At, Host: l.Host}
 		of.Others = append(slices.Clone(f.Others), f.Old)
 		of.Lost = slices.DeleteFunc(slices.Clone(f.Lost), func(o Loss) bool { return o.Name == l.Name })
 		if by := replacementOf(&of); by.Name == f.Old.Name {

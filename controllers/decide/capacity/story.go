@@ -197,6 +197,8 @@ const (
 	SameHost Evidence = "SameHost"
 	// Alone: of the owner one machine was lost and one was made since.
 	Alone Evidence = "Alone"
+	// Remembered: a RemediationRecord has it, in which the manager has kept what it found while there was more to see.
+	Remembered Evidence = "Remembered"
 	// ByOrder: the owner has lost several, and made them in some order.
 	ByOrder Evidence = "ByOrder"
 )
