@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -23,12 +22,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// explainable are the kinds of which there is something to explain, and to wait for. Those of explained are followed until all of their machines have a
-// Ready node.
-var (
-	explainable = []kind{machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, remediationKind, metal3Kind, ownKind}
-	explained   = append(slices.Clone(explainable), deploymentKind, kubeadmKind, clusterKind)
-)
+// explained are the kinds of which there is something to explain, and to wait for.
+var explained = []kind{
+	machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, remediationKind, metal3Kind, ownKind, deploymentKind, kubeadmKind, clusterKind,
+}
 
 func (o *Options) explain() *cobra.Command {
 	var cluster string

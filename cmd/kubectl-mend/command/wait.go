@@ -22,10 +22,12 @@ const (
 	untilRemediated = "remediated"
 	// untilUnhealthy is either phase of what is unhealthy.
 	untilUnhealthy = "unhealthy"
+	// untilBack is that the capacity of a machine, or of all machines of an owner or a Cluster, is back, or that no other machine is to come.
+	untilBack = "capacity-back"
 )
 
 // awaitable are the values of --for.
-var awaitable = []string{"healthy", untilRemediated, untilUnhealthy, "pending", "remediating", "blocked", "unknown"}
+var awaitable = []string{"healthy", untilRemediated, untilBack, untilUnhealthy, "pending", "remediating", "blocked", "unknown"}
 
 const (
 	// aWeek is how long is waited with a timeout below zero. (kubectl wait does so.)
@@ -52,19 +54,22 @@ func (o *Options) wait() *cobra.Command {
 		Use:   "wait (KIND NAME... | KIND/NAME...) --for=PHASE",
 		Short: "Wait until a machine, a node or a host is healthy, remediated or unhealthy",
 		Long: "Wait until an object is in the phase that --for names, by the answer of explain: healthy, pending, remediating, blocked or unknown. " +
-			"unhealthy is remediating or blocked; remediated is healthy with no remediation in flight, or that the object is gone.",
+			"unhealthy is remediating or blocked; remediated is healthy with no remediation in flight, or that the object is gone; capacity-back is that the " +
+			"machine in its place has a Ready node too.\n\n" +
+			"A MachineDeployment, a KubeadmControlPlane or a Cluster is healthy when all of its machines have a Ready node.",
 		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n"+
-			"  %[1]s wait host/rack3-11 --for=remediated --timeout=30m", o.Name),
+			"  %[1]s wait host/rack3-11 --for=remediated --timeout=30m\n"+
+			"  %[1]s wait md/workers --for=capacity-back --timeout=1h", o.Name),
 		Args: func(c *cobra.Command, args []string) error {
 			w.until = strings.ToLower(w.until)
 			if !slices.Contains(awaitable, w.until) {
 				return Exit{Misused, fmt.Errorf("--for %q: expected %s", w.until, listed(awaitable, "or"))}
 			}
-			return someNames(explainable...)(c, args)
+			return someNames(explained...)(c, args)
 		},
-		ValidArgsFunction: o.completeNames(explainable...),
+		ValidArgsFunction: o.completeNames(explained...),
 		RunE: func(c *cobra.Command, args []string) error {
-			named, err := parseAll(args, explainable...)
+			named, err := parseAll(args, explained...)
 			if err != nil {
 				return err
 			}
@@ -86,7 +91,7 @@ func (w *waiting) run(ctx context.Context, named []subject) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	changes, err := w.watched(limited)
+	changes, err := w.watched(limited, named)
 	if err != nil {
 		return err
 	}
@@ -107,7 +112,7 @@ func (w *waiting) await(ctx, limited context.Context, named subject, changes <-c
 		if err != nil && (!errors.As(err, &gone) || w.until != untilRemediated) {
 			return err
 		}
-		if err != nil || met(w.until, e.Document()) {
+		if err != nil || met(w.until, e) {
 			return w.sayMet(ref, e)
 		}
 		if !w.changed(limited, e.Next.At, changes) {
@@ -131,17 +136,28 @@ func (w *waiting) sayMet(ref explain.Ref, e *page.Explanation) error {
 	return (&printers.NamePrinter{Operation: "condition met"}).PrintObj(metadata(ref), w.Out)
 }
 
-// met reports whether d is what is waited for.
-func met(until string, d *cliv1.Explanation) bool {
+// met reports whether e is what is waited for.
+func met(until string, e *page.Explanation) bool {
+	phase := e.Answer.Phase()
 	switch until {
 	case untilUnhealthy:
-		return d.Phase == cliv1.Remediating || d.Phase == cliv1.Blocked
+		return phase == cliv1.Remediating || phase == cliv1.Blocked
 	case untilRemediated:
-		return d.Phase == cliv1.Healthy && !slices.ContainsFunc(d.Checks, func(c cliv1.Check) bool {
-			return slices.ContainsFunc(c.Targets, func(t cliv1.Target) bool { return t.InFlight })
-		})
+		return e.Gone || healthyAgain(e)
+	case untilBack:
+		if len(e.Owners) == 0 && len(e.Capacity) == 1 {
+			return e.Capacity[0].Story.Stage.Ended()
+		}
+		return healthyAgain(e)
 	}
-	return strings.EqualFold(string(d.Phase), until)
+	return strings.EqualFold(string(phase), until)
+}
+
+// healthyAgain reports whether e is about what is healthy, and has no remediation in flight.
+func healthyAgain(e *page.Explanation) bool {
+	return e.Answer.Phase() == cliv1.Healthy && !slices.ContainsFunc(e.Checks, func(c page.Check) bool {
+		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return t.InFlight })
+	})
 }
 
 // changed waits until something changes, the next thing is announced to happen, or a while is over; it reports false if ctx ends before.

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,8 +20,8 @@ const polled = 5 * time.Second
 // telling are the kinds whose changes may change an explanation.
 var telling = []kind{machineKind, machineCheckKind, hostKind, metal3Kind, ownKind, nodeKind, nodeCheckKind}
 
-// watched tells of changes until ctx ends: by watches of metadata, as any change has another resourceVersion, and in intervals of what may not be watched.
-func (w *waiting) watched(ctx context.Context) (<-chan struct{}, error) {
+// watched tells of changes until ctx ends, those of what is waited for among them: by watches of metadata, as any change has another resourceVersion, and in intervals of what may not be watched.
+func (w *waiting) watched(ctx context.Context, named []subject) (<-chan struct{}, error) {
 	if w.changes != nil {
 		return w.changes, nil
 	}
@@ -37,8 +38,14 @@ func (w *waiting) watched(ctx context.Context) (<-chan struct{}, error) {
 		return nil, err
 	}
 	changes := make(chan struct{}, 1)
-	w.warnings = make(chan error, len(telling))
-	for _, k := range telling {
+	kinds := telling
+	for _, n := range named {
+		if _, is := groups[n.kind]; is && !slices.Contains(kinds, n.kind) {
+			kinds = append(slices.Clip(kinds), n.kind)
+		}
+	}
+	w.warnings = make(chan error, len(kinds))
+	for _, k := range kinds {
 		go w.watch(ctx, c, k, namespace, changes)
 	}
 	return changes, nil
