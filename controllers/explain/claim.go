@@ -219,8 +219,8 @@ func (c *Claim) why() string {
 	case CheckDeleting:
 		return "it is being deleted"
 	case PausedByUser:
-		return fmt.Sprintf("it is paused: %s is %q%s. Neither Cluster API core nor kubemend acts on it, because somebody asked "+
-			"for that; who did has to take it back first", clusterv1.PausedAnnotation, c.Check.Annotations[clusterv1.PausedAnnotation], c.pausedBy())
+		return fmt.Sprintf("it is paused: %s is %q%s. Neither Cluster API core nor kubemend acts on it, because another client "+
+			"set it; that client, or its user, has to remove it first", clusterv1.PausedAnnotation, c.Check.Annotations[clusterv1.PausedAnnotation], c.pausedBy())
 	case AlreadyClaimed:
 		return "is claimed already"
 	case AlreadyReleased:

@@ -46,7 +46,7 @@ var ErrUnread = errors.New("it was not read")
 func TemplatesUnread(kind string) Blocker {
 	return Blocker{
 		Reason: MissingPermission, Detail: kind + "s", Text: kind + "s and their templates could not be read with your rights, and the manager may read them",
-		Fix: "Ask as somebody who may read " + kind + "s and their templates",
+		Fix: "Ask as a user who may read " + kind + "s and their templates",
 	}
 }
 

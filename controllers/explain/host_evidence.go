@@ -91,7 +91,7 @@ func (e *evidence) ofPower(p *PowerCycle) {
 	e.add(f.KeptOff, "the host is kept powered off for this remediation (annotation %s%s)", infrav1.PowerOffAnnotationPrefix, h.KeptOffAs)
 	e.add(f.RebootAsked && f.RebootPending, "the host is asked to reboot for this attempt, and has not done so")
 	e.add(f.RebootAsked && !f.RebootPending, "the host has rebooted for this attempt")
-	e.add(h.KeptOffBy != "", "the host is kept powered off by somebody else (annotation %s)", h.KeptOffBy)
+	e.add(h.KeptOffBy != "", "the host is kept powered off by another client (annotation %s)", h.KeptOffBy)
 	e.add(h.KeptOffFor != "", "the host is kept powered off for remediation %s", h.KeptOffFor)
 }
 
@@ -127,5 +127,5 @@ func (n *NodeDetails) whoseFence() string {
 	case n.Fence != "":
 		return "of remediation " + n.Fence
 	}
-	return "put there by somebody else"
+	return "put there by another client"
 }

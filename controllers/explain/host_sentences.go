@@ -100,9 +100,9 @@ var wordings = map[powercycle.Reason][]wording{
 		{nil, "The host does not exist any more"},
 	},
 	powercycle.HostKeptOffReason: {
-		{does(powercycle.Wait), "Somebody else keeps the host powered off"},
-		{in(powercycle.PoweringOn, powercycle.Booting), "Somebody else has kept the host powered off for too long"},
-		{nil, "Somebody else keeps the host powered off"},
+		{does(powercycle.Wait), "Another client keeps the host powered off"},
+		{in(powercycle.PoweringOn, powercycle.Booting), "Another client has kept the host powered off for too long"},
+		{nil, "Another client keeps the host powered off"},
 	},
 	powercycle.HostMismatchReason: {
 		{in(powercycle.Pending, powercycle.Preparing), "The host does not belong to the machine"},
@@ -114,7 +114,7 @@ var wordings = map[powercycle.Reason][]wording{
 	},
 	powercycle.PowerOffRequestedReason: {
 		{told(powercycle.KeptOffAlready), "The host is kept powered off already for this remediation; the attempt goes on from there"},
-		{in(powercycle.MovingWorkload), "Somebody removed what keeps the host powered off; it is asked once more"},
+		{in(powercycle.MovingWorkload), "Another client removed the annotation that keeps the host powered off; kubemend asks once more"},
 		{nil, "The host is asked to power off"},
 	},
 	powercycle.UnfencedReason: {

@@ -18,7 +18,7 @@ func TestTheFenceOfANodeHasAnAuthor(t *testing.T) {
 	}{
 		"this remediation":    {NodeDetails{Ours: true, Fence: "me"}, "of this remediation"},
 		"another remediation": {NodeDetails{Fence: "another"}, "of remediation another"},
-		"an unknown one":      {NodeDetails{}, "put there by somebody else"},
+		"an unknown one":      {NodeDetails{}, "put there by another client"},
 	} {
 		if got := tc.node.whoseFence(); got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)

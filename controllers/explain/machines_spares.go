@@ -23,8 +23,8 @@ func noSpareHost(f *machines.Facts, _ *machines.Plan, d *machines.Decision, b ma
 func spareArithmetic(f *machines.Facts, d *machines.Decision) string {
 	s := d.Spare
 	switch {
-	case f.Counted != nil || f.Spares.Reported: // the manager has counted what was not read
-		return d.Target.SpareReport.Message
+	case f.Counted != nil || f.Spares.Reported: // the manager has counted what was not read; the deadline is said beside it
+		return strings.TrimSuffix(d.Target.SpareReport.Message, spareDeadline(d))
 	case s.Lacks == machines.SpareHostsUnread:
 		return "Whether a spare host fits its replacement is not known: " + cmp.Or(f.Spares.Unread, f.Spares.Failed[d.Target.ID])
 	case s.Free == 0:
@@ -48,8 +48,12 @@ func fits(n int) string {
 
 // waitsForSpare is the message of the condition SpareHostAvailable of the Machine of d.
 func waitsForSpare(f *machines.Facts, d *machines.Decision) string {
-	until := d.Spare.Until.UTC().Format(time.RFC3339)
-	return fmt.Sprintf("%s. Its remediation waits until %s at most (%s)", spareArithmetic(f, d), until, mendv1.WaitForSpareAnnotation)
+	return spareArithmetic(f, d) + spareDeadline(d)
+}
+
+// spareDeadline is until when the remediation of d waits for a spare host.
+func spareDeadline(d *machines.Decision) string {
+	return fmt.Sprintf(". Its remediation waits until %s at most (%s)", d.Spare.Until.UTC().Format(time.RFC3339), mendv1.WaitForSpareAnnotation)
 }
 
 // waitForSpare is the message of the condition SpareHostAvailable of the check: which machines wait, and until when at most.

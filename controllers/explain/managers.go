@@ -33,7 +33,7 @@ const Unknown Mode = "unknown"
 func Unexplained(check Ref, why error) Check {
 	return Check{
 		Ref: check, Mode: Unknown, Reason: NotExplained, Text: "It could not be explained: " + why.Error(),
-		Next: Step{Reason: NotExplained, Text: "Ask as somebody who may read that", Manual: true},
+		Next: Step{Reason: NotExplained, Text: "Ask as a user who may read that", Manual: true},
 	}
 }
 
@@ -42,7 +42,7 @@ func NodesNotRead(cluster, why string) Blocker {
 	return Blocker{
 		Reason: MissingPermission, Cause: NodesUnread, Detail: "nodes of cluster " + cluster,
 		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
-		Fix:  "Ask as somebody who may read its kubeconfig, and can reach it",
+		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
 	}
 }
 
@@ -51,7 +51,7 @@ func MachineNotRead() Blocker {
 	return Blocker{
 		Reason: MissingPermission, Cause: MachineUnread, Detail: "its Machine",
 		Text: "What its Machine says could not be read with your rights, and the manager may read it",
-		Fix:  "Ask as somebody who may read the Machine, its Cluster and its MachineHealthChecks",
+		Fix:  "Ask as a user who may read the Machine, its Cluster and its MachineHealthChecks",
 	}
 }
 

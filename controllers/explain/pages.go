@@ -47,7 +47,7 @@ var (
 	NothingNext = Step{Reason: NothingExpected, Text: "nothing is due"}
 	NoCheckNext = Step{Reason: NotSelected, Manual: true,
 		Text: "If it is to be judged, make a check that selects it, or give it the labels that one asks for"}
-	ChecksUnreadNext = Step{Reason: MissingPermission, Text: "Ask as somebody who may read them", Manual: true}
+	ChecksUnreadNext = Step{Reason: MissingPermission, Text: "Ask as a user who may read them", Manual: true}
 )
 
 // The answers about objects that no check judges.

@@ -5,7 +5,7 @@ import "fmt"
 // What reports say of records.
 const (
 	// NoRecordsKept is that there are no RemediationRecords, since their kind is not installed.
-	NoRecordsKept = "RemediationRecords are not installed: there is nothing to report"
+	NoRecordsKept = "RemediationRecords are not installed, so no remediation was recorded."
 	// ShortCircuited is the heading of short-circuited checks, and from where they are known.
 	ShortCircuited = "Short-circuited, by conditions (their last change) and events (of an hour):"
 )

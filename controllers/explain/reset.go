@@ -112,7 +112,7 @@ func StaysWith(h *bmov1alpha1.BareMetalHost, keptOffBy string) []string {
 		all = append(all, "spec.online: false, which keeps it powered off")
 	}
 	if keptOffBy != "" {
-		all = append(all, keptOffBy+", which somebody else wrote and which keeps it powered off")
+		all = append(all, keptOffBy+", which another client wrote and which keeps it powered off")
 	}
 	if _, paused := h.Annotations[bmov1alpha1.PausedAnnotation]; paused {
 		all = append(all, bmov1alpha1.PausedAnnotation+", which pauses the Bare Metal Operator")

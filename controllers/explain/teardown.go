@@ -16,7 +16,7 @@ const (
 	RemediationUnfences = "its remediation takes the fence away"
 	LeaseAfterRequests  = "it is released after the requests for its node"
 	NodesUnseen         = "its nodes cannot be read"
-	NodeChecksOfOthers  = "NodeHealthChecks are somebody else's"
+	NodeChecksOfOthers  = "another operator acts on NodeHealthChecks"
 	RemediatorHolds     = "its remediator has not released it"
 	AboutToBeDeleted    = "it is about to be deleted"
 	CheckGone           = "no check would ever end it: the MachineHealthCheck that made it is gone"

@@ -51,7 +51,7 @@ func TestALabelIsWrittenAndItsChecksAreShown(t *testing.T) {
 	got, code := d.hands(claiming, onProd)
 	want := `claim cluster/prod in metal: the label kubemend.io/machine-health-checks: act has kubemend claim its checks, and each new one
 claim mhc/a in metal: kubemend will act on it in place of Cluster API core
-cannot claim mhc/b in metal: it is paused: cluster.x-k8s.io/paused is "true". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first
+cannot claim mhc/b in metal: it is paused: cluster.x-k8s.io/paused is "true". Neither Cluster API core nor kubemend acts on it, because another client set it; that client, or its user, has to remove it first
 nothing to do for mhc/c in metal: is claimed already
 Proceed? [y/N] cluster/prod in metal labelled
 `

@@ -132,13 +132,16 @@ func (o *Options) printTable(found runtime.Object, read *reportInput, page func(
 	for _, t := range read.trouble {
 		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
 	}
-	if !read.installed {
+	forPrograms := o.output.printer != nil || *o.output.flags.OutputFormat == asCSV
+	if !read.installed && forPrograms { // the page itself says it
 		_, _ = fmt.Fprintln(o.ErrOut, explain.NoRecordsKept)
 	}
 	return o.print(o.Out, found, nil, func() error {
-		if *o.output.flags.OutputFormat == asCSV {
+		if forPrograms {
 			return table(o.Out)
 		}
-		return page(o.Out, report.Layout{Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: read.namespace == "", Paint: o.painter(o.Out)})
+		return page(o.Out, report.Layout{
+			Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: read.namespace == "", NotInstalled: !read.installed, Paint: o.painter(o.Out),
+		})
 	})
 }

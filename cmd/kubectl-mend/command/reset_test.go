@@ -110,7 +110,7 @@ func TestNoMarkIsRemovedThatIsNeeded(t *testing.T) {
 		},
 		"its machine is to be replaced":        {[]func(*place){exhausted("w1")}, Refused, "Machine w1, for which the host is marked, is still to be replaced"},
 		"it has no mark":                       {nil, Done, "nothing to do for host/host-w1 in metal: it has no mark that could be removed"},
-		"somebody else keeps it powered off":   {[]func(*place){byHand}, Done, "not removed: reboot.metal3.io/mine, which somebody else wrote"},
+		"somebody else keeps it powered off":   {[]func(*place){byHand}, Done, "not removed: reboot.metal3.io/mine, which another client wrote"},
 		"its machine is marked, and it is not": {[]func(*place){func(p *place) { p.machines["w1"].Annotations = map[string]string{mendv1.RequestedAnnotation: "{}"} }}, Done, "no mark"},
 	} {
 		t.Run(name, func(t *testing.T) {

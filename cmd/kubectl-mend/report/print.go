@@ -23,7 +23,9 @@ type Layout struct {
 	Wide bool
 	// Namespaces prints the namespaces of objects.
 	Namespaces bool
-	Paint      text.Painter
+	// NotInstalled says that there is no kind for records, so that nothing was counted.
+	NotInstalled bool
+	Paint        text.Painter
 }
 
 // indent is how far the numbers of a group are indented if its names take the line before.
@@ -40,7 +42,11 @@ type printer struct {
 // Print writes a report for a person.
 func (r *Report) Print(out io.Writer, l Layout) error {
 	p := &printer{Layout: l, now: r.Now}
-	p.line(explain.RemediationsCounted(r.Total.Remediations, r.Total.Open, r.Total.NotBegun, p.since(r.Since)))
+	if l.NotInstalled {
+		p.line(explain.NoRecordsKept)
+	} else {
+		p.line(explain.RemediationsCounted(r.Total.Remediations, r.Total.Open, r.Total.NotBegun, p.since(r.Since)))
+	}
 	if r.Observed > 0 {
 		p.line(explain.ObservedLeftOut(r.Observed))
 	}
@@ -230,6 +236,10 @@ var comparisons = []cliv1.Comparison{
 // Print writes a shadow report for a person: the counts, and the failures with which kubemend would have dealt otherwise.
 func (r *ShadowReport) Print(out io.Writer, l Layout) error {
 	p := &printer{Layout: l, now: r.Now}
+	if l.NotInstalled {
+		p.line(explain.NoRecordsKept)
+		return p.write(out)
+	}
 	p.line(explain.FailuresCompared(len(r.Shadows), p.since(r.Since)))
 	if r.Active > 0 {
 		p.line(explain.ActiveLeftOut(r.Active))
