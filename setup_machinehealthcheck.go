@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/claims"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -31,9 +30,9 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 		return fmt.Errorf("set up discovery: %w", err)
 	}
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
-	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	metal, err := newMetal(mgr)
 	if err != nil {
-		return fmt.Errorf("set up the reader of hosts: %w", err)
+		return err
 	}
 	requests := &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()}
 	kinds := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, remediationrequest.NewMetadata)
@@ -43,7 +42,7 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	if err := (&machinehealthcheck.Reconciler{
 		Client: writer, Live: mgr.GetAPIReader(), Clusters: clusters,
 		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{}, Installed: services.Installed, Records: kept,
-		Metal:     &host.Hosts{Client: live, Live: live},
+		Metal:     metal,
 		Unclaimed: o.machineHealthChecks.Unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
 	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.machineHealthChecks.Concurrency}); err != nil {
 		return err

@@ -71,6 +71,10 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *rec
 	if err != nil {
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
+	metal, err := newMetal(mgr)
+	if err != nil {
+		return nil, err
+	}
 	kinds := remediationrequest.NewKinds(own.GetCache(), mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 	kinds.KeepWhileAny()
 	kinds.AskFirst(remediationrequest.MayWatchAll(writer, mgr.GetRESTMapper()))
@@ -79,6 +83,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *rec
 		Kinds: kinds, Watches: kinds,
 		Requests:  &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Records:   kept,
+		Metal:     metal,
 		Discovery: api,
 		Installed: services.Installed,
 		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: mgr.GetLogger(),

@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -12,21 +13,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// newCache returns the cache of the manager, which has of records the open ones alone. No cache can be set up so for a kind that is not installed:
-// where that is installed while the manager runs, it has all of them until the manager is restarted.
+// newCache returns the cache of the manager, which has of records the open ones alone, also where their kind is installed while the manager runs.
 func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
-	_, err := o.Mapper.RESTMapping(mendv1.GroupVersion.WithKind("RemediationRecord").GroupKind())
-	if err == nil {
-		o.ByObject = maps.Clone(o.ByObject)
-		o.ByObject[&mendv1.RemediationRecord{}] = records.CacheOptions()
-	} else if !meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("find out whether there are records: %w", err)
+	o.ByObject = maps.Clone(o.ByObject)
+	if o.ByObject == nil {
+		o.ByObject = map[client.Object]cache.ByObject{}
 	}
+	o.ByObject[&mendv1.RemediationRecord{}] = records.CacheOptions()
+	o.Mapper = knowsRecords{o.Mapper}
 	return cache.New(cfg, o)
+}
+
+// knowsRecords is a mapper that knows RemediationRecords before they are installed: no cache can be set up for a kind that is not known. None is read from
+// the cache before it is installed.
+type knowsRecords struct{ meta.RESTMapper }
+
+// RESTMapping is that of the API server or, of RemediationRecords that are not installed, the one that they will have.
+func (m knowsRecords) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	is, err := m.RESTMapper.RESTMapping(kind, versions...)
+	if record := mendv1.GroupVersion.WithKind("RemediationRecord"); meta.IsNoMatchError(err) && kind == record.GroupKind() {
+		return &meta.RESTMapping{
+			Resource: mendv1.GroupVersion.WithResource("remediationrecords"), GroupVersionKind: record, Scope: meta.RESTScopeNamespace,
+		}, nil
+	}
+	return is, err
+}
+
+// newMetal returns a reader of hosts past the caches, which do not have the models that records name.
+func newMetal(mgr ctrl.Manager) (*host.Hosts, error) {
+	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("set up the reader of hosts: %w", err)
+	}
+	return &host.Hosts{Client: live, Live: live}, nil
 }
 
 // newRecords returns the records that all controllers of mgr share: what one has just written, the others know before the cache shows it.

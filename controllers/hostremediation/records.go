@@ -88,16 +88,28 @@ func recordOf(w *observed, by mendv1.RecordRequester) *mendv1.RemediationRecord 
 	if shard, labelled := w.rem.GetLabels()[clusterv1.WatchLabel]; labelled {
 		metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.WatchLabel, shard)
 	}
-	if w.node != nil && spec.Target.Node != nil {
-		spec.Target.Node.UID = string(w.node.UID)
+	if spec.Target.Node != nil {
+		spec.Target.Node.UID = string(w.nodeUID())
 	}
-	if h := w.found.Host; h != nil {
-		spec.Target.Host = &mendv1.RecordRef{
-			APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name, UID: string(h.UID),
-		}
-	}
+	records.OnHost(&spec.Target, w.found.Host)
 	describeHealth(spec, w)
 	return record
+}
+
+// nodeUID is the UID of the node, as it was last seen: steps are taken without it, while the workload cluster does not answer. It is empty if it is not known.
+func (w *observed) nodeUID() types.UID {
+	seen := []*observation{&w.observation}
+	for i := range w.taken {
+		seen = append(seen, &w.taken[len(w.taken)-1-i].observation)
+	}
+	for _, o := range seen {
+		for _, node := range []*corev1.Node{o.node, o.seen.Node} {
+			if node != nil && node.UID != "" {
+				return node.UID
+			}
+		}
+	}
+	return w.record.NodeUID
 }
 
 // describeHealth writes into spec what the machine and its node say of their health. Neither the timeouts of a check are known here nor its numbers.

@@ -327,7 +327,15 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.UnhealthySince != nil {
 		t.Errorf("it is unhealthy since %s, which is after it counted as that", got.Spec.UnhealthySince)
 	}
-	w.node, m.Status.Conditions = nil, nil
+	w.node, w.record.NodeUID = nil, "remembered-uid"
+	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.Target.Node.UID != "remembered-uid" {
+		t.Errorf("without an answer of the workload cluster the node has the UID %q", got.Spec.Target.Node.UID)
+	}
+	w.taken = append(w.taken, taken{observed: observed{observation: observation{node: node}}})
+	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.Target.Node.UID != "node-uid" {
+		t.Errorf("with an answer before the last step the node has the UID %q", got.Spec.Target.Node.UID)
+	}
+	w.taken, m.Status.Conditions = nil, nil
 	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.Cause != requestedByHand || len(got.Spec.Evidence) > 0 {
 		t.Errorf("of a machine of which nothing is known it says %q", got.Spec.Cause)
 	}

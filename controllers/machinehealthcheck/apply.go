@@ -145,7 +145,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 		}
 	case machines.AdoptRequest:
 		// The request and the conditions are apart: that one is not ours yet does not make the machine less unhealthy.
-		o.err = r.Requests.Adopt(ctx, s.target.request, maker(w.check))
+		o.err = r.Requests.Adopt(ctx, s.target.request, maker(w.check), r.recordAdopted(ctx, w, s))
 	case machines.RequestOwnerRemediation:
 		r.writeAhead(ctx, w, s, healthSaid(s.target.machine))
 	case machines.NoStep:

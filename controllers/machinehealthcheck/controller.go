@@ -52,7 +52,7 @@ type Reconciler struct {
 	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds the hosts that they name; nil where there
 	// are none.
 	Records *records.Records
-	Metal   Metal
+	Metal   records.Metal
 
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed

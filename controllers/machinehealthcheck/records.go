@@ -5,15 +5,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
@@ -22,21 +20,22 @@ import (
 // checkKind is the kind of the checks, by which records that could not be written are counted.
 const checkKind = "MachineHealthCheck"
 
-// hostWithin is how long a record waits for the host that it names.
-const hostWithin = 2 * time.Second
-
-// Metal finds the host of a machine, past the caches, which do not have its model. (package host)
-type Metal interface {
-	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
-}
-
 // writeAhead makes sure that the remediation that s begins has a record, and returns its name; empty if it has none. Nothing that goes wrong holds up the
 // remediation. since tells the remediations of a machine apart.
 func (r *Reconciler) writeAhead(ctx context.Context, w *observed, s step, since string) string {
 	if r.Records == nil {
 		return ""
 	}
-	return r.Records.Ahead(ctx, checkKind, recordOf(w, s, r.hostOf(ctx, s.target.machine)), since)
+	return r.Records.Ahead(ctx, checkKind, recordOf(w, s, records.HostOf(ctx, r.Metal, s.target.machine)), since)
+}
+
+// recordAdopted makes sure that the remediation that others have begun by the request of s has a record, now that it is this check's. It is empty if the request
+// names one, or if the machine is healthy again, so that there is nothing to follow.
+func (r *Reconciler) recordAdopted(ctx context.Context, w *observed, s step) types.NamespacedName {
+	if s.Verdict.State != health.Unhealthy || records.NamedBy(s.target.request).Name != "" {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: w.check.Namespace, Name: r.writeAhead(ctx, w, s, healthSaid(s.target.machine))}
 }
 
 // healthSaid is what m says of its health and since when, as the API server keeps it: a restart does not change it, and the next remediation of the machine
@@ -47,19 +46,6 @@ func healthSaid(m *clusterv1.Machine) string {
 		return ""
 	}
 	return fmt.Sprintf("%s since %d", c.Status, c.LastTransitionTime.Unix())
-}
-
-// hostOf is the host of m; nil if m is on none, or if that cannot be found out now.
-func (r *Reconciler) hostOf(ctx context.Context, m *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
-	if r.Metal == nil || !onHost(m) {
-		return nil
-	}
-	within, done := context.WithTimeout(ctx, hostWithin)
-	defer done()
-	if found, err := r.Metal.Of(within, m); err == nil && found.Is == powercycle.HostOurs {
-		return found.Host
-	}
-	return nil
 }
 
 // recordOf is the record of the remediation of s, of a machine on that host, as it is decided. What is not known is left out.
@@ -107,11 +93,6 @@ func recordTarget(t *target, on *bmov1alpha1.BareMetalHost) mendv1.RecordTarget 
 	if t.node != nil {
 		is.Node = records.NodeRef(t.node.Name, string(t.node.UID))
 	}
-	if on != nil {
-		is.Host = &mendv1.RecordRef{
-			APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: on.Namespace, Name: on.Name, UID: string(on.UID),
-		}
-		is.HostModel = host.Model(on)
-	}
+	records.OnHost(&is, on)
 	return is
 }

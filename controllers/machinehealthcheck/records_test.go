@@ -1,10 +1,7 @@
 package machinehealthcheck
 
 import (
-	"context"
-	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,10 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -135,42 +129,3 @@ func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
 
 // moment is at as a record has it.
 func moment(at time.Time) *metav1.Time { return ptr.To(metav1.NewTime(at)) }
-
-// metal finds hosts as a test has it.
-type metal func(context.Context) (host.Found, error)
-
-func (m metal) Of(ctx context.Context, _ *clusterv1.Machine) (host.Found, error) { return m(ctx) }
-
-func TestARecordNamesTheHostIfItCanBeRead(t *testing.T) {
-	on := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack-7-3"}}
-	for name, tc := range map[string]struct {
-		metal Metal
-		infra string
-		named bool
-	}{
-		"the host of the machine": {metal(func(context.Context) (host.Found, error) { return host.Found{Host: on, Is: powercycle.HostOurs}, nil }), "Metal3Machine", true},
-		"not that of another one": {metal(func(context.Context) (host.Found, error) {
-			return host.Found{Host: on, Is: powercycle.HostForeign}, nil
-		}), "Metal3Machine", false},
-		"none of a machine elsewhere": {metal(func(context.Context) (host.Found, error) {
-			t.Error("it is looked for")
-			return host.Found{}, nil
-		}), "DockerMachine", false},
-		"none that may not be read":      {metal(func(context.Context) (host.Found, error) { return host.Found{}, errors.New("forbidden") }), "Metal3Machine", false},
-		"none if no answer comes":        {metal(func(ctx context.Context) (host.Found, error) { <-ctx.Done(); return host.Found{}, ctx.Err() }), "Metal3Machine", false},
-		"none without a reader of hosts": {nil, "Metal3Machine", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m, began := &clusterv1.Machine{}, time.Now() //nolint:forbidigo // of the bubble
-				m.Spec.InfrastructureRef.Kind, m.Spec.InfrastructureRef.APIGroup = tc.infra, infrav1.GroupVersion.Group
-				if is := (&Reconciler{Metal: tc.metal}).hostOf(t.Context(), m); (is != nil) != tc.named {
-					t.Errorf("the host is %v", is)
-				}
-				if took := time.Since(began); took > hostWithin { //nolint:forbidigo // of the bubble
-					t.Errorf("it is waited for %s", took)
-				}
-			})
-		})
-	}
-}

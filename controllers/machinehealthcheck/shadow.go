@@ -13,6 +13,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // shadow is a remediation of a machine of a check that is only observed, of which there is to be a record: one that kubemend would begin now, or that others
@@ -112,7 +113,7 @@ func (r *Reconciler) decideAlone(ctx context.Context, w *observed, begun []shado
 // recordShadow makes sure that there is a record of s, and reports whether there is. would is what kubemend would do.
 func (r *Reconciler) recordShadow(ctx context.Context, w *observed, would plan, s shadow) bool {
 	d, t := would.Decisions[s.place], w.targets[s.place]
-	record := recordOf(w, step{Decision: d, facts: &would.facts, population: would.Population, target: t}, r.hostOf(ctx, t.machine))
+	record := recordOf(w, step{Decision: d, facts: &would.facts, population: would.Population, target: t}, records.HostOf(ctx, r.Metal, t.machine))
 	record.Spec.Mode = mendv1.RecordObserved
 	if !s.begun.IsZero() {
 		record.Spec.Remediator, record.Spec.BlockedBy = s.by, blockedBy(d)

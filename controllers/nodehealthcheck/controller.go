@@ -87,8 +87,9 @@ type Reconciler struct {
 	Mapper   meta.RESTMapper
 	Kinds    Kinds
 	Requests *remediationrequest.Requests
-	// Records are written before a remediation begins; nil writes none.
+	// Records are written before a remediation begins; nil writes none. Metal finds the hosts that they name; nil where there are none.
 	Records *records.Records
+	Metal   records.Metal
 	// Watches are Kinds, and Discovery finds those of orphaned requests. Both are nil without a manager: where Kinds knows all kinds from the start
 	// there is nothing to search for.
 	Watches   Watches

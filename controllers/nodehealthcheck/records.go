@@ -24,6 +24,9 @@ func (r *Reconciler) recorded(ctx context.Context, w *observed, o *outcome, req 
 		return
 	}
 	record := recordOf(w, o)
+	if record.Spec.Target.Machine != nil {
+		records.OnHost(&record.Spec.Target, records.HostOf(ctx, r.Metal, o.is.machine))
+	}
 	record.Namespace, record.Name = at.Namespace, at.Name
 	if at.Name = r.Records.Ahead(ctx, "NodeHealthCheck", record, unhealthySince(w.check, o.n)); at.Name != "" {
 		records.Name(req, at)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +18,8 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
@@ -67,6 +70,29 @@ func TestThereIsARecordBeforeTheRequest(t *testing.T) {
 	}
 	if named := k.objects()[0].GetAnnotations()[mendv1.RecordAnnotation]; named != all[0].Name {
 		t.Errorf("the request names %q, want %q", named, all[0].Name)
+	}
+}
+
+// metal has a host for each machine.
+type metal struct{}
+
+func (metal) Of(_ context.Context, m *clusterv1.Machine) (host.Found, error) {
+	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "host-of-" + m.Name, UID: "host-uid"}}
+	h.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: "ACME", ProductName: "X1"}}
+	return host.Found{Host: h, Is: powercycle.HostOurs}, nil
+}
+
+func TestTheRecordOfANodeOnBareMetalHasItsHost(t *testing.T) {
+	k := controlPlaneOfThree(t).recording()
+	k.r.Metal = metal{}
+	k.settle("nhc")
+	all := k.records()
+	if len(all) != 1 {
+		t.Fatalf("there are %d records", len(all))
+	}
+	want := &mendv1.RecordRef{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: "capi", Name: "host-of-m1", UID: "host-uid"}
+	if target := &all[0].Spec.Target; cmp.Diff(want, target.Host) != "" || target.HostModel != "ACME X1" {
+		t.Errorf("its host is %+v of the model %q", target.Host, target.HostModel)
 	}
 }
 

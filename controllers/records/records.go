@@ -177,7 +177,10 @@ func find(ctx context.Context, reader client.Reader, record *mendv1.RemediationR
 			client.MatchingLabels{mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: is.target},
 			func(there *mendv1.RemediationRecord) bool { return identityOf(there) == is },
 		},
-		{client.MatchingLabels{mendv1.RecordOpenLabel: "true"}, func(there *mendv1.RemediationRecord) bool { return movedFrom(there, record) }},
+		{
+			client.MatchingLabels{mendv1.RecordOpenLabel: "true"},
+			func(there *mendv1.RemediationRecord) bool { return movedFrom(there, record) || cameBack(there, record) },
+		},
 	} {
 		all := &mendv1.RemediationRecordList{}
 		if err := reader.List(ctx, all, client.InNamespace(record.Namespace), way.among, client.UnsafeDisableDeepCopy); err != nil {
@@ -208,6 +211,18 @@ func Moved(is *mendv1.RemediationRecord) bool {
 		}
 	}
 	return false
+}
+
+// cameBack reports whether there is the record of a node of that name, without a Machine, for the same check. Remediators delete nodes: one that comes back
+// has another UID, and if it is unhealthy still, or again, before the record has ended, that is the same remediation.
+func cameBack(there, record *mendv1.RemediationRecord) bool {
+	was, is := &there.Spec, &record.Spec
+	if was.Target.Machine != nil || is.Target.Machine != nil || was.Target.Node == nil || is.Target.Node == nil {
+		return false
+	}
+	x, y := was.Requester.Check, is.Requester.Check
+	return was.Mode == is.Mode && was.Target.Node.Name == is.Target.Node.Name && was.Target.ClusterName == is.Target.ClusterName &&
+		(x == nil) == (y == nil) && (x == nil || x.Kind == y.Kind && x.Name == y.Name)
 }
 
 // known is the record that record names; nil if it names none, or that is not open.

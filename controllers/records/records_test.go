@@ -314,3 +314,40 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 		t.Errorf("a step has %d characters", n)
 	}
 }
+
+// A remediator deletes a node, which comes back with another UID and is unhealthy still: that is the same remediation, until its record has ended.
+func TestANodeThatCameBackWithAnotherUIDHasOneRecord(t *testing.T) {
+	ofNode := func(name, uid, check string) *mendv1.RemediationRecord {
+		is := about("", "", mendv1.RecordActive)
+		is.Spec.Target = mendv1.RecordTarget{Node: NodeRef(name, uid)}
+		is.Spec.Requester.Check = &mendv1.RecordRef{Kind: "NodeHealthCheck", Name: check}
+		return is
+	}
+	s := newShelf(t)
+	begin := func(record *mendv1.RemediationRecord, since string) string {
+		t.Helper()
+		name, err := s.Begin(t.Context(), record, since)
+		if err != nil || name == "" {
+			t.Fatalf("%q, %v", name, err)
+		}
+		return name
+	}
+	first := begin(ofNode("n", "a", "nodes"), "1")
+	if again := begin(ofNode("n", "b", "nodes"), "2"); again != first {
+		t.Errorf("it has two records, %s and %s", first, again)
+	}
+	if other := begin(ofNode("m", "c", "nodes"), "2"); other == first {
+		t.Error("another node has the same record")
+	}
+	s = newShelf(t)
+	first = begin(ofNode("n", "a", "nodes"), "1")
+	if other := begin(ofNode("n", "b", "others"), "2"); other == first {
+		t.Error("another check has the same record")
+	}
+	s = newShelf(t)
+	first = begin(ofNode("n", "a", "nodes"), "1")
+	s.close(t.Context(), t)
+	if next := begin(ofNode("n", "b", "nodes"), "2"); next == first {
+		t.Error("a remediation after the end has the same record")
+	}
+}

@@ -146,11 +146,16 @@ func sameOwners(a, b metav1.Object) bool {
 	return len(a.GetOwnerReferences()) > 0 && slices.Equal(uids(a), uids(b))
 }
 
-// Adopt marks a request as made by by. The request must not have changed since it was read.
-func (r *Requests) Adopt(ctx context.Context, req *Metadata, by Maker) error {
+// Adopt marks a request as made by by, and as part of the remediation of a record of its namespace, if that has a name. The request must not have changed since
+// it was read.
+func (r *Requests) Adopt(ctx context.Context, req *Metadata, by Maker, record types.NamespacedName) error {
+	marks := map[string]string{mendv1.MadeByAnnotation: by.Name}
+	if record.Name != "" {
+		marks[mendv1.RecordAnnotation] = record.Name
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": req.ResourceVersion,
-		"annotations":     map[string]string{mendv1.MadeByAnnotation: by.Name},
+		"annotations":     marks,
 		"labels":          map[string]string{mendv1.MadeByUIDLabel: string(by.UID)},
 	}})
 	if err != nil {

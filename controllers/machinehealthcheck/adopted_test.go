@@ -1,0 +1,43 @@
+package machinehealthcheck
+
+import (
+	"testing"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// Cluster API core made the request before the check was claimed, and wrote no record.
+func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
+	recorded := requestedBy("", "", func(r *remediationrequest.Metadata) { r.Annotations[mendv1.RecordAnnotation] = "m-1234567890" })
+	for name, tc := range map[string]struct {
+		w    *observed
+		want int
+	}{
+		"of a machine that is unhealthy":          {aCheck(a("m", health.Unhealthy, byHand, requestedBy("", ""))).external(), 1},
+		"not one that names its record":           {aCheck(a("m", health.Unhealthy, byHand, recorded)).external(), 0},
+		"nor one whose machine is healthy again":  {aCheck(a("m", health.Healthy, markedBefore, requestedBy("", ""))).external(), 0},
+		"one of a check of this name before this": {aCheck(a("m", health.Unhealthy, byHand, requestedBy("check", "old-uid"))).external(), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, p := newObserving(t), decide(tc.w)
+			s := stepOf(tc.w, &p, p.Decisions[0], tc.w.targets[0])
+			if s.Step != machines.AdoptRequest {
+				t.Fatalf("the step is %q", s.Step)
+			}
+			named := o.recordAdopted(t.Context(), tc.w, s)
+			all := &mendv1.RemediationRecordList{}
+			if err := o.server.List(t.Context(), all); err != nil {
+				t.Fatal(err)
+			}
+			if len(all.Items) != tc.want || (named.Name != "") != (tc.want == 1) {
+				t.Fatalf("there are %d records, and the request names %q", len(all.Items), named)
+			}
+			if tc.want == 1 && (all.Items[0].Name != named.Name || all.Items[0].Spec.Mode != mendv1.RecordActive || all.Items[0].Spec.Remediator != mendv1.RemediatedByRequest) {
+				t.Errorf("the record is %+v", all.Items[0].Spec)
+			}
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package records
+
+import (
+	"context"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// hostWithin is how long a record waits for the host that it names.
+const hostWithin = 2 * time.Second
+
+// Metal finds the host of a machine, past the caches, which do not have its model. (package host)
+type Metal interface {
+	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
+}
+
+// HostOf is the host of m; nil if m is on none, or if that cannot be found out now. A nil Metal finds none.
+func HostOf(ctx context.Context, hosts Metal, m *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
+	if hosts == nil {
+		return nil
+	}
+	within, done := context.WithTimeout(ctx, hostWithin)
+	defer done()
+	if found, err := hosts.Of(within, m); err == nil && found.Is == powercycle.HostOurs {
+		return found.Host
+	}
+	return nil
+}
+
+// OnHost writes into target which host it is on, and its model where the reader of h has that; of no host nothing.
+func OnHost(target *mendv1.RecordTarget, h *bmov1alpha1.BareMetalHost) {
+	if h == nil {
+		return
+	}
+	target.Host = &mendv1.RecordRef{
+		APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name, UID: string(h.UID),
+	}
+	target.HostModel = host.Model(h)
+}
