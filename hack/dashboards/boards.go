@@ -19,6 +19,16 @@ func slowest(metric, by string) string {
 	return fmt.Sprintf("histogram_quantile(0.99, sum by (%s) (rate(%s_bucket[$__rate_interval])))", by, metric)
 }
 
+// nineteenOfTwenty is which time 95% of a histogram do not exceed, of a day.
+func nineteenOfTwenty(metric, by string) string {
+	return fmt.Sprintf("histogram_quantile(0.95, sum by (le, %s) (rate(%s_bucket[1d])))", by, metric)
+}
+
+// mean is that of a histogram, of a day.
+func mean(metric, by string) string {
+	return fmt.Sprintf("sum by (%[2]s) (rate(%[1]s_sum[1d])) / sum by (%[2]s) (rate(%[1]s_count[1d]))", metric, by)
+}
+
 func fleet() dashboard {
 	return board("fleet", "Fleet", "What kubemend sees, does, and is kept from doing, in all clusters.",
 		[]variable{
@@ -79,8 +89,12 @@ func machinesAndNodes() row {
 			query{`sum by (result) (rate(kubemend_nodehealthcheck_remediations_finished_total[1h])) * 3600`, "nodes: {{result}}"}),
 		course("Capacity that is missing", "Remediations begun whose machine is not back, by what they wait for.", "none", half,
 			query{`sum by (reason) (max by (namespace, cluster, reason) (kubemend_capacity_missing{` + inCluster + `}))`, "{{reason}}"}),
-		course("From due to capacity back", "19 of 20 are faster, by cause.", "s", half,
-			query{`histogram_quantile(0.95, sum by (le, cause) (rate(kubemend_remediation_due_to_capacity_seconds_bucket[1d])))`, "{{cause}}"}),
+		course("From due to begun", "19 of 20 are faster, and the mean, by what carries the remediation out.", "s", half,
+			query{nineteenOfTwenty("kubemend_remediation_due_to_begun_seconds", "remediator"), "{{remediator}}: 95%"},
+			query{mean("kubemend_remediation_due_to_begun_seconds", "remediator"), "{{remediator}}: mean"}),
+		course("From due to capacity back", "19 of 20 are faster, and the mean, by cause.", "s", half,
+			query{nineteenOfTwenty("kubemend_remediation_due_to_capacity_seconds", "cause"), "{{cause}}: 95%"},
+			query{mean("kubemend_remediation_due_to_capacity_seconds", "cause"), "{{cause}}: mean"}),
 		course("What was waited for, per day", "Of remediations that have ended.", "s", half,
 			query{`sum by (reason) (rate(kubemend_capacity_waited_seconds_total[1d])) * 86400`, "{{reason}}"}),
 		course("From due to acted", "99 of 100 are faster: how late kubemend itself is.", "s", half,
