@@ -312,6 +312,21 @@ func told(s capacity.Story) string {
 	}
 	if len(s.Args.Pods) > 0 {
 		line += fmt.Sprint(" pods=", len(s.Args.Pods))
+		completes, later := 0, 0
+		for _, p := range s.Args.Pods {
+			if p.Completes {
+				completes++
+			}
+			if p.Later {
+				later++
+			}
+		}
+		if completes > 0 {
+			line += fmt.Sprint(" completes=", completes)
+		}
+		if later > 0 {
+			line += fmt.Sprint(" later=", later)
+		}
 	}
 	if s.Stage == capacity.NoHostFits {
 		line += fmt.Sprint(" hosts=", s.Args.Hosts)
@@ -369,7 +384,7 @@ func TestAControlPlaneOfAnotherProjectHasReplicas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff("NoReplacement OwnerCreates w1 waits=K3sControlPlane/k3s", told(capacity.Decide(f))); diff != "" {
+	if diff := cmp.Diff("NoReplacement OwnerUnfamiliar w1 waits=K3sControlPlane/k3s", told(capacity.Decide(f))); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -1,16 +1,13 @@
 package capacity
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,7 +60,7 @@ func (r *reading) readWorkload(ctx context.Context) error {
 		return nil //nolint:nilerr // it is in Unread, and what Cluster API says remains
 	}
 	if drains {
-		d.Pods, err = podsOn(ctx, reader, r.facts.Old.Node)
+		err = r.readPods(ctx, reader)
 	} else {
 		d.Volumes, err = volumesOf(ctx, reader, r.facts.Old.Node)
 	}
@@ -71,53 +68,6 @@ func (r *reading) readWorkload(ctx context.Context) error {
 		r.facts.Unread = append(r.facts.Unread, "Pods")
 	}
 	return nil
-}
-
-// podsOn are the pods that the drain of a node waits for: those that are not of a DaemonSet, of the kubelet, or complete. (Cluster API,
-// core/reconcilers/machine/drain/filters.go.) Rules of MachineDrainRules are not read.
-func podsOn(ctx context.Context, reader client.Reader, node string) ([]capacity.Pod, error) {
-	pods, budgets := &corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}
-	if err := reader.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return nil, err
-	}
-	if err := reader.List(ctx, budgets); err != nil {
-		return nil, err
-	}
-	var all []capacity.Pod
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		if !drained(p) {
-			continue
-		}
-		is := capacity.Pod{Namespace: p.Namespace, Name: p.Name, Deleting: moment(p.DeletionTimestamp), Finalizers: p.Finalizers}
-		is.Budget = blocking(budgets.Items, p)
-		is.Grace = is.Deleting // the API server sets it to the end of the grace period
-		all = append(all, is)
-	}
-	slices.SortFunc(all, func(a, b capacity.Pod) int { // those that nothing but a person frees come first
-		return cmp.Or(-cmp.Compare(a.Budget, ""), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return all, nil
-}
-
-// drained reports whether a drain waits for p.
-func drained(p *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(p)
-	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	complete := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	return !mirror && !complete && (owner == nil || owner.Kind != "DaemonSet")
-}
-
-// blocking is the budget that allows no disruption of p; empty if none forbids that.
-func blocking(all []policyv1.PodDisruptionBudget, p *corev1.Pod) string {
-	for i := range all {
-		b := &all[i]
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && b.Namespace == p.Namespace && b.Status.DisruptionsAllowed == 0 && selector.Matches(labels.Set(p.Labels)) {
-			return b.Name
-		}
-	}
-	return ""
 }
 
 // volumesOf are the volumes that are attached to a node: those of VolumeAttachments, and those that the node names besides.

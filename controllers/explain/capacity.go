@@ -79,6 +79,9 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 	capacity.DeletionFails:     func(s *capacity.Story) string { return "the deletion of " + machineText(s) + " fails" + said(s) },
 	capacity.DeletionCompletes: func(s *capacity.Story) string { return "the deletion of " + machineText(s) + " is complete" },
 
+	capacity.OwnerUnfamiliar: func(s *capacity.Story) string {
+		return lost(s) + ", and when " + objectText(s.Owner) + " makes another one is not known: kubemend does not know the rules of its kind"
+	},
 	capacity.OwnerCreates: func(s *capacity.Story) string {
 		return lost(s) + ", and " + objectText(s.Owner) + " has not made another one"
 	},
@@ -136,6 +139,10 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 	},
 	capacity.RolledOut: func(s *capacity.Story) string {
 		return fmt.Sprintf("the capacity is back: of a rollout %s has %d of %d machines with a Ready node", objectText(s.Owner), s.Args.Ready, s.Args.Replicas)
+	},
+	capacity.OwnerComplete: func(s *capacity.Story) string {
+		return fmt.Sprintf("the capacity is back: %s has %d of %d machines with a Ready node; which of them replaces Machine %s is not known",
+			objectText(s.Owner), s.Args.Ready, s.Args.Replicas, s.Old)
 	},
 	capacity.ScaledDown: func(s *capacity.Story) string {
 		return fmt.Sprintf("Machine %s is not replaced: %s has %d of %d machines without it", s.Old, objectText(s.Owner), s.Args.Machines, s.Args.Replicas)
@@ -225,27 +232,27 @@ func drainText(s *capacity.Story) string {
 	if len(s.Args.Pods) == 0 { // the workload cluster was not read, or has none any more: Cluster API says what it found
 		return "the node of " + machineText(s) + " is being drained" + said(s)
 	}
-	var blocked, leaving, others []string
+	groups := []string{"pods that may not be evicted", "pods that are being deleted", "pods that have to complete", "other pods", "pods that are evicted after these"}
+	pods := make([][]string, len(groups))
 	for _, p := range s.Args.Pods {
-		name := p.Namespace + "/" + p.Name
+		name, group := p.Namespace+"/"+p.Name, 3
 		switch {
 		case !p.Deleting.IsZero():
-			leaving = append(leaving, name)
-		case p.Budget != "":
-			blocked = append(blocked, fmt.Sprintf("%s (PodDisruptionBudget %s allows no disruption)", name, p.Budget))
-		default:
-			others = append(others, name)
+			group = 1
+		case p.Later:
+			group = 4
+		case p.Completes:
+			group = 2
+		case p.Blocked():
+			name, group = fmt.Sprintf("%s (PodDisruptionBudget %s allows no disruption)", name, p.Budget), 0
 		}
+		pods[group] = append(pods[group], name)
 	}
 	var parts []string
-	if len(blocked) > 0 {
-		parts = append(parts, "pods that may not be evicted: "+few(blocked))
-	}
-	if len(leaving) > 0 {
-		parts = append(parts, "pods that are being deleted: "+few(leaving))
-	}
-	if len(others) > 0 {
-		parts = append(parts, "other pods: "+few(others))
+	for i, names := range pods {
+		if len(names) > 0 {
+			parts = append(parts, groups[i]+": "+few(names))
+		}
 	}
 	return "the node of " + machineText(s) + " is being drained; " + strings.Join(parts, "; ")
 }

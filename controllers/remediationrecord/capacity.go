@@ -162,7 +162,7 @@ func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.C
 		Object: record.Ref{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
 		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered,
 	}
-	if s.Reason == capacity.RolledOut {
+	if s.Reason == capacity.RolledOut || s.Reason == capacity.OwnerComplete {
 		c.Others = s.Args.Ready
 	}
 	i := slices.IndexFunc(f.Others, func(m capacity.Machine) bool { return m.Name == s.Replacement.Name })

@@ -113,6 +113,11 @@ const MachinesUnread = "Machines"
 func (f *Facts) enough(s *Story) {
 	all, withNode, wanted := f.count()
 	switch next := f.unreadyOfRollout(); {
+	case !f.Owner.familiar() && withNode >= wanted && wanted > 0:
+		s.Stage, s.Reason, s.Next = Back, OwnerComplete, Nothing
+	case !f.Owner.familiar() && next != nil:
+		s.Replacement = Replacement{Name: next.Name, By: ByOrder}
+		f.follow(s, next)
 	case !f.Owner.RollingOut:
 		s.Stage, s.Reason, s.Next = NotReplaced, ScaledDown, Nothing
 	case withNode >= wanted || all == 0 || next == nil:
@@ -260,6 +265,8 @@ func (f *Facts) noReplacement(s *Story) {
 	case f.Owner.Blocked:
 		s.Reason, s.Todo = OwnerBlocked, UnblockOwner
 		s.Args.Reason, s.Args.Message = f.Owner.ScalingUp.Reason, f.Owner.ScalingUp.Message
+	case !f.Owner.familiar():
+		s.Reason = OwnerUnfamiliar
 	default:
 		s.Reason = OwnerCreates
 	}

@@ -62,7 +62,7 @@ func draining(f *Facts, m *Machine, s *Story) {
 		s.Todo = SetDrainTimeout
 	}
 	for _, p := range d.Pods {
-		if p.Budget != "" && p.Deleting.IsZero() {
+		if p.Blocked() {
 			if s.Reason = DrainBlockedByBudget; late {
 				s.Todo = FreeBudget
 			}

@@ -149,6 +149,13 @@ type Pod struct {
 	// Deleting is since when it is being deleted, Grace until when its grace period lasts.
 	Deleting, Grace time.Time
 	Finalizers      []string
+	// Completes reports that the drain waits until it has completed, and does not evict it; Later, that others have to leave before.
+	Completes, Later bool
+}
+
+// Blocked reports whether its budget keeps the drain from evicting it now.
+func (p *Pod) Blocked() bool {
+	return p.Budget != "" && p.Deleting.IsZero() && !p.Completes && !p.Later
 }
 
 // Volume is one that is attached to a node.
@@ -191,6 +198,12 @@ func (o *Owner) object() Object {
 		return Object{Kind: "MachineDeployment", Name: o.Deployment}
 	}
 	return Object{Kind: o.Kind, Name: o.Name}
+}
+
+// familiar reports whether it is known by which rules the owner makes machines: those of MachineSets and of KubeadmControlPlanes are. A control plane of
+// another project may make the new machine before or after the old one is gone, and keeps reasons for waiting elsewhere.
+func (o *Owner) familiar() bool {
+	return o.Kind == "" || o.Kind == "MachineSet" || o.Kind == "KubeadmControlPlane"
 }
 
 // Host is what is known of a BareMetalHost.

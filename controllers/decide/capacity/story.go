@@ -84,6 +84,8 @@ const (
 const (
 	// OwnerCreates: the owner is about to make one.
 	OwnerCreates Reason = "OwnerCreates"
+	// OwnerUnfamiliar: when the owner makes one is not known, since the rules of its kind are not.
+	OwnerUnfamiliar Reason = "OwnerUnfamiliar"
 	// OwnerBlocked: it says what keeps it from that. CreationDisabled: its annotation does.
 	OwnerBlocked     Reason = "ScalingUpBlocked"
 	CreationDisabled Reason = "CreationDisabled"
@@ -124,6 +126,8 @@ const (
 	Recovered Reason = "Recovered"
 	// RolledOut: as many machines as wanted have a Ready node, of a rollout at the same time.
 	RolledOut Reason = "RolledOut"
+	// OwnerComplete: as many machines as wanted have a Ready node, of an owner by whose rules it is not known which of them replaces the machine.
+	OwnerComplete Reason = "OwnerComplete"
 	// ScaledDown: the owner has as many machines as it is to have, without another one.
 	ScaledDown Reason = "ScaledDown"
 	// OwnerDeleted, ClusterDeleted and NamespaceDeleted: what would have made it is being deleted, or gone. NoOwner: it had no owner that makes machines.
@@ -193,12 +197,12 @@ type Evidence string
 const (
 	// Recorded: its owner has written it down, as KubeadmControlPlanes do. It is the only one that is no guess.
 	Recorded Evidence = "Recorded"
+	// Remembered: a RemediationRecord has it, in which the manager has kept what it found while there was more to see.
+	Remembered Evidence = "Remembered"
 	// SameHost: it has the host that the old one had.
 	SameHost Evidence = "SameHost"
 	// Alone: of the owner one machine was lost and one was made since.
 	Alone Evidence = "Alone"
-	// Remembered: a RemediationRecord has it, in which the manager has kept what it found while there was more to see.
-	Remembered Evidence = "Remembered"
 	// ByOrder: the owner has lost several, and made them in some order.
 	ByOrder Evidence = "ByOrder"
 )
