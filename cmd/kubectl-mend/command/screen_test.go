@@ -176,7 +176,7 @@ func TestJSONAndYAMLAreWhatThereIs(t *testing.T) {
 		if err := yaml.Unmarshal(out.Bytes(), &page); err != nil {
 			t.Fatalf("%s: %v", format, err)
 		}
-		delete(page, "at") // it is now
+		delete(page, "time") // it is now
 		pages = append(pages, page)
 		if format == "json" && !strings.Contains(out.String(), `with reason Stopped\u001b]0;owned\u0007`) {
 			t.Errorf("it is not as it was written:\n%s", out)
