@@ -100,13 +100,15 @@ func run(ctx context.Context, o *options) error {
 	if o.teardown.Enabled {
 		return tearDown(ctx, mgr, lock, cc, clusters, self, o)
 	}
-	services, kept, err := servicesOf(mgr, cc, clusters, self, o)
+	caches := &requestCaches{}
+	services, kept, err := servicesOf(mgr, cc, clusters, caches, self, o)
 	if err != nil {
 		return err
 	}
-	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, kept, o); err != nil {
+	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, kept, caches, o); err != nil {
 		return err
 	}
+	services.Services = append(services.Services, recordService(mgr, clusters, kept, *caches, o))
 	if err := errors.Join(announce(mgr, services, self, o), services.SetupWithManager(mgr)); err != nil {
 		return err
 	}
@@ -120,25 +122,22 @@ func run(ctx context.Context, o *options) error {
 }
 
 // servicesOf are the controllers that start when their kinds are there and free, and the records that all controllers write.
-func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, self replica.Replica, o *options) (
+func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, caches *requestCaches, self replica.Replica, o *options) (
 	*crdgate.Reconciler, *records.Records, error,
 ) {
 	services := &crdgate.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), May: crdgate.AskAPIServer(mgr.GetClient()), Fixed: fixedKinds(o)}
 	kept := newRecords(mgr, services, o)
-	added, err := hostRemediationServices(mgr, cc, clusters, kept, self, o) // also if the gate is closed: what was begun before is ended
+	added, err := hostRemediationServices(mgr, cc, clusters, kept, caches, self, o) // also if the gate is closed: what was begun before is ended
 	if err != nil {
 		return nil, nil, err
 	}
 	services.Services = append(services.Services, added...)
 	if o.gates.Enabled(nodeHealthCheck) {
-		added, err := nodeHealthService(mgr, services, kept, o)
+		added, err := nodeHealthService(mgr, services, kept, caches, o)
 		if err != nil {
 			return nil, nil, err
 		}
 		services.Services = append(services.Services, added)
-	}
-	if !o.teardown.Enabled {
-		services.Services = append(services.Services, recordService(mgr, clusters, kept, o))
 	}
 	if o.endpoints.WebhookCertDir != "" {
 		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.

@@ -35,7 +35,7 @@ import (
 
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
 func hostRemediationServices(
-	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, kept *records.Records, self replica.Replica, o *options,
+	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, kept *records.Records, caches *requestCaches, self replica.Replica, o *options,
 ) ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
 	nodes := fence.NewNodes(cc, left.Send)
@@ -76,6 +76,8 @@ func hostRemediationServices(
 	}
 	metal3, own, cleanup := hostServices(o)
 	theirs, ours := reconciler(remediation.Metal3, metal3), reconciler(remediation.Own, own)
+	caches.add(o.namespace, theirs.Cached)
+	caches.add(o.namespace, ours.Cached)
 	metal3.Start, metal3.Serve = start(mgr, cc, theirs, o), theirs.Serve
 	own.Start = start(mgr, cc, ours, o)
 	cleanup.Start = func(context.Context) error { return sweep(mgr, clusters, nodes, hosts, recorder, o) }

@@ -23,7 +23,7 @@ import (
 
 // addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
 func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters,
-	services *crdgate.Reconciler, kept *records.Records, o *options,
+	services *crdgate.Reconciler, kept *records.Records, caches *requestCaches, o *options,
 ) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -36,6 +36,7 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	}
 	requests := &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()}
 	kinds := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, remediationrequest.NewMetadata)
+	caches.add(o.namespace, kinds.Cached)
 	newHost := func() *bmov1alpha1.BareMetalHost { return &bmov1alpha1.BareMetalHost{} }
 	hosts := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, newHost)
 	recorder := mgr.GetEventRecorder("kubemend")

@@ -55,7 +55,7 @@ func nodeCluster(mgr ctrl.Manager, contact *nodehealthcheck.Contact, o *options)
 }
 
 // nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
-func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *records.Records, o *options) (*crdgate.Service, error) {
+func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *records.Records, caches *requestCaches, o *options) (*crdgate.Service, error) {
 	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
 	own, err := nodeCluster(mgr, contact, o)
 	if err != nil {
@@ -77,6 +77,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *rec
 	}
 	kinds := remediationrequest.NewKinds(own.GetCache(), mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 	kinds.KeepWhileAny()
+	caches.add("", kinds.Cached)
 	kinds.AskFirst(remediationrequest.MayWatchAll(writer, mgr.GetRESTMapper()))
 	r := &nodehealthcheck.Reconciler{
 		Client: writer, Management: management, Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),

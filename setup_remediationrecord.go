@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,11 +18,11 @@ import (
 )
 
 // recordService is the controller that follows remediations by their records, to be started when their kind is there.
-func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.Records, o *options) *crdgate.Service {
+func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.Records, caches requestCaches, o *options) *crdgate.Service {
 	writer, live := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), mgr.GetAPIReader()
 	nodes := o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off
 	r := &remediationrecord.Reconciler{
-		Client: writer, Live: live, Mapper: mgr.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
+		Client: writer, Live: live, Mapper: mgr.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{}, Cached: caches,
 		Recorder: mgr.GetEventRecorder("kubemend"),
 		Capacity: &capacity.Observer{
 			Management: remediationrecord.NewReader(live, mgr.GetClient()), Mapper: mgr.GetRESTMapper(), // caches have a part of Machines alone
@@ -37,4 +38,17 @@ func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.
 		return r.SetupWithManager(ctx, mgr, kept, controller.Options{MaxConcurrentReconciles: 10})
 	}
 	return service
+}
+
+// requestCaches are the caches that have requests, those of controllers that are started later among them.
+type requestCaches []remediationrecord.RequestCache
+
+// add adds a cache that has a namespace alone; all, if that is empty.
+func (c *requestCaches) add(namespace string, cached remediationrecord.RequestCache) {
+	*c = append(*c, func(ctx context.Context, kind schema.GroupVersionKind, in string) ([]client.Object, bool, error) {
+		if namespace != "" && namespace != in {
+			return nil, false, nil
+		}
+		return cached(ctx, kind, in)
+	})
 }

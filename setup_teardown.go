@@ -38,7 +38,7 @@ func lockOf(self replica.Replica, o *options) (*teardown.Lock, error) {
 func tearDown(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clustercache.ClusterCache, clusters *workload.Clusters,
 	self replica.Replica, o *options,
 ) error {
-	services, _, err := servicesOf(mgr, cc, clusters, self, o)
+	services, _, err := servicesOf(mgr, cc, clusters, &requestCaches{}, self, o)
 	if err != nil {
 		return err
 	}

@@ -321,7 +321,9 @@ func TestMarksComeAndGo(t *testing.T) {
 func TestASlimHostIsTheSameToUs(t *testing.T) {
 	full := aHost(annotated("kubectl.kubernetes.io/last-applied-configuration", "long", holdOff+"new", "x"), func(h *bmov1alpha1.BareMetalHost) {
 		h.Labels = map[string]string{"a": "b"}
-		h.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{Hostname: "x"}
+		h.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{
+			Hostname: "x", SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: "ACME", ProductName: "R600", SerialNumber: "1"},
+		}
 		h.Status.ErrorType, h.Status.ErrorMessage = bmov1alpha1.PowerManagementError, "no route"
 	})
 	obj, err := SlimHost(full.DeepCopy())
@@ -338,7 +340,10 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 	if !FitsTheSame(slim, full) {
 		t.Errorf("the slim host fits other machines: %+v", slim)
 	}
-	if len(slim.Annotations) != 1 || slim.Status.HardwareDetails != nil {
+	if Model(slim) != "ACME R600" {
+		t.Errorf("the slim host is of model %q", Model(slim))
+	}
+	if kept := slim.Status.HardwareDetails; len(slim.Annotations) != 1 || kept.Hostname != "" || kept.SystemVendor.SerialNumber != "" {
 		t.Errorf("the slim host keeps what is not read: %+v", slim)
 	}
 }

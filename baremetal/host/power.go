@@ -97,7 +97,7 @@ func unmanaged(host *bmov1alpha1.BareMetalHost) Problem {
 	}
 }
 
-// SlimHost is the transform of the cache of hosts. It drops what is not read here: hardware details, images, firmware, networks, and
+// SlimHost is the transform of the cache of hosts. It drops what is not read here: hardware details but the model, images, firmware, networks, and
 // annotations that are neither ours nor about power. A host of 30 KiB becomes one of less than 1 KiB. Of its labels it keeps those that a hostSelector
 // may name, which is all of them.
 func SlimHost(obj any) (any, error) {
@@ -120,6 +120,7 @@ func SlimHost(obj any) (any, error) {
 	slim.Spec.Online, slim.Spec.ConsumerRef, slim.Spec.DisablePowerOff = h.Spec.Online, h.Spec.ConsumerRef, h.Spec.DisablePowerOff
 	slim.Status.PoweredOn, slim.Status.OperationalStatus = h.Status.PoweredOn, h.Status.OperationalStatus
 	slim.Status.ErrorType, slim.Status.ErrorMessage = h.Status.ErrorType, h.Status.ErrorMessage
+	slim.Status.HardwareDetails = slimHardware(h.Status.HardwareDetails)
 	slim.Status.Provisioning.State, slim.Status.LastUpdated = h.Status.Provisioning.State, h.Status.LastUpdated
 	if manageable := meta.FindStatusCondition(h.Status.Conditions, bmov1alpha1.ManageableCondition); manageable != nil {
 		slim.Status.Conditions = []metav1.Condition{{Type: manageable.Type, Status: manageable.Status, Reason: manageable.Reason}}

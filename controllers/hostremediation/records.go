@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,16 +14,12 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
-
-// modelWithin is how long a record waits for the model of its host.
-const modelWithin = 2 * time.Second
 
 // requestedByHand is the cause of a remediation that a person has requested without a check, of a machine of which nothing says that it is unhealthy.
 const requestedByHand = "RequestedByHand"
@@ -42,7 +36,6 @@ func (r *Reconciler) recorded(ctx context.Context, w *observed, step powercycle.
 		return
 	}
 	record := recordOf(w, r.requester(ctx, w))
-	record.Spec.Target.HostModel = r.model(ctx, w.found.Host)
 	if name := r.Records.Ahead(ctx, r.Kind.Kind, record, string(w.rem.GetUID())); name != "" {
 		records.Name(w.rem, types.NamespacedName{Namespace: record.Namespace, Name: name})
 	}
@@ -60,20 +53,6 @@ func (w *observed) startsWith(step powercycle.Step) bool {
 		}
 	}
 	return begins(step) || slices.ContainsFunc(w.taken, func(t taken) bool { return begins(t.step) })
-}
-
-// model is the model of a host, which no cache has; empty if it cannot be read now.
-func (r *Reconciler) model(ctx context.Context, h *bmov1alpha1.BareMetalHost) string {
-	if h == nil {
-		return ""
-	}
-	within, done := context.WithTimeout(ctx, modelWithin)
-	defer done()
-	live := &bmov1alpha1.BareMetalHost{}
-	if err := r.Live.Get(within, client.ObjectKeyFromObject(h), live); err != nil || live.UID != h.UID {
-		return ""
-	}
-	return host.Model(live)
 }
 
 // recordOf is the record of the remediation of w: what is known of the machine, its host and its node, and what asked for it.

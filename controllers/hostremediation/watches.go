@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -170,6 +171,27 @@ func (r *Reconciler) forgetting(next handler.EventHandler) handler.EventHandler 
 // ofCluster maps a cluster to the remediations of its namespace: one that was made by hand need not say of which cluster it is.
 func (r *Reconciler) ofCluster(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
+}
+
+// Cached returns the remediations of a kind in a namespace from the cache, also those of the other kind; false if r is not started, and nothing may be cached. They
+// are shared: read only.
+func (r *Reconciler) Cached(ctx context.Context, kind schema.GroupVersionKind, namespace string) (all []client.Object, has bool, err error) {
+	if r.controller.Load() == nil {
+		return nil, false, nil
+	}
+	kinds, err := r.Installed()
+	if err != nil {
+		return nil, false, err
+	}
+	of := slices.IndexFunc(kinds, func(k remediation.Kind) bool { return k.GroupVersionKind == kind })
+	if of < 0 {
+		return nil, false, nil
+	}
+	existing, err := remediation.List(ctx, r.Client, kinds[of:of+1], namespace)
+	for _, is := range existing.All {
+		all = append(all, is)
+	}
+	return all, err == nil, err
 }
 
 func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {

@@ -17,23 +17,40 @@ import (
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to begin.
-func (r *Reconciler) apply(ctx context.Context, o *observed, plan record.Plan) (changed bool, err error) {
+// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to begin. What need not
+// be written at once is put off until due.
+func (r *Reconciler) apply(ctx context.Context, o *observed, plan record.Plan) (changed bool, due time.Time, err error) {
 	if o.facts.Paused {
-		return false, nil
+		return false, time.Time{}, nil
 	}
 	key, after := client.ObjectKeyFromObject(o.record), o.record.DeepCopy()
 	after.Status = statusOf(o, plan)
 	records.Bound(after)
-	if equality.Semantic.DeepEqual(o.record.Status, after.Status) || r.onlyWords(o.record, after) && r.quiet(key, o.now) {
-		return false, nil
+	if equality.Semantic.DeepEqual(o.record.Status, after.Status) {
+		return false, time.Time{}, nil
+	}
+	if due := r.writeAt(o, after, plan); o.now.Before(due) {
+		return false, due, nil
 	}
 	labelled(o, after)
 	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(o.record, client.MergeFromWithOptimisticLock{})); err != nil {
-		return false, err
+		return false, time.Time{}, err
 	}
 	r.wrote(key, o.now)
-	return true, nil
+	return true, time.Time{}, nil
+}
+
+// writeAt is when a change of a record may be written: at once if it is urgent, together with what follows within a moment if it is not, and words alone still
+// later, counted from the last write of this process.
+func (r *Reconciler) writeAt(o *observed, after *mendv1.RemediationRecord, plan record.Plan) time.Time {
+	last := r.remembered(client.ObjectKeyFromObject(o.record), nil).written
+	switch {
+	case r.onlyWords(o.record, after):
+		return last.Add(latest)
+	case plan.Urgent:
+		return time.Time{}
+	}
+	return last.Add(together)
 }
 
 // onlyWords reports whether nothing but messages of conditions differ.

@@ -29,7 +29,7 @@ const clocksOff = 10 * time.Second
 const machineSetKind = "MachineSet"
 
 // observeCapacity reads what the capacity of the Machine waits for, once its owner is asked or it is being deleted: before that nothing is missing for good.
-func (r *Reconciler) observeCapacity(ctx context.Context, o *observed, _ client.Reader) error {
+func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
 	if !t.Machine || !t.Known || t.Exists && t.Deleting.IsZero() && t.Asked.IsZero() {
 		return nil

@@ -3,7 +3,7 @@
 //
 // It remediates nothing, and no decision depends on what it writes. A reconcile of one open record observes, decides (package decide/record), applies and
 // tells. (docs/adr/0093-a-record-is-followed-by-what-was-read.md,
-// docs/adr/0095-events-say-what-capacity-waits-for.md)
+// docs/adr/0095-events-say-what-capacity-waits-for.md, docs/adr/0096-a-record-is-followed-through-caches.md)
 package remediationrecord
 
 import (
@@ -50,6 +50,8 @@ type Reconciler struct {
 	Client client.Client
 	Live   client.Reader
 	Mapper meta.RESTMapper
+	// Cached are where requests are read, in this order; of kinds that none of them has, past them.
+	Cached []RequestCache
 	// Clusters are where nodes are read.
 	Clusters Clusters
 	// Capacity reads what the capacity of a machine waits for.
@@ -77,11 +79,13 @@ type memory struct {
 	// seen is when its Machine was last there.
 	seen     time.Time
 	reported record.Reported
+	// over are the requests that the record names and that do not exist any more.
+	over []record.Ref
 }
 
 // Reconcile makes the record called req say what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), r.Client)
+	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), false)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -94,12 +98,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	plan := record.Decide(o.facts)
 	if !plan.State.Ended.IsZero() { // nothing is written after the end, so that it does not rest on what a cache shows
-		if o, err = r.observe(ctx, req.NamespacedName, o.now, r.Live); err != nil || o == nil {
+		if o, err = r.observe(ctx, req.NamespacedName, o.now, true); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
 		plan = record.Decide(o.facts)
 	}
-	changed, err := r.apply(ctx, o, plan)
+	changed, due, err := r.apply(ctx, o, plan)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
@@ -107,25 +111,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("write the status of RemediationRecord %s: %w", req.NamespacedName, err)
 	}
 	r.tell(ctx, o, plan, changed)
-	return r.again(o, plan), nil
+	return r.again(o, plan, due), nil
 }
 
-// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched changes rarely then.
-func (r *Reconciler) again(o *observed, plan record.Plan) ctrl.Result {
+// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched changes rarely then. What was put off
+// is written when it is due.
+func (r *Reconciler) again(o *observed, plan record.Plan, due time.Time) ctrl.Result {
 	if !plan.State.Ended.IsZero() {
 		return ctrl.Result{}
 	}
 	at := o.now.Add(min(max(o.now.Sub(o.facts.Decided)/20, soonest), latest))
-	if !plan.Again.IsZero() && plan.Again.Before(at) {
-		at = plan.Again
+	for _, sooner := range []time.Time{plan.Again, due} {
+		if !sooner.IsZero() && sooner.Before(at) {
+			at = sooner
+		}
 	}
 	return enqueue.At(at, o.now)
 }
 
-// The bounds of how often a record is looked at without an event.
 const (
+	// The bounds of how often a record is looked at without an event.
 	soonest = 5 * time.Second
 	latest  = time.Minute
+	// together is how long after a write the next one may come: what happens meanwhile is one write.
+	together = 2 * time.Second
 )
 
 // forget forgets a record that is not open any more, or is another manager's.
@@ -169,11 +178,6 @@ func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, ch
 		return
 	}
 	r.open.note(key, waitOf(o, plan))
-}
-
-// quiet reports whether so little time has passed since the last write of this process that a change of words alone waits.
-func (r *Reconciler) quiet(key types.NamespacedName, now time.Time) bool {
-	return now.Sub(r.remembered(key, nil).written) < latest
 }
 
 func (r *Reconciler) wrote(key types.NamespacedName, now time.Time) {

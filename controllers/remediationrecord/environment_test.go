@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -51,6 +52,8 @@ type management struct {
 	fails  error
 	// reported are the events that were sent.
 	reported []sent
+	// asked is how often was read past the caches, by kind.
+	asked map[string]int
 }
 
 // sent is an event.
@@ -86,7 +89,7 @@ func schemeOfAll(t *testing.T) *runtime.Scheme {
 func newManagement(t *testing.T, objects ...client.Object) *management {
 	t.Helper()
 	scheme := schemeOfAll(t)
-	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), nodes: map[string]*corev1.Node{}, reachable: true}
+	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), asked: map[string]int{}, nodes: map[string]*corev1.Node{}, reachable: true}
 	m.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
 		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.Cluster{}).
 		WithIndex(&mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
@@ -107,16 +110,31 @@ func (m *management) restart() {
 			m.writes++
 			return c.Patch(ctx, o, p, opts...)
 		},
+	})
+	live := interceptor.NewClient(m.server, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			m.ask(o)
 			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			m.ask(list)
+			return c.List(ctx, list, opts...)
 		},
 	})
 	mapper := testrestmapper.TestOnlyStaticRESTMapper(m.server.Scheme())
 	m.Reconciler = &Reconciler{
-		Client: c, Live: c, Mapper: mapper, Clusters: m, Capacity: &capacity.Observer{Management: NewReader(c, c), Mapper: mapper}, Clock: m.clock, Nodes: true,
+		Client: c, Live: live, Mapper: mapper, Clusters: m, Capacity: &capacity.Observer{Management: NewReader(live, c), Mapper: mapper}, Clock: m.clock, Nodes: true,
 		Recorder:  recording{to: m},
 		Retention: NewRetention(&Retention{}),
 	}
+}
+
+func (m *management) ask(o runtime.Object) {
+	kind, err := apiutil.GVKForObject(o, m.server.Scheme())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.asked[kind.Kind]++
 }
 
 // View implements Clusters.

@@ -17,7 +17,7 @@ import (
 )
 
 // observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.
-func (r *Reconciler) observeHealth(ctx context.Context, o *observed, _ client.Reader) error {
+func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
 	if !t.Exists || t.Machine && t.Checked != record.Unknown && !o.facts.Observed {
 		return nil

@@ -22,7 +22,9 @@ import (
 
 // observed is what one reconcile decides on. What is from caches is shared: read only.
 type observed struct {
-	now    time.Time
+	now time.Time
+	// live reports that an end is decided: nothing that it rests on may be from a cache.
+	live   bool
 	record *mendv1.RemediationRecord
 	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist.
 	cluster *clusterv1.Cluster
@@ -34,17 +36,18 @@ type observed struct {
 	story *capacity.Story
 }
 
-// observe reads an open record and what it is about, Machine and Cluster through from. It is nil if the record is not open, or not this manager's.
-func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, from client.Reader) (*observed, error) {
-	o := &observed{now: now, record: &mendv1.RemediationRecord{}}
-	err := from.Get(ctx, key, o.record)
+// observe reads an open record and what it is about, live or from caches. It is nil if the record is not open, or not this manager's. The record itself is
+// from the cache always: a write of one that has changed since is refused.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, live bool) (*observed, error) {
+	o := &observed{now: now, live: live, record: &mendv1.RemediationRecord{}}
+	err := r.Client.Get(ctx, key, o.record)
 	if apierrors.IsNotFound(err) || err == nil && (!o.record.Open() || !o.record.DeletionTimestamp.IsZero()) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read RemediationRecord %s: %w", key, err)
 	}
-	if err := r.observeCluster(ctx, o, from); err != nil {
+	if err := r.observeCluster(ctx, o); err != nil {
 		return nil, err
 	}
 	if !r.covers(o) {
@@ -57,24 +60,32 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if o.facts.Paused {
 		return o, nil
 	}
-	for _, read := range []func(context.Context, *observed, client.Reader) error{r.observeTarget, r.observeHealth, r.observeRequests, r.observeCapacity} {
-		if err := read(ctx, o, from); err != nil {
+	for _, read := range []func(context.Context, *observed) error{r.observeTarget, r.observeHealth, r.observeRequests, r.observeCapacity} {
+		if err := read(ctx, o); err != nil {
 			return nil, err
 		}
 	}
 	return o, nil
 }
 
+// reader reads Machines and Clusters.
+func (r *Reconciler) reader(o *observed) client.Reader {
+	if o.live {
+		return r.Live
+	}
+	return r.Client
+}
+
 // observeCluster reads the Cluster of the record.
-func (r *Reconciler) observeCluster(ctx context.Context, o *observed, from client.Reader) error {
+func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {
 	name := o.record.Spec.Target.ClusterName
 	if name == "" {
 		return nil
 	}
 	cluster := &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: o.record.Namespace, Name: name}
-	err := from.Get(ctx, key, cluster)
-	if apierrors.IsNotFound(err) { // a cache may show it later: one that clusterctl has just moved here, paused
+	err := r.reader(o).Get(ctx, key, cluster)
+	if apierrors.IsNotFound(err) && !o.live { // a cache may show it later: one that clusterctl has just moved here, paused
 		err = r.Live.Get(ctx, key, cluster)
 	}
 	if apierrors.IsNotFound(err) {
@@ -105,14 +116,14 @@ func (o *observed) paused() bool {
 }
 
 // observeTarget reads what is remediated.
-func (r *Reconciler) observeTarget(ctx context.Context, o *observed, from client.Reader) error {
+func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	target, t := records.TargetOf(o.record), &o.facts.Target
 	t.Ref, t.Machine = refOf(&target), o.record.Spec.Target.Machine != nil
 	is, err := r.inScope(ctx, o)
 	if o.outside = !is; err != nil || !is {
 		return err
 	}
-	if err := r.readTarget(ctx, o, from); err != nil {
+	if err := r.readTarget(ctx, o); err != nil {
 		return err
 	}
 	r.sighted(o)
@@ -122,14 +133,14 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed, from client
 	return nil
 }
 
-func (r *Reconciler) readTarget(ctx context.Context, o *observed, from client.Reader) error {
+func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
 	if !t.Machine {
 		return r.observeOther(ctx, o)
 	}
 	m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}
-	err := from.Get(ctx, key, m)
-	if apierrors.IsNotFound(err) { // a cache may show it later
+	err := r.reader(o).Get(ctx, key, m)
+	if apierrors.IsNotFound(err) && !o.live { // a cache may show it later
 		err = r.Live.Get(ctx, key, m)
 	}
 	switch {

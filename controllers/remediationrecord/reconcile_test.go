@@ -327,7 +327,7 @@ func scaledDown(asked func(*management)) func(*management) {
 func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
 	m.clock.SetTime(noon.Add(10 * time.Minute))
-	stale, err := m.observe(t.Context(), recordKey, m.clock.Now(), m.server)
+	stale, err := m.observe(t.Context(), recordKey, m.clock.Now(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := record.Decide(stale.facts)
-	if _, err := m.apply(t.Context(), stale, plan); !apierrors.IsConflict(err) {
+	if _, _, err := m.apply(t.Context(), stale, plan); !apierrors.IsConflict(err) {
 		t.Errorf("%q is written over it: %v", plan.State.Outcome, err)
 	}
 	if is := m.reconcile(10 * time.Minute); is.Status.Outcome != "" {

@@ -25,7 +25,7 @@ import (
 
 // observeRequests reads the requests that are part of the remediation: those that name the record, those that it names and, of one that others begin, those
 // that the Machine owns.
-func (r *Reconciler) observeRequests(ctx context.Context, o *observed, _ client.Reader) error {
+func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	kinds, namespaces, err := r.requestKinds(ctx, o)
 	if err != nil {
 		return err
@@ -41,8 +41,11 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed, _ client.
 	return nil
 }
 
-// listRequests reads the requests of a kind in a namespace that are part of the remediation.
+// listRequests reads the requests of a kind in a namespace that are part of the remediation: from a cache if one has them, and no end rests on it.
 func (r *Reconciler) listRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string) error {
+	if cached, err := r.cachedRequests(ctx, o, kind, namespace); cached || err != nil {
+		return err
+	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	err := r.Live.List(ctx, list, client.InNamespace(namespace))
@@ -55,8 +58,18 @@ func (r *Reconciler) listRequests(ctx context.Context, o *observed, kind schema.
 	case err != nil:
 		return fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
 	}
+	all := make([]client.Object, len(list.Items))
 	for i := range list.Items {
-		if is := &list.Items[i]; o.includes(is, kind) {
+		all[i] = &list.Items[i]
+	}
+	r.noteOver(o, kind, namespace, all)
+	return r.addRequests(ctx, o, kind, all)
+}
+
+// addRequests adds those of all that are part of the remediation.
+func (r *Reconciler) addRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, all []client.Object) error {
+	for _, is := range all {
+		if o.includes(is, kind) {
 			if err := r.addRequest(ctx, o, is, kind); err != nil {
 				return err
 			}
@@ -171,13 +184,18 @@ func requestRef(is metav1.Object, kind schema.GroupVersionKind) record.Ref {
 }
 
 // addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
-func (r *Reconciler) addRequest(ctx context.Context, o *observed, is *metav1.PartialObjectMetadata, kind schema.GroupVersionKind) error {
-	req := record.Request{Ref: requestRef(is, kind), Created: is.CreationTimestamp.Time, By: requestedBy(is)}
-	if cycle := remediation.Remembered(is).State; cycle.Known() {
+func (r *Reconciler) addRequest(ctx context.Context, o *observed, is client.Object, kind schema.GroupVersionKind) error {
+	req := record.Request{Ref: requestRef(is, kind), Created: is.GetCreationTimestamp().Time, By: requestedBy(is)}
+	cycle := remediation.Remembered(is).State
+	switch {
+	case cycle.Known():
 		req.Acts = cycle != powercycle.Pending && cycle != powercycle.Preparing
 		req.Succeeded = cycle == powercycle.Succeeded
 		req.Failed = cycle.Final() && !req.Succeeded
 		req.State = record.Reason(cycle)
+		o.facts.Requests = append(o.facts.Requests, req)
+		return nil
+	case kind.GroupKind() == remediation.Own.GroupKind(): // kubemend alone acts on it, and remembers what it has begun
 		o.facts.Requests = append(o.facts.Requests, req)
 		return nil
 	}
@@ -201,7 +219,7 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, is *metav1.Par
 	return nil
 }
 
-// requestedBy is what created a request, if kubemend did not.
+// requestedBy is what created a request, if kubemend did not. Caches do not have it: only until a remediation has begun it is asked for.
 func requestedBy(is metav1.Object) string {
 	if by := managerOf(is, ""); by != mendv1.FieldOwner {
 		return by

@@ -15,6 +15,8 @@ type Plan struct {
 	Over, Overdue bool
 	// Again is when time alone changes something; zero if it does not.
 	Again time.Time
+	// Urgent reports that State says what may not be found out any more in a moment. Anything else may be written together with what follows.
+	Urgent bool
 }
 
 // Decide returns what the record of f says next.
@@ -35,7 +37,15 @@ func Decide(f Facts) Plan {
 	if !p.end() {
 		p.wait()
 	}
+	p.Urgent = p.urgent()
 	return p.Plan
+}
+
+// urgent reports whether the remediation begins or ends, or a request is new or acted on for the first time: requests go away with what they were about.
+func (p *planning) urgent() bool {
+	was, is := &p.f.State, &p.State
+	return was.Begun.IsZero() != is.Begun.IsZero() || !is.Ended.IsZero() ||
+		len(was.Requests) < len(is.Requests) || is.has(RemediatorActs) && !was.has(RemediatorActs)
 }
 
 type planning struct {
