@@ -141,7 +141,8 @@ func turn(p capacity.Pod) int {
 	return 1
 }
 
-// behaviourOf is what the drain does with p, and when: lower orders come first. The label of a pod counts before the rules, and of these the first that applies.
+// behaviourOf is what the drain does with p, and when: lower orders come first. The label of a pod counts before the rules, and of these the first that
+// applies.
 func (d *draining) behaviourOf(p *corev1.Pod) (behaviour clusterv1.MachineDrainRuleDrainBehavior, order int32) {
 	switch label := p.Labels[clusterv1.PodDrainLabel]; {
 	case strings.EqualFold(label, string(clusterv1.MachineDrainRuleDrainBehaviorSkip)):

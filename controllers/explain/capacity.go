@@ -232,7 +232,9 @@ func drainText(s *capacity.Story) string {
 	if len(s.Args.Pods) == 0 { // the workload cluster was not read, or has none any more: Cluster API says what it found
 		return "the node of " + machineText(s) + " is being drained" + said(s)
 	}
-	groups := []string{"pods that may not be evicted", "pods that are being deleted", "pods that have to complete", "other pods", "pods that are evicted after these"}
+	groups := []string{
+		"pods that may not be evicted", "pods that are being deleted", "pods that have to complete", "other pods", "pods that are evicted after these",
+	}
 	pods := make([][]string, len(groups))
 	for _, p := range s.Args.Pods {
 		name, group := p.Namespace+"/"+p.Name, 3

@@ -220,7 +220,8 @@ func (c *Claim) why() string {
 		return "it is being deleted"
 	case PausedByUser:
 		return fmt.Sprintf("it is paused: %s is %q%s. Neither Cluster API core nor kubemend acts on it, because another client "+
-			"set it; that client, or its user, has to remove it first", clusterv1.PausedAnnotation, c.Check.Annotations[clusterv1.PausedAnnotation], c.pausedBy())
+			"set it; that client, or its user, has to remove it first",
+			clusterv1.PausedAnnotation, c.Check.Annotations[clusterv1.PausedAnnotation], c.pausedBy())
 	case AlreadyClaimed:
 		return "is claimed already"
 	case AlreadyReleased:

@@ -11,7 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
+	decided "github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // MachineTarget is what a Machine says of the target of a remediation: itself, its owner, its Cluster, where it is, and the name of its node.
@@ -77,7 +77,7 @@ func WentAt(is *mendv1.RemediationRecord) (at time.Time, said bool) {
 	at = is.Spec.Decided.Time
 	for i := range is.Status.Steps {
 		at = is.Status.Steps[i].Time.Time
-		if is.Status.Steps[i].Reason == string(record.TargetGone) {
+		if is.Status.Steps[i].Reason == string(decided.TargetGone) {
 			return at, true
 		}
 	}
