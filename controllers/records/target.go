@@ -45,10 +45,10 @@ func NamedBy(req metav1.Object) types.NamespacedName {
 }
 
 // Name makes a remediation request name a record.
-func Name(req metav1.Object, record types.NamespacedName) {
-	value := record.Name
-	if record.Namespace != req.GetNamespace() {
-		value = record.String()
+func Name(req metav1.Object, is types.NamespacedName) {
+	value := is.Name
+	if is.Namespace != req.GetNamespace() {
+		value = is.String()
 	}
 	marks := maps.Clone(req.GetAnnotations())
 	if marks == nil {
@@ -63,11 +63,11 @@ func NodeRef(name, uid string) *mendv1.RecordRef {
 	return &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
 }
 
-// OwnedBy makes the Cluster own the record: it moves with it, and is deleted with it.
-func OwnedBy(record *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
-	record.Spec.Target.ClusterName, record.Spec.Target.ClusterUID = cluster.Name, string(cluster.UID)
-	metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.ClusterNameLabel, cluster.Name)
-	record.OwnerReferences = []metav1.OwnerReference{{
+// OwnedBy makes the Cluster own a record: it moves with it, and is deleted with it.
+func OwnedBy(is *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
+	is.Spec.Target.ClusterName, is.Spec.Target.ClusterUID = cluster.Name, string(cluster.UID)
+	metav1.SetMetaDataLabel(&is.ObjectMeta, clusterv1.ClusterNameLabel, cluster.Name)
+	is.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
 }

@@ -67,7 +67,8 @@ func deployed(is func(context.Context, snapshot.Scope) (*snapshot.Snapshot, erro
 			m.Labels = in
 			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "md-1", Controller: ptr.To(true)}}
 		}
-		return w, w.Add(md, set, record)
+		err = w.Add(md, set, record)
+		return w, err
 	}
 }
 

@@ -117,7 +117,7 @@ func climbs(ctx context.Context, lost string) {
 	}
 	Eventually(func() error { return here.Create(ctx, check) }).Should(Succeed()) // its webhook is served once the CRD is
 	DeferCleanup(func(ctx SpecContext) {
-		drills(ctx, lost, corev1.ConditionFalse) // also where the spec has failed: other specs cannot have this check beside theirs
+		drills(ctx, lost, corev1.ConditionFalse)                                                             // also where the spec has failed: other specs cannot have this check beside theirs
 		Eventually(func() error { return client.IgnoreNotFound(here.Delete(ctx, check)) }).Should(Succeed()) // not while it remediates
 	})
 }
