@@ -20,10 +20,10 @@ import (
 
 // How many hosts there are, and how many of them fail. How many calls a power cycle may take, and how many all that a check does when machines fail
 // together: docs/performance.md states them. Of those to the workload cluster one in seven is for a busy computer: the pods of a node that were not
-// seen to be deleted in time are read once more. Of those to the management cluster about 15 are for the RemediationRecord: it is written and followed.
+// seen to be deleted in time are read once more. Of those to the management cluster about 10 are for the RemediationRecord: it is written and followed.
 const (
 	hostCount, failing             = 20, 4
-	ownManagement, ownWorkload     = 42, 9
+	ownManagement, ownWorkload     = 34, 9
 	callsManagement, callsWorkload = 58, 10
 )
 
