@@ -150,6 +150,9 @@ func machineExpires(f *machines.Facts, d *machines.Decision, is *Target, at time
 		}
 	}
 	next.Text += ", and kubemend " + is.Action
+	if f.NeedsSpare(d.Target) {
+		next.Text += ", as soon as a host fits its replacement"
+	}
 	return next
 }
 

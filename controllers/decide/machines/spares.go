@@ -44,6 +44,11 @@ type Spare struct {
 
 func (s *Spare) blocks() bool { return s != nil && s.Lacks != "" && !s.Late }
 
+// NeedsSpare reports whether the remediation of t waits for a spare host where none fits.
+func (f *Facts) NeedsSpare(t *Target) bool {
+	return f.SpareWait != nil && !f.Template.External && f.Mode == Active && t.OnHost && t.Owned
+}
+
 // spareUntil is until when the remediation of the machine of d waits for a spare host; zero if it needs none: only an owner that deletes a machine to
 // replace it needs a host for the new one.
 //
@@ -51,7 +56,7 @@ func (s *Spare) blocks() bool { return s != nil && s.Lacks != "" && !s.Late }
 // HealthCheckSucceeded turned False. So a restart of the manager does not begin it anew, and neither does a node whose condition turns once more.
 func (f *Facts) spareUntil(d *Decision) time.Time {
 	t := d.Target
-	if f.SpareWait == nil || f.Template.External || f.Mode != Active || !t.OnHost || !t.Owned {
+	if !f.NeedsSpare(t) {
 		return time.Time{}
 	}
 	since := health.Earliest(t.FailedSince, d.Verdict.OverdueSince(f.Now))
