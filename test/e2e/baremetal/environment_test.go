@@ -221,7 +221,8 @@ func (env *environment) events(ctx context.Context, kind, name string, since tim
 	Expect(here.List(ctx, list, client.InNamespace(env.Namespace))).To(Succeed())
 	recordedEvents := map[string]int{}
 	for _, e := range list.Items {
-		if e.Regarding.Kind == kind && e.Regarding.Name == name && !e.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
+		// A power cycle of simulated hosts can take less than the second of a creationTimestamp.
+		if e.Regarding.Kind == kind && e.Regarding.Name == name && !e.EventTime.Time.Before(since.Truncate(time.Microsecond)) {
 			recordedEvents[e.Reason]++
 			if e.Series != nil {
 				recordedEvents[e.Reason] += int(e.Series.Count) - 1

@@ -24,6 +24,7 @@ var _ = Describe("A machine that a KubeadmControlPlane made in place of another 
 
 	It("is replaced after retryPeriod, not after maxRetry and again after minHealthyPeriod, and explain says not before when", func(ctx SpecContext) {
 		shared.check(ctx, controlPlane)
+		shared.remediation(ctx, `{"minHealthyPeriodSeconds":1}`) // so that this is no retry, also where another spec has had the machine made
 		second := shared.loses(ctx, shared.names(ctx, controlPlane)[0])
 
 		By("having the replacement fail within the retry period")
