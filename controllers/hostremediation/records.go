@@ -77,7 +77,7 @@ func recordOf(w *observed, by mendv1.RecordRequester) *mendv1.RemediationRecord 
 
 // nodeUID is the UID of the node, as it was last seen: steps are taken without it, while the workload cluster does not answer. It is empty if it is not known.
 func (w *observed) nodeUID() types.UID {
-	seen := []*observation{&w.observation}
+	seen := append(make([]*observation, 0, 1+len(w.taken)), &w.observation)
 	for i := range w.taken {
 		seen = append(seen, &w.taken[len(w.taken)-1-i].observation)
 	}

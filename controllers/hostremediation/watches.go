@@ -173,8 +173,8 @@ func (r *Reconciler) ofCluster(ctx context.Context, o client.Object) []reconcile
 	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
 }
 
-// Cached returns the remediations of a kind in a namespace from the cache, also those of the other kind; false if r is not started, and nothing may be cached. They
-// are shared: read only.
+// Cached returns the remediations of a kind in a namespace from the cache, also those of the other kind; false if r is not started, and nothing may be
+// cached. They are shared: read only.
 func (r *Reconciler) Cached(ctx context.Context, kind schema.GroupVersionKind, namespace string) (all []client.Object, has bool, err error) {
 	if r.controller.Load() == nil {
 		return nil, false, nil

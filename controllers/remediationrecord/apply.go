@@ -17,8 +17,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to begin. What need not
-// be written at once is put off until due.
+// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to begin. What need
+// not be written at once is put off until due.
 func (r *Reconciler) apply(ctx context.Context, o *observed, plan record.Plan) (changed bool, due time.Time, err error) {
 	if o.facts.Paused {
 		return false, time.Time{}, nil

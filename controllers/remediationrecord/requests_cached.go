@@ -11,8 +11,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
-// RequestCache returns the requests of a kind in a namespace from a cache; false if that does not have them. It never begins to cache a kind. What it returns is
-// shared: read only.
+// RequestCache returns the requests of a kind in a namespace from a cache; false if that does not have them. It never begins to cache a kind. What it returns
+// is shared: read only.
 type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namespace string) (all []client.Object, has bool, err error)
 
 // cachedRequests adds the requests that are part of the remediation from the first cache that has their kind, and reports whether it did. A beginning

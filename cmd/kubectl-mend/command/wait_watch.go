@@ -20,7 +20,8 @@ const polled = 5 * time.Second
 // telling are the kinds whose changes may change an explanation.
 var telling = []kind{machineKind, machineCheckKind, hostKind, metal3Kind, ownKind, nodeKind, nodeCheckKind}
 
-// watched tells of changes until ctx ends, those of what is waited for among them: by watches of metadata, as any change has another resourceVersion, and in intervals of what may not be watched.
+// watched tells of changes until ctx ends, those of what is waited for among them: by watches of metadata, as any change has another resourceVersion, and in
+// intervals of what may not be watched.
 func (w *waiting) watched(ctx context.Context, named []subject) (<-chan struct{}, error) {
 	if w.changes != nil {
 		return w.changes, nil

@@ -19,6 +19,11 @@ type Plan struct {
 	Urgent bool
 }
 
+type planning struct {
+	Plan
+	f *Facts
+}
+
 // Decide returns what the record of f says next.
 func Decide(f Facts) Plan {
 	p := &planning{f: &f, Plan: Plan{State: f.State.clone()}}
@@ -46,11 +51,6 @@ func (p *planning) urgent() bool {
 	was, is := &p.f.State, &p.State
 	return was.Begun.IsZero() != is.Begun.IsZero() || !is.Ended.IsZero() ||
 		len(was.Requests) < len(is.Requests) || is.has(RemediatorActs) && !was.has(RemediatorActs)
-}
-
-type planning struct {
-	Plan
-	f *Facts
 }
 
 // Health is what is known of the health of the target of f.

@@ -184,7 +184,7 @@ func (s *story) replaces(m *clusterv1.Machine) bool {
 }
 
 // by is what replaces the machines, as explain names it.
-func (s *story) by(ctx context.Context) string {
+func (s *story) by() string {
 	kind, name, _ := strings.Cut(s.owner, "/")
 	if kind == "kubeadmcontrolplane" {
 		return "KubeadmControlPlane " + name
@@ -204,11 +204,11 @@ func (s *story) truth(ctx context.Context) suite.Blocker {
 	old := all[s.old]
 	switch {
 	case old == nil:
-		return suite.Blocker{Reason: "OwnerCreates", Object: s.by(ctx), Next: "ReplacementIsMade"}
+		return suite.Blocker{Reason: "OwnerCreates", Object: s.by(), Next: "ReplacementIsMade"}
 	case !old.DeletionTimestamp.IsZero():
 		return s.deletion(ctx, old)
 	}
-	is := suite.Blocker{Reason: conditions.GetReason(old, clusterv1.MachineOwnerRemediatedCondition), Object: s.by(ctx), Next: "OwnerReplaces"}
+	is := suite.Blocker{Reason: conditions.GetReason(old, clusterv1.MachineOwnerRemediatedCondition), Object: s.by(), Next: "OwnerReplaces"}
 	if is.Reason != controlplanev1.KubeadmControlPlaneMachineRemediationDeferredReason {
 		return is
 	}
@@ -243,7 +243,7 @@ func (s *story) deletion(ctx context.Context, m *clusterv1.Machine) suite.Blocke
 	case clusterv1.MachineDeletingWaitingForVolumeDetachReason:
 		is.Object, is.Next = "Node "+m.Status.NodeRef.Name, "InfrastructureGoes"
 	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
-		is.Object, is.Next = s.by(ctx), "InfrastructureGoes"
+		is.Object, is.Next = s.by(), "InfrastructureGoes"
 	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason:
 		is.Object, is.Next = "DevMachine "+m.Spec.InfrastructureRef.Name, "MachineGoes"
 	case clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:
