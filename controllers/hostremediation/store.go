@@ -54,6 +54,7 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 	blockMove(marks, keepsOff(w, step))
 	if r.Teardown && over(w.facts, step) {
 		delete(marks, mendv1.PowerCycleAnnotation)
+		delete(marks, mendv1.RecordAnnotation)
 	}
 	w.rem.SetAnnotations(marks)
 	return nil

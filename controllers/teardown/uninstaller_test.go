@@ -140,7 +140,7 @@ func metaOf(t *testing.T, u *Uninstaller, o client.Object) map[string]any {
 
 func TestWhatIsTakenOffAnObject(t *testing.T) {
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: called("check", nil)}
-	byCheck := map[string]string{mendv1.MadeByAnnotation: "check", mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload"}`}
+	byCheck := map[string]string{mendv1.MadeByAnnotation: "check", mendv1.RecordAnnotation: "record", mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload"}`}
 	for name, tc := range map[string]struct {
 		ours  []string
 		given client.Object
@@ -160,14 +160,14 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 		"one whose check is gone is deleted": {[]string{"hostremediations"},
 			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByAnnotation: "gone"})}, nil},
 		"a remediation without a controller is forgotten": {nil,
-			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.PowerCycleAnnotation: "{", clusterctlv1.BlockMoveAnnotation: "kubemend"}, kept)},
+			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.PowerCycleAnnotation: "{", mendv1.RecordAnnotation: "record", clusterctlv1.BlockMoveAnnotation: "kubemend"}, kept)},
 			map[string]any{"keep.me/too": true}},
 		"one of CAPM3's keeps CAPM3's finalizer, and somebody else's block": {nil,
 			&infrav1.Metal3Remediation{ObjectMeta: called("m", map[string]string{mendv1.PowerCycleAnnotation: "{}", clusterctlv1.BlockMoveAnnotation: ""},
 				func(m *metav1.ObjectMeta) { m.Finalizers = []string{infrav1.RemediationFinalizer} })},
 			map[string]any{clusterctlv1.BlockMoveAnnotation: "", infrav1.RemediationFinalizer: true}},
 		"a request of NodeHealthChecks that are another's stays": {nil,
-			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByNodeCheckAnnotation: "n"}, labelled(mendv1.MadeByNodeCheckUIDLabel, "u"))},
+			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByNodeCheckAnnotation: "n", mendv1.RecordAnnotation: "record"}, labelled(mendv1.MadeByNodeCheckUIDLabel, "u"))},
 			map[string]any{}},
 		"one of ours is left to their controller": {[]string{"nodehealthchecks"},
 			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByNodeCheckAnnotation: "n"})},
