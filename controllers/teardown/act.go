@@ -53,10 +53,12 @@ func (u *Uninstaller) act(ctx context.Context, s step) error {
 // marks are what says something to kubemend alone, by what it is. One object may bear several: of a request whose power cycle is
 // under way the maker's mark and the name of the record are taken, and nothing else.
 var marks = map[what]struct{ annotations, labels []string }{
-	checkRequest:     {[]string{mendv1.MadeByAnnotation, mendv1.RecordAnnotation}, []string{mendv1.MadeByUIDLabel}},
-	nodeCheckRequest: {[]string{mendv1.MadeByNodeCheckAnnotation, mendv1.RelapsedAnnotation, mendv1.RecordAnnotation}, []string{mendv1.MadeByNodeCheckUIDLabel}},
-	remediation:      {annotations: []string{mendv1.PowerCycleAnnotation, mendv1.RecordAnnotation}},
-	hostMark:         {annotations: []string{mendv1.MarkedForAnnotation}},
+	checkRequest: {[]string{mendv1.MadeByAnnotation, mendv1.RecordAnnotation}, []string{mendv1.MadeByUIDLabel}},
+	nodeCheckRequest: {
+		[]string{mendv1.MadeByNodeCheckAnnotation, mendv1.RelapsedAnnotation, mendv1.RecordAnnotation}, []string{mendv1.MadeByNodeCheckUIDLabel},
+	},
+	remediation: {annotations: []string{mendv1.PowerCycleAnnotation, mendv1.RecordAnnotation}},
+	hostMark:    {annotations: []string{mendv1.MarkedForAnnotation}},
 }
 
 // unmarked is what a merge patch has to say of the metadata of an object, to remove kubemend's marks.
