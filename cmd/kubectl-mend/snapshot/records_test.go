@@ -57,15 +57,7 @@ func TestTheNewestRecordsAreRecorded(t *testing.T) {
 		"if asked for": {Scope{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read, err := Read(t.Context(), Source{Config: serve(t, w)}, tc.scope)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, r := range All[mendv1.RemediationRecord](read, "") {
-				got = append(got, r.Spec.Target.Machine.Name)
-			}
-			if strings.Join(got, " ") != tc.want {
+			if got := recorded(t, w, tc.scope); got != tc.want {
 				t.Errorf("it has %q, want %q", got, tc.want)
 			}
 		})
@@ -183,18 +175,24 @@ func TestOpenRecordsAreReadWhereTheyAre(t *testing.T) {
 		"closed ones too where all are asked for": {Scope{OpenRecords: true, Records: true, Namespace: "metal"}, "a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read, err := Read(t.Context(), Source{Config: serve(t, w)}, tc.scope)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, r := range All[mendv1.RemediationRecord](read, "") {
-				got = append(got, r.Spec.Target.Machine.Name)
-			}
-			slices.Sort(got)
-			if strings.Join(got, " ") != tc.want {
+			if got := recorded(t, w, tc.scope); got != tc.want {
 				t.Errorf("it has %q, want %q", got, tc.want)
 			}
 		})
 	}
+}
+
+// recorded are the machines of the records that are read of w within a scope, in order.
+func recorded(t *testing.T, w *Snapshot, scope Scope) string {
+	t.Helper()
+	read, err := Read(t.Context(), Source{Config: serve(t, w)}, scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range All[mendv1.RemediationRecord](read, "") {
+		names = append(names, r.Spec.Target.Machine.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
 }
