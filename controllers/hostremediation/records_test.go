@@ -131,6 +131,24 @@ func TestTheRequestOfARecordedRemediationHasNoRecordOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestATeardownTakesTheNameOfTheRecordOffWithTheMemory(t *testing.T) {
+	k := fixtureOf(t).recording()
+	k.obeys()
+	k.pass()
+	if k.remediation().Annotations[mendv1.RecordAnnotation] == "" {
+		t.Fatal("the remediation names no record")
+	}
+	k.r.Teardown = true
+	for range 20 {
+		k.pass()
+	}
+	for _, key := range []string{mendv1.PowerCycleAnnotation, mendv1.RecordAnnotation} {
+		if value, left := k.remediation().Annotations[key]; left {
+			t.Errorf("%s is left: %s", key, value)
+		}
+	}
+}
+
 // has creates an open record of the machine, which the remediation names.
 func (k *fixture) has(change func(*mendv1.RemediationRecord)) {
 	k.t.Helper()
