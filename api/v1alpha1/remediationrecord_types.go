@@ -132,7 +132,7 @@ type RecordTarget struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	HostModel string `json:"hostModel,omitempty"`
-	// failureDomain is that of the Machine.
+	// failureDomain is that of the Machine, or else the zone of the node (its label topology.kubernetes.io/zone).
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`

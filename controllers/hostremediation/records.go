@@ -68,15 +68,16 @@ func recordOf(w *observed, by mendv1.RecordRequester) *mendv1.RemediationRecord 
 		metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.WatchLabel, shard)
 	}
 	if spec.Target.Node != nil {
-		spec.Target.Node.UID = string(w.nodeUID())
+		spec.Target.Node.UID = string(w.record.NodeUID)
+		records.OnNode(&spec.Target, w.lastNode())
 	}
 	records.OnHost(&spec.Target, w.found.Host)
 	describeHealth(spec, w)
 	return record
 }
 
-// nodeUID is the UID of the node, as it was last seen: steps are taken without it, while the workload cluster does not answer. It is empty if it is not known.
-func (w *observed) nodeUID() types.UID {
+// lastNode is the node, as it was last seen: steps are taken without it, while the workload cluster does not answer. It is nil if it was not seen.
+func (w *observed) lastNode() *corev1.Node {
 	seen := append(make([]*observation, 0, 1+len(w.taken)), &w.observation)
 	for i := range w.taken {
 		seen = append(seen, &w.taken[len(w.taken)-1-i].observation)
@@ -84,11 +85,11 @@ func (w *observed) nodeUID() types.UID {
 	for _, o := range seen {
 		for _, node := range []*corev1.Node{o.node, o.seen.Node} {
 			if node != nil && node.UID != "" {
-				return node.UID
+				return node
 			}
 		}
 	}
-	return w.record.NodeUID
+	return nil
 }
 
 // describeHealth writes into spec what the machine and its node say of their health. Neither the timeouts of a check are known here nor its numbers.

@@ -353,6 +353,10 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.Target.Node.UID != "node-uid" {
 		t.Errorf("with an answer before the last step the node has the UID %q", got.Spec.Target.Node.UID)
 	}
+	m.Spec.FailureDomain, node.Labels = "", map[string]string{corev1.LabelTopologyZone: "row-3"}
+	if got := recordOf(w, mendv1.RecordRequester{}).Spec.Target.FailureDomain; got != "row-3" {
+		t.Errorf("of a machine without a failure domain it says %q", got)
+	}
 	w.taken, m.Status.Conditions = nil, nil
 	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.Cause != requestedByHand || len(got.Spec.Evidence) > 0 {
 		t.Errorf("of a machine of which nothing is known it says %q", got.Spec.Cause)

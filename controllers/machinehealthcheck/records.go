@@ -90,9 +90,7 @@ func marks(findings []health.Finding) bool {
 
 func recordTarget(t *target, on *bmov1alpha1.BareMetalHost) mendv1.RecordTarget {
 	is := records.MachineTarget(t.machine)
-	if t.node != nil {
-		is.Node = records.NodeRef(t.node.Name, string(t.node.UID))
-	}
+	records.OnNode(&is, t.node)
 	records.OnHost(&is, on)
 	return is
 }

@@ -66,6 +66,7 @@ func recordOf(w *observed, o *outcome) *mendv1.RemediationRecord {
 		spec.Target.ClusterName = "" // the nodes are those of this cluster: no Cluster owns the record
 	}
 	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID), o.n.ControlPlane
+	records.OnNode(&spec.Target, o.is.node)
 	spec.Requester.Check = &mendv1.RecordRef{
 		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: w.check.Name, UID: string(w.check.UID),
 	}

@@ -277,10 +277,16 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 	if diff := cmp.Diff(want, recordOf(w, o).Spec); diff != "" {
 		t.Errorf("of a node with a Machine (-want +got):\n%s", diff)
 	}
-	o.is, o.n.Machine = &objects{}, nil
-	want.Target = mendv1.RecordTarget{Node: want.Target.Node, ControlPlane: true}
+	o.is, o.n.Machine = &objects{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "w0", UID: "node-uid", Labels: map[string]string{corev1.LabelTopologyZone: "row-3"},
+	}}}, nil
+	want.Target = mendv1.RecordTarget{Node: want.Target.Node, ControlPlane: true, FailureDomain: "row-3"}
 	if diff := cmp.Diff(want, recordOf(w, o).Spec); diff != "" {
 		t.Errorf("of a node without one (-want +got):\n%s", diff)
+	}
+	o.is = &objects{}
+	if got := recordOf(w, o).Spec.Target.Node; !cmp.Equal(want.Target.Node, got) {
+		t.Errorf("of a node that is gone it names %+v, want %+v", got, want.Target.Node)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -61,6 +62,17 @@ func Name(req metav1.Object, is types.NamespacedName) {
 // NodeRef names a node; uid is empty if it is not known.
 func NodeRef(name, uid string) *mendv1.RecordRef {
 	return &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
+}
+
+// OnNode writes into target which node it is on, and the zone of that node as the failure domain of a target that has none: few Machines on bare metal
+// have one, and a node without a Machine has no other. What n does not say stays as it is.
+// (Kubernetes, well-known labels: topology.kubernetes.io/zone)
+func OnNode(target *mendv1.RecordTarget, n *corev1.Node) {
+	if n == nil {
+		return
+	}
+	target.Node = NodeRef(n.Name, string(n.UID))
+	target.FailureDomain = cmp.Or(target.FailureDomain, n.Labels[corev1.LabelTopologyZone])
 }
 
 // OwnedBy makes the Cluster own a record: it moves with it, and is deleted with it.

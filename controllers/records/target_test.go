@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -38,6 +39,23 @@ func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
 	}
 	if bare := MachineTarget(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w2"}}); bare.Owner != nil || bare.Node != nil {
 		t.Errorf("a machine without owner and node has %+v", bare)
+	}
+}
+
+func TestTheFailureDomainIsTheZoneOfTheNodeOfAMachineWithoutOne(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{corev1.LabelTopologyZone: "row-3"}}}
+	for name, tc := range map[string]struct {
+		node *corev1.Node
+		is   mendv1.RecordTarget
+		want mendv1.RecordTarget
+	}{
+		"a machine with one":              {node, mendv1.RecordTarget{FailureDomain: "rack-7"}, mendv1.RecordTarget{FailureDomain: "rack-7", Node: NodeRef("n", "n-uid")}},
+		"a machine, or a node, with none": {node, mendv1.RecordTarget{}, mendv1.RecordTarget{FailureDomain: "row-3", Node: NodeRef("n", "n-uid")}},
+		"a node that is not known":        {nil, mendv1.RecordTarget{Node: NodeRef("n", "")}, mendv1.RecordTarget{Node: NodeRef("n", "")}},
+	} {
+		if OnNode(&tc.is, tc.node); !cmp.Equal(tc.want, tc.is) {
+			t.Errorf("%s: (-want +got):\n%s", name, cmp.Diff(tc.want, tc.is))
+		}
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// SlimNode is the transform of node caches: it keeps what is judged or fenced (name, UID, provider ID, taints, who has fenced it, boot ID, and
-// of each condition its type, status, reason and last transition) and drops the rest. A node of 8 KiB becomes one of 1 KiB.
+// SlimNode is the transform of node caches: it keeps what is judged, fenced or recorded (name, UID, zone, provider ID, taints, who has fenced it, boot ID,
+// and of each condition its type, status, reason and last transition) and drops the rest. A node of 8 KiB becomes one of 1 KiB.
 //
 // Heartbeat times are among what is dropped: two heartbeats of an unchanged node are the same object afterwards.
 func SlimNode(obj any) (any, error) {
@@ -34,6 +34,9 @@ func SlimNode(obj any) (any, error) {
 	}
 	if by, fenced := node.Annotations[mendv1.FencedByAnnotation]; fenced {
 		slim.Annotations = map[string]string{mendv1.FencedByAnnotation: cut(by)}
+	}
+	if zone := node.Labels[corev1.LabelTopologyZone]; zone != "" {
+		slim.Labels = map[string]string{corev1.LabelTopologyZone: Interned(cut(zone))}
 	}
 	slim.Status.NodeInfo.BootID = cut(node.Status.NodeInfo.BootID)
 	slim.Status.Conditions = slimConditions(node.Status.Conditions)

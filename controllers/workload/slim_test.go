@@ -48,12 +48,23 @@ func TestASlimNodeSaysWhoHasFencedIt(t *testing.T) {
 	}
 }
 
+func TestASlimNodeSaysItsZoneAndNoOtherLabel(t *testing.T) {
+	n := node(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "row-3" })
+	if diff := cmp.Diff(map[string]string{corev1.LabelTopologyZone: "row-3"}, slimmed(t, n).Labels); diff != "" {
+		t.Errorf("its labels (-want +got):\n%s", diff)
+	}
+	if labels := slimmed(t, node()).Labels; labels != nil {
+		t.Errorf("without a zone it has the labels %v", labels)
+	}
+}
+
 func TestASlimNodeIsSmallWhateverItsKubeletMakesUp(t *testing.T) {
 	const long = 1 << 20
 	text := strings.Repeat("x", long)
 	n := slimmed(t, node(func(n *corev1.Node) {
 		n.Spec.ProviderID, n.Status.NodeInfo.BootID = text, text
 		n.Annotations = map[string]string{"kubemend.io/fenced-by": text}
+		n.Labels[corev1.LabelTopologyZone] = text
 		n.Status.Conditions[0].Reason = text
 		for i := range 10_000 {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(strconv.Itoa(i))})
