@@ -126,6 +126,9 @@ var todoTexts = map[capacity.Todo]func(*capacity.Story) string{
 		}
 		return "repair BareMetalHost " + s.Args.Host.Name
 	},
+	capacity.PowerHostOn: func(s *capacity.Story) string {
+		return "set spec.online of BareMetalHost " + s.Args.Host.Name + " to true, unless it is kept off on purpose"
+	},
 	capacity.RemoveFinalizer: func(s *capacity.Story) string {
 		return "make the owner of the finalizer " + s.Args.Finalizers[0].Name + " finish, or remove it from " + objectText(s.WaitsFor)
 	},

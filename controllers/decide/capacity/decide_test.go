@@ -324,12 +324,6 @@ func TestTheReplacement(t *testing.T) {
 			}),
 			says{Booting, NoNode, "w4", docker, ago(21 * time.Minute), noon.Add(9 * time.Minute), false, NodeRegisters, LookAtConsole, by},
 		},
-		"a host that is powered off does not boot": {
-			followed(metal, provisioned, func(f *Facts, m *Machine) {
-				f.Hosts, f.HostsKnown, m.Host = []Host{{Name: "h4", State: "provisioned"}}, true, "h4"
-			}),
-			says{Booting, HostOff, "w4", bare("h4"), ago(2 * time.Minute), time.Time{}, false, NodeRegisters, RepairHost, by},
-		},
 		"a paused machine does not go on": {
 			followed(provisioned, func(_ *Facts, m *Machine) { m.Paused = true }),
 			says{Booting, PausedReason, "w4", Object{Kind: "Machine", Name: "w4"}, ago(2 * time.Minute), time.Time{}, false, GoesOn, Unpause, by},

@@ -13,6 +13,8 @@ const (
 	bootstrapTakes = 5 * time.Minute
 	// machineTakes is how long a provider may work on a machine, or a machine boot.
 	machineTakes = 20 * time.Minute
+	// powerTakes is how long a host may be off after it was provisioned.
+	powerTakes = 5 * time.Minute
 	// nodeTakes is how long a node that has registered may take to be Ready.
 	nodeTakes = 5 * time.Minute
 )
@@ -97,12 +99,26 @@ func (f *Facts) booting(s *Story, m *Machine) {
 	if host := f.host(m.Host); host != nil {
 		s.Args.Host, s.WaitsFor = host, Object{Kind: "BareMetalHost", Name: host.Name}
 		if !host.PoweredOn {
-			s.Reason, s.Todo = HostOff, RepairHost
+			f.poweredOff(s, host)
 			return
 		}
 	}
 	if f.late(s.Since, machineTakes) {
 		s.Todo = LookAtConsole
+	}
+}
+
+// poweredOff is the story of a machine that is provisioned, on a host that is off. The Bare Metal Operator powers it on after it was provisioned, if its spec
+// says so, and reports that only when it looks at it next: for a while nobody has to do anything. (baremetal-operator, manageHostPower.)
+func (f *Facts) poweredOff(s *Story, host *Host) {
+	s.Reason = HostOff
+	switch trouble := host.trouble(); {
+	case trouble != "":
+		s.Reason, s.Todo = HostTrouble, todoOf(trouble)
+	case !host.Online:
+		s.Todo = PowerHostOn
+	case f.late(s.Since, powerTakes):
+		s.Todo = RepairHost
 	}
 }
 

@@ -150,6 +150,7 @@ const (
 	SetDrainTimeout      Todo = "SetDrainTimeout"
 	DetachVolumes        Todo = "DetachVolumes"
 	RepairHost           Todo = "RepairHost"
+	PowerHostOn          Todo = "PowerHostOn"
 	RemoveFinalizer      Todo = "RemoveFinalizer"
 	LookAtController     Todo = "LookAtController"
 	AnswerOwner          Todo = "AnswerOwner"
