@@ -348,7 +348,7 @@ type RemediationRecordStatus struct {
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="Whether kubemend acted, or would have acted",priority=1
 // +kubebuilder:printcolumn:name="Cause",type=string,JSONPath=`.spec.cause`,description="Why the target counted as unhealthy"
 // +kubebuilder:printcolumn:name="Outcome",type=string,JSONPath=`.status.outcome`,description="How it has ended; empty while it goes on"
-// +kubebuilder:printcolumn:name="Waits for",type=string,JSONPath=`.status.conditions[?(@.type=="CapacityBack")].reason`,description="What is waited for until capacity is back"
+// +kubebuilder:printcolumn:name="Waits for",type=string,JSONPath=`.status.waits[?(@.since)].reason`,description="What is waited for until capacity is back"
 // +kubebuilder:printcolumn:name="Begun",type=date,JSONPath=`.status.begun`,description="When it was begun"
 // +kubebuilder:printcolumn:name="Back",type=date,JSONPath=`.status.capacityBack`,description="When capacity was back"
 type RemediationRecord struct {
