@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -76,16 +77,12 @@ func (w *within) covers(e Entry) bool {
 	return false
 }
 
-// recordRef is what a record names, as this history names it.
+// recordRef is what a record names, as this history names it. The kinds of Cluster API that a record waits for have no namespace in it: they are in its own.
 func recordRef(ref *mendv1.RecordRef, r *mendv1.RemediationRecord) explain.Ref {
-	is := explain.Ref{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	is := explain.Ref{Kind: ref.Kind, Namespace: cmp.Or(ref.Namespace, r.Namespace), Name: ref.Name}
 	switch ref.Kind {
-	case nodeKind, nodeCheckKind:
+	case nodeKind, nodeCheckKind, "VolumeAttachment": // kinds without namespaces
 		is.Namespace = ""
-	case machineKind, hostKind, machineCheckKind:
-		if is.Namespace == "" {
-			is.Namespace = r.Namespace
-		}
 	}
 	return is
 }

@@ -38,6 +38,7 @@ func replaced() mendv1.RemediationRecord {
 		Steps: []mendv1.RecordStep{
 			{Time: stamp(301), Reason: "OwnerRemediationRequested", Message: "MachineSet workers was asked to replace the machine"},
 			{Time: stamp(330), Reason: "MachineDeleting", Message: "Machine is deleting: draining, 2 pods are left"},
+			{Time: stamp(395), Reason: "OwnerCreates", Message: "MachineDeployment workers makes another one", Object: &mendv1.RecordRef{Kind: "MachineDeployment", Name: "workers"}},
 			{Time: stamp(400), Reason: "ReplacementCreated", Message: "Machine workers-new is to take its place", Object: ref("Machine", "workers-new")},
 		},
 	}
@@ -78,6 +79,21 @@ func TestAMachineThatIsGoneHasTheHistoryOfItsRecord(t *testing.T) {
 		"its cluster since it was begun":             {Scope{Namespace: "metal", Cluster: "prod", Since: at(301)}, 200, false},
 		"a machine that the record does not concern": {Scope{Namespace: "metal", Machine: "workers-c"}, 200, false},
 	}, func(t *testing.T, s story) string { return printed(t, Of(gone(), s.scope), s.width, s.wide) })
+}
+
+func TestWhatARecordWaitsForIsInItsNamespaceIfItsKindHasOne(t *testing.T) {
+	r := replaced()
+	for ref, want := range map[mendv1.RecordRef]string{
+		{Kind: "MachineDeployment", Name: "workers"}:         "metal",
+		{Kind: "DockerMachine", Name: "w"}:                   "metal",
+		{Kind: "Pod", Namespace: "shop", Name: "db-0"}:       "shop",
+		{Kind: "VolumeAttachment", Name: "csi-1"}:            "",
+		{Kind: "Node", Namespace: "metal", Name: "node-old"}: "",
+	} {
+		if got := recordRef(&ref, &r).Namespace; got != want {
+			t.Errorf("%s %s is in namespace %q, want %q", ref.Kind, ref.Name, got, want)
+		}
+	}
 }
 
 func TestWhatARecordSaysIsShownOnce(t *testing.T) {
