@@ -65,6 +65,9 @@ var recordTexts = map[record.Reason]func(target string, object record.Ref) strin
 	record.ReplacementFound: func(target string, o record.Ref) string {
 		return fmt.Sprintf("%s %s comes in place of %s", o.Kind, o.Name, target)
 	},
+	record.RecordRestored: func(target string, _ record.Ref) string {
+		return "The record of the remediation of " + target + " was deleted while it went on, and is written again as it was last seen"
+	},
 	record.RemediationInProgress: func(_ string, o record.Ref) string {
 		return fmt.Sprintf("%s %s has not ended", o.Kind, o.Name)
 	},

@@ -166,6 +166,15 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*
 	return nil, nil
 }
 
+// OpenBeside is the open record, of another name, for the target of record that reader has; nil if it has none.
+func OpenBeside(ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
+	there, err := find(ctx, reader, record)
+	if err != nil || there == nil || there.Name == record.Name {
+		return nil, err
+	}
+	return there, nil
+}
+
 // find is the open record for the target of record that reader has; nil if it has none.
 func find(ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
 	is := identityOf(record)

@@ -69,6 +69,8 @@ type Reconciler struct {
 	mu     sync.Mutex
 	memory map[types.NamespacedName]memory
 	open   openRecords
+
+	vanished vanishedRecords
 }
 
 // memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more, and the moment at
@@ -91,9 +93,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if o == nil {
 		r.forget(req.NamespacedName)
-		return ctrl.Result{}, nil
+		return r.restore(ctx, req.NamespacedName)
 	}
 	if r.Retention.expired(o) {
+		r.expectEnd(o.record)
 		return ctrl.Result{}, r.Retention.remove(ctx, o.record)
 	}
 	plan := record.Decide(o.facts)

@@ -53,19 +53,24 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if !r.covers(o) {
 		return nil, nil
 	}
+	return o, r.observeFacts(ctx, o)
+}
+
+// observeFacts reads what the record of o is about.
+func (r *Reconciler) observeFacts(ctx context.Context, o *observed) error {
 	o.facts = record.Facts{
-		Now: now.Truncate(time.Second), Observed: o.record.Spec.Mode == mendv1.RecordObserved, Decided: o.record.Spec.Decided.Time,
+		Now: o.now.Truncate(time.Second), Observed: o.record.Spec.Mode == mendv1.RecordObserved, Decided: o.record.Spec.Decided.Time,
 		Moved: records.Moved(o.record), Paused: o.paused(), State: stateOf(&o.record.Status),
 	}
 	if o.facts.Paused {
-		return o, nil
+		return nil
 	}
 	for _, read := range []func(context.Context, *observed) error{r.observeTarget, r.observeHealth, r.observeRequests, r.observeCapacity} {
 		if err := read(ctx, o); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return o, nil
+	return nil
 }
 
 // reader reads Machines and Clusters.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -67,6 +68,33 @@ var _ = Describe("Records", func() {
 		Expect(r.Spec.Counts).To(HaveValue(Equal(mendv1.RecordCounts{Targets: 3, Healthy: 2, Limit: "40%"})))
 		Expect(r.Spec.UnhealthySince.Time).To(BeTemporally("<", r.Spec.Due.Time))
 		Expect(r.Spec.Due.Time).To(BeTemporally("<=", r.Spec.Decided.Time))
+	})
+
+	It("come back when they are deleted while the remediation goes on, and not after its end", func(ctx SpecContext) {
+		s := newEnvironment(ctx)
+		s.workers(ctx, "a", "b", "c")
+		s.check(ctx, "check", atMost("40%"))
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+		s.fallsSilent(ctx, "a")
+		Eventually(func() bool {
+			all := s.recorded(ctx)
+			return len(all) == 1 && all[0].Status.Begun != nil
+		}).Should(BeTrue())
+		was := s.recorded(ctx)[0]
+		Expect(here.Delete(ctx, &was)).To(Succeed())
+		Eventually(s.records(ctx)).Should(ConsistOf("a Active Owner, blocked by \"\""))
+		is := s.recorded(ctx)[0]
+		Expect(is.Name).To(Equal(was.Name))
+		Expect(is.UID).NotTo(Equal(was.UID))
+		Expect(is.Spec).To(Equal(was.Spec))
+		Expect(is.Status.Begun).To(Equal(was.Status.Begun))
+
+		s.comesBack(ctx, "a")
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+		s.change(ctx, "a", func(m *clusterv1.Machine) { conditions.Delete(m, clusterv1.MachineOwnerRemediatedCondition) })
+		Eventually(func() bool { return s.recorded(ctx)[0].Open() }).Should(BeFalse())
+		Expect(here.Delete(ctx, &is)).To(Succeed())
+		Consistently(s.records(ctx)).Should(BeEmpty())
 	})
 
 	It("are named by the requests, and are one for each remediation", func(ctx SpecContext) {

@@ -1,0 +1,267 @@
+package remediationrecord
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// asks has the owner of w1 asked, a second after noon.
+func asks(m *management) {
+	m.change("w1", func(w *clusterv1.Machine) {
+		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+	})
+	m.reconcile(2 * time.Second)
+}
+
+// vanish deletes the record, and has the reconciler hear of that.
+func (m *management) vanish() {
+	m.t.Helper()
+	is := m.record()
+	m.remove(is)
+	m.noteVanished(is)
+}
+
+// look reconciles the record, which may not exist, some time after noon, and returns what there is.
+func (m *management) look(at time.Duration) *mendv1.RemediationRecord {
+	m.t.Helper()
+	m.clock.SetTime(noon.Add(at))
+	for range 3 {
+		if _, err := m.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: recordKey}); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	is := &mendv1.RemediationRecord{}
+	err := m.server.Get(m.t.Context(), recordKey, is)
+	if client.IgnoreNotFound(err) != nil {
+		m.t.Fatal(err)
+	}
+	if err != nil {
+		return nil
+	}
+	return is
+}
+
+func TestARecordThatIsDeletedWhileItIsOpenComesBackWithWhatItSaid(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	asks(m)
+	was := m.record()
+	m.vanish()
+	is := m.look(time.Minute)
+	if is == nil {
+		t.Fatal("it does not come back")
+	}
+	if diff := cmp.Diff(was.Spec, is.Spec); diff != "" || is.Labels[mendv1.RecordOpenLabel] != "true" || len(is.OwnerReferences) != 1 {
+		t.Errorf("labels %v, owners %v, spec: %s", is.Labels, is.OwnerReferences, diff)
+	}
+	if got := reasons(is); !slices.Equal(got[:len(was.Status.Steps)], reasons(was)) || !slices.Contains(got, "RecordRestored") {
+		t.Errorf("its steps are %v, were %v", got, reasons(was))
+	}
+	if !is.Status.Begun.Equal(was.Status.Begun) || is.Status.BegunBy != was.Status.BegunBy || !is.Open() {
+		t.Errorf("it says %+v, said %+v", is.Status, was.Status)
+	}
+	m.remove(unhealthy())
+	m.look(2 * time.Minute)
+	m.create(machine("w2", 3*time.Minute))
+	m.change("w2", func(w *clusterv1.Machine) {
+		w.Status.NodeRef.Name = "n2"
+		says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 9*time.Minute)
+	})
+	if is = m.look(10 * time.Minute); is.Status.Outcome != mendv1.RecordReplaced {
+		t.Errorf("it ends as %q", is.Status.Outcome)
+	}
+}
+
+func TestWhichRecordsComeBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(*management)
+		after  func(*management)
+		back   bool
+	}{
+		"one whose owner was asked":       {asks, nil, true},
+		"one whose Machine is gone since": {asks, func(m *management) { m.remove(unhealthy()) }, true},
+		"not one that is closed": {func(m *management) {
+			asks(m)
+			m.change("w1", func(w *clusterv1.Machine) {
+				w.Status.Conditions = nil
+				says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
+			})
+			m.reconcile(2 * time.Minute)
+		}, nil, false},
+		"not one whose remediation has not begun": {func(*management) {}, nil, false},
+		"not one whose remediation is over": {asks, func(m *management) {
+			m.change("w1", func(w *clusterv1.Machine) {
+				w.Status.Conditions = nil
+				says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
+			})
+		}, false},
+		"not one of a Cluster that is gone": {asks, func(m *management) {
+			m.remove(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c"}})
+		}, false},
+		"not one of a Cluster of that name that was made anew": {asks, func(m *management) {
+			m.remove(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c"}})
+			m.create(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c", UID: "another"}})
+		}, false},
+		"not one of a Cluster that is paused, as while it is moved": {asks, func(m *management) { pause(m, true) }, false},
+		"not one beside another record of the machine": {asks, func(m *management) {
+			m.create(recordOf(func(is *mendv1.RemediationRecord) {
+				is.Name, is.Labels[mendv1.RecordTargetLabel] = "w1-another", "w1"
+			}))
+		}, false},
+		"not another manager's": {asks, func(m *management) { m.WatchFilterValue = "east" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(is *mendv1.RemediationRecord) {
+				is.Labels[mendv1.RecordTargetLabel] = "w1"
+			}))...)
+			tc.before(m)
+			m.vanish()
+			if tc.after != nil {
+				tc.after(m)
+			}
+			if is := m.look(3 * time.Minute); (is != nil) != tc.back {
+				t.Errorf("there is %v", is)
+			}
+		})
+	}
+}
+
+// pause pauses the Cluster, or ends that.
+func pause(m *management, paused bool) {
+	is := &clusterv1.Cluster{}
+	if err := m.server.Get(m.t.Context(), client.ObjectKey{Namespace: "metal", Name: "c"}, is); err != nil {
+		m.t.Fatal(err)
+	}
+	is.Spec.Paused = &paused
+	if err := m.server.Update(m.t.Context(), is); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func TestARecordComesBackWhenItsClusterIsNotPausedAnyMore(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	asks(m)
+	m.vanish()
+	pause(m, true)
+	m.look(time.Minute)
+	pause(m, false)
+	if m.look(3*time.Minute) == nil {
+		t.Error("it does not come back")
+	}
+}
+
+// A record that is closed leaves the cache, which has open ones alone: it shows what the record said before.
+func TestARecordThatIsDeletedAfterItsEndStaysDeleted(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	asks(m)
+	before := m.record()
+	m.change("w1", func(w *clusterv1.Machine) {
+		w.Status.Conditions = nil
+		says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
+	})
+	if m.reconcile(2 * time.Minute).Open() {
+		t.Fatal("it is open")
+	}
+	m.noteVanished(before)
+	m.remove(m.record())
+	m.change("w1", func(w *clusterv1.Machine) { // it is unhealthy again, and the next remediation has a record of its own
+		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, 2*time.Minute)
+	})
+	if m.look(3*time.Minute) != nil {
+		t.Error("it comes back")
+	}
+}
+
+func TestARecordThatIsDeletedAgainAndAgainComesBackOnceAMinute(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	asks(m)
+	back := 0
+	for i := range 60 { // ten minutes
+		if is := m.look(time.Minute + time.Duration(i)*10*time.Second); is != nil {
+			back++
+			if len(is.Status.Steps) > 4 {
+				t.Fatalf("its steps are %v", reasons(is))
+			}
+			m.vanish()
+		}
+	}
+	if back < 9 || back > 11 {
+		t.Errorf("it comes back %d times", back)
+	}
+}
+
+func TestALabelThatWasTakenOffComesBack(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	asks(m)
+	is := m.record()
+	m.noteVanished(is.DeepCopy())
+	delete(is.Labels, mendv1.RecordOpenLabel)
+	if err := m.server.Update(t.Context(), is); err != nil {
+		t.Fatal(err)
+	}
+	hidden := m.Client // a cache that has open records alone
+	m.Client = interceptor.NewClient(m.server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if key == recordKey {
+				return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	m.look(time.Minute)
+	m.Client = hidden
+	if m.record().Labels[mendv1.RecordOpenLabel] != "true" {
+		t.Error("it is not followed any more")
+	}
+}
+
+// What refuses the record is tried again, unless nothing can be created there any more.
+func TestARecordThatCannotComeBackNowIsTriedAgain(t *testing.T) {
+	terminating := apierrors.NewForbidden(schema.GroupResource{}, "w1-record", errors.New("it is being terminated"))
+	terminating.ErrStatus.Details.Causes = append(terminating.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
+	for name, tc := range map[string]struct {
+		err   error
+		again bool
+	}{
+		"a quota":                           {apierrors.NewForbidden(schema.GroupResource{}, "w1-record", errors.New("exceeded quota")), true},
+		"an admission webhook":              {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
+		"a namespace that is being deleted": {terminating, false},
+		"a kind that is gone":               {apierrors.NewNotFound(schema.GroupResource{}, "w1-record"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+			asks(m)
+			m.vanish()
+			refuses := true
+			m.Client = interceptor.NewClient(m.server, interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+					if refuses {
+						return tc.err
+					}
+					return c.Create(ctx, o, opts...)
+				},
+			})
+			_, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
+			if (err != nil) != tc.again {
+				t.Fatalf("it says %v", err)
+			}
+			if refuses = false; (m.look(time.Minute) != nil) != tc.again {
+				t.Error("that it comes back is not", tc.again)
+			}
+		})
+	}
+}
