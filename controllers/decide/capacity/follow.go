@@ -109,7 +109,7 @@ func (f *Facts) booting(s *Story, m *Machine) {
 }
 
 // poweredOff is the story of a machine that is provisioned, on a host that is off. The Bare Metal Operator powers it on after it was provisioned, if its spec
-// says so, and reports that only when it looks at it next: for a while nobody has to do anything. (baremetal-operator, manageHostPower.)
+// says so, and reports that only when it looks at it next: for a while no user has to do anything. (baremetal-operator, manageHostPower.)
 func (f *Facts) poweredOff(s *Story, host *Host) {
 	s.Reason = HostOff
 	switch trouble := host.trouble(); {

@@ -29,7 +29,7 @@ func TestAHostThatIsOff(t *testing.T) {
 			off(time.Minute, func(h *Host) { h.Online, h.Error = true, "no power" }),
 			says{Booting, HostTrouble, "w4", bare, ago(time.Minute), time.Time{}, false, NodeRegisters, RepairHost, by},
 		},
-		"one that is detached is powered on by nobody": {
+		"one that is detached is not powered on by the Bare Metal Operator": {
 			off(time.Minute, func(h *Host) { h.Online, h.Detached = true, true }),
 			says{Booting, HostTrouble, "w4", bare, ago(time.Minute), time.Time{}, false, NodeRegisters, Unpause, by},
 		},
