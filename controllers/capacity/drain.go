@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -23,6 +24,7 @@ import (
 const (
 	drainRules = "MachineDrainRules"
 	budgets    = "PodDisruptionBudgets"
+	nodes      = "Nodes"
 )
 
 // draining is what decides which pods of a node a drain waits for, besides the pods themselves.
@@ -31,23 +33,43 @@ type draining struct {
 	// rules are those that apply to the machine, in the order in which they are asked; namespaces are the labels of the namespaces that they select by.
 	rules      []clusterv1.MachineDrainRule
 	namespaces map[string]labels.Set
+	// unreachable reports that the kubelet of the node does not answer: no pod that is being deleted is waited for since past then.
+	unreachable bool
+	past        time.Time
 }
+
+// skippedAfter is how long a pod of an unreachable node is waited for after its grace period. (Cluster API, core/reconcilers/machine, drainNode; it counts
+// whole seconds.)
+const skippedAfter = 2 * time.Second
 
 // readPods reads the pods that the drain waits for. Without budgets or rules they are shown all the same, and what is missing is noted.
 func (r *reading) readPods(ctx context.Context, reader client.Reader) error {
-	pods, all := &corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}
-	if err := reader.List(ctx, pods, client.MatchingFields{"spec.nodeName": r.facts.Old.Node}); err != nil {
+	pods, d, err := r.draining(ctx, reader)
+	if err != nil {
 		return err
 	}
+	all := &policyv1.PodDisruptionBudgetList{}
 	if err := reader.List(ctx, all); err != nil {
 		r.facts.Unread = append(r.facts.Unread, budgets)
 	}
-	d := draining{budgets: all.Items}
-	if err := r.readDrainRules(ctx, reader, &d); err != nil {
-		return err
-	}
-	r.facts.Old.Deletion.Pods = d.podsOf(pods.Items)
+	d.budgets = all.Items
+	r.facts.Old.Deletion.Pods = d.podsOf(pods)
 	return nil
+}
+
+// draining reads all pods of the node, and what decides which of them a drain skips.
+func (r *reading) draining(ctx context.Context, reader client.Reader) ([]corev1.Pod, *draining, error) {
+	pods, node, d := &corev1.PodList{}, &corev1.Node{}, &draining{past: r.facts.Now.Add(-skippedAfter)}
+	if err := reader.List(ctx, pods, client.MatchingFields{"spec.nodeName": r.facts.Old.Node}); err != nil {
+		return nil, nil, err
+	}
+	if err := client.IgnoreNotFound(reader.Get(ctx, client.ObjectKey{Name: r.facts.Old.Node}, node)); err != nil {
+		r.facts.Unread = append(r.facts.Unread, nodes)
+	}
+	d.unreachable = slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	})
+	return pods.Items, d, r.readDrainRules(ctx, reader, d)
 }
 
 // readDrainRules reads the rules that apply to the machine, and the namespaces that they select pods by. Where namespaces cannot
@@ -103,8 +125,8 @@ func selects(s *metav1.LabelSelector, has map[string]string) bool {
 	return err == nil && (selector.Empty() || selector.Matches(labels.Set(has)))
 }
 
-// podsOf are those of all pods of a node that the drain waits for: not those of a DaemonSet, of the kubelet, or complete ones, nor those that a label or a rule
-// skips. (Cluster API, core/reconcilers/machine/drain/filters.go.) Those that nothing but a person frees come first, those that are evicted after others last.
+// podsOf are those of all pods of a node that the drain waits for: not those of a DaemonSet or of the kubelet, nor those that a label or a rule skips.
+// (Cluster API, core/reconcilers/machine/drain/filters.go.) Those that nothing but a person frees come first, those that are evicted after others last.
 func (d *draining) podsOf(pods []corev1.Pod) []capacity.Pod {
 	var all []capacity.Pod
 	var orders []int32
@@ -112,11 +134,11 @@ func (d *draining) podsOf(pods []corev1.Pod) []capacity.Pod {
 	for i := range pods {
 		p := &pods[i]
 		behaviour, order := d.behaviourOf(p)
-		if !drained(p) || behaviour == clusterv1.MachineDrainRuleDrainBehaviorSkip {
+		if behaviour == clusterv1.MachineDrainRuleDrainBehaviorSkip {
 			continue
 		}
 		is := capacity.Pod{Namespace: p.Namespace, Name: p.Name, Deleting: moment(p.DeletionTimestamp), Finalizers: p.Finalizers}
-		is.Completes = behaviour == clusterv1.MachineDrainRuleDrainBehaviorWaitCompleted
+		is.Completes = behaviour == clusterv1.MachineDrainRuleDrainBehaviorWaitCompleted && !complete(p)
 		is.Budget = blocking(d.budgets, p)
 		is.Grace = is.Deleting // the API server sets it to the end of the grace period
 		all, orders, first = append(all, is), append(orders, order), min(first, order)
@@ -128,6 +150,22 @@ func (d *draining) podsOf(pods []corev1.Pod) []capacity.Pod {
 		return cmp.Or(cmp.Compare(turn(a), turn(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return all
+}
+
+// claimsOfSkipped are the claims of those pods that the drain leaves on the node.
+func (d *draining) claimsOfSkipped(pods []corev1.Pod) map[client.ObjectKey]bool {
+	claims := map[client.ObjectKey]bool{}
+	for i := range pods {
+		if behaviour, _ := d.behaviourOf(&pods[i]); behaviour != clusterv1.MachineDrainRuleDrainBehaviorSkip {
+			continue
+		}
+		for _, v := range pods[i].Spec.Volumes {
+			if v.PersistentVolumeClaim != nil {
+				claims[client.ObjectKey{Namespace: pods[i].Namespace, Name: v.PersistentVolumeClaim.ClaimName}] = true
+			}
+		}
+	}
+	return claims
 }
 
 // turn is the place of a pod among those that are named.
@@ -145,6 +183,8 @@ func turn(p capacity.Pod) int {
 // applies.
 func (d *draining) behaviourOf(p *corev1.Pod) (behaviour clusterv1.MachineDrainRuleDrainBehavior, order int32) {
 	switch label := p.Labels[clusterv1.PodDrainLabel]; {
+	case !drained(p), d.unreachable && p.DeletionTimestamp != nil && !p.DeletionTimestamp.After(d.past):
+		return clusterv1.MachineDrainRuleDrainBehaviorSkip, 0
 	case strings.EqualFold(label, string(clusterv1.MachineDrainRuleDrainBehaviorSkip)):
 		return clusterv1.MachineDrainRuleDrainBehaviorSkip, 0
 	case strings.EqualFold(strings.Replace(label, "-", "", 1), string(clusterv1.MachineDrainRuleDrainBehaviorWaitCompleted)):
@@ -165,22 +205,39 @@ func (d *draining) behaviourOf(p *corev1.Pod) (behaviour clusterv1.MachineDrainR
 	return clusterv1.MachineDrainRuleDrainBehaviorDrain, 0
 }
 
-// drained reports whether a drain waits for p.
+// drained reports whether a drain waits for p. One that is complete is evicted like others, and stays as long as it has a finalizer.
 func drained(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	complete := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	return !mirror && !complete && (owner == nil || owner.Kind != "DaemonSet")
+	return !mirror && (complete(p) || owner == nil || owner.Kind != "DaemonSet")
 }
 
-// blocking is the budget that allows no disruption of p; empty if none forbids that.
+func complete(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// blocking is the budget that allows no disruption of p; empty if none forbids that. Of pods that do not run yet, or not any more, none is asked.
 func blocking(all []policyv1.PodDisruptionBudget, p *corev1.Pod) string {
+	if complete(p) || p.Status.Phase == corev1.PodPending {
+		return ""
+	}
 	for i := range all {
 		b := &all[i]
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && b.Namespace == p.Namespace && b.Status.DisruptionsAllowed == 0 && selector.Matches(labels.Set(p.Labels)) {
+		if err == nil && b.Namespace == p.Namespace && selector.Matches(labels.Set(p.Labels)) && !allows(b, p) {
 			return b.Name
 		}
 	}
 	return ""
+}
+
+// allows reports whether b allows the eviction of p. One that is not ready may go while enough others are, or always. (Kubernetes, pkg/registry/core/pod/storage,
+// eviction.go.)
+func allows(b *policyv1.PodDisruptionBudget, p *corev1.Pod) bool {
+	is := &b.Status
+	ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	always := ptr.Deref(b.Spec.UnhealthyPodEvictionPolicy, policyv1.IfHealthyBudget) == policyv1.AlwaysAllow
+	return is.DisruptionsAllowed > 0 || !ready && (always || is.CurrentHealthy >= is.DesiredHealthy && is.DesiredHealthy > 0)
 }

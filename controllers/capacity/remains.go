@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,7 +63,7 @@ func (r *reading) readWorkload(ctx context.Context) error {
 	if drains {
 		err = r.readPods(ctx, reader)
 	} else {
-		d.Volumes, err = volumesOf(ctx, reader, r.facts.Old.Node)
+		d.Volumes, err = r.volumes(ctx, reader)
 	}
 	if err != nil {
 		r.facts.Unread = append(r.facts.Unread, "Pods")
@@ -70,35 +71,50 @@ func (r *reading) readWorkload(ctx context.Context) error {
 	return nil
 }
 
-// volumesOf are the volumes that are attached to a node: those of VolumeAttachments, and those that the node names besides.
-func volumesOf(ctx context.Context, reader client.Reader, node string) ([]capacity.Volume, error) {
+// volumes are those that are attached to the node and waited for: those of VolumeAttachments, or those that the node names.
+func (r *reading) volumes(ctx context.Context, reader client.Reader) ([]capacity.Volume, error) {
 	attachments, is := &storagev1.VolumeAttachmentList{}, &corev1.Node{}
 	if err := reader.List(ctx, attachments); err != nil {
 		return nil, err
 	}
+	attachments.Items = slices.DeleteFunc(attachments.Items, func(a storagev1.VolumeAttachment) bool {
+		return a.Spec.NodeName != r.facts.Old.Node || !a.Status.Attached
+	})
+	if len(attachments.Items) > 0 {
+		return r.waited(ctx, reader, attachments.Items), nil
+	}
+	if err := client.IgnoreNotFound(reader.Get(ctx, client.ObjectKey{Name: r.facts.Old.Node}, is)); err != nil {
+		return nil, err
+	}
 	var all []capacity.Volume
-	for i := range attachments.Items {
-		a := &attachments.Items[i]
-		if a.Spec.NodeName != node || !a.Status.Attached {
-			continue
-		}
-		v := capacity.Volume{Attachment: a.Name, Attacher: a.Spec.Attacher, Deleting: moment(a.DeletionTimestamp)}
-		if a.Spec.Source.PersistentVolumeName != nil {
-			v.Name = *a.Spec.Source.PersistentVolumeName
-		}
+	for _, attached := range is.Status.VolumesAttached {
+		all = append(all, capacity.Volume{Name: string(attached.Name)})
+	}
+	slices.SortFunc(all, func(a, b capacity.Volume) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// waited are the volumes of attachments, but for those whose claims are of pods that the drain skips. (Cluster API, core/reconcilers/machine,
+// getPersistentVolumeClaimsToIgnore.) What is not known is waited for.
+func (r *reading) waited(ctx context.Context, reader client.Reader, attachments []storagev1.VolumeAttachment) []capacity.Volume {
+	var skipped map[client.ObjectKey]bool
+	if pods, d, err := r.draining(ctx, reader); err == nil {
+		skipped = d.claimsOfSkipped(pods)
+	}
+	var all []capacity.Volume
+	for i := range attachments {
+		a := &attachments[i]
+		v := capacity.Volume{Attachment: a.Name, Attacher: a.Spec.Attacher, Deleting: moment(a.DeletionTimestamp), Name: ptr.Deref(a.Spec.Source.PersistentVolumeName, "")}
 		if a.Status.DetachError != nil {
 			v.Error = a.Status.DetachError.Message
 		}
+		volume := &corev1.PersistentVolume{}
+		if len(skipped) > 0 && v.Name != "" && reader.Get(ctx, client.ObjectKey{Name: v.Name}, volume) == nil && volume.Spec.ClaimRef != nil &&
+			skipped[client.ObjectKey{Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name}] {
+			continue
+		}
 		all = append(all, v)
 	}
-	if err := client.IgnoreNotFound(reader.Get(ctx, client.ObjectKey{Name: node}, is)); err != nil {
-		return nil, err
-	}
-	for _, attached := range is.Status.VolumesAttached {
-		if len(all) == 0 { // the attachments name the same ones
-			all = append(all, capacity.Volume{Name: string(attached.Name)})
-		}
-	}
 	slices.SortFunc(all, func(a, b capacity.Volume) int { return strings.Compare(a.Name+a.Attachment, b.Name+b.Attachment) })
-	return all, nil
+	return all
 }
