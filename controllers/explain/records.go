@@ -74,6 +74,9 @@ var recordTexts = map[record.Reason]func(target string, object record.Ref) strin
 	record.AwaitingHealth: func(target string, o record.Ref) string {
 		return fmt.Sprintf("%s %s has succeeded, as its remediator says, and %s is unhealthy", o.Kind, o.Name, target)
 	},
+	record.AwaitingNextStep: func(target string, o record.Ref) string {
+		return fmt.Sprintf("Nothing acts on %s now, and %s %s has a step left that is held up", target, o.Kind, o.Name)
+	},
 	record.Reason(record.Healed):   func(target string, _ record.Ref) string { return target + " is healthy again" },
 	record.Reason(record.Replaced): func(target string, _ record.Ref) string { return "Another Machine is healthy in place of " + target },
 	record.Reason(record.Gone):     func(target string, _ record.Ref) string { return target + " was deleted, and no other one is to come" },

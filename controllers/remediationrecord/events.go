@@ -77,8 +77,11 @@ func requesterOf(is *mendv1.RemediationRecord) *mendv1.RecordRef {
 	return by
 }
 
-// nodeCheckKind is the kind of checks that have no namespace.
-const nodeCheckKind = "NodeHealthCheck"
+// The kinds of checks. Those of nodes have no namespace.
+const (
+	nodeCheckKind    = "NodeHealthCheck"
+	machineCheckKind = "MachineHealthCheck"
+)
 
 // about is an object as an event refers to it. After a move it has another UID than the record knows.
 func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/record"
@@ -32,6 +33,9 @@ type observed struct {
 	// outside reports that the manager must not find out what the record is about. (inScope)
 	outside bool
 	facts   record.Facts
+	// checked reports that the check is there that asked for the remediation, and is not being deleted. nodeCheck is it, if it is a NodeHealthCheck.
+	checked   bool
+	nodeCheck *nhcv1.NodeHealthCheck
 	// story is what the capacity waits for; nil if it was not asked.
 	story *capacity.Story
 }
@@ -70,6 +74,7 @@ func (r *Reconciler) observeFacts(ctx context.Context, o *observed) error {
 			return err
 		}
 	}
+	o.facts.Next = o.next()
 	return nil
 }
 

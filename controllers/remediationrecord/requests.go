@@ -123,10 +123,10 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 		return nil, nil
 	}
 	read := r.templatesOfNodes
-	if by.Kind == "MachineHealthCheck" {
+	if by.Kind == machineCheckKind {
 		read = r.templatesOfMachines
 	}
-	all, err := read(ctx, by)
+	all, err := read(ctx, o, by)
 	switch {
 	case remediationrequest.Missing(err):
 		return nil, nil
@@ -139,27 +139,31 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 	return all, nil
 }
 
-func (r *Reconciler) templatesOfMachines(ctx context.Context, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
+func (r *Reconciler) templatesOfMachines(ctx context.Context, o *observed, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
 	check := &clusterv1.MachineHealthCheck{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check)
-	ref := check.Spec.Remediation.TemplateRef
-	if err != nil || !ref.IsDefined() {
+	if err != nil {
 		return nil, err
+	}
+	o.checked = check.DeletionTimestamp.IsZero()
+	ref := check.Spec.Remediation.TemplateRef
+	if !ref.IsDefined() {
+		return nil, nil
 	}
 	return []corev1.ObjectReference{{APIVersion: ref.APIVersion, Kind: ref.Kind}}, nil
 }
 
-func (r *Reconciler) templatesOfNodes(ctx context.Context, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
-	check := &nhcv1.NodeHealthCheck{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
-		return nil, err
+func (r *Reconciler) templatesOfNodes(ctx context.Context, o *observed, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
+	if o.nodeCheck == nil {
+		check := &nhcv1.NodeHealthCheck{}
+		if err := r.Live.Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
+			return nil, err
+		}
+		o.nodeCheck, o.checked = check, check.DeletionTimestamp.IsZero()
 	}
 	var all []corev1.ObjectReference
-	if ref := check.Spec.RemediationTemplate; ref != nil {
-		all = append(all, *ref)
-	}
-	for i := range check.Spec.EscalatingRemediations {
-		all = append(all, check.Spec.EscalatingRemediations[i].RemediationTemplate)
+	for _, step := range stepsOf(&o.nodeCheck.Spec) {
+		all = append(all, step.RemediationTemplate)
 	}
 	return all, nil
 }

@@ -41,7 +41,7 @@ const (
 // ofNodeCheck reports whether a NodeHealthCheck of a record that belongs to no Cluster has a template where the record is.
 func (r *Reconciler) ofNodeCheck(ctx context.Context, o *observed) (bool, error) {
 	by := o.record.Spec.Requester.Check
-	if o.record.Spec.Target.ClusterName != "" || by == nil || by.Kind != "NodeHealthCheck" {
+	if o.record.Spec.Target.ClusterName != "" || by == nil || by.Kind != nodeCheckKind {
 		return false, nil
 	}
 	templates, err := r.templates(ctx, o)

@@ -238,6 +238,9 @@ func (p *planning) cause() (reason Reason, object Ref, since time.Time) {
 	if r := p.succeeded(); r != nil {
 		return AwaitingHealth, r.Ref, time.Time{}
 	}
+	if p.f.Next.Name != "" {
+		return AwaitingNextStep, p.f.Next, time.Time{}
+	}
 	if last := p.State.last(RequestsEnded, Withdrawn); last != nil && p.settling() {
 		return last.Reason, Ref{}, last.Time
 	}

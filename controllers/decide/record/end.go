@@ -20,7 +20,7 @@ func (p *planning) end() bool {
 		p.finish(Healed, p.healer(), p.healthySince())
 		return true
 	case No: // a check that goes on when its time is over names this record in its next request
-		return p.succeeded() == nil && p.endOfNothingLeft()
+		return p.succeeded() == nil && p.f.Next.Name == "" && p.endOfNothingLeft()
 	}
 	return false
 }
@@ -122,7 +122,7 @@ func (p *planning) endOfNothingLeft() bool {
 		reason = RequestsEnded
 	}
 	last := p.State.last(RequestsEnded, Withdrawn)
-	if !p.settling() || last.Reason != reason {
+	if !p.settling() || last.Reason != reason || p.State.Waiting() == AwaitingNextStep {
 		p.step(p.f.Now, reason, Ref{})
 		last = p.State.last(reason)
 	}

@@ -61,6 +61,8 @@ const (
 	RemediationInProgress Reason = "RemediationInProgress"
 	// AwaitingHealth is what is waited for while a remediator says that it has succeeded, and the target is unhealthy: its node may boot.
 	AwaitingHealth Reason = "AwaitingHealth"
+	// AwaitingNextStep is what is waited for while nothing acts on the target, and its check has a step left that something holds up: a limit, a storm, a pause.
+	AwaitingNextStep Reason = "AwaitingNextStep"
 	// Unread is what stands for what is waited for while nothing is known of it.
 	Unread Reason = "Unread"
 	// OtherReason stands for all causes of a wait beyond those that a record holds.
@@ -99,7 +101,9 @@ type Facts struct {
 	// Requests are those that name the record, or that it names, as far as they exist; RequestsUnread reports that some could not be read.
 	Requests       []Request
 	RequestsUnread bool
-	Capacity       Capacity
+	// Next is the check that has a step left for the target, and begins it as soon as nothing holds it up; without a name none has.
+	Next     Ref
+	Capacity Capacity
 }
 
 // Ref names an object.

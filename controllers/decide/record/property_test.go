@@ -34,6 +34,7 @@ func random(t *rapid.T, f *Facts) {
 			State: pick[Reason](t, "state", "", "PoweringOff", "Booting"), Succeeded: yes(t, "succeeded"), Failed: yes(t, "failed"),
 		})
 	}
+	f.Next = pick(t, "next", Ref{}, Ref{}, Ref{Kind: "NodeHealthCheck", Name: "nodes"})
 	f.Capacity = Capacity{
 		Known: yes(t, "capacity known"), Reason: pick[Reason](t, "reason", "Draining", "NoHost", "Booting"), Since: moment("since"), Back: yes(t, "back"),
 		Over: yes(t, "over"), Healthy: yes(t, "healthy"), Others: rapid.IntRange(0, 1).Draw(t, "others"),
@@ -110,7 +111,7 @@ func ends(t *rapid.T, f *Facts, s *State) {
 	case Cancelled:
 		holds = target.Exists && (s.Begun.IsZero() || !effective)
 	case GivenUp:
-		holds = target.Exists && target.Deleting.IsZero() && target.Asked.IsZero() && !s.Begun.IsZero()
+		holds = target.Exists && target.Deleting.IsZero() && target.Asked.IsZero() && !s.Begun.IsZero() && f.Next.Name == ""
 		if n := len(f.Requests); n > 0 {
 			holds = holds && !f.Requests[n-1].Succeeded
 		}
