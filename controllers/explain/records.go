@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
@@ -11,6 +12,9 @@ import (
 func RecordStep(reason record.Reason, target string, object record.Ref) string {
 	if text := recordTexts[reason]; text != nil {
 		return text(target, object)
+	}
+	if waits := cycleTexts[powercycle.State(reason)]; waits != "" && object.Name != "" {
+		return fmt.Sprintf("%s %s %s", object.Kind, object.Name, waits)
 	}
 	if object.Name != "" {
 		return fmt.Sprintf("%s: %s %s", reason, object.Kind, object.Name)
@@ -43,6 +47,19 @@ func toDo(s Step) string {
 		return ""
 	}
 	return ". To do: " + s.Text
+}
+
+// cycleTexts say, of a request for a power cycle, what it waits for in each state that is not its end.
+var cycleTexts = map[powercycle.State]string{
+	powercycle.Pending:         "has not begun to power-cycle the host",
+	powercycle.Preparing:       "waits until it may power-cycle the host",
+	powercycle.PoweringOff:     "waits for the host to be off",
+	powercycle.MovingWorkload:  "waits for the workload to leave the node of the host, which is off",
+	powercycle.PoweringOn:      "waits for the host to be on",
+	powercycle.Rebooting:       "waits for the host to reboot",
+	powercycle.Servicing:       "waits for the firmware of the host to be written",
+	powercycle.Booting:         "waits for the machine to be healthy after its host was powered on",
+	powercycle.RequestingOwner: "asks the owner of the machine to replace it",
 }
 
 // recordTexts has one function for each reason that is not one of capacity.
