@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -13,6 +14,22 @@ const (
 	MachineMade = "Machine created"
 	CheckMade   = "check created"
 )
+
+// NoHistory is that what is known tells nothing of an object since a moment; of anything, if no object is named, and at any time, if the moment is zero.
+// Without a namespace all were looked at.
+func NoHistory(of Ref, since time.Time) string {
+	what, where, from := "anything", "", ""
+	if of.Name != "" {
+		what = of.Kind + " " + of.Name
+	}
+	if of.Namespace != "" {
+		where = " in namespace " + of.Namespace
+	}
+	if !since.IsZero() {
+		from = since.UTC().Format(" since 2006-01-02 15:04:05 UTC")
+	}
+	return "No RemediationRecord, event or condition tells of " + what + where + from + "."
+}
 
 // RequestMadeFor is which check a remediation request was made for; the kind of check is empty if kubemend did not make the request.
 func RequestMadeFor(check Ref) string {

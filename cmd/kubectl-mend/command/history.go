@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // chronicle is what is printed.
@@ -74,7 +75,7 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	if unread != nil {
 		readErrors = append(readErrors, fmt.Sprintf("RemediationRecords: %s", unread))
 	}
-	return o.printHistory(chronicle{Entries: history.Of(objects, s), ReadErrors: readErrors}, now, s.Namespace == "")
+	return o.printHistory(chronicle{Entries: history.Of(objects, s), ReadErrors: readErrors}, now, s)
 }
 
 // aboutOne takes what the arguments name for what the flags of that name do.
@@ -113,17 +114,17 @@ func (o *Options) checkHistory(s history.Scope, since time.Duration) error {
 	return nil
 }
 
-func (o *Options) printHistory(c chronicle, now time.Time, namespaces bool) error {
+func (o *Options) printHistory(c chronicle, now time.Time, s history.Scope) error {
 	return o.print(o.Out, history.Document(c.Entries, c.ReadErrors), nil, func() error {
 		for _, t := range c.ReadErrors {
 			_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
 		}
 		if len(c.Entries) == 0 {
-			_, _ = fmt.Fprintln(o.ErrOut, "nothing is remembered")
+			_, _ = fmt.Fprintln(o.ErrOut, text.Wrap(explain.NoHistory(s.About(), s.Since), 0, text.Width(o.ErrOut)))
 			return nil
 		}
 		layout := history.Layout{
-			Now: now, Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: namespaces, Paint: o.painter(o.Out),
+			Now: now, Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: s.Namespace == "", Paint: o.painter(o.Out),
 		}
 		return history.Print(o.Out, c.Entries, layout)
 	})

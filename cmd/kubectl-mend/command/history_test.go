@@ -107,7 +107,7 @@ func TestRequestsAreOfTheKindsThatChecksMake(t *testing.T) {
 
 func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 	t.Setenv("COLUMNS", "")
-	now := noon.Add(5 * time.Minute)
+	now, metal := noon.Add(5*time.Minute), history.Scope{Namespace: "metal"}
 	is := chronicle{
 		Entries:    []history.Entry{{At: noon, Object: explain.Ref{Kind: "Machine", Namespace: "metal", Name: "m"}, Reason: "Bad", Text: "it is", Source: history.FromEvent, Reporter: "me"}},
 		ReadErrors: []string{"hosts: forbidden"},
@@ -120,7 +120,7 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 	} {
 		var out, problems bytes.Buffer
 		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, output: as(t, output)}
-		if err := o.printHistory(is, now, false); err != nil || out.String() != want.out || problems.String() != want.err {
+		if err := o.printHistory(is, now, metal); err != nil || out.String() != want.out || problems.String() != want.err {
 			t.Errorf("-o %q: %v, printed\n%s%s", output, err, out.String(), problems.String())
 		}
 	}
@@ -131,7 +131,7 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 		var out bytes.Buffer
 		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out}, output: as(t, output)}
 		var got cliv1.History
-		if err := errors.Join(o.printHistory(is, now, false), read(out.Bytes(), &got)); err != nil {
+		if err := errors.Join(o.printHistory(is, now, metal), read(out.Bytes(), &got)); err != nil {
 			t.Fatalf("-o %s: %v, printed\n%s", output, err, out.String())
 		}
 		if diff := cmp.Diff(is.ReadErrors, got.ReadErrors); diff != "" || len(got.Items) != 1 || got.Items[0].Message != "it is" || !got.Items[0].Time.Time.Equal(noon) {
@@ -140,8 +140,16 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 	}
 	var out, problems bytes.Buffer
 	o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}}
-	if err := o.printHistory(chronicle{}, now, false); err != nil || out.Len() > 0 || problems.String() != "nothing is remembered\n" {
-		t.Errorf("without entries: %v, printed\n%s%s", err, out.String(), problems.String())
+	for want, scope := range map[string]history.Scope{
+		"No RemediationRecord, event or condition tells of anything.\n":                                                   {},
+		"No RemediationRecord, event or condition tells of anything in namespace metal.\n":                                metal,
+		"No RemediationRecord, event or condition tells of Machine m in namespace metal since 2026-01-01 12:00:00 UTC.\n": {Namespace: "metal", Machine: "m", Since: noon},
+		"No RemediationRecord, event or condition tells of Node n.\n":                                                     {Node: "n"},
+	} {
+		problems.Reset()
+		if err := o.printHistory(chronicle{}, now, scope); err != nil || out.Len() > 0 || problems.String() != want {
+			t.Errorf("without entries: %v, printed\n%s%swant\n%s", err, out.String(), problems.String(), want)
+		}
 	}
 }
 

@@ -35,6 +35,17 @@ type Scope struct {
 	Since time.Time
 }
 
+// About is the object that is asked about, or only the namespace.
+func (s Scope) About() explain.Ref {
+	is := explain.Ref{Namespace: s.Namespace}
+	for kind, name := range map[string]string{machineKind: s.Machine, hostKind: s.Host, clusterKind: s.Cluster, nodeKind: s.Node} {
+		if name != "" {
+			is.Kind, is.Name = kind, name
+		}
+	}
+	return is
+}
+
 // within is which objects belong to a scope.
 type within struct {
 	all       bool
