@@ -108,7 +108,11 @@ func run(ctx context.Context, o *options) error {
 	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, kept, caches, o); err != nil {
 		return err
 	}
-	services.Services = append(services.Services, recordService(mgr, clusters, kept, *caches, o))
+	following, err := recordService(mgr, clusters, kept, *caches, o)
+	if err != nil {
+		return err
+	}
+	services.Services = append(services.Services, following)
 	if err := errors.Join(announce(mgr, services, self, o), services.SetupWithManager(mgr)); err != nil {
 		return err
 	}

@@ -37,6 +37,8 @@ type Retention struct {
 	Client client.Client
 	Live   client.Reader
 	Clock  clock.WithTicker
+	// Server is the time of the API server; false if it is not known. Without it, Clock is believed alone.
+	Server func() (now time.Time, known bool)
 	Options
 	// Namespace is the only one it looks at; empty for all. WatchFilterValue and Nodes are those of the Reconciler.
 	Namespace, WatchFilterValue string
@@ -117,10 +119,22 @@ func (r *Retention) Sweep(ctx context.Context, at *place) error {
 		return err
 	}
 	var errs []error
-	for _, is := range r.excess(all, r.Clock.Now()) {
+	for _, is := range r.excess(all, r.surely(r.Clock.Now())) {
 		errs = append(errs, r.delete(ctx, is))
 	}
 	return errors.Join(errs...)
+}
+
+// surely is the moment by which a record has to be too old to be deleted: the earlier one of this machine's clock, own, and of the API server's. By a clock that
+// is ahead all records would be. While that of the API server is not known it is zero, and none is too old.
+func (r *Retention) surely(own time.Time) time.Time {
+	if r.Server == nil {
+		return own
+	}
+	if server, known := r.Server(); !known || server.Before(own) {
+		return server
+	}
+	return own
 }
 
 // excessive is a record to be deleted, and why.
@@ -204,7 +218,7 @@ func (r *Retention) look(ctx context.Context, is *metav1.PartialObjectMetadata, 
 		observed: is.Labels[mendv1.RecordModeLabel] == string(mendv1.RecordObserved),
 	}
 	at, err := time.Parse(time.RFC3339, is.Annotations[mendv1.RecordEndedAnnotation])
-	if err == nil && at.Sub(r.Clock.Now()) <= clocksDiffer {
+	if now := r.surely(r.Clock.Now()); err == nil && (now.IsZero() || at.Sub(now) <= clocksDiffer) {
 		k.ended = at
 	}
 	name := ""
@@ -239,7 +253,7 @@ func (r *Retention) look(ctx context.Context, is *metav1.PartialObjectMetadata, 
 // expired reports whether an open record is too old to be kept: nothing was found out about it for as long as records are kept, such as for want of a right,
 // so that nothing will close it.
 func (r *Retention) expired(o *observed) bool {
-	return !o.facts.Paused && o.unfollowed() && r.Keep > 0 && o.now.Sub(o.lastKnown()) >= r.Keep
+	return !o.facts.Paused && o.unfollowed() && r.Keep > 0 && r.surely(o.now).Sub(o.lastKnown()) >= r.Keep
 }
 
 // remove deletes an open record that has expired.
