@@ -17,8 +17,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
 )
 
-// associated is the condition in which CAPM3 says of a Metal3Machine whether it has a host.
-const associated = "AssociateBareMetalHost"
+// The conditions in which CAPM3 says of a Metal3Machine whether it has a host, and the data that this needs, or a node.
+const (
+	associated = "AssociateBareMetalHost"
+	dataReady  = "Metal3DataReady"
+	metaData   = "AssociateMetal3MachineMetaData"
+)
 
 // readHosts reads the hosts of machines on bare metal, as far as a story may be about them: of machines without a node, and of one whose infrastructure is
 // being deleted.
@@ -39,6 +43,9 @@ func (r *reading) readHosts(ctx context.Context) error {
 		value := between.GetAnnotations()[infrav1.HostAnnotation]
 		is.Host = value[strings.LastIndex(value, "/")+1:]
 		is.Associated = untypedCondition(between, associated)
+		if is.Data = untypedCondition(between, dataReady); is.Data.Status != "False" {
+			is.Data = untypedCondition(between, metaData)
+		}
 		if is.Host == "" && is.Deleting.IsZero() && hostless == nil {
 			hostless, of = m, between
 		}

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -58,6 +59,9 @@ func (o *Observer) machine(m *clusterv1.Machine) capacity.Machine {
 		InfrastructureProvisioned: ptr.Deref(m.Status.Initialization.InfrastructureProvisioned, false) ||
 			conditions.IsTrue(m, clusterv1.MachineInfrastructureReadyCondition),
 		Metal3: isMetal3(m), Node: m.Status.NodeRef.Name, Ready: condition(m, clusterv1.MachineReadyCondition), NodeReady: o.nodeReady(m),
+	}
+	if node := condition(m, clusterv1.MachineNodeReadyCondition); node.Reason == clusterv1.MachineNodeConnectionDownReason {
+		is.Connection = node
 	}
 	_, is.Paused = m.Annotations[clusterv1.PausedAnnotation]
 	_, is.ControlPlane = m.Labels[clusterv1.MachineControlPlaneLabel]
@@ -165,8 +169,13 @@ type replacement struct {
 
 // replacementBy is the remediation that m was made by. A user may have written anything.
 func replacementBy(m *clusterv1.Machine) replacement {
+	return remediationIn(m.Annotations[controlplanev1.RemediationForAnnotation])
+}
+
+// remediationIn is what an annotation says; zero if it says nothing that can be read.
+func remediationIn(annotation string) replacement {
 	var says replacement
-	if json.Unmarshal([]byte(m.Annotations[controlplanev1.RemediationForAnnotation]), &says) != nil {
+	if json.Unmarshal([]byte(annotation), &says) != nil || len(validation.IsDNS1123Subdomain(says.Machine)) > 0 {
 		return replacement{}
 	}
 	return says
@@ -190,7 +199,7 @@ func KubeadmFacts(kcp *controlplanev1.KubeadmControlPlane, m *clusterv1.Machine,
 func kubeadmRules(kcp *controlplanev1.KubeadmControlPlane, now time.Time) *kubeadm.Facts {
 	rules := kcp.Spec.Remediation
 	return &kubeadm.Facts{
-		Now: now, Initialized: ptr.Deref(kcp.Status.Initialization.ControlPlaneInitialized, false),
+		Now: now, InProgress: remediationIn(kcp.Annotations[controlplanev1.RemediationInProgressAnnotation]).Machine, Initialized: ptr.Deref(kcp.Status.Initialization.ControlPlaneInitialized, false),
 		Rules: kubeadm.Rules{
 			MaxRetry: int(ptr.Deref(rules.MaxRetry, -1)), RetryPeriod: seconds(rules.RetryPeriodSeconds, 0),
 			MinHealthy: seconds(rules.MinHealthyPeriodSeconds, controlplanev1.DefaultMinHealthyPeriodSeconds),
@@ -203,6 +212,9 @@ func kubeadmFacts(rules *kubeadm.Facts, m *clusterv1.Machine, all []*clusterv1.M
 	f := *rules
 	f.Machines = len(all)
 	if m != nil {
+		if f.InProgress == m.Name {
+			f.InProgress = ""
+		}
 		asked, by := condition(m, clusterv1.MachineOwnerRemediatedCondition), replacementBy(m)
 		f.Asked, f.Refused = asked.Since, asked.Reason == controlplanev1.KubeadmControlPlaneMachineCannotBeRemediatedReason
 		f.Last = kubeadm.Remediation{At: by.Timestamp.Time, Retries: by.RetryCount}

@@ -59,7 +59,7 @@ func (r *reading) readDeployment(ctx context.Context) error {
 	if o.Known, o.Gone = known, known && !exists; err != nil || !exists {
 		return err
 	}
-	o.Deleting, o.Replicas = moment(md.DeletionTimestamp), int(ptr.Deref(md.Spec.Replicas, 0))
+	o.Deleting, o.Replicas, o.Topology = moment(md.DeletionTimestamp), int(ptr.Deref(md.Spec.Replicas, 0)), topology(md)
 	o.RollingOut = conditions.IsTrue(md, clusterv1.MachineDeploymentRollingOutCondition)
 	sets := &clusterv1.MachineSetList{}
 	if _, err := r.list(ctx, sets, "MachineSets", client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.Deployment}); err != nil {
@@ -124,6 +124,7 @@ func (r *reading) readKubeadm(ctx context.Context) error {
 		return err
 	}
 	o.Deleting, o.Replicas, o.Paused = moment(kcp.DeletionTimestamp), int(ptr.Deref(kcp.Spec.Replicas, 0)), paused(kcp)
+	o.Topology = topology(kcp)
 	o.RollingOut = conditions.IsTrue(kcp, controlplanev1.KubeadmControlPlaneRollingOutCondition)
 	o.ScalingUp = condition(kcp, controlplanev1.KubeadmControlPlaneScalingUpCondition)
 	blocked(o, v1beta1conditions.Get(kcp, controlplanev1.MachinesCreatedV1Beta1Condition))
@@ -159,6 +160,12 @@ func (o *Observer) untyped(kind schema.GroupKind) (*unstructured.Unstructured, e
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(mapping.GroupVersionKind)
 	return obj, nil
+}
+
+// topology reports whether the topology of a Cluster writes obj.
+func topology(obj client.Object) bool {
+	_, is := obj.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]
+	return is
 }
 
 func paused(obj client.Object) bool {

@@ -119,13 +119,25 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 		return objectText(s.WaitsFor) + ", the infrastructure of " + machineText(s) + ", is not ready" + reported(s)
 	},
 	capacity.NoNode: func(s *capacity.Story) string {
-		return machineText(s) + " is provisioned, and no node has registered"
+		if s.Args.Message == "" {
+			return machineText(s) + " is provisioned, and no node has registered"
+		}
+		return machineText(s) + " is provisioned, and no node with its provider ID has registered" + reported(s)
 	},
 	capacity.HostOff: func(s *capacity.Story) string {
 		return fmt.Sprintf("%s is provisioned, and its BareMetalHost %s is powered off", machineText(s), s.Args.Host.Name)
 	},
 	capacity.NodeNotReadyReason: func(s *capacity.Story) string {
 		return objectText(s.WaitsFor) + " of " + machineText(s) + " is not Ready" + reported(s)
+	},
+	capacity.NodeGone: func(s *capacity.Story) string {
+		return objectText(s.WaitsFor) + " of " + machineText(s) + " was deleted from the workload cluster, and the machine was not"
+	},
+	capacity.InfrastructureGone: func(s *capacity.Story) string {
+		return objectText(s.WaitsFor) + ", the infrastructure of " + machineText(s) + ", was deleted, and the machine was not"
+	},
+	capacity.Disconnected: func(s *capacity.Story) string {
+		return "Cluster API has no connection to the workload cluster of " + objectText(s.WaitsFor) + ", and " + machineText(s) + " waits for that" + said(s)
 	},
 	capacity.StillUnhealthy: func(s *capacity.Story) string {
 		return "the node of " + machineText(s) + " is Ready, and a health check marks the machine as unhealthy"
@@ -175,7 +187,7 @@ func said(s *capacity.Story) string {
 		return ": " + text
 	}
 	if s.Args.Reason != "" {
-		return " (" + s.Args.Reason + ")"
+		return " (" + word(s.Args.Reason) + ")"
 	}
 	return ""
 }
@@ -187,24 +199,11 @@ func reported(s *capacity.Story) string {
 	case s.Args.Reason == "" && text == "":
 		return ""
 	case text == "":
-		return " (" + s.Args.Reason + ")"
+		return " (" + word(s.Args.Reason) + ")"
 	case s.Args.Reason == "":
 		return ": " + text
 	}
-	return " (" + s.Args.Reason + "): " + text
-}
-
-// oneLine is a message of several lines in one, without the bullets.
-func oneLine(message string) string {
-	var parts []string
-	for line := range strings.Lines(message) {
-		if line = strings.TrimPrefix(strings.TrimSpace(line), "* "); line != "" {
-			parts = append(parts, line)
-		}
-	}
-	text := strings.Join(parts, "; ")
-	text = strings.ReplaceAll(text, ":; ", ": ") // a line that introduces others ends with a colon
-	return strings.TrimSuffix(text, ".")
+	return " (" + word(s.Args.Reason) + "): " + text
 }
 
 // few are the first of names, and how many more there are.
@@ -220,7 +219,7 @@ func hookText(s *capacity.Story, when string) string {
 	names := make([]string, 0, len(s.Args.Hooks))
 	for _, h := range s.Args.Hooks {
 		if h.Owner != "" {
-			names = append(names, fmt.Sprintf("%s (%s)", h.Name, h.Owner))
+			names = append(names, fmt.Sprintf("%s (%s)", h.Name, word(h.Owner)))
 		} else {
 			names = append(names, h.Name)
 		}
@@ -265,9 +264,9 @@ func volumesText(s *capacity.Story) string {
 	}
 	names := make([]string, 0, len(s.Args.Volumes))
 	for _, v := range s.Args.Volumes {
-		name := v.Name
+		name := word(v.Name)
 		if v.Attachment != "" {
-			name += fmt.Sprintf(" (VolumeAttachment %s, %s)", v.Attachment, v.Attacher)
+			name += fmt.Sprintf(" (VolumeAttachment %s, %s)", v.Attachment, word(v.Attacher))
 		}
 		if v.Error != "" {
 			name += ": " + oneLine(v.Error)
@@ -285,7 +284,7 @@ func finalizersText(all []capacity.Finalizer) string {
 	names := make([]string, 0, len(all))
 	for _, f := range all {
 		if f.By != "" {
-			names = append(names, fmt.Sprintf("%s (added by %s)", f.Name, f.By))
+			names = append(names, fmt.Sprintf("%s (added by %s)", f.Name, word(f.By)))
 		} else {
 			names = append(names, f.Name)
 		}
@@ -300,7 +299,7 @@ func stateText(state string) string {
 	if state == "" {
 		return "none"
 	}
-	return state
+	return word(state)
 }
 
 func power(h *capacity.Host) string {
@@ -319,7 +318,7 @@ func troubleText(h *capacity.Host) string {
 	case h.Error != "":
 		kind := ""
 		if h.ErrorType != "" {
-			kind = " (" + h.ErrorType + ")"
+			kind = " (" + word(h.ErrorType) + ")"
 		}
 		return "BareMetalHost " + h.Name + " has an error" + kind + ": " + oneLine(h.Error)
 	case h.Paused:
@@ -362,11 +361,11 @@ func HostAnswers(s *capacity.Story) []string {
 func HostAnswer(h capacity.HostAnswer) string {
 	switch h.Why {
 	case capacity.HostNotSelected:
-		return "does not match the hostSelector (" + h.Detail + ")"
+		return "does not match the hostSelector (" + word(h.Detail) + ")"
 	case capacity.HostReserved:
-		return "is kept for machines of " + h.Detail + " (node reuse)"
+		return "is kept for machines of " + word(h.Detail) + " (node reuse)"
 	case capacity.HostInUse:
-		return "is in use by " + h.Detail
+		return "is in use by " + word(h.Detail)
 	case capacity.HostIsDeleting:
 		return "is being deleted"
 	case capacity.HostHasError:

@@ -135,6 +135,9 @@ var todoTexts = map[capacity.Todo]func(*capacity.Story) string{
 	capacity.LookAtController: func(s *capacity.Story) string {
 		return "look at the log of Cluster API's controllers for " + machineText(s)
 	},
+	capacity.LookAtOwner: func(s *capacity.Story) string {
+		return "look at " + objectText(s.Owner) + " and its controller"
+	},
 	capacity.AnswerOwner: func(s *capacity.Story) string {
 		return "end what keeps " + objectText(s.Owner) + " from replacing " + machineText(s) + ", or replace it by hand"
 	},
@@ -157,10 +160,19 @@ var todoTexts = map[capacity.Todo]func(*capacity.Story) string{
 	},
 	capacity.LookAtInfrastructure: func(s *capacity.Story) string { return "look at " + objectText(s.WaitsFor) + " and its provider" },
 	capacity.LookAtConsole: func(s *capacity.Story) string {
-		return "look at the console of " + objectText(s.WaitsFor) + ": the machine runs, and its kubelet has not reached the API server"
+		return "look at the console of " + objectText(s.WaitsFor) + ": its kubelet has not reached the API server, or has registered a node with another spec.providerID"
 	},
 	capacity.LookAtNode: func(s *capacity.Story) string {
 		return "look at " + objectText(s.WaitsFor) + " in the workload cluster: its kubelet and its network"
+	},
+	capacity.DeleteMachine: func(s *capacity.Story) string {
+		return "delete " + machineText(s) + ": its infrastructure is not made again"
+	},
+	capacity.RestoreConnection: func(s *capacity.Story) string {
+		return "make the API server of " + objectText(s.WaitsFor) + " reachable for Cluster API: its endpoint, its certificates, its kubeconfig"
+	},
+	capacity.RestartKubelet: func(s *capacity.Story) string {
+		return "restart the kubelet of " + machineText(s) + ", which registers only when it starts, or delete the Machine"
 	},
 	capacity.CreateMachine: func(s *capacity.Story) string {
 		return "replace " + machineText(s) + " by hand: it has no owner that could"
@@ -169,11 +181,21 @@ var todoTexts = map[capacity.Todo]func(*capacity.Story) string{
 
 // where is the field of an owner in which timeouts of a deletion are. Cluster API writes the one of a Machine back to that.
 func where(s *capacity.Story) string {
+	topology := ""
+	if s.Args.Topology != "" {
+		topology = " of Cluster " + s.Args.Topology
+	}
 	switch s.Owner.Kind {
 	case "":
 		return "in spec.deletion of " + machineText(s)
 	case "KubeadmControlPlane":
+		if topology != "" {
+			return "in spec.topology.controlPlane.deletion" + topology
+		}
 		return "in spec.machineTemplate.spec.deletion of " + objectText(s.Owner)
+	}
+	if topology != "" {
+		return "in spec.topology.workers.machineDeployments[].deletion" + topology
 	}
 	return "in spec.template.spec.deletion of " + objectText(s.Owner)
 }

@@ -28,6 +28,8 @@ func ByKubeadm(name string, f *kubeadm.Facts, a kubeadm.Answer) Step {
 		return Step{Reason: string(a.Reason), Text: owner + "has put it off until there is a node of Machine " + names}
 	case kubeadm.OthersDeleting:
 		return Step{Reason: string(a.Reason), Text: owner + "has put it off until the deletion of Machine " + names + " is complete"}
+	case kubeadm.OtherReplaced:
+		return Step{Reason: string(a.Reason), Text: owner + "replaces one machine at a time: it has not made the one for Machine " + names}
 	}
 	return Step{}
 }

@@ -3,6 +3,7 @@ package capacity
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/kubeadm"
@@ -183,8 +184,13 @@ func (f *Facts) notDeleted(s *Story) {
 		f.deferred(s)
 	case asked.Reason == "MachineDeleting":
 		s.Reason = OwnerDeletes
+	case f.Owner.Kubeadm != nil && kubeadm.Decide(*f.Owner.Kubeadm).Reason == kubeadm.OtherReplaced: // then it says nothing
+		f.deferred(s)
 	default:
 		s.Reason = WaitsForOwner
+	}
+	if (s.Reason == WaitsForOwner || s.Reason == OwnerDeletes) && f.late(s.Since, ownerTakes) {
+		s.Todo = LookAtOwner
 	}
 }
 
@@ -209,23 +215,47 @@ func (f *Facts) deferred(s *Story) {
 			s.Todo = RepairMachine
 		case kubeadm.OthersProvisioning, kubeadm.OthersDeleting:
 			s.WaitsFor = Object{Kind: "Machine", Name: answer.Others[0]}
+		case kubeadm.OtherReplaced:
+			if f.machine(answer.Others[0]) != nil {
+				s.WaitsFor = Object{Kind: "Machine", Name: answer.Others[0]}
+			}
 		}
+	case !refused && !lists(f.Old.Asked.Message):
+		f.inFlight(s)
 	case refused && f.Owner.RollingOut && f.Old.Set != f.Owner.Set:
 		s.Reason, s.Todo = OwnerRollsOut, ""
 	}
 }
 
+// inFlight is the story of a machine that waits for others of its MachineSet that are being replaced (spec.remediation.maxInFlight).
+func (f *Facts) inFlight(s *Story) {
+	for _, m := range f.byCreation() {
+		if !m.Deleting.IsZero() && m.Asked.Reason == "MachineDeleting" && m.Set == f.Old.Set {
+			s.WaitsFor = Object{Kind: "Machine", Name: m.Name}
+			return
+		}
+	}
+}
+
+// lists reports whether a message of Cluster API lists what hinders: each in a line of its own that begins with a bullet.
+func lists(message string) bool {
+	return strings.HasPrefix(message, "* ") || strings.Contains(message, "\n* ")
+}
+
 // sameAgain is the story of a machine that is to become healthy as it is.
 func (f *Facts) sameAgain(s *Story) {
-	s.Stage, s.Reason, s.Next, s.Since = NodeNotReady, NodeNotReadyReason, NodeGetsReady, f.Old.NodeReady.Since
-	s.WaitsFor = Object{Kind: "Node", Name: f.Old.Node}
-	s.Args.Reason, s.Args.Message = f.Old.NodeReady.Reason, f.Old.NodeReady.Message
+	f.nodeNotReady(s, &f.Old)
+	if s.Todo == LookAtNode { // its remediation is to do that
+		s.Todo = ""
+	}
 	switch {
+	case f.Old.infrastructureGone() && !ready(&f.Old):
+		f.infrastructureGone(s, &f.Old)
 	case f.Old.Node == "":
 		s.Stage, s.Reason, s.Next, s.WaitsFor = Booting, NoNode, NodeRegisters, Object{}
-		s.Since = f.Old.Infrastructure.Since
+		s.Since, s.Todo = f.Old.Infrastructure.Since, ""
 	case ready(&f.Old):
-		s.Reason, s.Since = StillUnhealthy, time.Time{}
+		s.Reason, s.Since, s.Todo = StillUnhealthy, time.Time{}, ""
 		s.WaitsFor = Object{Kind: "Machine", Name: f.Old.Name}
 	}
 }
@@ -255,6 +285,10 @@ func (f *Facts) unread(s *Story) {
 // noReplacement is the story of a machine that is gone, and of which no new one was made.
 func (f *Facts) noReplacement(s *Story) {
 	s.Stage, s.Next, s.WaitsFor, s.Since = NoReplacement, ReplacementIsMade, s.Owner, f.Old.GoneAt
+	scales := f.Owner.ScalingUp
+	if scales.True() || f.Owner.Blocked {
+		s.Since = firstKnown(s.Since, scales.Since)
+	}
 	switch {
 	case !f.Owner.Known:
 		f.unread(s)
@@ -264,10 +298,26 @@ func (f *Facts) noReplacement(s *Story) {
 		s.Reason, s.Todo = CreationDisabled, AllowCreation
 	case f.Owner.Blocked:
 		s.Reason, s.Todo = OwnerBlocked, UnblockOwner
-		s.Args.Reason, s.Args.Message = f.Owner.ScalingUp.Reason, f.Owner.ScalingUp.Message
+		s.Args.Reason, s.Args.Message = scales.Reason, scales.Message
 	case !f.Owner.familiar():
 		s.Reason = OwnerUnfamiliar
+	case scales.True() && lists(scales.Message):
+		f.cannotScaleUp(s)
 	default:
 		s.Reason = OwnerCreates
+		if f.late(s.Since, ownerTakes) {
+			s.Todo = LookAtOwner
+		}
+	}
+}
+
+// cannotScaleUp is the story of an owner whose condition ScalingUp lists what it waits for. It usually passes: etcd becomes healthy, say.
+func (f *Facts) cannotScaleUp(s *Story) {
+	s.Reason, s.Args.Reason, s.Args.Message = OwnerBlocked, f.Owner.ScalingUp.Reason, f.Owner.ScalingUp.Message
+	switch k := f.Owner.Kubeadm; {
+	case k != nil && len(k.Deleting) > 0: // it makes none before that machine is gone
+		s.WaitsFor = Object{Kind: "Machine", Name: k.Deleting[0]}
+	case f.late(s.Since, ownerTakes):
+		s.Todo = UnblockOwner
 	}
 }

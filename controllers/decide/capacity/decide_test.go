@@ -140,8 +140,8 @@ func TestTheOwnerActs(t *testing.T) {
 	}
 	cp := Object{Kind: "KubeadmControlPlane", Name: "cp"}
 	rows{
-		"an owner that was asked and has not answered is waited for": {
-			asked("WaitingForRemediation"), says{OwnerActs, WaitsForOwner, "w1", md0, since, time.Time{}, false, OwnerReplaces, "", Replacement{}},
+		"an owner that was asked minutes ago and has not answered is looked at": {
+			asked("WaitingForRemediation"), says{OwnerActs, WaitsForOwner, "w1", md0, since, time.Time{}, false, OwnerReplaces, LookAtOwner, Replacement{}},
 		},
 		"an owner that has put it off is quoted": {
 			asked("RemediationDeferred"), says{OwnerActs, OwnerDeferred, "w1", md0, since, time.Time{}, false, OwnerReplaces, "", Replacement{}},
@@ -157,8 +157,8 @@ func TestTheOwnerActs(t *testing.T) {
 			asked("CannotBeRemediated", func(f *Facts) { f.Owner.RollingOut = true }),
 			says{OwnerActs, OwnerRefuses, "w1", md0, since, time.Time{}, false, OwnerReplaces, AnswerOwner, Replacement{}},
 		},
-		"an owner that is about to delete the machine is waited for": {
-			asked("MachineDeleting"), says{OwnerActs, OwnerDeletes, "w1", md0, since, time.Time{}, false, OwnerReplaces, "", Replacement{}},
+		"so is one that is about to delete the machine for minutes": {
+			asked("MachineDeleting"), says{OwnerActs, OwnerDeletes, "w1", md0, since, time.Time{}, false, OwnerReplaces, LookAtOwner, Replacement{}},
 		},
 		"a paused owner does nothing": {
 			asked("WaitingForRemediation", func(f *Facts) { f.Owner.Paused = true }),
@@ -220,7 +220,7 @@ func TestTheReplacement(t *testing.T) {
 	}
 	rows{
 		"a machine that is gone is not replaced before its owner has made another one": {
-			gone(), says{NoReplacement, OwnerCreates, "w1", md0, ago(5 * time.Minute), time.Time{}, false, ReplacementIsMade, "", Replacement{}},
+			gone(), says{NoReplacement, OwnerCreates, "w1", md0, ago(5 * time.Minute), time.Time{}, false, ReplacementIsMade, LookAtOwner, Replacement{}},
 		},
 		"a paused owner makes none": {
 			gone(func(f *Facts) { f.Owner.Paused = true }),

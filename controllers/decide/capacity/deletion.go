@@ -34,6 +34,9 @@ func (f *Facts) deletion(s *Story, m *Machine) {
 	s.Stage, s.Machine, s.Since, s.Next = Deleting, m.Name, m.Deleting, ReplacementIsMade
 	s.WaitsFor = Object{Kind: "Machine", Name: m.Name}
 	s.Args.Reason, s.Args.Message = m.Deletion.Condition.Reason, m.Deletion.Condition.Message
+	if f.Owner.Topology {
+		s.Args.Topology = f.Cluster
+	}
 	if m.Paused || f.ClusterPaused {
 		f.paused(s, s.WaitsFor)
 		return
@@ -43,6 +46,21 @@ func (f *Facts) deletion(s *Story, m *Machine) {
 		return
 	}
 	s.Reason, s.Next = DeletionBegins, DeletionGoesOn
+	if f.late(s.Since, ownerTakes) {
+		s.Todo = LookAtController
+	}
+}
+
+// cutOff reports that Cluster API does not reach the workload cluster, without which nothing that it does there goes on. A deadline holds all the same.
+func (f *Facts) cutOff(s *Story, m *Machine) bool {
+	if m.Connection.Reason == "" {
+		return false
+	}
+	f.disconnected(s, m.Connection)
+	if s.Deadline.IsZero() {
+		s.Next = GoesOn
+	}
+	return true
 }
 
 func preDrain(_ *Facts, m *Machine, s *Story) {
@@ -57,6 +75,9 @@ func draining(f *Facts, m *Machine, s *Story) {
 	s.WaitsFor = Object{Kind: "Node", Name: m.Node}
 	s.Since = firstKnown(d.DrainSince, m.Deleting)
 	bound(s, d.DrainSince, d.DrainTimeout, DrainGivenUp)
+	if f.cutOff(s, m) {
+		return
+	}
 	late := f.late(s.Since, drainTakes)
 	if late && s.Deadline.IsZero() {
 		s.Todo = SetDrainTimeout
@@ -81,6 +102,9 @@ func volumes(f *Facts, m *Machine, s *Story) {
 	s.WaitsFor = Object{Kind: "Node", Name: m.Node}
 	s.Since = firstKnown(d.VolumesSince, m.Deleting)
 	bound(s, d.VolumesSince, d.VolumeTimeout, VolumesGivenUp)
+	if f.cutOff(s, m) {
+		return
+	}
 	if f.late(s.Since, drainTakes) {
 		s.Todo = DetachVolumes
 	}
@@ -114,21 +138,37 @@ func preTerminate(_ *Facts, m *Machine, s *Story) {
 func infrastructureDeletion(f *Facts, m *Machine, s *Story) {
 	remains := &m.Deletion.Infra
 	s.Reason, s.WaitsFor, s.Next, s.Since = InfrastructureDeletion, m.Infra, MachineGoes, remains.Deleting
+	if remains.Paused {
+		f.paused(s, m.Infra)
+		return
+	}
 	// A host with another consumer was released, and is not what is left.
 	if host := f.host(m.Host); m.Metal3 && host != nil && host.Consumer == m.Infra.Kind+" "+m.Infra.Name {
 		s.Reason, s.Args.Host, s.WaitsFor = HostDeprovisioning, host, Object{Kind: "BareMetalHost", Name: host.Name}
 		s.Since = firstKnown(host.Since, remains.Deleting)
 		if host.trouble() != "" {
 			s.Reason, s.Todo = HostHindersDeletion, todoOf(host.trouble())
+		} else if f.late(s.Since, cleaningTakes) {
+			s.Todo = LookAtInfrastructure
 		}
 		return
+	}
+	if f.late(s.Since, machineTakes) {
+		s.Todo = LookAtInfrastructure
 	}
 	hindered(s, remains.Finalizers, InfrastructureFinalizer)
 }
 
-func bootstrapDeletion(_ *Facts, m *Machine, s *Story) {
+func bootstrapDeletion(f *Facts, m *Machine, s *Story) {
 	remains := &m.Deletion.Bootstrap
 	s.Reason, s.WaitsFor, s.Next, s.Since = BootstrapDeletion, m.BootstrapConfig, MachineGoes, remains.Deleting
+	switch {
+	case remains.Paused:
+		f.paused(s, m.BootstrapConfig)
+		return
+	case f.late(s.Since, bootstrapTakes):
+		s.Todo = LookAtBootstrap
+	}
 	hindered(s, remains.Finalizers, BootstrapDeletion)
 }
 
@@ -145,9 +185,12 @@ func ofProvider(finalizer Finalizer) bool {
 	return slices.ContainsFunc(providers, func(group string) bool { return strings.HasSuffix(domain, group) })
 }
 
-func nodeDeletion(_ *Facts, m *Machine, s *Story) {
+func nodeDeletion(f *Facts, m *Machine, s *Story) {
 	s.Reason, s.WaitsFor, s.Next = NodeDeletion, Object{Kind: "Node", Name: m.Node}, MachineGoes
 	bound(s, m.Deleting, m.Deletion.NodeTimeout, NodeGivenUp)
+	if !f.cutOff(s, m) && s.Deadline.IsZero() {
+		s.Todo = LookAtController
+	}
 }
 
 func deletionFails(_ *Facts, _ *Machine, s *Story) {

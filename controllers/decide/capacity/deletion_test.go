@@ -23,7 +23,7 @@ func TestTheDeletion(t *testing.T) {
 	none := Replacement{}
 	rows{
 		"of a deletion whose controller says nothing no more is known than when it began": {
-			deleting(""), says{Deleting, DeletionBegins, "w1", w1, nine, time.Time{}, false, DeletionGoesOn, "", none},
+			deleting(""), says{Deleting, DeletionBegins, "w1", w1, nine, time.Time{}, false, DeletionGoesOn, LookAtController, none},
 		},
 		"a hook before the drain needs its owner": {
 			deleting("WaitingForPreDrainHook", timed(func(d *Deletion) { d.PreDrainSince = ago(8 * time.Minute) })),

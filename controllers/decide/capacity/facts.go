@@ -94,13 +94,16 @@ type Machine struct {
 	Infrastructure            Condition
 	Infra                     Object
 	InfrastructureProvisioned bool
-	// Metal3 reports that its infrastructure is a Metal3Machine, Associated is what that says of its host, Host the host that it has.
-	Metal3     bool
-	Associated Condition
-	Host       string
+	// Metal3 reports that its infrastructure is a Metal3Machine, Associated is what that says of its host, Host the host that it has. Data is what it says
+	// of the data that a host needs besides, where something is missing.
+	Metal3           bool
+	Associated, Data Condition
+	Host             string
 	// Node is its node; NodeReady and Ready are its conditions of these names.
 	Node             string
 	NodeReady, Ready Condition
+	// Connection is what Cluster API says of its connection to the workload cluster, where that is down.
+	Connection Condition
 	// StartupTimeout is how long its check waits for its node; zero if for ever.
 	StartupTimeout time.Duration
 }
@@ -136,7 +139,9 @@ type Hook struct{ Name, Owner string }
 
 // Remains is an object that is deleted with a Machine.
 type Remains struct {
-	Exists     bool
+	Exists bool
+	// Paused reports that its annotation pauses it.
+	Paused     bool
 	Deleting   time.Time
 	Finalizers []Finalizer
 }
@@ -180,9 +185,11 @@ type Owner struct {
 	Replicas int
 	// NoCreation reports that its annotation forbids it to create machines.
 	NoCreation bool
-	// ScalingUp is its condition of that name. Its message says what keeps it from creating a machine, if Blocked.
+	// ScalingUp is its condition of that name, or another one whose message says what keeps it from creating a machine, if Blocked.
 	ScalingUp Condition
 	Blocked   bool
+	// Topology reports that it is made from the topology of the Cluster, which writes its spec.
+	Topology bool
 	// RollingOut reports that it replaces machines since its template has changed. Set is the MachineSet of the current revision.
 	RollingOut bool
 	Set        string

@@ -17,6 +17,10 @@ const (
 	powerTakes = 5 * time.Minute
 	// nodeTakes is how long a node that has registered may take to be Ready.
 	nodeTakes = 5 * time.Minute
+	// ownerTakes is how long an owner may take to answer, or to make a machine.
+	ownerTakes = 2 * time.Minute
+	// cleaningTakes is how long a host may be deprovisioned: to erase a whole disk takes long.
+	cleaningTakes = 2 * time.Hour
 )
 
 // failing are the reasons of mirrored conditions that are no wait.
@@ -35,6 +39,13 @@ func Follow(f Facts) Story {
 	return s
 }
 
+// The reasons of the conditions of a Machine of which no node or infrastructure comes by waiting.
+const (
+	connectionDown        = "ConnectionDown"
+	nodeDeleted           = "NodeDeleted"
+	infrastructureDeleted = "ObjectDeleted"
+)
+
 // follow is the story of m, a new machine.
 func (f *Facts) follow(s *Story, m *Machine) {
 	s.Machine = m.Name
@@ -44,6 +55,9 @@ func (f *Facts) follow(s *Story, m *Machine) {
 		return
 	case ready(m):
 		s.Stage, s.Reason, s.Next, s.Since = Back, Replaced, Nothing, m.NodeReady.Since
+		return
+	case m.infrastructureGone():
+		f.infrastructureGone(s, m)
 		return
 	case m.Node != "":
 		f.nodeNotReady(s, m)
@@ -84,11 +98,43 @@ func trueSince(c Condition) time.Time {
 	return time.Time{}
 }
 
+// infrastructureGone reports whether the infrastructure of m was deleted, and m was not. It is not made again.
+func (m *Machine) infrastructureGone() bool {
+	return m.Deleting.IsZero() && m.Infrastructure.Status == "False" && m.Infrastructure.Reason == infrastructureDeleted
+}
+
+func (f *Facts) infrastructureGone(s *Story, m *Machine) {
+	s.Stage, s.Reason, s.Next, s.Todo = Provisioning, InfrastructureGone, GoesOn, DeleteMachine
+	s.Since, s.WaitsFor = m.Infrastructure.Since, m.infra()
+	s.Args.Reason, s.Args.Message = m.Infrastructure.Reason, m.Infrastructure.Message
+}
+
+// disconnected is that Cluster API has no connection to the workload cluster, which c says.
+func (f *Facts) disconnected(s *Story, c Condition) {
+	s.Reason, s.Args.Reason, s.Args.Message, s.Since = Disconnected, c.Reason, c.Message, c.Since
+	s.WaitsFor = Object{Kind: "Cluster", Name: f.Cluster}
+	if f.late(s.Since, nodeTakes) {
+		s.Todo = RestoreConnection
+	}
+}
+
+// nodeNotReady is the story of a machine whose node is not Ready, or gone, or of which nothing is known.
 func (f *Facts) nodeNotReady(s *Story, m *Machine) {
 	s.Stage, s.Reason, s.Next, s.Since = NodeNotReady, NodeNotReadyReason, NodeGetsReady, m.NodeReady.Since
 	s.WaitsFor = Object{Kind: "Node", Name: m.Node}
 	s.Args.Reason, s.Args.Message = m.NodeReady.Reason, m.NodeReady.Message
-	if f.late(s.Since, nodeTakes) {
+	late := f.late(s.Since, nodeTakes)
+	switch m.NodeReady.Reason {
+	case connectionDown:
+		f.disconnected(s, m.NodeReady)
+		return
+	case nodeDeleted:
+		if s.Reason, s.Next = NodeGone, NodeRegisters; late {
+			s.Todo = RestartKubelet
+		}
+		return
+	}
+	if late {
 		s.Todo = LookAtNode
 	}
 }
@@ -96,12 +142,21 @@ func (f *Facts) nodeNotReady(s *Story, m *Machine) {
 func (f *Facts) booting(s *Story, m *Machine) {
 	s.Stage, s.Reason, s.Next, s.Since = Booting, NoNode, NodeRegisters, m.Infrastructure.Since
 	s.WaitsFor = m.infra()
+	s.Args.Reason, s.Args.Message = m.NodeReady.Reason, m.NodeReady.Message
 	if host := f.host(m.Host); host != nil {
 		s.Args.Host, s.WaitsFor = host, Object{Kind: "BareMetalHost", Name: host.Name}
-		if !host.PoweredOn {
+		switch {
+		case !host.PoweredOn:
 			f.poweredOff(s, host)
 			return
+		case host.Error != "":
+			s.Reason, s.Todo = HostTrouble, RepairHost
+			return
 		}
+	}
+	if m.Connection.Reason != "" {
+		f.disconnected(s, m.Connection)
+		return
 	}
 	if f.late(s.Since, machineTakes) {
 		s.Todo = LookAtConsole
@@ -153,8 +208,30 @@ func (f *Facts) provisioning(s *Story, m *Machine) {
 			s.Reason, s.Todo = HostTrouble, todoOf(trouble)
 			return
 		}
+		switch {
+		case m.Data.Status != "False":
+		case host.State == "provisioned": // CAPM3 looks for its node
+			f.booting(s, m)
+			s.Since, s.Args.Reason, s.Args.Message = firstKnown(m.Data.Since, host.Since), m.Data.Reason, m.Data.Message
+			if s.Reason == NoNode && f.late(s.Since, machineTakes) {
+				s.Todo = LookAtConsole
+			}
+			return
+		case slices.Contains(available, host.State): // CAPM3 gives the host no image before it has the data
+			f.unassociated(s, m, m.Data)
+			return
+		}
 	}
 	if slices.Contains(failing, m.Infrastructure.Reason) || f.late(s.Since, machineTakes) {
+		s.Todo = LookAtInfrastructure
+	}
+}
+
+// unassociated is the story of m whose Metal3Machine waits for something else than a host, which c says.
+func (f *Facts) unassociated(s *Story, m *Machine, c Condition) {
+	s.Stage, s.Reason, s.Next, s.WaitsFor = Provisioning, InfrastructureNotReady, InfrastructureComes, m.infra()
+	s.Since, s.Args.Reason, s.Args.Message = firstKnown(c.Since, m.Infrastructure.Since, m.Created), c.Reason, c.Message
+	if f.late(s.Since, machineTakes) {
 		s.Todo = LookAtInfrastructure
 	}
 }

@@ -85,11 +85,40 @@ func (f *Facts) host(name string) *Host {
 	return &f.Hosts[i]
 }
 
+// elsewhere are the reasons for which CAPM3 does not look for a host yet. (Its controllers/metal3machine_controller.go.)
+var elsewhere = []string{
+	"WaitingForClusterInfrastructureReady", "WaitingForMetal3MachineOwnerRef", "WaitingforMetal3Cluster",
+	"BareMetalHostPauseAnnotationRemoveFailed", "BareMetalHostPauseAnnotationSetFailed",
+}
+
+// reused is a host that is kept for machines of the owner, and that is not available yet: CAPM3 takes no other one before it is. Nil if there is none.
+func (f *Facts) reused() *Host {
+	i := slices.IndexFunc(f.Hosts, func(h Host) bool { return h.Reserved != "" && h.answer().Why == HostNotAvailable })
+	if i < 0 {
+		return nil
+	}
+	return &f.Hosts[i]
+}
+
 // hostless is the story of m, which has no host yet.
 func (f *Facts) hostless(s *Story, m *Machine) {
+	switch reason := m.Associated.Reason; {
+	case m.Associated.Status != "False":
+	case slices.Contains(elsewhere, reason):
+		f.unassociated(s, m, m.Associated)
+		return
+	case reason == "Paused":
+		f.unassociated(s, m, m.Associated)
+		f.paused(s, m.infra())
+		return
+	}
 	s.Stage, s.Reason, s.Next, s.Since, s.WaitsFor = NoHostFits, NoHost, HostIsTaken, m.Infrastructure.Since, m.Infra
 	s.Args.Reason, s.Args.Message = m.Associated.Reason, m.Associated.Message
-	var frees *Host
+	frees := f.reused()
+	if frees != nil {
+		s.Reason, s.Args.Host, s.WaitsFor = HostFrees, frees, Object{Kind: "BareMetalHost", Name: frees.Name}
+		return
+	}
 	for i := range f.Hosts {
 		is := f.Hosts[i].answer()
 		if is.Why == "" {

@@ -94,6 +94,9 @@ const (
 // PausedReason means that nothing goes on, in any stage before an end, as the object that is waited for is paused.
 const PausedReason Reason = "Paused"
 
+// Disconnected means that Cluster API does not reach the workload cluster, so that it neither sees nodes nor drains or deletes any.
+const Disconnected Reason = "ConnectionDown"
+
 // The reasons of the stages of a new Machine.
 const (
 	// NotInitialized: no worker gets bootstrap data before the control plane is initialized.
@@ -117,6 +120,10 @@ const (
 	NodeNotReadyReason Reason = "NodeNotReady"
 	// StillUnhealthy: the node is Ready, and a check marks the machine as unhealthy for something else.
 	StillUnhealthy Reason = "StillUnhealthy"
+	// NodeGone: the node does not exist any more, and the machine does.
+	NodeGone Reason = "NodeDeleted"
+	// InfrastructureGone: the infrastructure does not exist any more, and the machine does.
+	InfrastructureGone Reason = "InfrastructureDeleted"
 )
 
 // The reasons of the ends, and of Unread.
@@ -153,6 +160,7 @@ const (
 	PowerHostOn          Todo = "PowerHostOn"
 	RemoveFinalizer      Todo = "RemoveFinalizer"
 	LookAtController     Todo = "LookAtController"
+	LookAtOwner          Todo = "LookAtOwner"
 	AnswerOwner          Todo = "AnswerOwner"
 	RaiseRetries         Todo = "RaiseRetries"
 	UnblockOwner         Todo = "UnblockOwner"
@@ -165,6 +173,9 @@ const (
 	RepairMachine        Todo = "RepairMachine"
 	LookAtNode           Todo = "LookAtNode"
 	CreateMachine        Todo = "CreateMachine"
+	DeleteMachine        Todo = "DeleteMachine"
+	RestoreConnection    Todo = "RestoreConnection"
+	RestartKubelet       Todo = "RestartKubelet"
 )
 
 // Next is what comes next when what is waited for has come.
@@ -239,6 +250,8 @@ type Args struct {
 	// Host is the host of the machine. Timeout is what Deadline follows from.
 	Host    *Host
 	Timeout time.Duration
+	// Topology is the Cluster whose topology writes the spec of the owner; empty if none does.
+	Topology string
 	// Kubeadm are the rules by which a KubeadmControlPlane defers, KubeadmAnswer what they come to.
 	Kubeadm       *kubeadm.Facts
 	KubeadmAnswer kubeadm.Answer

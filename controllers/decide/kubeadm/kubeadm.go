@@ -17,6 +17,8 @@ type Facts struct {
 	Initialized            bool
 	Machines               int
 	Provisioning, Deleting []string
+	// InProgress is the machine that it has deleted, and has made no other for; empty if there is none.
+	InProgress string
 	// Last is the remediation that the machine was made by; zero if it was made by none.
 	Last  Remediation
 	Rules Rules
@@ -53,6 +55,8 @@ const (
 	// OthersProvisioning and OthersDeleting mean that the machines Answer.Others have no node yet, or are being deleted.
 	OthersProvisioning Reason = "OthersProvisioning"
 	OthersDeleting     Reason = "OthersDeleting"
+	// OtherReplaced means that it is replacing the machine Answer.Others, and does nothing about others before it has made the new one.
+	OtherReplaced Reason = "OtherReplaced"
 )
 
 // Answer is why the machine is not replaced yet; without a reason that is not known.
@@ -65,6 +69,9 @@ type Answer struct {
 
 // Decide returns why the machine is not replaced yet.
 func Decide(f Facts) Answer {
+	if f.InProgress != "" { // that is asked first of all
+		return Answer{Reason: OtherReplaced, Others: []string{f.InProgress}}
+	}
 	if a := retry(f); a.Reason != "" {
 		return a
 	}

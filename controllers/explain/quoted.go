@@ -1,0 +1,58 @@
+package explain
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Texts of others are bounded where they are quoted: a tenant may have written megabytes into a condition, an annotation or an error, or what a terminal
+// obeys.
+const (
+	mostQuoted = 2048
+	mostWord   = 253
+)
+
+// oneLine is a message of several lines in one, without the bullets, and bounded.
+func oneLine(message string) string {
+	message = bounded(message, 2*mostQuoted)
+	var parts []string
+	for line := range strings.Lines(message) {
+		if line = strings.TrimPrefix(strings.TrimSpace(line), "* "); line != "" {
+			parts = append(parts, line)
+		}
+	}
+	text := strings.Join(parts, "; ")
+	text = strings.ReplaceAll(text, ":; ", ": ") // a line that introduces others ends with a colon
+	return strings.TrimSuffix(visible(bounded(text, mostQuoted)), ".")
+}
+
+// word is what others call something, such as the value of an annotation.
+func word(text string) string { return visible(bounded(text, mostWord)) }
+
+// bounded is text of at most so many bytes. Where something is left out it ends with an ellipsis.
+func bounded(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const ellipsis = "…"
+	text = text[:most-len(ellipsis)]
+	for !utf8.ValidString(text) && text != "" { // a character was cut, or it was no text
+		_, size := utf8.DecodeLastRuneInString(text)
+		if size > 1 || text[len(text)-1] < utf8.RuneSelf {
+			break
+		}
+		text = text[:len(text)-1]
+	}
+	return text + ellipsis
+}
+
+// visible is text in which each character that is obeyed and not shown is replaced.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
