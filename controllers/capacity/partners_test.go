@@ -119,6 +119,19 @@ func TestWhatPartnersSayIsRead(t *testing.T) {
 	}
 }
 
+func TestWhatAControlPlaneSaysOfItsHealthIsKnown(t *testing.T) {
+	e := anEnvironment(deleting("WaitingForPreTerminateHook"), controlledBy(func(kcp *controlplanev1.KubeadmControlPlane) {
+		kcp.Status.Conditions = []metav1.Condition{
+			{Type: controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition, Status: metav1.ConditionTrue, Reason: "Healthy"},
+			{Type: controlplanev1.KubeadmControlPlaneControlPlaneComponentsHealthyCondition, Status: metav1.ConditionFalse, Reason: "NotHealthy"},
+		}
+	}))
+	f, err := e.observer(t).Observe(t.Context(), Subject{Namespace: "default", Name: "w1"}, noon)
+	if err != nil || f.Owner.Ailing.Reason != "NotHealthy" {
+		t.Errorf("%+v, %v", f.Owner.Ailing, err)
+	}
+}
+
 func TestAnOwnerOfATopologyIsKnown(t *testing.T) {
 	e := anEnvironment(deleting("DrainingNode"), func(e *environment) { e.md.Labels = map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""} })
 	f, err := e.observer(t).Observe(t.Context(), Subject{Namespace: "default", Name: "w1"}, noon)

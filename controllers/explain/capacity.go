@@ -224,7 +224,11 @@ func hookText(s *capacity.Story, when string) string {
 			names = append(names, h.Name)
 		}
 	}
-	return fmt.Sprintf("the deletion of %s waits %s for the owner of the annotation %s", machineText(s), when, few(names))
+	text := fmt.Sprintf("the deletion of %s waits %s for the owner of the annotation %s", machineText(s), when, few(names))
+	if is := s.Args.Ailing; is.Reason != "" {
+		text += "; " + objectText(s.Owner) + " reports " + strings.TrimPrefix(reported(&capacity.Story{Args: capacity.Args{Reason: is.Reason, Message: is.Message}}), " ")
+	}
+	return text
 }
 
 func drainText(s *capacity.Story) string {

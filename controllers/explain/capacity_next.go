@@ -82,7 +82,12 @@ var nextTexts = map[capacity.Next]func(*capacity.Story) string{
 	capacity.InfrastructureComes: func(s *capacity.Story) string { return "the infrastructure of " + machineText(s) + " becomes ready" },
 	capacity.NodeRegisters:       func(s *capacity.Story) string { return "the node of " + machineText(s) + " registers" },
 	capacity.NodeGetsReady:       func(s *capacity.Story) string { return "the node of " + machineText(s) + " becomes Ready" },
-	capacity.GoesOn:              func(*capacity.Story) string { return "it goes on from there" },
+	capacity.GoesOn: func(s *capacity.Story) string {
+		if s.Reason == capacity.Disconnected {
+			return "the deletion of " + machineText(s) + " goes on as soon as Cluster API has a connection again; this wait has no timeout"
+		}
+		return "it goes on from there"
+	},
 }
 
 // CapacityDeadline is what happens at the deadline of a story of a new machine, as a clause; empty if it has none, or if CapacityNext says that.

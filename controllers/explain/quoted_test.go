@@ -80,6 +80,16 @@ func TestWhatPartnersSayIsQuoted(t *testing.T) {
 			"volumes are attached to the node of Machine w4: as it says: one; two",
 			"look at the storage driver that does not detach, or set nodeVolumeDetachTimeoutSeconds in spec.topology.controlPlane.deletion of Cluster c1",
 		},
+		"a control plane that does not remove a member of etcd": {
+			func(s *capacity.Story) {
+				s.Reason, s.Todo, s.Owner = capacity.PreTerminateHook, capacity.RepairControlPlane, capacity.Object{Kind: "KubeadmControlPlane", Name: "cp"}
+				s.WaitsFor, s.Args.Hooks = s.Owner, []capacity.Hook{{Name: "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup"}}
+				s.Args.Ailing = capacity.Condition{Reason: "NotHealthy", Message: "* Machine cp-2:\n  * EtcdMemberHealthy: Etcd member reports alarms: NOSPACE"}
+			},
+			"the deletion of Machine w4 waits before its infrastructure is deleted for the owner of the annotation pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup; " +
+				"KubeadmControlPlane cp reports (NotHealthy): Machine cp-2: EtcdMemberHealthy: Etcd member reports alarms: NOSPACE",
+			"look at the control plane of KubeadmControlPlane cp",
+		},
 		"an owner that does not answer": {
 			func(s *capacity.Story) { s.Reason, s.Todo = capacity.WaitsForOwner, capacity.LookAtOwner },
 			"MachineDeployment md-0 was asked to replace Machine w4, and has not answered", "look at MachineDeployment md-0 and its controller",

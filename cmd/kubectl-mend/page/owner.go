@@ -208,7 +208,7 @@ func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machi
 	if err != nil {
 		return err
 	}
-	if !is.Story.Stage.Ended() {
+	if !is.Story.Stage.Ended() || is.Deletion != nil { // a deletion may hang also where no machine is made
 		o.Capacity = append(o.Capacity, *is)
 	}
 	return nil
@@ -234,22 +234,42 @@ var groups = map[string]string{
 	deploymentKind: clusterv1.GroupVersion.Group, setKind: clusterv1.GroupVersion.Group, kubeadmKind: controlplanev1.GroupVersion.Group,
 }
 
+// missing is the story of c if it is of a machine that is to come back.
+func (c *Capacity) missing() *decide.Story {
+	if c == nil || c.Story.Stage.Ended() {
+		return nil
+	}
+	return c.waits()
+}
+
+// before reports whether c is to be shown before other: of a machine that is to come back first, and of these one that needs a person.
+func (c *Capacity) before(other *Capacity) bool {
+	if ended := c.Story.Stage.Ended(); ended != other.Story.Stage.Ended() {
+		return !ended
+	}
+	return other.waits().Todo == "" && c.waits().Todo != ""
+}
+
 // concludeOwners sets the answer and the next step: of the first story that needs a person, or else of the first one.
 func (e *Explanation) concludeOwners() {
 	ready, replicas := 0, 0
 	for i := range e.Owners {
 		ready, replicas = ready+e.Owners[i].Ready, replicas+e.Owners[i].Replicas
 	}
-	var first *decide.Story
+	var first *Capacity
 	for i := range e.Capacity {
-		if s := e.Capacity[i].waits(); first == nil || first.Todo == "" && s.Todo != "" {
-			first = s
+		if c := &e.Capacity[i]; first == nil || c.before(first) {
+			first = c
 		}
 	}
-	e.answer(explain.OwnerAnswer(ready, replicas, first))
+	told := first.missing()
+	if first != nil && ready < replicas {
+		told = first.waits()
+	}
+	e.answer(explain.OwnerAnswer(ready, replicas, told))
 	e.Next = explain.NothingNext
 	if first != nil {
-		e.Next, e.Todo = cmp.Or(explain.CapacityNext(first), explain.NothingNext), explain.CapacityTodo(first)
+		e.Next, e.Todo = cmp.Or(explain.CapacityNext(first.waits()), explain.NothingNext), explain.CapacityTodo(first.waits())
 	}
 }
 

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -124,15 +125,55 @@ func bound(s *Story, since time.Time, timeout time.Duration, next Next) {
 	s.Deadline, s.Args.Timeout, s.Next = since.Add(timeout), timeout, next
 }
 
-func preTerminate(_ *Facts, m *Machine, s *Story) {
-	d := &m.Deletion
-	s.Reason, s.Next, s.Args.Hooks = PreTerminateHook, InfrastructureGoes, d.PreTerminateHooks
-	s.Since = firstKnown(d.PreTerminateSince, m.Deleting)
-	if slices.ContainsFunc(d.PreTerminateHooks, func(h Hook) bool { return h.Name != kubeadmHook }) {
+func preTerminate(f *Facts, m *Machine, s *Story) {
+	s.Reason, s.Next = PreTerminateHook, InfrastructureGoes
+	s.Since = firstKnown(m.Deletion.PreTerminateSince, m.Deleting)
+	s.Args.Hooks = slices.Clone(m.Deletion.PreTerminateHooks)
+	slices.SortStableFunc(s.Args.Hooks, func(a, b Hook) int { // that of the KubeadmControlPlane is the last to go, and not for a person
+		return cmp.Compare(kubeadmLast(a), kubeadmLast(b))
+	})
+	if slices.ContainsFunc(s.Args.Hooks, func(h Hook) bool { return h.Name != kubeadmHook }) {
 		s.Todo = EndHook
 		return
 	}
 	s.WaitsFor = s.Owner // the KubeadmControlPlane removes its own hook after the member of etcd
+	late := f.late(s.Since, ownerTakes)
+	switch first := f.leavesBefore(m); {
+	case f.Owner.Paused:
+		f.paused(s, f.maker())
+	case first != nil:
+		s.WaitsFor = Object{Kind: "Machine", Name: first.Name}
+	case f.Owner.Ailing.Reason != "":
+		if s.Args.Ailing = f.Owner.Ailing; late {
+			s.Todo = RepairControlPlane
+		}
+	case late:
+		s.Todo = LookAtOwner
+	}
+}
+
+func kubeadmLast(h Hook) int {
+	if h.Name == kubeadmHook {
+		return 1
+	}
+	return 0
+}
+
+// leavesBefore is a machine of the control plane that has to be gone before its hook is removed from m: one that is being deleted without that hook, or since
+// longer. Nil if there is none. (Cluster API, reconcilePreTerminateHook of the KubeadmControlPlane.)
+func (f *Facts) leavesBefore(m *Machine) *Machine {
+	var first *Machine
+	for _, o := range f.byCreation() {
+		hooked := slices.ContainsFunc(o.Deletion.PreTerminateHooks, func(h Hook) bool { return h.Name == kubeadmHook })
+		switch {
+		case o.Deleting.IsZero() || o.Name == m.Name:
+		case !hooked:
+			return o
+		case o.Deleting.Before(m.Deleting) && (first == nil || o.Deleting.Before(first.Deleting)):
+			first = o
+		}
+	}
+	return first
 }
 
 func infrastructureDeletion(f *Facts, m *Machine, s *Story) {

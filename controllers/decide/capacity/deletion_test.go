@@ -59,9 +59,9 @@ func TestTheDeletion(t *testing.T) {
 			})),
 			says{Deleting, VolumesAttached, "w1", Object{Kind: "VolumeAttachment", Name: "csi-1"}, ago(3 * time.Minute), noon.Add(2 * time.Minute), false, VolumesGivenUp, DetachVolumes, none},
 		},
-		"the control plane removes its own hook": {
+		"the control plane removes its own hook, and is looked at when that takes minutes": {
 			deleting("WaitingForPreTerminateHook", timed(func(d *Deletion) { d.PreTerminateHooks = []Hook{{Name: kubeadmHook}} })),
-			says{Deleting, PreTerminateHook, "w1", md0, nine, time.Time{}, false, InfrastructureGoes, "", none},
+			says{Deleting, PreTerminateHook, "w1", md0, nine, time.Time{}, false, InfrastructureGoes, LookAtOwner, none},
 		},
 		"another hook needs its owner": {
 			deleting("WaitingForPreTerminateHook", timed(func(d *Deletion) {

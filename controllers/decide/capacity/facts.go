@@ -188,6 +188,8 @@ type Owner struct {
 	// ScalingUp is its condition of that name, or another one whose message says what keeps it from creating a machine, if Blocked.
 	ScalingUp Condition
 	Blocked   bool
+	// Ailing is a condition of its health that is not true; zero if there is none.
+	Ailing Condition
 	// Topology reports that it is made from the topology of the Cluster, which writes its spec.
 	Topology bool
 	// RollingOut reports that it replaces machines since its template has changed. Set is the MachineSet of the current revision.

@@ -265,3 +265,52 @@ func TestTheTopologyThatWritesAnOwnerIsNamed(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A person who removes the hook of a control plane may cost it the majority of etcd.
+func TestTheHookOfAControlPlane(t *testing.T) {
+	cp, three := Object{Kind: "KubeadmControlPlane", Name: "cp"}, ago(3*time.Minute)
+	ours, theirs := Hook{Name: kubeadmHook}, Hook{Name: "pre-terminate.delete.hook.machine.cluster.x-k8s.io/z-backup", Owner: "velero"}
+	waits := func(since time.Duration, hooks []Hook, edits ...func(*Facts)) func(*Facts) {
+		return deleting("WaitingForPreTerminateHook", cpOf(func(f *Facts) {
+			f.Old.Deletion.PreTerminateSince, f.Old.Deletion.PreTerminateHooks = ago(since), hooks
+			for _, edit := range edits {
+				edit(f)
+			}
+		}))
+	}
+	too := func(since time.Duration, hooks ...Hook) func(*Facts) {
+		return func(f *Facts) { f.Others[1].Deleting, f.Others[1].Deletion.PreTerminateHooks = ago(since), hooks }
+	}
+	ailing := func(f *Facts) {
+		f.Owner.Ailing = isFalse("NotHealthy", "* Machine cp-2: EtcdMemberHealthy: no leader", time.Hour)
+	}
+	rows{
+		"is removed within a moment": {
+			waits(time.Minute, []Hook{ours}), says{Deleting, PreTerminateHook, "w1", cp, ago(time.Minute), time.Time{}, false, InfrastructureGoes, "", Replacement{}},
+		},
+		"is not removed while etcd would lose its majority": {
+			waits(3*time.Minute, []Hook{ours}, ailing), says{Deleting, PreTerminateHook, "w1", cp, three, time.Time{}, false, InfrastructureGoes, RepairControlPlane, Replacement{}},
+		},
+		"is not removed before a machine without it is gone": {
+			waits(3*time.Minute, []Hook{ours}, ailing, too(time.Minute)),
+			says{Deleting, PreTerminateHook, "w1", Object{Kind: "Machine", Name: "w3"}, three, time.Time{}, false, InfrastructureGoes, "", Replacement{}},
+		},
+		"is removed first from the machine that is being deleted for longest": {
+			waits(3*time.Minute, []Hook{ours}, too(time.Hour, ours)),
+			says{Deleting, PreTerminateHook, "w1", Object{Kind: "Machine", Name: "w3"}, three, time.Time{}, false, InfrastructureGoes, "", Replacement{}},
+		},
+		"does not wait for machines that are being deleted since later": {
+			waits(3*time.Minute, []Hook{ours}, too(time.Minute, ours)), says{Deleting, PreTerminateHook, "w1", cp, three, time.Time{}, false, InfrastructureGoes, LookAtOwner, Replacement{}},
+		},
+		"is not removed by one that is paused": {
+			waits(3*time.Minute, []Hook{ours}, func(f *Facts) { f.Owner.Paused = true }),
+			says{Deleting, PausedReason, "w1", cp, three, time.Time{}, false, GoesOn, Unpause, Replacement{}},
+		},
+		"waits for hooks of others": {
+			waits(3*time.Minute, []Hook{ours, theirs}), says{Deleting, PreTerminateHook, "w1", w1, three, time.Time{}, false, InfrastructureGoes, EndHook, Replacement{}},
+		},
+	}.run(t)
+	if s := Decide(given(waits(time.Minute, []Hook{ours, theirs}))); s.Args.Hooks[0] != theirs {
+		t.Errorf("the hook that a person ends is %s", s.Args.Hooks[0].Name)
+	}
+}

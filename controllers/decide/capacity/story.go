@@ -250,6 +250,8 @@ type Args struct {
 	// Host is the host of the machine. Timeout is what Deadline follows from.
 	Host    *Host
 	Timeout time.Duration
+	// Ailing is what the owner says of its health, where it waits for that.
+	Ailing Condition
 	// Topology is the Cluster whose topology writes the spec of the owner; empty if none does.
 	Topology string
 	// Kubeadm are the rules by which a KubeadmControlPlane defers, KubeadmAnswer what they come to.
