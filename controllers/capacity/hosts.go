@@ -43,8 +43,11 @@ func (r *reading) readHosts(ctx context.Context) error {
 		value := between.GetAnnotations()[infrav1.HostAnnotation]
 		is.Host = value[strings.LastIndex(value, "/")+1:]
 		is.Associated = untypedCondition(between, associated)
-		if is.Data = untypedCondition(between, dataReady); is.Data.Status != "False" {
-			is.Data = untypedCondition(between, metaData)
+		is.Data = untypedCondition(between, dataReady)
+		if words := untypedCondition(between, metaData); is.Data.Status != "False" {
+			is.Data = words
+		} else if is.Data.Message == "" { // it has none, and the other one has
+			is.Data.Message = words.Message
 		}
 		if is.Host == "" && is.Deleting.IsZero() && hostless == nil {
 			hostless, of = m, between
@@ -117,6 +120,11 @@ func wantsOf(between *unstructured.Unstructured, m *clusterv1.Machine) (host.Wan
 	return wants, err == nil
 }
 
+// detachable are the states in which the annotation detaches a host. In others the Bare Metal Operator ends first what it does. (Its host_state_machine.go.)
+var detachable = []bmov1alpha1.ProvisioningState{
+	bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned, bmov1alpha1.StateReady, bmov1alpha1.StateAvailable,
+}
+
 // hostOf are the facts about h for a machine that wants that.
 func hostOf(h *bmov1alpha1.BareMetalHost, wants host.Wants) capacity.Host {
 	_, paused := h.Annotations[bmov1alpha1.PausedAnnotation]
@@ -125,8 +133,9 @@ func hostOf(h *bmov1alpha1.BareMetalHost, wants host.Wants) capacity.Host {
 	_, legacy := h.Annotations[infrav1.LegacyUnhealthyAnnotation]
 	is := capacity.Host{
 		Name: h.Name, State: string(h.Status.Provisioning.State), Since: stateSince(h), Deleting: !h.DeletionTimestamp.IsZero(), Paused: paused,
-		Detached: detached || h.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached, MarkedUnhealthy: unhealthy || legacy,
-		ErrorType: string(h.Status.ErrorType), Error: h.Status.ErrorMessage, PoweredOn: h.Status.PoweredOn, Online: h.Spec.Online,
+		Detached:        detached && slices.Contains(detachable, h.Status.Provisioning.State) || h.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached,
+		MarkedUnhealthy: unhealthy || legacy,
+		ErrorType:       string(h.Status.ErrorType), Error: h.Status.ErrorMessage, PoweredOn: h.Status.PoweredOn, Online: h.Spec.Online,
 		Reserved: h.Labels[host.NodeReuseLabel],
 	}
 	if ref := h.Spec.ConsumerRef; ref != nil {

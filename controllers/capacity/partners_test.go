@@ -81,6 +81,16 @@ func TestWhatPartnersSayIsRead(t *testing.T) {
 			lost(), anEnvironment(replaced, with(m3m("w4", "", "AssociateBareMetalHost", "WaitingForClusterInfrastructureReady", nil), hostNamed("h4", "1"))),
 			"Provisioning InfrastructureNotReady w4 waits=Metal3Machine/w4 for=w1 by=Alone",
 		},
+		"that a host is to be detached, which happens once it is provisioned": {
+			lost(), anEnvironment(replaced, with(metal3Machine("w4", "h4", map[string]any{}), hostNamed("h4", "1", func(h *bmov1alpha1.BareMetalHost) {
+				h.Status.Provisioning.State, h.Annotations = bmov1alpha1.StateProvisioning, map[string]string{bmov1alpha1.DetachedAnnotation: ""}
+			}))), "Provisioning HostProvisioning w4 waits=BareMetalHost/h4 for=w1 by=Alone",
+		},
+		"that it is detached": {
+			lost(), anEnvironment(replaced, with(metal3Machine("w4", "h4", map[string]any{}), hostNamed("h4", "1", func(h *bmov1alpha1.BareMetalHost) {
+				h.Annotations = map[string]string{bmov1alpha1.DetachedAnnotation: ""}
+			}))), "Provisioning HostTrouble w4 waits=BareMetalHost/h4 for=w1 by=Alone",
+		},
 		"what keeps a control plane from making a machine": {
 			func() Subject {
 				s := Of(anEnvironment(controlledBy(func(*controlplanev1.KubeadmControlPlane) {})).machines["w1"], noon)

@@ -56,7 +56,7 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 	capacity.DrainBlockedByBudget: drainText,
 	capacity.VolumesAttached:      volumesText,
 	capacity.InfrastructureDeletion: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + ", the infrastructure of " + machineText(s) + ", is being deleted" + finalizersText(s.Args.Finalizers)
+		return objectText(s.WaitsFor) + ", the infrastructure of " + machineText(s) + ", is being deleted" + finalizersText(s.Args.Finalizers) + ailing(s, "it")
 	},
 	capacity.InfrastructureFinalizer: func(s *capacity.Story) string {
 		return objectText(s.WaitsFor) + ", the infrastructure of " + machineText(s) + ", cannot go" + finalizersText(s.Args.Finalizers)
@@ -128,7 +128,7 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 		return fmt.Sprintf("%s is provisioned, and its BareMetalHost %s is powered off", machineText(s), s.Args.Host.Name)
 	},
 	capacity.NodeNotReadyReason: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + " of " + machineText(s) + " is not Ready" + reported(s)
+		return objectText(s.WaitsFor) + " of " + machineText(s) + " is not Ready" + reported(s) + ailing(s, "its infrastructure")
 	},
 	capacity.NodeGone: func(s *capacity.Story) string {
 		return objectText(s.WaitsFor) + " of " + machineText(s) + " was deleted from the workload cluster, and the machine was not"
@@ -215,6 +215,15 @@ func few(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
+// ailing is what who reports of its health, as it goes on behind a semicolon; nothing if that is nothing.
+func ailing(s *capacity.Story, who string) string {
+	is := s.Args.Ailing
+	if is.Reason == "" {
+		return ""
+	}
+	return "; " + who + " reports" + reported(&capacity.Story{Args: capacity.Args{Reason: is.Reason, Message: is.Message}})
+}
+
 func hookText(s *capacity.Story, when string) string {
 	names := make([]string, 0, len(s.Args.Hooks))
 	for _, h := range s.Args.Hooks {
@@ -225,10 +234,7 @@ func hookText(s *capacity.Story, when string) string {
 		}
 	}
 	text := fmt.Sprintf("the deletion of %s waits %s for the owner of the annotation %s", machineText(s), when, few(names))
-	if is := s.Args.Ailing; is.Reason != "" {
-		text += "; " + objectText(s.Owner) + " reports " + strings.TrimPrefix(reported(&capacity.Story{Args: capacity.Args{Reason: is.Reason, Message: is.Message}}), " ")
-	}
-	return text
+	return text + ailing(s, objectText(s.Owner))
 }
 
 func drainText(s *capacity.Story) string {

@@ -90,6 +90,22 @@ func TestWhatPartnersSayIsQuoted(t *testing.T) {
 				"KubeadmControlPlane cp reports (NotHealthy): Machine cp-2: EtcdMemberHealthy: Etcd member reports alarms: NOSPACE",
 			"look at the control plane of KubeadmControlPlane cp",
 		},
+		"infrastructure whose deletion fails": {
+			func(s *capacity.Story) {
+				s.Reason, s.WaitsFor = capacity.InfrastructureDeletion, capacity.Object{Kind: "Metal3Machine", Name: "w4"}
+				s.Args.Ailing = capacity.Condition{Reason: "NotReady", Message: "* AssociateMetal3MachineMetaData: failed to dissociate Metadata: no answer"}
+			},
+			"Metal3Machine w4, the infrastructure of Machine w4, is being deleted, with the finalizer example.com/hold (added by holder); " +
+				"it reports (NotReady): AssociateMetal3MachineMetaData: failed to dissociate Metadata: no answer", "",
+		},
+		"a node of a machine that was stopped": {
+			func(s *capacity.Story) {
+				s.Reason, s.WaitsFor = capacity.NodeNotReadyReason, capacity.Object{Kind: "Node", Name: "n4"}
+				s.Args.Reason, s.Args.Message = "NodeReadyUnknown", "* Node.Ready: Kubelet stopped posting node status."
+				s.Args.Ailing = capacity.Condition{Reason: "InstanceStopped", Message: "instance i-1 is stopped"}
+			},
+			"Node n4 of Machine w4 is not Ready (NodeReadyUnknown): Node.Ready: Kubelet stopped posting node status; its infrastructure reports (InstanceStopped): instance i-1 is stopped", "",
+		},
 		"an owner that does not answer": {
 			func(s *capacity.Story) { s.Reason, s.Todo = capacity.WaitsForOwner, capacity.LookAtOwner },
 			"MachineDeployment md-0 was asked to replace Machine w4, and has not answered", "look at MachineDeployment md-0 and its controller",

@@ -53,9 +53,13 @@ func TestWhatPartnersWaitFor(t *testing.T) {
 			UnstructuredContent() map[string]any
 		})
 		between.SetAnnotations(map[string]string{"metal3.io/BareMetalHost": "default/h1"})
-		between.UnstructuredContent()["status"] = map[string]any{"conditions": []any{map[string]any{
-			"type": "Metal3DataReady", "status": "False", "reason": "WaitingForMetal3Data", "message": "Waiting for Metal3Data to become ready", "lastTransitionTime": "2026-01-01T11:57:00Z",
-		}}}
+		says := func(kind, reason, message string) any {
+			return map[string]any{"type": kind, "status": "False", "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T11:57:00Z"}
+		}
+		between.UnstructuredContent()["status"] = map[string]any{"conditions": []any{
+			says("Metal3DataReady", "WaitingForMetal3Data", ""),
+			says("AssociateMetal3MachineMetaData", "CreateError", "failed to update BareMetalHost: waiting for Metal3Data to become ready"),
+		}}
 	}
 	const left = "Drain not completed yet (started at 2026-01-01T11:51:00Z):\n* Pod shop/db-0: deletionTimestamp set, but still not removed from the Node"
 	smaller := func(s *scene) { s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](4) }

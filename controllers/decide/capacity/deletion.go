@@ -194,6 +194,7 @@ func infrastructureDeletion(f *Facts, m *Machine, s *Story) {
 		}
 		return
 	}
+	s.Args.Ailing = m.ailing()
 	if f.late(s.Since, machineTakes) {
 		s.Todo = LookAtInfrastructure
 	}

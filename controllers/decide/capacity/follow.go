@@ -109,6 +109,14 @@ func (f *Facts) infrastructureGone(s *Story, m *Machine) {
 	s.Args.Reason, s.Args.Message = m.Infrastructure.Reason, m.Infrastructure.Message
 }
 
+// ailing is what the infrastructure of m says is wrong; zero if it says nothing.
+func (m *Machine) ailing() Condition {
+	if m.Infrastructure.Status != "False" || m.Infrastructure.Message == "" {
+		return Condition{}
+	}
+	return m.Infrastructure
+}
+
 // disconnected is that Cluster API has no connection to the workload cluster, which c says.
 func (f *Facts) disconnected(s *Story, c Condition) {
 	s.Reason, s.Args.Reason, s.Args.Message, s.Since = Disconnected, c.Reason, c.Message, c.Since
@@ -123,6 +131,7 @@ func (f *Facts) nodeNotReady(s *Story, m *Machine) {
 	s.Stage, s.Reason, s.Next, s.Since = NodeNotReady, NodeNotReadyReason, NodeGetsReady, m.NodeReady.Since
 	s.WaitsFor = Object{Kind: "Node", Name: m.Node}
 	s.Args.Reason, s.Args.Message = m.NodeReady.Reason, m.NodeReady.Message
+	s.Args.Ailing = m.ailing()
 	late := f.late(s.Since, nodeTakes)
 	switch m.NodeReady.Reason {
 	case connectionDown:
@@ -154,7 +163,14 @@ func (f *Facts) booting(s *Story, m *Machine) {
 			return
 		}
 	}
-	if m.Connection.Reason != "" {
+	switch {
+	case m.ailing().Reason != "" && m.InfrastructureProvisioned:
+		s.Reason, s.Args.Reason, s.Args.Message, s.WaitsFor = InfrastructureNotReady, m.Infrastructure.Reason, m.Infrastructure.Message, m.infra()
+		if f.late(s.Since, nodeTakes) {
+			s.Todo = LookAtInfrastructure
+		}
+		return
+	case m.Connection.Reason != "":
 		f.disconnected(s, m.Connection)
 		return
 	}

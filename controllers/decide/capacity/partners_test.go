@@ -314,3 +314,33 @@ func TestTheHookOfAControlPlane(t *testing.T) {
 		t.Errorf("the hook that a person ends is %s", s.Args.Hooks[0].Name)
 	}
 }
+
+// What becomes of infrastructure after it was provisioned, its provider says in the same condition.
+func TestInfrastructureThatFailsLater(t *testing.T) {
+	by, docker := Replacement{Name: "w4", By: Alone}, Object{Kind: "DockerMachine", Name: "w4"}
+	stopped := func(since time.Duration) func(*Facts) {
+		return followed(func(_ *Facts, m *Machine) {
+			m.BootstrapProvided, m.InfrastructureProvisioned, m.Infrastructure = true, true, isFalse("InstanceTerminated", "instance i-1 is terminated", since)
+		})
+	}
+	rows{
+		"no node comes of a machine that was stopped": {
+			stopped(6 * time.Minute), says{Booting, InfrastructureNotReady, "w4", docker, ago(6 * time.Minute), time.Time{}, false, NodeRegisters, LookAtInfrastructure, by},
+		},
+		"its provider may start it again": {
+			stopped(time.Minute), says{Booting, InfrastructureNotReady, "w4", docker, ago(time.Minute), time.Time{}, false, NodeRegisters, "", by},
+		},
+	}.run(t)
+	for name, edit := range map[string]func(*Facts){
+		"a node that is not Ready": func(*Facts) {},
+		"a deletion":               deleting("WaitingForInfrastructureDeletion"),
+	} {
+		s := Decide(given(func(f *Facts) {
+			edit(f)
+			f.Old.Infrastructure = isFalse("DeletionFailed", "no credentials", time.Minute)
+		}))
+		if s.Args.Ailing.Message != "no credentials" {
+			t.Errorf("of %s the story is %+v", name, s)
+		}
+	}
+}

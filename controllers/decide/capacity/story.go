@@ -250,7 +250,7 @@ type Args struct {
 	// Host is the host of the machine. Timeout is what Deadline follows from.
 	Host    *Host
 	Timeout time.Duration
-	// Ailing is what the owner says of its health, where it waits for that.
+	// Ailing is what the owner says of its health, where the owner is waited for, or else the infrastructure of the machine.
 	Ailing Condition
 	// Topology is the Cluster whose topology writes the spec of the owner; empty if none does.
 	Topology string
