@@ -1,17 +1,17 @@
 package snapshot
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -45,36 +45,52 @@ func (r *reading) inPieces(ctx context.Context, t task, options []client.ListOpt
 	}
 	defer func() { _ = list.Close() }() // it was only read
 	var mu sync.Mutex
-	var parsing errgroup.Group
-	parsing.SetLimit(runtime.GOMAXPROCS(0))
-	err = split(list, func(object []byte) {
-		parsing.Go(func() error {
-			made, err := r.snapshot.scheme.New(t.gvk)
-			if err != nil {
-				return err
-			}
-			if err := utiljson.Unmarshal(object, made); err != nil {
-				return err
-			}
-			if kept := t.kept(made.(client.Object)); kept != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				all = append(all, kept)
-			}
-			return nil
-		})
+	err = eachObject(list, func(object []byte) error {
+		made, err := r.snapshot.scheme.New(t.gvk)
+		if err != nil {
+			return err
+		}
+		if err := utiljson.Unmarshal(object, made); err != nil {
+			return err
+		}
+		if kept := t.kept(made.(client.Object)); kept != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, kept)
+		}
+		return nil
 	})
-	return all, errors.Join(err, parsing.Wait())
+	return all, err
 }
 
-// split reads a list of objects, and gives each of them away as soon as it has arrived.
+// eachObject reads a list, and parses each object in it as soon as it has arrived: on all processors.
+func eachObject(list io.Reader, parse func(object []byte) error) error {
+	objects := make(chan []byte, 16)
+	var parsing errgroup.Group
+	for range runtime.GOMAXPROCS(0) {
+		parsing.Go(func() (first error) {
+			for object := range objects {
+				first = cmp.Or(first, parse(object))
+			}
+			return first
+		})
+	}
+	err := split(list, func(object []byte) { objects <- object })
+	close(objects)
+	return errors.Join(err, parsing.Wait())
+}
+
+// lax is what encoding/json accepts too.
+var lax = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// split reads a list of objects, and gives each of them away as soon as it has arrived. All of it is valid JSON.
 func split(list io.Reader, give func(object []byte)) error {
 	bound := &io.LimitedReader{R: list, N: longestObject}
-	err := eachItem(bufio.NewReaderSize(bound, 64<<10), func(object []byte) {
+	err := eachItem(jsontext.NewDecoder(bound, lax), func(object []byte) {
 		bound.N = longestObject
 		give(object)
 	})
-	switch syntax := (*json.SyntaxError)(nil); {
+	switch syntax := (*jsontext.SyntacticError)(nil); {
 	case err != nil && bound.N <= 0:
 		return errLong
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -87,34 +103,33 @@ func split(list io.Reader, give func(object []byte)) error {
 
 // eachItem goes over a list and the items in it. What has no items is no list, such as an error that came with the status 200; and a page of a list is not
 // the whole of it.
-func eachItem(list *bufio.Reader, give func(object []byte)) error {
-	decoder := json.NewDecoder(list)
-	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
+func eachItem(list *jsontext.Decoder, give func(object []byte)) error {
+	if begin, err := list.ReadToken(); err != nil || begin.Kind() != '{' {
 		return cmp.Or(err, errNoList)
 	}
 	isList, head := false, metav1.ListMeta{}
-	for decoder.More() {
-		field, err := decoder.Token()
+	for list.PeekKind() != '}' {
+		field, err := list.ReadToken()
 		if err != nil {
 			return err
 		}
-		switch field {
+		switch field.String() {
 		case "items":
 			isList = true
-			decoder, err = items(decoder, list, give)
+			err = items(list, give)
 		case "metadata":
-			err = decoder.Decode(&head)
+			err = json.UnmarshalDecode(list, &head)
 		default:
-			err = decoder.Decode(&json.RawMessage{})
+			err = list.SkipValue()
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if _, err := decoder.Token(); err != nil {
+	if _, err := list.ReadToken(); err != nil {
 		return err
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+	if _, err := list.ReadToken(); !errors.Is(err, io.EOF) {
 		return cmp.Or(err, errNoList)
 	}
 	switch {
@@ -126,22 +141,21 @@ func eachItem(list *bufio.Reader, give func(object []byte)) error {
 	return nil
 }
 
-// items gives away the items, and returns a decoder of what follows them: as of an object with a field before that.
-func items(decoder *json.Decoder, list io.Reader, give func(object []byte)) (*json.Decoder, error) {
-	if begin, err := decoder.Token(); err != nil || begin == nil { // null
-		return decoder, err
-	} else if begin != json.Delim('[') {
-		return nil, errNoList
+func items(list *jsontext.Decoder, give func(object []byte)) error {
+	if begin, err := list.ReadToken(); err != nil || begin.Kind() == 'n' { // null
+		return err
+	} else if begin.Kind() != '[' {
+		return errNoList
 	}
-	rest := bufio.NewReaderSize(io.MultiReader(decoder.Buffered(), list), 64<<10)
-	if err := objects(rest, give); err != nil {
-		return nil, err
-	}
-	decoder = json.NewDecoder(io.MultiReader(strings.NewReader(`{"":0`), rest))
-	for range 3 { // the brace, the name and the value
-		if _, err := decoder.Token(); err != nil {
-			return nil, err
+	for list.PeekKind() == '{' {
+		object, err := list.ReadValue()
+		if err != nil {
+			return err
 		}
+		give(bytes.Clone(object)) // the list reuses it
 	}
-	return decoder, nil
+	if end, err := list.ReadToken(); err != nil || end.Kind() != ']' {
+		return cmp.Or(err, errNoList)
+	}
+	return nil
 }

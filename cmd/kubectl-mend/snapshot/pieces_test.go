@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -54,7 +55,7 @@ func TestWhatIsNoListIsNotTakenForAnEmptyOne(t *testing.T) {
 	for data, want := range map[string]error{
 		`[]`: errNoList, `<html>`: errNoList, `{}x`: errNoList, `{}{}`: errNoList, `items`: errNoList,
 		`{}`: errNoList, `{"kind":"MachineList"}`: errNoList, `{"kind":"Status","status":"Failure","code":403}`: errNoList,
-		`{"items":{}}`: errNoList, `{"items":{"a":1}}`: errNoList, `{"items":"a"}`: errNoList, `{"items":[null]}`: errNoList, `{"items":[[{}]]}`: errNoList,
+		`{"items":{}}`: errNoList, `{"items":{"a":1}}`: errNoList, `{"items":"a"}`: errNoList, `{"items":[null]}`: errNoList, `{"items":[{}{}]}`: errNoList, `{"items":[{"a":]}]}`: errNoList, `{"items":[[{}]]}`: errNoList,
 		`{"metadata":{"continue":"there is more"},"items":[{"a":1}]}`: errPage, `{"items":[],"metadata":{"continue":"there is more"}}`: errPage,
 		``: errCut, ` `: errCut, `{"items":[{"a":1}`: errCut, `{"items":[{"a":"`: errCut, `{"items":[{"a":"\`: errCut, `{"kind":`: errCut, `{"items":[]`: errCut,
 	} {
@@ -65,6 +66,19 @@ func TestWhatIsNoListIsNotTakenForAnEmptyOne(t *testing.T) {
 	broken := errors.New("the connection is lost")
 	if _, err := found(io.MultiReader(strings.NewReader(`{"items":[{}`), iotest.ErrReader(broken))); !errors.Is(err, broken) {
 		t.Errorf("the error is %v, want the one of who was read from", err)
+	}
+}
+
+// A parser that gave up would leave the one who reads waiting.
+func TestAListIsReadToItsEndWhereNoObjectCanBeParsed(t *testing.T) {
+	broken := errors.New("it cannot be parsed")
+	var parsed atomic.Int32
+	err := eachObject(strings.NewReader(`{"items":[{}`+strings.Repeat(",{}", 999)+"]}"), func([]byte) error {
+		parsed.Add(1)
+		return broken
+	})
+	if !errors.Is(err, broken) || parsed.Load() != 1000 {
+		t.Errorf("%d were parsed, with the error %v", parsed.Load(), err)
 	}
 }
 
