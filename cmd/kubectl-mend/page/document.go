@@ -31,6 +31,9 @@ func (e *Explanation) Document() *cliv1.Explanation {
 		d.Owners = append(d.Owners, e.Owners[i].object())
 	}
 	for i := range e.Capacity {
+		if len(e.Owners) > 0 && e.Capacity[i].missing() == nil { // of owners, those that are to come back
+			continue
+		}
 		d.Capacity = append(d.Capacity, document.Capacity(&e.Capacity[i].Story, e.Subject.Namespace, e.Capacity[i].Unread))
 	}
 	for i := range e.Remediations {

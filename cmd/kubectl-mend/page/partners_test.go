@@ -85,6 +85,20 @@ func TestWhatPartnersWaitFor(t *testing.T) {
 	})
 }
 
+// For programs an owner lists what is missing: a deletion that hangs after a scale-down is none of that, and the last lines have it.
+func TestAnOwnerListsForProgramsWhatIsMissing(t *testing.T) {
+	s := aScene(deletes("WaitingForPreDrainHook", "", func(m *clusterv1.Machine) {
+		m.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}
+	}), deployed, func(s *scene) { s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](4) })
+	e, err := MachineDeployment(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "md"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := e.Document(); len(d.Capacity) != 0 || d.Todo == nil || d.Todo.Reason != "EndHook" {
+		t.Errorf("%+v, to do %+v", d.Capacity, d.Todo)
+	}
+}
+
 // cutOff is a machine that is being drained when the connection to its cluster is lost.
 func cutOff(s *scene) {
 	deletes("DrainingNode", "Error draining Node, please check controller logs for errors")(s)
