@@ -109,6 +109,9 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 			machineText(s), s.Args.Host.Name, stateText(s.Args.Host.State))
 	},
 	capacity.HostChosen: func(s *capacity.Story) string {
+		if all := s.Args.Fitting; len(all) > 1 {
+			return fmt.Sprintf("any of %d BareMetalHosts fits %s: %s", len(all), machineText(s), few(all))
+		}
 		return fmt.Sprintf("BareMetalHost %s fits %s", s.Args.Host.Name, machineText(s))
 	},
 	capacity.HostWorks: func(s *capacity.Story) string {

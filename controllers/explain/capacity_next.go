@@ -74,6 +74,9 @@ var nextTexts = map[capacity.Next]func(*capacity.Story) string{
 		return objectText(s.Owner) + " makes a new Machine as soon as Machine " + s.Machine + " is gone"
 	},
 	capacity.HostIsTaken: func(s *capacity.Story) string {
+		if len(s.Args.Fitting) > 1 {
+			return "the provider takes one of these BareMetalHosts for " + machineText(s)
+		}
 		if s.Args.Host != nil {
 			return "the provider takes BareMetalHost " + s.Args.Host.Name + " for " + machineText(s)
 		}

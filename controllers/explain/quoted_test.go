@@ -121,6 +121,20 @@ func TestWhatPartnersSayIsQuoted(t *testing.T) {
 	}
 }
 
+func TestOfHostsThatFitAnyIsTaken(t *testing.T) {
+	s := whole()
+	s.Reason, s.Next, s.Args.Fitting = capacity.HostChosen, capacity.HostIsTaken, []string{"h1", "h2"}
+	want := []string{"any of 2 BareMetalHosts fits Machine w4: h1, h2", "the provider takes one of these BareMetalHosts for Machine w4"}
+	if diff := cmp.Diff(want, []string{Capacity(s), CapacityNext(s).Text}); diff != "" {
+		t.Error(diff)
+	}
+	s.Args.Fitting = []string{"h1"}
+	want = []string{"BareMetalHost h1 fits Machine w4", "the provider takes BareMetalHost h1 for Machine w4"}
+	if diff := cmp.Diff(want, []string{Capacity(s), CapacityNext(s).Text}); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAControlPlaneReplacesOneMachineAtATime(t *testing.T) {
 	s := whole()
 	s.Reason, s.Owner, s.Args.KubeadmAnswer = capacity.KubeadmDefers, capacity.Object{Kind: "KubeadmControlPlane", Name: "cp"}, kubeadm.Answer{Reason: kubeadm.OtherReplaced, Others: []string{"w3"}}

@@ -122,17 +122,20 @@ func (f *Facts) hostless(s *Story, m *Machine) {
 	for i := range f.Hosts {
 		is := f.Hosts[i].answer()
 		if is.Why == "" {
-			s.Stage, s.Reason, s.Args.Host, s.Args.Hosts = Provisioning, HostChosen, &f.Hosts[i], nil
-			return
+			s.Args.Fitting = append(s.Args.Fitting, is.Name)
+			continue
 		}
 		s.Args.Hosts = append(s.Args.Hosts, is)
 		if frees == nil && f.Hosts[i].frees() {
 			frees = &f.Hosts[i]
 		}
 	}
-	if frees != nil {
+	switch {
+	case len(s.Args.Fitting) > 0:
+		s.Stage, s.Reason, s.Args.Host, s.Args.Hosts = Provisioning, HostChosen, f.host(s.Args.Fitting[0]), nil
+	case frees != nil:
 		s.Reason, s.Args.Host, s.WaitsFor = HostFrees, frees, Object{Kind: "BareMetalHost", Name: frees.Name}
-		return
+	default:
+		s.Todo = AddHost
 	}
-	s.Todo = AddHost
 }

@@ -344,3 +344,12 @@ func TestInfrastructureThatFailsLater(t *testing.T) {
 		}
 	}
 }
+
+func TestCAPM3TakesAnyHostThatFits(t *testing.T) {
+	s := Decide(given(followed(metal, hosts(
+		Host{Name: "h1", Selected: true, State: "available"}, Host{Name: "h2"}, Host{Name: "h3", Selected: true, State: "available"},
+	))))
+	if diff := cmp.Diff([]any{HostChosen, []string{"h1", "h3"}, []HostAnswer(nil)}, []any{s.Reason, s.Args.Fitting, s.Args.Hosts}); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -247,6 +247,8 @@ type Args struct {
 	Pods       []Pod
 	Volumes    []Volume
 	Hosts      []HostAnswer
+	// Fitting are the hosts that fit, where one of them is to be taken: CAPM3 takes any.
+	Fitting []string
 	// Host is the host of the machine. Timeout is what Deadline follows from.
 	Host    *Host
 	Timeout time.Duration
