@@ -53,7 +53,7 @@ func (r *reading) readPods(ctx context.Context, reader client.Reader) error {
 		r.facts.Unread = append(r.facts.Unread, budgets)
 	}
 	d.budgets = all.Items
-	r.facts.Old.Deletion.Pods = d.podsOf(pods)
+	r.facts.Old.Deletion.Pods, r.facts.Old.Deletion.PodsRead = d.podsOf(pods), true
 	return nil
 }
 

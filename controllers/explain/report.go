@@ -121,7 +121,7 @@ func RecordCapacityBack(replacement string, guessed bool) string {
 	case replacement == "":
 		return "capacity is back"
 	case guessed:
-		return "capacity is back, presumably by Machine " + replacement
+		return "capacity is back, probably by Machine " + replacement
 	}
 	return "capacity is back by Machine " + replacement
 }

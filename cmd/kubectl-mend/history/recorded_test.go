@@ -164,7 +164,7 @@ func TestARecordSaysWhatWasDecidedAndHowItEnded(t *testing.T) {
 			r.Status.Ended.Time = at(900)
 		}, "RemediationEnded", "remediation ended: GivenUp, by the last remediator"},
 		"capacity back":                       {func(*mendv1.RemediationRecord) {}, "CapacityBack", "capacity is back by Machine workers-new"},
-		"capacity back, presumably":           {func(r *mendv1.RemediationRecord) { r.Status.Replacement.Guessed = true }, "CapacityBack", "capacity is back, presumably by Machine workers-new"},
+		"capacity back, probably":             {func(r *mendv1.RemediationRecord) { r.Status.Replacement.Guessed = true }, "CapacityBack", "capacity is back, probably by Machine workers-new"},
 		"capacity back, on the same machine":  {func(r *mendv1.RemediationRecord) { r.Status.Replacement = nil }, "CapacityBack", "capacity is back"},
 		"begun, which no step says":           {func(r *mendv1.RemediationRecord) { r.Status.Steps = nil; r.Status.BegunBy = "" }, "RemediationBegun", "remediation begun"},
 		"begun by others, which no step says": {func(r *mendv1.RemediationRecord) { r.Status.Steps = nil; r.Status.BegunBy = "core" }, "RemediationBegun", "remediation begun by core"},

@@ -10,6 +10,8 @@ import (
 func TestTheDeletion(t *testing.T) {
 	timed := func(edit func(*Deletion)) func(*Facts) { return func(f *Facts) { edit(&f.Old.Deletion) } }
 	node := Object{Kind: "Node", Name: "node-w1"}
+	const refused = "Drain not completed yet (started at 2026-01-01T11:51:00Z):\n* Pod shop/web: deletionTimestamp set, but still not removed from the Node\n" +
+		"* Pods shop/db-0, shop/db-1, ... (2 more): cannot evict pod as it would violate the pod's disruption budget. The disruption budget db.v2 needs 3 healthy pods and has 3 currently"
 	blocked := []Pod{{Namespace: "shop", Name: "db-0", Budget: "db"}, {Namespace: "shop", Name: "web"}}
 	onHost := func(h Host, edits ...func(*Deletion)) func(*Facts) {
 		return func(f *Facts) {
@@ -48,6 +50,20 @@ func TestTheDeletion(t *testing.T) {
 		"the PodDisruptionBudget that blocks a drain is named": {
 			deleting("DrainingNode", timed(func(d *Deletion) { d.Pods = blocked })),
 			says{Deleting, DrainBlockedByBudget, "w1", Object{"PodDisruptionBudget", "shop", "db"}, nine, time.Time{}, false, DrainGoesOn, FreeBudget, none},
+		},
+		"the PodDisruptionBudget that Cluster API quotes is named where the pods were not read": {
+			deleting("DrainingNode", timed(func(d *Deletion) { d.Condition.Message = refused })),
+			says{Deleting, DrainBlockedByBudget, "w1", Object{"PodDisruptionBudget", "shop", "db.v2"}, nine, time.Time{}, false, DrainGoesOn, FreeBudget, none},
+		},
+		"what was read of the pods is newer than what Cluster API quotes": {
+			deleting("DrainingNode", timed(func(d *Deletion) { d.Condition.Message, d.PodsRead = refused, true })),
+			says{Deleting, Draining, "w1", node, nine, time.Time{}, false, DrainGoesOn, SetDrainTimeout, none},
+		},
+		"a pod that cannot be evicted for another reason names no budget": {
+			deleting("DrainingNode", timed(func(d *Deletion) {
+				d.Condition.Message = "Drain not completed yet:\n* Pod shop/db-0: failed to evict Pod, the webhook says: cannot evict pod as it would violate the pod's disruption budget"
+			})),
+			says{Deleting, Draining, "w1", node, nine, time.Time{}, false, DrainGoesOn, SetDrainTimeout, none},
 		},
 		"a pod that is being deleted is not blocked by its budget any more": {
 			deleting("DrainingNode", timed(func(d *Deletion) { d.Pods = []Pod{{Namespace: "shop", Name: "db-0", Budget: "db", Deleting: noon}} })),

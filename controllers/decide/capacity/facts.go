@@ -124,9 +124,10 @@ type Deletion struct {
 	DrainTimeout, VolumeTimeout, NodeTimeout time.Duration
 	// The moments are when each wait began.
 	PreDrainSince, DrainSince, VolumesSince, PreTerminateSince time.Time
-	// Pods are those that are left on its node, Volumes those that are attached to it, as far as the workload cluster could be read.
-	Pods    []Pod
-	Volumes []Volume
+	// PodsRead reports that they were read from the workload cluster, Pods are those that are left on its node, Volumes those that are attached to it, as far as the workload cluster could be read.
+	PodsRead bool
+	Pods     []Pod
+	Volumes  []Volume
 	// Infra and Bootstrap are the objects that are deleted with it, as far as they could be read.
 	Infra, Bootstrap Remains
 }
