@@ -56,6 +56,8 @@ type scene struct {
 	host  client.Object // that of the worker, where the scene marks it
 	dice  *rand.Rand
 	seen  []string
+	// conditions are what the check said of the capacity at each look.
+	conditions []string
 }
 
 // places are those of the commands that run.
@@ -131,6 +133,7 @@ func (s *scene) look(ctx context.Context, n int) {
 		return all
 	}
 	s.ask(ctx, n, "machine/"+s.old, old, of)
+	s.conditions = append(s.conditions, s.condition(s.observe(ctx)))
 
 	if n%2 == 1 {
 		return
@@ -161,12 +164,16 @@ func (s *scene) look(ctx context.Context, n int) {
 	}
 }
 
-// ofOwner is what the owner, or the Cluster, says of it: nothing once nothing is missing.
+// ofOwner is what the owner, or the Cluster, says of it: nothing once nothing is missing, or that the worker is not replaced while it is still there.
 func (s *scene) ofOwner(f *facts) []suite.Blocker {
-	all := s.truths(f)
+	all, back := s.truths(f), suite.Blocker{Ends: suite.Back}
 	for i := range all {
-		if all[i].Ends != "" {
-			all[i] = suite.Blocker{Ends: suite.Back}
+		switch {
+		case all[i].Ends == "":
+		case f.machine(s.old) == nil:
+			all[i] = back
+		default:
+			all = append(all, back, suite.Blocker{Ends: all[i].Ends})
 		}
 	}
 	if len(f.sets) > 1 { // of a rollout it lists all machines that come

@@ -68,8 +68,11 @@ var scenes = []*scene{
 	{
 		rule: "a machine without a spare host", Site: suite.Site{Namespace: "spare"},
 		before: func(ctx context.Context, s *scene) { mark(ctx, s, `"broken"`) },
-		acts:   map[int]func(context.Context, *scene){8: func(ctx context.Context, s *scene) { mark(ctx, s, "null") }},
-		sees:   []string{"NoHost"}, ends: suite.Back,
+		acts: map[int]func(context.Context, *scene){moments: func(ctx context.Context, s *scene) {
+			Eventually(func() []string { return s.told(ctx, "CapacityAwaited") }).Should(ContainElement(toDo))
+			mark(ctx, s, "null")
+		}},
+		sees: []string{"NoHost"}, ends: suite.Back,
 	},
 	{
 		rule: "a machine during a rollout", Site: suite.Site{Namespace: "rollout", Spare: 1},
@@ -253,4 +256,6 @@ var _ = Describe("What kubectl mend explain says of the capacity of a machine", 
 	It("is right, with what blocks and what comes next, at 99 of 100 random moments of all scenes", func() {
 		looks.Right(len(scenes) * (moments + 1))
 	})
+
+	remembered()
 })
