@@ -193,7 +193,7 @@ func (p *planning) wait() {
 	if reason == p.State.Waiting() || p.State.Waiting() == OtherReason && !p.room(reason) {
 		return
 	}
-	at := p.stopWaiting(since)
+	at := p.stopWaiting(p.until(since))
 	p.startWaiting(reason, at)
 	n := len(p.State.Steps)
 	switch {
@@ -245,6 +245,17 @@ func (p *planning) cause() (reason Reason, object Ref, since time.Time) {
 		return last.Reason, Ref{}, last.Time
 	}
 	return "", Ref{}, time.Time{}
+}
+
+// until is when the wait that goes on ends, as another cause is found that is there since a moment. If that is from before the wait, as of a drain that a
+// budget has blocked until now, the wait has hidden it: to count by that moment would leave nothing of what was in fact waited for.
+func (p *planning) until(since time.Time) time.Time {
+	for _, w := range p.State.Waits {
+		if !w.Since.IsZero() && !since.After(w.Since) {
+			return p.f.Now
+		}
+	}
+	return since
 }
 
 // stopWaiting ends the wait that goes on, at the moment from which on something else is waited for, and returns that.

@@ -275,7 +275,9 @@ func TestWaits(t *testing.T) {
 		{2 * time.Minute, "DrainingNode", 90 * time.Second, true},
 		{3 * time.Minute, "", 0, false}, // what is not read changes nothing
 		{4 * time.Minute, "WaitingForRemediation", 0, true},
-		{5 * time.Minute, "DrainingNode", time.Minute, true}, // it was noticed later
+		{5 * time.Minute, "DrainingNode", 4 * time.Minute, true}, // hidden by the other one until now
+		{6 * time.Minute, "NoHost", 330 * time.Second, true},
+		{8 * time.Minute, "HostChosen", time.Minute, true}, // likewise
 	} {
 		f.Now = after(is.at)
 		f.Capacity = Capacity{Known: is.known, Reason: is.reason}
@@ -284,14 +286,17 @@ func TestWaits(t *testing.T) {
 		}
 		f.State = Decide(f).State
 	}
-	want := []Wait{{Reason: "WaitingForRemediation", Seconds: 89}, {Reason: "DrainingNode", Seconds: 150, Since: after(4 * time.Minute)}}
+	want := []Wait{
+		{Reason: "WaitingForRemediation", Seconds: 89 + 60}, {Reason: "DrainingNode", Seconds: 150 + 30}, {Reason: "NoHost", Seconds: 150},
+		{Reason: "HostChosen", Since: after(8 * time.Minute)},
+	}
 	if diff := cmp.Diff(want, f.State.Waits); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	f.Now, f.Target.Exists = after(10*time.Minute), false
 	f.Capacity = replacedBy(Replacement{Machine: m2, Guessed: true}, true)
 	got := Decide(f).State
-	want[1] = Wait{Reason: "DrainingNode", Seconds: 150 + 300} // until the capacity was back
+	want[3] = Wait{Reason: "HostChosen", Seconds: 60} // until the capacity was back
 	if diff := cmp.Diff(want, got.Waits); diff != "" {
 		t.Errorf("at its end (-want +got):\n%s", diff)
 	}

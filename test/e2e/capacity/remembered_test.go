@@ -89,7 +89,7 @@ func remembered() {
 		Expect(spare().conditions).To(ContainElement("False NoHost"))
 	})
 
-	It("was told in events about the check, which kubectl describe finds", func(ctx SpecContext) {
+	It("was reported in events about the check, which kubectl describe finds", func(ctx SpecContext) {
 		for _, s := range lasting() {
 			end := "CapacityBack"
 			if s.ends != suite.Back {

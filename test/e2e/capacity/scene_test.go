@@ -56,7 +56,7 @@ type scene struct {
 	host  client.Object // that of the worker, where the scene marks it
 	dice  *rand.Rand
 	seen  []string
-	// conditions are what the check said of the capacity at each look.
+	// conditions are what the check said of the capacity, whenever it was looked at.
 	conditions []string
 }
 
