@@ -31,6 +31,7 @@ var unrendered = map[string]string{
 	"cmd/kubectl-mend/snapshot/reader.go":               "an error",
 	"controllers/crdgate/gate.go":                       "the name of another controller",
 	"controllers/decide/budget/budget.go":               "the name of a class of targets",
+	"controllers/decide/capacity/quoted.go":             "the words of the API server, as Cluster API quotes them",
 	"controllers/decide/nodes/facts.go":                 "the name of a template",
 	"controllers/nodehealthcheck/admission/refusals.go": "the words of medik8s, with which requests are refused",
 	"controllers/teardown/observe.go":                   "the name of an object",
