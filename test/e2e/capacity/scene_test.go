@@ -164,16 +164,12 @@ func (s *scene) look(ctx context.Context, n int) {
 	}
 }
 
-// ofOwner is what the owner, or the Cluster, says of it: nothing once nothing is missing, or that the worker is not replaced while it is still there.
+// ofOwner is what the owner, or the Cluster, says of it: nothing once nothing is missing.
 func (s *scene) ofOwner(f *facts) []suite.Blocker {
-	all, back := s.truths(f), suite.Blocker{Ends: suite.Back}
+	all := s.truths(f)
 	for i := range all {
-		switch {
-		case all[i].Ends == "":
-		case f.machine(s.old) == nil:
-			all[i] = back
-		default:
-			all = append(all, back, suite.Blocker{Ends: all[i].Ends})
+		if all[i].Ends != "" {
+			all[i] = suite.Blocker{Ends: suite.Back}
 		}
 	}
 	if len(f.sets) > 1 { // of a rollout it lists all machines that come
