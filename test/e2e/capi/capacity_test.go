@@ -151,7 +151,7 @@ type story struct {
 // look asks what the machine waits for, what its owner or the Cluster says of that, and what the new machine waits for.
 func (s *story) look(ctx context.Context, n int) {
 	GinkgoHelper()
-	truths := func() []suite.Blocker { return []suite.Blocker{s.truth(ctx)} }
+	truths := func() []suite.Blocker { return s.said(ctx, s.truth(ctx)) }
 	s.ask(ctx, n, "machine/"+s.old, func(c *cliv1.Capacity) bool { return c.Machine == s.old }, truths)
 	object := s.owner
 	if n%2 == 1 {
@@ -190,6 +190,25 @@ func (s *story) by() string {
 		return "KubeadmControlPlane " + name
 	}
 	return "MachineDeployment " + name
+}
+
+// said are a truth and, of a KubeadmControlPlane, what it says itself of why it does nothing, which is as true: what keeps it from scaling up, or the other
+// machine that it is about to replace.
+func (s *story) said(ctx context.Context, truth suite.Blocker) []suite.Blocker {
+	GinkgoHelper()
+	all := []suite.Blocker{truth}
+	if !strings.HasPrefix(s.by(), "KubeadmControlPlane ") {
+		return all
+	}
+	owner := s.environment.owner(ctx)
+	_, replaces := owner.Annotations[controlplanev1.RemediationInProgressAnnotation]
+	switch up := conditions.Get(owner, controlplanev1.KubeadmControlPlaneScalingUpCondition); {
+	case truth.Reason == "OwnerCreates" && up != nil && strings.Contains(up.Message, "* "):
+		all = append(all, suite.Blocker{Reason: "ScalingUpBlocked"})
+	case truth.Reason == "WaitingForRemediation" && replaces:
+		all = append(all, suite.Blocker{Reason: "OtherReplaced"})
+	}
+	return all
 }
 
 // truth is what the capacity of the machine waits for.
@@ -268,6 +287,9 @@ func (s *story) arrival(ctx context.Context, m *clusterv1.Machine) suite.Blocker
 		return suite.Blocker{Reason: "NodeNotReady", Object: "Node " + m.Status.NodeRef.Name, Next: "NodeGetsReady"}
 	case conditions.IsTrue(m, clusterv1.MachineInfrastructureReadyCondition) || started.InfrastructureProvisioned != nil && *started.InfrastructureProvisioned:
 		is.Reason, is.Next = "NoNode", "NodeRegisters"
+		if conditions.IsFalse(m, clusterv1.MachineInfrastructureReadyCondition) { // DevMachines say so while they boot
+			is.Reason = "InfrastructureNotReady"
+		}
 	case started.BootstrapDataSecretCreated != nil && *started.BootstrapDataSecretCreated:
 		is.Reason, is.Next = "InfrastructureNotReady", "InfrastructureComes"
 	default:
