@@ -27,19 +27,16 @@ func Decide(f Facts) Plan {
 	}
 	decisions, is := judge(&f)
 	p.Decisions, p.Open = decisions, is.open
-	sudden := map[int]time.Time{}
 	for _, i := range p.Open {
 		d := decisions[i]
 		d.Begun = f.begun(d)
 		d.InFlight = d.Begun || inFlight(&f, d)
 		d.Blockers = own(&f, &p, d)
 		d.Waits = waits(&f, d)
-		if until := f.Memory.settledAt(d.Target.ID, f.Now); d.Waits && f.Limited && f.Now.Before(until) {
-			d.Waits, sudden[i], p.JustSeen = false, until, true
-		}
 		count(&p.Population, d)
 	}
 	awaitSpares(&f, &p)
+	sudden := settle(&f, &p)
 	p.Population.Healthy += len(decisions) - len(p.Open)
 	if f.Counted != nil {
 		p.Population = p.Population.Complete(f.Counted.Total, f.Counted.Healthy)
@@ -257,6 +254,23 @@ func block(f *Facts, p *Plan, d *Decision, sudden time.Time) {
 	if d.Verdict.State != health.Unhealthy && len(d.Blockers) == 0 {
 		d.Blockers = append(d.Blockers, Blocker{Reason: NotUnhealthy})
 	}
+}
+
+// settle puts off what was just seen, and may be the first of many: until when, by the places of the machines. What waits for a spare host is not put off: it
+// says so while limits forbid its remediation too, and in a storm everything is just seen.
+func settle(f *Facts, p *Plan) map[int]time.Time {
+	sudden := map[int]time.Time{}
+	if !f.Limited {
+		return sudden
+	}
+	for _, i := range p.Open {
+		d := p.Decisions[i]
+		if until := f.Memory.settledAt(d.Target.ID, f.Now); d.Waits && f.Now.Before(until) {
+			d.Waits, sudden[i], p.JustSeen = false, until, true
+			p.Population.Waiting--
+		}
+	}
+	return sudden
 }
 
 // settles is when a remediation starts that waits for the changes that come with the one that was seen first; zero if none does.

@@ -154,7 +154,7 @@ func sparesUntil(p *Plan) time.Time {
 }
 
 // spareCondition sets the condition SpareHostAvailable of the machine of d while its remediation waits, and removes it when that is over. One that
-// was just seen, or that could not be judged, may wait again in a moment: its condition stands.
+// could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
 func spareCondition(f *Facts, d *Decision) {
 	switch {
 	case d.Spare.blocks():

@@ -149,6 +149,9 @@ func TestTwoMachinesDoNotCountOnTheSameHost(t *testing.T) {
 	}
 }
 
+// stormBefore says that too many machines were unhealthy in the decision before, too.
+func stormBefore(f *Facts) { f.Memory.ShortCircuited = true }
+
 func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
 	says := Condition{Type: SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost), Because: NoSpareHost}
 	gone := Condition{Type: SpareHostAvailable, Remove: true}
@@ -168,7 +171,11 @@ func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
 		"nor when a template says how":                 {of(bad(onHost, toldToWait)).with(waitsFor(hour, none), external), gone},
 		"nor when the machine is healthy":              {of(is(health.Healthy, onHost, toldToWait)).with(waitsFor(hour)), gone},
 		"what is pending in between says it still":     {of(is(health.Pending, onHost, toldToWait)).with(waitsFor(hour, none)), Condition{}},
-		"and what was just seen after a restart":       {of(bad(onHost, toldToWait)).with(waitsFor(hour, none), limitsMatter), Condition{}},
+		"that it waits, of what was just seen":         {of(bad(onHost)).with(waitsFor(hour, none), limitsMatter), says},
+		"also in a storm, in which all was just seen":  {of(bad(onHost)).with(waitsFor(hour, none), limitsMatter, tooMany, stormBefore), says},
+		"still of what was just seen after a restart":  {of(bad(onHost, toldToWait)).with(waitsFor(hour, none), limitsMatter), says},
+		"no longer in a storm when a host fits":        {of(bad(onHost, toldToWait)).with(waitsFor(hour, one), limitsMatter, tooMany, stormBefore), gone},
+		"nor in a storm when the wait is over":         {of(bad(onHost, toldToWait, due(2*hour))).with(waitsFor(hour, none), limitsMatter, tooMany, stormBefore), gone},
 		"nothing on a machine that is being deleted":   {of(bad(onHost, toldToWait, deleting)).with(waitsFor(hour, none)), Condition{}},
 		"nothing on a machine that an older check has": {of(bad(onHost, toldToWait, older)).with(waitsFor(hour, none)), Condition{}},
 	} {
