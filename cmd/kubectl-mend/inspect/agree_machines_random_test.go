@@ -32,6 +32,7 @@ func aRandomMachineScene(t *rapid.T) *machineScene {
 	for i := range rapid.IntRange(0, 10).Draw(t, "machines") { // an event names no more
 		s.randomMachine(t, fmt.Sprintf("m%d", i), names)
 	}
+	s.randomSpares(t)
 	if odds(t, "an orphaned request", 4) {
 		s.randomRequest(t, "orphaned")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -47,6 +48,7 @@ type machinePlay struct {
 	*play
 	scene      *machineScene
 	reconciler *machinehealthcheck.Reconciler
+	hosts      *hostsView
 }
 
 func (s *machineScene) play(t reporter) *machinePlay {
@@ -54,9 +56,11 @@ func (s *machineScene) play(t reporter) *machinePlay {
 	w := s.snapshot(t)
 	p := &machinePlay{scene: s, play: played(t, w, managerlease.Announcement{Version: "v0.1.0", Unclaimed: string(s.unclaimed)})}
 	c := state.New(w, p.clock).Client()
+	p.hosts = &hostsView{Kinds: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w)}
+	p.asker.machines.Hosts = p.hosts
 	p.reconciler = &machinehealthcheck.Reconciler{
 		Client: c, Clusters: managersView{w.Clusters(), s.unseen}, Requests: &remediationrequest.Requests{Client: c, Live: c},
-		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,
+		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: p.hosts, Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,
 	}
 	return p
 }
@@ -161,6 +165,7 @@ func (p *machinePlay) compareMachine(t *explain.Target, said *explain.Check, bef
 		}
 	default:
 		p.compareVerdict(t, was, is)
+		p.compareSpare(t, is)
 	}
 }
 
@@ -211,6 +216,7 @@ func (p *machinePlay) begun(t *explain.Target, said *explain.Check, before, afte
 	}
 	// An owner that had been asked before the machine was healthy is asked again without a word: it stands in the event alone.
 	for _, text := range p.of("MachineHealthCheck", said.Name, mendv1.EventRemediationStarted) {
+		text, _, _ = strings.Cut(text, ". ") // and of which host it depended
 		if names, of := strings.CutPrefix(text, "Asked the owner to remediate "); of && slices.Contains(strings.Split(names, ", "), t.Name) {
 			return true
 		}
@@ -240,7 +246,11 @@ func (p *machinePlay) compareCheck(said *explain.Check, before, after objects) {
 	if want := [3]int32{int32(said.Population.Total()), int32(said.Population.Healthy), int32(said.Remaining)}; got != want {
 		p.Errorf("%s: said to watch, find healthy and allow %v, and stored %v", said, want, got)
 	}
-	if c := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); c.Message != said.Text || c.Message != "" && c.Reason != said.Reason {
+	restricts := clusterv1.MachineHealthCheckRemediationAllowedCondition
+	if waitsForSpare(said.Reason) {
+		restricts = mendv1.SpareHostAvailable
+	}
+	if c := conditions.Get(check, restricts); c.Message != said.Text || c.Message != "" && c.Reason != said.Reason {
 		p.Errorf("%s: said %s %q, and stored %s %q", said, said.Reason, said.Text, c.Reason, c.Message)
 	}
 }
@@ -275,9 +285,15 @@ func (p *machinePlay) compareMoments(said *explain.Check, result ctrl.Result) {
 				first = health.Earliest(first, h.Until)
 			}
 		}
+		if b := spareBlocker(t); b != nil {
+			first = health.Earliest(first, b.Until)
+			if t.Next.Reason == b.Reason {
+				next = health.Earliest(next, b.Until)
+			}
+		}
 	}
 	if !begins && !next.Equal(said.Next.At) {
-		p.Errorf("%s: next is said to be %+v, and the first machine becomes unhealthy at %s", said, said.Next, next)
+		p.Errorf("%s: next is said to be %+v, and the first machine becomes unhealthy, or waits no longer, at %s", said, said.Next, next)
 	}
 	again := time.Time{}
 	if result.RequeueAfter > 0 {
@@ -294,6 +310,9 @@ func (p *machinePlay) compareMoments(said *explain.Check, result ctrl.Result) {
 	if refused && again.Before(first) || refused && first.IsZero() {
 		return // it is tried again, ever more rarely
 	}
+	if rereads := again.Sub(now).Truncate(time.Second) == time.Minute; rereads && p.scene.waitsForSpares(said) && (first.IsZero() || again.Before(first)) {
+		return // a host, or what a machine asks of one, could not be read, and is read again
+	}
 	if !sameMoment(again, first) {
 		p.Errorf("%s: the next reconcile is at %s, and by what is said something changes at %s", said, again, first)
 	}
@@ -306,7 +325,7 @@ func (p *machinePlay) story(check string) {
 	p.pass(check) // what a reconcile changes enqueues the check again: a request that it has adopted is deleted by the next one
 	before := p.ask(check)
 	next := before.Next
-	if before.Mode != explain.Acting || !next.At.After(p.clock.Now()) {
+	if before.Mode != explain.Acting || !next.At.After(p.clock.Now()) || waitsForSpare(next.Reason) {
 		return
 	}
 	name, text, _ := strings.Cut(next.Text, ": ")
@@ -328,7 +347,7 @@ func (p *machinePlay) story(check string) {
 			together++
 		}
 	}
-	if t := targetOf(then); together == 1 && t.StartsNow != (strings.Contains(text, "counts as unhealthy unless ") && strings.Contains(text, ", and kubemend ")) {
+	if t := targetOf(then); together == 1 && spareBlocker(t) == nil && t.StartsNow != (strings.Contains(text, "counts as unhealthy unless ") && strings.Contains(text, ", and kubemend ")) {
 		p.Errorf("%s: it is said that %q; then it begins: %t, blocked by %+v", name, text, t.StartsNow, t.Blockers)
 	}
 }
