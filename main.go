@@ -113,10 +113,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	services.Services = append(services.Services, following)
-	if err := errors.Join(announce(mgr, services, self, o), services.SetupWithManager(mgr)); err != nil {
-		return err
-	}
-	if err := migration.SetUp(ctx, mgr, o.migration.Skip); err != nil {
+	if err := errors.Join(announce(mgr, services, self, o), services.SetupWithManager(mgr), migration.SetUp(ctx, mgr, o.migration.Skip)); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {

@@ -11,13 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 )
 
 // What `kubectl get rrec -o wide` shows is computed as the API server does it.
 func TestColumnsOfARemediationRecord(t *testing.T) {
-	begun := metav1.NewTime(time.Now().Add(-90 * time.Second))
-	back := metav1.NewTime(time.Now().Add(-30 * time.Second))
+	begun := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	back := metav1.NewTime(begun.Add(time.Minute))
 	spec := RemediationRecordSpec{
 		Mode: RecordActive, Cause: "Ready=Unknown",
 		Target:    RecordTarget{ClusterName: "c", Machine: &RecordRef{Name: "m"}, Node: &RecordRef{Name: "n"}, Host: &RecordRef{Name: "h"}},
@@ -31,14 +33,14 @@ func TestColumnsOfARemediationRecord(t *testing.T) {
 		"one that was not begun": {RemediationRecordStatus{}, []any{"r", "c", "m", "n", "h", "check", "Active", "Ready=Unknown", nil, nil, nil, nil}},
 		"one that goes on says what is waited for now": {
 			RemediationRecordStatus{Begun: &begun, Waits: []RecordWait{waited, {Reason: "NoHost", Since: &begun}}},
-			[]any{"r", "c", "m", "n", "h", "check", "Active", "Ready=Unknown", nil, "NoHost", "90s", nil},
+			[]any{"r", "c", "m", "n", "h", "check", "Active", "Ready=Unknown", nil, "NoHost", age(begun), nil},
 		},
 		"one that has ended waits for nothing": {
 			RemediationRecordStatus{
 				Begun: &begun, CapacityBack: &back, Ended: &back, Outcome: RecordReplaced, Waits: []RecordWait{waited},
 				Conditions: []metav1.Condition{{Type: RecordCapacityBack, Status: metav1.ConditionTrue, Reason: "Replaced"}},
 			},
-			[]any{"r", "c", "m", "n", "h", "check", "Active", "Ready=Unknown", "Replaced", nil, "90s", "30s"},
+			[]any{"r", "c", "m", "n", "h", "check", "Active", "Ready=Unknown", "Replaced", nil, age(begun), age(back)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +51,9 @@ func TestColumnsOfARemediationRecord(t *testing.T) {
 		})
 	}
 }
+
+// age is how the API server shows a moment. It has changed by the end of the test only if a day ends meanwhile.
+func age(of metav1.Time) string { return duration.HumanDuration(clock.RealClock{}.Since(of.Time)) }
 
 func cells(t *testing.T, record *RemediationRecord) []any {
 	t.Helper()

@@ -231,8 +231,8 @@ func blocking(all []policyv1.PodDisruptionBudget, p *corev1.Pod) string {
 	return ""
 }
 
-// allows reports whether b allows the eviction of p. One that is not ready may go while enough others are, or always. (Kubernetes, pkg/registry/core/pod/storage,
-// eviction.go.)
+// allows reports whether b allows the eviction of p. One that is not ready may go while enough others are, or always. (Kubernetes,
+// pkg/registry/core/pod/storage, eviction.go.)
 func allows(b *policyv1.PodDisruptionBudget, p *corev1.Pod) bool {
 	is := &b.Status
 	ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {

@@ -131,9 +131,10 @@ func hostOf(h *bmov1alpha1.BareMetalHost, wants host.Wants) capacity.Host {
 	_, detached := h.Annotations[bmov1alpha1.DetachedAnnotation]
 	_, unhealthy := h.Annotations[infrav1.UnhealthyAnnotation]
 	_, legacy := h.Annotations[infrav1.LegacyUnhealthyAnnotation]
+	detached = detached && slices.Contains(detachable, h.Status.Provisioning.State)
 	is := capacity.Host{
 		Name: h.Name, State: string(h.Status.Provisioning.State), Since: stateSince(h), Deleting: !h.DeletionTimestamp.IsZero(), Paused: paused,
-		Detached:        detached && slices.Contains(detachable, h.Status.Provisioning.State) || h.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached,
+		Detached:        detached || h.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached,
 		MarkedUnhealthy: unhealthy || legacy,
 		ErrorType:       string(h.Status.ErrorType), Error: h.Status.ErrorMessage, PoweredOn: h.Status.PoweredOn, Online: h.Spec.Online,
 		Reserved: h.Labels[host.NodeReuseLabel],

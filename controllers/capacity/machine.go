@@ -199,7 +199,8 @@ func KubeadmFacts(kcp *controlplanev1.KubeadmControlPlane, m *clusterv1.Machine,
 func kubeadmRules(kcp *controlplanev1.KubeadmControlPlane, now time.Time) *kubeadm.Facts {
 	rules := kcp.Spec.Remediation
 	return &kubeadm.Facts{
-		Now: now, InProgress: remediationIn(kcp.Annotations[controlplanev1.RemediationInProgressAnnotation]).Machine, Initialized: ptr.Deref(kcp.Status.Initialization.ControlPlaneInitialized, false),
+		Now: now, InProgress: remediationIn(kcp.Annotations[controlplanev1.RemediationInProgressAnnotation]).Machine,
+		Initialized: ptr.Deref(kcp.Status.Initialization.ControlPlaneInitialized, false),
 		Rules: kubeadm.Rules{
 			MaxRetry: int(ptr.Deref(rules.MaxRetry, -1)), RetryPeriod: seconds(rules.RetryPeriodSeconds, 0),
 			MinHealthy: seconds(rules.MinHealthyPeriodSeconds, controlplanev1.DefaultMinHealthyPeriodSeconds),

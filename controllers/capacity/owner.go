@@ -128,7 +128,9 @@ func (r *reading) readKubeadm(ctx context.Context) error {
 	o.RollingOut = conditions.IsTrue(kcp, controlplanev1.KubeadmControlPlaneRollingOutCondition)
 	o.ScalingUp = condition(kcp, controlplanev1.KubeadmControlPlaneScalingUpCondition)
 	blocked(o, v1beta1conditions.Get(kcp, controlplanev1.MachinesCreatedV1Beta1Condition))
-	for _, kind := range []string{controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition, controlplanev1.KubeadmControlPlaneControlPlaneComponentsHealthyCondition} {
+	for _, kind := range []string{
+		controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition, controlplanev1.KubeadmControlPlaneControlPlaneComponentsHealthyCondition,
+	} {
 		if is := condition(kcp, kind); o.Ailing.Reason == "" && !is.True() {
 			o.Ailing = is
 		}

@@ -104,7 +104,8 @@ func (r *reading) waited(ctx context.Context, reader client.Reader, attachments 
 	var all []capacity.Volume
 	for i := range attachments {
 		a := &attachments[i]
-		v := capacity.Volume{Attachment: a.Name, Attacher: a.Spec.Attacher, Deleting: moment(a.DeletionTimestamp), Name: ptr.Deref(a.Spec.Source.PersistentVolumeName, "")}
+		v := capacity.Volume{Attachment: a.Name, Attacher: a.Spec.Attacher, Deleting: moment(a.DeletionTimestamp)}
+		v.Name = ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
 		if a.Status.DetachError != nil {
 			v.Error = a.Status.DetachError.Message
 		}

@@ -168,7 +168,8 @@ var todoTexts = map[capacity.Todo]func(*capacity.Story) string{
 	},
 	capacity.LookAtInfrastructure: func(s *capacity.Story) string { return "look at " + objectText(s.WaitsFor) + " and its provider" },
 	capacity.LookAtConsole: func(s *capacity.Story) string {
-		return "look at the console of " + objectText(s.WaitsFor) + ": its kubelet has not reached the API server, or has registered a node with another spec.providerID"
+		return "look at the console of " + objectText(s.WaitsFor) +
+			": its kubelet has not reached the API server, or has registered a node with another spec.providerID"
 	},
 	capacity.LookAtNode: func(s *capacity.Story) string {
 		return "look at " + objectText(s.WaitsFor) + " in the workload cluster: its kubelet and its network"

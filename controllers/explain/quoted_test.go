@@ -3,7 +3,6 @@ package explain
 import (
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -167,10 +166,9 @@ func TestHostileTextsAreBoundedAndShown(t *testing.T) {
 			s.Args.Volumes = []capacity.Volume{{Name: text, Attachment: "csi", Attacher: text, Error: text}}
 			for _, why := range []capacity.HostReason{capacity.HostNotSelected, capacity.HostReserved, capacity.HostInUse, capacity.HostHasError, capacity.HostNotAvailable} {
 				s.Args.Hosts = []capacity.HostAnswer{{Name: "h1", Why: why, Detail: text}}
-				begin := time.Now()
 				got := Capacity(s)
-				if took := time.Since(begin); took > time.Second || len(got) > 4*mostQuoted || !utf8.ValidString(got) || strings.ContainsAny(got, "\x1b\r\n\u202e\u2028") {
-					t.Fatalf("%s, %s: %d bytes in %s, %.80q", name, reason, len(got), took, got)
+				if len(got) > 4*mostQuoted || !utf8.ValidString(got) || strings.ContainsAny(got, "\x1b\r\n\u202e\u2028") {
+					t.Fatalf("%s, %s: %d bytes, %.80q", name, reason, len(got), got)
 				}
 			}
 		}

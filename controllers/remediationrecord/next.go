@@ -76,12 +76,11 @@ func stepsOf(spec *nhcv1.NodeHealthCheckSpec) []nhcv1.EscalatingRemediation {
 
 // asked are the requests that the status of the check lists, as its ladder sees them. Those of templates that it does not name any more are none.
 func (o *observed) asked(steps []nhcv1.EscalatingRemediation, listed []nhcv1.Remediation) []escalation.Request {
-	var all []escalation.Request
+	all := make([]escalation.Request, 0, len(listed))
 	for i := range listed {
 		was := &listed[i]
-		is := escalation.Request{Started: was.Started.Time, Gone: true, Succeeded: escalation.Unsure, Step: slices.IndexFunc(steps, func(s nhcv1.EscalatingRemediation) bool {
-			return madeFrom(&s, was)
-		})}
+		is := escalation.Request{Started: was.Started.Time, Gone: true, Succeeded: escalation.Unsure}
+		is.Step = slices.IndexFunc(steps, func(s nhcv1.EscalatingRemediation) bool { return madeFrom(&s, was) })
 		if was.TimedOut != nil {
 			is.GivenUp, is.Notified = was.TimedOut.Time, true
 		}

@@ -125,8 +125,8 @@ func (r *Retention) Sweep(ctx context.Context, at *place) error {
 	return errors.Join(errs...)
 }
 
-// surely is the moment by which a record has to be too old to be deleted: the earlier one of this machine's clock, own, and of the API server's. By a clock that
-// is ahead all records would be. While that of the API server is not known it is zero, and none is too old.
+// surely is the moment by which a record has to be too old to be deleted: the earlier one of this machine's clock, own, and of the API server's. By a
+// clock that is ahead all records would be. While that of the API server is not known it is zero, and none is too old.
 func (r *Retention) surely(own time.Time) time.Time {
 	if r.Server == nil {
 		return own

@@ -19,7 +19,11 @@ func TestTheTimeOfTheAPIServerIsThatOfItsAnswers(t *testing.T) {
 	}
 	ask := func() {
 		t.Helper()
-		response, err := (&http.Client{Transport: s.Watch(http.DefaultTransport)}).Get(server.URL)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := (&http.Client{Transport: s.Watch(http.DefaultTransport)}).Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -124,7 +124,8 @@ type Deletion struct {
 	DrainTimeout, VolumeTimeout, NodeTimeout time.Duration
 	// The moments are when each wait began.
 	PreDrainSince, DrainSince, VolumesSince, PreTerminateSince time.Time
-	// PodsRead reports that they were read from the workload cluster, Pods are those that are left on its node, Volumes those that are attached to it, as far as the workload cluster could be read.
+	// PodsRead reports that pods were read from the workload cluster, Pods are those that are left on the node. Volumes are those that are attached to it, as
+	// far as the workload cluster could be read.
 	PodsRead bool
 	Pods     []Pod
 	Volumes  []Volume

@@ -227,13 +227,8 @@ func (p *planning) cause() (reason Reason, object Ref, since time.Time) {
 	case followed:
 		return "", Ref{}, time.Time{}
 	}
-	for _, r := range p.f.Requests {
-		if !r.ended() {
-			if r.State == "" {
-				return RemediationInProgress, r.Ref, r.Created
-			}
-			return r.State, r.Ref, time.Time{}
-		}
+	if i := slices.IndexFunc(p.f.Requests, func(r Request) bool { return !r.ended() }); i >= 0 {
+		return p.f.Requests[i].cause()
 	}
 	if r := p.succeeded(); r != nil {
 		return AwaitingHealth, r.Ref, time.Time{}
@@ -245,6 +240,14 @@ func (p *planning) cause() (reason Reason, object Ref, since time.Time) {
 		return last.Reason, Ref{}, last.Time
 	}
 	return "", Ref{}, time.Time{}
+}
+
+// cause is what is waited for while a remediator acts on the request.
+func (r *Request) cause() (reason Reason, object Ref, since time.Time) {
+	if r.State == "" {
+		return RemediationInProgress, r.Ref, r.Created
+	}
+	return r.State, r.Ref, time.Time{}
 }
 
 // until is when the wait that goes on ends, as another cause is found that is there since a moment. If that is from before the wait, as of a drain that a

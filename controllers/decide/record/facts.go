@@ -61,7 +61,7 @@ const (
 	RemediationInProgress Reason = "RemediationInProgress"
 	// AwaitingHealth is what is waited for while a remediator says that it has succeeded, and the target is unhealthy: its node may boot.
 	AwaitingHealth Reason = "AwaitingHealth"
-	// AwaitingNextStep is what is waited for while nothing acts on the target, and its check has a step left that something holds up: a limit, a storm, a pause.
+	// AwaitingNextStep is what is waited for while nothing acts on the target, and its check has a step left that is held up: by a limit, a storm, a pause.
 	AwaitingNextStep Reason = "AwaitingNextStep"
 	// Unread is what stands for what is waited for while nothing is known of it.
 	Unread Reason = "Unread"
