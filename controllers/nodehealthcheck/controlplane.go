@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -130,6 +131,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 		if owner := machines[ownerOfRequest(obj)]; owner != "" {
 			name, member = owner, true
 		}
+		name = namedAfter(obj, name, there)
 		node := there[name]
 		if !member && !controlPlane(node) || name == "" { // a remediator may have taken the label off
 			return
@@ -164,6 +166,19 @@ func (r *Reconciler) memberRequest(ctx context.Context, obj *unstructured.Unstru
 		is.MachineThere, err = r.ownerThere(ctx, obj)
 	}
 	return is, err
+}
+
+// uniqueSuffix is what a name ends with that is made up for a request, where there may be several for one node. (UniqueName; metadata.generateName)
+var uniqueSuffix = regexp.MustCompile(`-([bcdfghjklmnpqrstvwxz2456789]{5}|[bcdfghjklmnpqrstvwxz2456789]{8})$`)
+
+// namedAfter is the node of a request that is called name: of one without its annotation the node that it is named after, if that is there. A remediator, or a
+// user, may have taken the annotation off. Taken for that of a node that is gone, the request would be forgotten sooner than its node has to be waited for.
+func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*corev1.Node) string {
+	after := uniqueSuffix.ReplaceAllString(name, "")
+	if there[name] == nil && there[after] != nil && nodeOf(obj) == "" {
+		return after
+	}
+	return name
 }
 
 // nodeMeantBy is the node that obj is about, as far as its name or annotation says so and counts; templates are the namespaces of the checks'.

@@ -7,10 +7,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
-
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
@@ -33,5 +35,25 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 		if got := controlplane.Servers(w.facts.ControlPlane.Renewed, epoch)["a"]; got != want {
 			t.Errorf("of %d members the first one is %v, want %v", members, got, want)
 		}
+	}
+}
+
+func TestARequestWithoutItsAnnotationIsOfTheNodeThatItIsNamedAfter(t *testing.T) {
+	there := map[string]*corev1.Node{"cp-0": {}, "cp-1-bcdfg": {}}
+	for name, want := range map[string]string{
+		remediationrequest.UniqueName("cp-0", "check", "template"): "cp-0", // as kubemend names it
+		"cp-0-x7kq2":   "cp-0",         // as metadata.generateName does
+		"cp-1-bcdfg":   "cp-1-bcdfg",   // a node that is called so
+		"cp-2-x7kq2":   "cp-2-x7kq2",   // the node is not there
+		"cp-0-storage": "cp-0-storage", // nothing that is made up
+	} {
+		if got := namedAfter(&unstructured.Unstructured{Object: map[string]any{}}, name, there); got != want {
+			t.Errorf("%s is of %s, want %s", name, got, want)
+		}
+	}
+	annotated := &unstructured.Unstructured{Object: map[string]any{}}
+	annotated.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: "cp-0-x7kq2"})
+	if got := namedAfter(annotated, "cp-0-x7kq2", there); got != "cp-0-x7kq2" {
+		t.Errorf("with its annotation it is of %s", got)
 	}
 }

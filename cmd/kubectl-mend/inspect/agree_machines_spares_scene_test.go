@@ -45,10 +45,10 @@ func (s *machineScene) randomSpares(t *rapid.T) {
 func (s *machineScene) randomMetal(t *rapid.T, m *clusterv1.Machine) {
 	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: "metal-" + m.Name}
 	if !odds(t, "missing Metal3Machine", 15) {
-		s.others = append(s.others, aMetal3Machine(m, pick[any](t, "asks for", nil, nil, map[string]any{"matchLabels": map[string]any{"rack": "a"}},
-			map[string]any{"matchLabels": map[string]any{"rack": "b"}},
-			map[string]any{"matchExpressions": []any{map[string]any{"key": "rack", "operator": "Exists"}}},
-			map[string]any{"matchExpressions": []any{map[string]any{"key": "rack", "operator": "Resembles"}}})))
+		s.others = append(s.others, aMetal3Machine(m, pick[any](t, "asks for", nil, nil, map[string]any{"matchLabels": map[string]any{"row": "a"}},
+			map[string]any{"matchLabels": map[string]any{"row": "b"}},
+			map[string]any{"matchExpressions": []any{map[string]any{"key": "row", "operator": "Exists"}}},
+			map[string]any{"matchExpressions": []any{map[string]any{"key": "row", "operator": "Resembles"}}})))
 	}
 	if !odds(t, "without host", 8) {
 		s.others = append(s.others, occupied(aHost("host-"+m.Name), m))
@@ -61,8 +61,8 @@ func (s *machineScene) randomMetal(t *rapid.T, m *clusterv1.Machine) {
 // randomHost is one that most machines could take, or none.
 func randomHost(t *rapid.T, name string) *bmov1alpha1.BareMetalHost {
 	h := aHost(name)
-	if rack := pick(t, "rack", "", "a", "a", "b"); rack != "" {
-		h.Labels = map[string]string{"rack": rack}
+	if row := pick(t, "row", "", "a", "a", "b"); row != "" {
+		h.Labels = map[string]string{"row": row}
 	}
 	switch pick(t, "host", "", "", "", "", "", "ready", "preparing", "paused", "in error", "detached", "unhealthy", "somebody's", "reused", "being deleted") {
 	case "ready":
