@@ -65,7 +65,7 @@ func (r *reading) inPieces(ctx context.Context, t task, options []client.ListOpt
 
 // eachObject reads a list, and parses each object in it as soon as it has arrived: on all processors.
 func eachObject(list io.Reader, parse func(object []byte) error) error {
-	objects := make(chan []byte)
+	objects := make(chan []byte, 16) // without some that wait, the reader of the list and the parsers wait for each other half of the time
 	var parsing errgroup.Group
 	for range runtime.GOMAXPROCS(0) {
 		parsing.Go(func() (first error) {
