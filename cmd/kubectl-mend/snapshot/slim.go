@@ -15,7 +15,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
@@ -63,15 +62,12 @@ func slim(obj client.Object) client.Object {
 	return kept
 }
 
-// slimNode is slim for the node of a workload cluster, of which labels are not looked at.
+// slimNode is slim for the node of a workload cluster, of which no label but the zone is looked at.
 func slimNode(node *corev1.Node) *corev1.Node {
 	slimmed, err := workload.SlimNode(node)
 	kept, ok := slimmed.(*corev1.Node)
 	if err != nil || !ok {
 		return nil
-	}
-	if by, fenced := node.Annotations[fence.FencedByAnnotation]; fenced {
-		kept.Annotations = map[string]string{fence.FencedByAnnotation: by}
 	}
 	return kept
 }
