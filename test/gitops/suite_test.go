@@ -38,7 +38,7 @@ func TestGitOps(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(plugin).To(BeAnExistingFile(), "run make build")
-	cmdutil.BehaviorOnFatal(func(message string, _ int) { Fail("kubectl: " + message) })
+	cmdutil.BehaviorOnFatal(func(message string, _ int) { panic(fatal(message)) })
 	var err error
 	management, err = suite.Rig(ctx).Management(ctx, rig.ManagementOptions{Own: true, Controllers: rig.RoleControllers()})
 	Expect(err).NotTo(HaveOccurred())

@@ -3,6 +3,7 @@ package gitops
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,7 +99,8 @@ func annotates(name string, f cmdutil.Factory, streams genericiooptions.IOStream
 	return annotate.NewCmdAnnotate(name, f, streams)
 }
 
-// kubectl runs a command of kubectl's, with a file that has the manifest in the place of "-".
+// kubectl runs a command of kubectl's, with a file that has the manifest in the place of "-". It runs it again where it fails, as Argo CD and people do:
+// kubectl replace is refused when the manager writes the check's status between its read and its write.
 func kubectl(made command, m manifest, args ...string) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "check.yaml")
@@ -108,12 +110,28 @@ func kubectl(made command, m manifest, args ...string) {
 			args[i] = file
 		}
 	}
+	Eventually(func() error { return runOnce(made, args) }).Should(Succeed(), strings.Join(args, " "))
+}
+
+// fatal is what kubectl prints before it exits with an error. It is panicked with: a command of kubectl's goes on when its exit returns.
+type fatal string
+
+// runOnce runs a command of kubectl's in this process, and returns what would have ended it.
+func runOnce(made command, args []string) (err error) {
+	defer func() {
+		switch end := recover().(type) {
+		case nil:
+		case fatal:
+			err = errors.New("kubectl: " + string(end))
+		default:
+			panic(end)
+		}
+	}()
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: GinkgoWriter, ErrOut: GinkgoWriter}
-	c := made("kubectl", cmdutil.NewFactory(cmdutil.NewMatchVersionFlags(reach())), streams)
 	root := &cobra.Command{Use: "kubectl"}
-	root.AddCommand(c)
+	root.AddCommand(made("kubectl", cmdutil.NewFactory(cmdutil.NewMatchVersionFlags(reach())), streams))
 	root.SetArgs(args)
-	Expect(root.Execute()).To(Succeed(), strings.Join(args, " "))
+	return root.Execute()
 }
 
 func reach() *genericclioptions.ConfigFlags {
