@@ -142,8 +142,10 @@ func (s *environment) machine(ctx context.Context, name string, edits ...func(*c
 	}
 	status := m.Status
 	Expect(here.Create(ctx, m)).To(Succeed())
+	// A patch: a check may have written a condition of the new Machine already.
+	made := m.DeepCopy()
 	m.Status = status
-	Expect(here.Status().Update(ctx, m)).To(Succeed())
+	Expect(here.Status().Patch(ctx, m, client.MergeFrom(made))).To(Succeed())
 	return m
 }
 
