@@ -337,6 +337,7 @@ type RemediationRecordStatus struct {
 // object mover, createTargetObject.)
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.ended) || has(self.status) && self.status == oldSelf.status",message="status is that of a remediation that has ended, and never changes",fieldPath=".status"
 // +kubebuilder:resource:path=remediationrecords,scope=Namespaced,categories=kubemend,shortName=rrec
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1","clusterctl.cluster.x-k8s.io="}

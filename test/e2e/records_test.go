@@ -78,12 +78,17 @@ var _ = Describe("The record of a remediation", func() {
 		Expect(shared.identities(ctx)).To(HaveKey(by))
 		Expect(before).NotTo(HaveKey(by))
 
-		By("changing what was decided")
-		changed := record.DeepCopy()
-		changed.Spec.Cause = "Weather"
-		err := library.Update(ctx, changed)
-		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring("never changes")))
+		By("changing what was decided, and how it has ended")
+		for _, change := range []func(*mendv1.RemediationRecord){
+			func(r *mendv1.RemediationRecord) { r.Spec.Cause = "Weather" },
+			func(r *mendv1.RemediationRecord) { r.Status.Outcome = mendv1.RecordGivenUp },
+		} {
+			changed := record.DeepCopy()
+			change(changed)
+			err := library.Update(ctx, changed)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(ContainSubstring("never changes")))
+		}
 		Consistently(func() string { return recordsOf(ctx, lost)[0].ResourceVersion }).Should(Equal(record.ResourceVersion), "nothing is written after the end")
 	}, SpecTimeout(specPatience))
 

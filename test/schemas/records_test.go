@@ -83,3 +83,59 @@ func TestARecordIsTakenHoweverLongWhatItQuotesIs(t *testing.T) {
 		t.Errorf("it has %d KiB, want %d at most", len(content)>>10, mostOfRecord>>10)
 	}
 }
+
+// What has ended is what reports and lemons are counted from: nobody writes another end over it.
+func TestTheStatusOfARecordChangesUntilItHasEnded(t *testing.T) {
+	server, err := crd.FromFolder("../../config/crd/bases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		none  = ""
+		open  = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend"}`
+		waits = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","waits":[{"reason":"DrainingNode","seconds":60}]}`
+		ended = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:10:00Z","outcome":"GivenUp"}`
+		other = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:10:00Z","outcome":"Healed"}`
+		later = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:11:00Z","outcome":"GivenUp"}`
+	)
+	record := func(status string, labels map[string]string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": JSON(`{"mode":"Active","remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z"}`)}}
+		o.SetGroupVersionKind(mendv1.GroupVersion.WithKind("RemediationRecord"))
+		o.SetNamespace("ns")
+		o.SetName("r")
+		o.SetLabels(labels)
+		if status != none {
+			o.Object["status"] = JSON(status)
+		}
+		return o
+	}
+	for name, row := range map[string]struct {
+		from, to string
+		labels   map[string]string
+		refused  bool
+	}{
+		"a record without a status begins":                      {from: none, to: open},
+		"an open one changes":                                   {from: open, to: waits},
+		"an open one ends":                                      {from: waits, to: ended},
+		"one that has ended gets another label":                 {from: ended, to: ended, labels: map[string]string{"a": "b"}},
+		"one that has ended does not end otherwise":             {from: ended, to: other, refused: true},
+		"one that has ended does not end at another time":       {from: ended, to: later, refused: true},
+		"one that has ended does not open again":                {from: ended, to: open, refused: true},
+		"one that has ended keeps its status":                   {from: ended, to: none, refused: true},
+		"one that has ended does not change beside a new label": {from: ended, to: other, labels: map[string]string{"a": "b"}, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			was, err := server.Create(t.Context(), record(row.from, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = server.Update(t.Context(), was, record(row.to, row.labels))
+			switch {
+			case row.refused && (err == nil || !strings.Contains(err.Error(), "status: Invalid value") || !strings.Contains(err.Error(), "never changes")):
+				t.Errorf("want it refused for its status, got: %v", err)
+			case !row.refused && err != nil:
+				t.Errorf("want it taken, got: %v", err)
+			}
+		})
+	}
+}
