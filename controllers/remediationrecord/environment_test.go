@@ -56,8 +56,11 @@ type management struct {
 	asked map[string]int
 }
 
-// sent is an event.
-type sent struct{ about, kind, reason, action, text string }
+// sent is an event; uid is that of what it is about.
+type sent struct {
+	about, kind, reason, action, text string
+	uid                               types.UID
+}
 
 // recording keeps what is sent.
 type recording struct {
@@ -73,7 +76,7 @@ func (r recording) Eventf(regarding, _ runtime.Object, kind, reason, action, not
 		r.to.t.Errorf("an event is about what has no reference: %v", err)
 		return
 	}
-	r.to.reported = append(r.to.reported, sent{ref.Kind + " " + ref.Name, kind, reason, action, fmt.Sprintf(note, args...)})
+	r.to.reported = append(r.to.reported, sent{ref.Kind + " " + ref.Name, kind, reason, action, fmt.Sprintf(note, args...), ref.UID})
 }
 
 func schemeOfAll(t *testing.T) *runtime.Scheme {

@@ -83,7 +83,7 @@ const (
 	machineCheckKind = "MachineHealthCheck"
 )
 
-// about is an object as an event refers to it. After a move it has another UID than the record knows.
+// about is an object as an event refers to it. After a move it has another UID than the record knows, by which kubectl describe looks for its events.
 func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 	is := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
 	is.Namespace, is.Name = ref.Namespace, ref.Name
@@ -92,6 +92,8 @@ func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 		is.UID = o.machine.UID
 	case !o.facts.Moved:
 		is.UID = types.UID(ref.UID)
+	case o.record.Spec.Requester.Check != nil && *ref == *o.record.Spec.Requester.Check:
+		is.UID = o.checkUID
 	}
 	return is
 }

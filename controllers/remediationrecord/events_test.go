@@ -1,14 +1,15 @@
 package remediationrecord
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -81,6 +82,41 @@ func TestCheckAndMachineAreReportedCapacityWaitsFor(t *testing.T) {
 	m.reconcile(50 * time.Minute)
 	if len(m.reported) != reported {
 		t.Errorf("after the end it is reported %v", m.reported[reported:])
+	}
+}
+
+// kubectl describe finds events by the UID of what they are about.
+func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers", UID: "another-check"}}
+	another := unhealthy()
+	another.UID = "another-machine"
+	for name, tc := range map[string]struct {
+		machine            *clusterv1.Machine
+		moved              bool
+		byCheck, byMachine types.UID
+	}{
+		"as the record has it, though the check was made anew": {machine: unhealthy(), byCheck: "check", byMachine: "w1"},
+		"as they are after a move":                             {machine: another, moved: true, byCheck: "another-check", byMachine: "another-machine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := recordOf(func(r *mendv1.RemediationRecord) {
+				byCheck(r)
+				r.Status.Begun = new(after(time.Second))
+				if tc.moved {
+					r.OwnerReferences[0].UID = "of the new management cluster"
+				}
+			})
+			m := newManagement(t, append(fleet(), is, check.DeepCopy(), tc.machine)...)
+			m.reconcile(time.Second)
+			m.reconcile(10 * time.Minute)
+			got := map[string]types.UID{}
+			for _, e := range m.reported {
+				got[e.about] = e.uid
+			}
+			if want := (map[string]types.UID{"MachineHealthCheck workers": tc.byCheck, "Machine w1": tc.byMachine}); !maps.Equal(got, want) {
+				t.Errorf("events are about %v, want %v", got, want)
+			}
+		})
 	}
 }
 

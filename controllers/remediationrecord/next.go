@@ -3,9 +3,11 @@ package remediationrecord
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
@@ -110,7 +112,18 @@ func madeFrom(s *nhcv1.EscalatingRemediation, was *nhcv1.Remediation) bool {
 		(was.TemplateName == "" || was.TemplateName == ref.Name)
 }
 
-// canBeAbout reports whether a step can be about the node: the check skips one whose requests are about Machines, if no Machine is behind the node.
+// canBeAbout reports whether a step can be about the node. The check skips one whose requests a Machine owns, if no Machine in the namespace of its template
+// is behind the node: one of Cluster API or, for templates of infrastructure, one of OpenShift.
 func (o *observed) canBeAbout(s *nhcv1.EscalatingRemediation) bool {
-	return s.RemediationTemplate.GroupVersionKind().Group != mendv1.GroupVersion.Group || o.record.Spec.Target.Machine != nil
+	t := &s.RemediationTemplate
+	group := t.GroupVersionKind().Group
+	machine := o.record.Spec.Target.Machine
+	switch {
+	case group != mendv1.GroupVersion.Group && group != infrav1.GroupVersion.Group:
+		return true
+	case machine != nil && machine.Namespace == t.Namespace:
+		return true
+	}
+	namespace, _, _ := strings.Cut(o.openshift, "/")
+	return group == infrav1.GroupVersion.Group && namespace != "" && namespace == t.Namespace
 }

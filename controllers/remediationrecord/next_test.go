@@ -105,3 +105,37 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 		})
 	}
 }
+
+// A step that its check skips for the node is none that the node still has.
+func TestAStepIsLeftOnlyIfItsRequestCanBeAboutTheNode(t *testing.T) {
+	ref := func(group, namespace string) corev1.ObjectReference {
+		return corev1.ObjectReference{APIVersion: group, Kind: "RebootTemplate", Namespace: namespace, Name: "t"}
+	}
+	const ours, infrastructure, others = "kubemend.io/v1alpha1", "infrastructure.cluster.x-k8s.io/v1beta2", "self-node-remediation.medik8s.io/v1alpha1"
+	machine := &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1"}
+	for name, tc := range map[string]struct {
+		template  corev1.ObjectReference
+		machine   *mendv1.RecordRef
+		openshift string
+		want      bool
+	}{
+		"one about nodes, without a Machine":                                          {template: ref(others, "any"), want: true},
+		"a power cycle of a node with a Machine":                                      {template: ref(ours, "metal"), machine: machine, want: true},
+		"a power cycle of a node without one":                                         {template: ref(ours, "metal")},
+		"a power cycle from a template in another namespace":                          {template: ref(ours, "other"), machine: machine},
+		"one of infrastructure, with a Machine":                                       {template: ref(infrastructure, "metal"), machine: machine, want: true},
+		"one of infrastructure, without a Machine":                                    {template: ref(infrastructure, "metal")},
+		"one of infrastructure, with a Machine of OpenShift":                          {template: ref(infrastructure, "openshift-machine-api"), openshift: "openshift-machine-api/w1", want: true},
+		"one of infrastructure, with a Machine of OpenShift that is somewhere else":   {template: ref(infrastructure, "metal"), openshift: "openshift-machine-api/w1"},
+		"a power cycle, which is not about Machines of OpenShift":                     {template: ref(ours, "openshift-machine-api"), openshift: "openshift-machine-api/w1"},
+		"one of infrastructure without a namespace, and a node that names no Machine": {template: ref(infrastructure, "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &observed{record: &mendv1.RemediationRecord{}, openshift: tc.openshift}
+			o.record.Spec.Target.Machine = tc.machine
+			if got := o.canBeAbout(&nhcv1.EscalatingRemediation{RemediationTemplate: tc.template}); got != tc.want {
+				t.Errorf("it can be about the node: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -17,6 +18,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/record"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/shard"
 )
@@ -30,11 +32,15 @@ type observed struct {
 	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist.
 	cluster *clusterv1.Cluster
 	machine *clusterv1.Machine
+	// openshift is the Machine of OpenShift that the node names, as namespace/name; empty if it names none.
+	openshift string
 	// outside reports that the manager must not find out what the record is about. (inScope)
 	outside bool
 	facts   record.Facts
-	// checked reports that the check is there that asked for the remediation, and is not being deleted. nodeCheck is it, if it is a NodeHealthCheck.
+	// checked reports that the check is there that asked for the remediation, and is not being deleted. checkUID is the UID that it has now, nodeCheck the
+	// check itself, if it is a NodeHealthCheck.
 	checked   bool
+	checkUID  types.UID
 	nodeCheck *nhcv1.NodeHealthCheck
 	// story is what the capacity waits for; nil if it was not asked.
 	story *capacity.Story
@@ -195,6 +201,7 @@ func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
 		return fmt.Errorf("read %s %s: %w", t.Kind, t.Name, err)
 	}
 	t.Known, t.Exists = true, true
+	o.openshift = is.Annotations[openshift.MachineAnnotation]
 	if is.DeletionTimestamp != nil {
 		t.Deleting = is.DeletionTimestamp.Time
 	}

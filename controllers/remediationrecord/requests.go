@@ -145,7 +145,7 @@ func (r *Reconciler) templatesOfMachines(ctx context.Context, o *observed, by *m
 	if err != nil {
 		return nil, err
 	}
-	o.checked = check.DeletionTimestamp.IsZero()
+	o.checked, o.checkUID = check.DeletionTimestamp.IsZero(), check.UID
 	ref := check.Spec.Remediation.TemplateRef
 	if !ref.IsDefined() {
 		return nil, nil
@@ -159,7 +159,7 @@ func (r *Reconciler) templatesOfNodes(ctx context.Context, o *observed, by *mend
 		if err := r.Live.Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
 			return nil, err
 		}
-		o.nodeCheck, o.checked = check, check.DeletionTimestamp.IsZero()
+		o.nodeCheck, o.checked, o.checkUID = check, check.DeletionTimestamp.IsZero(), check.UID
 	}
 	var all []corev1.ObjectReference
 	for _, step := range stepsOf(&o.nodeCheck.Spec) {
