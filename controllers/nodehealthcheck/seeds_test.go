@@ -379,33 +379,3 @@ func TestWhatHoldsUpNewRemediationsAndEndsOldOnes(t *testing.T) {
 		})
 	}
 }
-
-// pauses sets the pause requests of the check.
-func (k *fixture) pauses(requests ...string) {
-	k.t.Helper()
-	c := k.check("nhc")
-	c.Spec.PauseRequests = requests
-	k.update(c)
-}
-
-// versionIs says whether OpenShift is being upgraded.
-func (k *fixture) versionIs(progressing string) {
-	k.t.Helper()
-	version := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{
-		map[string]any{"type": "Progressing", "status": progressing},
-	}}}}
-	version.SetGroupVersionKind(openshift.ClusterVersions)
-	version.SetName("version")
-	k.makes(version)
-}
-
-// makes creates obj, or replaces the one of its name.
-func (k *fixture) makes(obj *unstructured.Unstructured) {
-	k.t.Helper()
-	if err := client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj.DeepCopy())); err != nil {
-		k.t.Fatal(err)
-	}
-	if err := k.client.Create(k.t.Context(), obj); err != nil {
-		k.t.Fatal(err)
-	}
-}

@@ -1,0 +1,134 @@
+package snapshot
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// again is w after it was saved and loaded.
+func again(t testing.TB, w *Snapshot) *Snapshot {
+	t.Helper()
+	loaded, err := Load(bytes.NewReader(saved(t, w)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+func saved(t testing.TB, w *Snapshot) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	if err := w.Save(&file); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+func unpacked(t testing.TB, file []byte) []byte {
+	t.Helper()
+	reader, err := gzip.NewReader(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func TestARecordHoldsOnlyWhatIsRead(t *testing.T) {
+	raw := aManagementCluster(t, map[string]*rest.Config{"c1": {}})
+	raw.SetNodes(key("c1"), []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{junk: secret}}}})
+	for name, w := range map[string]*Snapshot{"as it was read": everything(t), "as somebody has filled it": raw} {
+		content := string(unpacked(t, saved(t, w)))
+		if at := strings.Index(content, secret); at >= 0 {
+			t.Errorf("%s:\n%s", name, content[max(0, at-600):at+len(secret)])
+		}
+		for _, word := range []string{"managedFields", "last-applied", junk, "kubeconfig", "userData", "dataSecretName", "topology"} {
+			if strings.Contains(content, word) {
+				t.Errorf("%s there is %q in it", name, word)
+			}
+		}
+	}
+}
+
+func TestALoadedSnapshotIsTheOneThatWasSaved(t *testing.T) {
+	w := everything(t)
+	w.SetUnseen(key("c3"), "it was lost", noon.Add(-time.Hour))
+	file := saved(t, w)
+	loaded := again(t, w)
+	if diff := cmp.Diff(string(unpacked(t, file)), string(unpacked(t, saved(t, loaded)))); diff != "" {
+		t.Errorf("saved again, it differs (-first +second):\n%s", diff)
+	}
+	if diff := cmp.Diff(contentOf(t, w), contentOf(t, loaded)); diff != "" {
+		t.Errorf("its objects differ (-saved +loaded):\n%s", diff)
+	}
+	if why, since, unseen := loaded.Unseen(key("c3")); !unseen || why != "it was lost" || !since.Equal(noon.Add(-time.Hour)) {
+		t.Errorf("unseen %t since %s: %s", unseen, since, why)
+	}
+	if _, err := loaded.Live(key("c1")); !errors.Is(err, errRecorded) {
+		t.Errorf("a file can be asked: %v", err)
+	}
+	legible, err := Load(bytes.NewReader(unpacked(t, file)))
+	if err != nil || legible.Node(key("c1"), "node-of-m") == nil {
+		t.Errorf("unpacked it cannot be loaded: %v", err)
+	}
+}
+
+// contentOf are all objects of a snapshot, and of its workload clusters.
+func contentOf(t testing.TB, w *Snapshot) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for gk, k := range w.kinds {
+		for _, r := range k.in("") {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r.is)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[fmt.Sprintf("%s %s %T", gk, r.key, r.is)] = content
+		}
+	}
+	for _, cluster := range w.Workloads() {
+		for _, n := range w.Nodes(cluster) {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all["node "+cluster.String()+" "+n.Name] = content
+		}
+	}
+	return all
+}
+
+func TestWhatIsNoSnapshotIsNotLoaded(t *testing.T) {
+	for name, tc := range map[string]struct{ file, want string }{
+		"nothing":              {"", "load a record: it is no file that `kubectl mend record` has written"},
+		"something else":       {"kind: Pod\napiVersion: v1\n", "load a record: it is no file that `kubectl mend record` has written"},
+		"a picture":            {"\x89PNG\r\n", "load a record: it is no file that `kubectl mend record` has written"},
+		"one of another group": {`{"kind":"Snapshot","apiVersion":"example.com/v1"}`, "load a record: it is no file that `kubectl mend record` has written"},
+		"one of a later version": {
+			`{"kind":"Snapshot","apiVersion":"kubemend.io/v1"}`,
+			"load a record: it is of version kubemend.io/v1, and only kubemend.io/v1alpha1 is known here: another release of kubectl-mend has written it",
+		},
+		"half of one": {"\x1f\x8b\x08\x00", "load a record: unpack it: unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Load(strings.NewReader(tc.file)); err == nil || err.Error() != tc.want {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package capacity
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+func isTrue(since time.Duration) Condition { return Condition{Status: "True", Since: ago(since)} }
+
+func isFalse(reason, message string, since time.Duration) Condition {
+	return Condition{Status: "False", Reason: reason, Message: message, Since: ago(since)}
+}
+
+// worker is a machine with a Ready node.
+func worker(name string, age time.Duration) Machine {
+	return Machine{
+		Name: name, Created: ago(age), Set: "md-0-a", BootstrapProvided: true, InfrastructureProvisioned: true, Infrastructure: isTrue(age),
+		Node: "node-" + name, NodeReady: isTrue(age), Infra: Object{Kind: "DockerMachine", Name: name},
+		BootstrapConfig: Object{Kind: "KubeadmConfig", Name: name},
+	}
+}
+
+// given are the facts of three workers of MachineDeployment md-0, of which w1 is being replaced since ten minutes.
+func given(edit func(*Facts)) Facts {
+	f := Facts{
+		Now: noon, Began: ago(10 * time.Minute), Old: worker("w1", 24*time.Hour), Initialized: true, Cluster: "c1", Namespace: "default",
+		Others: []Machine{worker("w2", 24*time.Hour), worker("w3", 24*time.Hour)},
+		Owner:  Owner{Kind: "MachineSet", Name: "md-0-a", Deployment: "md-0", Set: "md-0-a", Known: true, Replicas: 3},
+	}
+	f.Old.NodeReady = Condition{Status: "Unknown", Reason: "NodeStatusUnknown", Since: ago(15 * time.Minute)}
+	f.Old.Unhealthy = true
+	edit(&f)
+	return f
+}
+
+// deleting begins the deletion of w1, nine minutes ago, which is as far as a reason says.
+func deleting(reason string, edits ...func(*Facts)) func(*Facts) {
+	return func(f *Facts) {
+		f.Old.Deleting = ago(9 * time.Minute)
+		f.Old.Deletion.Condition = Condition{Status: "True", Reason: reason, Message: "as it says", Since: ago(9 * time.Minute)}
+		for _, edit := range edits {
+			edit(f)
+		}
+	}
+}
+
+// gone ends it, five minutes ago.
+func gone(edits ...func(*Facts)) func(*Facts) {
+	return func(f *Facts) {
+		f.Old = Machine{Name: "w1", Gone: true, GoneAt: ago(5 * time.Minute)}
+		for _, edit := range edits {
+			edit(f)
+		}
+	}
+}
+
+// followed is a new machine w4, four minutes old, which has nothing yet.
+func followed(edits ...func(*Facts, *Machine)) func(*Facts) {
+	return gone(func(f *Facts) {
+		m := worker("w4", 4*time.Minute)
+		m.BootstrapProvided, m.InfrastructureProvisioned, m.Node, m.NodeReady, m.Infrastructure = false, false, "", Condition{}, Condition{}
+		for _, edit := range edits {
+			edit(f, &m)
+		}
+		f.Others = append(f.Others, m)
+	})
+}
+
+// metal makes it a machine on bare metal that has its bootstrap data.
+func metal(_ *Facts, m *Machine) {
+	m.BootstrapProvided, m.Metal3, m.Infra.Kind = true, true, "Metal3Machine"
+	m.Infrastructure = isFalse("NotReady", "", 4*time.Minute)
+}
+
+func hosts(all ...Host) func(*Facts, *Machine) {
+	return func(f *Facts, _ *Machine) { f.Hosts, f.HostsKnown = all, true }
+}
+
+// says is what of a story the tables compare.
+type says struct {
+	Stage    Stage
+	Reason   Reason
+	Machine  string
+	WaitsFor Object
+	Since    time.Time
+	Deadline time.Time
+	Overdue  bool
+	Next     Next
+	Todo     Todo
+	By       Replacement
+}
+
+func of(s Story) says {
+	return says{s.Stage, s.Reason, s.Machine, s.WaitsFor, s.Since, s.Deadline, s.Overdue, s.Next, s.Todo, s.Replacement}
+}
+
+type rows map[string]struct {
+	edit func(*Facts)
+	want says
+}
+
+func (all rows) run(t *testing.T) {
+	for name, tc := range all {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, of(Decide(given(tc.edit)))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+var (
+	w1   = Object{Kind: "Machine", Name: "w1"}
+	md0  = Object{Kind: "MachineDeployment", Name: "md-0"}
+	nine = ago(9 * time.Minute)
+)
