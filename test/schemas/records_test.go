@@ -84,7 +84,7 @@ func TestARecordIsTakenHoweverLongWhatItQuotesIs(t *testing.T) {
 	}
 }
 
-// What has ended is what reports and lemons are counted from: nobody writes another end over it.
+// Reports and lemons are counted from how remediations have ended: no user writes another end over it.
 func TestTheStatusOfARecordChangesUntilItHasEnded(t *testing.T) {
 	server, err := crd.FromFolder("../../config/crd/bases")
 	if err != nil {
