@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func (s *scene) observe(ctx context.Context) *facts {
 	read(here, &clusters, inside)
 	read(here, &deployments, inside)
 	read(here, &sets, inside)
-	read(here, &machines, inside, client.HasLabels{clusterv1.MachineDeploymentNameLabel})
+	read(here, &machines, s.workers()...)
 	read(here, &between, inside)
 	read(here, &hosts, inside)
 	read(here, &checks, inside)
@@ -83,8 +84,31 @@ func (s *scene) observe(ctx context.Context) *facts {
 	}
 	f.deployments, f.sets, f.pool, f.between, f.hosts, f.checks = deployments.Items, sets.Items, machines.Items, between.Items, hosts.Items, checks.Items
 	f.nodes, f.pods, f.budgets, f.attachments = nodes.Items, pods.Items, budgets.Items, attachments.Items
-	slices.SortStableFunc(f.pool, func(a, b clusterv1.Machine) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	f.inOrder()
 	return f
+}
+
+// workers select the Machines of the scene that are no part of its control plane.
+func (s *scene) workers() []client.ListOption {
+	return []client.ListOption{client.InNamespace(s.Namespace), client.HasLabels{clusterv1.MachineDeploymentNameLabel}}
+}
+
+// inOrder sorts the workers, the oldest one first.
+func (f *facts) inOrder() {
+	slices.SortStableFunc(f.pool, func(a, b clusterv1.Machine) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// with are the same facts with other workers.
+func (f *facts) with(workers map[string]*clusterv1.Machine) *facts {
+	others := *f
+	others.pool = make([]clusterv1.Machine, 0, len(workers))
+	for _, m := range workers {
+		others.pool = append(others.pool, *m)
+	}
+	others.inOrder()
+	return &others
 }
 
 // machine is a worker; nil if it is gone.

@@ -110,6 +110,13 @@ func (s *scene) begun(ctx context.Context) bool {
 	return m == nil || !m.DeletionTimestamp.IsZero() || conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)
 }
 
+// awaits waits until reason is what the worker waits for. It is for what does not last until a busy machine gets to the first look.
+func (s *scene) awaits(ctx context.Context, reason string) {
+	GinkgoHelper()
+	Eventually(func() []suite.Blocker { return s.truths(s.observe(ctx)) }).WithContext(ctx).Should(ContainElement(HaveField("Reason", reason)), s.Name)
+	s.seen = append(s.seen, reason)
+}
+
 // endings are how the wait has ended, by all that may be true; one that is empty goes on. A worker that is not replaced has to be gone besides.
 func (s *scene) endings(f *facts) []string {
 	var all []string
@@ -189,10 +196,19 @@ func (s *scene) ask(ctx context.Context, n int, object string, which func(*cliv1
 	places <- struct{}{}
 	defer func() { <-places }()
 	what := fmt.Sprintf("%s, look %d at %s: %s", s.Name, n+1, time.Now().UTC().Format(time.TimeOnly), object)
+	history := suite.HistoryOf(ctx, here, s.workers()...)
+	defer history.Stop()
 	truths := looks.Compare(ctx, what, func() (suite.Said, error) {
 		e, err := suite.Explain(ctx, management, s.Namespace, object)
 		return suite.SaidOf(e, which), err
-	}, func() []suite.Blocker { return of(s.observe(ctx)) })
+	}, func() []suite.Blocker {
+		now := s.observe(ctx)
+		all := of(now)
+		for _, then := range history.Since() {
+			all = append(all, of(now.with(then))...)
+		}
+		return all
+	})
 	for _, is := range truths {
 		s.seen = append(s.seen, is.Reason)
 	}

@@ -47,6 +47,7 @@ var scenes = []*scene{
 		pool: func(md *clusterv1.MachineDeployment) {
 			md.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](15)
 		},
+		acts: map[int]func(context.Context, *scene){0: func(ctx context.Context, s *scene) { s.awaits(ctx, "DrainBlockedByBudget") }},
 		sees: []string{"DrainBlockedByBudget"}, ends: suite.Back,
 	},
 	{

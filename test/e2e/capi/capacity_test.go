@@ -151,8 +151,7 @@ type story struct {
 // look asks what the machine waits for, what its owner or the Cluster says of that, and what the new machine waits for.
 func (s *story) look(ctx context.Context, n int) {
 	GinkgoHelper()
-	truths := func() []suite.Blocker { return s.said(ctx, s.truth(ctx)) }
-	s.ask(ctx, n, "machine/"+s.old, func(c *cliv1.Capacity) bool { return c.Machine == s.old }, truths)
+	s.ask(ctx, n, "machine/"+s.old, func(c *cliv1.Capacity) bool { return c.Machine == s.old })
 	object := s.owner
 	if n%2 == 1 {
 		object = "cluster/" + s.name
@@ -160,16 +159,24 @@ func (s *story) look(ctx context.Context, n int) {
 	s.ask(ctx, n, object, func(c *cliv1.Capacity) bool {
 		m := s.machines(ctx)[c.About]
 		return c.Machine == s.old || c.Machine == "" && (c.About == "" || m != nil && s.replaces(m))
-	}, truths)
+	})
 }
 
-func (s *story) ask(ctx context.Context, n int, object string, which func(*cliv1.Capacity) bool, truths func() []suite.Blocker) {
+func (s *story) ask(ctx context.Context, n int, object string, which func(*cliv1.Capacity) bool) {
 	GinkgoHelper()
 	what := fmt.Sprintf("look %d at %s: %s", n+1, time.Now().UTC().Format(time.TimeOnly), object)
+	history := suite.HistoryOf(ctx, here, client.InNamespace(s.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.name})
+	defer history.Stop()
 	for _, is := range s.looks.Compare(ctx, what, func() (suite.Said, error) {
 		e, err := suite.Explain(ctx, management, s.namespace, object)
 		return suite.SaidOf(e, which), err
-	}, truths) {
+	}, func() []suite.Blocker {
+		all := s.said(ctx, s.truth(ctx, s.machines(ctx)))
+		for _, then := range history.Since() {
+			all = append(all, s.said(ctx, s.truth(ctx, then))...)
+		}
+		return all
+	}) {
 		s.seen = append(s.seen, is.Reason)
 	}
 }
@@ -211,10 +218,9 @@ func (s *story) said(ctx context.Context, truth suite.Blocker) []suite.Blocker {
 	return all
 }
 
-// truth is what the capacity of the machine waits for.
-func (s *story) truth(ctx context.Context) suite.Blocker {
+// truth is what the capacity of the machine waits for, if these are all machines.
+func (s *story) truth(ctx context.Context, all map[string]*clusterv1.Machine) suite.Blocker {
 	GinkgoHelper()
-	all := s.machines(ctx)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if m := all[name]; m.Name != s.old && s.replaces(m) {
 			return s.arrival(ctx, m)
