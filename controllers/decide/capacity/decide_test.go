@@ -168,6 +168,10 @@ func TestTheReplacement(t *testing.T) {
 			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "deprovisioning", Consumer: "Metal3Machine w1"})),
 			says{NoHostFits, HostFrees, "w4", bare("h1"), four, time.Time{}, false, HostIsTaken, "", by},
 		},
+		"so is a host without a consumer that is prepared": {
+			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "preparing"})),
+			says{NoHostFits, HostFrees, "w4", bare("h1"), four, time.Time{}, false, HostIsTaken, "", by},
+		},
 		"a host with an error is not waited for": {
 			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "deprovisioning", Error: "no power"})),
 			says{NoHostFits, NoHost, "w4", m3m, four, time.Time{}, false, HostIsTaken, AddHost, by},
@@ -280,6 +284,23 @@ func TestThereIsNoReplacement(t *testing.T) {
 				f.Owner.RollingOut, f.Owner.Set, f.Others = true, "md-0-b", append(f.Others, n)
 			}),
 			says{NodeNotReady, NodeNotReadyReason, "w4", Object{Kind: "Node", Name: "node-w4"}, ago(time.Minute), time.Time{}, false, NodeGetsReady, "", Replacement{"w4", ByOrder}},
+		},
+		"of several that are not Ready, the one of the new revision is followed": {
+			deleting("DrainingNode", func(f *Facts) {
+				n := worker("w4", 12*time.Minute)
+				n.Set, n.NodeReady = "md-0-b", isFalse("KubeletNotReady", "", time.Minute)
+				f.Others[0].NodeReady = isFalse("KubeletNotReady", "", time.Hour)
+				f.Owner.RollingOut, f.Owner.Set, f.Others = true, "md-0-b", append(f.Others, n)
+			}),
+			says{NodeNotReady, NodeNotReadyReason, "w4", Object{Kind: "Node", Name: "node-w4"}, ago(time.Minute), time.Time{}, false, NodeGetsReady, "", Replacement{"w4", ByOrder}},
+		},
+		"a rollout with as many Ready machines as there are to be waits for no other one": {
+			deleting("DrainingNode", func(f *Facts) {
+				n := worker("w5", 12*time.Minute)
+				n.Set, n.NodeReady = "md-0-b", isFalse("KubeletNotReady", "", time.Minute)
+				f.Owner.RollingOut, f.Owner.Set, f.Others = true, "md-0-b", append(f.Others, worker("w4", 12*time.Minute), n)
+			}),
+			says{Back, RolledOut, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
 		},
 	}.run(t)
 }

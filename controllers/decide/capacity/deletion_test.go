@@ -152,12 +152,37 @@ func TestTheDeletion(t *testing.T) {
 }
 
 func TestADeletionIsFollowedWithoutAReplacementToo(t *testing.T) {
-	f := given(deleting("DeletionCompleted", func(f *Facts) {
-		f.Owner.Replicas, f.Old.Deletion.Finalizers = 2, []Finalizer{{Name: "x/y"}}
-	}))
-	want := says{Deleting, ForeignFinalizer, "w1", w1, nine, time.Time{}, false, MachineIsGone, RemoveFinalizer, Replacement{}}
-	if diff := cmp.Diff(want, of(DeletionOf(f))); diff != "" {
-		t.Error(diff)
+	left := func(f *Facts) { f.Old.Deletion.Finalizers = []Finalizer{{Name: "x/y"}} }
+	none := Replacement{}
+	for name, tc := range map[string]struct {
+		edit func(*Facts)
+		want says
+	}{
+		"of a machine that is one too many nothing comes after it": {
+			deleting("DeletionCompleted", left, func(f *Facts) { f.Owner.Replicas = 2 }),
+			says{Deleting, ForeignFinalizer, "w1", w1, nine, time.Time{}, false, MachineIsGone, RemoveFinalizer, none},
+		},
+		"nor of one whose owner is being deleted": {
+			deleting("DeletionCompleted", left, func(f *Facts) { f.Owner.Deleting = noon }),
+			says{Deleting, ForeignFinalizer, "w1", w1, nine, time.Time{}, false, MachineIsGone, RemoveFinalizer, none},
+		},
+		"of one that is replaced it goes": {
+			deleting("DeletionCompleted", left), says{Deleting, ForeignFinalizer, "w1", w1, nine, time.Time{}, false, MachineGoes, RemoveFinalizer, none},
+		},
+		"its infrastructure goes before it": {
+			deleting("WaitingForInfrastructureDeletion"),
+			says{Deleting, InfrastructureDeletion, "w1", Object{Kind: "DockerMachine", Name: "w1"}, time.Time{}, time.Time{}, false, MachineGoes, "", none},
+		},
+		"a drain goes on, though nothing replaces the machine": {
+			deleting("DrainingNode", func(f *Facts) { f.Owner.Replicas = 2 }),
+			says{Deleting, Draining, "w1", Object{Kind: "Node", Name: "node-w1"}, nine, time.Time{}, false, DrainGoesOn, SetDrainTimeout, none},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, of(DeletionOf(given(tc.edit)))); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 
@@ -238,6 +263,12 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 				n.Remembered = "w0"
 				f.Others = append(f.Others, n)
 			}), Replacement{},
+		},
+		"the one that another lost machine has found is not free, though that went first": {
+			gone(func(f *Facts) {
+				f.Lost = []Loss{{Name: "w0", At: ago(6 * time.Minute), Found: "w5"}}
+				f.Others = append([]Machine{worker("w5", 3*time.Minute)}, append(f.Others, worker("w4", 4*time.Minute))...)
+			}), Replacement{"w4", ByOrder},
 		},
 		"fewer new machines than losses leave the last one without": {
 			gone(func(f *Facts) {

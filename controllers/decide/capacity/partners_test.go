@@ -230,6 +230,10 @@ func TestWhatAMachineOnBareMetalWaitsForBesidesItsHost(t *testing.T) {
 			searching(Condition{}, free, Host{Name: "h2", Selected: true, State: "deprovisioning", Reserved: "md-0", Consumer: "Cluster c1"}),
 			says{NoHostFits, HostFrees, "w4", Object{Kind: "BareMetalHost", Name: "h2"}, ago(4 * time.Minute), time.Time{}, false, HostIsTaken, "", by},
 		},
+		"so is one that comes first in the list": {
+			searching(Condition{}, Host{Name: "h2", Selected: true, State: "deprovisioning", Reserved: "md-0"}, free),
+			says{NoHostFits, HostFrees, "w4", Object{Kind: "BareMetalHost", Name: "h2"}, ago(4 * time.Minute), time.Time{}, false, HostIsTaken, "", by},
+		},
 		"one that has an error is not": {
 			searching(Condition{}, free, Host{Name: "h2", Selected: true, State: "deprovisioning", Reserved: "md-0", Error: "no power"}),
 			says{Provisioning, HostChosen, "w4", m3m, ago(4 * time.Minute), time.Time{}, false, HostIsTaken, "", by},

@@ -30,6 +30,8 @@ func TestWhatIsWaitedForIsReportedOnce(t *testing.T) {
 		"not what has passed":                         {[]string{"Drain", "NoHost", "Boot", "Boot"}, []string{"3 Boot"}},
 		"once where two alternate":                    {slices.Repeat([]string{"Drain", "Drain", "NoHost", "NoHost"}, 10), []string{"1 Drain", "3 NoHost"}},
 		"again after an hour of something else":       {slices.Concat(a(2, "Drain"), a(62, "NoHost"), a(2, "Drain")), []string{"1 Drain", "3 NoHost", "65 Drain"}},
+		"again after exactly an hour of nothing":      {slices.Concat(a(2, "Drain"), a(58, ""), a(2, "Drain")), []string{"1 Drain", "61 Drain"}},
+		"not a minute earlier":                        {slices.Concat(a(2, "Drain"), a(57, ""), a(2, "Drain")), []string{"1 Drain"}},
 		"nothing while nothing is known":              {[]string{"", "", ""}, nil},
 		"once more when it is known again, if later":  {slices.Concat(a(2, "Drain"), a(61, ""), a(2, "Drain")), []string{"1 Drain", "64 Drain"}},
 		"not more when it is known again, if earlier": {slices.Concat(a(2, "Drain"), a(3, ""), a(2, "Drain")), []string{"1 Drain"}},
@@ -54,6 +56,42 @@ func TestAnotherObjectIsNews(t *testing.T) {
 	}
 	if count != mostNotices {
 		t.Errorf("of thirty objects within an hour %d are reported, want %d", count, mostNotices)
+	}
+}
+
+// After an hour as many may be reported again: a record may be open for weeks.
+func TestTheLimitIsOnWhatIsReportedWithinAnHour(t *testing.T) {
+	reported := &Reported{}
+	var first []int
+	for i := range 120 {
+		p := &Plan{Waiting: "KubeadmDefers", Object: Ref{Kind: "Machine", Name: fmt.Sprintf("m%d", i/2)}}
+		if all := reported.Report(&Facts{Now: noon.Add(time.Duration(i) * time.Minute)}, p); len(all) > 0 {
+			first = append(first, i)
+		}
+	}
+	// One in two minutes until there are twelve, of which the first one counts until an hour has passed since.
+	want := []int{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 61, 63, 65, 67, 69, 71, 73, 75, 77, 79, 81, 83}
+	if !slices.Equal(first, want) {
+		t.Errorf("it is reported in the minutes %v, want %v", first, want)
+	}
+}
+
+// A deadline that has passed is no news again because something else was waited for meanwhile.
+func TestAPassedDeadlineIsNotReportedAgainAfterSomethingElse(t *testing.T) {
+	reported, late := &Reported{}, 0
+	for i := range 240 {
+		p := &Plan{Waiting: "NoNode", Overdue: true}
+		if i/30%2 == 1 {
+			p = &Plan{Waiting: "NodeNotReady", Object: Ref{Kind: "Node", Name: fmt.Sprintf("n%d", i)}}
+		}
+		for _, is := range reported.Report(&Facts{Now: noon.Add(time.Duration(i) * time.Minute)}, p) {
+			if is.News == Late {
+				late++
+			}
+		}
+	}
+	if late != 1 {
+		t.Errorf("it is reported %d times", late)
 	}
 }
 
