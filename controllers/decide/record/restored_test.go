@@ -17,7 +17,7 @@ func restored(s *State) []time.Time {
 	return all
 }
 
-// Whoever deletes a record again and again does not fill it with that.
+// A user who deletes a record again and again does not fill it with that.
 func TestARecordSaysWhenItWasWrittenAgain(t *testing.T) {
 	lost := func(f Facts, at time.Duration) Facts {
 		f.Now, f.Lost = after(at), true
