@@ -81,6 +81,11 @@ var _ = Describe("What kubectl mend explain says of the capacity of a machine", 
 			return i >= 0
 		}).WithPolling(20 * time.Millisecond).Should(BeTrue())
 		scene := &story{environment: shared, looks: looks, check: check, old: waits, before: before, owner: "kubeadmcontrolplane/" + shared.owner(ctx).Name}
+		waited := make(chan string, 1)
+		go func() {
+			defer GinkgoRecover()
+			waited <- shared.kubectl(ctx, "mend", "wait", "kcp/"+shared.owner(ctx).Name, "--for=capacity-back", "--timeout=10m")
+		}()
 
 		for n := range moments {
 			scene.look(ctx, n)
@@ -88,6 +93,7 @@ var _ = Describe("What kubectl mend explain says of the capacity of a machine", 
 		}
 
 		shared.replaced(ctx, before, lost...)
+		Eventually(waited).WithContext(ctx).Should(Receive(ContainSubstring(shared.owner(ctx).Name+" condition met")), "who waits for the control plane")
 		scene.look(ctx, moments)
 		Expect(scene.seen).To(Or(ContainElement("OthersDeleting"), ContainElement("OthersProvisioning")), "the scene did not happen")
 		looks.Right(moments)
