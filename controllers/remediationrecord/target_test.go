@@ -16,32 +16,31 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// After a move all UIDs are others.
-func TestAMovedRecordIsFollowed(t *testing.T) {
+// besideAnother is the record in the end, if a healthy Machine has the name of the one that its owner was asked for, and another UID.
+func besideAnother(t *testing.T, edit func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
+	t.Helper()
 	is := recordOf(func(r *mendv1.RemediationRecord) {
-		r.OwnerReferences[0].UID = "of the new management cluster"
 		r.Status.Begun = new(after(time.Second))
 		r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: "OwnerRequested", Message: "asked"}}
+		edit(r)
 	})
 	w1 := unhealthy()
 	w1.UID = "another"
 	says(w1, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
-	m := newManagement(t, append(fleet(), w1, is)...)
-	if got := m.reconcile(10 * time.Minute); got.Status.Outcome != mendv1.RecordHealed {
+	return newManagement(t, append(fleet(), w1, is)...).reconcile(10 * time.Minute)
+}
+
+// After a move all UIDs are others.
+func TestAMovedRecordIsFollowed(t *testing.T) {
+	got := besideAnother(t, func(r *mendv1.RemediationRecord) { r.OwnerReferences[0].UID = "of the new management cluster" })
+	if got.Status.Outcome != mendv1.RecordHealed {
 		t.Errorf("it ends as %q", got.Status.Outcome)
 	}
 }
 
 func TestAMachineOfTheSameNameIsAnother(t *testing.T) {
-	is := recordOf(func(r *mendv1.RemediationRecord) {
-		r.Status.Begun = new(after(time.Second))
-		r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: "OwnerRequested", Message: "asked"}}
-	})
-	w1 := unhealthy()
-	w1.UID = "another"
-	says(w1, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
-	m := newManagement(t, append(fleet(), w1, is)...)
-	if got := m.reconcile(10 * time.Minute); got.Status.Outcome == mendv1.RecordHealed || !slices.Contains(reasons(got), "TargetGone") {
+	got := besideAnother(t, func(*mendv1.RemediationRecord) {})
+	if got.Status.Outcome == mendv1.RecordHealed || !slices.Contains(reasons(got), "TargetGone") {
 		t.Errorf("it ends as %q with %v", got.Status.Outcome, reasons(got))
 	}
 }

@@ -272,34 +272,21 @@ func TestThereIsNoReplacement(t *testing.T) {
 			says{Back, Replaced, "w4", Object{}, ago(4 * time.Minute), time.Time{}, false, Nothing, "", Replacement{"w4", Alone}},
 		},
 		"a rollout has made the new machine before the old one was deleted": {
-			deleting("DrainingNode", func(f *Facts) {
-				f.Owner.RollingOut, f.Owner.Set, f.Others = true, "md-0-b", append(f.Others, worker("w4", 12*time.Minute))
-			}),
-			says{Back, RolledOut, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
+			rollsOut(worker("w4", 12*time.Minute)), says{Back, RolledOut, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
 		},
 		"a rollout whose new machine is not Ready is followed": {
-			deleting("DrainingNode", func(f *Facts) {
-				n := worker("w4", 12*time.Minute)
-				n.Set, n.NodeReady = "md-0-b", isFalse("KubeletNotReady", "", time.Minute)
-				f.Owner.RollingOut, f.Owner.Set, f.Others = true, "md-0-b", append(f.Others, n)
-			}),
+			rollsOut(unready("w4")),
 			says{NodeNotReady, NodeNotReadyReason, "w4", Object{Kind: "Node", Name: "node-w4"}, ago(time.Minute), time.Time{}, false, NodeGetsReady, "", Replacement{"w4", ByOrder}},
 		},
 		"of several that are not Ready, the one of the new revision is followed": {
-			deleting("DrainingNode", func(f *Facts) {
-				n := worker("w4", 12*time.Minute)
-				n.Set, n.NodeReady = "md-0-b", isFalse("KubeletNotReady", "", time.Minute)
+			func(f *Facts) {
 				f.Others[0].NodeReady = isFalse("KubeletNotReady", "", time.Hour)
-				f.Owner.RollingOut, f.Owner.Set, f.Others = true, "md-0-b", append(f.Others, n)
-			}),
+				rollsOut(unready("w4"))(f)
+			},
 			says{NodeNotReady, NodeNotReadyReason, "w4", Object{Kind: "Node", Name: "node-w4"}, ago(time.Minute), time.Time{}, false, NodeGetsReady, "", Replacement{"w4", ByOrder}},
 		},
 		"a rollout with as many Ready machines as there are to be waits for no other one": {
-			deleting("DrainingNode", func(f *Facts) {
-				n := worker("w5", 12*time.Minute)
-				n.Set, n.NodeReady = "md-0-b", isFalse("KubeletNotReady", "", time.Minute)
-				f.Owner.RollingOut, f.Owner.Set, f.Others = true, "md-0-b", append(f.Others, worker("w4", 12*time.Minute), n)
-			}),
+			rollsOut(worker("w4", 12*time.Minute), unready("w5")),
 			says{Back, RolledOut, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},
 		},
 	}.run(t)

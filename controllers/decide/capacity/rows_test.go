@@ -72,6 +72,20 @@ func followed(edits ...func(*Facts, *Machine)) func(*Facts) {
 	})
 }
 
+// rollsOut has the MachineDeployment roll out revision md-0-b, which has made machines, while w1 is drained.
+func rollsOut(made ...Machine) func(*Facts) {
+	return deleting("DrainingNode", func(f *Facts) {
+		f.Owner.RollingOut, f.Owner.Set, f.Others = true, "md-0-b", append(f.Others, made...)
+	})
+}
+
+// unready is a machine of that revision whose node is not Ready.
+func unready(name string) Machine {
+	m := worker(name, 12*time.Minute)
+	m.Set, m.NodeReady = "md-0-b", isFalse("KubeletNotReady", "", time.Minute)
+	return m
+}
+
 // metal makes it a machine on bare metal that has its bootstrap data.
 func metal(_ *Facts, m *Machine) {
 	m.BootstrapProvided, m.Metal3, m.Infra.Kind = true, true, "Metal3Machine"

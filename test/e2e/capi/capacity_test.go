@@ -81,10 +81,13 @@ var _ = Describe("What kubectl mend explain says of the capacity of a machine", 
 			return i >= 0
 		}).WithPolling(20 * time.Millisecond).Should(BeTrue())
 		scene := &story{environment: shared, looks: looks, check: check, old: waits, before: before, owner: "kubeadmcontrolplane/" + shared.owner(ctx).Name}
-		waited := make(chan string, 1)
+		waited := make(chan struct{})
 		go func() {
 			defer GinkgoRecover()
-			waited <- shared.kubectl(ctx, "mend", "wait", "kcp/"+shared.owner(ctx).Name, "--for=capacity-back", "--timeout=10m")
+			defer close(waited)
+			owner := shared.owner(ctx).Name
+			Expect(shared.kubectl(ctx, "mend", "wait", "kcp/"+owner, "--for=capacity-back", "--timeout=10m")).To(ContainSubstring(owner + " condition met"))
+			Expect(shared.machines(ctx)).NotTo(HaveKey(waits), "it has not waited until the machine was replaced")
 		}()
 
 		for n := range moments {
@@ -93,7 +96,7 @@ var _ = Describe("What kubectl mend explain says of the capacity of a machine", 
 		}
 
 		shared.replaced(ctx, before, lost...)
-		Eventually(waited).WithContext(ctx).Should(Receive(ContainSubstring(shared.owner(ctx).Name+" condition met")), "who waits for the control plane")
+		Eventually(waited).WithContext(ctx).Should(BeClosed())
 		scene.look(ctx, moments)
 		Expect(scene.seen).To(Or(ContainElement("OthersDeleting"), ContainElement("OthersProvisioning")), "the scene did not happen")
 		looks.Right(moments)
