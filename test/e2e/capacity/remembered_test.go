@@ -151,6 +151,17 @@ func remembered() {
 		Expect(run.Run()).NotTo(Succeed())
 		Expect(complaint.String()).To(ContainSubstring("there is no Machine never in namespace budget"))
 	})
+
+	It("goes with its Cluster", func(ctx SpecContext) { // the last one: nothing is left of the scene
+		s := scenes[0]
+		Expect(s.record(ctx).Status.Ended).NotTo(BeNil())
+		Expect(here.Delete(ctx, s.Cluster.DeepCopy())).To(Succeed())
+		Eventually(func(g Gomega) {
+			list := &mendv1.RemediationRecordList{}
+			g.Expect(here.List(ctx, list, client.InNamespace(s.Namespace))).To(Succeed())
+			g.Expect(list.Items).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+	})
 }
 
 // lasting are the scenes whose namespace, and with it their record, is still there at their end.
