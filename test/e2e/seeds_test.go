@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,11 +78,13 @@ func (env *environment) claim(ctx context.Context, check string) {
 // annotate sets an annotation of a machine.
 func (env *environment) annotate(ctx context.Context, machine, key string) {
 	GinkgoHelper()
+	env.changeMachine(ctx, machine, func(m *clusterv1.Machine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, "") })
+}
+
+func (env *environment) changeMachine(ctx context.Context, machine string, change func(*clusterv1.Machine)) {
+	GinkgoHelper()
 	m := env.machines(ctx)[machine]
 	before := m.DeepCopy()
-	if m.Annotations == nil {
-		m.Annotations = map[string]string{}
-	}
-	m.Annotations[key] = ""
+	change(m)
 	Expect(here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 }

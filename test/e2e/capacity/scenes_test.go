@@ -24,8 +24,8 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// scenesPatience bounds all scenes together; on a quiet machine they take a third of it.
-const scenesPatience = 12 * time.Minute
+// scenesPatience bounds all scenes together; on a quiet machine they take a seventh of it.
+const scenesPatience = 30 * time.Minute
 
 // The finalizers that others have put on a machine and its infrastructure.
 const (

@@ -126,6 +126,21 @@ func watched(ctx context.Context, name string, selector map[string]string) *nhcv
 	return check
 }
 
+// openRecords are the names of the records of a check that have not ended.
+func openRecords(ctx context.Context, check *nhcv1.NodeHealthCheck) func() []string {
+	return func() []string {
+		GinkgoHelper()
+		list, names := &mendv1.RemediationRecordList{}, []string(nil)
+		Expect(here.List(ctx, list, client.HasLabels{mendv1.RecordOpenLabel})).To(Succeed())
+		for i := range list.Items {
+			if by := list.Items[i].Spec.Requester.Check; by != nil && by.Name == check.Name {
+				names = append(names, list.Items[i].Name)
+			}
+		}
+		return names
+	}
+}
+
 // grant makes the roles, and what binds them, that a folder below config/ ships, as far as they are not there.
 func grant(ctx context.Context, folder string) {
 	GinkgoHelper()

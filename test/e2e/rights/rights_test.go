@@ -167,6 +167,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}).ShouldNot(HaveKey(nhcv1.ConfirmedHealthyAnnotation))
 		Eventually(leases(ctx)).Should(BeEmpty())
 		Eventually(told(ctx, check, nhcv1.EventRemediationRemoved)).Should(Equal(2))
+		Eventually(openRecords(ctx, check)).Should(BeEmpty(), "a later manager would read the check that they name")
 	}, SpecTimeout(specPatience))
 
 	It("reads OpenShift's disruption budget of etcd before a control-plane node is remediated", func(ctx SpecContext) {
