@@ -83,7 +83,7 @@ func remembered() {
 	It("was the check's condition CapacityBack as long as it was missing, and is no more", func(ctx SpecContext) {
 		for _, s := range lasting() {
 			Expect(s.conditions).To(ContainElement(HavePrefix("False ")), s.Name)
-			Eventually(func() string { return s.condition(s.observe(ctx)) }).Should(HavePrefix("True "), s.Name)
+			Eventually(s.condition).WithArguments(ctx).Should(HavePrefix("True "), s.Name)
 		}
 		Expect(scenes[0].conditions).To(ContainElement("False DrainBlockedByBudget"))
 		Expect(spare().conditions).To(ContainElement("False NoHost"))
@@ -190,13 +190,40 @@ func (s *scene) ended(ctx context.Context) {
 }
 
 // condition is what the check says of the capacity, as its status and its reason.
-func (s *scene) condition(f *facts) string {
-	for i := range f.checks {
-		if c := conditions.Get(&f.checks[i], mendv1.CapacityBack); c != nil {
-			return string(c.Status) + " " + c.Reason
-		}
+func (s *scene) condition(ctx context.Context) string {
+	GinkgoHelper()
+	check := &clusterv1.MachineHealthCheck{}
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: "workers"}, check)).To(Succeed())
+	return conditionOf(check)
+}
+
+func conditionOf(check *clusterv1.MachineHealthCheck) string {
+	c := conditions.Get(check, mendv1.CapacityBack)
+	if c == nil {
+		return ""
 	}
-	return ""
+	return string(c.Status) + " " + c.Reason
+}
+
+// follows collects what the check says of the capacity, write by write, until the returned function is called: who only looks now and then misses it on a busy
+// machine.
+func (s *scene) follows(ctx context.Context) (stop func()) {
+	GinkgoHelper()
+	writes, err := here.Watch(ctx, &clusterv1.MachineHealthCheckList{}, client.InNamespace(s.Namespace))
+	Expect(err).NotTo(HaveOccurred())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for e := range writes.ResultChan() {
+			if check, is := e.Object.(*clusterv1.MachineHealthCheck); is {
+				s.conditions = append(s.conditions, conditionOf(check))
+			}
+		}
+	}()
+	return func() {
+		writes.Stop()
+		<-over
+	}
 }
 
 // told are the events about the check that have the reason, as their type and their note.

@@ -56,7 +56,7 @@ type scene struct {
 	host  client.Object // that of the worker, where the scene marks it
 	dice  *rand.Rand
 	seen  []string
-	// conditions are what the check said of the capacity, whenever it was looked at.
+	// conditions are what the check said of the capacity, one write after the other.
 	conditions []string
 }
 
@@ -87,6 +87,7 @@ func (s *scene) play(ctx context.Context) {
 		s.before(ctx, s)
 	}
 	Expect(builders.Apply(ctx, here, builders.MachineHealthCheck(s.Cluster, "workers", builders.Claimed, builders.Patience(timeout)))).To(Succeed())
+	defer s.follows(ctx)()
 	s.Host(s.old).Kubelet().Report(corev1.NodeReady, corev1.ConditionFalse, "KubeletSays")
 	Eventually(func() bool { return s.begun(ctx) }).WithContext(ctx).WithPolling(50*time.Millisecond).Should(BeTrue(), "%s: its owner is asked", s.Name)
 
@@ -140,7 +141,6 @@ func (s *scene) look(ctx context.Context, n int) {
 		return all
 	}
 	s.ask(ctx, n, "machine/"+s.old, old, of)
-	s.conditions = append(s.conditions, s.condition(s.observe(ctx)))
 
 	if n%2 == 1 {
 		return
