@@ -41,10 +41,9 @@ var reasonOfNews = map[record.News]string{
 	record.NotComing: mendv1.EventCapacityNotComing,
 }
 
-// eventsOf are the events by which a notice is reported. What is waited for is their action: events that differ in their text alone would be one to the API
-// server's clients, which count how often it came.
+// eventsOf are the events by which a notice is reported.
 func (o *observed) eventsOf(is record.Notice, s *record.State) []recorder.Event {
-	event := recorder.Event{Kind: o.kindOf(is), Reason: reasonOfNews[is.News], Action: string(is.Reason), Text: o.textOf(is, s)}
+	event := recorder.Event{Kind: o.kindOf(is), Reason: reasonOfNews[is.News], Action: actionOf(is), Text: o.textOf(is, s)}
 	target := records.TargetOf(o.record)
 	what := o.about(&target)
 	var all []recorder.Event
@@ -62,6 +61,19 @@ func (o *observed) eventsOf(is record.Notice, s *record.State) []recorder.Event 
 		all = append(all, event)
 	}
 	return all
+}
+
+// longestAction is how many bytes the action of an event may have. (Kubernetes, validation of events.k8s.io/v1.)
+const longestAction = 128
+
+// actionOf is what is waited for, with its object: events that differ in their text alone are one to client-go, which counts them under the text of the first,
+// and that names another object. Of one that is too long the end is kept, in which generated names differ.
+func actionOf(is record.Notice) string {
+	if is.Object.Name == "" {
+		return string(is.Reason)
+	}
+	reason, object := string(is.Reason)+"/", is.Object.Kind+"/"+is.Object.Name
+	return reason + object[max(0, len(reason)+len(object)-longestAction):]
 }
 
 // requesterOf is what asked for the remediation: the check or, without one, the first request; nil if neither is known. What is in another namespace than the

@@ -1,17 +1,23 @@
 package remediationrecord
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/record"
+	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 // of are the events about an object, as reason and action.
@@ -62,7 +68,11 @@ func TestCheckAndMachineAreReportedCapacityWaitsFor(t *testing.T) {
 		says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 42*time.Minute)
 	})
 	is := m.reconcile(43 * time.Minute)
-	want := []string{"CapacityAwaited WaitingForRemediation", "CapacityAwaited " + waitOfRecord(is, 1), "CapacityAwaited OwnerCreates", "CapacityBack Replaced"}
+	owner := "/MachineDeployment/workers"
+	want := []string{
+		"CapacityAwaited WaitingForRemediation" + owner, "CapacityAwaited " + waitOfRecord(is, 1) + "/Machine/w1", "CapacityAwaited OwnerCreates" + owner,
+		"CapacityBack Replaced",
+	}
 	if got := m.of("MachineHealthCheck workers"); !slices.Equal(got, want) {
 		t.Errorf("the check is reported %v, want %v", got, want)
 	}
@@ -209,5 +219,58 @@ func TestAPassedDeadlineOfADrainIsAWarning(t *testing.T) {
 	}
 	if len(late) != 1 || late[0].kind != "Warning" || !strings.HasPrefix(late[0].text, "The deadline 2026-03-02T12:11:00Z has passed, and the capacity of Machine w1") {
 		t.Errorf("reported are %v", m.reported)
+	}
+}
+
+// written are the events that client-go writes to an API server.
+type written chan *eventsv1.Event
+
+func (w written) write(event *eventsv1.Event) (*eventsv1.Event, error) {
+	w <- event
+	return event, nil
+}
+
+// Create implements events.EventSink, as Update and Patch do.
+func (w written) Create(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	return w.write(event)
+}
+
+func (w written) Update(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	return w.write(event)
+}
+
+func (w written) Patch(_ context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
+	return w.write(event)
+}
+
+// What differs in its text alone is one event to client-go, under the text of the first.
+func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
+	budget, long := record.Ref{Kind: "PodDisruptionBudget", Name: "web"}, strings.Repeat("a", 250)
+	for name, pair := range map[string][2]record.Ref{
+		"of another name":                      {budget, {Kind: budget.Kind, Name: "shop"}},
+		"of another kind":                      {{Kind: "Machine", Name: "w2"}, {Kind: "Metal3Machine", Name: "w2"}},
+		"of a long name with another ending":   {{Kind: budget.Kind, Name: long + "-web"}, {Kind: budget.Kind, Name: long + "-shop"}},
+		"that is known, after one that is not": {{}, budget},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := make(written)
+			broadcaster := events.NewBroadcaster(server)
+			defer broadcaster.Shutdown()
+			if err := broadcaster.StartRecordingToSinkWithContext(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			sender := broadcaster.NewRecorder(clientgoscheme.Scheme, "kubemend")
+			for _, object := range pair {
+				notice := record.Notice{News: record.Awaited, Reason: "DrainBlockedByBudget", Object: object}
+				recorder.Send(sender, (&observed{record: recordOf(byCheck)}).eventsOf(notice, &record.State{})[0])
+				got := <-server
+				if !strings.Contains(got.Note, object.Name) || got.Series != nil {
+					t.Errorf("it is reported, as a series %v, %q, and not what is waited for: %s %s", got.Series, got.Note, object.Kind, object.Name)
+				}
+				if len(got.Action) > 128 {
+					t.Errorf("an API server refuses an action of %d bytes: %s", len(got.Action), got.Action)
+				}
+			}
+		})
 	}
 }
