@@ -37,3 +37,10 @@ func Patience(d time.Duration) func(*clusterv1.MachineHealthCheck) {
 		}
 	}
 }
+
+// StartsWithin is how long a MachineHealthCheck lets a machine be without a node; forever, if 0.
+func StartsWithin(d time.Duration) func(*clusterv1.MachineHealthCheck) {
+	return func(check *clusterv1.MachineHealthCheck) {
+		check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To(int32(d / time.Second))
+	}
+}

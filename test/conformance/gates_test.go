@@ -37,11 +37,6 @@ func notInitialized(c *clusterv1.Cluster) {
 	c.Status.Initialization.ControlPlaneInitialized = nil
 }
 
-// startsWithin bounds how long the check waits for a first node.
-func startsWithin(seconds int32) func(*clusterv1.MachineHealthCheck) {
-	return func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = &seconds }
-}
-
 func ofControlPlane(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }
 
 const neverStarted = "False/NodeStartupTimeout False/NodeStartupTimeout"
@@ -52,7 +47,7 @@ var _ = Describe("Gates", func() {
 		s.machine(ctx, "control", ofControlPlane)
 		s.machine(ctx, "control-with-node", ofControlPlane, s.hasNode("unread"))
 		s.machine(ctx, "worker")
-		s.check(ctx, "check", startsWithin(1))
+		s.check(ctx, "check", builders.StartsWithin(time.Second))
 
 		Eventually(s.health(ctx, "control")).Should(Equal(neverStarted))
 		Eventually(s.owner(ctx, "control")).Should(Equal(ownerRequested))
@@ -95,7 +90,7 @@ var _ = Describe("Gates", func() {
 		infrastructure := newEnvironment(ctx, clusterSaid(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionFalse, time.Hour))
 		for _, s := range []*environment{planes, infrastructure} {
 			s.machine(ctx, "a")
-			s.check(ctx, "check", startsWithin(1))
+			s.check(ctx, "check", builders.StartsWithin(time.Second))
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
 		}
 		Consistently(infrastructure.health(ctx, "a")).Should(Equal(nothing))

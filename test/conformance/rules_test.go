@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +12,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+
+	"github.com/kubemend/kubemend/test/builders"
 )
 
 var _ = Describe("Judging", func() {
@@ -63,7 +67,7 @@ var _ = Describe("Judging", func() {
 	It("marks a machine whose node never joined unhealthy after the start-up timeout", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.machine(ctx, "a")
-		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](2) })
+		s.check(ctx, "check", builders.StartsWithin(2*time.Second))
 
 		Eventually(s.health(ctx, "a")).Should(Equal("False/NodeStartupTimeout False/NodeStartupTimeout"))
 		Expect(conditions.GetMessage(s.get(ctx, "a"), "HealthCheckSucceeded")).To(Equal("Health check failed:\n  * Node failed to report startup in 2s"))
@@ -72,7 +76,7 @@ var _ = Describe("Judging", func() {
 	It("waits for a node without limit if the start-up timeout is 0", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
 		s.machine(ctx, "a")
-		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) })
+		s.check(ctx, "check", builders.StartsWithin(0))
 
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
 		Consistently(s.health(ctx, "a")).Should(Equal(nothing))

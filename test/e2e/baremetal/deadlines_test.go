@@ -11,12 +11,12 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
@@ -34,9 +34,7 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		fixture.AllWell(ctx)
-		fixture.watched(ctx, ours, func(check *clusterv1.MachineHealthCheck) {
-			check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](30)
-		})
+		fixture.watched(ctx, ours, builders.StartsWithin(30*time.Second))
 		dead = fixture.storyOf(ctx, fixture.WorkerNames(ctx)[0])
 		dead.host.Die(true)
 		dead.host.Kubelet().Stop()

@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,10 +33,7 @@ var _ = Describe("A machine that is replaced while no host is free", func() {
 	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
 	It("has a successor that starts, is replaced after nodeStartupTimeout by one that waits as well, and runs once a host is free", func(ctx SpecContext) {
-		check := builders.MachineHealthCheck(fixture.Cluster, "no-spare", builders.Claimed, builders.Patience(2*time.Second),
-			func(c *clusterv1.MachineHealthCheck) {
-				c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To(int32(startup / time.Second))
-			})
+		check := builders.MachineHealthCheck(fixture.Cluster, "no-spare", builders.Claimed, builders.Patience(2*time.Second), builders.StartsWithin(startup))
 		Expect(builders.Apply(ctx, here, check)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, check))).To(Succeed()) })
 		name, host := fixture.anIdleWorker(ctx)

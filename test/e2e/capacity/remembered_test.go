@@ -235,7 +235,7 @@ func (s *scene) told(ctx context.Context, reason string) []string {
 	Expect(here.List(ctx, list, client.InNamespace(s.Namespace))).To(Succeed())
 	var all []string
 	for i := range list.Items {
-		if e := &list.Items[i]; e.Reason == reason && e.Regarding.UID == check.UID && e.Regarding.Kind == "MachineHealthCheck" && e.Series == nil {
+		if e := &list.Items[i]; e.Reason == reason && e.Regarding.UID == check.UID && e.Regarding.Kind == "MachineHealthCheck" {
 			all = append(all, e.Type+" "+e.Note)
 		}
 	}

@@ -27,6 +27,8 @@ const (
 	gap = 4 * time.Second
 	// timeout is how long the check lets a node be not Ready.
 	timeout = 2 * time.Second
+	// startup is how long it lets a machine be without a node: longer than all scenes take, or else what comes in place of the worker would be replaced in turn.
+	startup = 2 * scenesPatience
 	// looksAtOnce bounds how many commands run at the same time: one that takes long says what was true long ago.
 	looksAtOnce = 2
 )
@@ -86,7 +88,7 @@ func (s *scene) play(ctx context.Context) {
 	if s.before != nil {
 		s.before(ctx, s)
 	}
-	Expect(builders.Apply(ctx, here, builders.MachineHealthCheck(s.Cluster, "workers", builders.Claimed, builders.Patience(timeout)))).To(Succeed())
+	Expect(builders.Apply(ctx, here, builders.MachineHealthCheck(s.Cluster, "workers", builders.Claimed, builders.Patience(timeout), builders.StartsWithin(startup)))).To(Succeed())
 	defer s.follows(ctx)()
 	s.Host(s.old).Kubelet().Report(corev1.NodeReady, corev1.ConditionFalse, "KubeletSays")
 	Eventually(func() bool { return s.begun(ctx) }).WithContext(ctx).WithPolling(50*time.Millisecond).Should(BeTrue(), "%s: its owner is asked", s.Name)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/test/builders"
 )
 
 // What a check does at a given moment is tested here, with a clock that leaps. The conformance suite tests that time alone causes reconciles.
@@ -90,10 +91,6 @@ func timeouts(no, unknown int32) func(*clusterv1.MachineHealthCheck) {
 		c.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To(no)
 		c.Spec.Checks.UnhealthyNodeConditions[1].TimeoutSeconds = ptr.To(unknown)
 	}
-}
-
-func startsWithin(seconds int32) func(*clusterv1.MachineHealthCheck) {
-	return func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To(seconds) }
 }
 
 // judged is an environment with these machines and a check that has judged them.
@@ -191,7 +188,7 @@ func TestTheStartUpTimeoutStartsAtTheLatestOfFourTrueConditions(t *testing.T) {
 			e.machines("a")
 			e.startsAnew("a")
 			tc.sets(e)
-			e.check("check", startsWithin(1))
+			e.check("check", builders.StartsWithin(time.Second))
 			e.start()
 			e.settle(tc.after + time.Second - time.Millisecond)
 			e.health("a", unsaid)
@@ -229,7 +226,7 @@ func ofMachines(c *clusterv1.MachineHealthCheck) {
 func TestW13AnUnreachableClusterMakesMachinesUnknownUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	names := []string{"good", "bad", "recovers", "dies", "pending", "loses-node", "by-hand", "own-fault"}
-	e := judged(t, names, byTemplate, timeouts(300, 20), startsWithin(20), ofMachines)
+	e := judged(t, names, byTemplate, timeouts(300, 20), builders.StartsWithin(20*time.Second), ofMachines)
 	e.happens(time.Second, func() { e.fail("bad", "recovers") }, func() { e.there.sets("pending", corev1.ConditionUnknown, 0) })
 	e.requested("bad", "recovers")
 	e.checkSays("WorkloadClusterReachable", "True/Reachable")
