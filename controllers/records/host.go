@@ -12,8 +12,9 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// hostWithin is how long a record waits for the host that it names.
-const hostWithin = 2 * time.Second
+// hostWithin is how long a record waits for the host that it names. What a record was written with never changes, so that a host that an overloaded API server
+// does not tell in this time is missing in it for good; the remediation waits as long.
+const hostWithin = 5 * time.Second
 
 // Metal finds the host of a machine, past the caches, which do not have its model. (package host)
 type Metal interface {
