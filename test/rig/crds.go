@@ -223,12 +223,22 @@ func (all catalogue) missing(lists []*metav1.APIResourceList) error {
 	return errors.Join(errs...)
 }
 
+// installOne creates a CRD, again if that took a busy API server too long, which may have created it nevertheless.
 func installOne(ctx context.Context, crds apiextensions.CustomResourceDefinitionInterface, crd *apiextensionsv1.CustomResourceDefinition) error {
-	_, err := crds.Create(ctx, crd, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return errors.New("there is one of that name already")
-	}
-	return err
+	again := false
+	return wait.PollUntilContextCancel(ctx, askKindEvery, true, func(ctx context.Context) (bool, error) {
+		_, err := crds.Create(ctx, crd, metav1.CreateOptions{})
+		switch {
+		case apierrors.IsTimeout(err):
+			again = true
+			return false, nil
+		case apierrors.IsAlreadyExists(err) && again:
+			return true, nil
+		case apierrors.IsAlreadyExists(err):
+			return false, errors.New("there is one of that name already")
+		}
+		return err == nil, err
+	})
 }
 
 // served waits until the API server answers for the kind: it says "established" a little earlier than it does so.
