@@ -10,10 +10,11 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/simulator"
 )
 
 // nearEnough is how near to the announced moment the announced event has to happen. What is announced is at least 8 s away, and a busy machine may
@@ -25,9 +26,12 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 
 	It("explain says at every step what happens next, and that happens", func(ctx SpecContext) {
 		check := fixture.checked(ctx, "workers", builders.Claimed, builders.Patience(12*time.Second))
-		fixture.slow(simulator.Times{Boot: 4 * time.Second})
 		resume := fixture.pauseTheOwner(ctx)
 		before := fixture.WorkerNames(ctx)
+		provider.RefuseToStart(func(m client.ObjectKey) bool {
+			return m.Namespace == fixture.Namespace && !slices.Contains(before, m.Name)
+		})
+		DeferCleanup(func() { provider.RefuseToStart(nil) })
 		lost := before[0]
 		owner := metav1.GetControllerOf(fixture.Machine(ctx, lost))
 		Expect(explained(ctx, "machine/"+lost).Message).To(Equal("HEALTHY"))
@@ -72,6 +76,7 @@ var _ = Describe("For a worker whose kubelet falls silent", func() {
 		Expect(e.Message).To(HavePrefix("STARTING: unhealthy at "))
 
 		By("well")
+		fixture.boots(ctx, fresh)
 		fixture.AllWell(ctx)
 		Eventually(func() string { return explained(ctx, "machine/"+fresh).Message }).Should(Equal("HEALTHY"))
 		Eventually(func() string { return explained(ctx, "machine/"+lost).Message }).Should(HavePrefix("REPLACED: "+fresh), "its record outlives it")
@@ -110,15 +115,25 @@ func newcomer(ctx context.Context, before []string) (name string) {
 	return name
 }
 
-// starting is what explain says of a machine while its host boots.
+// starting is what explain says of a machine that has no node yet.
 func starting(ctx context.Context, name string) *cliv1.Explanation {
 	GinkgoHelper()
 	var e *cliv1.Explanation
 	Eventually(func() cliv1.State {
 		e = explained(ctx, "machine/"+name)
 		return targetOf(e).State
-	}).WithPolling(time.Millisecond).Should(Equal(cliv1.StateStarting))
-	m := fixture.Machine(ctx, name)
-	Expect(m.Status.NodeRef).To(Equal(clusterv1.MachineNodeReference{}), "the host is slow enough")
+	}).Should(Equal(cliv1.StateStarting))
 	return e
+}
+
+// boots starts the kubelet of a machine, which did not start by itself, once its host is provisioned.
+func (env *environment) boots(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		m := env.Machine(ctx, name)
+		g.Expect(conditions.IsTrue(m, clusterv1.MachineInfrastructureReadyCondition)).To(BeTrue())
+		kubelet := provider.Kubelet(client.ObjectKeyFromObject(m))
+		g.Expect(kubelet).NotTo(BeNil())
+		kubelet.Start()
+	}).Should(Succeed())
 }
