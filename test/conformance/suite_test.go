@@ -35,7 +35,7 @@ const acting = "act"
 
 func TestConformance(t *testing.T) {
 	// A connection, or the lookup of a kind, that fails is retried after 30 s.
-	suite.Run(t, "Conformance", suite.Patience{Eventually: 2 * time.Minute, Consistently: time.Second, Polling: 50 * time.Millisecond})
+	suite.Run(t, "Conformance", suite.Patience{Eventually: suite.Wait, Consistently: time.Second, Polling: 50 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -94,7 +94,7 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 		env.replaced(ctx, before, lost)
 		Expect(env.events(ctx, check, check.Name, mendv1.EventUnreachable)()).To(Equal(1))
 		Expect(env.events(ctx, check, check.Name, mendv1.EventReachable)()).To(Equal(1))
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(specPatience))
 })
 
 // startsSlowly adds a worker whose kubelet does not come up, and returns its name and from when its node is awaited.

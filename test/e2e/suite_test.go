@@ -33,8 +33,7 @@ const (
 	// reader is the role that the manager needs in workload clusters where it power-cycles no hosts.
 	reader = "kubemend-workload-reader"
 
-	// specPatience bounds a spec in which one thing happens after another; on a quiet machine none should take a quarter of it.
-	specPatience = 12 * time.Minute
+	specPatience = suite.SpecPatience
 	// together is the patience of a check with nodes that fall silent together. That they are is found out one by one, a second or more apart.
 	together = "12s"
 )
@@ -51,7 +50,7 @@ var (
 )
 
 func TestEndToEnd(t *testing.T) {
-	suite.Run(t, "End to end", suite.Patience{Eventually: 4 * time.Minute, Consistently: 6 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "End to end", suite.Patience{Eventually: suite.Wait, Consistently: 6 * time.Second, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -77,7 +76,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startInfrastructure()
 	startManager(ctx)
 	shared.build(ctx, quickstart)
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(specPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 

@@ -45,7 +45,7 @@ var (
 )
 
 func TestBareMetalConformance(t *testing.T) {
-	suite.Run(t, "Bare-metal conformance", suite.Patience{Eventually: 4 * time.Minute, Consistently: 700 * time.Millisecond, Polling: 50 * time.Millisecond})
+	suite.Run(t, "Bare-metal conformance", suite.Patience{Eventually: suite.Wait, Consistently: 700 * time.Millisecond, Polling: 50 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -69,7 +69,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	hosts, err = simulator.NewHosts(suite.Unhurried(plane.Config()), simulator.HostsOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	suite.Beside(hosts.Start)
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(suite.SpecPatience))
 
 // counts reports whether c is a write that changes the state of a cluster. Events do not.
 func counts(c faultproxy.Call) bool {

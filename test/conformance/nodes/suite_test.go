@@ -47,7 +47,7 @@ func TestNodeConformance(t *testing.T) {
 	if testing.Short() {
 		config.LabelFilter = "!" + needsServer[0]
 	}
-	suite.Run(t, "Node conformance", suite.Patience{Eventually: 2 * time.Minute, Consistently: 700 * time.Millisecond, Polling: 50 * time.Millisecond}, config, reporter)
+	suite.Run(t, "Node conformance", suite.Patience{Eventually: suite.Wait, Consistently: 700 * time.Millisecond, Polling: 50 * time.Millisecond}, config, reporter)
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -74,7 +74,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		all = append(all, r.crds()...)
 	}
 	install(ctx, here, all...)
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(suite.SpecPatience))
 
 // counts reports whether c is a write that has an effect on the versions. Events have none.
 func counts(c faultproxy.Call) bool { return c.Resource != "events" && c.Resource != "" }

@@ -25,9 +25,6 @@ import (
 // plugin is the built kubectl-mend.
 var plugin = filepath.Join("..", "..", "..", "bin", "kubectl-mend")
 
-// twoDeadlines is for a machine that has two attempts of 100 s each, and less is not allowed.
-const twoDeadlines = 12 * time.Minute
-
 // A deadline is at least 100 s away, so these stories wait together: what is broken first is checked last, and a cluster is moved meanwhile.
 var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 	var dead, lame story
@@ -76,24 +73,24 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 			Expect(lonely.Machine(ctx, s.name).UID).To(Equal(s.uid))
 			lonely.nothingIsLeft(ctx, s.host, s.name)
 		}
-	}, SpecTimeout(2*specPatience))
+	}, SpecTimeout(specPatience))
 
 	It("keeps no other cluster from being moved: clusterctl waits until its host is released, and the power cycle continues where it was",
-		clusterIsMoved, SpecTimeout(specPatience+4*time.Minute))
+		clusterIsMoved, SpecTimeout(specPatience))
 
 	It("because of a dead BMC is retried, and then the machine is replaced on another host", func(ctx SpecContext) {
 		fixture.replaced(ctx, dead)
 		marked(ctx, dead.host)
 		Expect(dead.host.History().Since(dead.began)).To(BeEmpty())
 		dead.host.Die(false)
-	}, SpecTimeout(twoDeadlines))
+	}, SpecTimeout(specPatience))
 
 	It("because the machine never had a node is retried, and then the machine is replaced on another host", func(ctx SpecContext) {
 		fixture.replaced(ctx, lame)
 		marked(ctx, lame.host)
 		Expect(lame.host.History().Since(lame.began).Cycles()).To(Equal(2), "two attempts")
 		Eventually(fixture.recordedEvents(ctx, ours.name, lame.name, lame.began)).Should(And(HaveKey("NodeStillUnhealthy"), HaveKey("OwnerRequested"), Not(HaveKey("Fenced"))))
-	}, SpecTimeout(twoDeadlines))
+	}, SpecTimeout(specPatience))
 
 	It("leaves no machine on a host that it has marked", func(ctx SpecContext) {
 		fixture.scale(ctx, fixture.Workers)
@@ -173,7 +170,7 @@ func (env *environment) replaced(ctx context.Context, lost story) {
 		}
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(m.UID != lost.uid || !m.DeletionTimestamp.IsZero()).To(BeTrue(), "the machine is still there")
-	}).WithTimeout(twoDeadlines).WithPolling(time.Second).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(specPatience).WithPolling(time.Second).Should(Succeed())
 }
 
 // marked checks that a host is marked for every generation of CAPM3, and that nothing acts on its power.

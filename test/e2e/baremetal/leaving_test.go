@@ -138,7 +138,7 @@ var _ = Describe("A manager with --teardown", Ordered, func() {
 		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).Should(BeTrue())
 		manager.Kill()
 		startManager(ctx, "--node-health-checks=off") // for its webhooks, while the check of the nodes is deleted
-	}, SpecTimeout(2*specPatience))
+	}, SpecTimeout(specPatience))
 })
 
 // leavingReplica starts a replica that leaves; it ends with the spec.

@@ -52,7 +52,7 @@ var _ = Describe("A machine that is replaced while no host is free", func() {
 			m := &clusterv1.Machine{}
 			Expect(client.IgnoreNotFound(here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: first}, m))).To(Succeed())
 			return conditions.GetReason(m, clusterv1.MachineHealthCheckSucceededCondition)
-		}).WithTimeout(startup + time.Minute).Should(Equal(clusterv1.MachineHealthCheckNodeStartupTimeoutReason))
+		}).Should(Equal(clusterv1.MachineHealthCheckNodeStartupTimeoutReason))
 		second := fixture.newcomer(ctx, append(before, first))
 		Expect(here.Delete(ctx, check)).To(Succeed())
 
@@ -92,7 +92,7 @@ var _ = Describe("A check that waits for a spare host", func() {
 		free(ctx)
 		Eventually(func() map[string]int {
 			return fixture.events(ctx, "MachineHealthCheck", check.GetName(), lost.began)
-		}).WithTimeout(30 * time.Second).Should(HaveKey("RemediationStarted"))
+		}).WithTimeout(time.Until(deadline)).Should(HaveKey("RemediationStarted"))
 		fixture.replaced(ctx, lost)
 		fixture.AllWell(ctx)
 		Eventually(saysOfSpare(ctx, check)).Should(Equal("-"))

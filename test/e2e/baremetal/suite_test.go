@@ -29,7 +29,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-const specPatience = 12 * time.Minute
+const specPatience = suite.SpecPatience
 
 // remediator are the kinds of one that is not there, for NodeHealthChecks.
 var remediator = filepath.Join("..", "..", "..", "docs", "examples", "remediator.yaml")
@@ -54,7 +54,7 @@ var (
 )
 
 func TestBareMetal(t *testing.T) {
-	suite.Run(t, "Bare metal", suite.Patience{Eventually: 4 * time.Minute, Consistently: 3 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Bare metal", suite.Patience{Eventually: suite.Wait, Consistently: 3 * time.Second, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -87,7 +87,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startManager(ctx)
 	fixture.Build(ctx, here, provider, inPool)
 	seeded.Build(ctx, here, provider, inPool)
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(specPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 

@@ -68,7 +68,7 @@ var _ = Describe("A remediation that CAPM3 has under way", Ordered, func() {
 		Eventually(func() bool { return fixture.gone(ctx, theirs, name) }).Should(BeTrue())
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
 		fixture.nothingIsLeft(ctx, host, name)
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(specPatience))
 })
 
 // belongsToCAPM3 says, by the label of their CRD, whether Metal3Remediations are CAPM3's to act on.

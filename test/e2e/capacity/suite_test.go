@@ -34,7 +34,7 @@ var (
 )
 
 func TestCapacity(t *testing.T) {
-	suite.Run(t, "Capacity", suite.Patience{Eventually: 3 * time.Minute, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Capacity", suite.Patience{Eventually: suite.Wait, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -58,7 +58,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startHardware()
 	manager, err = management.Kubemend(ctx, "capacity", account, management.WebhookFlags()...)
 	Expect(err).NotTo(HaveOccurred())
-}, NodeTimeout(5*time.Minute))
+}, NodeTimeout(suite.SpecPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -113,13 +112,8 @@ func (env *environment) config(ctx context.Context) (*rest.Config, error) {
 	return config, nil
 }
 
-// allHealthy waits until the cluster is as every spec may expect it.
+// allHealthy waits until the cluster is as every spec may expect it: for twice as long as for one thing, as all its machines may be new.
 func (env *environment) allHealthy(ctx context.Context) {
-	GinkgoHelper()
-	env.allHealthyWithin(ctx, 3*time.Minute)
-}
-
-func (env *environment) allHealthyWithin(ctx context.Context, limit time.Duration) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		g.Expect(env.reach(ctx)).To(Succeed())
@@ -132,7 +126,7 @@ func (env *environment) allHealthyWithin(ctx context.Context, limit time.Duratio
 			g.Expect(suite.Ready(ctx, env.there, m.Status.NodeRef.Name)).To(Equal(corev1.ConditionTrue), name)
 		}
 		g.Expect(env.members(ctx)).To(ConsistOf(env.names(ctx, controlPlane)))
-	}).WithContext(ctx).WithTimeout(limit).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(2 * suite.Wait).Should(Succeed())
 }
 
 // remove deletes the cluster with its checks, and waits for nothing.

@@ -32,10 +32,10 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 				g.Expect(m.Spec.Version).To(Equal("v1.35.1"), name)
 				g.Expect(before).NotTo(HaveKey(name))
 			}
-		}).WithTimeout(specPatience).Should(Succeed())
+		}).WithContext(ctx).WithTimeout(specPatience).Should(Succeed())
 		shared.allHealthy(ctx)
 		Expect(verdicts()).To(BeEmpty())
-	}, SpecTimeout(2*specPatience))
+	}, SpecTimeout(specPatience))
 })
 
 var _ = Describe("A control plane of one machine", func() {

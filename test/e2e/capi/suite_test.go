@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	specPatience = 12 * time.Minute
+	specPatience = suite.SpecPatience
 	// patience is that of the checks: a node is unhealthy after it.
 	patience = 4 * time.Second
 )
@@ -46,7 +46,7 @@ var (
 )
 
 func TestClusterAPI(t *testing.T) {
-	suite.Run(t, "Cluster API", suite.Patience{Eventually: 4 * time.Minute, Consistently: 5 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Cluster API", suite.Patience{Eventually: suite.Wait, Consistently: 5 * time.Second, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -70,7 +70,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	for _, env := range append([]*environment{travels, shrinks}, fleet...) {
 		env.build(ctx) // and its spec waits for it: it comes up beside those that run first
 	}
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(specPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 

@@ -71,11 +71,11 @@ var _ = Describe("For a host whose BMC is dead", func() {
 		Expect(said.Time.Time).To(BeTemporally("~", rem.Status.Deadline.Time, time.Second), said.Message) // which has whole seconds
 		var next entered
 		Eventually(stepped).Should(Receive(&next))
-		Expect(next.At).To(BeTemporally("~", said.Time.Time, nearEnough), "from %s to %s", rem.Status.Step, next.Step)
+		Expect(next.At).To(asAnnounced(said.Time.Time), "from %s to %s", rem.Status.Step, next.Step)
 		AddReportEntry("given up after the announced moment", next.At.Sub(said.Time.Time).String())
 		host.Die(false)
 		fixture.AllWell(ctx)
-	}, SpecTimeout(specPatience+2*time.Minute))
+	}, SpecTimeout(specPatience))
 })
 
 // entered is a step of a remediation, and when it was first seen in it.

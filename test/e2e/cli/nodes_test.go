@@ -31,7 +31,7 @@ const (
 	templates = metav1.NamespaceDefault
 	// drill is the condition of nodes that the check is about.
 	drill corev1.NodeConditionType = "Drill"
-	// drilled is for how long a node is pending. A busy machine takes seconds for each run of the plugin, and there have to be several meanwhile.
+	// drilled is for how long a node or a machine is pending. A busy machine takes seconds for each run of the plugin, and there have to be several meanwhile.
 	drilled = 25 * time.Second
 	// nudgeTakes is how long the first remediator is given; the least that the API server takes is a minute.
 	nudgeTakes = time.Minute
@@ -56,18 +56,18 @@ var _ = Describe("For a node of the management cluster", func() {
 		due := announced(ctx, lost, cliv1.StatePending)
 		var at time.Time
 		Eventually(nudged).Should(Receive(&at))
-		Expect(at).To(BeTemporally("~", due, nearEnough), "the first remediator is asked when it was said")
+		Expect(at).To(asAnnounced(due), "the first remediator is asked when it was said")
 		AddReportEntry("asked after the announced moment", at.Sub(due).String())
 
 		By("being remediated by the first")
 		Eventually(func() bool { return targetOf(explained(ctx, "node/"+lost)).InFlight }).Should(BeTrue())
 		turn := announced(ctx, lost, cliv1.StateUnhealthy)
-		Expect(turn).To(BeTemporally("~", at.Add(nudgeTakes), nearEnough))
+		Expect(at.Add(nudgeTakes)).To(asAnnounced(turn))
 		row := rowOf(ctx, "drills")
 		Expect(row.Population.Remediating).To(Equal(1))
 		Expect(row.Next.Time.Time).To(BeTemporally("==", turn), row.Next.Message)
 		Eventually(shaken).Should(Receive(&at))
-		Expect(at).To(BeTemporally("~", turn, nearEnough), "the second one is asked when it was said")
+		Expect(at).To(asAnnounced(turn), "the second one is asked when it was said")
 		AddReportEntry("the next one asked after the announced moment", at.Sub(turn).String())
 
 		By("healthy again")

@@ -25,7 +25,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-const specPatience = 12 * time.Minute
+const specPatience = suite.SpecPatience
 
 // What all specs share.
 var (
@@ -41,7 +41,7 @@ var (
 )
 
 func TestCommandLine(t *testing.T) {
-	suite.Run(t, "Command line", suite.Patience{Eventually: 4 * time.Minute, Consistently: 3 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Command line", suite.Patience{Eventually: suite.Wait, Consistently: 3 * time.Second, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -67,7 +67,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	hosts, provider = suite.Hardware(management.Config())
 	startManager(ctx)
 	fixture.Build(ctx, here, provider)
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(specPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 

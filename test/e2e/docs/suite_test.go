@@ -26,7 +26,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-const specPatience = 12 * time.Minute
+const specPatience = suite.SpecPatience
 
 // project is the top of it.
 var project = filepath.Join("..", "..", "..")
@@ -41,7 +41,7 @@ var (
 )
 
 func TestPages(t *testing.T) {
-	suite.Run(t, "Pages", suite.Patience{Eventually: 3 * time.Minute, Consistently: 2 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Pages", suite.Patience{Eventually: suite.Wait, Consistently: 2 * time.Second, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -66,7 +66,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	manager, err = management.Kubemend(ctx, "docs", account, management.WebhookFlags()...)
 	Expect(err).NotTo(HaveOccurred())
 	fixture.Build(ctx, here, provider)
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(specPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 

@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	specPatience = 12 * time.Minute
+	specPatience = suite.SpecPatience
 	// agentTakes is how long the agent on a node works until it has failed: long enough to kill the manager meanwhile.
 	agentTakes = 3 * time.Second
 )
@@ -53,7 +53,7 @@ var (
 )
 
 func TestNodes(t *testing.T) {
-	suite.Run(t, "Nodes", suite.Patience{Eventually: 4 * time.Minute, Consistently: 3 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Nodes", suite.Patience{Eventually: suite.Wait, Consistently: 3 * time.Second, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -75,7 +75,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startManager(ctx)
 	build(ctx)
 	create(ctx, "testdata/self-node-remediator.yaml")
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(specPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 

@@ -3,7 +3,6 @@ package release
 import (
 	"context"
 	"path/filepath"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -126,5 +125,5 @@ func (c *cluster) gone(ctx context.Context, o *unstructured.Unstructured) {
 	Eventually(func() bool {
 		_, err := c.current(ctx, o)
 		return apierrors.IsNotFound(err)
-	}, time.Minute).Should(BeTrue(), "%s %s", o.GetKind(), o.GetName())
+	}).Should(BeTrue(), "%s %s", o.GetKind(), o.GetName())
 }

@@ -24,7 +24,7 @@ import (
 
 const (
 	root         = "../../.."
-	specPatience = 12 * time.Minute
+	specPatience = suite.SpecPatience
 
 	// first is the oldest release that can be upgraded from. Its manifests are kept as they were: see testdata.
 	first = "v0.1.0"
@@ -39,7 +39,7 @@ var (
 )
 
 func TestRelease(t *testing.T) {
-	suite.Run(t, "Release", suite.Patience{Eventually: 4 * time.Minute, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Release", suite.Patience{Eventually: suite.Wait, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

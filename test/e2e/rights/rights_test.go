@@ -255,7 +255,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 				g.Expect(client.IgnoreNotFound(err)).To(Succeed())
 				g.Expect(err != nil || len(lease.OwnerReferences) > 0).To(BeTrue(), name)
 			}
-		}).WithTimeout(5 * time.Minute).Should(Succeed())
+		}).Should(Succeed())
 		manager.Kill()
 		for _, name := range leases {
 			gone(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: name}})

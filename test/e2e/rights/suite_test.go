@@ -30,7 +30,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-const specPatience = 12 * time.Minute
+const specPatience = suite.SpecPatience
 
 // ownKinds is the folder of the CRDs that ship; others are those of OpenShift.
 var (
@@ -53,7 +53,7 @@ var (
 )
 
 func TestRights(t *testing.T) {
-	suite.Run(t, "Rights", suite.Patience{Eventually: 4 * time.Minute, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Rights", suite.Patience{Eventually: suite.Wait, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -78,7 +78,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	metal.Plane = plane
 	metal.Build(ctx, here, provider)
 	metal.AllWell(ctx)
-}, NodeTimeout(10*time.Minute))
+}, NodeTimeout(specPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
