@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +22,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // startup is how long a machine may take until it has a node.
@@ -167,10 +167,9 @@ func (env *environment) markFreeHosts(ctx context.Context, named ...client.Objec
 	list := &bmov1alpha1.BareMetalHostList{}
 	Expect(here.List(ctx, list, client.InNamespace(env.Namespace))).To(Succeed())
 	var marked []client.ObjectKey
-	mark := func(ctx context.Context, key client.ObjectKey, value string) {
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, infrav1.UnhealthyAnnotation, value)
+	mark := func(ctx context.Context, key client.ObjectKey, value *string) {
 		bmh := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-		Expect(here.Patch(ctx, bmh, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
+		suite.Annotate(ctx, here, bmh, infrav1.UnhealthyAnnotation, value)
 	}
 	for i := range list.Items {
 		bmh := &list.Items[i]
@@ -179,12 +178,12 @@ func (env *environment) markFreeHosts(ctx context.Context, named ...client.Objec
 		if is || bmh.Spec.ConsumerRef != nil && !slices.Contains(named, key) {
 			continue
 		}
-		mark(ctx, key, `"no-spare"`)
+		mark(ctx, key, new("no-spare"))
 		marked = append(marked, key)
 	}
 	free = func(ctx context.Context) {
 		for _, key := range marked {
-			mark(ctx, key, "null")
+			mark(ctx, key, nil)
 		}
 	}
 	DeferCleanup(func(ctx SpecContext) { free(ctx) })

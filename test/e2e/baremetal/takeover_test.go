@@ -2,7 +2,6 @@ package baremetal
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -17,6 +16,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 var _ = Describe("A remediation that CAPM3 has under way", Ordered, func() {
@@ -90,8 +90,7 @@ func asCAPM3(ctx context.Context, request *infrav1.Metal3Remediation, host *simu
 	before := request.DeepCopy()
 	controllerutil.AddFinalizer(request, infrav1.RemediationFinalizer)
 	Expect(here.Patch(ctx, request, client.MergeFrom(before))).To(Succeed())
-	held := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, infrav1.PowerOffAnnotationPrefix+string(request.UID), infrav1.PowerOffAnnotationValue)
 	bmh := &bmov1alpha1.BareMetalHost{}
 	bmh.Namespace, bmh.Name = host.Key().Namespace, host.Key().Name
-	Expect(here.Patch(ctx, bmh, client.RawPatch("application/merge-patch+json", []byte(held)))).To(Succeed())
+	suite.Annotate(ctx, here, bmh, infrav1.PowerOffAnnotationPrefix+string(request.UID), new(infrav1.PowerOffAnnotationValue))
 }

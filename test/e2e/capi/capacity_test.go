@@ -120,7 +120,7 @@ func (env *environment) withoutAuthority(ctx context.Context) (restore func(cont
 		restored = true
 		// The provider has failed several times, and would wait.
 		for _, config := range env.configs(ctx) {
-			Expect(here.Patch(ctx, &config, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"try":"again"}}}`)))).To(Succeed())
+			suite.Annotate(ctx, here, &config, "try", new("again"))
 		}
 	}
 	DeferCleanup(restore)

@@ -2,7 +2,6 @@ package capi
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,10 +9,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const (
@@ -64,8 +64,7 @@ func (env *environment) seenByOwner(ctx context.Context, machine, prefix string)
 // nudge has the controller of the KubeadmControlPlane reconcile it: it watches neither Pods nor the clock.
 func (env *environment) nudge(ctx context.Context) {
 	GinkgoHelper()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"test/nudged":%q}}}`, time.Now().Format(time.RFC3339Nano))
-	Expect(here.Patch(ctx, env.owner(ctx), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	suite.Annotate(ctx, here, env.owner(ctx), "test/nudged", new(time.Now().Format(time.RFC3339Nano)))
 }
 
 // turnAPIServer has the pod of the API server on a machine report Ready. It is written whole: the simulation cannot read a Pod any more that was patched.

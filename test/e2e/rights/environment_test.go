@@ -2,7 +2,6 @@ package rights
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -104,8 +102,7 @@ func loneNode(ctx context.Context, name string, labels, annotations map[string]s
 
 func annotate(ctx context.Context, node, key, value string) {
 	GinkgoHelper()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
-	Expect(here.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	suite.Annotate(ctx, here, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, key, &value)
 }
 
 // watched makes a check of the nodes with a label. While one of them is being remediated it cannot be deleted.
