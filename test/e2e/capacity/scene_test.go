@@ -28,7 +28,7 @@ const (
 	// timeout is how long the check lets a node be not Ready.
 	timeout = 2 * time.Second
 	// startup is how long it lets a machine be without a node: longer than all scenes take, or else what comes in place of the worker would be replaced in turn.
-	startup = 2 * scenesPatience
+	startup = 2 * suite.SpecPatience
 	// looksAtOnce bounds how many commands run at the same time: one that takes long says what was true long ago.
 	looksAtOnce = 2
 )
@@ -111,13 +111,6 @@ func (s *scene) play(ctx context.Context) {
 func (s *scene) begun(ctx context.Context) bool {
 	m := s.observe(ctx).machine(s.old)
 	return m == nil || !m.DeletionTimestamp.IsZero() || conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)
-}
-
-// awaits waits until reason is what the worker waits for. It is for what does not last until a busy machine gets to the first look.
-func (s *scene) awaits(ctx context.Context, reason string) {
-	GinkgoHelper()
-	Eventually(func() []suite.Blocker { return s.truths(s.observe(ctx)) }).WithContext(ctx).Should(ContainElement(HaveField("Reason", reason)), s.Name)
-	s.seen = append(s.seen, reason)
 }
 
 // endings are how the wait has ended, by all that may be true; one that is empty goes on. A worker that is not replaced has to be gone besides.

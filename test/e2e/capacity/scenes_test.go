@@ -2,7 +2,6 @@ package capacity
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,12 +19,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/suite"
 )
-
-// scenesPatience bounds all scenes together; on a quiet machine they take a seventh of it.
-const scenesPatience = 30 * time.Minute
 
 // The finalizers that others have put on a machine and its infrastructure.
 const (
@@ -37,17 +34,17 @@ const (
 var scenes = []*scene{
 	{
 		rule: "a pod that a PodDisruptionBudget keeps on its node", Site: suite.Site{Namespace: "budget", Spare: 1}, before: guarded,
-		acts: map[int]func(context.Context, *scene){6: func(ctx context.Context, s *scene) {
+		acts: map[int]func(context.Context, *scene){6: once("DrainBlockedByBudget", func(ctx context.Context, s *scene) {
 			Expect(s.There.Delete(ctx, budget(s.Name))).To(Succeed())
-		}},
+		})},
 		sees: []string{"DrainBlockedByBudget"}, ends: suite.Back,
 	},
 	{
 		rule: "a drain that ends by its timeout", Site: suite.Site{Namespace: "timeout", Spare: 1}, before: guarded,
-		pool: func(md *clusterv1.MachineDeployment) {
-			md.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](15)
-		},
-		acts: map[int]func(context.Context, *scene){0: func(ctx context.Context, s *scene) { s.awaits(ctx, "DrainBlockedByBudget") }},
+		pool: drainsWithin(suite.SpecPatience),
+		acts: map[int]func(context.Context, *scene){6: once("DrainBlockedByBudget", func(ctx context.Context, s *scene) {
+			edit(ctx, s, drainsWithin(15*time.Second))
+		})},
 		sees: []string{"DrainBlockedByBudget"}, ends: suite.Back,
 	},
 	{
@@ -56,37 +53,40 @@ var scenes = []*scene{
 			finalize(ctx, s.infrastructure(), archived, true)
 			finalize(ctx, s.machine(), registered, true)
 		},
-		acts: map[int]func(context.Context, *scene){5: unarchive, 8: func(ctx context.Context, s *scene) { finalize(ctx, s.machine(), registered, false) }},
+		acts: map[int]func(context.Context, *scene){
+			5: once("InfrastructureFinalizer", unarchive),
+			8: once("ForeignFinalizer", func(ctx context.Context, s *scene) { finalize(ctx, s.machine(), registered, false) }),
+		},
 		sees: []string{"InfrastructureFinalizer", "ForeignFinalizer"}, ends: suite.Back,
 	},
 	{
 		rule: "a volume that is not detached", Site: suite.Site{Namespace: "volume", Spare: 1}, before: attached,
-		acts: map[int]func(context.Context, *scene){6: func(ctx context.Context, s *scene) {
+		acts: map[int]func(context.Context, *scene){6: once("WaitingForVolumeDetach", func(ctx context.Context, s *scene) {
 			Expect(s.There.Delete(ctx, attachment(s))).To(Succeed())
-		}},
+		})},
 		sees: []string{"WaitingForVolumeDetach"}, ends: suite.Back,
 	},
 	{
 		rule: "a machine without a spare host", Site: suite.Site{Namespace: "spare"},
-		before: func(ctx context.Context, s *scene) { mark(ctx, s, `"broken"`) },
-		acts: map[int]func(context.Context, *scene){moments: func(ctx context.Context, s *scene) {
+		before: func(ctx context.Context, s *scene) { mark(ctx, s, new("broken")) },
+		acts: map[int]func(context.Context, *scene){moments: once("NoHost", func(ctx context.Context, s *scene) {
 			Eventually(func() []string { return s.told(ctx, "CapacityAwaited") }).Should(ContainElement(toDo))
-			mark(ctx, s, "null")
-		}},
+			mark(ctx, s, nil)
+		})},
 		sees: []string{"NoHost"}, ends: suite.Back,
 	},
 	{
 		rule: "a machine during a rollout", Site: suite.Site{Namespace: "rollout", Spare: 1},
 		before: func(ctx context.Context, s *scene) { finalize(ctx, s.infrastructure(), archived, true) },
-		acts:   map[int]func(context.Context, *scene){1: rollOut, 7: unarchive},
+		acts:   map[int]func(context.Context, *scene){1: rollOut, 7: once("InfrastructureFinalizer", unarchive)},
 		sees:   []string{"InfrastructureFinalizer"}, ends: suite.Back,
 	},
 	{
 		rule: "a machine that a person deletes while its MachineSet is paused", Site: suite.Site{Namespace: "byhand", Spare: 1},
-		before: func(ctx context.Context, s *scene) { pause(ctx, s, `"true"`) },
+		before: func(ctx context.Context, s *scene) { pause(ctx, s, new("true")) },
 		acts: map[int]func(context.Context, *scene){
 			3: func(ctx context.Context, s *scene) { Expect(here.Delete(ctx, s.machine())).To(Succeed()) },
-			8: func(ctx context.Context, s *scene) { pause(ctx, s, "null") },
+			8: once("Paused", func(ctx context.Context, s *scene) { pause(ctx, s, nil) }),
 		},
 		sees: []string{"Paused"}, ends: suite.Back,
 	},
@@ -95,7 +95,7 @@ var scenes = []*scene{
 		before: func(ctx context.Context, s *scene) { finalize(ctx, s.infrastructure(), archived, true) },
 		acts: map[int]func(context.Context, *scene){3: func(ctx context.Context, s *scene) {
 			edit(ctx, s, func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To[int32](1) })
-		}, 8: unarchive},
+		}, 8: once("InfrastructureFinalizer", unarchive)},
 		sees: []string{"InfrastructureFinalizer"}, ends: "ScaledDown",
 	},
 	{
@@ -103,7 +103,7 @@ var scenes = []*scene{
 		before: func(_ context.Context, s *scene) {
 			provider.RefuseToStart(func(m client.ObjectKey) bool { return m.Namespace == s.Namespace && !slices.Contains(s.first, m.Name) })
 		},
-		acts: map[int]func(context.Context, *scene){moments: func(ctx context.Context, s *scene) {
+		acts: map[int]func(context.Context, *scene){moments: once("NoNode", func(ctx context.Context, s *scene) {
 			Eventually(func(g Gomega) {
 				fresh := s.newcomers(s.observe(ctx))
 				g.Expect(fresh).To(HaveLen(1))
@@ -111,7 +111,7 @@ var scenes = []*scene{
 				g.Expect(kubelet).NotTo(BeNil())
 				kubelet.Start()
 			}).Should(Succeed())
-		}},
+		})},
 		sees: []string{"NoNode"}, ends: suite.Back,
 	},
 	{
@@ -122,6 +122,27 @@ var scenes = []*scene{
 		}, moments: unarchive},
 		sees: []string{"InfrastructureFinalizer"}, ends: "NamespaceDeleted",
 	},
+}
+
+// once is an act that ends what is waited for by reason. It waits until the record of the worker has that, and for a whole second: what passes sooner a manager
+// without a processor may never see, and nothing that is remembered of the scene would say it.
+func once(reason string, act func(context.Context, *scene)) func(context.Context, *scene) {
+	return func(ctx context.Context, s *scene) {
+		GinkgoHelper()
+		Eventually(func() bool {
+			return slices.ContainsFunc(s.record(ctx).Status.Waits, func(w mendv1.RecordWait) bool {
+				return w.Reason == reason && (w.Seconds > 0 || w.Since != nil && time.Since(w.Since.Time) > 2*time.Second)
+			})
+		}).WithContext(ctx).Should(BeTrue(), "%s: the record has %s", s.Name, reason)
+		act(ctx, s)
+	}
+}
+
+// drainsWithin bounds the drain of each worker.
+func drainsWithin(timeout time.Duration) func(*clusterv1.MachineDeployment) {
+	return func(md *clusterv1.MachineDeployment) {
+		md.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = new(int32(timeout / time.Second))
+	}
 }
 
 // guarded puts a pod on the node of the worker, and a budget that allows no disruption of it.
@@ -197,27 +218,21 @@ func finalize(ctx context.Context, obj client.Object, finalizer string, has bool
 }
 
 // mark writes the annotation with which the host of the worker is taken by no other machine.
-func mark(ctx context.Context, s *scene, value string) {
+func mark(ctx context.Context, s *scene, value *string) {
 	GinkgoHelper()
 	if s.host == nil {
 		s.host = &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Host(s.old).Key().Name}}
 	}
-	annotate(ctx, s.host, unhealthy, value)
+	suite.Annotate(ctx, here, s.host, unhealthy, value)
 }
 
 // pause writes the annotation with which the MachineSet of the worker does nothing.
-func pause(ctx context.Context, s *scene, value string) {
+func pause(ctx context.Context, s *scene, value *string) {
 	GinkgoHelper()
 	list := &clusterv1.MachineSetList{}
 	Expect(here.List(ctx, list, client.InNamespace(s.Namespace))).To(Succeed())
 	Expect(list.Items).To(HaveLen(1))
-	annotate(ctx, &list.Items[0], clusterv1.PausedAnnotation, value)
-}
-
-func annotate(ctx context.Context, obj client.Object, key, value string) {
-	GinkgoHelper()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, key, value)
-	Expect(here.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
+	suite.Annotate(ctx, here, &list.Items[0], clusterv1.PausedAnnotation, value)
 }
 
 // edit changes the MachineDeployment.
@@ -244,7 +259,7 @@ var _ = Describe("What kubectl mend explain says of the capacity of a machine", 
 			s.build(ctx, GinkgoRandomSeed()+int64(i))
 		}
 		suite.AtOnce(len(scenes), len(scenes), func(i int) { scenes[i].play(ctx) })
-	}, NodeTimeout(scenesPatience))
+	}, NodeTimeout(suite.SpecPatience))
 
 	for _, s := range scenes {
 		It("is compared with what is true of "+s.rule, func() {
