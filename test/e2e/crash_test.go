@@ -16,7 +16,7 @@ var _ = Describe("A manager that is killed and started again", func() {
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
 	It("finishes a replacement that was under way, and does nothing twice", func(ctx SpecContext) {
-		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": "15s"})
+		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": together})
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		before, lost := shared.identities(ctx), shared.workerNames(ctx)[0]
 

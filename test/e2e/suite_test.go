@@ -34,8 +34,8 @@ const (
 	reader = "kubemend-workload-reader"
 
 	specPatience = suite.SpecPatience
-	// together is the patience of a check with nodes that fall silent together. That they are is found out one by one, a second or more apart.
-	together = "12s"
+	// together is the patience of a check with nodes that fall silent together. That they are is found out one by one, seconds apart.
+	together = "25s"
 )
 
 // What all specs share.

@@ -33,7 +33,7 @@ var (
 )
 
 func TestGitOps(t *testing.T) {
-	suite.Run(t, "GitOps", suite.Patience{Eventually: 30 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "GitOps", suite.Patience{Eventually: suite.Wait, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -23,7 +23,7 @@ import (
 )
 
 // soon is less than a place in the queue lasts that is not given up, and long enough for a busy computer.
-const soon = 20 * time.Second
+const soon = time.Minute
 
 // The manifests are those of Metal3's documentation, as printed: in v1beta1, for checks and for templates.
 var _ = Describe("The manifests of the documentation", func() {

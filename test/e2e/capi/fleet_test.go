@@ -78,7 +78,7 @@ var _ = Describe("A fleet of clusters from a class, of which one is unreachable 
 		}
 		f.count(late, slow.names(ctx, worker)[0])
 		f.report()
-		Expect(f.OtherLongest).To(BeNumerically("<", slowness+5*time.Second), "%v", late)
+		Expect(f.OtherLongest).To(BeNumerically("<", cutPatience), "%v", late)
 		Expect(cut.machineVerdicts(ctx)).To(BeEmpty(), "what was seen last is not believed")
 	}, SpecTimeout(specPatience))
 })

@@ -166,7 +166,7 @@ var _ = Describe("Nodes that recovered while their cluster was paused", func() {
 })
 
 // pausedPatience is longer than it takes to pause a cluster after its nodes went bad.
-const pausedPatience = 15 * time.Second
+const pausedPatience = 40 * time.Second
 
 // pause sets or clears spec.paused of the Cluster.
 func (env *environment) pause(ctx context.Context, paused bool) {

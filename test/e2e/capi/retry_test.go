@@ -29,7 +29,7 @@ var _ = Describe("A machine that a KubeadmControlPlane made in place of another 
 
 		By("having the replacement fail within the retry period")
 		begun := shared.madeSince(ctx, second)
-		period := time.Since(begun).Truncate(time.Second) + patience + 15*time.Second
+		period := time.Since(begun).Truncate(time.Second) + patience + 30*time.Second
 		shared.remediation(ctx, fmt.Sprintf(`{"maxRetry":1,"retryPeriodSeconds":%d,"minHealthyPeriodSeconds":3600}`, period/time.Second))
 		before := shared.identities(ctx)
 		shared.turn(ctx, second, corev1.ConditionFalse)

@@ -18,7 +18,7 @@ var _ = Describe("For three workers of five whose kubelets fall silent", func() 
 	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
 	It("explain counts and names the machines above the limit, and says what ends the short-circuit, live and from a recording", func(ctx SpecContext) {
-		check := fixture.checked(ctx, "workers", builders.Claimed, builders.Patience(10*time.Second))
+		check := fixture.checked(ctx, "workers", builders.Claimed, builders.Patience(drilled))
 		fixture.pauseTheOwner(ctx) // so that the machines come back
 		lost := fixture.WorkerNames(ctx)[:3]
 

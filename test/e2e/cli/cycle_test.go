@@ -28,7 +28,7 @@ var _ = Describe("For a host that is power-cycled", func() {
 		name := fixture.WorkerNames(ctx)[0]
 		host := fixture.Host(name)
 		// Each phase has to last for longer than all is explained once, also under load.
-		fixture.slow(simulator.Times{PowerOff: 12 * time.Second, PowerOn: 12 * time.Second, Boot: 12 * time.Second})
+		fixture.slow(simulator.Times{PowerOff: 20 * time.Second, PowerOn: 20 * time.Second, Boot: 20 * time.Second})
 
 		fixture.silence(name)
 

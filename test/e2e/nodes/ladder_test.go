@@ -65,8 +65,8 @@ var _ = Describe("A ladder", func() {
 		seen := follow(ctx, agent, host)
 		patient := check(ctx, ladder)
 		before := patient.DeepCopy()
-		for i := range patient.Spec.UnhealthyConditions { // that they are silent is found out one by one, a second or more apart
-			patient.Spec.UnhealthyConditions[i].Duration.Duration = 12 * time.Second
+		for i := range patient.Spec.UnhealthyConditions { // that they are silent is found out one by one, seconds apart
+			patient.Spec.UnhealthyConditions[i].Duration.Duration = 25 * time.Second
 		}
 		Expect(here.Patch(ctx, patient, client.MergeFrom(before))).To(Succeed())
 
@@ -153,7 +153,7 @@ func escalates(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	escalates, err := builders.Template("node-health-check-workers-escalating.yaml", map[string]string{
 		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "NODE_UNHEALTHY_TIMEOUT": "2s", "SELF_NODE_REMEDIATION_TIMEOUT": "1m",
-		"STORM_COOLDOWN": "6s", // nodes come back one by one
+		"STORM_COOLDOWN": "20s", // nodes come back one by one
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(builders.Apply(ctx, here, reboots, escalates)).To(Succeed())
