@@ -220,6 +220,11 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 		f.Lost = []Loss{{Name: "w0", At: ago(6 * time.Minute)}}
 		f.Others = append(f.Others, worker("w5", 3*time.Minute), worker("w4", 4*time.Minute))
 	}
+	chain := func(f *Facts) { // w4 has replaced w1, and is gone as well
+		f.Old.GoneAt, f.Found = ago(30*time.Minute), "w4"
+		f.Lost = []Loss{{Name: "w4", At: ago(2 * time.Minute)}}
+		f.Others = append(f.Others, worker("w5", time.Minute))
+	}
 	for name, tc := range map[string]struct {
 		edit func(*Facts)
 		want Replacement
@@ -270,6 +275,31 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 				f.Others = append([]Machine{worker("w5", 3*time.Minute)}, append(f.Others, worker("w4", 4*time.Minute))...)
 			}), Replacement{"w4", ByOrder},
 		},
+		"what replaced its replacement replaces it: by what the owner has written down": {
+			gone(func(f *Facts) {
+				n := worker("w5", time.Minute)
+				n.Replaces, f.Found = "w4", "w4"
+				f.Others = append(f.Others, n)
+			}), Replacement{"w5", Recorded},
+		},
+		"by order": {gone(chain), Replacement{"w5", ByOrder}},
+		"twice": {gone(chain, func(f *Facts) {
+			f.Lost[0].Found, f.Lost = "w5", append(f.Lost, Loss{Name: "w5", At: ago(time.Minute)})
+			f.Others[2].Name = "w6"
+		}), Replacement{"w6", ByOrder}},
+		"but not in a circle": {gone(chain, func(f *Facts) { f.Lost[0].Found = "w1" }), Replacement{"w5", ByOrder}},
+		"and what was made for a replacement is not free": {
+			gone(chain, func(f *Facts) {
+				f.Old.Name, f.Old.GoneAt, f.Found = "w4", ago(2*time.Minute), ""
+				f.Lost = []Loss{{Name: "w1", At: ago(30 * time.Minute), Found: "w4"}}
+			}), Replacement{"w5", ByOrder},
+		},
+		"nor on the host of what it replaces": {
+			gone(chain, func(f *Facts) {
+				f.Old.Name, f.Old.GoneAt, f.Found, f.Others[2].Host = "w4", ago(2*time.Minute), "", "h1"
+				f.Lost = []Loss{{Name: "w1", At: ago(30 * time.Minute), Found: "w4", Host: "h1"}}
+			}), Replacement{"w5", ByOrder},
+		},
 		"fewer new machines than losses leave the last one without": {
 			gone(func(f *Facts) {
 				f.Lost = []Loss{{Name: "w0", At: ago(6 * time.Minute)}}
@@ -310,12 +340,14 @@ func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
 		f    Facts
 		want Replacement
 	}{
-		"for the one that its owner has written down": {made("w4", "w9", a), Replacement{"w9", Recorded}},
-		"for the one that was lost":                   {made("w4", "", b), Replacement{"w1", Alone}},
-		"for the second that was lost":                {made("w5", "", a, b), Replacement{"w1", ByOrder}},
-		"for none that is known":                      {made("w4", ""), Replacement{}},
-		"for the one that a record has kept":          {kept, Replacement{"w7", Remembered}},
-		"for the one whose host it has":               {hosted, Replacement{"w1", SameHost}},
+		"for the one that its owner has written down":    {made("w4", "w9", a), Replacement{"w9", Recorded}},
+		"for the one that was lost":                      {made("w4", "", b), Replacement{"w1", Alone}},
+		"for the second that was lost":                   {made("w5", "", a, b), Replacement{"w1", ByOrder}},
+		"for none that is known":                         {made("w4", ""), Replacement{}},
+		"for the one that a record has kept":             {kept, Replacement{"w7", Remembered}},
+		"not for the one that the lost one had replaced": {made("w4", "", Loss{Name: "w0", At: a.At, Found: "w1"}, b), Replacement{"w1", ByOrder}},
+		"for the one that has found it":                  {made("w5", "", a, Loss{Name: "w1", At: b.At, Found: "w5"}), Replacement{"w1", ByOrder}},
+		"for the one whose host it has":                  {hosted, Replacement{"w1", SameHost}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, Predecessor(tc.f)); diff != "" {
