@@ -27,8 +27,7 @@ const (
 // readHosts reads the hosts of machines on bare metal, as far as a story may be about them: of machines without a node, and of one whose infrastructure is
 // being deleted.
 func (r *reading) readHosts(ctx context.Context) error {
-	var hostless *clusterv1.Machine
-	var of *unstructured.Unstructured
+	var hostless []seeking
 	wanted := false
 	for _, m := range r.concerned() {
 		between, err := r.metal3Machine(ctx, m)
@@ -37,7 +36,7 @@ func (r *reading) readHosts(ctx context.Context) error {
 		}
 		is := r.known(m.Name)
 		wanted = true
-		if between == nil {
+		if is.HostsUnread = between == nil; is.HostsUnread {
 			continue
 		}
 		value := between.GetAnnotations()[infrav1.HostAnnotation]
@@ -49,14 +48,20 @@ func (r *reading) readHosts(ctx context.Context) error {
 		} else if is.Data.Message == "" { // it has none, and the other one has
 			is.Data.Message = words.Message
 		}
-		if is.Host == "" && is.Deleting.IsZero() && hostless == nil {
-			hostless, of = m, between
+		if is.Host == "" && is.Deleting.IsZero() {
+			hostless = append(hostless, seeking{m, between})
 		}
 	}
 	if !wanted {
 		return nil
 	}
-	return r.listHosts(ctx, hostless, of)
+	return r.listHosts(ctx, hostless)
+}
+
+// seeking is a machine without a host, and its Metal3Machine.
+type seeking struct {
+	machine *clusterv1.Machine
+	between *unstructured.Unstructured
 }
 
 // concerned are the machines on bare metal whose hosts matter: those without a node, the oldest one first, and those that wait for the deletion of
@@ -91,33 +96,49 @@ func (r *reading) metal3Machine(ctx context.Context, m *clusterv1.Machine) (*uns
 	return obj, nil
 }
 
-// listHosts reads all hosts of the namespace, as the machine sees them that has none, whose Metal3Machine is between; nil if all have one.
-func (r *reading) listHosts(ctx context.Context, hostless *clusterv1.Machine, between *unstructured.Unstructured) error {
+// listHosts reads all hosts of the namespace, as the first of those machines sees them that have none. Where another one wants other hosts, since its template
+// was changed, it has them as it sees them itself.
+func (r *reading) listHosts(ctx context.Context, hostless []seeking) error {
 	list := &bmov1alpha1.BareMetalHostList{}
 	known, err := r.list(ctx, list, bareMetalHosts)
 	if err != nil || !known {
 		return err
 	}
-	wants := host.AnyHost
-	if hostless != nil {
-		if wants, r.facts.HostsKnown = wantsOf(between, hostless); !r.facts.HostsKnown {
+	r.facts.HostsKnown = true
+	first := host.AnyHost
+	for i, m := range hostless {
+		wants, is := m.wants()
+		switch {
+		case !is:
+			r.known(m.machine.Name).HostsUnread = true
 			r.facts.Unread = append(r.facts.Unread, metal3Machines)
+		case i == 0:
+			first = wants
+		case wants.ReusedBy != first.ReusedBy || wants.Selector.String() != first.Selector.String():
+			r.known(m.machine.Name).Hosts = hostsOf(list, wants)
 		}
 	}
-	for i := range list.Items {
-		r.facts.Hosts = append(r.facts.Hosts, hostOf(&list.Items[i], wants))
-	}
-	slices.SortFunc(r.facts.Hosts, func(a, b capacity.Host) int { return strings.Compare(a.Name, b.Name) })
+	r.facts.Hosts = hostsOf(list, first)
 	return nil
 }
 
-// wantsOf is what m wants of its host; false if its Metal3Machine was not read whole, or has a hostSelector that cannot be used.
-func wantsOf(between *unstructured.Unstructured, m *clusterv1.Machine) (host.Wants, bool) {
-	if _, whole := between.Object["spec"]; !whole {
+// wants is what the machine wants of its host; false if its Metal3Machine was not read whole, or has a hostSelector that cannot be used.
+func (s *seeking) wants() (host.Wants, bool) {
+	if _, whole := s.between.Object["spec"]; !whole {
 		return host.AnyHost, false
 	}
-	wants, err := host.WantsBy(between, m)
+	wants, err := host.WantsBy(s.between, s.machine)
 	return wants, err == nil
+}
+
+// hostsOf are the facts about hosts, by name, for a machine that wants that.
+func hostsOf(list *bmov1alpha1.BareMetalHostList, wants host.Wants) []capacity.Host {
+	all := make([]capacity.Host, 0, len(list.Items))
+	for i := range list.Items {
+		all = append(all, hostOf(&list.Items[i], wants))
+	}
+	slices.SortFunc(all, func(a, b capacity.Host) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // detachable are the states in which the annotation detaches a host. In others the Bare Metal Operator ends first what it does. (Its host_state_machine.go.)

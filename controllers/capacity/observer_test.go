@@ -250,7 +250,7 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 		"a MachineSet that is paused itself": {lost(), anEnvironment(func(e *environment) {
 			delete(e.machines, "w1")
 			e.set.Annotations = map[string]string{clusterv1.RevisionAnnotation: "1", clusterv1.PausedAnnotation: ""}
-		}), "NoReplacement Paused w1 waits=MachineSet/md-0-a"},
+		}), "NoReplacement ObjectPaused w1 waits=MachineSet/md-0-a"},
 		"hosts that do not fit, by the selector of the new machine": {
 			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": "2"}}}), hostNamed("h1", "1"))),
 			"NoHostFits NoHost w4 waits=Metal3Machine/w4 hosts=[{h1 NotSelected zone=2}] for=w1 by=Alone",
@@ -366,8 +366,15 @@ func TestAControlPlaneWritesDownWhatItReplaces(t *testing.T) {
 }
 
 func TestAControlPlaneOfAnotherProjectHasReplicas(t *testing.T) {
+	for _, spec := range []map[string]any{{"replicas": int64(3)}, {}} { // or does not say how many
+		ofAnotherProject(t, spec)
+	}
+}
+
+func ofAnotherProject(t *testing.T, spec map[string]any) {
+	t.Helper()
 	e := anEnvironment(func(e *environment) {
-		cp := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(3)}}}
+		cp := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 		cp.SetGroupVersionKind(kinds[1])
 		cp.SetNamespace("default")
 		cp.SetName("k3s")

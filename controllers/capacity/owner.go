@@ -61,6 +61,8 @@ func (r *reading) readDeployment(ctx context.Context) error {
 	}
 	o.Deleting, o.Replicas, o.Topology = moment(md.DeletionTimestamp), int(ptr.Deref(md.Spec.Replicas, 0)), topology(md)
 	o.RollingOut = conditions.IsTrue(md, clusterv1.MachineDeploymentRollingOutCondition)
+	o.RolloutPaused = paused(md) || ptr.Deref(md.Spec.Paused, false)
+	o.OnDelete = md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 	sets := &clusterv1.MachineSetList{}
 	if _, err := r.list(ctx, sets, "MachineSets", client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.Deployment}); err != nil {
 		return err
@@ -152,9 +154,7 @@ func (r *reading) readControlPlane(ctx context.Context) error {
 	}
 	o.Deleting, o.Paused = moment(obj.GetDeletionTimestamp()), paused(obj)
 	replicas, has, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
-	if o.Replicas = int(replicas); err != nil || !has {
-		o.Known = false
-	}
+	o.Replicas, o.Uncounted = int(replicas), err != nil || !has
 	return nil
 }
 

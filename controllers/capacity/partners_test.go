@@ -67,7 +67,7 @@ func TestWhatPartnersSayIsRead(t *testing.T) {
 		},
 		"that the infrastructure is paused": {
 			w1, anEnvironment(deleting("WaitingForInfrastructureDeletion"), with(m3m("w1", "", "Ready", "Paused", map[string]string{clusterv1.PausedAnnotation: ""}))),
-			"Deleting Paused w1 waits=Metal3Machine/w1",
+			"Deleting ObjectPaused w1 waits=Metal3Machine/w1",
 		},
 		"that a host is found and its data is not": {
 			lost(), anEnvironment(replaced, with(m3m("w4", "h4", "Metal3DataReady", "WaitingForMetal3Data", nil), hostNamed("h4", "1", inUse))),

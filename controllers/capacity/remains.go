@@ -43,7 +43,7 @@ func (r *reading) remains(ctx context.Context, ref clusterv1.ContractVersionedOb
 	if err != nil || !exists {
 		return capacity.Remains{}, err
 	}
-	return capacity.Remains{Exists: true, Paused: paused(obj), Deleting: moment(obj.DeletionTimestamp), Finalizers: finalizersOf(obj)}, nil
+	return capacity.Remains{Exists: true, Group: ref.APIGroup, Paused: paused(obj), Deleting: moment(obj.DeletionTimestamp), Finalizers: finalizersOf(obj)}, nil
 }
 
 // readWorkload reads what a drain or the detachment of volumes waits for from the workload cluster itself. Whatever goes wrong there, what Cluster API

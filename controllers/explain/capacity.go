@@ -42,6 +42,12 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 	capacity.OwnerRollsOut: func(s *capacity.Story) string {
 		return objectText(s.Owner) + " is rolling out, and replaces " + machineText(s) + " by that"
 	},
+	capacity.RolledOutOnDelete: func(s *capacity.Story) string {
+		return objectText(s.Owner) + " is rolling out, and replaces " + machineText(s) + " only after a user has deleted it (its strategy is OnDelete)"
+	},
+	capacity.OtherFirst: func(s *capacity.Story) string {
+		return objectText(s.Owner) + " replaces one unhealthy machine at a time, and has answered for " + objectText(s.WaitsFor) + ", which is before " + machineText(s)
+	},
 	capacity.OwnerDeletes: func(s *capacity.Story) string { return objectText(s.Owner) + " is about to delete " + machineText(s) },
 	capacity.NoOwner: func(s *capacity.Story) string {
 		return machineText(s) + " has no owner that could replace it"
@@ -91,9 +97,8 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 	capacity.CreationDisabled: func(s *capacity.Story) string {
 		return lost(s) + ", and an annotation forbids " + objectText(s.Owner) + " to make another one"
 	},
-	capacity.PausedReason: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + " is paused, and nothing goes on"
-	},
+	capacity.PausedReason: pausedText,
+	capacity.ObjectPaused: pausedText,
 
 	capacity.NotInitialized: func(s *capacity.Story) string {
 		return machineText(s) + " gets no bootstrap data before the control plane of " + objectText(s.WaitsFor) + " is initialized"
@@ -174,6 +179,10 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 	capacity.NotReadable: func(s *capacity.Story) string {
 		return "what Machine " + s.Old + " waits for could not be read with your rights: " + strings.Join(s.Args.Names, ", ")
 	},
+}
+
+func pausedText(s *capacity.Story) string {
+	return objectText(s.WaitsFor) + " is paused, and nothing goes on"
 }
 
 // lost is that a machine is gone; of one that its owner lacks the name need not be known.

@@ -85,6 +85,9 @@ var nextTexts = map[capacity.Next]func(*capacity.Story) string{
 	capacity.InfrastructureComes: func(s *capacity.Story) string { return "the infrastructure of " + machineText(s) + " becomes ready" },
 	capacity.NodeRegisters:       func(s *capacity.Story) string { return "the node of " + machineText(s) + " registers" },
 	capacity.NodeGetsReady:       func(s *capacity.Story) string { return "the node of " + machineText(s) + " becomes Ready" },
+	capacity.MachineGetsHealthy: func(s *capacity.Story) string {
+		return machineText(s) + " becomes healthy, or what its health check asks for replaces or repairs it"
+	},
 	capacity.GoesOn: func(s *capacity.Story) string {
 		if s.Reason == capacity.Disconnected {
 			return "the deletion of " + machineText(s) + " goes on as soon as Cluster API has a connection again; this wait has no timeout"
@@ -175,6 +178,9 @@ var todoTexts = map[capacity.Todo]func(*capacity.Story) string{
 		return "look at " + objectText(s.WaitsFor) + " in the workload cluster: its kubelet and its network"
 	},
 	capacity.DeleteMachine: func(s *capacity.Story) string {
+		if s.Reason == capacity.RolledOutOnDelete {
+			return "delete " + machineText(s)
+		}
 		return "delete " + machineText(s) + ": its infrastructure is not made again"
 	},
 	capacity.RestoreConnection: func(s *capacity.Story) string {
@@ -217,6 +223,8 @@ func unpauseText(s *capacity.Story) string {
 		return "remove the annotation baremetalhost.metal3.io/paused from " + objectText(s.WaitsFor)
 	case s.WaitsFor.Kind == "BareMetalHost":
 		return "remove the annotation baremetalhost.metal3.io/detached from " + objectText(s.WaitsFor)
+	case s.WaitsFor.Kind == "MachineDeployment":
+		return "unpause " + objectText(s.WaitsFor) + " (spec.paused, or the annotation cluster.x-k8s.io/paused)"
 	}
 	return "remove the annotation cluster.x-k8s.io/paused from " + objectText(s.WaitsFor)
 }

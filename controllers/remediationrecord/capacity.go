@@ -171,9 +171,6 @@ func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.C
 	}
 	m := &f.Others[i]
 	c.Healthy = m.Deleting.IsZero() && !m.Unhealthy && m.Node != "" && m.NodeReady.True()
-	if c.Back && m.Unhealthy {
-		c.Back, c.Reason, c.Object = false, record.Reason(capacity.StillUnhealthy), machineRef(m, namespace)
-	}
 	c.Replacement = record.Replacement{Machine: machineRef(m, namespace), Guessed: s.Replacement.Guess()}
 	if m.Node != "" {
 		c.Replacement.Node = record.Ref{APIVersion: "v1", Kind: "Node", Name: m.Node}

@@ -126,6 +126,11 @@ var stories = map[string][]story{
 			},
 			turns: []time.Duration{76 * time.Minute, 101 * time.Minute}, says: "cluster ns/c1 a machine or node was to be remediated",
 		},
+		{
+			name:     "one of an object that a user has paused",
+			recorded: []string{`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", cluster="c1", reason="ObjectPaused"} 0x89 stale`},
+			turns:    []time.Duration{66 * time.Minute, 90 * time.Minute},
+		},
 		quiet("one after another, each of which ends",
 			`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", cluster="c1", reason="Booting"} 0x50 3000x50 6000x50 9000x50`),
 		quiet("a Cluster that is paused",

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Annotate writes one annotation of an object, whoever else writes to it meanwhile; nil removes it. An object that is gone is left at that.
+// Annotate writes one annotation of an object and nothing else; nil removes it. An object that is gone is left at that.
 func Annotate(ctx context.Context, c client.Writer, o client.Object, key string, value *string) {
 	ginkgo.GinkgoHelper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{key: value}}})

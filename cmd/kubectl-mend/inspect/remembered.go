@@ -27,6 +27,8 @@ func (a *Asker) remember(f *decide.Facts, s *capacity.Subject) {
 			replaced[name] = true
 			if m := machineOf(f, by.Machine.Name); m != nil {
 				m.Remembered = name
+			} else if name == f.Old.Name {
+				f.Found = by.Machine.Name
 			}
 		case r.Open() && machineOf(f, name) == nil:
 			at, _ := records.WentAt(r)

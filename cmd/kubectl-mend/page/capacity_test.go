@@ -237,6 +237,9 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 	golden.StoriesIn(t, "testdata/capacity/gone", map[string]story{
 		"a machine that was replaced":                       {aScene(made(), ready, kept), machine("w1")},
 		"a machine whose replacement waits":                 {aScene(made(), kept, metal()), machine("w1")},
+		"a machine whose replacement was lost as well": {
+			aScene(made(), kept, alsoLost("w1", 9, replacedBy("w9")), alsoLost("w9", 6)), machine("w1"),
+		},
 		"a machine that is not replaced yet":                {aScene(unreplaced, kept), machine("w1")},
 		"a machine whose set is smaller since":              {aScene(unreplaced, kept, func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
 		"a machine that a rollout replaces in another set":  {aScene(made(), rolledOut, kept, labelled), machine("w1")},

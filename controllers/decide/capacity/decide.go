@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/kubeadm"
 )
@@ -20,7 +19,7 @@ func Decide(f Facts) Story {
 		f.unread(&s)
 	case recovered(&f.Old):
 		s.Stage, s.Reason, s.Next, s.Since = Back, Recovered, Nothing, f.Old.NodeReady.Since
-	case by != nil && (end == "" || ready(by) && by.Deleting.IsZero()):
+	case by != nil && (end == "" || ready(by) && !by.Unhealthy && by.Deleting.IsZero()):
 		f.follow(&s, by)
 	case end != "":
 		s.Stage, s.Reason, s.Next = NotReplaced, end, Nothing
@@ -104,7 +103,7 @@ func tally(m *Machine, all, withNode int) (int, int) {
 // surplus reports whether the owner has all the machines that it is to have, so that it makes none for one that is deleted.
 func (f *Facts) surplus() bool {
 	all, _, wanted := f.count()
-	return f.Owner.Known && all >= wanted
+	return f.Owner.Known && !f.Owner.Uncounted && all >= wanted
 }
 
 // MachinesUnread is what Facts.Unread has if the machines of the owner could not be read.
@@ -186,12 +185,25 @@ func (f *Facts) notDeleted(s *Story) {
 		s.Reason = OwnerDeletes
 	case f.Owner.Kubeadm != nil && kubeadm.Decide(*f.Owner.Kubeadm).Reason == kubeadm.OtherReplaced: // then it says nothing
 		f.deferred(s)
+	case f.Owner.Kubeadm != nil && f.answered() != nil:
+		s.Reason, s.WaitsFor = OtherFirst, Object{Kind: "Machine", Name: f.answered().Name}
 	default:
 		s.Reason = WaitsForOwner
 	}
 	if (s.Reason == WaitsForOwner || s.Reason == OwnerDeletes) && f.late(s.Since, ownerTakes) {
 		s.Todo = LookAtOwner
 	}
+}
+
+// answered is an unhealthy machine of the control plane, other than f.Old, to which its owner has answered that it does not replace it now; nil if there is none.
+// A KubeadmControlPlane picks one of its unhealthy machines, and says nothing of the others. (Cluster API, its remediation.go: getMachineToBeRemediated.)
+func (f *Facts) answered() *Machine {
+	for _, m := range f.byCreation() {
+		if m.Unhealthy && m.Deleting.IsZero() && (m.Asked.Reason == "RemediationDeferred" || m.Asked.Reason == "CannotBeRemediated") {
+			return m
+		}
+	}
+	return nil
 }
 
 // deferred is the story of an owner that has put the remediation off, or refused it.
@@ -223,7 +235,19 @@ func (f *Facts) deferred(s *Story) {
 	case !refused && !lists(f.Old.Asked.Message):
 		f.inFlight(s)
 	case refused && f.Owner.RollingOut && f.Old.Set != f.Owner.Set:
-		s.Reason, s.Todo = OwnerRollsOut, ""
+		f.rollsOut(s)
+	}
+}
+
+// rollsOut is the story of a machine of an earlier revision, which its MachineSet does not remediate: the rollout deletes it, unless that is paused, or left to
+// a person. (Cluster API, core/reconcilers/machineset: reconcileUnhealthyMachines; it does not ask whether the rollout goes on.)
+func (f *Facts) rollsOut(s *Story) {
+	s.Reason, s.Todo = OwnerRollsOut, ""
+	switch {
+	case f.Owner.RolloutPaused:
+		f.paused(s, s.Owner)
+	case f.Owner.OnDelete:
+		s.Reason, s.Todo, s.Next, s.WaitsFor = RolledOutOnDelete, DeleteMachine, ReplacementIsMade, Object{Kind: "Machine", Name: f.Old.Name}
 	}
 }
 
@@ -255,8 +279,7 @@ func (f *Facts) sameAgain(s *Story) {
 		s.Stage, s.Reason, s.Next, s.WaitsFor = Booting, NoNode, NodeRegisters, Object{}
 		s.Since, s.Todo = f.Old.Infrastructure.Since, ""
 	case ready(&f.Old):
-		s.Reason, s.Since, s.Todo = StillUnhealthy, time.Time{}, ""
-		s.WaitsFor = Object{Kind: "Machine", Name: f.Old.Name}
+		f.stillUnhealthy(s, &f.Old)
 	}
 }
 
@@ -270,9 +293,9 @@ func (f *Facts) maker() Object {
 
 // paused is that what o does is paused: by its own annotation, or with its Cluster.
 func (f *Facts) paused(s *Story, o Object) {
-	s.Reason, s.Todo, s.Next, s.WaitsFor = PausedReason, Unpause, GoesOn, o
+	s.Reason, s.Todo, s.Next, s.WaitsFor = ObjectPaused, Unpause, GoesOn, o
 	if f.ClusterPaused {
-		s.WaitsFor = Object{Kind: "Cluster", Name: f.Cluster}
+		s.Reason, s.WaitsFor = PausedReason, Object{Kind: "Cluster", Name: f.Cluster}
 	}
 }
 
@@ -281,6 +304,10 @@ func (f *Facts) unread(s *Story) {
 	s.Stage, s.Reason, s.Next, s.WaitsFor = Unread, NotReadable, "", s.Owner
 	s.Args.Names = slices.Sorted(slices.Values(f.Unread))
 }
+
+// preflightFails is the reason of a MachineSet that waits for the control plane, which is upgraded or provisioned, before it makes a machine. (Cluster API,
+// core/reconcilers/machineset/machineset_preflight.go.)
+const preflightFails = "PreflightCheckFailed"
 
 // noReplacement is the story of a machine that is gone, and of which no new one was made.
 func (f *Facts) noReplacement(s *Story) {
@@ -297,8 +324,10 @@ func (f *Facts) noReplacement(s *Story) {
 	case f.Owner.NoCreation:
 		s.Reason, s.Todo = CreationDisabled, AllowCreation
 	case f.Owner.Blocked:
-		s.Reason, s.Todo = OwnerBlocked, UnblockOwner
-		s.Args.Reason, s.Args.Message = scales.Reason, scales.Message
+		s.Reason, s.Args.Reason, s.Args.Message = OwnerBlocked, scales.Reason, scales.Message
+		if scales.Reason != preflightFails || f.late(s.Since, machineTakes) {
+			s.Todo = UnblockOwner
+		}
 	case !f.Owner.familiar():
 		s.Reason = OwnerUnfamiliar
 	case scales.True() && lists(scales.Message):

@@ -37,6 +37,14 @@ func TestTheOwnerActs(t *testing.T) {
 			asked("CannotBeRemediated", func(f *Facts) { f.Owner.RollingOut, f.Owner.Set = true, "md-0-b" }),
 			says{OwnerActs, OwnerRollsOut, "w1", md0, since, time.Time{}, false, OwnerReplaces, "", Replacement{}},
 		},
+		"unless the rollout is paused": {
+			asked("CannotBeRemediated", func(f *Facts) { f.Owner.RollingOut, f.Owner.RolloutPaused, f.Owner.Set = true, true, "md-0-b" }),
+			says{OwnerActs, ObjectPaused, "w1", md0, since, time.Time{}, false, GoesOn, Unpause, Replacement{}},
+		},
+		"or leaves the deletion to a person": {
+			asked("CannotBeRemediated", func(f *Facts) { f.Owner.RollingOut, f.Owner.OnDelete, f.Owner.Set = true, true, "md-0-b" }),
+			says{OwnerActs, RolledOutOnDelete, "w1", w1, since, time.Time{}, false, ReplacementIsMade, DeleteMachine, Replacement{}},
+		},
 		"a refusal of a rollout of the machine's own set needs a person": {
 			asked("CannotBeRemediated", func(f *Facts) { f.Owner.RollingOut = true }),
 			says{OwnerActs, OwnerRefuses, "w1", md0, since, time.Time{}, false, OwnerReplaces, AnswerOwner, Replacement{}},
@@ -46,7 +54,7 @@ func TestTheOwnerActs(t *testing.T) {
 		},
 		"a paused owner does nothing": {
 			asked("WaitingForRemediation", func(f *Facts) { f.Owner.Paused = true }),
-			says{OwnerActs, PausedReason, "w1", Object{Kind: "MachineSet", Name: "md-0-a"}, since, time.Time{}, false, GoesOn, Unpause, Replacement{}},
+			says{OwnerActs, ObjectPaused, "w1", Object{Kind: "MachineSet", Name: "md-0-a"}, since, time.Time{}, false, GoesOn, Unpause, Replacement{}},
 		},
 		"a control plane defers by its own rules, and the machine that it waits for is named": {
 			asked("RemediationDeferred", kcp),
@@ -77,7 +85,7 @@ func TestTheOwnerActs(t *testing.T) {
 		},
 		"a Ready node does not make a machine healthy that a check marks": {
 			func(f *Facts) { f.Old.NodeReady = isTrue(time.Minute) },
-			says{NodeNotReady, StillUnhealthy, "w1", w1, time.Time{}, time.Time{}, false, NodeGetsReady, "", Replacement{}},
+			says{NodeNotReady, StillUnhealthy, "w1", w1, time.Time{}, time.Time{}, false, MachineGetsHealthy, "", Replacement{}},
 		},
 		"a machine that is healthy again has its capacity back": {
 			asked("RemediationDeferred", func(f *Facts) { f.Old.Unhealthy, f.Old.NodeReady = false, isTrue(time.Minute) }),
@@ -108,7 +116,7 @@ func TestTheReplacement(t *testing.T) {
 		},
 		"a paused owner makes none": {
 			gone(func(f *Facts) { f.Owner.Paused = true }),
-			says{NoReplacement, PausedReason, "w1", Object{Kind: "MachineSet", Name: "md-0-a"}, ago(5 * time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
+			says{NoReplacement, ObjectPaused, "w1", Object{Kind: "MachineSet", Name: "md-0-a"}, ago(5 * time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
 		},
 		"a paused Cluster stops its owner": {
 			gone(func(f *Facts) { f.ClusterPaused = true }),
@@ -172,6 +180,28 @@ func TestTheReplacement(t *testing.T) {
 			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "preparing"})),
 			says{NoHostFits, HostFrees, "w4", bare("h1"), four, time.Time{}, false, HostIsTaken, "", by},
 		},
+		"a host that does not become available for long is looked at": {
+			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "inspecting", Since: ago(21 * time.Minute)})),
+			says{NoHostFits, HostFrees, "w4", bare("h1"), four, time.Time{}, false, HostIsTaken, LookAtInfrastructure, by},
+		},
+		"one that is cleaned may take longer": {
+			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "deprovisioning", Since: ago(21 * time.Minute)})),
+			says{NoHostFits, HostFrees, "w4", bare("h1"), four, time.Time{}, false, HostIsTaken, "", by},
+		},
+		"a host that fits and is not taken for long is looked at": {
+			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "available"}), func(f *Facts, m *Machine) {
+				f.Old.GoneAt, m.Created, m.Infrastructure.Since = ago(30*time.Minute), ago(21*time.Minute), ago(21*time.Minute)
+			}),
+			says{Provisioning, HostChosen, "w4", m3m, ago(21 * time.Minute), time.Time{}, false, HostIsTaken, LookAtInfrastructure, by},
+		},
+		"a machine that wants another host than the others sees the hosts for itself": {
+			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "available"}), func(_ *Facts, m *Machine) { m.Hosts = []Host{{Name: "h1", State: "available"}} }),
+			says{NoHostFits, NoHost, "w4", m3m, four, time.Time{}, false, HostIsTaken, AddHost, by},
+		},
+		"of one whose wants are not known no host is counted": {
+			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "available"}), func(_ *Facts, m *Machine) { m.HostsUnread = true }),
+			says{Provisioning, InfrastructureNotReady, "w4", m3m, four, time.Time{}, false, InfrastructureComes, "", by},
+		},
 		"a host with an error is not waited for": {
 			followed(metal, hosts(Host{Name: "h1", Selected: true, State: "deprovisioning", Error: "no power"})),
 			says{NoHostFits, NoHost, "w4", m3m, four, time.Time{}, false, HostIsTaken, AddHost, by},
@@ -214,7 +244,7 @@ func TestTheReplacement(t *testing.T) {
 		},
 		"a paused machine does not go on": {
 			followed(provisioned, func(_ *Facts, m *Machine) { m.Paused = true }),
-			says{Booting, PausedReason, "w4", Object{Kind: "Machine", Name: "w4"}, ago(2 * time.Minute), time.Time{}, false, GoesOn, Unpause, by},
+			says{Booting, ObjectPaused, "w4", Object{Kind: "Machine", Name: "w4"}, ago(2 * time.Minute), time.Time{}, false, GoesOn, Unpause, by},
 		},
 		"a node that has registered becomes Ready": {
 			followed(provisioned, func(_ *Facts, m *Machine) { m.Node, m.NodeReady = "n4", isFalse("KubeletNotReady", "cni", time.Minute) }),
@@ -238,6 +268,11 @@ func TestTheReplacement(t *testing.T) {
 }
 
 func TestThereIsNoReplacement(t *testing.T) {
+	marked := func(f *Facts) {
+		m := worker("w4", 4*time.Minute)
+		m.Unhealthy = true
+		f.Others = append(f.Others, m)
+	}
 	rows{
 		"a scaled-down owner has all its machines": {
 			deleting("DrainingNode", func(f *Facts) { f.Owner.Replicas = 2 }),
@@ -270,6 +305,13 @@ func TestThereIsNoReplacement(t *testing.T) {
 		"a replacement with a Ready node is there although its owner is being deleted": {
 			gone(func(f *Facts) { f.Owner.Deleting, f.Others = noon, append(f.Others, worker("w4", 4*time.Minute)) }),
 			says{Back, Replaced, "w4", Object{}, ago(4 * time.Minute), time.Time{}, false, Nothing, "", Replacement{"w4", Alone}},
+		},
+		"a replacement that a check marks as unhealthy is none yet, though its node is Ready": {
+			gone(marked), says{NodeNotReady, StillUnhealthy, "w4", Object{Kind: "Machine", Name: "w4"}, time.Time{}, time.Time{}, false, MachineGetsHealthy, "", Replacement{"w4", Alone}},
+		},
+		"and none is to come if its owner is being deleted": {
+			gone(marked, func(f *Facts) { f.Owner.Deleting = noon }),
+			says{NotReplaced, OwnerDeleted, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{"w4", Alone}},
 		},
 		"a rollout has made the new machine before the old one was deleted": {
 			rollsOut(worker("w4", 12*time.Minute)), says{Back, RolledOut, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},

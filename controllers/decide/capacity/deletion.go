@@ -192,7 +192,7 @@ func infrastructureDeletion(f *Facts, m *Machine, s *Story) {
 	// A host with another consumer was released, and is not what is left.
 	if host := f.host(m.Host); m.Metal3 && host != nil && host.Consumer == m.Infra.Kind+" "+m.Infra.Name {
 		s.Reason, s.Args.Host, s.WaitsFor = HostDeprovisioning, host, Object{Kind: "BareMetalHost", Name: host.Name}
-		s.Since = firstKnown(host.Since, remains.Deleting)
+		s.Since = latest(host.Since, remains.Deleting) // the state of a host that is not worked on yet is older
 		if host.trouble() != "" {
 			s.Reason, s.Todo = HostHindersDeletion, todoOf(host.trouble())
 		} else if f.late(s.Since, cleaningTakes) {
@@ -204,7 +204,7 @@ func infrastructureDeletion(f *Facts, m *Machine, s *Story) {
 	if f.late(s.Since, machineTakes) {
 		s.Todo = LookAtInfrastructure
 	}
-	hindered(s, remains.Finalizers, InfrastructureFinalizer)
+	f.hindered(s, remains, InfrastructureFinalizer)
 }
 
 func bootstrapDeletion(f *Facts, m *Machine, s *Story) {
@@ -217,20 +217,42 @@ func bootstrapDeletion(f *Facts, m *Machine, s *Story) {
 	case f.late(s.Since, bootstrapTakes):
 		s.Todo = LookAtBootstrap
 	}
-	hindered(s, remains.Finalizers, BootstrapDeletion)
+	f.hindered(s, remains, BootstrapDeletion)
 }
 
-// hindered says which finalizers are left, and that a person has to remove them if none of them is that of a provider.
-func hindered(s *Story, all []Finalizer, reason Reason) {
+// hindered says which finalizers are left, and that a person has to see to them if none of them is that of a provider, and its owner has had its time.
+func (f *Facts) hindered(s *Story, remains *Remains, reason Reason) {
+	all := remains.Finalizers
 	s.Args.Finalizers = all
-	if len(all) > 0 && !slices.ContainsFunc(all, ofProvider) {
-		s.Reason, s.Todo = reason, RemoveFinalizer
+	if len(all) == 0 || slices.ContainsFunc(all, func(f Finalizer) bool { return ofProvider(f, remains.Group) }) {
+		return
+	}
+	if s.Reason = reason; s.Since.IsZero() || f.late(s.Since, ownerTakes) {
+		s.Todo = RemoveFinalizer
 	}
 }
 
-func ofProvider(finalizer Finalizer) bool {
+// ofProvider reports whether a finalizer is that of the provider of an object of group. Providers may have groups of their own, such as Rancher's
+// rke-machine.cattle.io with the finalizers of wrangler.cattle.io; who removes such a finalizer leaves a virtual machine behind.
+func ofProvider(finalizer Finalizer, group string) bool {
 	domain, _, _ := strings.Cut(finalizer.Name, "/")
-	return slices.ContainsFunc(providers, func(group string) bool { return strings.HasSuffix(domain, group) })
+	if slices.ContainsFunc(providers, func(group string) bool { return strings.HasSuffix(domain, group) }) {
+		return true
+	}
+	site := siteOf(group)
+	return site != "" && site != kubernetesSite && site == siteOf(domain)
+}
+
+// kubernetesSite is the domain of projects of Kubernetes, which are many.
+const kubernetesSite = "x-k8s.io"
+
+// siteOf is the domain that a group is below.
+func siteOf(group string) string {
+	labels := strings.Split(group, ".")
+	if len(labels) < 2 {
+		return ""
+	}
+	return strings.Join(labels[len(labels)-2:], ".")
 }
 
 func nodeDeletion(f *Facts, m *Machine, s *Story) {

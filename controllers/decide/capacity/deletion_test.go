@@ -91,11 +91,40 @@ func TestTheDeletion(t *testing.T) {
 			})),
 			says{Deleting, InfrastructureDeletion, "w1", docker, ago(time.Minute), time.Time{}, false, MachineGoes, "", none},
 		},
-		"a finalizer that is not its provider's is removed by a person": {
+		"a finalizer that is not its provider's is seen to by a person": {
+			deleting("WaitingForInfrastructureDeletion", timed(func(d *Deletion) {
+				d.Infra = Remains{Exists: true, Deleting: ago(3 * time.Minute), Finalizers: []Finalizer{{Name: "x/y"}}}
+			})),
+			says{Deleting, InfrastructureFinalizer, "w1", docker, ago(3 * time.Minute), time.Time{}, false, MachineGoes, RemoveFinalizer, none},
+		},
+		"when its owner has had time to remove it": {
 			deleting("WaitingForInfrastructureDeletion", timed(func(d *Deletion) {
 				d.Infra = Remains{Exists: true, Deleting: ago(time.Minute), Finalizers: []Finalizer{{Name: "x/y"}}}
 			})),
-			says{Deleting, InfrastructureFinalizer, "w1", docker, ago(time.Minute), time.Time{}, false, MachineGoes, RemoveFinalizer, none},
+			says{Deleting, InfrastructureFinalizer, "w1", docker, ago(time.Minute), time.Time{}, false, MachineGoes, "", none},
+		},
+		"a provider of another group has finalizers below its own domain": {
+			deleting("WaitingForInfrastructureDeletion", timed(func(d *Deletion) {
+				d.Infra = Remains{
+					Exists: true, Group: "rke-machine.cattle.io", Deleting: ago(3 * time.Minute),
+					Finalizers: []Finalizer{{Name: "wrangler.cattle.io/machine-provision-remove"}},
+				}
+			})),
+			says{Deleting, InfrastructureDeletion, "w1", docker, ago(3 * time.Minute), time.Time{}, false, MachineGoes, "", none},
+		},
+		"which not all projects of Kubernetes share": {
+			deleting("WaitingForInfrastructureDeletion", timed(func(d *Deletion) {
+				d.Infra = Remains{
+					Exists: true, Group: "infrastructure.cluster.x-k8s.io", Deleting: ago(3 * time.Minute), Finalizers: []Finalizer{{Name: "ipam.metal.x-k8s.io/hold"}},
+				}
+			})),
+			says{Deleting, InfrastructureFinalizer, "w1", docker, ago(3 * time.Minute), time.Time{}, false, MachineGoes, RemoveFinalizer, none},
+		},
+		"a host that is still provisioned is waited for since the deletion": {
+			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", Consumer: "Metal3Machine w1", State: "provisioned", Since: ago(4800 * time.Hour)}, func(d *Deletion) {
+				d.Infra = Remains{Exists: true, Deleting: ago(time.Minute)}
+			})),
+			says{Deleting, HostDeprovisioning, "w1", h1, ago(time.Minute), time.Time{}, false, MachineGoes, "", none},
 		},
 		"a host is deprovisioned": {
 			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", Consumer: "Metal3Machine w1", State: "deprovisioning", Since: ago(2 * time.Minute)})),
@@ -111,9 +140,9 @@ func TestTheDeletion(t *testing.T) {
 		},
 		"a host that was released is not waited for, but the finalizer that is left": {
 			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", State: "available"}, func(d *Deletion) {
-				d.Infra = Remains{Exists: true, Deleting: ago(time.Minute), Finalizers: []Finalizer{{Name: "x/y"}}}
+				d.Infra = Remains{Exists: true, Deleting: ago(3 * time.Minute), Finalizers: []Finalizer{{Name: "x/y"}}}
 			})),
-			says{Deleting, InfrastructureFinalizer, "w1", Object{Kind: "Metal3Machine", Name: "w1"}, ago(time.Minute), time.Time{}, false, MachineGoes, RemoveFinalizer, none},
+			says{Deleting, InfrastructureFinalizer, "w1", Object{Kind: "Metal3Machine", Name: "w1"}, ago(3 * time.Minute), time.Time{}, false, MachineGoes, RemoveFinalizer, none},
 		},
 		"nor is one that another machine has since": {
 			deleting("WaitingForInfrastructureDeletion", onHost(Host{Name: "h1", State: "provisioning", Consumer: "Metal3Machine w2"})),
@@ -140,7 +169,7 @@ func TestTheDeletion(t *testing.T) {
 		},
 		"a paused machine is not deleted": {
 			deleting("DrainingNode", func(f *Facts) { f.Old.Paused = true }),
-			says{Deleting, PausedReason, "w1", w1, nine, time.Time{}, false, GoesOn, Unpause, none},
+			says{Deleting, ObjectPaused, "w1", w1, nine, time.Time{}, false, GoesOn, Unpause, none},
 		},
 		"a machine of a set that is made while the old one exists replaces another one": {
 			deleting("DrainingNode", func(f *Facts) {

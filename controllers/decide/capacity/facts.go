@@ -99,6 +99,9 @@ type Machine struct {
 	Metal3           bool
 	Associated, Data Condition
 	Host             string
+	// Hosts are Facts.Hosts as this machine sees them, if that is not as they are there. HostsUnread reports that what it wants of a host could not be read.
+	Hosts       []Host
+	HostsUnread bool
 	// Node is its node; NodeReady and Ready are its conditions of these names.
 	Node             string
 	NodeReady, Ready Condition
@@ -142,8 +145,9 @@ type Hook struct{ Name, Owner string }
 // Remains is an object that is deleted with a Machine.
 type Remains struct {
 	Exists bool
-	// Paused reports that its annotation pauses it.
+	// Paused reports that its annotation pauses it. Group is the API group of its kind.
 	Paused     bool
+	Group      string
 	Deleting   time.Time
 	Finalizers []Finalizer
 }
@@ -183,8 +187,9 @@ type Owner struct {
 	Deleting    time.Time
 	// Paused reports that it does not act, of a MachineDeployment that the MachineSet Set does not.
 	Paused bool
-	// Replicas is how many machines it is to have.
-	Replicas int
+	// Replicas is how many machines it is to have; Uncounted reports that it does not say that.
+	Replicas  int
+	Uncounted bool
 	// NoCreation reports that its annotation forbids it to create machines.
 	NoCreation bool
 	// ScalingUp is its condition of that name, or another one whose message says what keeps it from creating a machine, if Blocked.
@@ -194,9 +199,10 @@ type Owner struct {
 	Ailing Condition
 	// Topology reports that it is made from the topology of the Cluster, which writes its spec.
 	Topology bool
-	// RollingOut reports that it replaces machines since its template has changed. Set is the MachineSet of the current revision.
-	RollingOut bool
-	Set        string
+	// RollingOut reports that it replaces machines since its template has changed, RolloutPaused that it does not go on with that, OnDelete that it leaves the
+	// deletion of each to a person. Set is the MachineSet of the current revision.
+	RollingOut, RolloutPaused, OnDelete bool
+	Set                                 string
 	// Deployment is the MachineDeployment that it belongs to. Where there is one, the fields are those of the MachineDeployment, but for Kind and Name.
 	Deployment string
 	// Kubeadm is what decides when a KubeadmControlPlane replaces the machine; nil for other owners.

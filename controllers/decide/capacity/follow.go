@@ -53,6 +53,9 @@ func (f *Facts) follow(s *Story, m *Machine) {
 	case !m.Deleting.IsZero():
 		f.deletion(s, m)
 		return
+	case ready(m) && m.Unhealthy:
+		f.stillUnhealthy(s, m)
+		return
 	case ready(m):
 		s.Stage, s.Reason, s.Next, s.Since = Back, Replaced, Nothing, m.NodeReady.Since
 		return
@@ -66,7 +69,7 @@ func (f *Facts) follow(s *Story, m *Machine) {
 		f.booting(s, m)
 	case !m.BootstrapProvided:
 		f.bootstrap(s, m)
-	case m.Metal3 && m.Host == "" && f.HostsKnown:
+	case m.Metal3 && m.Host == "" && f.HostsKnown && !m.HostsUnread:
 		f.hostless(s, m)
 	default:
 		f.provisioning(s, m)
@@ -82,20 +85,22 @@ func (f *Facts) follow(s *Story, m *Machine) {
 // awaitedSince is from when checks count the start-up timeout of m: the latest of the moments that it cannot have a node before. (Cluster API,
 // core/reconcilers/machinehealthcheck/targets.go.)
 func (f *Facts) awaitedSince(m *Machine) time.Time {
-	since := m.Created
-	for _, at := range []time.Time{f.InitializedAt, f.ReadyAt, trueSince(m.Infrastructure)} {
-		if at.After(since) {
-			since = at
-		}
-	}
-	return since
+	return latest(m.Created, f.InitializedAt, f.ReadyAt, trueSince(m.Infrastructure))
 }
+
+func latest(all ...time.Time) time.Time { return slices.MaxFunc(all, time.Time.Compare) }
 
 func trueSince(c Condition) time.Time {
 	if c.True() {
 		return c.Since
 	}
 	return time.Time{}
+}
+
+// stillUnhealthy is the story of m, whose node is Ready, and which a check marks as unhealthy all the same.
+func (f *Facts) stillUnhealthy(s *Story, m *Machine) {
+	s.Stage, s.Reason, s.Next, s.Since, s.Todo = NodeNotReady, StillUnhealthy, MachineGetsHealthy, time.Time{}, ""
+	s.WaitsFor = Object{Kind: "Machine", Name: m.Name}
 }
 
 // infrastructureGone reports whether the infrastructure of m was deleted, and m was not. It is not made again.

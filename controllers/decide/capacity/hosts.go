@@ -114,9 +114,13 @@ func (f *Facts) hostless(s *Story, m *Machine) {
 	}
 	s.Stage, s.Reason, s.Next, s.Since, s.WaitsFor = NoHostFits, NoHost, HostIsTaken, m.Infrastructure.Since, m.Infra
 	s.Args.Reason, s.Args.Message = m.Associated.Reason, m.Associated.Message
+	if m.Hosts != nil {
+		seen := *f
+		seen.Hosts, f = m.Hosts, &seen
+	}
 	frees := f.reused()
 	if frees != nil {
-		s.Reason, s.Args.Host, s.WaitsFor = HostFrees, frees, Object{Kind: "BareMetalHost", Name: frees.Name}
+		f.frees(s, frees)
 		return
 	}
 	for i := range f.Hosts {
@@ -133,9 +137,24 @@ func (f *Facts) hostless(s *Story, m *Machine) {
 	switch {
 	case len(s.Args.Fitting) > 0:
 		s.Stage, s.Reason, s.Args.Host, s.Args.Hosts = Provisioning, HostChosen, f.host(s.Args.Fitting[0]), nil
+		if f.late(s.Since, machineTakes) {
+			s.Todo = LookAtInfrastructure
+		}
 	case frees != nil:
-		s.Reason, s.Args.Host, s.WaitsFor = HostFrees, frees, Object{Kind: "BareMetalHost", Name: frees.Name}
+		f.frees(s, frees)
 	default:
 		s.Todo = AddHost
+	}
+}
+
+// frees is the story of a machine for which h is made available.
+func (f *Facts) frees(s *Story, h *Host) {
+	s.Reason, s.Args.Host, s.WaitsFor = HostFrees, h, Object{Kind: "BareMetalHost", Name: h.Name}
+	takes := machineTakes
+	if h.State == "deprovisioning" {
+		takes = cleaningTakes
+	}
+	if f.late(firstKnown(h.Since, s.Since), takes) {
+		s.Todo = LookAtInfrastructure
 	}
 }

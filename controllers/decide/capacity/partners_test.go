@@ -44,6 +44,11 @@ func TestWhatAnOwnerWaitsFor(t *testing.T) {
 			}
 		}
 	}
+	preflightFailed := func(since time.Duration) func(*Facts) {
+		return func(f *Facts) {
+			f.Owner.Blocked, f.Owner.ScalingUp = true, isFalse("PreflightCheckFailed", preflight, since)
+		}
+	}
 	deletingToo := func(f *Facts) {
 		f.Others[1].Deleting, f.Others[1].Asked = ago(time.Minute), isFalse("MachineDeleting", "Machine is deleting", time.Minute)
 	}
@@ -54,6 +59,12 @@ func TestWhatAnOwnerWaitsFor(t *testing.T) {
 		"a control plane that replaces another machine says nothing, and is not waited for without a reason": {
 			asked("WaitingForRemediation", "", 10*time.Minute, cpOf(func(f *Facts) { f.Owner.Kubeadm.InProgress = "w3" })),
 			says{OwnerActs, KubeadmDefers, "w1", Object{Kind: "Machine", Name: "w3"}, ago(10 * time.Minute), time.Time{}, false, OwnerReplaces, "", Replacement{}},
+		},
+		"a control plane that has answered for another machine is not waited for without a reason": {
+			asked("WaitingForRemediation", "", 10*time.Minute, cpOf(func(f *Facts) {
+				f.Others[0].Unhealthy, f.Others[0].Asked = true, isFalse("CannotBeRemediated", "etcd would lose its quorum", 9*time.Minute)
+			})),
+			says{OwnerActs, OtherFirst, "w1", Object{Kind: "Machine", Name: "w2"}, ago(10 * time.Minute), time.Time{}, false, OwnerReplaces, "", Replacement{}},
 		},
 		"that machine may be gone already": {
 			asked("WaitingForRemediation", "", 10*time.Minute, cpOf(func(f *Facts) { f.Owner.Kubeadm.InProgress = "w9" })),
@@ -83,6 +94,14 @@ func TestWhatAnOwnerWaitsFor(t *testing.T) {
 				scaling("Scaling up from 2 to 3 replicas is blocked because:\n* waiting for a control plane Machine to complete deletion", 5*time.Minute)(f)
 				f.Owner.Kubeadm.Deleting = []string{"w3"}
 			})), says{NoReplacement, OwnerBlocked, "w1", Object{Kind: "Machine", Name: "w3"}, five, time.Time{}, false, ReplacementIsMade, "", Replacement{}},
+		},
+		"a set that waits for its control plane goes on by itself": {
+			gone(preflightFailed(5 * time.Minute)),
+			says{NoReplacement, OwnerBlocked, "w1", md0, five, time.Time{}, false, ReplacementIsMade, "", Replacement{}},
+		},
+		"unless that takes too long": {
+			gone(preflightFailed(30*time.Minute), func(f *Facts) { f.Old.GoneAt = ago(30 * time.Minute) }),
+			says{NoReplacement, OwnerBlocked, "w1", md0, ago(30 * time.Minute), time.Time{}, false, ReplacementIsMade, UnblockOwner, Replacement{}},
 		},
 		"an owner that only counts is not blocked": {
 			gone(scaling("Scaling up from 2 to 3 replicas", 5*time.Minute)),
@@ -179,7 +198,7 @@ func TestWhatOfADeletionTakesTooLong(t *testing.T) {
 		},
 		"infrastructure that is paused is not deleted": {
 			deleting(waits, infra(Remains{Exists: true, Paused: true, Deleting: ago(time.Minute), Finalizers: ours})),
-			says{Deleting, PausedReason, "w1", docker, ago(time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
+			says{Deleting, ObjectPaused, "w1", docker, ago(time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
 		},
 		"a provider that deletes for long is looked at": {
 			deleting(waits, infra(Remains{Exists: true, Deleting: ago(21 * time.Minute), Finalizers: ours})),
@@ -194,7 +213,7 @@ func TestWhatOfADeletionTakesTooLong(t *testing.T) {
 		},
 		"a bootstrap config that is paused is not deleted": {
 			deleting("WaitingForBootstrapDeletion", bootstrap(Remains{Exists: true, Paused: true, Deleting: ago(time.Minute)})),
-			says{Deleting, PausedReason, "w1", config, ago(time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
+			says{Deleting, ObjectPaused, "w1", config, ago(time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
 		},
 		"one that is deleted for long is looked at": {
 			deleting("WaitingForBootstrapDeletion", bootstrap(Remains{Exists: true, Deleting: ago(6 * time.Minute)})),
@@ -220,7 +239,7 @@ func TestWhatAMachineOnBareMetalWaitsForBesidesItsHost(t *testing.T) {
 			says{Provisioning, InfrastructureNotReady, "w4", m3m, ago(3 * time.Minute), time.Time{}, false, InfrastructureComes, "", by},
 		},
 		"a Metal3Machine that is paused takes none": {
-			searching(isFalse("Paused", "", 3*time.Minute), free), says{Provisioning, PausedReason, "w4", m3m, ago(3 * time.Minute), time.Time{}, false, GoesOn, Unpause, by},
+			searching(isFalse("Paused", "", 3*time.Minute), free), says{Provisioning, ObjectPaused, "w4", m3m, ago(3 * time.Minute), time.Time{}, false, GoesOn, Unpause, by},
 		},
 		"a search that failed before goes on with the host that is there now": {
 			searching(isFalse("AssociateBareMetalHostFailed", "no available host found. Requeuing", 3*time.Minute), free),
@@ -308,7 +327,7 @@ func TestTheHookOfAControlPlane(t *testing.T) {
 		},
 		"is not removed by one that is paused": {
 			waits(3*time.Minute, []Hook{ours}, func(f *Facts) { f.Owner.Paused = true }),
-			says{Deleting, PausedReason, "w1", cp, three, time.Time{}, false, GoesOn, Unpause, Replacement{}},
+			says{Deleting, ObjectPaused, "w1", cp, three, time.Time{}, false, GoesOn, Unpause, Replacement{}},
 		},
 		"waits for hooks of others": {
 			waits(3*time.Minute, []Hook{ours, theirs}), says{Deleting, PreTerminateHook, "w1", w1, three, time.Time{}, false, InfrastructureGoes, EndHook, Replacement{}},

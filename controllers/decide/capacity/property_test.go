@@ -151,7 +151,7 @@ func checkWaits(t *rapid.T, f *Facts, s *Story, about *Machine) {
 		t.Error("all was read")
 	case s.Stage != Unread && slices.Contains(f.Unread, MachinesUnread):
 		t.Error("the machines could not be read")
-	case s.Reason == PausedReason && s.Todo != Unpause:
+	case (s.Reason == PausedReason || s.Reason == ObjectPaused) && s.Todo != Unpause:
 		t.Error("who is to unpause it?")
 	case !s.Stage.Ended() && s.Stage != Unread && s.Next == "":
 		t.Error("there is no next step")

@@ -53,6 +53,10 @@ const (
 	// OwnerDeletes: it is about to delete the machine. OwnerRollsOut: it does not remediate it, since a rollout replaces the machine.
 	OwnerDeletes  Reason = "MachineDeleting"
 	OwnerRollsOut Reason = "OwnerRollsOut"
+	// RolledOutOnDelete: nor does it remediate it, and the rollout waits until a person has deleted it. OtherFirst: it has answered for another machine, and
+	// replaces one at a time.
+	RolledOutOnDelete Reason = "RolledOutOnDelete"
+	OtherFirst        Reason = "OtherFirst"
 )
 
 // The reasons of the stage Deleting. Those that Cluster API has are spelled as there.
@@ -91,8 +95,11 @@ const (
 	CreationDisabled Reason = "CreationDisabled"
 )
 
-// PausedReason means that nothing goes on, in any stage before an end, as the object that is waited for is paused.
-const PausedReason Reason = "Paused"
+// PausedReason means that nothing goes on, in any stage before an end, as the Cluster is paused; ObjectPaused, as the object that is waited for is.
+const (
+	PausedReason Reason = "Paused"
+	ObjectPaused Reason = "ObjectPaused"
+)
 
 // Disconnected means that Cluster API does not reach the workload cluster, so that it neither sees nodes nor drains or deletes any.
 const Disconnected Reason = "ConnectionDown"
@@ -198,6 +205,7 @@ const (
 	InfrastructureComes Next = "InfrastructureComes"
 	NodeRegisters       Next = "NodeRegisters"
 	NodeGetsReady       Next = "NodeGetsReady"
+	MachineGetsHealthy  Next = "MachineGetsHealthy"
 	GoesOn              Next = "GoesOn"
 	Nothing             Next = "Nothing"
 )

@@ -28,6 +28,10 @@ func TestOfAnOwnerWhoseRulesAreNotKnownNothingIsGuessed(t *testing.T) {
 		"when it makes a machine is not known": {
 			all(gone(), k3s), says{NoReplacement, OwnerUnfamiliar, "w1", is, ago(5 * time.Minute), time.Time{}, false, ReplacementIsMade, "", Replacement{}},
 		},
+		"nor of one that says no number of machines": {
+			all(gone(), k3s, func(f *Facts) { f.Owner.Replicas, f.Owner.Uncounted = 0, true }),
+			says{NoReplacement, OwnerUnfamiliar, "w1", is, ago(5 * time.Minute), time.Time{}, false, ReplacementIsMade, "", Replacement{}},
+		},
 		"one that has all its machines has not been scaled down": {
 			all(deleting("DrainingNode"), k3s, surge(func(*Machine) {})),
 			says{Back, OwnerComplete, "w1", Object{}, time.Time{}, time.Time{}, false, Nothing, "", Replacement{}},

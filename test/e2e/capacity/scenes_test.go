@@ -86,9 +86,9 @@ var scenes = []*scene{
 		before: func(ctx context.Context, s *scene) { pause(ctx, s, new("true")) },
 		acts: map[int]func(context.Context, *scene){
 			3: func(ctx context.Context, s *scene) { Expect(here.Delete(ctx, s.machine())).To(Succeed()) },
-			8: once("Paused", func(ctx context.Context, s *scene) { pause(ctx, s, nil) }),
+			8: once("ObjectPaused", func(ctx context.Context, s *scene) { pause(ctx, s, nil) }),
 		},
-		sees: []string{"Paused"}, ends: suite.Back,
+		sees: []string{"ObjectPaused"}, ends: suite.Back,
 	},
 	{
 		rule: "a machine whose MachineDeployment is scaled down", Site: suite.Site{Namespace: "scaledown", Spare: 1},

@@ -96,7 +96,7 @@ func (s *scene) replaced(f *facts) []suite.Blocker {
 	case len(f.live()) >= s.wanted(f):
 		return []suite.Blocker{{Ends: "ScaledDown"}}
 	case s.pausedSet(f) != "":
-		return []suite.Blocker{{Reason: "Paused", Object: "MachineSet " + s.pausedSet(f), Next: "GoesOn"}}
+		return []suite.Blocker{{Reason: "ObjectPaused", Object: "MachineSet " + s.pausedSet(f), Next: "GoesOn"}}
 	}
 	return []suite.Blocker{{Reason: "OwnerCreates", Object: "MachineDeployment " + s.Pool(), Next: "ReplacementIsMade"}}
 }
@@ -119,7 +119,7 @@ func (s *scene) asked(f *facts, m *clusterv1.Machine) suite.Blocker {
 	case answer == "":
 		return suite.Blocker{Ends: "NotAsked"}
 	case s.pausedSet(f) != "":
-		is.Reason, is.Object, is.Next = "Paused", "MachineSet "+s.pausedSet(f), "GoesOn"
+		is.Reason, is.Object, is.Next = "ObjectPaused", "MachineSet "+s.pausedSet(f), "GoesOn"
 	case answer == clusterv1.MachineSetMachineCannotBeRemediatedReason:
 		is.Reason = "OwnerRollsOut"
 	}
