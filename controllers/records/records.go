@@ -90,8 +90,8 @@ func (r *Records) Begin(ctx context.Context, record *mendv1.RemediationRecord, s
 		return "", err
 	}
 	target := TargetOf(record)
-	for range 3 {
-		open, err := r.open(ctx, record)
+	for again := range 3 {
+		open, err := r.open(ctx, record, again > 0)
 		if err != nil {
 			return "", fmt.Errorf("look for the record of the remediation of %s %s: %w", target.Kind, target.Name, err)
 		}
@@ -130,8 +130,8 @@ func identityOf(record *mendv1.RemediationRecord) identity {
 	return identity{record.Spec.Mode, TargetOf(record).UID, record.Namespace}
 }
 
-// open is the open record for the target of record; nil if there is none.
-func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
+// open is the open record for the target of record, which is read past the cache if that was found to be late; nil if there is none.
+func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord, late bool) (*mendv1.RemediationRecord, error) {
 	is := identityOf(record)
 	if there, err := r.known(ctx, record); there != nil || err != nil {
 		return there, err
@@ -140,7 +140,7 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord) (*
 	cached, pending := r.cached, r.created[is]
 	r.mu.Unlock()
 	reader := r.Live
-	if cached && (r.Namespace == "" || r.Namespace == record.Namespace) {
+	if cached && !late && (r.Namespace == "" || r.Namespace == record.Namespace) {
 		reader = r.Client
 	}
 	there, err := find(ctx, reader, record)
@@ -286,16 +286,27 @@ func (r *Records) create(ctx context.Context, record *mendv1.RemediationRecord, 
 	}
 }
 
-// attempt writes that the remediation of a record is about to begin, unless that was written a moment ago.
+// attempt writes that the remediation of a record is about to begin, unless that was written a moment ago. Where nothing is written, it is read whether the
+// record is still open: a cache may have one that was closed by now, and that remediation is over.
 func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord) error {
 	now := r.Clock.Now()
 	if record.Status.Begun != nil || record.Status.Attempted != nil && now.Sub(record.Status.Attempted.Time) < attemptEvery {
-		return nil
+		return r.stillOpen(ctx, record)
 	}
 	changed := record.DeepCopy()
 	changed.Status.Attempted = new(metav1.NewTime(now))
 	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(record, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return errElsewhere
+	}
+	return err
+}
+
+// stillOpen is errElsewhere if the record has been closed or deleted.
+func (r *Records) stillOpen(ctx context.Context, record *mendv1.RemediationRecord) error {
+	there := &mendv1.RemediationRecord{}
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there)
+	if apierrors.IsNotFound(err) || err == nil && (there.UID != record.UID || !there.Open()) {
 		return errElsewhere
 	}
 	return err

@@ -1,0 +1,72 @@
+package records
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// A cache may show a record as open after it was closed: the next remediation of the machine is another one.
+func TestWhatALateCacheShowsAsOpenIsNoRecordOfTheNextRemediation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		begun     bool
+		meanwhile func(context.Context, *testing.T, *shelf)
+		open, all int
+	}{
+		"one that has begun, and was closed":         {true, func(ctx context.Context, t *testing.T, s *shelf) { s.close(ctx, t) }, 1, 2},
+		"one that has begun, and was deleted":        {true, deleted, 1, 1},
+		"one that was to begin, and was deleted":     {false, deleted, 1, 1},
+		"but one that is open is still that of this": {true, func(context.Context, *testing.T, *shelf) {}, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, s := t.Context(), newShelf(t)
+			if _, err := s.Begin(ctx, about("m", "1", mendv1.RecordActive), "noon"); err != nil {
+				t.Fatal(err)
+			}
+			if tc.begun {
+				is := &s.all(ctx, t)[0]
+				is.Status.Begun = new(metav1.NewTime(noon))
+				if err := s.server.Update(ctx, is); err != nil {
+					t.Fatal(err)
+				}
+			}
+			seen := s.all(ctx, t)
+			tc.meanwhile(ctx, t, s)
+			s.Client = interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
+				List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+					list.(*mendv1.RemediationRecordList).Items = seen
+					return nil
+				},
+			})
+
+			named, err := s.Begin(ctx, about("m", "1", mendv1.RecordActive), "noon")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, open := s.all(ctx, t), 0
+			for i := range all {
+				if all[i].Open() {
+					open++
+					if all[i].Name != named {
+						t.Errorf("%s is open, and not %s", all[i].Name, named)
+					}
+				}
+			}
+			if open != tc.open || len(all) != tc.all {
+				t.Errorf("%d of %d records are open", open, len(all))
+			}
+		})
+	}
+}
+
+func deleted(ctx context.Context, t *testing.T, s *shelf) {
+	t.Helper()
+	if err := s.server.Delete(ctx, &s.all(ctx, t)[0]); err != nil {
+		t.Fatal(err)
+	}
+}
