@@ -125,7 +125,7 @@ func (r *Reconciler) again(o *observed, plan record.Plan, due time.Time) ctrl.Re
 	}
 	at := o.now.Add(min(max(o.now.Sub(o.facts.Decided)/20, soonest), latest))
 	for _, sooner := range []time.Time{plan.Again, due} {
-		if !sooner.IsZero() && sooner.Before(at) {
+		if sooner.After(o.now) && sooner.Before(at) { // one that has passed would be looked at again at once, for ever
 			at = sooner
 		}
 	}

@@ -1,15 +1,22 @@
 package remediationrecord
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // The steps of a NodeHealthCheck may have their templates in several namespaces.
@@ -108,5 +115,30 @@ func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
 	m.remove(request)
 	if got := m.reconcile(5 * time.Minute); got.Status.Outcome != mendv1.RecordHealed {
 		t.Errorf("once the node is back it has ended as %q by %q", got.Status.Outcome, got.Status.EndedBy)
+	}
+}
+
+// A right that is missing is missing for long: a record that waits for what it may not read is looked at as rarely as any other of its age.
+func TestARecordWhoseRequestsCannotBeReadIsLookedAtRarely(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) {
+		r.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nodes"}
+	}))...)
+	m.Live = interceptor.NewClient(m.server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, is := o.(*nhcv1.NodeHealthCheck); is {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodehealthchecks"}, key.Name, nil)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	for _, at := range []time.Duration{time.Minute, record.Unbegun, record.Unbegun + 500*time.Millisecond, time.Hour} {
+		m.clock.SetTime(noon.Add(at))
+		got, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
+		if err != nil || got.RequeueAfter < soonest {
+			t.Errorf("after %s it is looked at again in %s: %v", at, got.RequeueAfter, err)
+		}
+		if is := m.record(); !is.Open() {
+			t.Fatalf("after %s it has ended as %q", at, is.Status.Outcome)
+		}
 	}
 }

@@ -107,8 +107,11 @@ func (p *planning) endBefore() bool {
 	if attempted.Before(p.f.Decided) {
 		attempted = p.f.Decided
 	}
-	if due := attempted.Add(Unbegun); p.f.Now.Before(due) || p.f.RequestsUnread {
+	if due := attempted.Add(Unbegun); p.f.Now.Before(due) {
 		p.Again = due
+		return false
+	}
+	if p.f.RequestsUnread { // time alone changes nothing then
 		return false
 	}
 	p.finish(Cancelled, NotBegun, time.Time{})

@@ -78,6 +78,7 @@ func rules(t *rapid.T, f *Facts, before *State, p *Plan) {
 		"no wait is longer than all":           total(s) <= int64(f.Now.Sub(noon.Add(-time.Hour))/time.Second),
 		"steps are in their order":             inOrder(s.Steps),
 		"moments are not in the future":        !s.Begun.After(f.Now) && !s.Ended.After(f.Now),
+		"it is looked at again later":          p.Again.IsZero() || p.Again.After(f.Now),
 		"what ended just now was to be judged": s.Ended.IsZero() || !before.Ended.IsZero() || f.Target.Known,
 	} {
 		if !holds {
