@@ -223,7 +223,8 @@ func recordOf(change func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord 
 		},
 		Spec: mendv1.RemediationRecordSpec{
 			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Decided: after(0), Due: new(after(-time.Second)), Cause: "Ready=Unknown",
-			Evidence: []mendv1.RecordEvidence{{Type: "Ready", Status: "Unknown"}},
+			Evidence:  []mendv1.RecordEvidence{{Type: "Ready", Status: "Unknown"}},
+			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{Kind: machineCheckKind, Namespace: "metal", Name: "workers"}},
 			Target: mendv1.RecordTarget{
 				ClusterName: "c", ClusterUID: "c", Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: "w1"},
 				Owner: &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Namespace: "metal", Name: "pool", UID: "pool"},

@@ -16,6 +16,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
+// askedByMachineCheck reports whether a MachineHealthCheck has asked for the remediation. It alone can say that the Machine is healthy again: what a
+// NodeHealthCheck or a user has found, it may not judge, or not yet.
+func (o *observed) askedByMachineCheck() bool {
+	by := o.record.Spec.Requester.Check
+	return by != nil && by.Kind == machineCheckKind
+}
+
 // observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.
 func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	t := &o.facts.Target

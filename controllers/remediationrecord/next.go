@@ -32,16 +32,25 @@ func (o *observed) next() record.Ref {
 	return refOf(o.record.Spec.Requester.Check)
 }
 
-// stepLeft reports whether the NodeHealthCheck has a step left for the node: by its ladder and by what its status says of the node, which it lists as long as
-// the remediation is not over.
-func (o *observed) stepLeft() bool {
+// listed is what the status of the NodeHealthCheck says of the node, which it lists as long as the remediation is not over; nil if it says nothing, or if the
+// check is on its way out.
+func (o *observed) listed() *nhcv1.UnhealthyNode {
 	node := o.record.Spec.Target.Node
-	if node == nil {
-		return false
+	if o.nodeCheck == nil || !o.checked || node == nil {
+		return nil
 	}
-	listed := o.nodeCheck.Status.UnhealthyNodes
-	i := slices.IndexFunc(listed, func(n nhcv1.UnhealthyNode) bool { return n.Name == node.Name })
+	all := o.nodeCheck.Status.UnhealthyNodes
+	i := slices.IndexFunc(all, func(n nhcv1.UnhealthyNode) bool { return n.Name == node.Name })
 	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// stepLeft reports whether the NodeHealthCheck has a step left for the node: by its ladder and by what its status says of the node.
+func (o *observed) stepLeft() bool {
+	listed := o.listed()
+	if listed == nil {
 		return false
 	}
 	steps := stepsOf(&o.nodeCheck.Spec)
@@ -49,7 +58,7 @@ func (o *observed) stepLeft() bool {
 	for _, s := range steps {
 		ladder = append(ladder, escalation.Step{Timeout: s.Timeout.Duration})
 	}
-	answer := escalation.Decide(ladder, o.asked(steps, listed[i].Remediations), o.now)
+	answer := escalation.Decide(ladder, o.asked(steps, listed.Remediations), o.now)
 	at := answer.Step
 	switch answer.Do {
 	case escalation.Exhausted:

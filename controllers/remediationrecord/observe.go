@@ -80,6 +80,9 @@ func (r *Reconciler) observeFacts(ctx context.Context, o *observed) error {
 			return err
 		}
 	}
+	if is := o.listed(); is != nil && is.ConditionsHealthyTimestamp == nil {
+		o.facts.Target.Checked = record.No // by what it judges besides what was found at the beginning, perhaps
+	}
 	o.facts.Next = o.next()
 	return nil
 }
@@ -173,7 +176,7 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 	if m.DeletionTimestamp != nil {
 		t.Deleting = m.DeletionTimestamp.Time
 	}
-	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
+	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil && (c.Status != metav1.ConditionTrue || o.askedByMachineCheck()) {
 		t.Checked, t.CheckedSince = truth(c.Status), c.LastTransitionTime.Time
 	}
 	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse {

@@ -140,7 +140,8 @@ type Target struct {
 	Deleting time.Time
 	// Machine reports that it is a Machine, whose capacity is followed.
 	Machine bool
-	// Checked is what a check says of the Machine (HealthCheckSucceeded), CheckedSince since when; Unknown if none says anything.
+	// Checked is what a check says of the target, CheckedSince since when; Unknown if none says anything. That it is healthy counts of the
+	// MachineHealthCheck alone that asked for the remediation (HealthCheckSucceeded); that it is not, of any, and of the NodeHealthCheck that lists it.
 	Checked      Truth
 	CheckedSince time.Time
 	// Asked is since when its owner is asked to replace it (OwnerRemediated=False), AskedBy what has written that, if it is known. ByHand reports that it
