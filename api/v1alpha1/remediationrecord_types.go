@@ -269,6 +269,7 @@ type RecordWait struct {
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// seconds is how long, all times together, without the one that goes on.
+	// +kubebuilder:validation:Minimum=0
 	Seconds int64 `json:"seconds"`
 	// since is when the wait that goes on began; nil if this is not what is waited for now.
 	// +optional

@@ -303,6 +303,7 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 		r.Status.Steps = append(r.Status.Steps, mendv1.RecordStep{Reason: "Begun", Message: long})
 	}
 	r.Status.Steps[99].Reason = "Ended"
+	r.Status.Waits = []mendv1.RecordWait{{Reason: "DrainingNode", Seconds: -1}, {Reason: "NoHost", Seconds: 1}}
 	Bound(r)
 	if n := len([]rune(r.Spec.Cause)); n != 333 {
 		t.Errorf("the cause has %d characters", n)
@@ -312,6 +313,9 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 	}
 	if n := len([]rune(r.Status.Steps[0].Message)); n != mendv1.MaxRecordText {
 		t.Errorf("a step has %d characters", n)
+	}
+	if r.Status.Waits[0].Seconds != 0 || r.Status.Waits[1].Seconds != 1 {
+		t.Errorf("the waits are %+v", r.Status.Waits)
 	}
 }
 

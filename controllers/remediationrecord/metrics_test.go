@@ -2,6 +2,7 @@ package remediationrecord
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 func TestWhatCapacityWaitsForIsExported(t *testing.T) {
@@ -97,5 +99,32 @@ func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 	}
 	if n := testutil.CollectAndCount(closed); n > mostWords {
 		t.Errorf("there are %d series of ends", n)
+	}
+}
+
+// A counter that is to decrease panics, and with it every reconcile of the record.
+func TestAWaitThatCannotBeIsNotCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wait mendv1.RecordWait
+		want float64
+	}{
+		"one that has ended":                    {wait: mendv1.RecordWait{Seconds: 5}, want: 5},
+		"one that is shorter than none":         {wait: mendv1.RecordWait{Seconds: -5}},
+		"one that grows beyond what is counted": {wait: mendv1.RecordWait{Seconds: math.MaxInt64, Since: new(after(time.Minute))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			waited.Reset()
+			tc.wait.Reason = "DrainingNode"
+			m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) {
+				r.Status.Waits = []mendv1.RecordWait{tc.wait}
+			}))...)
+			is := m.reconcile(record.Unbegun + time.Minute)
+			if got := testutil.ToFloat64(waited.WithLabelValues(waits.of("DrainingNode"))); got != tc.want || is.Status.Waits[0].Seconds != int64(tc.want) {
+				t.Errorf("%v s are counted, want %v; the record has %+v", got, tc.want, is.Status.Waits)
+			}
+			if is.Status.Outcome != mendv1.RecordCancelled {
+				t.Errorf("it ends as %q", is.Status.Outcome)
+			}
+		})
 	}
 }
