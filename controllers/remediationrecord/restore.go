@@ -146,9 +146,9 @@ func (r *Reconciler) rewrite(ctx context.Context, o *observed) (again time.Time,
 	return time.Time{}, r.createAgain(ctx, o, plan)
 }
 
-// relabel puts the label back on an open record that somebody took off: without it, nothing follows the record.
+// relabel puts the label back on an open record that somebody took off or gave another value: without it, nothing follows the record.
 func (r *Reconciler) relabel(ctx context.Context, is *mendv1.RemediationRecord) error {
-	if _, labelled := is.Labels[mendv1.RecordOpenLabel]; labelled || !is.Open() || !is.DeletionTimestamp.IsZero() {
+	if is.Labels[mendv1.RecordOpenLabel] == "true" || !is.Open() || !is.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	after := is.DeepCopy()

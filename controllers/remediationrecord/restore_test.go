@@ -204,28 +204,36 @@ func TestARecordThatIsDeletedAgainAndAgainComesBackOnceAMinute(t *testing.T) {
 	}
 }
 
-func TestALabelThatWasTakenOffComesBack(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
-	asks(m)
-	is := m.record()
-	m.noteVanished(is.DeepCopy())
-	delete(is.Labels, mendv1.RecordOpenLabel)
-	if err := m.server.Update(t.Context(), is); err != nil {
-		t.Fatal(err)
-	}
-	hidden := m.Client // a cache that has open records alone
-	m.Client = interceptor.NewClient(m.server, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if key == recordKey {
-				return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+// The manager watches open records by their label and its value, so that one with another value is followed no more than one without.
+func TestTheLabelOfAnOpenRecordComesBack(t *testing.T) {
+	for name, change := range map[string]func(labels map[string]string){
+		"that was taken off":           func(labels map[string]string) { delete(labels, mendv1.RecordOpenLabel) },
+		"that was given another value": func(labels map[string]string) { labels[mendv1.RecordOpenLabel] = "false" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+			asks(m)
+			is := m.record()
+			m.noteVanished(is.DeepCopy())
+			change(is.Labels)
+			if err := m.server.Update(t.Context(), is); err != nil {
+				t.Fatal(err)
 			}
-			return c.Get(ctx, key, o, opts...)
-		},
-	})
-	m.look(time.Minute)
-	m.Client = hidden
-	if m.record().Labels[mendv1.RecordOpenLabel] != "true" {
-		t.Error("it is not followed any more")
+			hidden := m.Client // a cache that has open records alone
+			m.Client = interceptor.NewClient(m.server, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					if key == recordKey {
+						return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+					}
+					return c.Get(ctx, key, o, opts...)
+				},
+			})
+			m.look(time.Minute)
+			m.Client = hidden
+			if m.record().Labels[mendv1.RecordOpenLabel] != "true" {
+				t.Error("it is not followed any more")
+			}
+		})
 	}
 }
 

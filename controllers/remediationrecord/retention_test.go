@@ -80,6 +80,14 @@ func TestWhatIsTooOldOrTooMuchIsDeleted(t *testing.T) {
 			options: Options{Keep: 24 * time.Hour, PerCluster: 10, PerHost: 10},
 			with:    []client.Object{closedOne("a", "c", "", 23), closedOne("b", "c", "", 24), closedOne("n", "", "", 30), open}, want: "a open",
 		},
+		"also one that is labelled as if it could be open": {
+			options: Options{Keep: 24 * time.Hour, PerCluster: 10, PerHost: 10},
+			with: []client.Object{func() client.Object {
+				odd := closedOne("a", "c", "", 25)
+				odd.Labels[mendv1.RecordOpenLabel] = "false"
+				return odd
+			}(), closedOne("b", "c", "", 1)}, want: "b",
+		},
 		"the oldest of a Cluster first": {
 			options: Options{Keep: 999 * time.Hour, PerCluster: 2, PerHost: 10},
 			with:    []client.Object{closedOne("a", "c", "", 3), closedOne("b", "c", "", 1), closedOne("d", "c", "", 2), closedOne("e", "other", "", 9), open}, want: "b d e open",
@@ -153,7 +161,7 @@ func TestAllPagesAreRead(t *testing.T) {
 	r.Live = interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			o := (&client.ListOptions{}).ApplyOptions(opts)
-			if o.Limit != pageSize || o.LabelSelector.String() != "!"+mendv1.RecordOpenLabel || o.Continue != map[int]string{0: "", 1: "next"}[pages] {
+			if o.Limit != pageSize || o.LabelSelector.String() != mendv1.RecordOpenLabel+" notin (true)" || o.Continue != map[int]string{0: "", 1: "next"}[pages] {
 				t.Errorf("page %d is asked for with %+v", pages, o)
 			}
 			page := list.(*metav1.PartialObjectMetadataList)

@@ -36,9 +36,9 @@ const reconcileTimeout = time.Minute
 // neighbours is how long after a change of another Machine of the Cluster a record is looked at: it may be what comes in place of the target.
 const neighbours = 5 * time.Second
 
-// notOpen selects closed records.
+// notOpen selects closed records: all that no cache has.
 var notOpen = func() client.MatchingLabelsSelector {
-	without, err := labels.NewRequirement(mendv1.RecordOpenLabel, selection.DoesNotExist, nil)
+	without, err := labels.NewRequirement(mendv1.RecordOpenLabel, selection.NotIn, []string{"true"})
 	if err != nil {
 		panic(err) // the label is a constant
 	}
