@@ -26,6 +26,10 @@ import (
 // observeRequests reads the requests that are part of the remediation: those that name the record, those that it names and, of one that others begin, those
 // that the Machine owns.
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
+	if o.outside { // the namespaces that it names are those that its author wants read
+		o.facts.RequestsUnread = true
+		return nil
+	}
 	kinds, namespaces, err := r.requestKinds(ctx, o)
 	if err != nil {
 		return err

@@ -57,6 +57,10 @@ func TestARecordTellsNothingOfWhatIsNotInItsNamespace(t *testing.T) {
 			r.Spec.Target = mendv1.RecordTarget{Machine: machineThere}
 			r.Status.Requests = []mendv1.RecordRef{{APIVersion: "v1", Kind: "Secret", Namespace: "theirs", Name: "w1"}}
 		},
+		"a request": func(r *mendv1.RemediationRecord) {
+			r.Spec.Target = mendv1.RecordTarget{Machine: machineThere}
+			r.Status.Requests = []mendv1.RecordRef{{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediation", Namespace: "theirs", Name: "w1"}}
+		},
 		"a check of nodes that has no template here": func(r *mendv1.RemediationRecord) {
 			ofNodes(r)
 			r.Spec.Target.Machine = machineThere
@@ -78,6 +82,9 @@ func TestARecordTellsNothingOfWhatIsNotInItsNamespace(t *testing.T) {
 			}
 			if n := testutil.CollectAndCount(&m.open); n > 0 {
 				t.Errorf("there are %d series of what it waits for", n)
+			}
+			if n := m.asked["HostRemediationList"]; n > 0 {
+				t.Errorf("requests are listed %d times, for nothing", n)
 			}
 		})
 	}
