@@ -134,8 +134,8 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 	switch {
 	case remediationrequest.Missing(err):
 		return nil, nil
-	case apierrors.IsForbidden(err):
-		o.facts.RequestsUnread = true
+	case apierrors.IsForbidden(err): // there may be requests of a kind that it alone names: a target that is healthy again waits for none of them
+		o.facts.RequestsUnread = o.facts.RequestsUnread || o.facts.Health() != record.Yes
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read %s %s: %w", by.Kind, by.Name, err)

@@ -58,7 +58,7 @@ var purposes = map[string]map[string]string{
 		"kubemend.io/hostremediations/status":                               "to report progress",
 		"kubemend.io/hostremediationtemplates":                              "patched without a change, as above",
 		"metal3.io/baremetalhosts":                                          "to see, power off, release and mark hosts, by annotations, and to know the free ones",
-		"remediation.medik8s.io/nodehealthchecks":                           "to know whether the check of a request is still there",
+		"remediation.medik8s.io/nodehealthchecks":                           "to know whether the check of a request is still there, and what else it asks for",
 	},
 	"kubemend-nodes": {
 		"apiextensions.k8s.io/customresourcedefinitions":             "to note for which generation of the CRD checks were stored anew",
@@ -212,4 +212,15 @@ func shipped(t *testing.T) []Grant {
 		t.Fatal(err)
 	}
 	return grants
+}
+
+// A record of a NodeHealthCheck is not closed while its target is unhealthy and the check cannot be read, which says what else it asks for. A cache would need
+// list and watch; one is read past them.
+func TestWhoActsOnRequestsOfNodeHealthChecksMayReadOne(t *testing.T) {
+	wanted := Right{Verb: "get", Group: "remediation.medik8s.io", Resource: "nodehealthchecks"}
+	for _, role := range []string{"kubemend-hosts", "kubemend-nodes"} {
+		if !slices.ContainsFunc(Of(shipped(t), role), func(g Grant) bool { return g.covers(wanted) }) {
+			t.Errorf("%s does not grant: %s", role, wanted)
+		}
+	}
 }
