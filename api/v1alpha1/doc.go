@@ -110,6 +110,27 @@ const (
 	ResetAnnotation = "kubemend.io/reset"
 )
 
+// RecordOpenLabel is on a RemediationRecord until it has ended; its value is "true". The manager watches records with it, and no others.
+const RecordOpenLabel = "kubemend.io/open"
+
+// RecordTargetLabel is on a RemediationRecord; its value is the UID of the Machine that it is about, or of the Node, or of the BareMetalHost.
+const RecordTargetLabel = "kubemend.io/target-uid"
+
+// RecordModeLabel is on a RemediationRecord with mode Observed; its value is the mode. Those are counted apart where there are too many.
+const RecordModeLabel = "kubemend.io/mode"
+
+// The metadata of a RemediationRecord that has ended, by which old ones are found without reading them.
+const (
+	// RecordHostLabel is the BareMetalHost, if its name can be the value of a label; else a hash of it.
+	RecordHostLabel = "kubemend.io/host"
+	// RecordEndedAnnotation is when the record has ended (RFC 3339): clusterctl move creates it anew, with another time of creation.
+	RecordEndedAnnotation = "kubemend.io/ended"
+)
+
+// RecordAnnotation on a remediation request names the RemediationRecord of the remediation that the request is part of. It is the name of one in the same
+// namespace, or, as the steps of an escalation may have templates in several, the namespace and the name, with a slash between them.
+const RecordAnnotation = "kubemend.io/record"
+
 // ManagerAnnotation on the Lease manager.kubemend.io is what the manager that acts says of itself, as JSON: its version, its settings, and the
 // kinds that it serves. Package controllers/managerlease has the fields.
 const ManagerAnnotation = "kubemend.io/manager"

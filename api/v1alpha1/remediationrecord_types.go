@@ -4,27 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RecordOpenLabel is on a RemediationRecord until it has ended; its value is "true". The manager watches records with it, and no others.
-const RecordOpenLabel = "kubemend.io/open"
-
-// RecordTargetLabel is on a RemediationRecord; its value is the UID of the Machine that it is about, or of the Node, or of the BareMetalHost.
-const RecordTargetLabel = "kubemend.io/target-uid"
-
-// RecordModeLabel is on a RemediationRecord with mode Observed; its value is the mode. Those are counted apart where there are too many.
-const RecordModeLabel = "kubemend.io/mode"
-
-// The metadata of a RemediationRecord that has ended, by which old ones are found without reading them.
-const (
-	// RecordHostLabel is the BareMetalHost, if its name can be the value of a label; else a hash of it.
-	RecordHostLabel = "kubemend.io/host"
-	// RecordEndedAnnotation is when the record has ended (RFC 3339): clusterctl move creates it anew, with another time of creation.
-	RecordEndedAnnotation = "kubemend.io/ended"
-)
-
-// RecordAnnotation on a remediation request names the RemediationRecord of the remediation that the request is part of. It is the name of one in the same
-// namespace, or, as the steps of an escalation may have templates in several, the namespace and the name, with a slash between them.
-const RecordAnnotation = "kubemend.io/record"
-
 // RecordMode says whether a remediation was begun, or would have been.
 type RecordMode string
 
@@ -156,6 +135,9 @@ type RecordRequester struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Moments have a pattern beside their format: an API server takes a date-time that metav1.Time cannot read, such as one with a t in lower case, and a list
+// with one such record cannot be read at all. A Condition is not of this project: a rule, which reads the time as strictly, stands for the pattern.
+
 // RecordEvidence is one finding for which the target counts as unhealthy.
 type RecordEvidence struct {
 	// type is that of the condition, or what else was found, such as NodeNotFound.
@@ -168,6 +150,8 @@ type RecordEvidence struct {
 	Status string `json:"status,omitempty"`
 	// since is from when on it counts.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Since *metav1.Time `json:"since,omitempty"`
 	// timeoutSeconds is how long it may last.
 	// +optional
@@ -218,10 +202,16 @@ type RemediationRecordSpec struct {
 	// unhealthySince is when the target stopped being healthy, as far as it is known, and due when it counted as unhealthy, which is later by the
 	// timeout. decided is when the controller decided to begin.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	UnhealthySince *metav1.Time `json:"unhealthySince,omitempty"`
 	// +optional
-	Due     *metav1.Time `json:"due,omitempty"`
-	Decided metav1.Time  `json:"decided"`
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	Due *metav1.Time `json:"due,omitempty"`
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	Decided metav1.Time `json:"decided"`
 	// counts is the arithmetic of the check at that moment; nil without a check.
 	// +optional
 	Counts *RecordCounts `json:"counts,omitempty"`
@@ -235,6 +225,8 @@ type RemediationRecordSpec struct {
 // RecordStep is one thing that has happened.
 type RecordStep struct {
 	// time is when.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Time metav1.Time `json:"time"`
 	// reason is what, in a word.
 	// +kubebuilder:validation:MinLength=1
@@ -273,6 +265,8 @@ type RecordWait struct {
 	Seconds int64 `json:"seconds"`
 	// since is when the wait that goes on began; nil if this is not what is waited for now.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
@@ -280,10 +274,14 @@ type RecordWait struct {
 type RemediationRecordStatus struct {
 	// attempted is when the controller was last about to begin. A record that is not begun minutes later is cancelled.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Attempted *metav1.Time `json:"attempted,omitempty"`
 	// begun is when the remediation was begun: when the owner was asked, or the first request was created. Of a record with mode Observed it is when
 	// others began one.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Begun *metav1.Time `json:"begun,omitempty"`
 	// begunBy is who began it: kubemend, or another controller or user.
 	// +optional
@@ -291,9 +289,13 @@ type RemediationRecordStatus struct {
 	BegunBy string `json:"begunBy,omitempty"`
 	// capacityBack is when the target, or the one in its place, was healthy again.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	CapacityBack *metav1.Time `json:"capacityBack,omitempty"`
 	// ended is when the record was closed. Nothing is written to it any more.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Ended *metav1.Time `json:"ended,omitempty"`
 	// outcome is how it has ended; empty while it goes on.
 	// +optional
@@ -327,6 +329,7 @@ type RemediationRecordStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime >= timestamp('0001-01-01T00:00:00Z'))",message="lastTransitionTime is no time"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
