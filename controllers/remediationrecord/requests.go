@@ -27,7 +27,6 @@ import (
 // that the Machine owns.
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	if o.outside { // the namespaces that it names are those that its author wants read
-		o.facts.RequestsUnread = true
 		return nil
 	}
 	kinds, namespaces, err := r.requestKinds(ctx, o)
