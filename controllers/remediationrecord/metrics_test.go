@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/record"
@@ -59,6 +60,19 @@ func TestAnEndIsCountedOnce(t *testing.T) {
 	}
 	if count(t, dueToBegun) != 1 || count(t, dueToCapacity) != 1 || testutil.CollectAndCount(&m.open) != 0 {
 		t.Error("the times are not exported, or it still waits")
+	}
+}
+
+// Where Clusters come and go, such as those of tests, there would be more series each day.
+func TestNothingIsExportedOfAClusterThatIsGone(t *testing.T) {
+	closed.Reset()
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m.replaced()
+	other := closed.WithLabelValues("other", "c", string(mendv1.RecordActive), string(mendv1.RecordReplaced))
+	other.Inc()
+	onClusterDeletions().Delete(t.Context(), event.DeleteEvent{Object: fleet()[1]}, nil)
+	if n := testutil.CollectAndCount(closed); n != 1 || testutil.ToFloat64(other) != 1 {
+		t.Errorf("there are %d series, and %v of the Cluster of that name in another namespace", n, testutil.ToFloat64(other))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/util/workqueue"
@@ -79,6 +80,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 		Watches(&mendv1.RemediationRecord{}, r.onDeletions()).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(pauses())).
+		Watches(&clusterv1.Cluster{}, onClusterDeletions()).
 		Complete(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
 	}
@@ -158,6 +160,15 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			if !e.IsInInitialList {
 				add(ctx, e.Object, q)
 			}
+		},
+	}
+}
+
+// onClusterDeletions drops what is exported of a Cluster that is gone. What is closed later counts as of none. (clusterOf)
+func onClusterDeletions() handler.EventHandler {
+	return handler.Funcs{
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			closed.DeletePartialMatch(prometheus.Labels{"namespace": e.Object.GetNamespace(), "cluster": e.Object.GetName()})
 		},
 	}
 }
