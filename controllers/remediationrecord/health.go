@@ -16,11 +16,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// askedByMachineCheck reports whether a MachineHealthCheck has asked for the remediation. It alone can say that the Machine is healthy again: what a
-// NodeHealthCheck or a user has found, it may not judge, or not yet.
-func (o *observed) askedByMachineCheck() bool {
-	by := o.record.Spec.Requester.Check
-	return by != nil && by.Kind == machineCheckKind
+// observeChecked reads what a check says of the Machine. That it is healthy again, only the MachineHealthCheck can say that has asked for the remediation: what
+// a NodeHealthCheck or a user has found, another check may not judge, or not yet.
+func (o *observed) observeChecked() {
+	c, by := conditions.Get(o.machine, clusterv1.MachineHealthCheckSucceededCondition), o.record.Spec.Requester.Check
+	if c == nil || c.Status == metav1.ConditionTrue && (by == nil || by.Kind != machineCheckKind) {
+		return
+	}
+	o.facts.Target.Checked, o.facts.Target.CheckedSince = truth(c.Status), c.LastTransitionTime.Time
 }
 
 // observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.

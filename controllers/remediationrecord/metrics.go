@@ -104,7 +104,8 @@ func measure(o *observed, s record.State) {
 		}
 		if !s.Ended.IsZero() {
 			for _, wait := range s.Waits {
-				waited.WithLabelValues(waits.of(string(wait.Reason))).Add(float64(max(wait.Seconds, 0))) // a user may have written less, or so much that it has overflown
+				seconds := max(wait.Seconds, 0) // a user may have written less, or so much that it has overflown
+				waited.WithLabelValues(waits.of(string(wait.Reason))).Add(float64(seconds))
 			}
 		}
 	}

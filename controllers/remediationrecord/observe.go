@@ -176,9 +176,7 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 	if m.DeletionTimestamp != nil {
 		t.Deleting = m.DeletionTimestamp.Time
 	}
-	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil && (c.Status != metav1.ConditionTrue || o.askedByMachineCheck()) {
-		t.Checked, t.CheckedSince = truth(c.Status), c.LastTransitionTime.Time
-	}
+	o.observeChecked()
 	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse {
 		t.Asked = c.LastTransitionTime.Time
 		t.AskedBy = r.askedBy(ctx, o)
