@@ -204,7 +204,7 @@ func infrastructureDeletion(f *Facts, m *Machine, s *Story) {
 	if f.late(s.Since, machineTakes) {
 		s.Todo = LookAtInfrastructure
 	}
-	f.hindered(s, remains, InfrastructureFinalizer)
+	hindered(s, remains, InfrastructureFinalizer)
 }
 
 func bootstrapDeletion(f *Facts, m *Machine, s *Story) {
@@ -217,19 +217,17 @@ func bootstrapDeletion(f *Facts, m *Machine, s *Story) {
 	case f.late(s.Since, bootstrapTakes):
 		s.Todo = LookAtBootstrap
 	}
-	f.hindered(s, remains, BootstrapDeletion)
+	hindered(s, remains, BootstrapDeletion)
 }
 
-// hindered says which finalizers are left, and that a person has to see to them if none of them is that of a provider, and its owner has had its time.
-func (f *Facts) hindered(s *Story, remains *Remains, reason Reason) {
+// hindered says which finalizers are left, and that a person has to see to them if none of them is that of a provider.
+func hindered(s *Story, remains *Remains, reason Reason) {
 	all := remains.Finalizers
 	s.Args.Finalizers = all
 	if len(all) == 0 || slices.ContainsFunc(all, func(f Finalizer) bool { return ofProvider(f, remains.Group) }) {
 		return
 	}
-	if s.Reason = reason; s.Since.IsZero() || f.late(s.Since, ownerTakes) {
-		s.Todo = RemoveFinalizer
-	}
+	s.Reason, s.Todo = reason, RemoveFinalizer
 }
 
 // ofProvider reports whether a finalizer is that of the provider of an object of group. Providers may have groups of their own, such as Rancher's

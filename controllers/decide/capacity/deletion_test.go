@@ -97,12 +97,6 @@ func TestTheDeletion(t *testing.T) {
 			})),
 			says{Deleting, InfrastructureFinalizer, "w1", docker, ago(3 * time.Minute), time.Time{}, false, MachineGoes, RemoveFinalizer, none},
 		},
-		"when its owner has had time to remove it": {
-			deleting("WaitingForInfrastructureDeletion", timed(func(d *Deletion) {
-				d.Infra = Remains{Exists: true, Deleting: ago(time.Minute), Finalizers: []Finalizer{{Name: "x/y"}}}
-			})),
-			says{Deleting, InfrastructureFinalizer, "w1", docker, ago(time.Minute), time.Time{}, false, MachineGoes, "", none},
-		},
 		"a provider of another group has finalizers below its own domain": {
 			deleting("WaitingForInfrastructureDeletion", timed(func(d *Deletion) {
 				d.Infra = Remains{
