@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -21,13 +23,13 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// How long reports and histories take of 30,000 records. As with BenchmarkLarge, the server is in the same process and sends what was marshalled before.
+// How long reports and histories take of 30,000 records and, histories, 2,000 events. As with BenchmarkLarge, the server is in the same process and sends what was marshalled before.
 // The processor time of both, which a busy machine changes less than the time, is cpu-s/op.
 func BenchmarkRecords(b *testing.B) {
 	server := withRecords(b, 30_000)
 	for _, question := range []string{
 		"report --since 0 --by cluster,check,cause,host-model", "report --since 0 --disable-compression", "report shadow --since 0", "history machine/c7-m5 --since 0",
-		"history cluster/c7 --since 0",
+		"history cluster/c7 --since 0", "history --since 0",
 	} {
 		b.Run(question, func(b *testing.B) {
 			before := processorTime(b)
@@ -93,9 +95,8 @@ func withRecords(b testing.TB, n int) string {
 		{Name: clusterv1.GroupVersion.Group, Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: clusterv1.GroupVersion.String(), Version: "v1beta2"}},
 			PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: clusterv1.GroupVersion.String(), Version: "v1beta2"}},
 	}})
-	for _, namespace := range []string{"ns", "default"} {
-		set("/apis/events.k8s.io/v1/namespaces/"+namespace+"/events", list("events.k8s.io/v1", "Event", []any{}))
-	}
+	set("/apis/events.k8s.io/v1/namespaces/ns/events", list("events.k8s.io/v1", "Event", eventsOfFleet(2000)))
+	set("/apis/events.k8s.io/v1/namespaces/default/events", list("events.k8s.io/v1", "Event", []any{}))
 	records := make([]mendv1.RemediationRecord, 0, n)
 	for i := range n {
 		records = append(records, recordInFleet(i))
@@ -124,6 +125,22 @@ func withRecords(b testing.TB, n int) string {
 	server.StartTLS()
 	b.Cleanup(server.Close)
 	return server.URL
+}
+
+// eventsOfFleet are events of the same fleet: what machines wait for whose records say it in other words.
+func eventsOfFleet(n int) []eventsv1.Event {
+	all := make([]eventsv1.Event, 0, n)
+	for i := range n {
+		e := eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("e%d", i)}, Reason: mendv1.EventCapacityAwaited, Type: corev1.EventTypeNormal,
+			EventTime: metav1.NewMicroTime(long.Add(time.Duration(7*i) * time.Minute)), ReportingController: "kubemend", Action: "Remediate",
+			Regarding: corev1.ObjectReference{Kind: "MachineHealthCheck", Namespace: "ns", Name: fmt.Sprintf("c%d-workers", i%100)},
+			Note:      fmt.Sprintf("The capacity of Machine c%d-m%d is not back: it waits for a host that fits. To do: add one, or wait until one is free", i%100, i/100),
+		}
+		e.APIVersion, e.Kind = eventsv1.SchemeGroupVersion.String(), "Event"
+		all = append(all, e)
+	}
+	return all
 }
 
 // fieldsOfRecord are the managed fields of a record that one manager has written, as an API server keeps them.

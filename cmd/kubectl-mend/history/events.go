@@ -108,9 +108,10 @@ func objectOf(o *corev1.ObjectReference) explain.Ref {
 // once drops events that were sent about several objects at once: about a remediation, and about its host and machine as well. The one about the
 // remediation stays.
 func once(all []Entry) []Entry {
+	of := byObject(pointers(all))
 	return slices.DeleteFunc(slices.Clone(all), func(e Entry) bool {
-		return e.related.Kind != "" && e.related != e.Object && slices.ContainsFunc(all, func(other Entry) bool {
-			return other.Object == e.related && other.Reason == e.Reason && other.Text == e.Text && other.At.Sub(e.At).Abs() <= together
+		return e.related.Kind != "" && e.related != e.Object && slices.ContainsFunc(of[e.related], func(other *Entry) bool {
+			return other.Reason == e.Reason && other.Text == e.Text && other.At.Sub(e.At).Abs() <= together
 		})
 	})
 }

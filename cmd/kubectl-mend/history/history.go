@@ -72,7 +72,7 @@ type Entry struct {
 }
 
 // latest is when it has happened last.
-func (e Entry) latest() time.Time {
+func (e *Entry) latest() time.Time {
 	if e.Last.IsZero() {
 		return e.At
 	}
@@ -89,6 +89,7 @@ func Of(o Objects, s Scope) []Entry {
 	}
 	records := newMemory(recorded)
 	events := slices.DeleteFunc(told(o.Events, w), records.has)
+	toldOf := byObject(pointers(events))
 	var remembered []Entry
 	for i := range o.Machines {
 		remembered = append(remembered, ofMachine(&o.Machines[i])...)
@@ -106,7 +107,7 @@ func Of(o Objects, s Scope) []Entry {
 		remembered = append(remembered, ofRequest(&o.Requests[i])...)
 	}
 	remembered = slices.DeleteFunc(remembered, func(e Entry) bool {
-		return !w.has(e.Object) && !w.has(e.related) && !w.covers(e) || saidBy(events, e) || records.has(e)
+		return !w.has(e.Object) && !w.has(e.related) && !w.covers(e) || saidBy(toldOf[e.Object], e) || records.has(e)
 	})
 	all := slices.DeleteFunc(slices.Concat(recorded, events, remembered), func(e Entry) bool { return e.At.IsZero() || e.latest().Before(s.Since) })
 	slices.SortStableFunc(all, inOrder)
@@ -133,11 +134,11 @@ func inOrder(a, b Entry) int {
 // are sent in bundles.
 const alike = time.Minute
 
-// saidBy reports whether one of the events says what e does.
-func saidBy(events []Entry, e Entry) bool {
-	return slices.ContainsFunc(events, func(told Entry) bool {
+// saidBy reports whether one of the entries, which are about what e is about, says what e does.
+func saidBy(all []*Entry, e Entry) bool {
+	return slices.ContainsFunc(all, func(told *Entry) bool {
 		near := told.At.Sub(e.At).Abs() <= alike || told.latest().Sub(e.At).Abs() <= alike
-		return near && told.Object == e.Object && (told.Reason == e.Reason || e.Text != "" && mentions(told.Text, e.Text))
+		return near && (told.Reason == e.Reason || e.Text != "" && mentions(told.Text, e.Text))
 	})
 }
 

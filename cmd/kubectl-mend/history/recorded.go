@@ -3,7 +3,6 @@ package history
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -152,56 +151,4 @@ func decidedOf(r *mendv1.RemediationRecord) (reason, text string) {
 		return observedReason, explain.RecordDecided(true, r.Spec.Cause, check, r.Spec.Requester.User)
 	}
 	return decidedReason, explain.RecordDecided(false, r.Spec.Cause, check, r.Spec.Requester.User)
-}
-
-// memory are the entries of records, to be found by what they are about and by what they say.
-type memory struct {
-	all  []Entry
-	of   map[explain.Ref][]Entry
-	says map[string][]Entry
-}
-
-func newMemory(recorded []Entry) memory {
-	m := memory{recorded, map[explain.Ref][]Entry{}, map[string][]Entry{}}
-	for _, e := range recorded {
-		m.of[e.Object] = append(m.of[e.Object], e)
-		if e.Text != "" {
-			m.says[e.Reason+"\n"+e.Text] = append(m.says[e.Reason+"\n"+e.Text], e)
-		}
-	}
-	return m
-}
-
-// has reports whether a record says what e does: of the same object, or in the same words of another one, such as the request of a machine.
-func (m memory) has(e Entry) bool {
-	if saidBy(m.of[e.Object], e) || slices.ContainsFunc(m.of[e.Object], func(said Entry) bool { return near(said, e) && quotes(e.Text, said.Text) }) {
-		return true
-	}
-	if slices.ContainsFunc(m.all, func(said Entry) bool { return retells(e, said) }) {
-		return true
-	}
-	return slices.ContainsFunc(m.says[e.Reason+"\n"+e.Text], func(said Entry) bool { return near(said, e) })
-}
-
-// retells reports whether an event repeats what a record says: what is waited for, in its words and a while later, or how it has ended.
-func retells(e, said Entry) bool {
-	if slices.Contains(ofEnds, e.Reason) {
-		return near(said, e) && slices.Contains(outcomes, said.Reason)
-	}
-	return e.Reason == mendv1.EventCapacityAwaited && !said.At.After(e.At) && quotes(e.Text, said.Text)
-}
-
-// outcomes are the reasons of the last entries of a record.
-var outcomes = []string{
-	backReason, endedReason, string(mendv1.RecordHealed), string(mendv1.RecordReplaced), string(mendv1.RecordGone), string(mendv1.RecordGivenUp),
-}
-
-// near reports whether two entries may be about the same change.
-func near(a, b Entry) bool {
-	return a.At.Sub(b.At).Abs() <= alike || a.At.Sub(b.latest()).Abs() <= alike
-}
-
-// quotes reports whether a text has another one in it that is long enough to tell what happened.
-func quotes(text, other string) bool {
-	return strings.Count(other, " ") >= 2 && strings.Contains(text, other)
 }
