@@ -153,8 +153,8 @@ func (r *reading) readControlPlane(ctx context.Context) error {
 		return err
 	}
 	o.Deleting, o.Paused = moment(obj.GetDeletionTimestamp()), paused(obj)
-	replicas, has, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
-	o.Replicas, o.Uncounted = int(replicas), err != nil || !has
+	replicas, has, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas") // what is no number says none
+	o.Replicas, o.Uncounted = int(replicas), !has
 	return nil
 }
 

@@ -46,7 +46,8 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 		return objectText(s.Owner) + " is rolling out, and replaces " + machineText(s) + " only after a user has deleted it (its strategy is OnDelete)"
 	},
 	capacity.OtherFirst: func(s *capacity.Story) string {
-		return objectText(s.Owner) + " replaces one unhealthy machine at a time, and has answered for " + objectText(s.WaitsFor) + ", which is before " + machineText(s)
+		return fmt.Sprintf("%s replaces one unhealthy machine at a time, and has answered for %s and not for %s",
+			objectText(s.Owner), objectText(s.WaitsFor), machineText(s))
 	},
 	capacity.OwnerDeletes: func(s *capacity.Story) string { return objectText(s.Owner) + " is about to delete " + machineText(s) },
 	capacity.NoOwner: func(s *capacity.Story) string {
@@ -179,18 +180,6 @@ var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
 	capacity.NotReadable: func(s *capacity.Story) string {
 		return "what Machine " + s.Old + " waits for could not be read with your rights: " + strings.Join(s.Args.Names, ", ")
 	},
-}
-
-func pausedText(s *capacity.Story) string {
-	return objectText(s.WaitsFor) + " is paused, and nothing goes on"
-}
-
-// lost is that a machine is gone; of one that its owner lacks the name need not be known.
-func lost(s *capacity.Story) string {
-	if s.Old == "" {
-		return "a machine is missing"
-	}
-	return "Machine " + s.Old + " is gone"
 }
 
 // said is what another controller says, as it goes on behind a colon; nothing if it says nothing.

@@ -215,6 +215,10 @@ func where(s *capacity.Story) string {
 	return "in spec.template.spec.deletion of " + objectText(s.Owner)
 }
 
+func pausedText(s *capacity.Story) string {
+	return objectText(s.WaitsFor) + " is paused, and nothing goes on"
+}
+
 func unpauseText(s *capacity.Story) string {
 	switch {
 	case s.WaitsFor.Kind == "Cluster":

@@ -32,3 +32,11 @@ func Predecessor(r capacity.Replacement) string {
 	}
 	return fmt.Sprintf("probably %s (%s)", r.Name, foundBy[r.By])
 }
+
+// lost is that a machine is gone; of one that its owner lacks the name need not be known.
+func lost(s *capacity.Story) string {
+	if s.Old == "" {
+		return "a machine is missing"
+	}
+	return "Machine " + s.Old + " is gone"
+}

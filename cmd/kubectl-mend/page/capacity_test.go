@@ -235,8 +235,8 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 		s.others[len(s.others)-1].SetLabels(map[string]string{clusterv1.MachineDeploymentNameLabel: "md"})
 	}
 	golden.StoriesIn(t, "testdata/capacity/gone", map[string]story{
-		"a machine that was replaced":                       {aScene(made(), ready, kept), machine("w1")},
-		"a machine whose replacement waits":                 {aScene(made(), kept, metal()), machine("w1")},
+		"a machine that was replaced":       {aScene(made(), ready, kept), machine("w1")},
+		"a machine whose replacement waits": {aScene(made(), kept, metal()), machine("w1")},
 		"a machine whose replacement was lost as well": {
 			aScene(made(), kept, alsoLost("w1", 9, replacedBy("w9")), alsoLost("w9", 6)), machine("w1"),
 		},

@@ -183,20 +183,29 @@ func (f *Facts) notDeleted(s *Story) {
 		f.deferred(s)
 	case asked.Reason == "MachineDeleting":
 		s.Reason = OwnerDeletes
-	case f.Owner.Kubeadm != nil && kubeadm.Decide(*f.Owner.Kubeadm).Reason == kubeadm.OtherReplaced: // then it says nothing
-		f.deferred(s)
-	case f.Owner.Kubeadm != nil && f.answered() != nil:
-		s.Reason, s.WaitsFor = OtherFirst, Object{Kind: "Machine", Name: f.answered().Name}
 	default:
-		s.Reason = WaitsForOwner
+		f.unanswered(s)
 	}
 	if (s.Reason == WaitsForOwner || s.Reason == OwnerDeletes) && f.late(s.Since, ownerTakes) {
 		s.Todo = LookAtOwner
 	}
 }
 
-// answered is an unhealthy machine of the control plane, other than f.Old, to which its owner has answered that it does not replace it now; nil if there is none.
-// A KubeadmControlPlane picks one of its unhealthy machines, and says nothing of the others. (Cluster API, its remediation.go: getMachineToBeRemediated.)
+// unanswered is the story of an owner that was asked to replace the machine, and has said nothing of it. A KubeadmControlPlane says nothing of others while it
+// replaces one, and picks one of several to answer for. (Cluster API, its remediation.go: getMachineToBeRemediated.)
+func (f *Facts) unanswered(s *Story) {
+	s.Reason = WaitsForOwner
+	if f.Owner.Kubeadm == nil {
+		return
+	}
+	if kubeadm.Decide(*f.Owner.Kubeadm).Reason == kubeadm.OtherReplaced {
+		f.deferred(s)
+	} else if other := f.answered(); other != nil {
+		s.Reason, s.WaitsFor = OtherFirst, Object{Kind: "Machine", Name: other.Name}
+	}
+}
+
+// answered is an unhealthy machine, other than f.Old, of which its owner has said that it does not replace it now; nil if there is none.
 func (f *Facts) answered() *Machine {
 	for _, m := range f.byCreation() {
 		if m.Unhealthy && m.Deleting.IsZero() && (m.Asked.Reason == "RemediationDeferred" || m.Asked.Reason == "CannotBeRemediated") {

@@ -53,11 +53,8 @@ func (f *Facts) follow(s *Story, m *Machine) {
 	case !m.Deleting.IsZero():
 		f.deletion(s, m)
 		return
-	case ready(m) && m.Unhealthy:
-		f.stillUnhealthy(s, m)
-		return
 	case ready(m):
-		s.Stage, s.Reason, s.Next, s.Since = Back, Replaced, Nothing, m.NodeReady.Since
+		f.isReady(s, m)
 		return
 	case m.infrastructureGone():
 		f.infrastructureGone(s, m)
@@ -69,7 +66,7 @@ func (f *Facts) follow(s *Story, m *Machine) {
 		f.booting(s, m)
 	case !m.BootstrapProvided:
 		f.bootstrap(s, m)
-	case m.Metal3 && m.Host == "" && f.HostsKnown && !m.HostsUnread:
+	case f.seeks(m):
 		f.hostless(s, m)
 	default:
 		f.provisioning(s, m)
@@ -80,6 +77,11 @@ func (f *Facts) follow(s *Story, m *Machine) {
 	if m.StartupTimeout > 0 {
 		s.Deadline, s.Args.Timeout = f.awaitedSince(m).Add(m.StartupTimeout), m.StartupTimeout
 	}
+}
+
+// seeks reports whether m waits for a host, and it is known which hosts there are and what it wants.
+func (f *Facts) seeks(m *Machine) bool {
+	return m.Metal3 && m.Host == "" && f.HostsKnown && !m.HostsUnread
 }
 
 // awaitedSince is from when checks count the start-up timeout of m: the latest of the moments that it cannot have a node before. (Cluster API,
@@ -95,6 +97,15 @@ func trueSince(c Condition) time.Time {
 		return c.Since
 	}
 	return time.Time{}
+}
+
+// isReady is the story of m, whose node is Ready.
+func (f *Facts) isReady(s *Story, m *Machine) {
+	if m.Unhealthy {
+		f.stillUnhealthy(s, m)
+		return
+	}
+	s.Stage, s.Reason, s.Next, s.Since = Back, Replaced, Nothing, m.NodeReady.Since
 }
 
 // stillUnhealthy is the story of m, whose node is Ready, and which a check marks as unhealthy all the same.
