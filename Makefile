@@ -28,7 +28,7 @@ FULL_IMAGE = $(if $(HAS_HOST),,docker.io/$(if $(findstring /,$(IMAGE)),,library/
 # Arguments of the manager for `make run`, of the programs for `make bench` and `make mutate`, and of `go test` for the test targets.
 ARGS ?=
 TEST_ARGS ?=
-TEST_TIMEOUT ?= 45m
+TEST_TIMEOUT ?= 60m
 
 # One setting for every build, test and check: with mixed settings the compiler would do all of Kubernetes twice.
 # The version is stamped by LDFLAGS; -buildvcs would fail in a copy without history.

@@ -67,7 +67,6 @@ var _ = Describe("What kubectl mend explain says of the capacity of a machine", 
 	It("is right at random moments while the KubeadmControlPlane defers", func(ctx SpecContext) {
 		check := shared.check(ctx, controlPlane)
 		before, lost := shared.identities(ctx), shared.names(ctx, controlPlane)[:2]
-		shared.hold(ctx, lost...)
 		for _, name := range lost {
 			shared.turn(ctx, name, corev1.ConditionFalse)
 		}
@@ -92,9 +91,6 @@ var _ = Describe("What kubectl mend explain says of the capacity of a machine", 
 		}()
 
 		for n := range moments {
-			if n == 2 {
-				shared.release(ctx)
-			}
 			scene.look(ctx, n)
 			suite.AtRandom(ctx, dice, gap)
 		}

@@ -140,7 +140,6 @@ func (env *environment) remove(ctx context.Context) {
 func (env *environment) leaveAsFound(ctx context.Context) {
 	GinkgoHelper()
 	Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(env.namespace))).To(Succeed())
-	env.release(ctx)
 	for _, m := range env.machines(ctx) {
 		if m.Status.NodeRef.Name != "" && m.DeletionTimestamp.IsZero() {
 			env.turn(ctx, m.Name, corev1.ConditionTrue)
@@ -234,26 +233,6 @@ func (env *environment) turn(ctx context.Context, machine string, status corev1.
 		})
 		return env.there.Update(ctx, node)
 	}).WithContext(ctx).Should(Succeed())
-}
-
-// holding is a lifecycle hook of Cluster API: a machine that has it is being deleted until it is removed.
-const holding = clusterv1.PreDrainDeleteHookAnnotationPrefix + "/kubemend-test"
-
-// hold has the deletion of machines last until release: what lasts no longer than a deletion by itself a busy machine may not see.
-func (env *environment) hold(ctx context.Context, machines ...string) {
-	GinkgoHelper()
-	all := env.machines(ctx)
-	for _, name := range machines {
-		suite.Annotate(ctx, here, all[name], holding, new("held"))
-	}
-}
-
-// release lets all deletions go on.
-func (env *environment) release(ctx context.Context) {
-	GinkgoHelper()
-	for _, m := range env.machines(ctx) {
-		suite.Annotate(ctx, here, m, holding, nil)
-	}
 }
 
 // members are the etcd members that the cluster has, by the machines that they are on.
