@@ -62,9 +62,10 @@ MODULES = $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -no
 CODE_MODULES = $(filter-out hack/cosign hack/tools test/rig/certmanager test/rig/kube,$(MODULES))
 
 # The tests of all packages run at the same time, as many packages as PARALLEL says. Suites on the rig wait for somebody half of the time, so more of
-# them run than there are cores, beside the packages that compute; with six of them two cores are so busy that leases run out. `go test` starts packages
-# in the order in which they are named: those that take longest come first, so that nothing runs alone at the end.
-PARALLEL ?= 4
+# them run than there are cores, beside the packages that compute. With four of them two slow cores are busy all of the time and API servers do not answer for
+# half a minute; with six leases run out. `go test` starts packages in the order in which they are named: those that take longest come first, so that nothing
+# runs alone at the end.
+PARALLEL ?= 3
 PACKAGES ?= ./test/e2e/capi ./test/e2e/baremetal ./test/e2e ./test/e2e/... ./test/conformance/... ./...
 
 # `go test ./...` does not look into other modules. Those with tests are run too, unless PACKAGES asks for certain packages. All of it is one

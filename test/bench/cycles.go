@@ -77,10 +77,10 @@ func measureCycles(ctx context.Context, hosts int, s settings, binaries map[stri
 	if err := r.alone(ctx, t, much.alone); err != nil {
 		return results, fmt.Errorf("cycles one by one: %w%s", err, tail(t.manager.Log))
 	}
-	if err := r.byHand(ctx, t, much.alone); err != nil {
+	if _, err := r.byHand(ctx, t, much.alone); err != nil {
 		return results, fmt.Errorf("remediations created by hand: %w%s", err, tail(t.manager.Log))
 	}
-	if err := r.mass(ctx, t, much.mass); err != nil {
+	if _, err := r.mass(ctx, t, much.mass); err != nil {
 		return results, fmt.Errorf("cycles at once: %w%s", err, tail(t.manager.Log))
 	}
 	results.figures[residentHighest] = t.highest / mebibyte
@@ -123,10 +123,11 @@ func (r *hostEnvironment) alone(ctx context.Context, t *trial, n int) error {
 }
 
 // byHand has one host after another power-cycled for a remediation that a user creates, so that only the power cycle is counted and not the check.
-func (r *hostEnvironment) byHand(ctx context.Context, t *trial, n int) error {
+// It returns what the manager did in all of them.
+func (r *hostEnvironment) byHand(ctx context.Context, t *trial, n int) (reading, error) {
 	machines, err := r.takeUnused(n)
 	if err != nil {
-		return err
+		return reading{}, err
 	}
 	before, after, err := between(ctx, t.shortQuiet, t.shortQuiet, func() error {
 		for _, i := range machines {
@@ -137,19 +138,19 @@ func (r *hostEnvironment) byHand(ctx context.Context, t *trial, n int) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return reading{}, err
 	}
 	d, each := after.minus(before), float64(n)
 	t.figures[cycleOwnCalls] = d.calls() / each
 	t.figures[cycleOwnWorkload] = max(d.workloadCalls, 0) / each
-	return nil
+	return d, nil
 }
 
-// mass has a tenth of the hosts power-cycled at once.
-func (r *hostEnvironment) mass(ctx context.Context, t *trial, n int) error {
+// mass has a tenth of the hosts power-cycled at once. It returns what the manager did in all of them.
+func (r *hostEnvironment) mass(ctx context.Context, t *trial, n int) (reading, error) {
 	machines, err := r.takeUnused(n)
 	if err != nil {
-		return err
+		return reading{}, err
 	}
 	defer t.watchMemory(ctx)()
 	cycles := make([]cycle, n)
@@ -164,14 +165,14 @@ func (r *hostEnvironment) mass(ctx context.Context, t *trial, n int) error {
 		return group.Wait()
 	})
 	if err != nil {
-		return err
+		return reading{}, err
 	}
 	t.record(spans(cycles, cycle.whole), cycleMassMedian, cycleMassWorst)
 	d, each := after.minus(before), float64(n)
 	t.figures[cycleMassSamples] = each
 	t.figures[cycleMassCalls] = d.calls() / each
 	t.figures[cycleMassWorkload] = max(d.workloadCalls, 0) / each
-	return nil
+	return d, nil
 }
 
 // recordCycles keeps how long cycles took, and each step of them.

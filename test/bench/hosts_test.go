@@ -18,18 +18,32 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// How many hosts there are, and how many of them fail. How many calls a power cycle may take, and how many all that a check does when machines fail
-// together: docs/performance.md states them. Of those to the workload cluster one in seven is for a busy computer: the pods of a node that were not
-// seen to be deleted in time are read once more. Of those to the management cluster about 10 are for the RemediationRecord: it is written and followed.
-const (
-	hostCount, failing             = 20, 4
-	ownManagement, ownWorkload     = 34, 9
-	callsManagement, callsWorkload = 58, 10
+// How many hosts there are, and how many of them fail.
+const hostCount, failing = 20, 4
+
+// allowance is how many requests a power cycle may take. docs/performance.md states how many it takes. Writes are the same on any computer; about 10 of them are
+// for the RemediationRecord. Reads are allowed more than they take: when an API server does not answer for half a minute, connections break and every watch is made
+// again. A controller that reads in a loop is above that all the same.
+type allowance struct{ writes, reads, workload float64 }
+
+var (
+	ofRequest = allowance{writes: 30, reads: 50, workload: 14}
+	ofCheck   = allowance{writes: 42, reads: 60, workload: 14}
 )
+
+// keeps fails the test where more was needed for each of the hosts.
+func (a allowance) keeps(t *testing.T, all reading) {
+	t.Helper()
+	was := allowance{writes: all.writes() / failing, reads: all.reads / failing, workload: all.workloadCalls / failing}
+	t.Logf("%.1f writes to and %.1f reads from the management cluster, %.1f calls to the workload cluster", was.writes, was.reads, was.workload)
+	if was.writes > a.writes || was.reads > a.reads || was.workload > a.workload || was.writes == 0 {
+		t.Errorf("a power cycle took %+v, want at most %+v and a write", was, a)
+	}
+}
 
 // TestExactlyTheMachinesThatFailAreRemediated runs, with few hosts, what `make bench ARGS="-only power-cycles"` measures with a thousand.
 func TestExactlyTheMachinesThatFailAreRemediated(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // only a test that fails takes it
 	defer cancel()
 	r, err := setUpHosts(ctx, hostCount)
 	if err != nil {
@@ -58,19 +72,17 @@ func TestExactlyTheMachinesThatFailAreRemediated(t *testing.T) {
 }
 
 func cyclesByHand(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial) {
-	if err := r.byHand(ctx, tr, failing); err != nil {
+	all, err := r.byHand(ctx, tr, failing)
+	if err != nil {
 		t.Fatal(err)
 	}
-	management, workload := tr.figures[cycleOwnCalls], tr.figures[cycleOwnWorkload]
-	t.Logf("%.1f calls to the management cluster and %.1f to the workload cluster", management, workload)
-	if management > ownManagement || workload > ownWorkload || management == 0 {
-		t.Errorf("a power cycle took %.1f calls to the management cluster and %.1f to the workload cluster, want at most %d and %d", management, workload, ownManagement, ownWorkload)
-	}
+	ofRequest.keeps(t, all)
 }
 
 func cyclesAFew(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial) {
 	began := time.Now()
-	if err := r.mass(ctx, tr, failing); err != nil {
+	all, err := r.mass(ctx, tr, failing)
+	if err != nil {
 		t.Fatal(err)
 	}
 	cycled := 0
@@ -86,12 +98,7 @@ func cyclesAFew(ctx context.Context, t *testing.T, r *hostEnvironment, tr *trial
 	if cycled != failing {
 		t.Errorf("%d hosts were power-cycled, want %d", cycled, failing)
 	}
-	management, workload := tr.figures[cycleMassCalls], tr.figures[cycleMassWorkload]
-	t.Logf("%.1f calls to the management cluster and %.1f to the workload cluster", management, workload)
-	if management > callsManagement || workload > callsWorkload || management == 0 {
-		t.Errorf("a remediation took %.1f calls to the management cluster and %.1f to the workload cluster, want at most %d and %d",
-			management, workload, callsManagement, callsWorkload)
-	}
+	ofCheck.keeps(t, all)
 	requests, hosts, nodes := &mendv1.HostRemediationList{}, &bmov1alpha1.BareMetalHostList{}, &corev1.NodeList{}
 	for list, from := range map[client.ObjectList]client.Client{requests: r.managementWatcher, hosts: r.managementWatcher, nodes: r.workloadWatcher} {
 		if err := from.List(ctx, list); err != nil {
@@ -138,7 +145,7 @@ func requestsOwnerRemediation(ctx context.Context, t *testing.T, r *hostEnvironm
 			t.Fatal(err)
 		}
 	}
-	late := time.After(20 * time.Second)
+	late := time.After(contenderTimeout)
 	for len(unhealthy(ctx, t, r)) < failing {
 		select {
 		case <-late:

@@ -45,7 +45,10 @@ func (r reading) minus(before reading) reading {
 }
 
 // calls are all requests to the management cluster.
-func (r reading) calls() float64 { return r.reads + r.patches + r.creates + r.others }
+func (r reading) calls() float64 { return r.reads + r.writes() }
+
+// writes are the requests to the management cluster that change something.
+func (r reading) writes() float64 { return r.patches + r.creates + r.others }
 
 // activity is what does not change while a contender has nothing to do.
 func (r reading) activity() [5]float64 {

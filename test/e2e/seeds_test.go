@@ -81,10 +81,14 @@ func (env *environment) annotate(ctx context.Context, machine, key string) {
 	env.changeMachine(ctx, machine, func(m *clusterv1.Machine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, "") })
 }
 
+// changeMachine changes a machine as it is now. Cluster API writes its finalizers too, and a patch of a list replaces all of it: what was changed since the machine
+// was read is read again.
 func (env *environment) changeMachine(ctx context.Context, machine string, change func(*clusterv1.Machine)) {
 	GinkgoHelper()
-	m := env.machines(ctx)[machine]
-	before := m.DeepCopy()
-	change(m)
-	Expect(here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+	Eventually(func() error {
+		m := env.machines(ctx)[machine]
+		before := m.DeepCopy()
+		change(m)
+		return here.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	}).Should(Succeed())
 }

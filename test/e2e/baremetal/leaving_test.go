@@ -237,9 +237,13 @@ func remediatedNode(ctx context.Context) *unstructured.Unstructured {
 	Expect(here.Status().Update(ctx, node)).To(Succeed())
 	request := &unstructured.Unstructured{}
 	request.SetGroupVersionKind(rebooting)
-	Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: "default", Name: node.Name}, request) }).Should(Succeed())
-	request.SetFinalizers([]string{working})
-	Expect(here.Update(ctx, request)).To(Succeed())
+	Eventually(func() error {
+		if err := here.Get(ctx, client.ObjectKey{Namespace: "default", Name: node.Name}, request); err != nil {
+			return err
+		}
+		request.SetFinalizers([]string{working})
+		return here.Update(ctx, request)
+	}).Should(Succeed())
 	return request
 }
 
