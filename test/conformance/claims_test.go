@@ -90,7 +90,7 @@ var _ = Describe("A claim by a label", func() {
 
 		By("deleting the check, and making it anew, as the controller of a topology does")
 		Expect(here.Delete(ctx, s.getCheck(ctx, "check"))).To(Succeed())
-		Consistently(s.claim(ctx, "check")).WithTimeout(quick/10).Should(ContainSubstring("not found"), "what is gone is not made by a claim")
+		Consistently(s.claim(ctx, "check")).Should(ContainSubstring("not found"), "what is gone is not made by a claim")
 		s.check(ctx, "check")
 		s.check(ctx, "later")
 		Eventually(s.claim(ctx, "check")).WithTimeout(quick).Should(Equal(byCluster))

@@ -21,9 +21,9 @@ import (
 // long is how long ago something must have happened for every patience to be over.
 const long = 30 * time.Minute
 
-// quick is how soon a reaction to a watch event must come. Nothing else is that fast: connections are probed after
-// 10 s, kinds looked up after 30 s, everything is reconciled again after 10 m.
-const quick = 9 * time.Second
+// quick is how soon a reaction to a watch event must come. Nothing else is that fast: kinds and claims are looked up after
+// 30 s, everything is reconciled again after 10 m, and a probe of a connection that is answered has nothing reconciled.
+const quick = 25 * time.Second
 
 // environment is one Cluster in a namespace of its own. What its machines and nodes report, the spec writes.
 type environment struct {

@@ -117,6 +117,10 @@ func (r *record) begin() time.Time {
 	return time.Now()
 }
 
+// patience is how long the demo waits for what has to come, where the scene needs no other limit. On a quiet computer nothing takes a tenth of it; when an API
+// server does not answer for a while, kubemend believes no node for two minutes more.
+const patience = 4 * time.Minute
+
 // expectation is an observation that has to come.
 type expectation struct {
 	text   string

@@ -91,10 +91,10 @@ func (s *environment) givenUp(ctx context.Context, before origin) error {
 	}
 	other := func(seen observation) bool { return seen.about != before.machine }
 	return s.inAnyOrder(ctx,
-		expectation{text: "the old machine is gone", within: replacedMachines, fact: machineGone, each: each},
-		expectation{text: "the HostRemediation is gone", within: replacedMachines, fact: requestGone, each: each},
-		expectation{text: "a new machine runs", within: replacedMachines, fact: machineRunning, where: other},
-		allHealthy(replacedMachines),
+		expectation{text: "the old machine is gone", within: patience, fact: machineGone, each: each},
+		expectation{text: "the HostRemediation is gone", within: patience, fact: requestGone, each: each},
+		expectation{text: "a new machine runs", within: patience, fact: machineRunning, where: other},
+		allHealthy(),
 	)
 }
 

@@ -51,8 +51,8 @@ func openingNodes(ctx context.Context, s *environment) error {
 		return err
 	}
 	return s.inAnyOrder(ctx,
-		expectation{text: "the check finds its templates", within: reactsWithin, fact: checkEnabled},
-		allHealthy(reactsWithin),
+		expectation{text: "the check finds its templates", within: patience, fact: checkEnabled},
+		allHealthy(),
 	)
 }
 
@@ -99,25 +99,25 @@ func escalate(ctx context.Context, s *environment) error {
 func (s *environment) agentTried(ctx context.Context, of origin) error {
 	each := []string{of.machine}
 	if err := s.inAnyOrder(ctx,
-		expectation{text: "the Node becomes Unknown", within: reactsWithin, fact: nodeUnknown, each: each},
-		expectation{text: "the node is pending, and kubemend says until when", within: reactsWithin, fact: pendingFact},
+		expectation{text: "the Node becomes Unknown", within: patience, fact: nodeUnknown, each: each},
+		expectation{text: "the node is pending, and kubemend says until when", within: patience, fact: pendingFact},
 	); err != nil {
 		return err
 	}
 	if err := s.inAnyOrder(ctx,
-		expectation{text: "the node's lease is taken", within: reactsWithin, fact: leaseTaken, each: each},
-		expectation{text: "the agent's remediation is requested", within: reactsWithin, fact: agentRequest, each: each},
+		expectation{text: "the node's lease is taken", within: patience, fact: leaseTaken, each: each},
+		expectation{text: "the agent's remediation is requested", within: patience, fact: agentRequest, each: each},
 	); err != nil {
 		return err
 	}
 	return s.inOrder(ctx,
-		expectation{text: "the agent's remediator is at work", within: reactsWithin, fact: agentWorks, each: each},
-		expectation{text: "the agent's remediator fails", within: reactsWithin, fact: agentFailed, each: each},
+		expectation{text: "the agent's remediator is at work", within: patience, fact: agentWorks, each: each},
+		expectation{text: "the agent's remediator fails", within: patience, fact: agentFailed, each: each},
 	)
 }
 
-// beforeItsTime is long before the first step's timeout.
-const beforeItsTime = 20 * time.Second
+// beforeItsTime is well before the first step's timeout of a minute.
+const beforeItsTime = 40 * time.Second
 
 // hostTried expects the first step to be stopped, and the next one to be requested and to start.
 func (s *environment) hostTried(ctx context.Context, of origin) error {
@@ -151,11 +151,11 @@ func (s *environment) hostTried(ctx context.Context, of origin) error {
 func (s *environment) nodeRecovers(ctx context.Context, of origin) error {
 	each := []string{of.machine}
 	return s.inAnyOrder(ctx,
-		expectation{text: "the Node is Ready", within: reactsWithin, fact: nodeReady, each: each},
-		expectation{text: "the first request is gone", within: reactsWithin, fact: agentRequestGone, each: each},
-		expectation{text: "the second request is gone", within: reactsWithin, fact: requestGone, each: each},
-		expectation{text: "the node's lease is deleted", within: reactsWithin, fact: leaseGone, each: each},
-		allHealthy(reactsWithin),
+		expectation{text: "the Node is Ready", within: patience, fact: nodeReady, each: each},
+		expectation{text: "the first request is gone", within: patience, fact: agentRequestGone, each: each},
+		expectation{text: "the second request is gone", within: patience, fact: requestGone, each: each},
+		expectation{text: "the node's lease is deleted", within: patience, fact: leaseGone, each: each},
+		allHealthy(),
 	)
 }
 
@@ -192,12 +192,12 @@ func (s *environment) tooManyNodes(ctx context.Context, lost []string) error {
 	}
 	s.narrator.line(time.Now(), demo, fmt.Sprintf("stops the kubelets of Nodes %s, %s and %s", lost[0], lost[1], lost[2]))
 	if err := s.inAnyOrder(ctx,
-		expectation{text: "the Nodes become Unknown", within: reactsWithin, fact: nodeUnknown, each: lost},
+		expectation{text: "the Nodes become Unknown", within: patience, fact: nodeUnknown, each: lost},
 		expectation{
-			text: "the check counts three unhealthy nodes, which are too many", within: reactsWithin, fact: shortCircuited,
+			text: "the check counts three unhealthy nodes, which are too many", within: patience, fact: shortCircuited,
 			where: func(seen observation) bool { return strings.Contains(seen.text, "2 healthy, 3 unhealthy") },
 		},
-		expectation{text: "the event RemediationSkipped", within: reactsWithin, fact: restrictedEvent},
+		expectation{text: "the event RemediationSkipped", within: patience, fact: restrictedEvent},
 	); err != nil {
 		return err
 	}
@@ -210,13 +210,13 @@ func (s *environment) tooManyNodes(ctx context.Context, lost []string) error {
 	}
 	s.narrator.line(time.Now(), demo, "starts the three kubelets again")
 	if err := s.inAnyOrder(ctx,
-		expectation{text: "the Nodes are Ready again", within: reactsWithin, fact: nodeReady, each: lost},
+		expectation{text: "the Nodes are Ready again", within: patience, fact: nodeReady, each: lost},
 		expectation{
-			text: "the check waits for the last ones, although enough nodes are healthy", within: reactsWithin, fact: shortCircuited,
+			text: "the check waits for the last ones, although enough nodes are healthy", within: patience, fact: shortCircuited,
 			where: func(seen observation) bool { return strings.Contains(seen.text, nhcv1.StormReason) },
 		},
-		expectation{text: "remediation is allowed again", within: reactsWithin, fact: allowedAgain},
-		allHealthy(reactsWithin),
+		expectation{text: "remediation is allowed again", within: patience, fact: allowedAgain},
+		allHealthy(),
 	); err != nil {
 		return err
 	}

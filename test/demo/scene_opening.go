@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/kubemend/kubemend/test/builders"
 )
@@ -30,18 +29,18 @@ func opening(ctx context.Context, s *environment) error {
 	}
 	return s.inAnyOrder(ctx,
 		expectation{
-			text: "Cluster API core skips the check", within: 30 * time.Second, fact: coreSkips,
+			text: "Cluster API core skips the check", within: patience, fact: coreSkips,
 			where: func(seen observation) bool { return seen.by == clusterAPI },
 		},
-		expectation{text: "kubemend finds each worker healthy", within: 30 * time.Second, fact: machineHealthy, each: names},
-		allHealthy(30*time.Second),
+		expectation{text: "kubemend finds each worker healthy", within: patience, fact: machineHealthy, each: names},
+		allHealthy(),
 	)
 }
 
 // allHealthy expects the check to find all workers healthy.
-func allHealthy(within time.Duration) expectation {
+func allHealthy() expectation {
 	return expectation{
-		text: "all workers are healthy", within: within, fact: counted,
+		text: "all workers are healthy", within: patience, fact: counted,
 		where: func(seen observation) bool { return seen.number == workers && seen.of == workers },
 	}
 }

@@ -38,27 +38,25 @@ func shortCircuit(ctx context.Context, s *environment) error {
 		return err
 	}
 	s.narrator.line(time.Now(), demo, "starts the three kubelets again")
-	const soon = 20 * time.Second
 	return s.inAnyOrder(ctx,
-		expectation{text: "the Nodes are Ready again", within: soon, fact: nodeReady, each: lost},
-		expectation{text: "the machines are healthy again", within: soon, fact: machineHealthy, each: lost},
-		expectation{text: "remediation is allowed again", within: soon, fact: allowedAgain},
-		allHealthy(soon),
+		expectation{text: "the Nodes are Ready again", within: patience, fact: nodeReady, each: lost},
+		expectation{text: "the machines are healthy again", within: patience, fact: machineHealthy, each: lost},
+		expectation{text: "remediation is allowed again", within: patience, fact: allowedAgain},
+		allHealthy(),
 	)
 }
 
 // blocked expects the short-circuit, with its arithmetic.
 func (s *environment) blocked(ctx context.Context, lost []string) error {
-	const soon = 30 * time.Second
 	return s.inAnyOrder(ctx,
-		expectation{text: "the Nodes become Unknown", within: soon, fact: nodeUnknown, each: lost},
+		expectation{text: "the Nodes become Unknown", within: patience, fact: nodeUnknown, each: lost},
 		expectation{
-			text: "the three machines are pending", within: soon, fact: pendingFact,
+			text: "the three machines are pending", within: patience, fact: pendingFact,
 			where: func(seen observation) bool { return seen.number == len(lost) },
 		},
-		expectation{text: "the check is short-circuited", within: soon, fact: shortCircuited},
-		expectation{text: "the machines are unhealthy", within: soon, fact: machineFailed, each: lost},
-		expectation{text: "the event RemediationRestricted", within: soon, fact: restrictedEvent},
+		expectation{text: "the check is short-circuited", within: patience, fact: shortCircuited},
+		expectation{text: "the machines are unhealthy", within: patience, fact: machineFailed, each: lost},
+		expectation{text: "the event RemediationRestricted", within: patience, fact: restrictedEvent},
 	)
 }
 

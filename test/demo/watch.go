@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -21,9 +20,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 )
-
-// watchesReady bounds how long the first lists may take.
-const watchesReady = 30 * time.Second
 
 // watch records what changes in both clusters from now on, until the context ends.
 func (s *environment) watch(background context.Context) error {
@@ -55,10 +51,10 @@ func (s *environment) watch(background context.Context) error {
 	if err != nil {
 		return err
 	}
-	ready, cancel := context.WithTimeout(background, watchesReady)
+	ready, cancel := context.WithTimeout(background, patience)
 	defer cancel()
 	if !here.WaitForCacheSync(ready) || !there.WaitForCacheSync(ready) {
-		return fmt.Errorf("watch both clusters: the first lists took longer than %s", watchesReady)
+		return fmt.Errorf("watch both clusters: the first lists took longer than %s", patience)
 	}
 	s.background.Go(func() { s.watchPending(background) })
 	return nil

@@ -124,7 +124,7 @@ func (p *Program) startOthers(ctx context.Context, others []manager.Runnable) er
 }
 
 // patience is for how long a goroutine is waited for that has nothing to wait for.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // Kill ends the instance, whatever it has in mind.
 func (p *Program) Kill() error {
