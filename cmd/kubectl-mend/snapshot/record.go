@@ -82,7 +82,7 @@ func converted(scheme *runtime.Scheme, obj client.Object, s shape) (client.Objec
 		return bare, nil
 	}
 	if isMetadata(obj) {
-		return nil, errors.New("no more than its metadata is known")
+		return nil, unreadError{errors.New("no more than its metadata is known")}
 	}
 	to := client.Object(&unstructured.Unstructured{})
 	if scheme.Recognizes(s.gvk) {

@@ -111,7 +111,30 @@ func (r *reading) list(ctx context.Context, t task) error {
 			return fmt.Errorf("%s: %w", client.ObjectKeyFromObject(obj), err)
 		}
 	}
+	if name := t.name(); name != "" && len(all) == 0 {
+		r.snapshot.forget(t.gvk.GroupKind(), client.ObjectKey{Namespace: t.namespace, Name: name})
+	}
 	return nil
+}
+
+// name is that of the one object that a task reads whole; empty if it reads others.
+func (t task) name() string {
+	if t.bare || t.keep != nil {
+		return ""
+	}
+	o := (&client.ListOptions{}).ApplyOptions(t.options)
+	if o.FieldSelector == nil {
+		return ""
+	}
+	name, _ := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
+	return name
+}
+
+// forget takes an object out of which no more than metadata is known: it was deleted before it was read whole. The lock is held.
+func (w *Snapshot) forget(gk schema.GroupKind, key client.ObjectKey) {
+	if r := w.kinds[gk].records[key]; r != nil && isMetadata(r.is) {
+		w.remove(r)
+	}
 }
 
 // kept is what is kept of an object; nil if nothing is.
