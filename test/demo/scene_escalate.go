@@ -116,7 +116,7 @@ func (s *environment) agentTried(ctx context.Context, of origin) error {
 	)
 }
 
-// beforeItsTime is well before the first step's timeout of a minute.
+// beforeItsTime is less than the first step's timeout, which is a minute.
 const beforeItsTime = 40 * time.Second
 
 // hostTried expects the first step to be stopped, and the next one to be requested and to start.
