@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -117,20 +118,22 @@ func (r *record) begin() time.Time {
 	return time.Now()
 }
 
-// patience is how long the demo waits for what has to come, where the scene needs no other limit. On a quiet computer nothing takes a tenth of it; when an API
+// patience is how long the demo waits for what has to come, if no other limit matters. On a quiet computer nothing takes a tenth of it; when an API
 // server does not answer for a while, kubemend believes no node for two minutes more.
 const patience = 4 * time.Minute
 
 // expectation is an observation that has to come.
 type expectation struct {
 	text   string
-	within time.Duration // from the call of expect on
+	within time.Duration // from the call of expect on; patience if it is 0
 	fact   fact
 	// each are the names of the objects of which it is to be seen; without them any object will do.
 	each []string
 	// where narrows it further, if given.
 	where func(observation) bool
 }
+
+func (e expectation) limit() time.Duration { return cmp.Or(e.within, patience) }
 
 func (e expectation) matches(s observation) bool {
 	return e.fact == s.fact && (e.where == nil || e.where(s))
@@ -144,9 +147,9 @@ type unseenError struct {
 
 func (e *unseenError) Error() string {
 	if len(e.missing) > 0 {
-		return fmt.Sprintf("not observed within %s: %s (%v)", e.within, e.text, e.missing)
+		return fmt.Sprintf("not observed within %s: %s (%v)", e.limit(), e.text, e.missing)
 	}
-	return fmt.Sprintf("not observed within %s: %s", e.within, e.text)
+	return fmt.Sprintf("not observed within %s: %s", e.limit(), e.text)
 }
 
 // rewind remembers the position in the observations, and returns a function that goes back there.
@@ -185,7 +188,7 @@ func (r *record) inAnyOrder(ctx context.Context, expectations ...expectation) er
 // await waits until e is met by what was seen from a position on, and returns the position after that.
 func (r *record) await(ctx context.Context, e expectation, position int, began time.Time) (int, error) {
 	missing := slices.Clone(e.each)
-	deadline, cancel := context.WithDeadline(ctx, began.Add(e.within))
+	deadline, cancel := context.WithDeadline(ctx, began.Add(e.limit()))
 	defer cancel()
 	for {
 		observations, changed := r.from(position)

@@ -91,9 +91,9 @@ func (s *environment) givenUp(ctx context.Context, before origin) error {
 	}
 	other := func(seen observation) bool { return seen.about != before.machine }
 	return s.inAnyOrder(ctx,
-		expectation{text: "the old machine is gone", within: patience, fact: machineGone, each: each},
-		expectation{text: "the HostRemediation is gone", within: patience, fact: requestGone, each: each},
-		expectation{text: "a new machine runs", within: patience, fact: machineRunning, where: other},
+		expectation{text: "the old machine is gone", fact: machineGone, each: each},
+		expectation{text: "the HostRemediation is gone", fact: requestGone, each: each},
+		expectation{text: "a new machine runs", fact: machineRunning, where: other},
 		allHealthy(),
 	)
 }

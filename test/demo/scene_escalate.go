@@ -51,7 +51,7 @@ func openingNodes(ctx context.Context, s *environment) error {
 		return err
 	}
 	return s.inAnyOrder(ctx,
-		expectation{text: "the check finds its templates", within: patience, fact: checkEnabled},
+		expectation{text: "the check finds its templates", fact: checkEnabled},
 		allHealthy(),
 	)
 }
@@ -99,20 +99,20 @@ func escalate(ctx context.Context, s *environment) error {
 func (s *environment) agentTried(ctx context.Context, of origin) error {
 	each := []string{of.machine}
 	if err := s.inAnyOrder(ctx,
-		expectation{text: "the Node becomes Unknown", within: patience, fact: nodeUnknown, each: each},
-		expectation{text: "the node is pending, and kubemend says until when", within: patience, fact: pendingFact},
+		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: each},
+		expectation{text: "the node is pending, and kubemend says until when", fact: pendingFact},
 	); err != nil {
 		return err
 	}
 	if err := s.inAnyOrder(ctx,
-		expectation{text: "the node's lease is taken", within: patience, fact: leaseTaken, each: each},
-		expectation{text: "the agent's remediation is requested", within: patience, fact: agentRequest, each: each},
+		expectation{text: "the node's lease is taken", fact: leaseTaken, each: each},
+		expectation{text: "the agent's remediation is requested", fact: agentRequest, each: each},
 	); err != nil {
 		return err
 	}
 	return s.inOrder(ctx,
-		expectation{text: "the agent's remediator is at work", within: patience, fact: agentWorks, each: each},
-		expectation{text: "the agent's remediator fails", within: patience, fact: agentFailed, each: each},
+		expectation{text: "the agent's remediator is at work", fact: agentWorks, each: each},
+		expectation{text: "the agent's remediator fails", fact: agentFailed, each: each},
 	)
 }
 
@@ -151,10 +151,10 @@ func (s *environment) hostTried(ctx context.Context, of origin) error {
 func (s *environment) nodeRecovers(ctx context.Context, of origin) error {
 	each := []string{of.machine}
 	return s.inAnyOrder(ctx,
-		expectation{text: "the Node is Ready", within: patience, fact: nodeReady, each: each},
-		expectation{text: "the first request is gone", within: patience, fact: agentRequestGone, each: each},
-		expectation{text: "the second request is gone", within: patience, fact: requestGone, each: each},
-		expectation{text: "the node's lease is deleted", within: patience, fact: leaseGone, each: each},
+		expectation{text: "the Node is Ready", fact: nodeReady, each: each},
+		expectation{text: "the first request is gone", fact: agentRequestGone, each: each},
+		expectation{text: "the second request is gone", fact: requestGone, each: each},
+		expectation{text: "the node's lease is deleted", fact: leaseGone, each: each},
 		allHealthy(),
 	)
 }
@@ -192,12 +192,12 @@ func (s *environment) tooManyNodes(ctx context.Context, lost []string) error {
 	}
 	s.narrator.line(time.Now(), demo, fmt.Sprintf("stops the kubelets of Nodes %s, %s and %s", lost[0], lost[1], lost[2]))
 	if err := s.inAnyOrder(ctx,
-		expectation{text: "the Nodes become Unknown", within: patience, fact: nodeUnknown, each: lost},
+		expectation{text: "the Nodes become Unknown", fact: nodeUnknown, each: lost},
 		expectation{
-			text: "the check counts three unhealthy nodes, which are too many", within: patience, fact: shortCircuited,
+			text: "the check counts three unhealthy nodes, which are too many", fact: shortCircuited,
 			where: func(seen observation) bool { return strings.Contains(seen.text, "2 healthy, 3 unhealthy") },
 		},
-		expectation{text: "the event RemediationSkipped", within: patience, fact: restrictedEvent},
+		expectation{text: "the event RemediationSkipped", fact: restrictedEvent},
 	); err != nil {
 		return err
 	}
@@ -210,12 +210,12 @@ func (s *environment) tooManyNodes(ctx context.Context, lost []string) error {
 	}
 	s.narrator.line(time.Now(), demo, "starts the three kubelets again")
 	if err := s.inAnyOrder(ctx,
-		expectation{text: "the Nodes are Ready again", within: patience, fact: nodeReady, each: lost},
+		expectation{text: "the Nodes are Ready again", fact: nodeReady, each: lost},
 		expectation{
-			text: "the check waits for the last ones, although enough nodes are healthy", within: patience, fact: shortCircuited,
+			text: "the check waits for the last ones, although enough nodes are healthy", fact: shortCircuited,
 			where: func(seen observation) bool { return strings.Contains(seen.text, nhcv1.StormReason) },
 		},
-		expectation{text: "remediation is allowed again", within: patience, fact: allowedAgain},
+		expectation{text: "remediation is allowed again", fact: allowedAgain},
 		allHealthy(),
 	); err != nil {
 		return err

@@ -29,10 +29,10 @@ func opening(ctx context.Context, s *environment) error {
 	}
 	return s.inAnyOrder(ctx,
 		expectation{
-			text: "Cluster API core skips the check", within: patience, fact: coreSkips,
+			text: "Cluster API core skips the check", fact: coreSkips,
 			where: func(seen observation) bool { return seen.by == clusterAPI },
 		},
-		expectation{text: "kubemend finds each worker healthy", within: patience, fact: machineHealthy, each: names},
+		expectation{text: "kubemend finds each worker healthy", fact: machineHealthy, each: names},
 		allHealthy(),
 	)
 }
@@ -40,7 +40,7 @@ func opening(ctx context.Context, s *environment) error {
 // allHealthy expects the check to find all workers healthy.
 func allHealthy() expectation {
 	return expectation{
-		text: "all workers are healthy", within: patience, fact: counted,
+		text: "all workers are healthy", fact: counted,
 		where: func(seen observation) bool { return seen.number == workers && seen.of == workers },
 	}
 }

@@ -64,8 +64,8 @@ func (s *environment) startWorkload(ctx context.Context) (string, error) {
 	s.narrator.line(time.Now(), demo, fmt.Sprintf("applies Deployment %s: one Pod with a volume that only one Node at a time can attach", workload))
 	var node string
 	err := s.inAnyOrder(ctx,
-		expectation{text: "the volume is attached", within: patience, fact: volumeAttached},
-		expectation{text: "the pod runs", within: patience, fact: podRuns, where: func(seen observation) bool {
+		expectation{text: "the volume is attached", fact: volumeAttached},
+		expectation{text: "the pod runs", fact: podRuns, where: func(seen observation) bool {
 			node = seen.about
 			return true
 		}},
@@ -87,26 +87,26 @@ func (s *environment) checkReboots(ctx context.Context, file string, variables m
 	if err := builders.Apply(ctx, s.here, template, check); err != nil {
 		return err
 	}
-	return s.inOrder(ctx, expectation{text: "the check uses the template", within: patience, fact: templateUsed})
+	return s.inOrder(ctx, expectation{text: "the check uses the template", fact: templateUsed})
 }
 
 // requested expects a machine to be found unhealthy, and a remediation that takes its first attempt.
 func (s *environment) requested(ctx context.Context, of origin) error {
 	each := []string{of.machine}
 	if err := s.inAnyOrder(ctx, // they are seen by watches of two clusters, of which either may be late
-		expectation{text: "the Node becomes Unknown", within: patience, fact: nodeUnknown, each: each},
-		expectation{text: "the machine is pending, and kubemend says until when", within: patience, fact: pendingFact},
+		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: each},
+		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact},
 	); err != nil {
 		return err
 	}
 	defer s.rewind()() // the host is asked to be off before the remediation says that its attempt has begun
 	return s.inAnyOrder(ctx,
 		expectation{
-			text: "kubemend finds the machine unhealthy", within: patience, fact: machineFailed, each: each,
+			text: "kubemend finds the machine unhealthy", fact: machineFailed, each: each,
 			where: func(seen observation) bool { return seen.by == kubemend },
 		},
 		expectation{
-			text: "the check makes a HostRemediation", within: patience, fact: requestMade, each: each,
+			text: "the check makes a HostRemediation", fact: requestMade, each: each,
 			where: func(seen observation) bool { return seen.by == kubemend },
 		},
 		s.attempt(1, patience, of.machine),
@@ -124,12 +124,12 @@ func (s *environment) attempt(number int, within time.Duration, lost string) exp
 // may be late.
 func (s *environment) poweredOff(ctx context.Context, of origin) error {
 	host := []string{of.host.Key().Name}
-	if err := s.inOrder(ctx, expectation{text: "the host is requested to be off", within: patience, fact: offAsked, each: host}); err != nil {
+	if err := s.inOrder(ctx, expectation{text: "the host is requested to be off", fact: offAsked, each: host}); err != nil {
 		return err
 	}
 	return s.inAnyOrder(ctx,
-		expectation{text: "the host is off", within: patience, fact: hostOff, each: host},
-		expectation{text: "the node gets the out-of-service taint", within: patience, fact: nodeFenced, each: []string{of.machine}},
+		expectation{text: "the host is off", fact: hostOff, each: host},
+		expectation{text: "the node gets the out-of-service taint", fact: nodeFenced, each: []string{of.machine}},
 	)
 }
 
@@ -138,10 +138,10 @@ func (s *environment) moved(ctx context.Context, of origin) error {
 	each := []string{of.machine}
 	theirs := func(seen observation) bool { return seen.by == controllerManager }
 	if err := s.inAnyOrder(ctx,
-		expectation{text: "kube-controller-manager evicts the pod", within: patience, fact: podEvicted, each: each, where: theirs},
-		expectation{text: "kube-controller-manager removes the pod", within: patience, fact: podGone, each: each, where: theirs},
-		expectation{text: "kube-controller-manager deletes the VolumeAttachment", within: patience, fact: volumeToDetach, each: each, where: theirs},
-		expectation{text: "the volume is detached", within: patience, fact: volumeDetached, each: each},
+		expectation{text: "kube-controller-manager evicts the pod", fact: podEvicted, each: each, where: theirs},
+		expectation{text: "kube-controller-manager removes the pod", fact: podGone, each: each, where: theirs},
+		expectation{text: "kube-controller-manager deletes the VolumeAttachment", fact: volumeToDetach, each: each, where: theirs},
+		expectation{text: "the volume is detached", fact: volumeDetached, each: each},
 	); err != nil {
 		return err
 	}
@@ -155,24 +155,24 @@ func (s *environment) moved(ctx context.Context, of origin) error {
 	back()
 	other := func(seen observation) bool { return seen.about != of.machine }
 	return s.inAnyOrder(ctx,
-		expectation{text: "kubemend reports that the workload has moved", within: patience, fact: workloadMoved, each: each},
-		expectation{text: "the volume is attached to another node", within: patience, fact: volumeAttached, where: other},
-		expectation{text: "the new pod runs on another node", within: patience, fact: podRuns, where: other},
+		expectation{text: "kubemend reports that the workload has moved", fact: workloadMoved, each: each},
+		expectation{text: "the volume is attached to another node", fact: volumeAttached, where: other},
+		expectation{text: "the new pod runs on another node", fact: podRuns, where: other},
 	)
 }
 
 // poweredOn expects the host to be released and to be on, and then its node to be free again.
 func (s *environment) poweredOn(ctx context.Context, of origin) error {
 	host, each := []string{of.host.Key().Name}, []string{of.machine}
-	if err := s.inOrder(ctx, expectation{text: "the host is released", within: patience, fact: onAsked, each: host}); err != nil {
+	if err := s.inOrder(ctx, expectation{text: "the host is released", fact: onAsked, each: host}); err != nil {
 		return err
 	}
 	defer s.rewind()() // the kubelet need not wait for the taint to go
 	// The taint goes after the host is on, but the two are seen by watches of two clusters, of which either may be late.
 	return s.inAnyOrder(ctx,
-		expectation{text: "the host is on", within: patience, fact: hostOn, each: host},
-		expectation{text: "the taint is removed", within: patience, fact: nodeUnfenced, each: each},
-		expectation{text: "kubemend waits for the machine", within: patience, fact: bootAwaited, each: each},
+		expectation{text: "the host is on", fact: hostOn, each: host},
+		expectation{text: "the taint is removed", fact: nodeUnfenced, each: each},
+		expectation{text: "kubemend waits for the machine", fact: bootAwaited, each: each},
 	)
 }
 
@@ -180,9 +180,9 @@ func (s *environment) poweredOn(ctx context.Context, of origin) error {
 func (s *environment) recovers(ctx context.Context, lost string) error {
 	each := []string{lost}
 	return s.inAnyOrder(ctx,
-		expectation{text: "the Node is Ready", within: patience, fact: nodeReady, each: each},
-		expectation{text: "the machine is healthy", within: patience, fact: machineHealthy, each: each},
-		expectation{text: "the HostRemediation is gone", within: patience, fact: requestGone, each: each},
+		expectation{text: "the Node is Ready", fact: nodeReady, each: each},
+		expectation{text: "the machine is healthy", fact: machineHealthy, each: each},
+		expectation{text: "the HostRemediation is gone", fact: requestGone, each: each},
 		allHealthy(),
 	)
 }

@@ -24,22 +24,22 @@ func replace(ctx context.Context, s *environment) error {
 
 	mine := func(seen observation) bool { return seen.by == kubemend }
 	if err := s.inAnyOrder(ctx, // they are seen by watches of two clusters, of which either may be late
-		expectation{text: "the Node becomes Unknown", within: patience, fact: nodeUnknown, each: chosen},
-		expectation{text: "the machine is pending, and kubemend says until when", within: patience, fact: pendingFact},
+		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: chosen},
+		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact},
 	); err != nil {
 		return err
 	}
 	if err := s.inOrder(ctx,
-		expectation{text: "kubemend finds the machine unhealthy", within: patience, fact: machineFailed, each: chosen, where: mine},
-		expectation{text: "kubemend requests owner remediation of the machine", within: patience, fact: ownerRequested, each: chosen, where: mine},
-		expectation{text: "the MachineSet deletes the machine", within: patience, fact: machineDeleting, each: chosen},
+		expectation{text: "kubemend finds the machine unhealthy", fact: machineFailed, each: chosen, where: mine},
+		expectation{text: "kubemend requests owner remediation of the machine", fact: ownerRequested, each: chosen, where: mine},
+		expectation{text: "the MachineSet deletes the machine", fact: machineDeleting, each: chosen},
 	); err != nil {
 		return err
 	}
 	other := func(seen observation) bool { return seen.about != lost }
 	return s.inAnyOrder(ctx,
-		expectation{text: "the old machine is gone", within: patience, fact: machineGone, each: chosen},
-		expectation{text: "a new machine runs", within: patience, fact: machineRunning, where: other},
+		expectation{text: "the old machine is gone", fact: machineGone, each: chosen},
+		expectation{text: "a new machine runs", fact: machineRunning, where: other},
 		allHealthy(),
 	)
 }

@@ -39,9 +39,9 @@ func shortCircuit(ctx context.Context, s *environment) error {
 	}
 	s.narrator.line(time.Now(), demo, "starts the three kubelets again")
 	return s.inAnyOrder(ctx,
-		expectation{text: "the Nodes are Ready again", within: patience, fact: nodeReady, each: lost},
-		expectation{text: "the machines are healthy again", within: patience, fact: machineHealthy, each: lost},
-		expectation{text: "remediation is allowed again", within: patience, fact: allowedAgain},
+		expectation{text: "the Nodes are Ready again", fact: nodeReady, each: lost},
+		expectation{text: "the machines are healthy again", fact: machineHealthy, each: lost},
+		expectation{text: "remediation is allowed again", fact: allowedAgain},
 		allHealthy(),
 	)
 }
@@ -49,14 +49,14 @@ func shortCircuit(ctx context.Context, s *environment) error {
 // blocked expects the short-circuit, with its arithmetic.
 func (s *environment) blocked(ctx context.Context, lost []string) error {
 	return s.inAnyOrder(ctx,
-		expectation{text: "the Nodes become Unknown", within: patience, fact: nodeUnknown, each: lost},
+		expectation{text: "the Nodes become Unknown", fact: nodeUnknown, each: lost},
 		expectation{
-			text: "the three machines are pending", within: patience, fact: pendingFact,
+			text: "the three machines are pending", fact: pendingFact,
 			where: func(seen observation) bool { return seen.number == len(lost) },
 		},
-		expectation{text: "the check is short-circuited", within: patience, fact: shortCircuited},
-		expectation{text: "the machines are unhealthy", within: patience, fact: machineFailed, each: lost},
-		expectation{text: "the event RemediationRestricted", within: patience, fact: restrictedEvent},
+		expectation{text: "the check is short-circuited", fact: shortCircuited},
+		expectation{text: "the machines are unhealthy", fact: machineFailed, each: lost},
+		expectation{text: "the event RemediationRestricted", fact: restrictedEvent},
 	)
 }
 

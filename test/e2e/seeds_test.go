@@ -81,8 +81,7 @@ func (env *environment) annotate(ctx context.Context, machine, key string) {
 	env.changeMachine(ctx, machine, func(m *clusterv1.Machine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, "") })
 }
 
-// changeMachine changes a machine as it is now. Cluster API writes its finalizers too, and a patch of a list replaces all of it: what was changed since the machine
-// was read is read again.
+// changeMachine changes a machine as it is now. Cluster API writes finalizers too, and a patch replaces all of them: after a conflict the machine is read again.
 func (env *environment) changeMachine(ctx context.Context, machine string, change func(*clusterv1.Machine)) {
 	GinkgoHelper()
 	Eventually(func() error {

@@ -364,6 +364,13 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 // The metadata of every Metal3Machine are read, and then those whole whose hosts matter.
 func TestWhatIsDeletedBeforeItIsReadWholeIsGone(t *testing.T) {
 	from := aManagementCluster(t, nil)
+	withoutNode := aMachine("m", func(m *clusterv1.Machine) {
+		m.Status.NodeRef = clusterv1.MachineNodeReference{}
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: metal3MachineGVK.Group, Kind: metal3MachineGVK.Kind, Name: "m3"}
+	})
+	if err := from.Add(withoutNode); err != nil {
+		t.Fatal(err)
+	}
 	r, err := begin(t.Context(), Source{Config: serve(t, from), Clock: clocktesting.NewFakePassiveClock(noon)}, Scope{Namespace: "ns"})
 	if err != nil {
 		t.Fatal(err)
@@ -376,9 +383,26 @@ func TestWhatIsDeletedBeforeItIsReadWholeIsGone(t *testing.T) {
 	if err := whole(); !errors.Is(err, explain.ErrUnread) {
 		t.Errorf("of what only metadata is known: %v", err)
 	}
+	r.each(t.Context(), []task{{gvk: metal3MachineGVK, namespace: "ns", options: named("m3"), keep: func(client.Object) bool { return false }}})
+	if err := whole(); !errors.Is(err, explain.ErrUnread) {
+		t.Errorf("of what is there, and was not to be kept: %v", err)
+	}
 	from.Remove(metal3MachineGVK, key("m3"))
-	r.each(t.Context(), []task{{gvk: metal3MachineGVK, namespace: "ns", options: named("m3")}})
+	r.each(t.Context(), r.metal3Machines())
+	if err := whole(); !errors.Is(err, explain.ErrUnread) {
+		t.Errorf("of what no more than metadata was asked for again: %v", err)
+	}
+	r.each(t.Context(), r.hostsOfNew())
 	if err := whole(); !apierrors.IsNotFound(err) {
 		t.Errorf("of what was deleted meanwhile: %v", err)
+	}
+	// What was read whole stays as it was then.
+	if err := r.snapshot.ReadOnly().Get(t.Context(), key("m"), &clusterv1.Machine{}); err != nil {
+		t.Fatal(err)
+	}
+	from.Remove(machineGVK, key("m"))
+	r.each(t.Context(), []task{{gvk: machineGVK, namespace: "ns", options: named("m")}})
+	if err := r.snapshot.ReadOnly().Get(t.Context(), key("m"), &clusterv1.Machine{}); err != nil {
+		t.Errorf("of what was known whole: %v", err)
 	}
 }

@@ -130,7 +130,8 @@ func (t task) name() string {
 	return name
 }
 
-// forget takes an object out of which no more than metadata is known: it was deleted before it was read whole. The lock is held.
+// forget takes an object out of which no more than metadata is known: it was deleted before it was read whole. One that is known whole stays as it was then.
+// The lock is held.
 func (w *Snapshot) forget(gk schema.GroupKind, key client.ObjectKey) {
 	if r := w.kinds[gk].records[key]; r != nil && isMetadata(r.is) {
 		w.remove(r)
