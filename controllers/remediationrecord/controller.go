@@ -117,13 +117,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.again(o, plan, due), nil
 }
 
-// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched changes rarely then. What was put off
-// is written when it is due.
+// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched changes rarely then. Requests are not
+// watched: one that is made a moment after its record is found by looking again soon. What was put off is written when it is due.
 func (r *Reconciler) again(o *observed, plan record.Plan, due time.Time) ctrl.Result {
 	if !plan.State.Ended.IsZero() {
 		return ctrl.Result{}
 	}
-	at := o.now.Add(min(max(o.now.Sub(o.facts.Decided)/20, soonest), latest))
+	in := min(max(o.now.Sub(o.facts.Decided)/20, soonest), latest)
+	if plan.State.Begun.IsZero() {
+		in = min(in, max(o.now.Sub(o.attempted())/2, aboutToBegin))
+	}
+	at := o.now.Add(in)
 	for _, sooner := range []time.Time{plan.Again, due} {
 		if sooner.After(o.now) && sooner.Before(at) { // one that has passed would be looked at again at once, for ever
 			at = sooner
@@ -136,6 +140,8 @@ const (
 	// The bounds of how often a record is looked at without an event.
 	soonest = 5 * time.Second
 	latest  = time.Minute
+	// aboutToBegin is soonest of a record that was just written, as its remediation begins after that.
+	aboutToBegin = time.Second
 	// together is how long after a write the next one may come: what happens meanwhile is one write.
 	together = 2 * time.Second
 )

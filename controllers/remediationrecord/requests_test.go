@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -140,5 +141,39 @@ func TestARecordWhoseRequestsCannotBeReadIsLookedAtRarely(t *testing.T) {
 		if is := m.record(); !is.Open() {
 			t.Fatalf("after %s it has ended as %q", at, is.Status.Outcome)
 		}
+	}
+}
+
+// A request is made after its record, and nothing tells of it: the record finds it within a second, and one that never comes is looked for ever rarer.
+func TestARecordThatIsAboutToBeginIsLookedAtSoon(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	again := func(at time.Duration) time.Duration {
+		m.clock.SetTime(noon.Add(at))
+		got, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.RequeueAfter
+	}
+	for _, is := range []struct{ at, want time.Duration }{
+		{0, aboutToBegin}, {time.Second, aboutToBegin}, {4 * time.Second, 2 * time.Second}, {20 * time.Second, soonest}, {time.Minute, soonest},
+	} {
+		if got := again(is.at); got != is.want {
+			t.Errorf("%s after it was written it is looked at again in %s, want %s", is.at, got, is.want)
+		}
+	}
+	is := m.record()
+	is.Status.Attempted = ptr.To(after(2 * time.Minute))
+	if err := m.server.Update(t.Context(), is); err != nil {
+		t.Fatal(err)
+	}
+	if got := again(2 * time.Minute); got != aboutToBegin {
+		t.Errorf("when it is tried again it is looked at again in %s, want %s", got, aboutToBegin)
+	}
+	m.create(&mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: "w1", UID: "r", CreationTimestamp: after(2 * time.Minute), Annotations: map[string]string{mendv1.RecordAnnotation: "w1-record"},
+	}})
+	if got := again(2*time.Minute + aboutToBegin); got < soonest || m.record().Status.Begun == nil {
+		t.Errorf("once it has begun it is looked at again in %s; begun %v", got, m.record().Status.Begun)
 	}
 }

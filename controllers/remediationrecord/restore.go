@@ -174,14 +174,18 @@ func (o *observed) ownerless() bool {
 
 // unbegun is when to look again at a record whose remediation has not begun; zero if it does not begin any more.
 func (o *observed) unbegun() time.Time {
-	attempted := o.facts.Decided
-	if o.facts.State.Attempted.After(attempted) {
-		attempted = o.facts.State.Attempted
-	}
-	if !o.now.Before(attempted.Add(record.Unbegun)) {
+	if !o.now.Before(o.attempted().Add(record.Unbegun)) {
 		return time.Time{}
 	}
 	return o.now.Add(soonest)
+}
+
+// attempted is when the remediation was last about to begin.
+func (o *observed) attempted() time.Time {
+	if at := o.facts.State.Attempted; at.After(o.facts.Decided) {
+		return at
+	}
+	return o.facts.Decided
 }
 
 // lastRestored is when the record was last written again; zero if it was not.

@@ -13,6 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // sentEvents returns the events of an environment, unsorted, as "Object Reason"; but for those that say what capacity waits for, which depend on for how long.
@@ -90,6 +92,7 @@ var _ = Describe("Events and metrics", func() {
 		Eventually(s.note(ctx, "a", "MachineHealthy")).Should(Equal("Normal: Machine " + in + "a has been marked as healthy again by " + in + "check"))
 		Eventually(s.note(ctx, "check", "RemediationEnded")).Should(Equal("Normal: Healthy again: a"))
 
+		Eventually(s.message(ctx, "check", mendv1.CapacityBack)).Should(Equal("The capacity of Machine b is not back: Metal3Remediation b has not ended"))
 		before := s.rests(ctx)
 		for _, value := range []string{"1", "2", "3"} { // reconciles in which nothing changes
 			s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = map[string]string{"irrelevant": value} })
