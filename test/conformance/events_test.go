@@ -2,9 +2,7 @@ package conformance
 
 import (
 	"context"
-	"maps"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -35,20 +33,6 @@ func (s *environment) allEvents(ctx context.Context) []eventsv1.Event {
 	list := &eventsv1.EventList{}
 	Expect(here.List(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
 	return list.Items
-}
-
-// rests returns the versions of all objects when nothing has changed for some seconds: whether capacity is back is said when its record is closed, and the
-// check says it then too.
-func (s *environment) rests(ctx context.Context) map[string]string {
-	GinkgoHelper()
-	last, since := s.versions(ctx)(), time.Now()
-	Eventually(func() time.Duration {
-		if now := s.versions(ctx)(); !maps.Equal(now, last) {
-			last, since = now, time.Now()
-		}
-		return time.Since(since)
-	}).Should(BeNumerically(">", 3*settled))
-	return last
 }
 
 // note is the text of the only event of a reason on an object.
@@ -93,7 +77,8 @@ var _ = Describe("Events and metrics", func() {
 		Eventually(s.note(ctx, "check", "RemediationEnded")).Should(Equal("Normal: Healthy again: a"))
 
 		Eventually(s.message(ctx, "check", mendv1.CapacityBack)).Should(Equal("The capacity of Machine b is not back: Metal3Remediation b has not ended"))
-		before := s.rests(ctx)
+		// Whether capacity is back is said when a record is closed, and the check says it then too.
+		before := still(s.versions(ctx), 3*settled)
 		for _, value := range []string{"1", "2", "3"} { // reconciles in which nothing changes
 			s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = map[string]string{"irrelevant": value} })
 			before["MachineHealthCheck/check"] = s.getCheck(ctx, "check").ResourceVersion

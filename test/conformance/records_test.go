@@ -38,6 +38,19 @@ func (s *environment) records(ctx context.Context) func() []string {
 	}
 }
 
+// unbegun are the machines of the remediations of kubemend's whose records do not say yet that they have begun.
+func (s *environment) unbegun(ctx context.Context) func() []string {
+	return func() []string {
+		var names []string
+		for _, r := range s.recorded(ctx) {
+			if r.Spec.Mode == mendv1.RecordActive && r.Open() && r.Status.Begun == nil {
+				names = append(names, r.Spec.Target.Machine.Name)
+			}
+		}
+		return names
+	}
+}
+
 var _ = Describe("Records", func() {
 	It("are written before the owner is asked, and say what was known then", func(ctx SpecContext) {
 		s := newEnvironment(ctx)
