@@ -197,7 +197,7 @@ func (w *nodeEnvironment) fillCheck(ctx context.Context) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(remediationKinds()[0].GroupVersion().WithKind(remediationKinds()[0].Kind + "List"))
 	var err error
-	if w.requests, err = w.watching.Watch(ctx, list); err != nil {
+	if w.requests, err = rig.Follow(ctx, w.watching, list); err != nil {
 		return fmt.Errorf("watch remediations: %w", err)
 	}
 	go w.see()

@@ -10,15 +10,13 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	toolscache "k8s.io/client-go/tools/cache"
-	toolswatch "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/test/rig"
 )
 
 // milestone is a moment of a power cycle.
@@ -73,7 +71,7 @@ func (r *hostEnvironment) watch(ctx context.Context) (*witness, error) {
 		from client.WithWatch
 		list client.ObjectList
 	}{{r.managementWatcher, &bmov1alpha1.BareMetalHostList{}}, {r.managementWatcher, &mendv1.HostRemediationList{}}, {r.workloadWatcher, &corev1.NodeList{}}} {
-		stream, err := follow(ctx, what.from, what.list)
+		stream, err := rig.Follow(ctx, what.from, what.list)
 		if err != nil {
 			w.close()
 			return nil, fmt.Errorf("watch power cycles: %w", err)
@@ -86,18 +84,6 @@ func (r *hostEnvironment) watch(ctx context.Context) (*witness, error) {
 		})
 	}
 	return w, nil
-}
-
-// follow watches all objects of a kind from now on, also when the API server ends a watch because it is too busy to serve it.
-func follow(ctx context.Context, from client.WithWatch, list client.ObjectList) (watch.Interface, error) {
-	if err := from.List(ctx, list, client.Limit(1)); err != nil {
-		return nil, err
-	}
-	return toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &toolscache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return from.Watch(ctx, list, &client.ListOptions{Raw: &o})
-		},
-	})
 }
 
 func (w *witness) close() {

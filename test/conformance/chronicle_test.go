@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/rig"
 )
 
 // chronicle remembers every turn of every condition of every machine.
@@ -28,7 +30,7 @@ func newChronicle() *chronicle {
 	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	watcher, err := client.NewWithWatch(management.Config(), client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	events, err := watcher.Watch(context.Background(), &clusterv1.MachineList{})
+	events, err := rig.Follow(context.Background(), watcher, &clusterv1.MachineList{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(events.Stop)
 	c := &chronicle{seen: map[turned]string{}, order: map[turned][]string{}}

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -22,6 +21,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/rig"
 )
 
 // chronicle remembers every version of every host, node, machine and remediation. Since one API server has them all, their resource
@@ -49,40 +49,20 @@ func newChronicle(config *rest.Config) *chronicle {
 	for _, list := range []client.ObjectList{
 		&bmov1alpha1.BareMetalHostList{}, &corev1.NodeList{}, &clusterv1.MachineList{}, &infrav1.Metal3RemediationList{}, &mendv1.HostRemediationList{},
 	} {
-		events, err := watcher.Watch(ctx, list)
+		events, err := rig.Follow(ctx, watcher, list)
 		Expect(err).NotTo(HaveOccurred())
-		go c.follow(ctx, watcher, list, events)
+		go c.write(events.ResultChan())
 	}
 	return c
 }
 
-// follow writes down all that happens to objects of a kind. The API server ends a watch that does not keep up with it, as may happen on a
-// busy machine; the next one begins where that one has ended.
-func (c *chronicle) follow(ctx context.Context, watcher client.WithWatch, list client.ObjectList, events watch.Interface) {
-	for {
-		last := c.write(events.ResultChan())
-		if ctx.Err() != nil {
-			return
-		}
-		var err error
-		events, err = watcher.Watch(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: last}})
-		if err != nil {
-			c.mu.Lock()
-			c.broken = append(c.broken, fmt.Sprintf("%T after %s: %v", list, last, err))
-			c.mu.Unlock()
-			return
-		}
-	}
-}
-
-// write returns the last resource version that it wrote down, when the events have ended.
-func (c *chronicle) write(events <-chan watch.Event) (last string) {
+// write writes down all that happens to objects of a kind.
+func (c *chronicle) write(events <-chan watch.Event) {
 	for e := range events {
 		o, is := e.Object.(client.Object)
 		revision, err := uint64(0), error(nil)
 		if is {
-			last = o.GetResourceVersion()
-			revision, err = strconv.ParseUint(last, 10, 64)
+			revision, err = strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 		}
 		c.mu.Lock()
 		if !is || err != nil {
@@ -94,7 +74,6 @@ func (c *chronicle) write(events <-chan watch.Event) (last string) {
 		}
 		c.mu.Unlock()
 	}
-	return last
 }
 
 // placeOf is the namespace of an environment. The name of a node begins with it.

@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/test/rig"
 )
 
 // chronicle is all that is seen of the hosts of a namespace, and of what Metal3Remediations say there, version by version: what holds
@@ -32,7 +33,7 @@ func follow(ctx context.Context, namespace string) *chronicle {
 	GinkgoHelper()
 	c := &chronicle{held: map[string]bool{}, messages: map[string][]string{}}
 	for _, list := range []client.ObjectList{&bmov1alpha1.BareMetalHostList{}, &infrav1.Metal3RemediationList{}} {
-		seen, err := here.Watch(ctx, list, client.InNamespace(namespace))
+		seen, err := rig.Follow(ctx, here, list, client.InNamespace(namespace))
 		Expect(err).NotTo(HaveOccurred())
 		ended := make(chan struct{})
 		go func() {

@@ -217,7 +217,7 @@ func conditionOf(check *clusterv1.MachineHealthCheck) string {
 // machine.
 func (s *scene) follows(ctx context.Context) (stop func()) {
 	GinkgoHelper()
-	writes, err := here.Watch(ctx, &clusterv1.MachineHealthCheckList{}, client.InNamespace(s.Namespace))
+	writes, err := rig.Follow(ctx, here, &clusterv1.MachineHealthCheckList{}, client.InNamespace(s.Namespace))
 	Expect(err).NotTo(HaveOccurred())
 	over := make(chan struct{})
 	go func() {

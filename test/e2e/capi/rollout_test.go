@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/rig"
 )
 
 var _ = Describe("A rolling upgrade of the cluster", func() {
@@ -81,7 +82,7 @@ func (env *environment) verdicts(ctx context.Context) func() []string {
 		return all
 	}
 	before := len(told())
-	changes, err := here.Watch(ctx, &clusterv1.MachineList{}, client.InNamespace(env.namespace))
+	changes, err := rig.Follow(ctx, here, &clusterv1.MachineList{}, client.InNamespace(env.namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(changes.Stop)
 	var mu sync.Mutex

@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
@@ -87,7 +88,7 @@ type entered struct {
 // steps reports each step of the remediation of a machine.
 func steps(ctx context.Context, name string) <-chan entered {
 	GinkgoHelper()
-	changes, err := here.Watch(ctx, &mendv1.HostRemediationList{}, client.InNamespace(fixture.Namespace),
+	changes, err := rig.Follow(ctx, here, &mendv1.HostRemediationList{}, client.InNamespace(fixture.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(changes.Stop)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
 )
@@ -98,7 +99,7 @@ func (env *environment) pauseTheOwner(ctx context.Context) (resume func(context.
 // ownerRequested returns the moment at which a machine is first seen with a request for owner remediation.
 func (env *environment) ownerRequested(ctx context.Context, name string) <-chan time.Time {
 	GinkgoHelper()
-	changes, err := here.Watch(ctx, &clusterv1.MachineList{}, client.InNamespace(env.Namespace),
+	changes, err := rig.Follow(ctx, here, &clusterv1.MachineList{}, client.InNamespace(env.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(changes.Stop)

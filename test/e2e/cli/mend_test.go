@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -30,7 +29,6 @@ const (
 type ran struct {
 	out, complaint string
 	code           int
-	ended          time.Time
 }
 
 // mend runs the plugin as an administrator, in the namespace of the fixture.
@@ -55,7 +53,7 @@ func start(ctx context.Context, args ...string) ran {
 	if exit := (&exec.ExitError{}); !errors.As(err, &exit) {
 		Expect(err).NotTo(HaveOccurred())
 	}
-	return ran{out: out.String(), complaint: complaint.String(), code: run.ProcessState.ExitCode(), ended: time.Now()}
+	return ran{out: out.String(), complaint: complaint.String(), code: run.ProcessState.ExitCode()}
 }
 
 // fileWith is a file of the spec with that content.

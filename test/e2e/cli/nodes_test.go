@@ -17,6 +17,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
@@ -31,8 +32,9 @@ const (
 	templates = metav1.NamespaceDefault
 	// drill is the condition of nodes that the check is about.
 	drill corev1.NodeConditionType = "Drill"
-	// drilled is for how long a node or a machine is pending. A busy machine takes seconds for each run of the plugin, and there have to be several meanwhile.
-	drilled = 25 * time.Second
+	// drilled is for how long a node or a machine is pending. A busy machine takes seconds for each run of the plugin, or half a minute once, and
+	// there have to be several meanwhile.
+	drilled = 50 * time.Second
 	// nudgeTakes is how long the first remediator is given; the least that the API server takes is a minute.
 	nudgeTakes = time.Minute
 )
@@ -138,7 +140,7 @@ func asked(ctx context.Context, kind schema.GroupVersionKind, node string) <-cha
 	GinkgoHelper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	changes, err := here.Watch(ctx, list, client.InNamespace(templates), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", node)})
+	changes, err := rig.Follow(ctx, here, list, client.InNamespace(templates), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", node)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(changes.Stop)
 	at := make(chan time.Time, 1)

@@ -20,7 +20,7 @@ import (
 
 // late is how long after the announced moment a busy machine may take until the announced event is seen. What is announced is further away than that, and the
 // report entries of the specs say by how much it was late.
-const late = 20 * time.Second
+const late = 45 * time.Second
 
 // asAnnounced matches a moment that is not before the announced one, which may be rounded to whole seconds, and soon after it.
 func asAnnounced(moment time.Time) types.GomegaMatcher {

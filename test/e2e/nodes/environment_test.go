@@ -25,6 +25,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
@@ -196,7 +197,7 @@ func follow(ctx context.Context, kinds ...schema.GroupVersionKind) *chronicle {
 	for _, kind := range kinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		seen, err := here.Watch(ctx, list)
+		seen, err := rig.Follow(ctx, here, list)
 		Expect(err).NotTo(HaveOccurred())
 		ended := make(chan struct{})
 		go func() {
