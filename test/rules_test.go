@@ -18,47 +18,6 @@ import (
 	"github.com/kubemend/kubemend/test/rules"
 )
 
-// What suites compare with the page themselves, the texts of their specs, is not compared here: suite.Run does it.
-
-func TestRulesNameGoTestsThatExist(t *testing.T) {
-	all := testFiles(t)
-	for _, s := range readRules(t).Sections {
-		in := filesIn(all, s.Folder)
-		if len(in) == 0 {
-			t.Errorf("%s:%d: there are no tests in %s: correct the heading", rules.File, s.Line, s.Folder)
-		}
-		for _, rule := range s.Rules {
-			for _, test := range rule.Held {
-				if why := missing(test, in); why != "" {
-					t.Errorf("%s:%d: %s has %s: correct the line, or move the rule to the section of the package that holds it now", rules.File, test.Line, s.Folder, why)
-				}
-			}
-		}
-	}
-}
-
-func TestRulesHaveASectionForEverySuite(t *testing.T) {
-	page := readRules(t)
-	suites := 0
-	for _, f := range testFiles(t) {
-		text := content(t, f.path)
-		if !runsSpecs.MatchString(text) {
-			continue
-		}
-		suites++
-		folder := filepath.ToSlash(filepath.Dir(f.path))
-		if _, found := page.Of(folder); !found {
-			t.Errorf("%s has no section \"## %s\": add one, with the rules that the specs of the suite hold", rules.File, folder)
-		}
-		if !comparesSpecs.MatchString(text) {
-			t.Errorf("%s: call suite.Run instead of RunSpecs, so that the suite is compared with %s", f.path, rules.File)
-		}
-	}
-	if suites < 3 {
-		t.Errorf("only %d suites were found", suites)
-	}
-}
-
 func TestRulesExplainEveryID(t *testing.T) {
 	page := readRules(t)
 	var used []use
@@ -159,12 +118,10 @@ type testFile struct {
 }
 
 var (
-	runsSpecs     = regexp.MustCompile(`(?m)^\t(suite\.Run|RunSpecs)\(t, `)
-	comparesSpecs = regexp.MustCompile(`(?m)^\tsuite\.Run\(t, `)
-	letterID      = regexp.MustCompile(`\b(?:[WCN]\d{1,3}|NHC#\d+)\b`)
-	funcID        = regexp.MustCompile(`^Test([WCN]\d{1,3})(?:[A-Z]|$)`)
-	seedIDs       = regexp.MustCompile(`\bseeds? ((?:\d\.\d+|\d{3})(?:(?:, (?:seed )?| and )(?:\d\.\d+|\d{3}))*)`)
-	seedID        = regexp.MustCompile(`\d\.\d+|\d{3}`)
+	letterID = regexp.MustCompile(`\b(?:[WCN]\d{1,3}|NHC#\d+)\b`)
+	funcID   = regexp.MustCompile(`^Test([WCN]\d{1,3})(?:[A-Z]|$)`)
+	seedIDs  = regexp.MustCompile(`\bseeds? ((?:\d\.\d+|\d{3})(?:(?:, (?:seed )?| and )(?:\d\.\d+|\d{3}))*)`)
+	seedID   = regexp.MustCompile(`\d\.\d+|\d{3}`)
 )
 
 // ids are those in names of tests. A test's name can be any text, so all texts are searched.
@@ -188,12 +145,17 @@ func (f testFile) ids() map[string]bool {
 	return found
 }
 
-// missing says what a Go test lacks to be one of the files' tests, if anything. Each part of a sub-test's name has to be a text somewhere in the
+// missing says what a test lacks to be one of the files' tests, if anything. Each part of a sub-test's name has to be a text somewhere in the
 // package; of one that is put together, name the Go test alone.
 func missing(test rules.Test, in []testFile) string {
 	name, sub, below := strings.Cut(test.Name, "/")
 	switch {
 	case !test.Go:
+		for text := range strings.SplitSeq(test.Name, rules.Joint) {
+			if !madeOf(text, in) {
+				return fmt.Sprintf("no spec or container %q", text)
+			}
+		}
 		return ""
 	case !slices.ContainsFunc(in, func(f testFile) bool { return slices.Contains(f.funcs, name) }):
 		return "no " + name

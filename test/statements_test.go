@@ -44,10 +44,10 @@ func TestEveryStatementOfTheDocumentsIsTestedOrADifference(t *testing.T) {
 
 // Without this, a check that sees nothing would find nothing wrong.
 func TestTheStatementsCheckFindsMistakes(t *testing.T) {
-	in := []testFile{{path: "a/b_test.go", funcs: []string{"TestIt"}}}
+	in := []testFile{{path: "a/b_test.go", funcs: []string{"TestIt"}, texts: []string{"Outer", "a spec"}}}
 	rows := differentRows("# A\n| not here | b | c |\n" + differencesHeading +
 		"| what | | |\n|---|---|---|\n| a row | b | c |\n| another | b | c |\n\n## C\n| no row | b | c |\n")
-	page := rules.Page{Sections: []rules.Section{{Folder: "a", Rules: []rules.Rule{{Held: []rules.Test{{Name: "Outer › a spec"}}}}}}}
+	page := rules.Page{}
 	say := func(id string, differs string, held ...rules.Test) {
 		s := rules.Statement{ID: "seed " + id}
 		for _, test := range held {
@@ -62,7 +62,7 @@ func TestTheStatementsCheckFindsMistakes(t *testing.T) {
 	say("0.2", "", rules.Test{Name: "TestThat", Go: true}) // no such test
 	say("0.3", "not here")                                 // of another table
 	say("0.4", "no row")                                   // of another table
-	say("0.5", "", rules.Test{Name: "Outer › no spec"})    // no such rule
+	say("0.5", "", rules.Test{Name: "Outer › no spec"})    // no such spec
 	if found := untrue(page, in, rows); len(found) != 5 {  // and one row is named by no statement
 		t.Errorf("found %d: %q", len(found), found)
 	}
@@ -89,7 +89,7 @@ func untrue(page rules.Page, all []testFile, rows []string) []string {
 	named := map[string]bool{}
 	for _, s := range page.Statements {
 		for _, p := range s.Held {
-			if why := lacking(page, p, filesIn(all, p.Folder)); why != "" {
+			if why := missing(p.Test, filesIn(all, p.Folder)); why != "" {
 				found = append(found, fmt.Sprintf("%s:%d: %s: %s has %s", rules.File, p.Line, s.ID, p.Folder, why))
 			}
 		}
@@ -108,18 +108,4 @@ func untrue(page rules.Page, all []testFile, rows []string) []string {
 	}
 	slices.Sort(found)
 	return found
-}
-
-// lacking says what a proof lacks to be a test of its package, if anything. That specs exist is what suites compare their section of the page with.
-func lacking(page rules.Page, p rules.Proof, in []testFile) string {
-	if p.Go {
-		return missing(p.Test, in)
-	}
-	section, _ := page.Of(p.Folder)
-	for _, rule := range section.Rules {
-		if slices.ContainsFunc(rule.Held, func(held rules.Test) bool { return held.Name == p.Name }) {
-			return ""
-		}
-	}
-	return "no rule that is held by " + p.Name
 }

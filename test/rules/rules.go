@@ -1,11 +1,10 @@
-// Package rules reads test/RULES.md, the map of the tests: which rule is held by which test of which package, and what the ids in the names
-// of tests stand for. The page says itself how it is written.
+// Package rules reads test/RULES.md: what the ids in the names of tests stand for, and which tests hold each sentence of the documents that
+// users have read. The page says itself how it is written.
 package rules
 
 import (
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,28 +19,12 @@ const Joint = " › "
 
 // Page is what the page says.
 type Page struct {
-	Sections   []Section
 	Families   []Family
 	Statements []Statement
 	Seeds      map[string]int // the ids of all documents and of their statements, and the line of each
 }
 
-// Section is what the page says of one package.
-type Section struct {
-	Line   int
-	Folder string // of the package, seen from the top of the module
-	Rules  []Rule
-}
-
-// Rule is one rule, and the tests of its section's package that hold it.
-type Rule struct {
-	Line int
-	Text string
-	Held []Test
-	Was  []string
-}
-
-// Test is a Go test, perhaps one below another, or one or more specs: all whose text begins with Name.
+// Test is a Go test, perhaps one below another, or a spec: the texts of its containers and its own, with Joint between them.
 type Test struct {
 	Line int
 	Name string
@@ -80,11 +63,8 @@ type Difference struct {
 }
 
 var (
-	folder = regexp.MustCompile(`^[a-z][a-z0-9-]*(/[a-z0-9-]+)*$`)
 	goTest = regexp.MustCompile(`^(Test|Fuzz|Example)([A-Z0-9_]\w*)?(/.+)?$`)
-	former = regexp.MustCompile(`^test/[a-z0-9/-]+` + Joint + `.`)
 	quoted = regexp.MustCompile("`([^`]+)`")
-	alone  = regexp.MustCompile("^`([^`]+)`$")
 
 	document  = regexp.MustCompile(`^### (seed \d{3}): .`)
 	statement = regexp.MustCompile(`^- (\d\.\d+): (.+)$`)
@@ -108,16 +88,6 @@ func Parse(text string) (Page, error) {
 		r.number++
 		r.take(strings.TrimRight(line, " \n"))
 	}
-	for _, s := range r.page.Sections {
-		if len(s.Rules) == 0 {
-			r.complain(s.Line, s.Folder+" has no rules: add one or remove the heading")
-		}
-		for _, rule := range s.Rules {
-			if len(rule.Held) == 0 {
-				r.complain(rule.Line, "nothing holds this rule: put the test below it, as \"  - `text of the spec`\"")
-			}
-		}
-	}
 	for _, s := range r.page.Statements {
 		if len(s.Held) == 0 && len(s.Differs) == 0 {
 			r.complain(s.Line, s.ID+" is neither held by a test nor different: put one of these below it, \"  - `folder"+Joint+
@@ -136,9 +106,8 @@ type reader struct {
 	page       Page
 	complaints []string
 
-	place     func(*reader, string) // what takes the lines of this part of the page
-	container string
-	places    bool // whether the line belongs to the paragraph with the places of a family
+	place  func(*reader, string) // what takes the lines of this part of the page
+	places bool                  // whether the line belongs to the paragraph with the places of a family
 }
 
 func (r *reader) complain(line int, what string) {
@@ -148,9 +117,6 @@ func (r *reader) complain(line int, what string) {
 func (r *reader) take(line string) {
 	title, heading := strings.CutPrefix(line, "## ")
 	switch {
-	case heading && folder.MatchString(title):
-		r.page.Sections = append(r.page.Sections, Section{Line: r.number, Folder: title})
-		r.place, r.container = (*reader).inSection, ""
 	case heading && title == "Where the ids come from":
 		r.place = (*reader).amongIDs
 	case heading && title == "What the documents say":
@@ -160,58 +126,6 @@ func (r *reader) take(line string) {
 	case r.place != nil:
 		r.place(r, line)
 	}
-}
-
-func (r *reader) inSection(line string) {
-	s := &r.page.Sections[len(r.page.Sections)-1]
-	trimmed := strings.TrimSpace(line)
-	switch {
-	case line == "":
-	case strings.HasPrefix(line, "### "):
-		r.container = strings.TrimPrefix(line, "### ")
-	case strings.HasPrefix(line, "- "):
-		s.Rules = append(s.Rules, Rule{Line: r.number, Text: line[2:]})
-		if name := alone.FindStringSubmatch(line[2:]); name != nil {
-			r.held(&s.Rules[len(s.Rules)-1], name[1])
-		}
-	case len(s.Rules) == 0 && r.container == "": // the sentence on the package
-	case len(s.Rules) == 0 || !strings.HasPrefix(line, "  "):
-		r.complain(r.number, "this is neither a heading nor a rule: begin a rule with \"- \", and what follows it with two blanks")
-	case strings.HasPrefix(line, "  - "):
-		r.inRule(&s.Rules[len(s.Rules)-1], strings.TrimPrefix(trimmed, "- "))
-	case len(s.Rules[len(s.Rules)-1].Held) > 0:
-		r.complain(r.number, "a rule is one sentence, and its tests come after it: put this before them")
-	default:
-		s.Rules[len(s.Rules)-1].Text += " " + trimmed
-	}
-}
-
-// inRule takes an item below a rule: a test, or where the rule was held before.
-func (r *reader) inRule(rule *Rule, item string) {
-	was, moved := strings.CutPrefix(item, "was ")
-	name := alone.FindStringSubmatch(was)
-	switch {
-	case name == nil:
-		r.complain(r.number, "this is no test: write \"  - `name`\" or \"  - was `package › spec`\", each on one line")
-	case !moved:
-		r.held(rule, name[1])
-	case !former.MatchString(name[1]):
-		r.complain(r.number, "this is no former spec: write \"was `test/folder › container › spec`\"")
-	default:
-		rule.Was = append(rule.Was, name[1])
-	}
-}
-
-func (r *reader) held(rule *Rule, name string) {
-	test := Test{Line: r.number, Name: name, Go: goTest.MatchString(name)}
-	switch {
-	case test.Go:
-	case r.container == "":
-		r.complain(r.number, "this spec has no container: put its outer text above as \"### text\"; or is it meant to be a Go test?")
-	default:
-		test.Name = r.container + Joint + name
-	}
-	rule.Held = append(rule.Held, test)
 }
 
 func (r *reader) amongIDs(line string) {
@@ -285,15 +199,6 @@ func (r *reader) seed(id string) {
 	r.page.Seeds[id] = r.number
 }
 
-// Of is the section of the package in a folder.
-func (p Page) Of(folder string) (Section, bool) {
-	i := slices.IndexFunc(p.Sections, func(s Section) bool { return s.Folder == folder })
-	if i < 0 {
-		return Section{}, false
-	}
-	return p.Sections[i], true
-}
-
 // FamiliesOf are the families whose ids the names of tests in a file use: those with the longest place that the file is in.
 func (p Page) FamiliesOf(file string) []Family {
 	var found []Family
@@ -310,54 +215,4 @@ func (p Page) FamiliesOf(file string) []Family {
 		}
 	}
 	return found
-}
-
-// Differences says what is to do so that the section and the specs of its package agree.
-func (s Section) Differences(specs []string) []string {
-	var found []string
-	known := map[string]bool{}
-	for _, rule := range s.Rules {
-		for _, test := range rule.Held {
-			if test.Go {
-				continue
-			}
-			covered := covered(test.Name, specs)
-			if len(covered) == 0 {
-				found = append(found, fmt.Sprintf("%s:%d: %s has no spec %q: correct the line, or move the rule to the section of the package that holds it",
-					File, test.Line, s.Folder, test.Name))
-			}
-			for _, spec := range covered {
-				known[spec] = true
-			}
-		}
-	}
-	for _, spec := range specs {
-		if !known[spec] {
-			found = append(found, fmt.Sprintf("%s:%d: the spec %q is not below \"## %s\": add the rule that it holds", File, s.Line, spec, s.Folder))
-		}
-	}
-	return found
-}
-
-// covered are the specs of that text, or in the container of that text.
-func covered(name string, specs []string) []string {
-	var found []string
-	for _, spec := range specs {
-		if spec == name || strings.HasPrefix(spec, name+Joint) {
-			found = append(found, spec)
-		}
-	}
-	return found
-}
-
-// Root is the top folder of the module that a folder is in, and the folder as seen from there.
-func Root(dir string) (root, folder string, err error) {
-	for root = dir; ; root = filepath.Dir(root) {
-		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(File))); err == nil {
-			return root, path.Clean(filepath.ToSlash(strings.TrimPrefix(dir, root+string(filepath.Separator)))), nil
-		}
-		if root == filepath.Dir(root) {
-			return "", "", fmt.Errorf("no %s above %s", File, dir)
-		}
-	}
 }

@@ -22,7 +22,7 @@ const (
 // Patience has the defaults of Gomega's assertions in a suite; Gomega's own where a value is zero.
 type Patience struct{ Eventually, Consistently, Polling time.Duration }
 
-// Run runs the specs of a suite, after it has compared them with test/RULES.md. It is for a suite's only Go test; args are Ginkgo's.
+// Run runs the specs of a suite. It is for a suite's only Go test; args are Ginkgo's.
 func Run(t *testing.T, name string, p Patience, args ...any) {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard()) // the logs of libraries are no result
@@ -37,6 +37,5 @@ func Run(t *testing.T, name string, p Patience, args ...any) {
 		gomega.SetDefaultEventuallyPollingInterval(p.Polling)
 		gomega.SetDefaultConsistentlyPollingInterval(p.Polling)
 	}
-	inRules(t)
 	ginkgo.RunSpecs(t, name, args...)
 }

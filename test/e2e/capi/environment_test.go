@@ -279,17 +279,19 @@ func (env *environment) counts(ctx context.Context, name string) func() string {
 
 // said is what a condition of a machine says, as "Status/Reason".
 func (env *environment) said(ctx context.Context, machine, kind string) func() string {
-	return func() string {
-		m := env.machines(ctx)[machine]
-		if m == nil {
-			return "gone"
-		}
-		c := conditions.Get(m, kind)
-		if c == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	return func() string { return saidOf(env.machines(ctx)[machine], kind) }
+}
+
+// saidOf is a condition of m as "Status/Reason".
+func saidOf(m *clusterv1.Machine, kind string) string {
+	if m == nil {
+		return "gone"
 	}
+	c := conditions.Get(m, kind)
+	if c == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
 }
 
 // events are the notes of all events of a reason in the namespace, one for each time that one came.
