@@ -53,10 +53,11 @@ func main() {
 		os.Exit(goCommand(os.Args[1:]))
 	}
 	gremlins := flag.String("gremlins", "gremlins", "the mutation tester")
-	only := flag.String("only", "", "test only the packages whose folder contains this")
+	only := flag.String("only", "", "test only the packages whose folder contains this, or the faults whose title does")
+	faults := flag.Bool("faults", false, "try the faults of faults.txt instead, with the tests that the arguments name as go test does")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *gremlins, *only)
+	err := run(ctx, *gremlins, *only, *faults)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -64,7 +65,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, gremlins, only string) (err error) {
+func run(ctx context.Context, gremlins, only string, faults bool) (err error) {
 	listed, err := readSurvivors(filepath.Join("hack", "mutate", "survivors.txt"))
 	if err != nil {
 		return err
@@ -81,6 +82,9 @@ func run(ctx context.Context, gremlins, only string) (err error) {
 	tree := filepath.Join(work, "tree")
 	if err := copyTree(ctx, tree); err != nil {
 		return err
+	}
+	if faults {
+		return tryFaults(ctx, tree, only, flag.Args())
 	}
 	var problems []error
 	for _, t := range targets {
