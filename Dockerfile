@@ -9,10 +9,11 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 
 # Every folder with Go code that the manager may need; test/arch_test.go fails when one is missing.
-COPY main.go options.go setup_clusters.go setup_hostremediation.go setup_machinehealthcheck.go setup_managerlease.go setup_nodehealthcheck.go setup_records.go setup_remediationrecord.go setup_teardown.go ./
+COPY main.go ./
 COPY api/ api/
 COPY baremetal/ baremetal/
 COPY controllers/ controllers/
+COPY setup/ setup/
 
 ARG TARGETOS
 ARG TARGETARCH

@@ -183,7 +183,7 @@ RIGHTS_THERE := ./controllers/workload;./baremetal/fence
 RIGHTS_HOSTS := ./controllers/hostremediation/...;./baremetal/host
 RIGHTS_NODES := ./controllers/nodehealthcheck/...
 OF_A_FEATURE := /(controllers/(workload|hostremediation|nodehealthcheck)|baremetal)(/|$$)
-RIGHTS_CHECKS = $(shell $(GO) list -f '{{.Dir}}' . ./controllers/... ./baremetal/... | grep -vE '$(OF_A_FEATURE)' | paste -sd ';')
+RIGHTS_CHECKS = $(shell $(GO) list -f '{{.Dir}}' ./setup ./controllers/... ./baremetal/... | grep -vE '$(OF_A_FEATURE)' | paste -sd ';')
 
 .PHONY: generate-manifests
 generate-manifests: $(CONTROLLER_GEN) generate-simulated ## Rewrite RBAC roles and webhooks, and CRDs and deepcopy functions of our own kinds

@@ -1,61 +1,30 @@
-// The manager of kubemend: flags, caches, controllers. It decides nothing.
+// The manager of kubemend.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/selection"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsv1 "k8s.io/component-base/logs/api/v1"
-	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/apiwarnings"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	_ "github.com/kubemend/kubemend/controllers/console" // --logging-format=console
-	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/endpoints"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/migration"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/replica"
-	"github.com/kubemend/kubemend/controllers/teardown"
-	"github.com/kubemend/kubemend/controllers/workload"
+	"github.com/kubemend/kubemend/setup"
 )
 
 // version is set by the linker.
 var version = "dev"
 
-// userAgent is the name under which API servers see the manager.
-const userAgent = "kubemend-controller-manager"
-
 func main() {
 	fs := pflag.CommandLine
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
-	o := newOptions(fs)
+	o := setup.NewOptions(fs)
 	fs.AddGoFlagSet(flag.CommandLine) // --kubeconfig
 	pflag.Parse()
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
@@ -64,15 +33,14 @@ func main() {
 	}
 }
 
-// run runs the manager until ctx ends.
-func run(ctx context.Context, o *options) error {
+func run(ctx context.Context, o *setup.Options) error {
 	if args := pflag.Args(); len(args) > 0 {
 		return fmt.Errorf("unexpected arguments %q: all settings are flags", strings.Join(args, " "))
 	}
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return fmt.Errorf("read the flags: %w", err)
 	}
-	if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
+	if err := logsv1.ValidateAndApply(o.Logs, nil); err != nil {
 		return fmt.Errorf("set up logging: %w", err)
 	}
 	ctrl.SetLogger(klog.Background())
@@ -80,175 +48,5 @@ func run(ctx context.Context, o *options) error {
 	if err := replica.LimitMemory(); err != nil {
 		return err
 	}
-
-	self := replica.FromEnvironment()
-	lock, err := settleElection(ctx, self, o)
-	if err != nil {
-		return err
-	}
-	mgr, err := newManager(o, lock)
-	if err != nil {
-		return err
-	}
-	if err := addChecks(mgr, o.teardown.Enabled); err != nil {
-		return err
-	}
-	cc, clusters, err := connect(ctx, mgr, self, o)
-	if err != nil {
-		return err
-	}
-	if o.teardown.Enabled {
-		return tearDown(ctx, mgr, lock, cc, clusters, self, o)
-	}
-	caches := &requestCaches{}
-	services, kept, err := servicesOf(mgr, cc, clusters, caches, self, o)
-	if err != nil {
-		return err
-	}
-	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, kept, caches, o); err != nil {
-		return err
-	}
-	following, err := recordService(mgr, clusters, kept, *caches, o)
-	if err != nil {
-		return err
-	}
-	services.Services = append(services.Services, following)
-	if err := errors.Join(announce(mgr, services, self, o), services.SetupWithManager(mgr), migration.SetUp(ctx, mgr, o.migration.Skip)); err != nil {
-		return err
-	}
-	if err := mgr.Start(ctx); err != nil {
-		return fmt.Errorf("run the manager: %w", err)
-	}
-	return nil
-}
-
-// servicesOf are the controllers that start when their kinds are there and free, and the records that all controllers write.
-func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, caches *requestCaches, self replica.Replica, o *options) (
-	*crdgate.Reconciler, *records.Records, error,
-) {
-	services := &crdgate.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), May: crdgate.AskAPIServer(mgr.GetClient()), Fixed: fixedKinds(o)}
-	kept := newRecords(mgr, services, o)
-	added, err := hostRemediationServices(mgr, cc, clusters, kept, caches, self, o) // also if the gate is closed: what was begun before is ended
-	if err != nil {
-		return nil, nil, err
-	}
-	services.Services = append(services.Services, added...)
-	if o.gates.Enabled(nodeHealthCheck) {
-		added, err := nodeHealthService(mgr, services, kept, caches, o)
-		if err != nil {
-			return nil, nil, err
-		}
-		services.Services = append(services.Services, added)
-	}
-	if o.endpoints.WebhookCertDir != "" {
-		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.
-		if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
-			return nil, nil, fmt.Errorf("set up health checks: %w", err)
-		}
-	}
-	return services, kept, nil
-}
-
-// fixedKinds are those whose service no CustomResourceDefinition changes.
-func fixedKinds(o *options) []managerlease.Kind {
-	var kinds []managerlease.Kind
-	if !o.teardown.Enabled {
-		kinds = append(kinds, managerlease.Kind{CRD: crdgate.MachineCheckCRD})
-		if !o.gates.Enabled(hostRemediation) {
-			kinds = append(kinds, crdgate.Gated(hostRemediation, crdgate.Metal3CRD, crdgate.OwnCRD)...)
-		}
-	}
-	if !o.gates.Enabled(nodeHealthCheck) {
-		kinds = append(kinds, crdgate.Gated(nodeHealthCheck, crdgate.NodeCheckCRD)...)
-	}
-	return kinds
-}
-
-func addChecks(mgr ctrl.Manager, tearsDown bool) error {
-	kinds := []client.Object{&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{}}
-	if tearsDown {
-		kinds = nil // it waits for what it reads itself
-	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", endpoints.Filled(mgr.GetCache(), kinds...))); err != nil {
-		return fmt.Errorf("set up health checks: %w", err)
-	}
-	return nil
-}
-
-// RBAC for replicas that elect a leader in their own namespace, and write the manager lease; and for those who ask for metrics to be known.
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=get;create;update;patch
-// +kubebuilder:rbac:groups=core,resources=events,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=create
-// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
-// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
-
-func newManager(o *options, lock *teardown.Lock) (ctrl.Manager, error) {
-	cfg, err := ctrl.GetConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find the management cluster: %w", err)
-	}
-	var custom resourcelock.Interface
-	if lock != nil {
-		custom = lock // else it stays nil, and not a nil lock
-	}
-	cfg.QPS, cfg.Burst, cfg.UserAgent = o.qps, o.burst, userAgent
-	cfg.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
-
-	diagnostics, err := o.endpoints.Diagnostics()
-	if err != nil {
-		return nil, err
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
-		controlplanev1.AddToScheme(scheme), remediationKinds(scheme), nhcv1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("register kinds: %w", err)
-	}
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme,
-		Controller: config.Controller{
-			UsePriorityQueue: ptr.To(true),
-			CacheSyncTimeout: 5 * time.Minute, // thousands of machines over a slow link
-			EnableWarmup:     ptr.To(o.gates.Enabled(warmStandby)),
-		},
-		Cache:    cacheOptions(o.namespace),
-		NewCache: newCache,
-		// Requests and templates are read live when they are read whole; Secrets are read by ClusterCache alone.
-		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Metrics:                *diagnostics,
-		WebhookServer:          o.endpoints.Webhooks(),
-		HealthProbeBindAddress: o.endpoints.HealthAddr,
-		PprofBindAddress:       o.endpoints.ProfilerAddr,
-		LeaderElection:         o.election.LeaderElect,
-		LeaderElectionID:       managerlease.LeaderLeaseName,
-
-		LeaderElectionResourceLockInterface: custom,
-		LeaderElectionNamespace:             o.election.Namespace,
-		LeaderElectionResourceLock:          resourcelock.LeasesResourceLock,
-		LeaderElectionReleaseOnCancel:       true,
-		LeaseDuration:                       &o.election.LeaseDuration,
-		RenewDeadline:                       &o.election.RenewDeadline,
-		RetryPeriod:                         &o.election.RetryPeriod,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("set up the manager: %w", err)
-	}
-	return mgr, nil
-}
-
-// cacheOptions keeps the caches small: of Secrets only kubeconfigs, of machines only what is judged.
-func cacheOptions(namespace string) cache.Options {
-	named, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.Exists, nil)
-	if err != nil {
-		panic(err) // the label is a constant
-	}
-	o := cache.Options{
-		DefaultTransform: slim,
-		ByObject: map[client.Object]cache.ByObject{
-			&clusterv1.Machine{}: {Transform: machinehealthcheck.SlimMachine},
-			&corev1.Secret{}:     {Label: labels.NewSelector().Add(*named), Transform: workload.SlimSecret},
-		},
-	}
-	if namespace != "" {
-		o.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	}
-	return o
+	return setup.Run(ctx, version, o)
 }

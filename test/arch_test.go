@@ -59,14 +59,19 @@ var layers = []layer{
 		may:     []string{"pure", "api", "adapter", "controller", "partner", "cmd"},
 	},
 	{
+		name:    "setup",
+		folders: []string{"setup"},
+		may:     []string{"pure", "api", "adapter", "controller"},
+	},
+	{
 		name:    "main",
 		folders: []string{"."},
-		may:     []string{"pure", "api", "adapter", "controller", "cmd"},
+		may:     []string{"adapter", "setup"},
 	},
 	{
 		name:    "test",
 		folders: []string{"test"},
-		may:     []string{"pure", "api", "adapter", "controller", "partner", "cmd", "main", "test"},
+		may:     []string{"pure", "api", "adapter", "controller", "partner", "cmd", "setup", "main", "test"},
 	},
 }
 

@@ -41,7 +41,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// start starts the controller of an environment as setup_nodehealthcheck.go does, for the first time or after kill: with the environment's clock, and for its nodes,
+// start starts the controller of an environment as setup/nodehealthcheck.go does, for the first time or after kill: with the environment's clock, and for its nodes,
 // checks and namespaces alone.
 func (s *environment) start() {
 	GinkgoHelper()

@@ -104,7 +104,7 @@ func schemeWith(kinds []inmemory.Kind) (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Program returns the manager with the controller, as setup_nodehealthcheck.go sets it up.
+// Program returns the manager with the controller, as setup/nodehealthcheck.go sets it up.
 func Program(s *inmemory.Server, o Options) *inmemory.Program {
 	p := &inmemory.Program{Server: s, Logger: o.Logger, Transform: slim}
 	p.Expected = func() bool {

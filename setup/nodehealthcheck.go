@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"context"
@@ -30,7 +30,7 @@ import (
 //
 // It has a cache of its own: requests and templates may be in any namespace, whatever --namespace says of Cluster API's objects, and
 // of requests the controller reads more than metadata. Unstructured objects come from that cache as well.
-func nodeCluster(mgr ctrl.Manager, contact *nodehealthcheck.Contact, o *options) (cluster.Cluster, error) {
+func nodeCluster(mgr ctrl.Manager, contact *nodehealthcheck.Contact, o *Options) (cluster.Cluster, error) {
 	watched := *mgr.GetHTTPClient() // the same connections
 	watched.Transport = contact.Around(watched.Transport)
 	own, err := cluster.New(mgr.GetConfig(), func(c *cluster.Options) {
@@ -55,7 +55,7 @@ func nodeCluster(mgr ctrl.Manager, contact *nodehealthcheck.Contact, o *options)
 }
 
 // nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
-func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *records.Records, caches *requestCaches, o *options) (*crdgate.Service, error) {
+func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *records.Records, caches *requestCaches, o *Options) (*crdgate.Service, error) {
 	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
 	own, err := nodeCluster(mgr, contact, o)
 	if err != nil {

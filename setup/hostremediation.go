@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"context"
@@ -35,7 +35,7 @@ import (
 
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
 func hostRemediationServices(
-	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, kept *records.Records, caches *requestCaches, self replica.Replica, o *options,
+	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, kept *records.Records, caches *requestCaches, self replica.Replica, o *Options,
 ) ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
 	nodes := fence.NewNodes(cc, left.Send)
@@ -85,7 +85,7 @@ func hostRemediationServices(
 }
 
 // hostServices are the services by the flags: those of a closed feature gate release what was begun before.
-func hostServices(o *options) (metal3, own, cleanup *crdgate.Service) {
+func hostServices(o *Options) (metal3, own, cleanup *crdgate.Service) {
 	metal3, own, cleanup = crdgate.Metal3Remediations(o.kinds.Metal3Remediations), crdgate.HostRemediations(), crdgate.Hosts()
 	for _, s := range []*crdgate.Service{metal3, own, cleanup} {
 		s.Role, s.Rights = crdgate.HostRights(o.namespace)
@@ -103,7 +103,7 @@ func installed(mgr ctrl.Manager) remediation.Installed {
 	return func() ([]remediation.Kind, error) { return remediation.InstalledKinds(mgr.GetRESTMapper()) }
 }
 
-func start(mgr ctrl.Manager, cc clustercache.ClusterCache, r *hostremediation.Reconciler, o *options) func(context.Context) error {
+func start(mgr ctrl.Manager, cc clustercache.ClusterCache, r *hostremediation.Reconciler, o *Options) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := mgr.GetRESTMapper().RESTMapping(r.Kind.GroupKind(), r.Kind.Version); err != nil {
 			return fmt.Errorf("find version %s of %s: %w", r.Kind.Version, r.Kind.Kind, err)
@@ -113,7 +113,7 @@ func start(mgr ctrl.Manager, cc clustercache.ClusterCache, r *hostremediation.Re
 }
 
 // sweep starts the controllers that release orphaned hosts and nodes.
-func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder, o *options) error {
+func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder, o *Options) error {
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
 	if !o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
 		orphaned := &sweeper.Nodes{
@@ -132,7 +132,7 @@ func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, ho
 }
 
 // standDown says where the manager runs, and ends it for another replica, where there may be one.
-func standDown(mgr ctrl.Manager, self replica.Replica, o *options) (hostremediation.Self, error) {
+func standDown(mgr ctrl.Manager, self replica.Replica, o *Options) (hostremediation.Self, error) {
 	here := hostremediation.Self{Node: self.Node, BootID: self.BootID}
 	if self.BootID == "" || !o.election.LeaderElect || self.Namespace == "" || self.Name == "" {
 		return here, nil

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"errors"
@@ -8,8 +8,10 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	_ "github.com/kubemend/kubemend/controllers/console" // --logging-format=console
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/endpoints"
 	"github.com/kubemend/kubemend/controllers/flags"
@@ -32,8 +34,8 @@ const hostRemediation featuregate.Feature = "HostRemediation"
 // nodeHealthCheck watches the nodes of the manager's own cluster, for NodeHealthChecks.
 const nodeHealthCheck featuregate.Feature = "NodeHealthCheck"
 
-// options are what the flags set: those of each controller, and those that several share.
-type options struct {
+// Options are what the flags set: those of each controller, and those that several share.
+type Options struct {
 	machineHealthChecks machinehealthcheck.Options
 	nodeHealthChecks    nodehealthcheck.Options
 	hostRemediations    hostremediation.Options
@@ -51,12 +53,13 @@ type options struct {
 	qps         float32
 	burst       int
 	gates       featuregate.MutableFeatureGate
-	logs        *logs.Options
+	// Logs are applied by the program: once in the life of a process.
+	Logs *logs.Options
 }
 
-// newOptions adds the flags of the manager to fs and returns the options that these set.
-func newOptions(fs *pflag.FlagSet) *options {
-	o := &options{gates: featuregate.NewFeatureGate(), logs: logs.NewOptions()}
+// NewOptions adds the flags of the manager to fs and returns the options that these set.
+func NewOptions(fs *pflag.FlagSet) *Options {
+	o := &Options{gates: featuregate.NewFeatureGate(), Logs: logs.NewOptions()}
 	// Adding to a gate that is new and not yet frozen cannot fail.
 	_ = o.gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		warmStandby:     {Default: false, PreRelease: featuregate.Alpha},
@@ -74,21 +77,21 @@ func newOptions(fs *pflag.FlagSet) *options {
 	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Maximum requests per second to the management cluster.")
 	fs.IntVar(&o.burst, "kube-api-burst", 2000, "Maximum requests to the management cluster in one burst.")
 	o.gates.AddFlag(fs)
-	logsv1.AddFlags(o.logs, fs)
+	logsv1.AddFlags(o.Logs, fs)
 	return o
 }
 
 // groups are the options that live with what they set.
-func (o *options) groups() []interface{ AddFlags(*pflag.FlagSet) } {
+func (o *Options) groups() []interface{ AddFlags(*pflag.FlagSet) } {
 	return []interface{ AddFlags(*pflag.FlagSet) }{
 		&o.machineHealthChecks, &o.nodeHealthChecks, &o.hostRemediations, &o.kinds, &o.clusters,
 		&o.records, &o.migration, &o.teardown, &o.election, &o.endpoints,
 	}
 }
 
-// validate returns everything that is wrong with the values of flags and that their types let pass. It is asked before anything else is done: what the
+// Validate returns everything that is wrong with the values of flags and that their types let pass. It is asked before anything else is done: what the
 // libraries make of such a value is an unwanted default, or an error a long time later that does not name the flag.
-func (o *options) validate() error {
+func (o *Options) Validate() error {
 	var errs []error
 	for _, group := range o.groups() {
 		if checked, is := group.(interface{ Validate() error }); is {

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 
 // addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
 func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters,
-	services *crdgate.Reconciler, kept *records.Records, caches *requestCaches, o *options,
+	services *crdgate.Reconciler, kept *records.Records, caches *requestCaches, o *Options,
 ) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -58,7 +58,7 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 }
 
 // addClaims adds the controller to mgr that claims the checks of labelled Clusters and Namespaces.
-func addClaims(ctx context.Context, mgr ctrl.Manager, o *options) error {
+func addClaims(ctx context.Context, mgr ctrl.Manager, o *Options) error {
 	mayWatch := o.namespace == ""
 	for _, verb := range []string{"list", "watch"} {
 		if !mayWatch {

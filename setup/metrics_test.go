@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"fmt"
@@ -121,7 +121,7 @@ func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {
 
 // The tables in docs/metrics.md say what the program exports.
 func TestMetricsAreDocumented(t *testing.T) {
-	const path = "docs/metrics.md"
+	const path = "../docs/metrics.md"
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

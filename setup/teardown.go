@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 // lockOf is the lock of a manager that tears down; nil for one that acts, or that elects no leader.
-func lockOf(self replica.Replica, o *options) (*teardown.Lock, error) {
+func lockOf(self replica.Replica, o *Options) (*teardown.Lock, error) {
 	if !o.teardown.Enabled || !o.election.LeaderElect {
 		return nil, nil
 	}
@@ -36,7 +36,7 @@ func lockOf(self replica.Replica, o *options) (*teardown.Lock, error) {
 
 // tearDown runs a manager that removes what kubemend wrote. Its webhooks answer, and of its controllers there are those alone that release hosts.
 func tearDown(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clustercache.ClusterCache, clusters *workload.Clusters,
-	self replica.Replica, o *options,
+	self replica.Replica, version string, o *Options,
 ) error {
 	services, _, err := servicesOf(mgr, cc, clusters, &requestCaches{}, self, o)
 	if err != nil {
@@ -46,7 +46,7 @@ func tearDown(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clu
 	if err != nil {
 		return fmt.Errorf("set up discovery: %w", err)
 	}
-	if err := announce(mgr, services, self, o); err != nil {
+	if err := announce(mgr, services, self, version, o); err != nil {
 		return err
 	}
 	uninstaller := &teardown.Uninstaller{

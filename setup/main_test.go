@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"flag"
@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "rewrite generated documents")
 
 // Users read the flags in docs/flags.md; it says what the program says.
 func TestFlagsAreDocumented(t *testing.T) {
-	const path = "docs/flags.md"
+	const path = "../docs/flags.md"
 	got := flagsDocument()
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
@@ -46,7 +46,7 @@ var ofLibraries = map[string]string{
 
 func TestTheShorterMeaningsAreOfFlagsThatThereAre(t *testing.T) {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	newOptions(fs)
+	NewOptions(fs)
 	for name, meaning := range ofLibraries {
 		if f := fs.Lookup(name); f == nil || len(f.Usage) <= len(meaning) {
 			t.Errorf("--%s needs no shorter meaning", name)
@@ -56,7 +56,7 @@ func TestTheShorterMeaningsAreOfFlagsThatThereAre(t *testing.T) {
 
 func flagsDocument() string {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	newOptions(fs)
+	NewOptions(fs)
 	var b strings.Builder
 	b.WriteString("# Flags of the manager\n\nGenerated from the program by `make generate`. Durations are written like `90s` or `5m`.\n\n")
 	b.WriteString("| flag | default | meaning |\n|---|---|---|\n")
@@ -76,7 +76,7 @@ func flagsDocument() string {
 
 func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *testing.T) {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	o := newOptions(fs)
+	o := NewOptions(fs)
 	for option, tc := range map[string]struct {
 		words []string
 		now   func() string

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 )
 
 // recordService is the controller that follows remediations by their records, to be started when their kind is there.
-func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.Records, caches requestCaches, o *options) (*crdgate.Service, error) {
+func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.Records, caches requestCaches, o *Options) (*crdgate.Service, error) {
 	writer, serverTime := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), &remediationrecord.ServerTime{Clock: clock.RealClock{}}
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.Wrap(serverTime.Watch)

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 )
 
 // announce has the manager keep the manager lease while it acts. Without a namespace for the lease it keeps none.
-func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Replica, o *options) error {
+func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Replica, version string, o *Options) error {
 	namespace := o.election.LeaderLease(self.Namespace).Namespace
 	if namespace == "" {
 		if self.InCluster() || o.teardown.Enabled { // else it was logged why
@@ -44,7 +44,7 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Repli
 	keeper := &managerlease.Keeper{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Namespace: namespace, Identity: identity, Elected: o.election.LeaderElect,
-		State: func() managerlease.Announcement { return announcement(services.Kinds(), started, self, o) }, Changed: changed,
+		State: func() managerlease.Announcement { return announcement(services.Kinds(), started, self, version, o) }, Changed: changed,
 	}
 	if o.teardown.Enabled {
 		keeper.Owner = self.Owner(namespace)
@@ -56,7 +56,7 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Repli
 }
 
 // announcement is what the manager says of itself.
-func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.Replica, o *options) managerlease.Announcement {
+func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.Replica, version string, o *Options) managerlease.Announcement {
 	return managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
 		Fencing: string(o.hostRemediations.Fencing), NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown.Enabled, Kinds: kinds,
@@ -65,7 +65,7 @@ func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.R
 }
 
 // settleElection decides where the leases of the manager are. The lock is that of lockOf.
-func settleElection(ctx context.Context, self replica.Replica, o *options) (*teardown.Lock, error) {
+func settleElection(ctx context.Context, self replica.Replica, o *Options) (*teardown.Lock, error) {
 	if err := takeNamespace(ctx, self, o); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ const askedFor = 10 * time.Second
 
 // takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and makes that if it is missing. A
 // teardown leaves nothing behind, so it makes none.
-func takeNamespace(ctx context.Context, self replica.Replica, o *options) error {
+func takeNamespace(ctx context.Context, self replica.Replica, o *Options) error {
 	if self.InCluster() || o.election.Namespace != "" || o.teardown.Enabled {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"testing"
@@ -12,10 +12,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/replica"
 )
 
-func parsed(t *testing.T, args ...string) *options {
+func parsed(t *testing.T, args ...string) *Options {
 	t.Helper()
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	o := newOptions(fs)
+	o := NewOptions(fs)
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -49,15 +49,15 @@ func TestTheManagerAnnouncesItsSettings(t *testing.T) {
 	o := parsed(t, "--namespace=metal", "--watch-filter=a", "--node-lease-namespace=leases", "--teardown")
 	started, kinds := metav1.Unix(1, 0), []managerlease.Kind{{CRD: crdgate.OwnCRD}}
 	want := managerlease.Announcement{
-		Version: version, Started: started, Unclaimed: "observe", Namespace: "metal", WatchFilter: "a", Fencing: "auto", NodeLeaseNamespace: "leases", Teardown: true,
+		Version: "v1.2.3", Started: started, Unclaimed: "observe", Namespace: "metal", WatchFilter: "a", Fencing: "auto", NodeLeaseNamespace: "leases", Teardown: true,
 		Kinds: kinds, Outside: true,
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if diff := cmp.Diff(want, announcement(kinds, started, replica.Replica{}, o)); diff != "" {
+	if diff := cmp.Diff(want, announcement(kinds, started, replica.Replica{}, "v1.2.3", o)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	want.Outside = false
-	if diff := cmp.Diff(want, announcement(kinds, started, replica.Replica{Namespace: "kubemend-system"}, o)); diff != "" {
+	if diff := cmp.Diff(want, announcement(kinds, started, replica.Replica{Namespace: "kubemend-system"}, "v1.2.3", o)); diff != "" {
 		t.Errorf("in a pod (-want +got):\n%s", diff)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"fmt"
@@ -54,7 +54,7 @@ func newMetal(mgr ctrl.Manager) (*host.Hosts, error) {
 }
 
 // newRecords returns the records that all controllers of mgr share: what one has just written, the others know before the cache shows it.
-func newRecords(mgr ctrl.Manager, services *crdgate.Reconciler, o *options) *records.Records {
+func newRecords(mgr ctrl.Manager, services *crdgate.Reconciler, o *Options) *records.Records {
 	return &records.Records{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
 		Installed: services.Installed, Clock: clock.RealClock{}, Namespace: o.namespace,
