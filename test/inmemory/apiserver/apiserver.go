@@ -1,0 +1,264 @@
+// Package apiserver is a Kubernetes API server in memory. Clients reach it over HTTP, and no byte leaves the process: http.DefaultTransport hands it the
+// requests to its address. So real clients, caches and controllers run on it, in a bubble of testing/synctest too, where the clock is virtual.
+//
+// It does what kubemend relies on, as the API server does it (Kubernetes documentation, "API concepts"; the generic registry's store.go): resource
+// versions, preconditions, generations, finalizers, status as a resource of its own, selectors, watches that end. What schemas, CEL, webhooks and RBAC
+// decide is not here: that is tested on a real one.
+package apiserver
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// Kind is a kind that a Server serves.
+type Kind struct {
+	schema.GroupVersionKind
+	// ClusterScoped objects have no namespace.
+	ClusterScoped bool
+	// NoStatus says that the status is written with the rest of the object.
+	NoStatus bool
+	// Default fills in what the schema has defaults for; nil for none.
+	Default func(*unstructured.Unstructured)
+}
+
+func (k Kind) resource() schema.GroupVersionResource {
+	resource, _ := meta.UnsafeGuessKindToResource(k.GroupVersionKind)
+	return resource
+}
+
+// Call is a request that a Server has got.
+type Call struct {
+	// Verb is get, list, watch, create, update, patch or delete.
+	Verb, Resource, Subresource, Namespace, Name string
+	// Manager is the field manager of a write, or the program.
+	Manager string
+	Body    string
+	Status  int // of the answer; 0 if there was none
+}
+
+// Writes reports whether the call is one that changes objects.
+func (c Call) Writes() bool { return slices.Contains([]string{"create", "update", "patch", "delete"}, c.Verb) }
+
+// Fate is what becomes of a call.
+type Fate struct {
+	// Status and Reason are answered instead of what the server would do; 0 for none.
+	Status int
+	// Lost says that the call is carried out, and that the connection breaks before the answer.
+	Lost bool
+	// Silent says that there is no answer until the client gives up.
+	Silent bool
+	// Delay is how long the answer takes.
+	Delay time.Duration
+}
+
+// Server is an API server. It is safe for concurrent use.
+type Server struct {
+	host string
+	// Meet decides what becomes of a call; nil for nothing special.
+	Meet func(Call) Fate
+
+	mu       sync.Mutex
+	kinds    map[schema.GroupVersionResource]Kind
+	objects  map[schema.GroupResource]map[string]*unstructured.Unstructured // by namespace/name; never changed
+	version  int
+	born     int
+	history  []event
+	watchers map[*watcher]bool
+	calls    []Call
+	lag      bool // watches hear of nothing new
+}
+
+var (
+	serversMu sync.RWMutex
+	servers   = map[string]*Server{}
+)
+
+// Install makes http.DefaultTransport hand requests by http to the Servers of this process. It returns what undoes that.
+func Install() (undo func()) {
+	was := http.DefaultTransport
+	transport := &http.Transport{}
+	transport.RegisterProtocol("http", roundTripper{})
+	http.DefaultTransport = transport
+	return func() { http.DefaultTransport = was }
+}
+
+// New starts a server at http://host, which serves these kinds.
+func New(host string, kinds ...Kind) *Server {
+	s := &Server{
+		host: host, kinds: map[schema.GroupVersionResource]Kind{}, objects: map[schema.GroupResource]map[string]*unstructured.Unstructured{},
+		watchers: map[*watcher]bool{},
+	}
+	s.Serve(kinds...)
+	serversMu.Lock()
+	defer serversMu.Unlock()
+	servers[host] = s
+	return s
+}
+
+// Close ends the server: nobody answers at its address any more.
+func (s *Server) Close() {
+	serversMu.Lock()
+	defer serversMu.Unlock()
+	delete(servers, s.host)
+}
+
+// Serve makes the server serve more kinds.
+func (s *Server) Serve(kinds ...Kind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kind := range kinds {
+		s.kinds[kind.resource()] = kind
+	}
+}
+
+// Config is how clients reach the server.
+func (s *Server) Config() *rest.Config {
+	return &rest.Config{Host: "http://" + s.host, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+}
+
+// Calls are all calls so far that are wanted.
+func (s *Server) Calls(wanted func(Call) bool) []Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.calls), func(call Call) bool { return !wanted(call) })
+}
+
+// Lag makes watches hear of nothing that happens from now on, until it is called with false: caches show what there was.
+func (s *Server) Lag(lag bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lag = lag
+	for w := range s.watchers {
+		w.notify()
+	}
+}
+
+// BreakWatches ends all watches. Clients make them again.
+func (s *Server) BreakWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.watchers {
+		w.close()
+	}
+}
+
+// roundTripper hands requests to the Servers.
+type roundTripper struct{}
+
+// RoundTrip is what http.DefaultTransport does with a request by http.
+func (roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+	serversMu.RLock()
+	s := servers[r.URL.Host]
+	serversMu.RUnlock()
+	var body []byte
+	if r.Body != nil {
+		var err error
+		body, err = io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		if err != nil {
+			return nil, fmt.Errorf("read the request: %w", err)
+		}
+	}
+	if s == nil {
+		return nil, fmt.Errorf("dial tcp: lookup %s: connection refused", r.URL.Host)
+	}
+	return s.serve(r, body)
+}
+
+func (s *Server) serve(r *http.Request, body []byte) (*http.Response, error) {
+	call := callOf(r, body)
+	var fate Fate
+	if s.Meet != nil {
+		fate = s.Meet(call)
+	}
+	if fate.Silent {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	if fate.Delay > 0 {
+		select {
+		case <-time.After(fate.Delay):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	answer := failure(fate.Status, call)
+	if answer == nil {
+		answer = s.do(r, call, body)
+	}
+	s.mu.Lock()
+	call.Status = answer.StatusCode
+	s.calls = append(s.calls, call)
+	s.mu.Unlock()
+	if fate.Lost {
+		_ = answer.Body.Close()
+		return nil, fmt.Errorf("read tcp %s: connection reset by peer", s.host)
+	}
+	answer.Request = r
+	return answer, nil
+}
+
+// callOf reads what is asked for from the path: /api/v1 or /apis/GROUP/VERSION, namespaces/NAMESPACE, RESOURCE, NAME, SUBRESOURCE.
+func callOf(r *http.Request, body []byte) Call {
+	call := Call{Body: string(body), Manager: r.URL.Query().Get("fieldManager")}
+	if call.Manager == "" {
+		call.Manager, _, _ = strings.Cut(r.UserAgent(), "/")
+	}
+	gvr, namespace, name, subresource := split(r.URL.Path)
+	call.Resource, call.Namespace, call.Name, call.Subresource = gvr.Resource, namespace, name, subresource
+	switch {
+	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
+		call.Verb = "watch"
+	case r.Method == http.MethodGet && name == "":
+		call.Verb = "list"
+	default:
+		call.Verb = map[string]string{
+			http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+		}[r.Method]
+	}
+	return call
+}
+
+func split(path string) (gvr schema.GroupVersionResource, namespace, name, subresource string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		gvr.Version, parts = parts[1], parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		gvr.Group, gvr.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return gvr, "", "", ""
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" {
+		namespace, parts = parts[1], parts[2:]
+	}
+	gvr.Resource = parts[0]
+	if len(parts) > 1 {
+		name = parts[1]
+	}
+	if len(parts) > 2 {
+		subresource = parts[2]
+	}
+	return gvr, namespace, name, subresource
+}
+
+// sorted are the objects of a resource in the order of their names.
+func sorted(objects map[string]*unstructured.Unstructured) []*unstructured.Unstructured {
+	all := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		all = append(all, objects[key])
+	}
+	return all
+}

@@ -1,0 +1,208 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+var namespaceKind = Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, ClusterScoped: true}
+
+// event is what became of an object. It was not there before if was is nil, and is not any more if is is nil.
+type event struct {
+	version  int
+	resource schema.GroupResource
+	was, is  *unstructured.Unstructured
+}
+
+// watcher is a client that watches.
+type watcher struct {
+	wake chan struct{}
+	once sync.Once
+	over chan struct{}
+}
+
+func (w *watcher) notify() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+func (w *watcher) close() { w.once.Do(func() { close(w.over) }) }
+
+// watch answers with a stream of what happens after a version. The server ends it after timeoutSeconds, as API servers do.
+func (s *Server) watch(r *http.Request, kind Kind, call Call) *http.Response {
+	reader, writer := io.Pipe()
+	w := &watcher{wake: make(chan struct{}, 1), over: make(chan struct{})}
+	s.mu.Lock()
+	s.watchers[w] = true
+	s.mu.Unlock()
+	go func() {
+		defer func() {
+			s.mu.Lock()
+			delete(s.watchers, w)
+			s.mu.Unlock()
+			_ = writer.Close()
+		}()
+		s.stream(r, kind, call, w, json.NewEncoder(writer))
+	}()
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: &body{reader, w}, ContentLength: -1,
+	}
+}
+
+// body is that of a watch, which ends when the client closes it.
+type body struct {
+	*io.PipeReader
+	w *watcher
+}
+
+// Close ends the watch.
+func (b *body) Close() error {
+	b.w.close()
+	return b.PipeReader.Close()
+}
+
+func (s *Server) stream(r *http.Request, kind Kind, call Call, w *watcher, to *json.Encoder) {
+	query := r.URL.Query()
+	var timeout <-chan time.Time
+	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
+		timer := time.NewTimer(time.Duration(seconds) * time.Second)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	at, err := strconv.Atoi(query.Get("resourceVersion"))
+	initial := query.Get("sendInitialEvents") == "true"
+	s.mu.Lock()
+	if initial || err != nil || at == 0 {
+		if at = s.version; !s.first(r, kind, call, initial, to) {
+			s.mu.Unlock()
+			return
+		}
+	}
+	s.mu.Unlock()
+	for {
+		s.mu.Lock()
+		missed := s.since(kind, at)
+		if s.lag {
+			missed = nil
+		} else {
+			at = s.version
+		}
+		s.mu.Unlock()
+		for _, change := range missed {
+			if what, obj := seen(r, call, change); obj != nil && to.Encode(frame(r, what, versioned(obj, kind))) != nil {
+				return
+			}
+		}
+		select {
+		case <-w.wake:
+		case <-w.over:
+			return
+		case <-timeout:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// first sends all objects, and a bookmark if the client wants to know when it has all. It reports whether the client listens.
+func (s *Server) first(r *http.Request, kind Kind, call Call, bookmark bool, to *json.Encoder) bool {
+	var frames []any
+	for _, obj := range sorted(s.objects[kind.resource().GroupResource()]) {
+		if selects(r, call, obj) {
+			frames = append(frames, frame(r, watch.Added, versioned(obj, kind)))
+		}
+	}
+	if bookmark {
+		mark := &unstructured.Unstructured{}
+		mark.SetGroupVersionKind(kind.GroupVersionKind)
+		mark.SetResourceVersion(s.now())
+		mark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		frames = append(frames, frame(r, watch.Bookmark, mark))
+	}
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	for _, f := range frames {
+		if to.Encode(f) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func frame(r *http.Request, kind watch.EventType, obj *unstructured.Unstructured) map[string]any {
+	return map[string]any{"type": kind, "object": asAsked(r, obj).Object}
+}
+
+func (s *Server) since(kind Kind, version int) []event {
+	var missed []event
+	resource := kind.resource().GroupResource()
+	for i := len(s.history) - 1; i >= 0 && s.history[i].version > version; i-- {
+		if s.history[i].resource == resource {
+			missed = append([]event{s.history[i]}, missed...)
+		}
+	}
+	return missed
+}
+
+// seen is what a watch with selectors sees of a change: an object that is selected no more is deleted for it. (Kubernetes, cacher: watchCacheInterval.)
+func seen(r *http.Request, call Call, change event) (watch.EventType, *unstructured.Unstructured) {
+	before, after := change.was != nil && selects(r, call, change.was), change.is != nil && selects(r, call, change.is)
+	switch {
+	case before && after:
+		return watch.Modified, change.is
+	case after:
+		return watch.Added, change.is
+	case before && change.is != nil:
+		gone := change.was.DeepCopy()
+		gone.SetResourceVersion(strconv.Itoa(change.version))
+		return watch.Deleted, gone
+	case before:
+		return watch.Deleted, change.was
+	}
+	return "", nil
+}
+
+// selects reports whether a list or watch wants an object, by its namespace, its labels and its fields.
+func selects(r *http.Request, call Call, obj *unstructured.Unstructured) bool {
+	if call.Namespace != "" && call.Namespace != obj.GetNamespace() {
+		return false
+	}
+	query := r.URL.Query()
+	byLabels, err := labels.Parse(query.Get("labelSelector"))
+	if err != nil || !byLabels.Matches(labels.Set(obj.GetLabels())) {
+		return false
+	}
+	byFields, err := fields.ParseSelector(query.Get("fieldSelector"))
+	return err == nil && byFields.Matches(fieldsOf{obj})
+}
+
+// fieldsOf are the fields of an object by their paths.
+type fieldsOf struct{ obj *unstructured.Unstructured }
+
+// Get is the value of a field.
+func (f fieldsOf) Get(path string) string {
+	value, _, _ := unstructured.NestedString(f.obj.Object, strings.Split(path, ".")...)
+	return value
+}
+
+// Has reports whether there is the field.
+func (f fieldsOf) Has(path string) bool {
+	_, has, _ := unstructured.NestedString(f.obj.Object, strings.Split(path, ".")...)
+	return has
+}

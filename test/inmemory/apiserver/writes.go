@@ -1,0 +1,325 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+func keyOf(namespace, name string) string { return namespace + "/" + name }
+
+func (s *Server) now() string { return strconv.Itoa(s.version) }
+
+func (s *Server) get(kind Kind, call Call) (*unstructured.Unstructured, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.find(kind, call)
+}
+
+// find is a copy of the object that a call names.
+func (s *Server) find(kind Kind, call Call) (*unstructured.Unstructured, error) {
+	resource := kind.resource().GroupResource()
+	obj := s.objects[resource][keyOf(call.Namespace, call.Name)]
+	if obj == nil {
+		return nil, apierrors.NewNotFound(resource, call.Name)
+	}
+	return versioned(obj, kind), nil
+}
+
+func (s *Server) create(kind Kind, call Call, body []byte) (*unstructured.Unstructured, error) {
+	obj, err := decode(body)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.add(kind, call, obj)
+}
+
+func (s *Server) add(kind Kind, call Call, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource := kind.resource().GroupResource()
+	obj.SetGroupVersionKind(kind.GroupVersionKind)
+	obj.SetNamespace(call.Namespace)
+	s.born++
+	if obj.GetName() == "" {
+		obj.SetName(fmt.Sprintf("%s%05d", obj.GetGenerateName(), s.born))
+	}
+	namespaces := s.objects[namespaceKind.resource().GroupResource()]
+	switch {
+	case call.Namespace != "" && namespaces[keyOf("", call.Namespace)] == nil:
+		return nil, apierrors.NewNotFound(namespaceKind.resource().GroupResource(), call.Namespace)
+	case s.objects[resource][keyOf(call.Namespace, obj.GetName())] != nil:
+		return nil, apierrors.NewAlreadyExists(resource, obj.GetName())
+	case obj.GetResourceVersion() != "":
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	obj.SetUID(types.UID(fmt.Sprintf("uid-%d", s.born)))
+	obj.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second))) //nolint:forbidigo // the clock of the bubble
+	obj.SetDeletionTimestamp(nil)
+	obj.SetGeneration(1)
+	obj.SetManagedFields(nil)
+	if !kind.NoStatus {
+		delete(obj.Object, "status")
+	}
+	if kind.Default != nil {
+		kind.Default(obj)
+	}
+	s.store(kind, nil, obj)
+	return versioned(obj, kind), nil
+}
+
+func (s *Server) update(kind Kind, call Call, body []byte) (*unstructured.Unstructured, error) {
+	obj, err := decode(body)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, err := s.find(kind, call)
+	if err != nil {
+		return nil, err
+	}
+	return s.replace(kind, call, was, obj)
+}
+
+// patch applies a patch. One of server-side apply sets the fields that it has, and makes an object that is not there; it removes none.
+func (s *Server) patch(kind Kind, call Call, patchType string, body []byte) (*unstructured.Unstructured, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, err := s.find(kind, call)
+	applies := strings.HasPrefix(patchType, string(types.ApplyYAMLPatchType))
+	if applies && apierrors.IsNotFound(err) {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(body, &obj.Object); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return s.add(kind, call, obj)
+	}
+	if err != nil {
+		return nil, err
+	}
+	before, err := json.Marshal(was.Object)
+	if err != nil {
+		return nil, err
+	}
+	after, err := patched(kind, types.PatchType(patchType), before, body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	obj := &unstructured.Unstructured{}
+	if err := json.Unmarshal(after, &obj.Object); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return s.replace(kind, call, was, obj)
+}
+
+func patched(kind Kind, patchType types.PatchType, before, patch []byte) ([]byte, error) {
+	switch patchType {
+	case types.JSONPatchType:
+		operations, err := jsonpatch.DecodePatch(patch)
+		if err != nil {
+			return nil, err
+		}
+		return operations.Apply(before)
+	case types.StrategicMergePatchType:
+		typed, err := scheme.Scheme.New(kind.GroupVersionKind)
+		if err != nil {
+			return nil, err
+		}
+		return strategicpatch.StrategicMergePatch(before, patch, typed)
+	case types.ApplyYAMLPatchType:
+		data, err := yaml.YAMLToJSON(patch)
+		if err != nil {
+			return nil, err
+		}
+		return jsonpatch.MergePatch(before, data)
+	default:
+		return jsonpatch.MergePatch(before, patch)
+	}
+}
+
+// replace makes an object be what a write makes of it: its status, or all but that and what the server alone writes.
+func (s *Server) replace(kind Kind, call Call, was, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource := kind.resource().GroupResource()
+	if uid := obj.GetUID(); uid != "" && uid != was.GetUID() {
+		return nil, apierrors.NewConflict(resource, call.Name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, was.GetUID()))
+	}
+	if version := obj.GetResourceVersion(); version != "" && version != was.GetResourceVersion() {
+		return nil, apierrors.NewConflict(resource, call.Name, fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+	}
+	next := was.DeepCopy()
+	if call.Subresource == "status" {
+		next.Object["status"] = obj.Object["status"]
+	} else {
+		status, had := next.Object["status"]
+		next = obj.DeepCopy()
+		if !kind.NoStatus {
+			delete(next.Object, "status")
+			if had {
+				next.Object["status"] = status
+			}
+		}
+		for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "generation", "managedFields", "name", "namespace"} {
+			value, has, _ := unstructured.NestedFieldCopy(was.Object, "metadata", field)
+			unstructured.RemoveNestedField(next.Object, "metadata", field)
+			if has {
+				_ = unstructured.SetNestedField(next.Object, value, "metadata", field)
+			}
+		}
+	}
+	prune(next.Object)
+	if kind.Default != nil {
+		kind.Default(next)
+	}
+	if equality.Semantic.DeepEqual(was.Object, next.Object) {
+		return was, nil
+	}
+	if !equality.Semantic.DeepEqual(specOf(was, kind), specOf(next, kind)) {
+		next.SetGeneration(was.GetGeneration() + 1)
+	}
+	own(was, next, call.Manager)
+	if next.GetDeletionTimestamp() != nil && len(next.GetFinalizers()) == 0 {
+		s.store(kind, was, nil)
+		return versioned(next, kind), nil
+	}
+	s.store(kind, was, next)
+	return versioned(next, kind), nil
+}
+
+// prune drops what is null, as the API server does with fields of a structural schema, and an empty status.
+func prune(obj map[string]any) {
+	for key, value := range obj {
+		if below, is := value.(map[string]any); is {
+			prune(below)
+		}
+		if value == nil {
+			delete(obj, key)
+		}
+	}
+}
+
+// specOf is all of an object that counts for its generation.
+func specOf(obj *unstructured.Unstructured, kind Kind) map[string]any {
+	spec := maps.Clone(obj.Object)
+	delete(spec, "metadata")
+	if !kind.NoStatus {
+		delete(spec, "status")
+	}
+	return spec
+}
+
+// own notes who wrote which condition of the status last, as managed fields do. (Kubernetes documentation, "Server-Side Apply", field management.)
+func own(was, next *unstructured.Unstructured, manager string) {
+	before, after := conditionsOf(was), conditionsOf(next)
+	owners := map[string]string{}
+	for _, entry := range was.GetManagedFields() {
+		for kind := range after {
+			if entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.String(), `"k:{\"type\":\"`+kind+`\"}"`) {
+				owners[kind] = entry.Manager
+			}
+		}
+	}
+	changed := false
+	for kind, content := range after {
+		if !equality.Semantic.DeepEqual(before[kind], content) {
+			owners[kind], changed = manager, true
+		}
+	}
+	if !changed && len(before) == len(after) {
+		return
+	}
+	fields := map[string][]string{}
+	for kind := range after {
+		if owners[kind] != "" {
+			fields[owners[kind]] = append(fields[owners[kind]], `"k:{\"type\":\"`+kind+`\"}":{}`)
+		}
+	}
+	entries := make([]metav1.ManagedFieldsEntry, 0, len(fields))
+	for name, conditions := range fields {
+		entries = append(entries, metav1.ManagedFieldsEntry{
+			Manager: name, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: next.GetAPIVersion(), FieldsType: "FieldsV1", Subresource: "status",
+			FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{` + strings.Join(conditions, ",") + `}}}`),
+		})
+	}
+	next.SetManagedFields(entries)
+}
+
+func conditionsOf(obj *unstructured.Unstructured) map[string]any {
+	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	conditions := map[string]any{}
+	for _, item := range list {
+		if condition, is := item.(map[string]any); is {
+			conditions[fmt.Sprint(condition["type"])] = condition
+		}
+	}
+	return conditions
+}
+
+// delete deletes an object, or only says that it is to be deleted if finalizers keep it. It has the foreground wait for nothing: no dependent is kept.
+func (s *Server) delete(kind Kind, call Call, body []byte) (*unstructured.Unstructured, error) {
+	options := metav1.DeleteOptions{}
+	if obj, err := decode(body); len(body) > 0 && err == nil {
+		data, _ := json.Marshal(obj.Object)
+		_ = json.Unmarshal(data, &options)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, err := s.find(kind, call)
+	if err != nil {
+		return nil, err
+	}
+	if only := options.Preconditions; only != nil {
+		if only.UID != nil && *only.UID != was.GetUID() || only.ResourceVersion != nil && *only.ResourceVersion != was.GetResourceVersion() {
+			return nil, apierrors.NewConflict(kind.resource().GroupResource(), call.Name, fmt.Errorf("the precondition does not hold"))
+		}
+	}
+	if len(was.GetFinalizers()) == 0 {
+		s.store(kind, was, nil)
+		return was, nil
+	}
+	if was.GetDeletionTimestamp() != nil {
+		return was, nil
+	}
+	next := was.DeepCopy()
+	deleted := metav1.NewTime(time.Now().Truncate(time.Second)) //nolint:forbidigo // the clock of the bubble
+	next.SetDeletionTimestamp(&deleted)
+	next.SetGeneration(was.GetGeneration() + 1)
+	s.store(kind, was, next)
+	return versioned(next, kind), nil
+}
+
+// store stores an object in a new version, or none, and lets the watches hear of it.
+func (s *Server) store(kind Kind, was, is *unstructured.Unstructured) {
+	resource := kind.resource().GroupResource()
+	if s.objects[resource] == nil {
+		s.objects[resource] = map[string]*unstructured.Unstructured{}
+	}
+	s.version++
+	change := event{version: s.version, resource: resource, was: was, is: is}
+	if is != nil {
+		is.SetResourceVersion(s.now())
+		s.objects[resource][keyOf(is.GetNamespace(), is.GetName())] = is
+	} else {
+		gone := was.DeepCopy()
+		gone.SetResourceVersion(s.now())
+		change.was = gone
+		delete(s.objects[resource], keyOf(was.GetNamespace(), was.GetName()))
+	}
+	s.history = append(s.history, change)
+	for w := range s.watchers {
+		w.notify()
+	}
+}
