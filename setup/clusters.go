@@ -27,7 +27,7 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
 
 // connect sets up the connections to workload clusters.
-func connect(ctx context.Context, mgr ctrl.Manager, self replica.Replica, o *Options) (clustercache.ClusterCache, *workload.Clusters, error) {
+func connect(ctx context.Context, mgr ctrl.Manager, self replica.Replica, o *Options) (*workload.Gates, *workload.Clusters, error) {
 	secrets, err := setup.CreateSecretCachingClient(mgr)
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the cache of kubeconfigs: %w", err)

@@ -59,6 +59,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err != nil {
 		return err
 	}
+	defer cc.Shutdown() // when the controllers have ended
 	if o.teardown.Enabled {
 		return tearDown(ctx, mgr, lock, cc, clusters, self, version, o)
 	}
@@ -167,9 +168,10 @@ func newManager(o *Options, lock *teardown.Lock) (ctrl.Manager, error) {
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme,
 		Controller: config.Controller{
-			UsePriorityQueue: ptr.To(true),
-			CacheSyncTimeout: 5 * time.Minute, // thousands of machines over a slow link
-			EnableWarmup:     ptr.To(o.gates.Enabled(warmStandby)),
+			UsePriorityQueue:   ptr.To(true),
+			SkipNameValidation: &o.SkipNameValidation,
+			CacheSyncTimeout:   5 * time.Minute, // thousands of machines over a slow link
+			EnableWarmup:       ptr.To(o.gates.Enabled(warmStandby)),
 		},
 		Cache:    cacheOptions(o.namespace),
 		NewCache: newCache,

@@ -55,6 +55,8 @@ type Options struct {
 	gates       featuregate.MutableFeatureGate
 	// Logs are applied by the program: once in the life of a process.
 	Logs *logs.Options
+	// SkipNameValidation lets a process run one manager after another: the names of controllers are known from the first one.
+	SkipNameValidation bool
 }
 
 // NewOptions adds the flags of the manager to fs and returns the options that these set.

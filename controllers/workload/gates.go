@@ -48,6 +48,13 @@ type way struct {
 	client client.Client
 }
 
+// Shutdown ends the connections to all clusters. Nothing may ask a cluster any more.
+func (g *Gates) Shutdown() {
+	if connections, end := g.ClusterCache.(interface{ Shutdown() }); end {
+		connections.Shutdown()
+	}
+}
+
 // GetUncachedClient returns the client of a cluster that reads past all caches.
 func (g *Gates) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	w, err := g.way(ctx, cluster)

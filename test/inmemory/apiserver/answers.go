@@ -45,6 +45,9 @@ func (s *Server) do(r *http.Request, call Call, body []byte) *http.Response {
 	case "patch":
 		result, err = s.patch(kind, call, r.Header.Get("Content-Type"), body)
 	case "delete":
+		if call.Name == "" {
+			return answer(http.StatusOK, s.deleteAll(r, kind, call))
+		}
 		result, err = s.delete(kind, call, body)
 	}
 	if err != nil {
@@ -85,6 +88,18 @@ func (s *Server) list(r *http.Request, kind Kind, call Call) map[string]any {
 	}
 	if metadataOnly(r) {
 		list["kind"], list["apiVersion"] = "PartialObjectMetadataList", metav1.SchemeGroupVersion.String()
+	}
+	return list
+}
+
+// deleteAll deletes all objects that a call selects.
+func (s *Server) deleteAll(r *http.Request, kind Kind, call Call) map[string]any {
+	list := s.list(r, kind, call)
+	for _, item := range list["items"].([]any) {
+		obj := unstructured.Unstructured{Object: item.(map[string]any)}
+		one := call
+		one.Namespace, one.Name = obj.GetNamespace(), obj.GetName()
+		_, _ = s.delete(kind, one, nil) // what is gone meanwhile is deleted
 	}
 	return list
 }

@@ -49,7 +49,9 @@ type Call struct {
 }
 
 // Writes reports whether the call is one that changes objects.
-func (c Call) Writes() bool { return slices.Contains([]string{"create", "update", "patch", "delete"}, c.Verb) }
+func (c Call) Writes() bool {
+	return slices.Contains([]string{"create", "update", "patch", "delete"}, c.Verb)
+}
 
 // Fate is what becomes of a call.
 type Fate struct {
@@ -142,6 +144,15 @@ func (s *Server) Lag(lag bool) {
 	s.lag = lag
 	for w := range s.watchers {
 		w.notify()
+	}
+}
+
+// Still makes the watches of all servers hear of nothing until it is called with false.
+func Still(still bool) {
+	serversMu.RLock()
+	defer serversMu.RUnlock()
+	for _, s := range servers {
+		s.Lag(still)
 	}
 }
 

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -68,6 +69,15 @@ func (s *Server) watch(r *http.Request, kind Kind, call Call) *http.Response {
 type body struct {
 	*io.PipeReader
 	w *watcher
+}
+
+// Read ends like a connection that was closed: what reads it then takes that for no error.
+func (b *body) Read(into []byte) (int, error) {
+	n, err := b.PipeReader.Read(into)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // Close ends the watch.

@@ -57,6 +57,9 @@ func (s *Server) add(kind Kind, call Call, obj *unstructured.Unstructured) (*uns
 	if obj.GetName() == "" {
 		obj.SetName(fmt.Sprintf("%s%05d", obj.GetGenerateName(), s.born))
 	}
+	if kind.Kind == "Event" && s.objects[resource][keyOf(call.Namespace, obj.GetName())] != nil {
+		obj.SetName(fmt.Sprintf("%s-%d", obj.GetName(), s.born)) // its name is the nanosecond, in which a virtual clock has many
+	}
 	namespaces := s.objects[namespaceKind.resource().GroupResource()]
 	switch {
 	case call.Namespace != "" && namespaces[keyOf("", call.Namespace)] == nil:

@@ -1,0 +1,148 @@
+// Package kubemend runs the manager that users run, with its flags, on API servers in memory and on virtual time: a test in a bubble of testing/synctest
+// has the real controllers, queues, watches and connections to workload clusters, and a day takes seconds.
+package kubemend
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kubemend/kubemend/setup"
+	"github.com/kubemend/kubemend/test/inmemory/apiserver"
+)
+
+// Host is where the management cluster is.
+const Host = "management"
+
+// Kinds are those of a management cluster that Kubernetes itself has.
+func Kinds() []apiserver.Kind {
+	return []apiserver.Kind{
+		Global("", "v1", "Namespace"), Global("", "v1", "Node"), Kind("", "v1", "Secret"), Kind("", "v1", "Pod"), Kind("events.k8s.io", "v1", "Event"),
+		Kind("coordination.k8s.io", "v1", "Lease"), Global("authorization.k8s.io", "v1", "SelfSubjectAccessReview"),
+		Global("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+	}
+}
+
+// Kind is a kind whose objects are in namespaces.
+func Kind(group, version, name string) apiserver.Kind {
+	return apiserver.Kind{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: name}}
+}
+
+// Global is a kind whose objects have no namespace.
+func Global(group, version, name string) apiserver.Kind {
+	kind := Kind(group, version, name)
+	kind.ClusterScoped = true
+	return kind
+}
+
+// CRD is the CustomResourceDefinition of a kind, as far as the manager reads it.
+func CRD(kind apiserver.Kind) *unstructured.Unstructured {
+	plural := strings.ToLower(kind.Kind) + "s"
+	crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"group": kind.Group, "names": map[string]any{"kind": kind.Kind, "plural": plural}, "versions": []any{map[string]any{"name": kind.Version, "served": true, "storage": true}},
+	}}}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	crd.SetName(plural + "." + kind.Group)
+	return crd
+}
+
+// registered has the metrics of all packages, which outlive a test.
+var registered = metrics.Registry
+
+func init() {
+	// One of them sleeps until a time after the last error, which may have been in another bubble, whose clock was ahead. (apimachinery, rudimentaryErrorBackoff.)
+	utilruntime.ErrorHandlers = nil
+}
+
+// Test runs a test in a bubble in which requests by http reach the API servers of package apiserver.
+func Test(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(config, Kubeconfig(Host), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", config)
+	defer apiserver.Install()()
+	synctest.Test(t, test)
+}
+
+// Kubeconfig leads to an API server.
+func Kubeconfig(host string) []byte {
+	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: "http://%s"}}], users: [{name: u, user: {}}]}`, host)
+}
+
+// Manager is a manager that runs. There may be one at a time.
+type Manager struct {
+	t        *testing.T
+	cancel   func()
+	ended    chan error
+	restore  func()
+	registry *prometheus.Registry
+}
+
+// Start starts a manager with these flags, besides those that keep it from listening.
+func Start(t *testing.T, flags ...string) *Manager {
+	t.Helper()
+	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	options := setup.NewOptions(fs)
+	if err := fs.Parse(append([]string{"--diagnostics-address=0", "--health-addr=0"}, flags...)); err != nil {
+		t.Fatal(err)
+	}
+	options.SkipNameValidation = true
+	m := &Manager{t: t, ended: make(chan error, 1), restore: apiserver.Install(), registry: prometheus.NewRegistry()}
+	metrics.Registry = m.registry // setup registers what belongs to one manager
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(context.Background())
+	go func() { m.ended <- setup.Run(ctx, "test", options) }()
+	return m
+}
+
+// Kill ends the manager, and returns when all that it has started has ended.
+func (m *Manager) Kill() {
+	if m.cancel == nil {
+		return
+	}
+	// What ends between an event and who hears of it leaves a goroutine behind. (controller-runtime v0.24.1, priorityqueue.go: handleReadyItems;
+	// apimachinery, watch/filter.go.)
+	apiserver.Still(true)
+	defer apiserver.Still(false)
+	synctest.Wait()
+	m.cancel()
+	m.cancel = nil
+	if err := <-m.ended; err != nil {
+		m.t.Errorf("the manager ended: %v", err)
+	}
+	time.Sleep(time.Minute) // connections to workload clusters end a while later
+	m.restore()
+	metrics.Registry = registered
+}
+
+// Scrape is what the manager exports.
+func (m *Manager) Scrape(context.Context) (string, error) {
+	families, err := prometheus.Gatherers{registered, m.registry}.Gather()
+	if err != nil {
+		return "", fmt.Errorf("gather metrics: %w", err)
+	}
+	var text strings.Builder
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			return "", fmt.Errorf("write metrics: %w", err)
+		}
+	}
+	return text.String(), nil
+}

@@ -1,0 +1,161 @@
+package kubemend_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/inmemory/apiserver"
+	"github.com/kubemend/kubemend/test/inmemory/kubemend"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(logr.Discard())
+	SetDefaultEventuallyTimeout(time.Hour) // of virtual time
+	SetDefaultEventuallyPollingInterval(time.Second)
+	os.Exit(m.Run())
+}
+
+// environment is a Cluster c1 with one Machine "a", whose node is Ready, and a MachineHealthCheck.
+type environment struct {
+	management, workload *apiserver.Server
+	here, there          client.Client
+	cluster              *clusterv1.Cluster
+}
+
+// scene runs a story with a manager that acts on all checks.
+func scene(t *testing.T, story func(ctx context.Context, e *environment)) {
+	t.Helper()
+	kubemend.Test(t, func(t *testing.T) {
+		RegisterTestingT(t)
+		e := &environment{management: apiserver.New(kubemend.Host, kubemend.Kinds()...), cluster: builders.Cluster("ns", "c1")}
+		defer e.management.Close()
+		e.workload = apiserver.New("workload", kubemend.Global("", "v1", "Node"), kubemend.Kind("", "v1", "Pod"), kubemend.Global("storage.k8s.io", "v1", "VolumeAttachment"))
+		defer e.workload.Close()
+		e.here, e.there = clientOf(e.management), clientOf(e.workload)
+		for _, kind := range []apiserver.Kind{
+			kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "Cluster"), kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "Machine"),
+			kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "MachineHealthCheck"),
+			{GroupVersionKind: mendv1.GroupVersion.WithKind("RemediationRecord"), NoStatus: true},
+		} {
+			e.management.Serve(kind)
+			Expect(e.here.Create(t.Context(), kubemend.CRD(kind))).To(Succeed())
+		}
+		manager := kubemend.Start(t, "--unclaimed-machine-health-checks=act")
+		defer manager.Kill()
+		time.Sleep(time.Minute) // it has asked which kinds there are
+		e.furnish(t.Context())
+		story(t.Context(), e)
+	})
+}
+
+func clientOf(server *apiserver.Server) client.Client {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	c, err := client.New(server.Config(), client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+func (e *environment) furnish(ctx context.Context) {
+	secret := &corev1.Secret{Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubemend.Kubeconfig("workload")}}
+	secret.Namespace, secret.Name, secret.Labels = "ns", "c1-kubeconfig", map[string]string{clusterv1.ClusterNameLabel: "c1"}
+	machine := builders.ControlPlaneMachine(e.cluster, "a")
+	delete(machine.Labels, clusterv1.MachineControlPlaneLabel)
+	for _, object := range []client.Object{builders.Namespace("ns"), secret, e.cluster, machine} {
+		Expect(e.here.Create(ctx, object)).To(Succeed())
+	}
+	e.cluster.Status = builders.Standing()
+	Expect(e.here.Status().Update(ctx, e.cluster)).To(Succeed())
+	Expect(e.there.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})).To(Succeed())
+	e.reports(ctx, corev1.ConditionTrue)
+	machine.Status.NodeRef.Name, machine.Status.Conditions = "node-a", []metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
+	Expect(e.here.Status().Update(ctx, machine)).To(Succeed())
+	Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, "check"))).To(Succeed())
+	Eventually(e.health(ctx)).Should(Equal(metav1.ConditionTrue))
+}
+
+// reports sets the condition Ready of the node, as from now.
+func (e *environment) reports(ctx context.Context, status corev1.ConditionStatus) {
+	node := &corev1.Node{}
+	Expect(e.there.Get(ctx, client.ObjectKey{Name: "node-a"}, node)).To(Succeed())
+	builders.Reports(node, corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now()})
+	Expect(e.there.Status().Update(ctx, node)).To(Succeed())
+}
+
+func (e *environment) machine(ctx context.Context) *clusterv1.Machine {
+	machine := &clusterv1.Machine{}
+	Expect(e.here.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "a"}, machine)).To(Succeed())
+	return machine
+}
+
+func (e *environment) health(ctx context.Context) func() metav1.ConditionStatus {
+	return func() metav1.ConditionStatus {
+		cond := conditions.Get(e.machine(ctx), clusterv1.MachineHealthCheckSucceededCondition)
+		if cond == nil {
+			return metav1.ConditionUnknown
+		}
+		return cond.Status
+	}
+}
+
+func TestAMachineIsUnhealthyWhenTheTimeoutEndsAndNotBefore(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		e.reports(ctx, corev1.ConditionUnknown)
+		time.Sleep(5*time.Minute - time.Second)
+		Expect(e.health(ctx)()).To(Equal(metav1.ConditionTrue))
+		time.Sleep(2 * time.Second)
+		Expect(e.health(ctx)()).To(Equal(metav1.ConditionFalse))
+		Expect(conditions.IsFalse(e.machine(ctx), clusterv1.MachineOwnerRemediatedCondition)).To(BeTrue())
+		e.reports(ctx, corev1.ConditionTrue)
+		time.Sleep(time.Second)
+		Expect(e.health(ctx)()).To(Equal(metav1.ConditionTrue))
+	})
+}
+
+// ClusterCache gives a connection up after five probes, one each ten seconds, and tries to connect again each 30 s.
+func TestAWorkloadClusterThatDoesNotAnswerIsNoEvidenceAgainstAMachine(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		e.reports(ctx, corev1.ConditionUnknown)
+		time.Sleep(time.Minute)
+		e.workload.Meet = func(apiserver.Call) apiserver.Fate { return apiserver.Fate{Silent: true} }
+		e.workload.BreakWatches()
+		time.Sleep(24 * time.Hour)
+		Expect(e.health(ctx)()).To(Equal(metav1.ConditionTrue), "nothing is known")
+		e.workload.Meet = nil
+		e.reports(ctx, corev1.ConditionTrue)
+		time.Sleep(time.Hour)
+		Expect(e.health(ctx)()).To(Equal(metav1.ConditionTrue))
+		Expect(conditions.Has(e.machine(ctx), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
+	})
+}
+
+func TestASteadyWorldCausesNoWrites(t *testing.T) {
+	scene(t, func(_ context.Context, e *environment) {
+		writes := func() int {
+			return len(e.management.Calls(func(call apiserver.Call) bool { return call.Writes() && call.Resource != "leases" }))
+		}
+		time.Sleep(time.Minute)
+		before := writes()
+		time.Sleep(24 * time.Hour)
+		Expect(writes()).To(Equal(before))
+	})
+}
