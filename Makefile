@@ -164,6 +164,10 @@ $(GREMLINS): hack/mutate/go.mod hack/mutate/go.sum
 $(TOOLS)/mutate: hack/mutate/go.mod $(wildcard hack/mutate/*.go)
 	$(GO) -C hack/mutate build -ldflags '-s -w' -o $(CURDIR)/$@ .
 
+.PHONY: size
+size: ## Print how many lines each package has, and all tests (ARGS=-update after something fell: test/size.tsv follows, only downwards)
+	@$(GO) test -count=1 -v -run '^TestSizesAreDocumented$$' ./test $(ARGS) | grep -vE '^(===|---|PASS|ok) '
+
 .PHONY: mutate
 mutate: $(GREMLINS) $(TOOLS)/mutate ## Change the deciding code, one operator at a time, and say which changes no unit test notices (ARGS="-only budget")
 	@mutate -gremlins $(CURDIR)/$(GREMLINS) $(ARGS)

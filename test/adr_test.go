@@ -12,8 +12,8 @@ import (
 
 const decisionsIntroduction = `# Decisions
 
-Each file records a decision that a reader would question: its context, what was decided, and what follows. They are not rewritten later; a new one supersedes an old one.
-` + "`make generate-docs`" + ` writes this list.
+Each file records a decision that a reader would question, as it was made then. They are not rewritten, and none is added:
+[decisions](../decisions.md) has what was decided since, and says which of these it replaces. ` + "`make generate-docs`" + ` writes this list.
 
 | | |
 |---|---|
@@ -24,7 +24,10 @@ var (
 	decisionTitle = regexp.MustCompile(`^# (\d+)\. (.+)\n`)
 )
 
-// The index of docs/adr is made of the titles of its records, so that two new records conflict in no other file.
+// lastRecord is the last decision that has a file of its own.
+const lastRecord = "0098"
+
+// The index of docs/adr is made of the titles of its records. New decisions are entries of docs/decisions.md.
 func TestDecisionRecordsAreDocumented(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "docs", "adr", "[0-9]*.md"))
 	if err != nil || len(files) < 60 {
@@ -40,9 +43,12 @@ func TestDecisionRecordsAreDocumented(t *testing.T) {
 			continue
 		}
 		if other := taken[name[1]]; other != "" {
-			t.Errorf("%s has the number of %s: give it the next free one", file, other)
+			t.Errorf("%s has the number of %s", file, other)
 		}
 		taken[name[1]] = file
+		if name[1] > lastRecord {
+			t.Errorf("%s is new: write an entry of docs/decisions.md instead", file)
+		}
 		fmt.Fprintf(&list, "| [%s](%s) | %s |\n", name[1], file, title[2])
 	}
 	golden.Compare(t, filepath.Join(root, "docs", "adr", "README.md"), decisionsIntroduction+list.String())

@@ -29,8 +29,7 @@ func listPackages(t *testing.T) []pkg {
 
 // goList asks once for all tests: the answer takes a second.
 var goList = sync.OnceValues(func() ([]pkg, error) {
-	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps",
-		"-json=ImportPath,Standard,GoFiles,Imports,TestImports,XTestImports,Deps", "./...")
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-json=ImportPath,GoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = root
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

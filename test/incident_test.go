@@ -92,7 +92,7 @@ func adviceIn(t *testing.T) map[string][]string {
 			if err != nil {
 				return err
 			}
-			texts, err := textsOf(path)
+			texts, err := advisedTexts(path)
 			if len(texts) > 0 {
 				all[filepath.ToSlash(name)] = texts
 			}
@@ -105,7 +105,7 @@ func adviceIn(t *testing.T) map[string][]string {
 	return all
 }
 
-func textsOf(path string) ([]string, error) {
+func advisedTexts(path string) ([]string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

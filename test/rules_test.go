@@ -199,7 +199,7 @@ func testFiles(t *testing.T) []testFile {
 			return skipAsGoDoes(path, entry.Name())
 		}
 		from, err := filepath.Rel(root, path)
-		if err != nil || !tests(filepath.ToSlash(from)) || slices.Contains(ofTheMap, filepath.ToSlash(from)) {
+		if err != nil || !hasTests(filepath.ToSlash(from)) || slices.Contains(ofTheMap, filepath.ToSlash(from)) {
 			return err
 		}
 		f, err := readTestFile(path)
@@ -213,8 +213,8 @@ func testFiles(t *testing.T) []testFile {
 	return found
 }
 
-// tests says whether a file has tests, or tables of them: below test/ these are also in files that several packages use.
-func tests(file string) bool {
+// hasTests says whether a file has tests, or tables of them: below test/ these are also in files that several packages use.
+func hasTests(file string) bool {
 	return strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "test/") && strings.HasSuffix(file, ".go")
 }
 
