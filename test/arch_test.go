@@ -170,7 +170,8 @@ func TestTheImportRulesFindViolations(t *testing.T) {
 		"test/golden":                    "test/rig",
 		".":                              "test/rig",
 	} {
-		for _, p := range []pkg{{Imports: []string{pathOf(imported)}}, {TestImports: []string{pathOf(imported)}}, {XTestImports: []string{pathOf(imported)}}} {
+		all := []string{pathOf(imported)}
+		for _, p := range []pkg{{Imports: all}, {TestImports: all}, {XTestImports: all}} {
 			p.ImportPath = pathOf(folder)
 			if len(forbiddenImports([]pkg{p}, layerOf(folder))) == 0 && (imported != "test/golden" || p.Imports != nil) {
 				t.Errorf("nothing is said of %+v", p)
@@ -185,8 +186,8 @@ func TestTheImportRulesFindViolations(t *testing.T) {
 // ofKubeconfigs make of a kubeconfig what connects, whatever it names.
 var ofKubeconfigs = []string{"k8s.io/client-go/tools/clientcmd", "sigs.k8s.io/cluster-api/controllers/remote"}
 
-// controllers/workload refuses the kubeconfigs of tenants that run a program or name a file of the manager; the one that the command line reads is
-// its user's own.
+// controllers/workload refuses the kubeconfigs of tenants that run a program or name a file of the manager; the one that the command line
+// reads is its user's own.
 func TestOnlyOnePackageLoadsKubeconfigsOfClusters(t *testing.T) {
 	var loading []string
 	for _, p := range listPackages(t) {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// data are what a decision may import besides the standard library and the layers of its own: API types, which are data, and what compares and
-// prints them. client-go, controller-runtime and k8s.io/utils/clock are not among them.
+// data are what a decision may import besides the standard library and the layers of its own: API types, which are data, and what compares
+// and prints them. client-go, controller-runtime and k8s.io/utils/clock are not among them.
 var data = []string{
 	"github.com/metal3-io/baremetal-operator/apis", "k8s.io/api", "k8s.io/apimachinery/pkg/api", "k8s.io/apimachinery/pkg/apis",
 	"k8s.io/apimachinery/pkg/fields", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/selection",
@@ -193,7 +193,9 @@ type facts struct{ ready int }`)
 			t.Errorf("%s\nfound %q", text, found)
 		}
 	}
-	for file, want := range map[string]bool{"controllers/x/rules.go": true, "cmd/x/a_decide.go": true, "controllers/x/a.go": false, "test/x/rules.go": false} {
+	for file, want := range map[string]bool{
+		"controllers/x/rules.go": true, "cmd/x/a_decide.go": true, "controllers/x/a.go": false, "test/x/rules.go": false,
+	} {
 		if isPure(filepath.Dir(file), filepath.Base(file)) != want {
 			t.Errorf("%s: want %t", file, want)
 		}

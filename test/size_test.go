@@ -49,8 +49,8 @@ func (b budget) granted() (lines int) {
 	return lines
 }
 
-// The code gets no larger, but where a grant in size.tsv says what users get for it; a package grows where another one shrinks. With -update the
-// file follows downwards: see make size.
+// The code gets no larger, but where a grant in size.tsv says what users get for it; a package grows where another one shrinks. With
+// -update the file follows downwards: see make size.
 func TestSizesAreDocumented(t *testing.T) {
 	allowed := readBudget(t)
 	packages, sums := measure(t)
@@ -73,11 +73,13 @@ func TestSizesAreDocumented(t *testing.T) {
 }
 
 func printSizes(packages, sums map[string]size) {
-	for _, name := range slices.SortedFunc(maps.Keys(packages), func(a, b string) int { return cmp.Compare(packages[b].lines, packages[a].lines) }) {
+	largestFirst := func(a, b string) int { return cmp.Compare(packages[b].lines, packages[a].lines) }
+	for _, name := range slices.SortedFunc(maps.Keys(packages), largestFirst) {
 		fmt.Printf("%7d lines %6d statements  %s\n", packages[name].lines, packages[name].statements, name)
 	}
 	for _, name := range []string{production, tests} {
-		fmt.Printf("%7d lines %6d statements %5d lines over %d columns  %s\n", sums[name].lines, sums[name].statements, sums[name].wide, wide, name)
+		s := sums[name]
+		fmt.Printf("%7d lines %6d statements %5d lines over %d columns  %s\n", s.lines, s.statements, s.wide, wide, name)
 	}
 }
 
@@ -105,8 +107,8 @@ func unlisted(allowed budget, packages map[string]size) []string {
 	var found []string
 	for name, s := range packages {
 		if limit, listed := allowed.packages[name]; !listed || s.lines > limit {
-			found = append(found, fmt.Sprintf("%s has %d lines, and %d in size.tsv: run make size ARGS=-update, and say in the commit what users get for it",
-				name, s.lines, limit))
+			found = append(found, fmt.Sprintf("%s has %d lines, and %d in size.tsv: "+
+				"run make size ARGS=-update, and say in the commit what users get for it", name, s.lines, limit))
 		}
 	}
 	for name := range allowed.packages {
@@ -138,7 +140,8 @@ func lowered(allowed budget, packages, sums map[string]size) budget {
 	return next
 }
 
-const sizeIntroduction = `# How many lines people have written: by package, in all, and over 140 columns. Comments and empty lines count, generated files and hack/ do not.
+const sizeIntroduction = `# How many lines people have written: by package, in all, and over 140 columns.
+# Comments and empty lines count, generated files and hack/ do not.
 # make size prints the table; make size ARGS=-update, and make generate, write it, only downwards in sum.
 # A line "granted, lines, what users get for them" allows the production as many more; it is used up by what grows.
 `
@@ -239,9 +242,12 @@ func TestTheSizeCheckFindsWhatGrows(t *testing.T) {
 		grants: []grant{{10, "more"}},
 	}
 	of := func(a, b, others, wide int) (map[string]size, map[string]size) {
-		return map[string]size{"a": {lines: a}, "b": {lines: b}}, map[string]size{production: {lines: a + b, wide: wide}, tests: {lines: others}}
+		return map[string]size{"a": {lines: a}, "b": {lines: b}},
+			map[string]size{production: {lines: a + b, wide: wide}, tests: {lines: others}}
 	}
-	for at, want := range map[[4]int]int{{60, 40, 50, 1}: 0, {61, 39, 50, 1}: 1, {60, 50, 50, 1}: 1, {60, 51, 50, 1}: 2, {60, 40, 51, 1}: 1, {1, 1, 1, 2}: 1} {
+	for at, want := range map[[4]int]int{
+		{60, 40, 50, 1}: 0, {61, 39, 50, 1}: 1, {60, 50, 50, 1}: 1, {60, 51, 50, 1}: 2, {60, 40, 51, 1}: 1, {1, 1, 1, 2}: 1,
+	} {
 		packages, sums := of(at[0], at[1], at[2], at[3])
 		if found := slices.Concat(tooLarge(allowed, sums), unlisted(allowed, packages)); len(found) != want {
 			t.Errorf("%v: found %q, want %d", at, found, want)

@@ -49,7 +49,7 @@ func specsIn(file *ast.File) []string {
 	var found []string
 	for _, declared := range file.Decls {
 		function, is := declared.(*ast.FuncDecl)
-		if is && function.Recv == nil && strings.HasPrefix(function.Name.Name, "Test") && function.Name.Name != "TestMain" && takesT(function) {
+		if is && function.Recv == nil && strings.HasPrefix(function.Name.Name, "Test") && takesT(function) {
 			found = append(found, function.Name.Name)
 		}
 		found = append(found, specsBelow(declared, "")...)

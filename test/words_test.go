@@ -42,7 +42,7 @@ func isRead(file string) bool {
 	top, _, _ := strings.Cut(file, "/")
 	switch filepath.Ext(file) {
 	case ".go":
-		return layerOf(filepath.Dir(file)).name != "test" && layerOf(filepath.Dir(file)).name != "no layer" && !strings.HasSuffix(file, "_test.go")
+		return !slices.Contains([]string{"test", "no layer"}, layerOf(filepath.Dir(file)).name) && !strings.HasSuffix(file, "_test.go")
 	case ".md":
 		return top == "docs" || top == file
 	case ".txt":
@@ -145,14 +145,16 @@ func TestTheGlossaryCheckFindsWords(t *testing.T) {
 		"package p\n\nvar s = `1\n2`\nvar t = \"the host is handed over\"\n":            1,
 		"package p\n\nvar s = \"It logs as well, passes the test and is off the rack\"": 0,
 	} {
-		if found := wordsIn("controllers/p.go", text, words); len(found) != want || want == 1 && !strings.HasPrefix(found[0], "controllers/p.go:5: ") {
+		found := wordsIn("controllers/p.go", text, words)
+		if len(found) != want || want == 1 && !strings.HasPrefix(found[0], "controllers/p.go:5: ") {
 			t.Errorf("%q: found %q, want %d", text, found, want)
 		}
 	}
 	if found := wordsIn("api/p.go", "package p\n\n// It is handed over.\n", words); len(found) != 1 {
 		t.Errorf("in the documentation of the API found %q", found)
 	}
-	if found := wordsIn("docs/p.md", "One.\nA host is let go, and `handed over`.\n", words); len(found) != 1 || !strings.HasPrefix(found[0], "docs/p.md:2: ") {
+	found := wordsIn("docs/p.md", "One.\nA host is let go, and `handed over`.\n", words)
+	if len(found) != 1 || !strings.HasPrefix(found[0], "docs/p.md:2: ") {
 		t.Errorf("in a page found %q", found)
 	}
 }
