@@ -79,11 +79,11 @@ EACH_TEST_MODULE = failed=0; \
 # Memory is there, processor time is not: everything that a test run starts, API servers and linkers as well, collects garbage less often.
 build demo test test-unit: export GOGC ?= 400
 
-# Linking what only a debugger needs into each of some thirty test binaries takes as long as the tests; and `make verify` runs go vet.
+# Linking what only a debugger needs into each of some thirty test binaries takes as long as the tests; and `make verify` vets.
 TEST_FLAGS = -count=1 -vet=off '-ldflags=-s -w'
 
-# Everything outside test/, the checks of the code itself directly in test/, and what else needs no control plane. The fault campaigns, in the folders
-# below test/faults, compute for half a minute and are left to `make test`.
+# Everything outside test/, the checks of the code itself directly in test/, and what else needs no control plane. The samples of the fault campaigns, in the
+# folders below test/faults, are left to `make test`.
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/conformance/nodes ./test/crd ./test/faults ./test/rules ./test/schemas ./test/seeds
 
 include test/rig/rig.mk
@@ -128,19 +128,33 @@ demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (S
 
 ##@ Test
 
+# The rig writes a line for each control plane that it starts. The summary of the runner stays last.
+STARTED = $(CURDIR)/.rig/control-planes
+
 .PHONY: test
-test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name", PACKAGES=./test/e2e/...)
-	@$(if $(ALL_TESTS),mkdir -p .rig; $(MAKE) --no-print-directory test-fuzz > .rig/fuzz.log 2>&1 & fuzzing=$$!;) code=0; \
+test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: unit, in memory, on real control planes, end to end (TEST_ARGS="-run Name", PACKAGES=./test/e2e/...)
+	@mkdir -p .rig; : > $(STARTED); export KUBEMEND_RIG_STARTED=$(STARTED) KUBEMEND_CAMPAIGN_SEED=$(CAMPAIGN_SEED); \
+	echo "Campaigns are sampled: again by make test CAMPAIGN_SEED=$$KUBEMEND_CAMPAIGN_SEED"; \
 	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --raw-command -- \
-		bash -c '$(EACH_TEST_MODULE)' go-test $(TEST_FLAGS) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_ARGS) || code=$$?; \
-	$(if $(ALL_TESTS),wait $$fuzzing && tail -n 1 .rig/fuzz.log || { cat .rig/fuzz.log; code=1; };) exit $$code
+		bash -c '$(EACH_TEST_MODULE)' go-test $(TEST_FLAGS) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_ARGS) | \
+	while IFS= read -r line; do \
+		[[ $$line != "DONE "* ]] || echo "control planes started: $$(wc -l < $(STARTED))"; printf '%s\n' "$$line"; \
+	done
 
-# Fuzzing takes no packages, so it is left out where only some were asked for.
-ALL_TESTS = $(if $(filter file,$(origin PACKAGES)),$(if $(TEST_ARGS),,yes))
+# Which part of the fault campaigns a run tries: another one each time, and the same one again with the number that was printed.
+CAMPAIGN_SEED ?= $(shell date +%s)
 
-# The functions named Fuzz..., as folder and name. go test fuzzes one at a time; the suites beside them mostly wait, so two of them get by with what is
-# left. What has failed once is in a folder testdata/fuzz, and every go test tries it again. Input that is new but does not fail is not made smaller, which would
-# take most of the time.
+.PHONY: campaigns
+campaigns: ## Run the fault campaigns whole, and write docs/reliability.md (ARGS="-rapid.seed=7 -rapid.checks=5000" for the random ones of hosts)
+	KUBEMEND_CAMPAIGNS=whole $(GO) test -count=1 -vet=off -timeout 80m ./test/faults/machines ./test/faults/nodes -p 1 -update
+	KUBEMEND_CAMPAIGNS=whole $(GO) test -count=1 -vet=off -timeout 80m ./test/faults/hosts -update $(ARGS)
+
+.PHONY: soak
+soak: build rig ## Run make test twenty times, every second time beside eight busy loops, and append to soak.log (N=2)
+	hack/soak $(or $(N),20)
+
+# The functions named Fuzz..., as folder and name. go test fuzzes one at a time, so several run side by side. What has failed once is in a folder testdata/fuzz,
+# and every go test tries it again. Input that is new but does not fail is not made smaller, which would take most of the time.
 FUZZ_TARGETS = $(shell grep -rHoE --include='*_test.go' --exclude-dir='.?*' '^func Fuzz[A-Za-z]+' . | sed -E 's,/[^/]+:func ,:,' | sort)
 FUZZ_TIME ?= 30s
 FUZZ_PARALLEL ?= 2
@@ -163,6 +177,10 @@ $(GREMLINS): hack/mutate/go.mod hack/mutate/go.sum
 	$(GO) -C hack/mutate build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/go-gremlins/gremlins/cmd/gremlins
 $(TOOLS)/mutate: hack/mutate/go.mod $(wildcard hack/mutate/*.go)
 	$(GO) -C hack/mutate build -ldflags '-s -w' -o $(CURDIR)/$@ .
+
+.PHONY: size
+size: ## Print how many lines each package has, and all tests (ARGS=-update after something fell: test/size.tsv follows, only downwards)
+	@$(GO) test -count=1 -v -run '^TestSizesAreDocumented$$' ./test $(ARGS) | grep -vE '^(===|---|PASS|ok) '
 
 .PHONY: mutate
 mutate: $(GREMLINS) $(TOOLS)/mutate ## Change the deciding code, one operator at a time, and say which changes no unit test notices (ARGS="-only budget")
@@ -208,14 +226,15 @@ generate-simulated: $(CONTROLLER_GEN) ## Rewrite the CRD of the simulated hosts 
 	{ $(GO) list -m -f '# Code generated by make generate-simulated from {{.Path}} {{.Version}}. DO NOT EDIT.' $(BMO_APIS); \
 		cat "$$made/metal3.io_baremetalhosts.yaml"; } > "$$made/whole" && cp "$$made/whole" $(SIMULATED_HOSTS)
 
-# A test named Test...AreDocumented compares a document with the program, and writes it when told to -update. One package after the other, since
-# several write to docs/reliability.md.
+# A test named Test...AreDocumented compares a document with the program, and writes it when told to -update. test/fences comes last, since it copies
+# from what others write.
 DOCUMENTED = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir='.?*' '^func Test[A-Za-z]*AreDocumented' .)))
 
 .PHONY: generate-docs
 generate-docs: $(MOCKGEN) ## Rewrite the documents that the program is the source of, and run the go:generate lines
 	$(GO) generate ./...
-	$(if $(DOCUMENTED),$(GO) test -count=1 -p 1 -run 'AreDocumented$$' $(DOCUMENTED) -update)
+	$(GO) test $(TEST_FLAGS) -run 'AreDocumented$$' $(filter-out ./test/fences/,$(DOCUMENTED)) -update
+	$(GO) test $(TEST_FLAGS) -run 'AreDocumented$$' ./test/fences -update
 
 .PHONY: generate-dashboards
 generate-dashboards: ## Rewrite the dashboards for Grafana
@@ -235,7 +254,7 @@ format: $(GOLANGCI_LINT) ## Format the Go code and sort its imports
 tidy: ## Tidy every go.mod and go.sum
 	@for module in $(MODULES); do (set -x; $(GO) -C $$module mod tidy); done
 
-VERIFY := verify-generate verify-format verify-vet verify-lint verify-words verify-workflows verify-tidy
+VERIFY := verify-generate verify-format verify-lint verify-workflows verify-tidy
 
 .PHONY: verify
 verify: ## Fail when anything is stale, unformatted or not clean; run all the checks below
@@ -262,19 +281,11 @@ verify-generate: $(CONTROLLER_GEN) ## Check that `make generate` changes nothing
 verify-format: $(GOLANGCI_LINT) ## Check the formatting and the order of imports
 	@$(GOLANGCI_LINT) fmt --diff || { echo "format: the files above differ; fix with: make format" >&2; exit 1; }
 
-.PHONY: verify-vet
-verify-vet: ## Check with go vet
-	@failed=; for module in $(CODE_MODULES); do $(GO) -C $$module vet ./... || failed=1; done; \
-	test -z "$$failed" || { echo "go vet: see above; fix by hand" >&2; exit 1; }
-
+# One cache serves all modules, and vet is one of the linters.
 .PHONY: verify-lint
-verify-lint: $(GOLANGCI_LINT) ## Check with golangci-lint
+verify-lint: $(GOLANGCI_LINT) ## Check with golangci-lint, which also vets
 	@failed=; for module in $(CODE_MODULES); do (cd $$module && golangci-lint run ./...) || failed=1; done; \
 	test -z "$$failed" || { echo "lint: see above; fix by hand, some with: .tools/bin/golangci-lint run --fix" >&2; exit 1; }
-
-.PHONY: verify-words
-verify-words: ## Check code, pages, messages and golden files against the glossary
-	@$(GO) test -count=1 -run TheGlossary ./test || { echo "words: see above; fix by hand, docs/glossary.md has those to write" >&2; exit 1; }
 
 .PHONY: verify-workflows
 verify-workflows: $(ACTIONLINT) ## Check the workflows with actionlint

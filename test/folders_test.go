@@ -2,9 +2,6 @@ package test
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,33 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
-
-// Every folder with Go code must be among what the arrows were checked on, or the check above means nothing.
-func TestEveryFolderIsListed(t *testing.T) {
-	var listed []string
-	for _, p := range listPackages(t) {
-		if p.folder() != "" {
-			listed = append(listed, p.folder())
-		}
-	}
-	slices.Sort(listed)
-	if diff := cmp.Diff(foldersWithGoFiles(t), listed); diff != "" {
-		t.Errorf("folders on disk (-) and packages in `go list` (+) differ:\n%s", diff)
-	}
-	for _, folder := range []string{".", "controllers/decide/health", "controllers/decide/budget"} {
-		if !slices.Contains(listed, folder) {
-			t.Errorf("%s is not there", folder)
-		}
-	}
-}
-
-func TestNoCatchAllFolders(t *testing.T) {
-	for _, name := range []string{"internal", "pkg", "util", "utils", "common"} {
-		if _, err := os.Stat(filepath.Join(root, name)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("there is a top-level folder %s: name it by the trade", name)
-		}
-	}
-}
 
 // A folder that the image or Tilt leaves out is missed only by builds there.
 func TestTheBuildKnowsEveryFolder(t *testing.T) {
@@ -53,8 +23,8 @@ func TestTheBuildKnowsEveryFolder(t *testing.T) {
 	}
 }
 
-// topLevelSources are the files of the main package and the top-level folders of all others but the tests, the command line and the models of
-// kubemend's partners, which are no part of the manager.
+// topLevelSources are the files of the main package and the top-level folders of all others but the tests, the command line and the models
+// of kubemend's partners, which are no part of the manager.
 func topLevelSources(pkgs []pkg) []string {
 	var sources []string
 	for _, p := range pkgs {
@@ -73,12 +43,8 @@ func topLevelSources(pkgs []pkg) []string {
 
 func copiedByDockerfile(t *testing.T) []string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var copied []string
-	for line := range strings.Lines(string(content)) {
+	for line := range strings.Lines(content(t, "Dockerfile")) {
 		words := strings.Fields(line)
 		if len(words) < 3 || words[0] != "COPY" || strings.HasPrefix(words[1], "--from=") {
 			continue
@@ -93,16 +59,12 @@ func copiedByDockerfile(t *testing.T) []string {
 
 func watchedByTilt(t *testing.T) []string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "tilt-provider.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var provider struct {
 		Config struct {
 			LiveReloadDeps []string `json:"live_reload_deps"`
 		} `json:"config"`
 	}
-	if err := json.Unmarshal(content, &provider); err != nil {
+	if err := json.Unmarshal([]byte(content(t, "tilt-provider.json")), &provider); err != nil {
 		t.Fatalf("read tilt-provider.json: %v", err)
 	}
 	slices.Sort(provider.Config.LiveReloadDeps)

@@ -7,12 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -29,8 +25,7 @@ func listPackages(t *testing.T) []pkg {
 
 // goList asks once for all tests: the answer takes a second.
 var goList = sync.OnceValues(func() ([]pkg, error) {
-	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps",
-		"-json=ImportPath,Standard,GoFiles,Imports,TestImports,XTestImports,Deps", "./...")
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-json=ImportPath,GoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = root
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -49,41 +44,3 @@ var goList = sync.OnceValues(func() ([]pkg, error) {
 		pkgs = append(pkgs, p)
 	}
 })
-
-// foldersWithGoFiles walks as `go list` does: not into other modules, hidden folders and testdata.
-func foldersWithGoFiles(t *testing.T) []string {
-	t.Helper()
-	var folders []string
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			return skipAsGoDoes(path, entry.Name())
-		}
-		if filepath.Ext(path) == ".go" {
-			folder, err := filepath.Rel(root, filepath.Dir(path))
-			folders = append(folders, filepath.ToSlash(folder))
-			return err
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(folders)
-	return slices.Compact(folders)
-}
-
-func skipAsGoDoes(path, name string) error {
-	if path == root {
-		return nil
-	}
-	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" {
-		return fs.SkipDir
-	}
-	if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
-		return fs.SkipDir
-	}
-	return nil
-}

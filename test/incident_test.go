@@ -1,15 +1,9 @@
 package test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -27,8 +21,8 @@ var harmless = map[string]string{
 	"templates/machine-health-check-control-plane-v1beta2.yaml": "KubeadmControlPlane replaces one machine at a time",
 }
 
-// If a limit is raised in an outage, everything that is due is remediated in the moment in which the outage ends. So what users read, be it a page, an example
-// or a message, advises that only together with a limit in flight.
+// If a limit is raised in an outage, everything that is due is remediated in the moment in which the outage ends. So what users read, be
+// it a page, an example or a message, advises that only together with a limit in flight.
 func TestNothingAdvisesToRemediateEverythingAtOnce(t *testing.T) {
 	files := adviceIn(t)
 	if len(files) < 150 {
@@ -55,15 +49,14 @@ func TestNothingAdvisesToRemediateEverythingAtOnce(t *testing.T) {
 
 func TestTheCheckOfAdviceFindsWhatItLooksFor(t *testing.T) {
 	for text, want := range map[string]bool{
-		"raise `unhealthyLessThanOrEqualTo` to 100% for the time of the outage":                  true,
-		`{"triggerIf":{"unhealthyLessThanOrEqualTo":"100%"}}`:                                    true,
-		"maxUnhealthy: ${MAX_UNHEALTHY:=100%}":                                                   true,
-		"so the limit has to be 100% for as long":                                                true,
-		"unhealthyLessThanOrEqualTo: 100%, with kubemend.io/max-in-flight set":                   false,
-		"maxInFlight: 1\n  triggerIf:\n    unhealthyLessThanOrEqualTo: 100%":                     false,
-		"unhealthyLessThanOrEqualTo: 40%":                                                        false,
-		"| 4 | `minHealthy: 100%` | 4 | 0 | nothing is ever started |":                           false,
-		"`maxUnhealthy` | how many may be unhealthy | a number, or `0%` to `100%`, rounded down": false,
+		"raise `unhealthyLessThanOrEqualTo` to 100% for the time of the outage": true,
+		`{"triggerIf":{"unhealthyLessThanOrEqualTo":"100%"}}`:                   true,
+		"maxUnhealthy: ${MAX_UNHEALTHY:=100%}":                                  true,
+		"so the limit has to be 100% for as long":                               true,
+		"unhealthyLessThanOrEqualTo: 100%, with kubemend.io/max-in-flight set":  false,
+		"maxInFlight: 1\n  triggerIf:\n    unhealthyLessThanOrEqualTo: 100%":    false,
+		"unhealthyLessThanOrEqualTo: 40%":                                       false,
+		"| 4 | `minHealthy: 100%` | 4 | 0 | nothing is ever started |":          false,
 	} {
 		if got := risky(text); got != want {
 			t.Errorf("%q: %t, want %t", text, got, want)
@@ -73,63 +66,25 @@ func TestTheCheckOfAdviceFindsWhatItLooksFor(t *testing.T) {
 
 func risky(text string) bool { return unlimited.MatchString(text) && !inFlight.MatchString(text) }
 
-// adviceIn are the texts that users read, by file: the paragraphs of pages, manifests, and the strings of programs. What a test or a golden file has was
-// written by a user.
+// adviceIn are the texts that users read, by file: the paragraphs of pages, manifests, and the strings of programs. What a test or a
+// golden file has was written by a user.
 func adviceIn(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
-	for _, place := range []string{"README.md", "CHANGELOG.md", "docs", "templates", "config", "charts", "api", "baremetal", "controllers", "cmd", "test/demo"} {
-		err := filepath.WalkDir(filepath.Join("..", place), func(path string, entry fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case entry.IsDir() && entry.Name() == "testdata":
-				return fs.SkipDir
-			case entry.IsDir() || strings.HasSuffix(path, "_test.go"):
-				return nil
-			}
-			name, err := filepath.Rel("..", path)
-			if err != nil {
-				return err
-			}
-			texts, err := textsOf(path)
-			if len(texts) > 0 {
-				all[filepath.ToSlash(name)] = texts
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
+	walk(t, func(file string) {
+		top, _, below := strings.Cut(file, "/")
+		if below && !slices.Contains([]string{"docs", "templates", "config", "charts", "api", "baremetal", "controllers", "cmd"}, top) ||
+			strings.Contains(file, "/testdata/") || strings.HasSuffix(file, "_test.go") {
+			return
 		}
-	}
+		switch filepath.Ext(file) {
+		case ".md":
+			all[file] = strings.Split(strings.ReplaceAll(content(t, file), "\n|", "\n\n|"), "\n\n")
+		case ".yaml", ".yml", ".tpl", ".txt":
+			all[file] = []string{content(t, file)}
+		case ".go":
+			all[file] = strings.Split(textsOf(content(t, file), false), "\n")
+		}
+	})
 	return all
-}
-
-func textsOf(path string) ([]string, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	switch filepath.Ext(path) {
-	case ".md":
-		return strings.Split(strings.ReplaceAll(string(content), "\n|", "\n\n|"), "\n\n"), nil
-	case ".yaml", ".yml", ".tpl", ".txt":
-		return []string{string(content)}, nil
-	case ".go":
-		parsed, err := parser.ParseFile(token.NewFileSet(), path, content, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
-		var texts []string
-		ast.Inspect(parsed, func(n ast.Node) bool {
-			if literal, is := n.(*ast.BasicLit); is && literal.Kind == token.STRING {
-				if text, err := strconv.Unquote(literal.Value); err == nil {
-					texts = append(texts, text)
-				}
-			}
-			return true
-		})
-		return texts, nil
-	}
-	return nil, nil
 }

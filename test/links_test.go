@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,7 +31,8 @@ func TestEveryLinkInThePagesLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// The index lists every page once, below the heading of its kind: a page that cannot be found is not read. Records of decisions have an index of their own.
+// The index lists every page once, below the heading of its kind: a page that cannot be found is not read. Records of decisions have an
+// index of their own.
 func TestThePagesAreInTheIndex(t *testing.T) {
 	const index = "docs/README.md"
 	text := content(t, index)
@@ -75,22 +75,25 @@ func TestTheLinkCheckFindsBrokenLinks(t *testing.T) {
 func pages(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		name := entry.Name()
-		if entry.IsDir() && path != ".." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "out"}, name)) {
-			return filepath.SkipDir
+	walk(t, func(file string) {
+		if strings.HasSuffix(file, ".md") {
+			found = append(found, file)
 		}
-		if err == nil && strings.HasSuffix(name, ".md") {
-			var page string
-			page, err = filepath.Rel("..", path)
-			found = append(found, page)
-		}
-		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return found
+}
+
+// lastRecord is the last decision that has a file of its own.
+const lastRecord = "0098"
+
+func TestNewDecisionsAreEntriesOfOnePage(t *testing.T) {
+	index := content(t, "docs/adr/README.md")
+	for _, page := range pages(t) {
+		file, is := strings.CutPrefix(page, "docs/adr/")
+		if is && file != "README.md" && (file[:4] > lastRecord || !strings.Contains(index, "("+file+")")) {
+			t.Errorf("%s is new: write an entry of docs/decisions.md instead", page)
+		}
+	}
 }
 
 func content(t *testing.T, page string) string {

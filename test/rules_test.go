@@ -3,9 +3,7 @@ package test
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -145,8 +143,8 @@ func (f testFile) ids() map[string]bool {
 	return found
 }
 
-// missing says what a test lacks to be one of the files' tests, if anything. Each part of a sub-test's name has to be a text somewhere in the
-// package; of one that is put together, name the Go test alone.
+// missing says what a test lacks to be one of the files' tests, if anything. Each part of a sub-test's name has to be a text somewhere in
+// the package; of one that is put together, name the Go test alone.
 func missing(test rules.Test, in []testFile) string {
 	name, sub, below := strings.Cut(test.Name, "/")
 	switch {
@@ -184,47 +182,27 @@ func filesIn(all []testFile, folder string) []testFile {
 
 var ofTheMap = []string{"test/rules_test.go", "test/statements_test.go", "test/rules/rules.go", "test/rules/rules_test.go"}
 
-// suiteInModule is the suite in a module of its own.
-var suiteInModule = filepath.Join(root, "test", "gitops")
-
 // testFiles reads all files with tests but those of the map itself, whose names are examples.
 func testFiles(t *testing.T) []testFile {
 	t.Helper()
 	var found []testFile
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	walk(t, func(file string) {
+		if hasTests(file) && !strings.HasPrefix(file, "hack/") && !slices.Contains(ofTheMap, file) {
+			found = append(found, readTestFile(t, file))
 		}
-		if entry.IsDir() && path != suiteInModule {
-			return skipAsGoDoes(path, entry.Name())
-		}
-		from, err := filepath.Rel(root, path)
-		if err != nil || !tests(filepath.ToSlash(from)) || slices.Contains(ofTheMap, filepath.ToSlash(from)) {
-			return err
-		}
-		f, err := readTestFile(path)
-		f.path = filepath.ToSlash(from)
-		found = append(found, f)
-		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return found
 }
 
-// tests says whether a file has tests, or tables of them: below test/ these are also in files that several packages use.
-func tests(file string) bool {
+// hasTests says whether a file has tests, or tables of them: below test/ these are also in files that several packages use.
+func hasTests(file string) bool {
 	return strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "test/") && strings.HasSuffix(file, ".go")
 }
 
-func readTestFile(path string) (testFile, error) {
-	parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-	if err != nil {
-		return testFile{}, fmt.Errorf("read tests: %w", err)
-	}
-	var f testFile
-	ast.Inspect(parsed, func(n ast.Node) bool {
+func readTestFile(t *testing.T, file string) testFile {
+	t.Helper()
+	f := testFile{path: file}
+	ast.Inspect(parse(t, filepath.Join(root, file), nil), func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
 			if n.Recv == nil {
@@ -237,5 +215,5 @@ func readTestFile(path string) (testFile, error) {
 		}
 		return true
 	})
-	return f, nil
+	return f
 }

@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -62,94 +61,40 @@ func loose(name, workflow, makefile string) []string {
 	return found
 }
 
-// A module without a maintainer keeps the versions of its dependencies for ever, and one without a toolchain is built by whichever is installed.
+// A module without a maintainer keeps the versions of its dependencies for ever, and one without a toolchain is built by whichever is
+// installed.
 func TestEveryModuleIsUpdatedAndBuiltByTheSameToolchain(t *testing.T) {
-	var bot struct {
-		Updates []struct {
-			Ecosystem   string   `json:"package-ecosystem"`
-			Directory   string   `json:"directory"`
-			Directories []string `json:"directories"`
-		} `json:"updates"`
-	}
+	type update struct{ Directories []string }
+	var bot struct{ Updates []update }
 	if err := yaml.Unmarshal([]byte(content(t, ".github/dependabot.yml")), &bot); err != nil {
 		t.Fatal(err)
 	}
-	var patterns, others []string
-	for _, update := range bot.Updates {
-		if update.Ecosystem == "gomod" {
-			patterns = append(patterns, update.Directories...)
-		} else {
-			others = append(others, update.Ecosystem+" "+update.Directory)
-		}
-	}
-	if want := []string{"github-actions /", "docker /"}; !slices.Equal(others, want) {
-		t.Errorf("what is looked after besides is %q, want %q", others, want)
-	}
 	toolchains := map[string][]string{}
-	for _, folder := range modules(t) {
-		if !slices.ContainsFunc(patterns, func(pattern string) bool { matches, _ := path.Match(pattern, "/"+folder); return matches }) {
-			t.Errorf("dependabot does not know module /%s", folder)
+	walk(t, func(file string) {
+		folder, is := strings.CutSuffix("/"+file, "/go.mod")
+		if !is {
+			return
 		}
-		line := regexp.MustCompile(`(?m)^toolchain .*$`).FindString(content(t, path.Join(folder, "go.mod")))
-		toolchains[line] = append(toolchains[line], folder)
-	}
+		knows := func(pattern string) bool {
+			matches, _ := path.Match(pattern, "/"+strings.TrimPrefix(folder, "/"))
+			return matches
+		}
+		if !slices.ContainsFunc(bot.Updates, func(u update) bool { return slices.ContainsFunc(u.Directories, knows) }) {
+			t.Errorf("dependabot does not know module %s", file)
+		}
+		line := regexp.MustCompile(`(?m)^toolchain .*$`).FindString(content(t, file))
+		toolchains[line] = append(toolchains[line], file)
+	})
 	if len(toolchains) != 1 || toolchains[""] != nil {
 		t.Errorf("the modules have these toolchains: %q", toolchains)
 	}
 }
 
-// modules are the folders with a go.mod.
-func modules(t *testing.T) []string {
-	t.Helper()
-	var found []string
-	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		folder, err := filepath.Rel(root, at)
-		if entry.IsDir() && folder != "." && strings.HasPrefix(entry.Name(), ".") || folder == "out" || folder == "bin" {
-			return filepath.SkipDir
-		}
-		if entry.Name() == "go.mod" {
-			if folder = filepath.Dir(folder); folder == "." {
-				folder = ""
-			}
-			found = append(found, folder)
-		}
-		return err
-	})
-	if err != nil || len(found) < 2 {
-		t.Fatalf("modules %q: %v", found, err)
-	}
-	return found
-}
-
-func TestOwnersOwnWhatIsThere(t *testing.T) {
-	for line := range strings.Lines(content(t, ".github/CODEOWNERS")) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || fields[0] == "#" || fields[0] == "*" {
-			continue
-		}
-		if found, err := filepath.Glob(filepath.Join(root, fields[0])); err != nil || len(found) == 0 {
-			t.Errorf("%s has owners, and is not there: %v", fields[0], err)
-		}
-	}
-}
-
-func TestTheSecurityPolicyNamesExistingPages(t *testing.T) {
-	says := content(t, "security-insights.yml")
-	var whole map[string]any
-	if err := yaml.UnmarshalStrict([]byte(says), &whole); err != nil || whole["header"] == nil || whole["project"] == nil || whole["repository"] == nil {
-		t.Fatalf("it has header, project and repository: %v", err)
-	}
-	pages := regexp.MustCompile(`https://github\.com/kubemend/kubemend/blob/main/(\S+)`).FindAllStringSubmatch(says, -1)
-	if len(pages) == 0 {
-		t.Error("it names no pages")
-	}
-	for _, page := range pages {
-		content(t, page[1])
-	}
-	if !strings.Contains(content(t, "SECURITY.md"), "/security/advisories/new") {
-		t.Error("SECURITY.md has no private address")
+// A manager on somebody's own machine is nothing that other machines should reach.
+func TestMakeRunListensOnLoopbackAlone(t *testing.T) {
+	local := regexp.MustCompile(`(?m)^LOCAL = (.*)$`).FindStringSubmatch(content(t, "Makefile"))
+	want := "--health-addr=127.0.0.1:9440 --diagnostics-address=127.0.0.1:8443 --webhook-host=127.0.0.1"
+	if local == nil || local[1] != want || !strings.Contains(content(t, "Makefile"), "exec bin/manager $(LOCAL) ") {
+		t.Errorf("make run has %q, want %q", local, want)
 	}
 }

@@ -7,8 +7,8 @@
 package v1alpha1
 
 // Claim is the value of the annotation cluster.x-k8s.io/paused with which a
-// MachineHealthCheck is handed to kubemend: Cluster API's own controller stands
-// back from every object that has the annotation, and kubemend acts on those where
+// MachineHealthCheck is handed to kubemend: Cluster API's own controller does
+// not act on any object that has the annotation, and kubemend acts on those where
 // it has this value.
 const Claim = "kubemend"
 
@@ -36,7 +36,7 @@ const (
 	MadeByNodeCheckUIDLabel = "kubemend.io/made-by-node-health-check-uid"
 
 	// RelapsedAnnotation is set on a remediation request of a NodeHealthCheck to the moment at which its node, which had become healthy, was
-	// found to be bad again (RFC 3339): what has succeeded before that has to be tried anew.
+	// found to be unhealthy again (RFC 3339): what has succeeded before that has to be tried anew.
 	RelapsedAnnotation = "kubemend.io/relapsed"
 
 	// MaxInFlightAnnotation on a MachineHealthCheck limits how many of its remediations may be

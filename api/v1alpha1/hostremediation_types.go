@@ -75,8 +75,8 @@ type HostRemediationStatus struct {
 	// +optional
 	Started *metav1.Time `json:"started,omitempty"`
 
-	// deadline is when the patience with the present step ends: with waiting for the turn, with everything until the host is asked to power
-	// on, with powering on, with becoming well. During a pause there is none.
+	// deadline is when the present step times out: waiting for the turn, everything until the host is asked to power
+	// on, powering on, becoming healthy. During a pause there is none.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 

@@ -21,8 +21,8 @@ import (
 
 var (
 	errOther    = errors.New("another node has taken its name")
-	errGone     = errors.New("it is gone, and its labels and annotations cannot be given back yet")
-	errDeleting = errors.New("it is being deleted, and its labels and annotations cannot be given back yet")
+	errGone     = errors.New("it is gone, and its labels and annotations cannot be restored yet")
+	errDeleting = errors.New("it is being deleted, and its labels and annotations cannot be restored yet")
 )
 
 // Fence makes the workload of a node move, by the given mode, and signs it as by. node is as it was last seen. To repeat it does no

@@ -179,7 +179,7 @@ func host() dashboard {
 				none(`max(kubemend_host_exhausted{namespace=~"$namespace", name="$host"})`), true),
 			value("Attempt", "", `max by (name) (`+ofHost("capi_hostremediation_status_attempt")+`)`, "none"),
 			value("Attempts allowed", "", `max by (name) (`+ofHost("capi_hostremediation_spec_strategy_retry_limit")+`) + 1`, "none"),
-			value("Patience with the step", "When it ends, from now.", `min by (name) (`+ofHost("capi_hostremediation_status_deadline")+`) - time()`, "s"),
+			value("Time left for the step", "When it ends, from now.", `min by (name) (`+ofHost("capi_hostremediation_status_deadline")+`) - time()`, "s"),
 			value("Attempt began", "How long ago.", `time() - max by (name) (`+ofHost("capi_hostremediation_status_started")+`)`, "s"),
 			value("Remediation made", "How long ago.", `time() - max by (name) (`+ofHost("capi_hostremediation_created")+`)`, "s"),
 			list("Remediations of this host", "And the step that each is at.", half,

@@ -58,7 +58,24 @@ func (r *Rig) newControlPlane(name string, audit bool) (*ControlPlane, error) {
 		r.leave(c)
 		return nil, fmt.Errorf("prepare control plane %s: %w", name, err)
 	}
-	return c, nil
+	return c, noteStart(name)
+}
+
+// noteStart appends a line to the file from which make test counts the control planes of a run, if there is one.
+func noteStart(name string) error {
+	notes := os.Getenv("KUBEMEND_RIG_STARTED")
+	if notes == "" {
+		return nil
+	}
+	file, err := os.OpenFile(notes, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = fmt.Fprintf(file, "%s of %s\n", name, filepath.Base(os.Args[0]))
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("note the start of control plane %s: %w", name, err)
+	}
+	return nil
 }
 
 func (c *ControlPlane) prepare() error {

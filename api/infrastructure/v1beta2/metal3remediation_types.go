@@ -22,7 +22,7 @@ const (
 	MinTimeoutSeconds = 100
 )
 
-// RemediationPhase says how far a remediation is. Empty means that it was not looked at yet.
+// RemediationPhase says how far a remediation is. Empty means that it was not reconciled yet.
 //
 // +kubebuilder:validation:Enum=Running;Waiting;Deleting machine;Failed
 type RemediationPhase string

@@ -63,6 +63,9 @@ func everyStandstill(t *testing.T, all *figures) {
 		all.row(i.name)
 		for _, s := range standstills {
 			for _, k := range kinds {
+				if !faults.Tries(i.name, s.state, k.Kind) {
+					continue
+				}
 				t.Run(i.name+" while "+s.state+" of a "+k.Kind.Kind, func(t *testing.T) {
 					t.Parallel()
 					i.at(t, s, k)
@@ -195,22 +198,29 @@ const between = 20 * time.Second
 // everyOrder plays the events of each set in all orders that there are.
 func everyOrder(t *testing.T, all *figures) {
 	for _, set := range orders {
-		var names []string
-		for _, ev := range set {
-			names = append(names, ev.name)
-		}
-		name := strings.Join(names, ", ")
+		name := namesOf(set)
 		all.row(name)
 		for _, k := range kinds {
 			t.Run(name+" with a "+k.Kind.Kind, func(t *testing.T) {
 				t.Parallel()
 				permute(set, func(order []event) {
+					if !faults.Tries(k.Kind, namesOf(order)) {
+						return
+					}
 					playInOrder(t, k, order)
 					all.add(name, k, 1)
 				})
 			})
 		}
 	}
+}
+
+func namesOf(events []event) string {
+	names := make([]string, 0, len(events))
+	for _, ev := range events {
+		names = append(names, ev.name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // permute calls with for every order of events in which each comes after the one that it needs.
@@ -296,6 +306,9 @@ func everyMoment(t *testing.T, all *figures) {
 					t.Parallel()
 					plain := tl.play(t, k, "undisturbed")
 					for nth := 1; nth <= len(plain.done); nth++ {
+						if !faults.Tries(t.Name(), nth) {
+							continue
+						}
 						as := tl.settings
 						as.mayRecycle = slices.Contains([]string{pauses.name, released.name, lags.name, switchedOff.name}, b.event.name)
 						as.remembers = b.event.name == lags.name
@@ -339,6 +352,12 @@ func atRandom(t *testing.T, all *figures) {
 			t.Run(tl.name+" by a "+k.Kind.Kind, func(t *testing.T) {
 				t.Parallel()
 				for seed := range uint64(seeds) {
+					if !faults.Whole() {
+						seed += faults.Seed()
+						if !faults.Tries(t.Name(), seed) {
+							continue
+						}
+					}
 					playAtRandom(t, tl, k, events, seed)
 					all.add(tl.name, k, 1)
 				}

@@ -123,6 +123,9 @@ func everyWrite(t *testing.T) {
 			}
 			for nth := 1; nth <= len(plain.writes); nth++ {
 				for _, fate := range faults.Fates {
+					if !faults.Tries(name, nth, fate) {
+						continue
+					}
 					t.Run(fmt.Sprintf("%s (write %d) is %s", plain.writes[nth-1], nth, fate), func(t *testing.T) {
 						got := play(t, of, func(e *environment) { e.program.Writes.Choose(nth, fate) })
 						if !got.struck {
@@ -133,6 +136,9 @@ func everyWrite(t *testing.T) {
 				}
 			}
 			for nth := 1; nth <= plain.reconciles; nth++ {
+				if !faults.Tries(name, "kill", nth) {
+					continue
+				}
 				t.Run(fmt.Sprintf("the manager is killed after reconcile %d", nth), func(t *testing.T) {
 					same(t, play(t, of, func(e *environment) { e.killsAfter(nth) }))
 				})

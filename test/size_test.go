@@ -1,0 +1,267 @@
+package test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"go/ast"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	production, tests = "production", "tests and support"
+
+	// wide is from how many columns on a line is counted as too wide.
+	wide = 140
+)
+
+// A size is how much people have written: lines, those of them that are too wide, and statements, so that denser lines are no gain.
+type size struct{ lines, wide, statements int }
+
+func (s size) plus(other size) size {
+	return size{s.lines + other.lines, s.wide + other.wide, s.statements + other.statements}
+}
+
+// A budget is what size.tsv allows: lines by package and in all, wide lines, and how many lines more were granted for what.
+type budget struct {
+	packages, lines, wide map[string]int
+	grants                []grant
+}
+
+type grant struct {
+	left int
+	what string
+}
+
+func (b budget) granted() (lines int) {
+	for _, g := range b.grants {
+		lines += g.left
+	}
+	return lines
+}
+
+// The code gets no larger, but where a grant in size.tsv says what users get for it; a package grows where another one shrinks. With
+// -update the file follows downwards: see make size.
+func TestSizesAreDocumented(t *testing.T) {
+	allowed := readBudget(t)
+	packages, sums := measure(t)
+	if packages["controllers/decide/health"].lines == 0 || sums[tests].statements == 0 {
+		t.Fatal("nothing was measured")
+	}
+	if testing.Verbose() {
+		printSizes(packages, sums)
+	}
+	grown := tooLarge(allowed, sums)
+	report(t, grown)
+	switch {
+	case flag.Lookup("update").Value.String() != "true":
+		report(t, unlisted(allowed, packages))
+	case len(grown) == 0:
+		if err := os.WriteFile("size.tsv", []byte(lowered(allowed, packages, sums).String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func printSizes(packages, sums map[string]size) {
+	largestFirst := func(a, b string) int { return cmp.Compare(packages[b].lines, packages[a].lines) }
+	for _, name := range slices.SortedFunc(maps.Keys(packages), largestFirst) {
+		fmt.Printf("%7d lines %6d statements  %s\n", packages[name].lines, packages[name].statements, name)
+	}
+	for _, name := range []string{production, tests} {
+		s := sums[name]
+		fmt.Printf("%7d lines %6d statements %5d lines over %d columns  %s\n", s.lines, s.statements, s.wide, wide, name)
+	}
+}
+
+// tooLarge are the sums that have grown beyond what is allowed.
+func tooLarge(allowed budget, sums map[string]size) []string {
+	var found []string
+	for name, s := range sums {
+		limit := allowed.lines[name]
+		if name == production {
+			limit += allowed.granted()
+		}
+		if s.lines > limit {
+			found = append(found, fmt.Sprintf("%s: %d lines, size.tsv allows %d: remove as many as were added", name, s.lines, limit))
+		}
+		if s.wide > allowed.wide[name] {
+			found = append(found, fmt.Sprintf("%s: %d lines have more than %d columns, size.tsv allows %d: wrap the new ones",
+				name, s.wide, wide, allowed.wide[name]))
+		}
+	}
+	return found
+}
+
+// unlisted are packages that are new, gone, or have grown while the sum has not.
+func unlisted(allowed budget, packages map[string]size) []string {
+	var found []string
+	for name, s := range packages {
+		if limit, listed := allowed.packages[name]; !listed || s.lines > limit {
+			found = append(found, fmt.Sprintf("%s has %d lines, and %d in size.tsv: "+
+				"run make size ARGS=-update, and say in the commit what users get for it", name, s.lines, limit))
+		}
+	}
+	for name := range allowed.packages {
+		if _, there := packages[name]; !there {
+			found = append(found, name+" is in size.tsv and not there: run make size ARGS=-update")
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// lowered is what is allowed from now on: what there is. What a grant was used for is not granted again.
+func lowered(allowed budget, packages, sums map[string]size) budget {
+	next := budget{packages: map[string]int{}, lines: map[string]int{}, wide: map[string]int{}}
+	for name, s := range packages {
+		next.packages[name] = s.lines
+	}
+	for name, s := range sums {
+		next.lines[name], next.wide[name] = s.lines, s.wide
+	}
+	used := max(0, sums[production].lines-allowed.lines[production])
+	for _, g := range allowed.grants {
+		now := min(g.left, used)
+		used -= now
+		if g.left -= now; g.left > 0 {
+			next.grants = append(next.grants, g)
+		}
+	}
+	return next
+}
+
+const sizeIntroduction = `# How many lines people have written: by package, in all, and over 140 columns.
+# Comments and empty lines count, generated files and hack/ do not.
+# make size prints the table; make size ARGS=-update, and make generate, write it, only downwards in sum.
+# A line "granted, lines, what users get for them" allows the production as many more; it is used up by what grows.
+`
+
+func (b budget) String() string {
+	var text strings.Builder
+	text.WriteString(sizeIntroduction)
+	for _, table := range []struct {
+		kind string
+		of   map[string]int
+	}{{"lines", b.lines}, {"wide", b.wide}} {
+		for _, name := range slices.Sorted(maps.Keys(table.of)) {
+			fmt.Fprintf(&text, "%s\t%d\t%s\n", table.kind, table.of[name], name)
+		}
+	}
+	for _, g := range b.grants {
+		fmt.Fprintf(&text, "granted\t%d\t%s\n", g.left, g.what)
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.packages)) {
+		fmt.Fprintf(&text, "package\t%d\t%s\n", b.packages[name], name)
+	}
+	return text.String()
+}
+
+func readBudget(t *testing.T) budget {
+	t.Helper()
+	b := budget{packages: map[string]int{}, lines: map[string]int{}, wide: map[string]int{}}
+	for line := range strings.Lines(content(t, "test/size.tsv")) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		columns := strings.Split(strings.TrimSpace(line), "\t")
+		if len(columns) != 3 {
+			t.Fatalf("size.tsv: %q is not a kind, a number and a name", line)
+		}
+		n, err := strconv.Atoi(columns[1])
+		switch of := map[string]map[string]int{"lines": b.lines, "wide": b.wide, "package": b.packages}[columns[0]]; {
+		case err != nil || of == nil && columns[0] != "granted":
+			t.Fatalf("size.tsv: %q: %v", line, err)
+		case of == nil:
+			b.grants = append(b.grants, grant{n, columns[2]})
+		default:
+			of[columns[2]] = n
+		}
+	}
+	return b
+}
+
+// measure returns the sizes of the packages of the production, and the sums.
+func measure(t *testing.T) (packages, sums map[string]size) {
+	t.Helper()
+	packages, sums = map[string]size{}, map[string]size{}
+	walk(t, func(file string) {
+		text := ""
+		if path.Ext(file) == ".go" && !strings.HasPrefix(file, "hack/") {
+			text = content(t, file)
+		}
+		if text == "" || generated.MatchString(text) {
+			return
+		}
+		s, name := sizeOf(parse(t, filepath.Join(root, file), text), text), production
+		if strings.HasPrefix(file, "test/") || strings.HasSuffix(file, "_test.go") {
+			name = tests
+		} else {
+			packages[path.Dir(file)] = packages[path.Dir(file)].plus(s)
+		}
+		sums[name] = sums[name].plus(s)
+	})
+	return packages, sums
+}
+
+// generated is at the top of files that programs write.
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+func sizeOf(file *ast.File, text string) size {
+	s := size{lines: strings.Count(text, "\n")}
+	for line := range strings.Lines(text) {
+		columns := utf8.RuneCountInString(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    "))
+		if columns > wide && !strings.Contains(line, "+kubebuilder:") { // markers cannot be wrapped
+			s.wide++
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.BlockStmt, *ast.EmptyStmt, *ast.LabeledStmt: // others are counted in them
+		case ast.Stmt:
+			s.statements++
+		}
+		return true
+	})
+	return s
+}
+
+// Without this, a check that sees nothing would find nothing wrong.
+func TestTheSizeCheckFindsWhatGrows(t *testing.T) {
+	allowed := budget{
+		packages: map[string]int{"a": 60, "b": 40}, lines: map[string]int{production: 100, tests: 50}, wide: map[string]int{production: 1},
+		grants: []grant{{10, "more"}},
+	}
+	of := func(a, b, others, wide int) (map[string]size, map[string]size) {
+		return map[string]size{"a": {lines: a}, "b": {lines: b}},
+			map[string]size{production: {lines: a + b, wide: wide}, tests: {lines: others}}
+	}
+	for at, want := range map[[4]int]int{
+		{60, 40, 50, 1}: 0, {61, 39, 50, 1}: 1, {60, 50, 50, 1}: 1, {60, 51, 50, 1}: 2, {60, 40, 51, 1}: 1, {1, 1, 1, 2}: 1,
+	} {
+		packages, sums := of(at[0], at[1], at[2], at[3])
+		if found := slices.Concat(tooLarge(allowed, sums), unlisted(allowed, packages)); len(found) != want {
+			t.Errorf("%v: found %q, want %d", at, found, want)
+		}
+	}
+	next := lowered(allowed, map[string]size{"a": {lines: 104}}, map[string]size{production: {lines: 104}})
+	if next.lines[production] != 104 || next.granted() != 6 {
+		t.Errorf("after 4 of 10 lines were used: %+v", next)
+	}
+	if found := unlisted(allowed, map[string]size{"a": {}, "c": {}}); len(found) != 2 {
+		t.Errorf("of a new package and one that is gone: %q", found)
+	}
+	long := "package p\n\nfunc f() {\n\tif true {\n\t\treturn\n\t}\n}\n// " + strings.Repeat("x", wide) + "\n"
+	if s := sizeOf(parse(t, "p.go", long), long); s != (size{8, 1, 2}) {
+		t.Errorf("a file is %+v", s)
+	}
+}
