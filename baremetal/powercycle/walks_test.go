@@ -60,7 +60,7 @@ func starts() []scene {
 	return all
 }
 
-// undisturbed are the scenes that follow while nobody interferes.
+// undisturbed are the scenes that follow while they are left alone.
 func (s scene) undisturbed() []scene {
 	next, _ := s.stepped()
 	return append(s.obeyed(), next, s.later().normal())
