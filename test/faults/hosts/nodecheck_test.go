@@ -38,19 +38,27 @@ func TestANodeHealthCheckHearsHowItsRemediationStands(t *testing.T) {
 func TestARemediationThatIsStoppedBeforeItsHostWasAskedDoesNotTouchIt(t *testing.T) {
 	as := standstills[0].settings
 	as.nodeCheck = true
-	bothKinds(t, as, func(t *testing.T, e *environment) {
-		asked := e.sees(sight{"the host is asked", func() bool { return held(e.host()) }})
-		e.stands("Preparing")
-		e.until(time.Second)
-		e.processing("True", "Unknown", "HostNotReady")
-		stopped(e)
-		e.ends("Stopped")
-		standstills[0].resume(e)
-		e.until(time.Hour)
-		e.power()
-		e.went(*asked)
-		e.processing("False", "False", "TimedOutByCheck")
-	})
+	for name, seen := range map[string]bool{"before it was seen": false, "while its host is not ready": true} {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, as, func(t *testing.T, e *environment) {
+				asked := e.sees(sight{"the host is asked", func() bool { return held(e.host()) }})
+				if seen {
+					e.stands("Preparing")
+					e.until(time.Second)
+					e.processing("True", "Unknown", "HostNotReady")
+				}
+				stopped(e)
+				e.ends("Stopped")
+				standstills[0].resume(e)
+				e.until(time.Hour)
+				e.power()
+				e.went(*asked)
+				e.processing("False", "False", "TimedOutByCheck")
+				equal(t, "the phase", e.says().Phase, "Failed")
+				e.tells("The health check that asked for the remediation has timed it out")
+			})
+		})
+	}
 }
 
 func TestANodeHealthChecksRemediationInVainAsksTheOwnerAndTakesThatBackOnceTheNodeIsHealthy(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/partners/bmo"
@@ -160,35 +161,58 @@ func blocked(e *environment) bool {
 	return is
 }
 
-func TestN10NothingBeginsWhileTheClusterIsPaused(t *testing.T) {
-	bothKinds(t, settings{}, func(t *testing.T, e *environment) {
-		e.pause(true)
-		e.until(2 * timeout)
-		e.tells("paused")
-		if e.kept() || len(e.host().Annotations) > 0 {
-			t.Errorf("something has begun\n%s", e.story())
-		}
-		e.pause(false)
-		e.ends("Succeeded")
-		e.power(bmo.Off, bmo.On)
-	})
+// pausing are the ways in which a remediation is paused, and how they end.
+var pausing = map[string]func(e *environment, paused bool){
+	"with Cluster c1": (*environment).pause,
+	"by its annotation cluster.x-k8s.io/paused": func(e *environment, paused bool) {
+		edit(e, e.management, e.remediation(), false, func(rem client.Object) {
+			marks := rem.GetAnnotations()
+			if delete(marks, clusterv1.PausedAnnotation); paused {
+				marks[clusterv1.PausedAnnotation] = ""
+			}
+			rem.SetAnnotations(marks)
+		})
+	},
+}
+
+func TestN10NothingBeginsInAPause(t *testing.T) {
+	for name, pause := range pausing {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, settings{}, func(t *testing.T, e *environment) {
+				pause(e, true)
+				e.until(2 * timeout)
+				e.tells("The remediation is paused (" + name + ")")
+				if e.kept() || len(e.host().Annotations) > 0 {
+					t.Errorf("something has begun\n%s", e.story())
+				}
+				pause(e, false)
+				e.ends("Succeeded")
+				e.power(bmo.Off, bmo.On)
+			})
+		})
+	}
 }
 
 func TestN10APauseReleasesTheHostAndTheAttemptIsNotCountedAgain(t *testing.T) {
-	bothKinds(t, settings{mayRecycle: true, box: func(b *box) { b.model.Faults.IgnoresOff = true }}, func(t *testing.T, e *environment) {
-		e.stands("PoweringOff")
-		equal(t, "whether clusterctl is kept from moving it", blocked(e), true)
-		e.pause(true)
-		e.until(time.Minute)
-		equal(t, "whether it is in the pause", blocked(e) || held(e.host()), false)
-		moved(e)
-		e.box.revive()
-		e.until(timeout)
-		equal(t, "whether the host is held in the pause", held(e.host()), false)
-		e.pause(false)
-		e.ends("Succeeded")
-		equal(t, "the number of retries", e.says().Retries, 0)
-	})
+	for name, pause := range pausing {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, settings{mayRecycle: true, box: func(b *box) { b.model.Faults.IgnoresOff = true }}, func(t *testing.T, e *environment) {
+				e.stands("PoweringOff")
+				equal(t, "whether clusterctl is kept from moving it", blocked(e), true)
+				pause(e, true)
+				e.until(time.Minute)
+				e.tells("Attempt 1 of 2: The remediation is paused (" + name + ")")
+				equal(t, "whether it is in the pause", blocked(e) || held(e.host()), false)
+				moved(e)
+				e.box.revive()
+				e.until(24 * time.Hour)
+				equal(t, "whether the host is held in the pause", held(e.host()), false)
+				pause(e, false)
+				e.ends("Succeeded")
+				equal(t, "the number of retries", e.says().Retries, 0)
+			})
+		})
+	}
 }
 
 func TestN10TheWorkloadMovesBeforeAPauseReleasesTheHost(t *testing.T) {
