@@ -1,6 +1,6 @@
-// Package baremetal tests what of the remediation of hosts only an API server knows: the policy that protects what kubemend remembers. All
-// that is about order, time, faults and restarts is in test/faults/hosts, in memory; conversion and admission are in the suite above this folder; the
-// manager beside real controllers is in test/e2e/baremetal.
+// Package baremetal tests what of the remediation of hosts only an API server knows: the policy that protects what kubemend remembers.
+// What is about order, time, faults and restarts is in test/faults/hosts, in memory; conversion and admission are in the suite above this
+// folder; the manager beside real controllers is in test/e2e/baremetal.
 package baremetal
 
 import (
@@ -26,7 +26,7 @@ var (
 )
 
 func TestBareMetalConformance(t *testing.T) {
-	suite.Run(t, "Bare-metal conformance", suite.Patience{Eventually: suite.Wait, Consistently: 700 * time.Millisecond, Polling: 50 * time.Millisecond})
+	suite.Run(t, "Bare-metal conformance", suite.Patience{Eventually: suite.Wait, Consistently: time.Second, Polling: 50 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
