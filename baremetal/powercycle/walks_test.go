@@ -12,7 +12,7 @@ var (
 )
 
 // situations are as many as a second has time for.
-const situations = 20_000
+const situations = 12_000
 
 // walk visits situations, each once, and fails the test if a rule is broken there or if it does not lead to an end.
 type walk struct {
