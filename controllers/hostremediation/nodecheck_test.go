@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -39,73 +38,6 @@ func stands(rem *mendv1.HostRemediation) [3]string {
 		return [3]string{}
 	}
 	return [3]string{string(processing.Status), string(succeeded.Status), succeeded.Reason}
-}
-
-func TestOneThatTimesOutBeforePowerOffTouchesNothing(t *testing.T) {
-	for name, before := range map[string]func(*fixture){
-		"before it was seen": func(*fixture) {},
-		"while its host is not ready": func(k *fixture) {
-			k.host.Annotations["baremetalhost.metal3.io/paused"] = "test"
-			k.pass()
-			delete(k.host.Annotations, "baremetalhost.metal3.io/paused")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := fixtureOf(t, ofNodeHealthCheck) // it expects no KeepOff
-			before(k)
-			k.edit(toldToStop)
-			k.pass()
-			k.wait(time.Hour)
-			rem := k.remediation()
-			if got, want := stands(rem), [3]string{"False", "False", "TimedOutByCheck"}; got != want || rem.Status.Phase != infrav1.PhaseFailed {
-				t.Errorf("it stands at %v in phase %s, want %v in phase Failed", got, rem.Status.Phase, want)
-			}
-			if len(rem.Finalizers) != 0 || len(k.host.Annotations) != 0 {
-				t.Errorf("it keeps %v, its host %v", rem.Finalizers, k.host.Annotations)
-			}
-		})
-	}
-}
-
-func TestOneThatTimesOutReleasesHostAndNodeBeforeItHasFailed(t *testing.T) {
-	k := fixtureOf(t, ofNodeHealthCheck)
-	k.expects(powersOff, fences, releases, unfences)
-	k.at[releases] = func() error {
-		if got := stands(k.remediation()); got[0] != "True" || got[1] != "Unknown" {
-			t.Errorf("while it keeps its host powered off it stands at %v, want it under way", got)
-		}
-		return nil
-	}
-	k.pass()
-	k.power(false)
-	k.pass()
-	if got, want := stands(k.remediation()), [3]string{"True", "Unknown", "WorkloadMoving"}; got != want {
-		t.Errorf("while the workload moves it stands at %v, want %v", got, want)
-	}
-	k.edit(toldToStop)
-	k.pass()
-	rem := k.remediation()
-	if got, want := stands(rem), [3]string{"False", "False", "TimedOutByCheck"}; got != want || rem.Status.Step != string(powercycle.Stopped) {
-		t.Errorf("it stands at %v in %s, want %v in Stopped", got, rem.Status.Step, want)
-	}
-	if len(rem.Finalizers) != 0 || len(k.host.Annotations) != 0 || k.seen.Fenced {
-		t.Errorf("it keeps %v, its host %v, and its node is fenced: %t", rem.Finalizers, k.host.Annotations, k.seen.Fenced)
-	}
-	const want = "The health check that asked for the remediation has timed it out"
-	if rem.Status.Message != want {
-		t.Errorf("it says %q, want %q", rem.Status.Message, want)
-	}
-}
-
-func TestOneThatIsOverIsNotStopped(t *testing.T) {
-	k := fixtureOf(t, ofNodeHealthCheck)
-	k.host.Spec.Online = false
-	before := k.pass()
-	k.edit(toldToStop)
-	after := k.pass()
-	if before.Step != string(powercycle.Failed) || after.Step != before.Step || after.Message != before.Message {
-		t.Errorf("in %s (%s), before its check timed it out in %s (%s); want it to be as it was", after.Step, after.Message, before.Step, before.Message)
-	}
 }
 
 // MachineSets and control planes act on a machine only if it is marked unhealthy as well, which no NodeHealthCheck does.
@@ -168,24 +100,6 @@ func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *test
 	m = k.machine(t.Context())
 	if !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) || conditions.Has(m, clusterv1.MachineHealthCheckSucceededCondition) {
 		t.Errorf("conditions are %v", m.Status.Conditions)
-	}
-}
-
-// The garbage collector takes the reference to a machine that is gone away from an object that has another owner as well.
-func TestTheNodeOfAMachineThatIsGoneIsUnfencedAlsoIfNothingNamesTheMachine(t *testing.T) {
-	k := fixtureOf(t, ofNodeHealthCheck)
-	k.expects(powersOff, fences, releases, unfences)
-	k.pass()
-	k.power(false)
-	k.pass()
-	if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	k.edit(func(rem *mendv1.HostRemediation) { rem.OwnerReferences = rem.OwnerReferences[:1] })
-	k.pass()
-	rem := k.remediation()
-	if rem.Status.Step != string(powercycle.Ended) || len(rem.Finalizers) != 0 || k.seen.Fenced {
-		t.Errorf("in %s, it keeps %v, and its node is fenced: %t", rem.Status.Step, rem.Finalizers, k.seen.Fenced)
 	}
 }
 

@@ -16,7 +16,6 @@ type Plan struct {
 
 	mu      sync.Mutex
 	tried   int
-	calls   int
 	done    []string
 	refuses func(Call) int
 }
@@ -55,18 +54,10 @@ func (p *Plan) Written() (done []string, struck bool) {
 	return slices.Clone(p.done), p.Nth > 0 && p.tried >= p.Nth
 }
 
-// Calls is how many requests of any kind there were under the plan.
-func (p *Plan) Calls() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.calls
-}
-
 // answer is the status with which a request fails; 0 if it does not.
 func (p *Plan) answer(c Call) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.calls++
 	if p.refuses == nil {
 		return 0
 	}

@@ -28,7 +28,6 @@ type Host struct {
 
 	// A turn is the time from one power change to the next: what has started in one is void in another.
 	turn    int
-	boots   int
 	history History
 	carried *Kubelet
 	comesUp func() bool
@@ -43,37 +42,8 @@ func (h *Host) Die(dead bool) {
 	h.set(func(m *bmo.Host) { m.Faults.IgnoresOff, m.Faults.IgnoresOn = dead, dead })
 }
 
-// FailPower makes every change of power fail with this message; none fails if it is empty.
-func (h *Host) FailPower(message string) { h.set(func(m *bmo.Host) { m.Faults.Refuses = message }) }
-
-// HidePower makes the BMC follow orders without saying whether the power is on: what BMO says of it becomes stale.
-func (h *Host) HidePower(hidden bool) { h.set(func(m *bmo.Host) { m.Faults.Stale = hidden }) }
-
-// IgnoreSoft makes the operating system not listen when it is asked to shut down, as one that hangs.
-func (h *Host) IgnoreSoft(ignores bool) { h.set(func(m *bmo.Host) { m.Faults.IgnoresSoft = ignores }) }
-
-// Suffer changes what is wrong with the host, its BMC, Ironic and the Bare Metal Operator.
-func (h *Host) Suffer(change func(*bmo.Faults)) { h.set(func(m *bmo.Host) { change(&m.Faults) }) }
-
-// Pin keeps the host in a provisioning state, whatever is asked of it, until Unpin.
-func (h *Host) Pin(state bmov1alpha1.ProvisioningState) {
-	h.set(func(m *bmo.Host) { m.Pinned = &state })
-}
-
-// Unpin lets the provisioning state follow what is asked of the host.
-func (h *Host) Unpin() { h.set(func(m *bmo.Host) { m.Pinned = nil }) }
-
-// ClearAllReboots makes BMO treat the host as up to 0.13, or as since 0.14; see HostsOptions.ClearsAllReboots.
-func (h *Host) ClearAllReboots(all bool) { h.set(func(m *bmo.Host) { m.ClearsAllReboots = all }) }
-
 // Mute makes the next few boots bring up no kubelet; all of them if the number is negative, none if it is zero.
 func (h *Host) Mute(boots int) { h.set(func(*bmo.Host) { h.mute = boots }) }
-
-// Unplug takes the power away, without an event.
-func (h *Host) Unplug() {
-	h.silence()
-	h.set(func(m *bmo.Host) { m.Press(Off, time.Now()) })
-}
 
 func (h *Host) set(change func(*bmo.Host)) {
 	h.mu.Lock()
@@ -168,20 +138,6 @@ func (h *Host) Powered() bool {
 	return h.model.Powered()
 }
 
-// Orders is how often the BMC was asked to change the power, followed or not.
-func (h *Host) Orders() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.model.Orders()
-}
-
-// Boots is how often the host booted what it carries.
-func (h *Host) Boots() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.boots
-}
-
 // History is all that has happened to the power so far.
 func (h *Host) History() History {
 	h.mu.Lock()
@@ -191,7 +147,6 @@ func (h *Host) History() History {
 
 // boot starts what the host carries, after as long as that takes. It is called with mu held.
 func (h *Host) boot() {
-	h.boots++
 	if h.mute != 0 {
 		h.mute = max(h.mute-1, -1)
 		return

@@ -45,9 +45,6 @@ type HostsOptions struct {
 	Times Times
 	// Waits are those of BMO and Ironic; Hurried if zero.
 	Waits Waits
-	// ClearsAllReboots makes inspecting, provisioning and deprovisioning delete every reboot annotation, as BMO does up
-	// to 0.13. Since 0.14 they delete the one without a suffix alone.
-	ClearsAllReboots bool
 	// Logger receives the log; nothing is logged if it is not set.
 	Logger logr.Logger
 }
@@ -139,9 +136,7 @@ func (h *Hosts) Host(key client.ObjectKey) *Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known[key] == nil {
-		h.known[key] = &Host{hosts: h, key: key, model: bmo.Host{
-			Waits: h.options.Waits, Times: h.options.Times, ClearsAllReboots: h.options.ClearsAllReboots,
-		}}
+		h.known[key] = &Host{hosts: h, key: key, model: bmo.Host{Waits: h.options.Waits, Times: h.options.Times}}
 	}
 	return h.known[key]
 }

@@ -27,11 +27,8 @@ type InfrastructureOptions struct {
 	// Hosts are a pool: every Metal3Machine is put on a free BareMetalHost of its namespace, and waits for one. Without
 	// it a machine has a host of its own, of which nothing can be seen.
 	Hosts *Hosts
-	// Delay is how long the provisioning of a machine takes that has a host of its own; those of a pool have their own
-	// times. SetDelay changes it.
-	Delay time.Duration
-	// Every and Heartbeat are those of the kubelets; see KubeletOptions.
-	Every, Heartbeat time.Duration
+	// Every is that of the kubelets; see KubeletOptions.
+	Every time.Duration
 	// Logger receives the log of the provider; nothing is logged if it is not set.
 	Logger logr.Logger
 }
@@ -45,7 +42,6 @@ type Infrastructure struct {
 	pool    *pool // nil if every machine has a host of its own
 
 	mu      sync.Mutex
-	delay   time.Duration
 	sites   map[client.ObjectKey]*site
 	tenants map[client.ObjectKey]*tenancy
 	refuses func(machine client.ObjectKey) bool
@@ -60,7 +56,6 @@ type site struct {
 // tenancy is what has become of one Metal3Machine.
 type tenancy struct {
 	uid     types.UID
-	begun   time.Time
 	kubelet *Kubelet
 	// host is the one of the pool that carries the kubelet; nil without a pool.
 	host *Host
@@ -76,7 +71,6 @@ func NewInfrastructure(management *rest.Config, o InfrastructureOptions) (*Infra
 		manager: manager,
 		client:  manager.GetClient(),
 		options: o,
-		delay:   o.Delay,
 		sites:   map[client.ObjectKey]*site{},
 		tenants: map[client.ObjectKey]*tenancy{},
 	}
@@ -124,13 +118,6 @@ func (i *Infrastructure) Serve(cluster client.ObjectKey, workload *rest.Config) 
 		endpoint: clusterv1.APIEndpoint{Host: host.Hostname(), Port: int32(port)},
 	}
 	return nil
-}
-
-// SetDelay changes how long the provisioning of a machine takes.
-func (i *Infrastructure) SetDelay(delay time.Duration) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.delay = delay
 }
 
 // RefuseToStart chooses machines whose host is provisioned, but whose kubelet does not come up by itself: those for

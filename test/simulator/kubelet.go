@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	defaultEvery     = time.Second
-	defaultHeartbeat = 5 * time.Minute
+	defaultEvery = time.Second
+	// heartbeat is how often conditions that have not changed are posted again, as a real kubelet does.
+	heartbeat = 5 * time.Minute
 )
 
 // KubeletOptions describe one kubelet and its node.
@@ -26,8 +27,6 @@ type KubeletOptions struct {
 	Taints     []corev1.Taint
 	// Every is how often the lease is renewed and the Node read; 1 s if zero.
 	Every time.Duration
-	// Heartbeat is how often conditions that have not changed are posted again; 5 min if zero, as a real kubelet does.
-	Heartbeat time.Duration
 	// Logger receives what could not be done; nothing is logged if it is not set.
 	Logger logr.Logger
 }
@@ -43,8 +42,6 @@ type Kubelet struct {
 	// mu guards what the knobs change while the loop reads it.
 	mu       sync.Mutex
 	reports  map[corev1.NodeConditionType]report
-	every    time.Duration
-	dropped  map[corev1.NodeConditionType]bool
 	stop     context.CancelFunc
 	stopped  chan struct{}
 	retired  bool
@@ -63,15 +60,10 @@ func NewKubelet(c client.Client, o KubeletOptions) *Kubelet {
 	if o.Every == 0 {
 		o.Every = defaultEvery
 	}
-	if o.Heartbeat == 0 {
-		o.Heartbeat = defaultHeartbeat
-	}
 	return &Kubelet{
 		client:   c,
 		options:  o,
-		every:    o.Every,
 		reports:  healthyReports(),
-		dropped:  map[corev1.NodeConditionType]bool{},
 		knobUsed: make(chan struct{}, 1),
 	}
 }
@@ -120,45 +112,11 @@ func (k *Kubelet) Running() bool {
 	return k.stop != nil
 }
 
-// Slow lets the kubelet come round only every so often, like one on a host that is short of everything; zero makes it
-// as fast as it was.
-func (k *Kubelet) Slow(every time.Duration) {
-	k.turn(func() {
-		if every == 0 {
-			every = k.options.Every
-		}
-		k.every = every
-	})
-}
-
 // Report makes the kubelet post this condition, one of its own or another one, until the next call changes it. The kubelet
 // posts it at once if it runs, and otherwise as soon as it does.
 func (k *Kubelet) Report(condition corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
 	k.turn(func() {
 		k.reports[condition] = report{status: status, reason: reason, message: "reported by the simulated kubelet"}
-		delete(k.dropped, condition)
-	})
-}
-
-// Forget takes a condition off the Node and says nothing about it any more.
-func (k *Kubelet) Forget(condition corev1.NodeConditionType) {
-	k.turn(func() {
-		delete(k.reports, condition)
-		k.dropped[condition] = true
-	})
-}
-
-// Recover reverts every Report, Forget and Slow.
-func (k *Kubelet) Recover() {
-	k.turn(func() {
-		for condition := range k.reports {
-			k.dropped[condition] = true
-		}
-		k.reports = healthyReports()
-		for condition := range k.reports {
-			delete(k.dropped, condition)
-		}
-		k.every = k.options.Every
 	})
 }
 
@@ -182,14 +140,11 @@ func (k *Kubelet) run(ctx context.Context, b *boot, stopped chan<- struct{}) {
 		if err := b.comeRound(ctx); err != nil && ctx.Err() == nil {
 			log.V(1).Info("Could not keep the node alive", "reason", err.Error())
 		}
-		k.mu.Lock()
-		every := k.every
-		k.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
 		case <-k.knobUsed:
-		case <-time.After(every):
+		case <-time.After(k.options.Every):
 		}
 	}
 }

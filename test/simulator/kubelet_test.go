@@ -1,167 +1,189 @@
-package simulator_test
+package simulator
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/simulator"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// host is one kubelet, and a view of its node.
-type host struct {
-	*WithT
-	*simulator.Kubelet
-	ctx context.Context
-	c   client.Client
+// bed is a kubelet with the API server of its workload cluster, in memory. down lets no request pass.
+type bed struct {
+	*Kubelet
+	client.Client
+	t    *testing.T
+	down bool
+	// ended counts how often it has ended a pod.
+	ended int
 }
 
-func newHost(t *testing.T, plane *rig.ControlPlane, name string) *host {
+// inBed runs test in a bubble of virtual time, with a kubelet that has come round once.
+func inBed(t *testing.T, test func(*testing.T, *bed)) {
 	t.Helper()
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(patience)
-	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	c := clientOf(t, plane)
-	h := &host{
-		WithT: g, ctx: t.Context(), c: c,
-		Kubelet: simulator.NewKubelet(c, simulator.KubeletOptions{Node: name, ProviderID: "metal3://" + name}),
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t}
+		onNode := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
+		api := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithStatusSubresource(&corev1.Node{}, &corev1.Pod{}).
+			WithIndex(&corev1.Pod{}, "spec.nodeName", onNode).Build()
+		b.Client = api
+		b.Kubelet = NewKubelet(interceptor.NewClient(api, interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if b.down {
+					return errors.New("connection refused")
+				}
+				return c.Patch(ctx, o, patch, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				b.ended++
+				return c.Delete(ctx, o, opts...)
+			},
+		}), KubeletOptions{Node: "n", ProviderID: "metal3://n"})
+		b.Start()
+		defer b.Stop()
+		b.pass(0)
+		test(t, b)
+	})
+}
+
+// pass lets so much time pass.
+func (b *bed) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// node is the node, or nil if there is none.
+func (b *bed) node() *corev1.Node {
+	n := &corev1.Node{}
+	if b.Get(b.t.Context(), client.ObjectKey{Name: "n"}, n) != nil {
+		return nil
 	}
-	t.Cleanup(h.Stop)
-	h.Start()
-	h.Eventually(func(g Gomega) { h.lease(g) }).Should(Succeed()) // it comes after the Node
-	return h
+	return n
 }
 
-func (h *host) node(g Gomega) *corev1.Node {
-	node := &corev1.Node{}
-	g.Expect(h.c.Get(h.ctx, client.ObjectKey{Name: h.Node()}, node)).To(Succeed())
-	return node
-}
-
-func (h *host) condition(g Gomega, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	for _, condition := range h.node(g).Status.Conditions {
-		if condition.Type == kind {
-			return &condition
+// says is a condition of the node.
+func (b *bed) says(kind corev1.NodeConditionType) corev1.NodeCondition {
+	for _, c := range b.node().Status.Conditions {
+		if c.Type == kind {
+			return c
 		}
 	}
-	return nil
+	return corev1.NodeCondition{}
 }
 
-func (h *host) becomes(kind corev1.NodeConditionType, status corev1.ConditionStatus) {
-	h.Eventually(func(g Gomega) {
-		condition := h.condition(g, kind)
-		g.Expect(condition).NotTo(BeNil())
-		g.Expect(condition.Status).To(Equal(status))
-	}).Should(Succeed())
-}
-
-func (h *host) lease(g Gomega) *coordinationv1.Lease {
+// renewed is how long ago the lease was renewed.
+func (b *bed) renewed() time.Duration {
 	lease := &coordinationv1.Lease{}
-	g.Expect(h.c.Get(h.ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: h.Node()}, lease)).To(Succeed())
-	return lease
+	b.do(b.Get(b.t.Context(), client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: "n"}, lease))
+	return time.Since(lease.Spec.RenewTime.Time).Truncate(time.Second)
 }
 
-// renews waits until the lease has been renewed a number of times: so long the kubelet has had to do anything else.
-func (h *host) renews(times int) {
-	last := h.lease(h).Spec.RenewTime.Time
-	for range times {
-		h.Eventually(func(g Gomega) {
-			now := h.lease(g).Spec.RenewTime.Time
-			g.Expect(now).To(BeTemporally(">", last))
-			last = now
-		}).Should(Succeed())
+func (b *bed) do(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
 	}
 }
 
 func TestAKubeletReportsTheGivenConditions(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, workload, "told")
-	before := h.condition(h, corev1.NodeReady)
-	h.Report("KernelDeadlock", corev1.ConditionTrue, "DockerHung")
-	h.becomes("KernelDeadlock", corev1.ConditionTrue)
-	h.Expect(h.condition(h, "KernelDeadlock").Reason).To(Equal("DockerHung"))
-	h.Expect(h.condition(h, corev1.NodeReady).LastTransitionTime).To(Equal(before.LastTransitionTime), "it did not change")
-
-	h.Report(corev1.NodeReady, corev1.ConditionFalse, "ContainerRuntimeDown")
-	h.becomes(corev1.NodeReady, corev1.ConditionFalse)
-	h.Forget(corev1.NodePIDPressure)
-	h.Eventually(func(g Gomega) { g.Expect(h.condition(g, corev1.NodePIDPressure)).To(BeNil()) }).Should(Succeed())
-
-	h.Recover()
-	h.becomes(corev1.NodeReady, corev1.ConditionTrue)
-	h.becomes(corev1.NodePIDPressure, corev1.ConditionFalse)
-	h.Eventually(func(g Gomega) { g.Expect(h.condition(g, "KernelDeadlock")).To(BeNil()) }).Should(Succeed())
+	inBed(t, func(t *testing.T, b *bed) {
+		before := b.says(corev1.NodeReady)
+		b.pass(time.Minute)
+		b.Report("KernelDeadlock", corev1.ConditionTrue, "DockerHung")
+		b.pass(0)
+		if got := b.says("KernelDeadlock"); got.Status != corev1.ConditionTrue || got.Reason != "DockerHung" {
+			t.Errorf("it says %+v", got)
+		}
+		if got := b.says(corev1.NodeReady); !got.LastTransitionTime.Equal(&before.LastTransitionTime) {
+			t.Errorf("Ready has changed at %s, which it did not", got.LastTransitionTime)
+		}
+		b.Report(corev1.NodeReady, corev1.ConditionFalse, "ContainerRuntimeDown")
+		b.pass(0)
+		if got := b.says(corev1.NodeReady).Status; got != corev1.ConditionFalse {
+			t.Errorf("Ready is %s", got)
+		}
+	})
 }
 
-func TestASlowKubeletIsUnknownUntilItPostsAgain(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, workload, "late")
-	h.Slow(time.Hour)
-	h.becomes(corev1.NodeReady, corev1.ConditionUnknown)
-	h.Expect(h.Running()).To(BeTrue())
-	h.Slow(0)
-	h.becomes(corev1.NodeReady, corev1.ConditionTrue)
+func TestAKubeletThatIsStoppedIsSilent(t *testing.T) {
+	inBed(t, func(t *testing.T, b *bed) {
+		b.Stop()
+		if b.pass(40 * time.Second); b.renewed() != 40*time.Second {
+			t.Errorf("stopped, it has renewed its lease %s ago", b.renewed())
+		}
+		b.Start()
+		if b.pass(0); b.renewed() != 0 {
+			t.Errorf("started, it has renewed its lease %s ago", b.renewed())
+		}
+		b.Retire()
+		b.Start()
+		if b.pass(time.Minute); b.renewed() != time.Minute || b.Running() {
+			t.Errorf("retired, it runs (%t), and has renewed its lease %s ago", b.Running(), b.renewed())
+		}
+	})
 }
 
 func TestANodeThatIsDeletedComesBackWithTheNextBoot(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, workload, "deleted")
-	first := h.node(h)
-	h.Expect(first.Spec.ProviderID).To(Equal("metal3://deleted"))
-	h.Expect(h.c.Delete(h.ctx, first)).To(Succeed())
-	h.renews(3)
-	h.Expect(apierrors.IsNotFound(h.c.Get(h.ctx, client.ObjectKey{Name: "deleted"}, first))).To(BeTrue())
-
-	h.Stop()
-	h.Expect(h.Running()).To(BeFalse())
-	h.Start()
-	h.Eventually(func(g Gomega) {
-		again := h.node(g)
-		g.Expect(again.UID).NotTo(Equal(first.UID))
-		g.Expect(again.Status.NodeInfo.BootID).NotTo(Equal(first.Status.NodeInfo.BootID))
-	}).Should(Succeed())
+	inBed(t, func(t *testing.T, b *bed) {
+		first := b.node()
+		b.do(b.Delete(t.Context(), b.node()))
+		if b.pass(time.Minute); b.node() != nil {
+			t.Error("it is back without a boot")
+		}
+		b.Stop()
+		b.Start()
+		b.pass(0)
+		again := b.node()
+		if again == nil || again.Spec.ProviderID != "metal3://n" || again.Status.NodeInfo.BootID == first.Status.NodeInfo.BootID {
+			t.Errorf("after a boot there is %+v", again)
+		}
+	})
 }
 
-func TestARetiredKubeletStaysAway(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, workload, "retired")
-	h.Retire()
-	renewed := h.lease(h).Spec.RenewTime
-	h.Start()
-	h.Expect(h.Running()).To(BeFalse())
-	newHost(t, workload, "witness").renews(2)
-	h.Expect(h.lease(h).Spec.RenewTime).To(Equal(renewed))
+func TestASteadyNodeIsNotWrittenAndOutlivesItsAPIServer(t *testing.T) {
+	inBed(t, func(t *testing.T, b *bed) {
+		b.pass(time.Second)
+		before := b.node().ResourceVersion
+		if b.pass(time.Minute); b.node().ResourceVersion != before {
+			t.Error("a node of which nothing is new was written")
+		}
+		b.down = true
+		if b.pass(time.Minute); b.renewed() != time.Minute {
+			t.Errorf("without an API server the lease was renewed %s ago", b.renewed())
+		}
+		b.down = false
+		if b.pass(time.Second); b.renewed() != 0 {
+			t.Error("the kubelet has given up")
+		}
+	})
 }
 
-func TestASteadyNodeIsNotWritten(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, workload, "steady")
-	// kube-controller-manager takes the taint off that every new node has.
-	h.Eventually(func(g Gomega) { g.Expect(h.node(g).Spec.Taints).To(BeEmpty()) }).Should(Succeed())
-	h.renews(1)
-	before := h.node(h)
-	h.renews(3)
-	h.Expect(h.node(h).ResourceVersion).To(Equal(before.ResourceVersion))
-}
-
-func TestANodeOutlivesItsAPIServer(t *testing.T) {
-	t.Parallel()
-	g := NewWithT(t)
-	fragile, err := theRig.Workload(t.Context(), "fragile", rig.WorkloadOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	h := newHost(t, fragile, "survivor")
-	g.Expect(fragile.StopAPIServer(t.Context())).To(Succeed())
-	g.Expect(h.c.Get(h.ctx, client.ObjectKey{Name: "survivor"}, &corev1.Node{})).NotTo(Succeed())
-	g.Expect(fragile.StartAPIServer(t.Context())).To(Succeed())
-	h.renews(2)
-	h.Stop()
-	// Only a kube-controller-manager that has lived through it as well can say this.
-	h.becomes(corev1.NodeReady, corev1.ConditionUnknown)
+func TestAStoppedKubeletDoesNotEndItsPods(t *testing.T) {
+	inBed(t, func(t *testing.T, b *bed) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web"}, Spec: corev1.PodSpec{NodeName: "n"}}
+		pod.Status.Phase, pod.Finalizers = corev1.PodPending, []string{"test.kubemend.io/keep"} // so that its end is seen
+		b.do(b.Create(t.Context(), pod))
+		b.pass(time.Second)
+		b.do(b.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		if pod.Status.Phase != corev1.PodRunning {
+			t.Errorf("the pod is %s", pod.Status.Phase)
+		}
+		b.Stop()
+		b.do(b.Delete(t.Context(), pod))
+		if b.pass(time.Hour); b.ended > 0 {
+			t.Error("a kubelet that does not run has ended a pod")
+		}
+		b.Start()
+		if b.pass(time.Second); b.ended == 0 {
+			t.Error("a kubelet that runs has not ended a pod that is to go")
+		}
+	})
 }

@@ -136,11 +136,11 @@ type lodging struct {
 }
 
 // lodge finds a Metal3Machine a host, or reports that it has to wait for one.
-func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unstructured, now time.Time) (lodging, error) {
+func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unstructured) (lodging, error) {
 	key := client.ObjectKeyFromObject(infra)
 	if p.pool == nil {
-		wait := p.begin(key, infra.GetUID(), now).Sub(now)
-		return lodging{ready: wait <= 0, wait: wait, name: key.Name}, nil
+		p.begin(key, infra.GetUID())
+		return lodging{ready: true, name: key.Name}, nil
 	}
 	bmh, err := p.pool.place(ctx, infra)
 	if lost(err) {
@@ -166,7 +166,7 @@ func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.
 		}
 	}
 	done, _, _ := unstructured.NestedBool(infra.Object, "status", "initialization", "provisioned") // absent means no
-	home, err := p.lodge(ctx, infra, now)
+	home, err := p.lodge(ctx, infra)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -183,14 +183,14 @@ func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.
 		return ctrl.Result{}, err
 	}
 	p.switchOn(key, home.host, KubeletOptions{
-		Node: key.Name, ProviderID: providerID, Every: p.options.Every, Heartbeat: p.options.Heartbeat,
+		Node: key.Name, ProviderID: providerID, Every: p.options.Every,
 		Labels: roleLabels(machine), Taints: roleTaints(machine), Logger: p.options.Logger,
 	}, site)
 	return ctrl.Result{}, nil
 }
 
-// begin remembers when work on a machine began, and returns when it is done.
-func (i *Infrastructure) begin(machine client.ObjectKey, uid types.UID, now time.Time) time.Time {
+// begin remembers that a machine is on a host of its own.
+func (i *Infrastructure) begin(machine client.ObjectKey, uid types.UID) {
 	i.mu.Lock()
 	t := i.tenants[machine]
 	stale := t != nil && t.uid != uid
@@ -201,9 +201,8 @@ func (i *Infrastructure) begin(machine client.ObjectKey, uid types.UID, now time
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.tenants[machine] == nil {
-		i.tenants[machine] = &tenancy{uid: uid, begun: now}
+		i.tenants[machine] = &tenancy{uid: uid}
 	}
-	return i.tenants[machine].begun.Add(i.delay)
 }
 
 // switchOn boots the host for the first time. Later boots follow the power.

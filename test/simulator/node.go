@@ -118,7 +118,7 @@ func (b *boot) postStatus(ctx context.Context) error {
 	now := time.Now()
 	before := node.DeepCopy()
 	node.Status = b.status(node.Status, now)
-	due := !now.Before(b.posted.Add(b.options.Heartbeat))
+	due := !now.Before(b.posted.Add(heartbeat))
 	if !due && equality.Semantic.DeepEqual(gist(before.Status), gist(node.Status)) {
 		return nil
 	}
@@ -146,8 +146,7 @@ func (b *boot) status(was corev1.NodeStatus, now time.Time) corev1.NodeStatus {
 	is := *was.DeepCopy()
 	is.Conditions = nil
 	for _, condition := range was.Conditions {
-		_, ours := b.reports[condition.Type]
-		if !ours && !b.dropped[condition.Type] {
+		if _, ours := b.reports[condition.Type]; !ours {
 			is.Conditions = append(is.Conditions, condition)
 		}
 	}

@@ -69,7 +69,7 @@ func sweep(t *testing.T, s *Hosts, c client.Client) (left []string, again time.D
 	return slices.Sorted(maps.Keys(host.Annotations)), result.RequeueAfter
 }
 
-func TestOrphanedMarksAreSweptAfterAGracePeriod(t *testing.T) {
+func TestW5OrphanedMarksAreSweptAfterAGracePeriod(t *testing.T) {
 	metal3 := &infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "metal3"}}
 	moved := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "b", UID: "new", OwnerReferences: []metav1.OwnerReference{

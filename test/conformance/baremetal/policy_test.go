@@ -17,7 +17,7 @@ import (
 )
 
 // kubemend acts on its memory, so a user who may write it can cause what it says. docs/security.md describes it.
-var _ = Describe("The policy of config/policy/memory.yaml", Serial, func() {
+var _ = Describe("The policy of config/policy/memory.yaml", func() {
 	It("allows only users who may write the status of remediations to change what kubemend remembers", func(ctx SpecContext) {
 		const namespace = "policy-memory"
 		Expect(here.Create(ctx, builders.Namespace(namespace))).To(Succeed())

@@ -3,7 +3,7 @@
 // Real are the controllers of package hostremediation, with the state machine of a power cycle and the adapters that ask hosts and fence
 // nodes. Imitated are the API servers, and those who obey: the Bare Metal Operator, by the model of
 // package bmo, with host and kubelet, and the controllers of the workload cluster. All of them live by one clock, which only moves when none of them
-// has anything left to do. Informers, schemas and connections are not here: what only an API server knows is in test/conformance/baremetal.
+// has anything left to do. Informers, schemas and connections are not here.
 package hosts
 
 import (
@@ -99,6 +99,8 @@ type environment struct {
 	first int
 	// plane is the control plane that the host belongs to; nil if it belongs to none that is simulated.
 	plane *plane
+	// forbidden says that the controllers have no right to see nodes.
+	forbidden bool
 	// unsafe are the moments at which a safety rule did not hold.
 	unsafe []string
 	safety safety

@@ -72,6 +72,11 @@ func (p *plane) start() {
 	first := p.members[0]
 	first.start()
 	for _, m := range p.members[1:] {
+		if m.Kind.Kind != first.Kind.Kind {
+			m.start()
+			m.controller.Claims = first.controller.Claims
+			continue
+		}
 		m.controller = first.controller
 		m.seen, m.due, m.tries = -1, time.Time{}, 0
 	}
@@ -338,4 +343,44 @@ func (l leases) List(ctx context.Context, into client.ObjectList, opts ...client
 		return nil
 	}
 	return l.Client.List(ctx, into, opts...)
+}
+
+func TestControlPlaneHostsThatFailTogetherAreOffOneAfterAnother(t *testing.T) {
+	for i, k := range kinds {
+		t.Run(k.Kind.Kind, func(t *testing.T) {
+			t.Parallel()
+			p := newPlane(t, k, 0)
+			p.members[2].kind = kinds[1-i] // one of the other kind has to be seen as well
+			p.start()
+			for _, m := range p.members {
+				p.hangs[m] = true
+			}
+			p.until(2 * time.Minute)
+			for _, m := range p.members {
+				m.request()
+			}
+			p.until(time.Second)
+			waiting := 0
+			for _, m := range p.members {
+				if strings.Contains(m.says().Message, "Waiting in its queue (") {
+					waiting++
+				}
+			}
+			equal(t, "the number of those that say for which one they wait", waiting, 2)
+			for range 60 {
+				p.until(5 * time.Second)
+				for _, m := range p.members {
+					p.hangs[m] = p.hangs[m] && m.box.up
+				}
+			}
+			for _, m := range p.members {
+				m.power(bmo.Off, bmo.On)
+				equal(t, "the state", m.memory(), "Succeeded")
+				equal(t, "the number of orphans", len(m.orphans()), 0)
+			}
+			if len(p.unsafe) > 0 {
+				t.Error(p.story())
+			}
+		})
+	}
 }

@@ -51,6 +51,8 @@ type server struct {
 	// enqueues counts the changes that enqueue a reconcile, all counts every change.
 	enqueues, all int
 	cache         *informers
+	// reads counts what was read past all caches.
+	reads int
 	// after is called after every change.
 	after func(at place)
 	// now is the creation time of objects; nil for none.
@@ -93,12 +95,14 @@ func (s *server) GroupVersionKindFor(o runtime.Object) (schema.GroupVersionKind,
 
 // Get reads an object.
 func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.reads++
 	kind := placeOf(s.scheme, into).kind
 	return give(s.is[place{kind, key}], kind, key, into)
 }
 
 // List reads the objects of a kind. Of fields it knows the node of a pod.
 func (s *server) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	s.reads++
 	return list(s.scheme, s.is, into, opts)
 }
 

@@ -1,0 +1,119 @@
+package powercycle
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+)
+
+var (
+	thorough = flag.Bool("walk.thorough", false, "visit all situations, some four million, in minutes")
+	seed     = flag.Uint64("walk.seed", rand.Uint64(), "which situations are visited, if that are not all")
+)
+
+// situations are as many as a second has time for.
+const situations = 12_000
+
+// walk visits situations, each once, and fails the test if a rule is broken there or if it does not lead to an end.
+type walk struct {
+	t             *testing.T
+	seen, settled map[[20]byte]bool
+	states        map[State]bool
+}
+
+// visit reports whether a situation is a new one.
+func (w *walk) visit(s scene) bool {
+	w.t.Helper()
+	k := s.key()
+	if w.seen[k] {
+		return false
+	}
+	w.seen[k], w.states[s.f.State] = true, true
+	if _, step := s.stepped(); wrong(s, step) != "" {
+		w.t.Fatalf("%s: %s -> %s\n%+v", wrong(s, step), s.f.State, step.Do, s)
+	}
+	quiet := s
+	quiet.disturbances = 0
+	if w.settled[quiet.key()] {
+		return true
+	}
+	w.settled[quiet.key()] = true
+	for _, obeys := range []bool{true, false} {
+		if undone := s.settles(obeys); undone != "" {
+			w.t.Fatalf("in an environment that obeys (%t): %s\nfrom %+v", obeys, undone, s)
+		}
+	}
+	return true
+}
+
+// starts are the scenes in which a remediation begins.
+func starts() []scene {
+	var all []scene
+	for _, change := range []func(*Facts){func(*Facts) {}, controlPlane, cannotBeOff, off, wellNow, noNode, blind, paused} {
+		for _, cured := range []bool{true, false} {
+			f := Facts{Wanted: true, PoweredOn: true, Acts: true, First: true, Looked: true, Provable: true, Sound: true}
+			change(&f)
+			f.State = Pending
+			all = append(all, scene{f: f, cured: cured, disturbances: 2, rising: !f.PoweredOn})
+		}
+	}
+	return all
+}
+
+// undisturbed are the scenes that follow while they are left alone.
+func (s scene) undisturbed() []scene {
+	next, _ := s.stepped()
+	return append(s.obeyed(), next, s.later().normal())
+}
+
+// possible is a scene in which nothing contradicts itself.
+func (s scene) possible() scene {
+	if s.f.Machine == MachineGone {
+		s.f.Healthy = false
+	}
+	return s
+}
+
+// everywhere visits all situations there are.
+func (w *walk) everywhere() {
+	w.t.Helper()
+	for todo := starts(); len(todo) > 0; {
+		s := todo[len(todo)-1].possible()
+		todo = todo[:len(todo)-1]
+		if w.visit(s) {
+			todo = append(append(todo, s.undisturbed()...), s.disturbed()...)
+		}
+	}
+}
+
+// anywhere goes from start to end at random, until it has visited so many situations.
+func (w *walk) anywhere(dice *rand.Rand, situations int) {
+	w.t.Helper()
+	for all := starts(); len(w.seen) < situations; {
+		s := all[dice.IntN(len(all))]
+		for range 100 {
+			w.visit(s.possible())
+			next := s.undisturbed()
+			if disturbed := s.disturbed(); len(disturbed) > 0 && dice.IntN(8) == 0 {
+				next = disturbed
+			}
+			s = next[dice.IntN(len(next))]
+		}
+	}
+}
+
+func TestEveryOrderOfEventsLeadsToAnEndThatHasReleasedTheHost(t *testing.T) {
+	w := &walk{t: t, seen: map[[20]byte]bool{}, settled: map[[20]byte]bool{}, states: map[State]bool{}}
+	if *thorough {
+		w.everywhere()
+	} else {
+		t.Logf("with -walk.seed %d", *seed)
+		w.anywhere(rand.New(rand.NewPCG(*seed, 0)), situations)
+	}
+	for _, s := range order {
+		if !w.states[s] {
+			t.Errorf("%s is never reached", s)
+		}
+	}
+	t.Logf("%d situations", len(w.seen))
+}

@@ -1,0 +1,243 @@
+package hosts
+
+import (
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/partners/bmo"
+)
+
+// What has to be as with CAPM3. C9, the conversion, is in test/conformance, where the webhook runs.
+
+// stuck keeps everything on the node, so that the test itself decides when it goes.
+func stuck(b *box) { b.e.pods.stuck = true }
+
+func TestC1APowerCycleGoesInOrder(t *testing.T) {
+	bothKinds(t, settings{box: stuck}, func(t *testing.T, e *environment) {
+		asked := func() bool { return held(e.host()) }
+		off := func() bool { return !e.host().Status.PoweredOn }
+		on := after(off, func() bool { return e.host().Status.PoweredOn })
+		order := e.sees(
+			sight{"the remediation is kept, and remembers", func() bool { return e.kept() && e.memory() != "" }},
+			sight{"clusterctl must not move it", func() bool { return blocked(e) }},
+			sight{"the host is asked", asked},
+			sight{"the host is off", off},
+			sight{"the node is fenced", func() bool { return fencedByUs(e.node()) }},
+			sight{"the pod is gone", func() bool { pods, _ := e.pods.left(); return len(pods) == 0 }},
+			sight{"the volume is gone", func() bool { _, volumes := e.pods.left(); return len(volumes) == 0 }},
+			sight{"the host is released", after(asked, func() bool { return !held(e.host()) })},
+			sight{"the host is on", on},
+			sight{"the node is free", after(off, func() bool { return on() && !outOfService(e.node()) })},
+			sight{"the node is Ready", func() bool { return e.isReady() }},
+			sight{"the remediation is not kept", after(asked, func() bool { return !e.kept() })},
+		)
+		e.stands("MovingWorkload")
+		e.until(time.Minute)
+		equal(t, "the phase", e.says().Phase, "Running")
+		e.tells("Pod apps/web")
+		h := e.host()
+		equal(t, "the hold", h.Annotations[infrav1.PowerOffAnnotationPrefix+string(e.remediation().GetUID())], `{"mode":"hard","force":false}`)
+		equal(t, "spec.online, which is its owner's", h.Spec.Online, true)
+		equal(t, "the taint", e.node().Spec.Taints[0], theTaint)
+		e.evict()
+		e.until(time.Minute)
+		e.tells("VolumeAttachment volume")
+		equal(t, "the power", e.box.model.Powered(), false)
+		e.detach()
+
+		e.ends("Succeeded")
+		e.power(bmo.Off, bmo.On)
+		equal(t, "the phase, until the check that made it deletes it,", e.says().Phase, "Waiting")
+		equal(t, "the number of retries", e.says().Retries, 0)
+		e.went(*order, "0s: the remediation is kept, and remembers", "0s: clusterctl must not move it", "0s: the host is asked",
+			"6s: the host is off", "6s: the node is fenced", "1m6s: the pod is gone", "2m6s: the volume is gone", "2m6s: the host is released", "2m12s: the host is on",
+			"2m12s: the node is free", "2m41s: the node is Ready", "2m41s: the remediation is not kept")
+		e.goneOnceDeleted()
+	})
+}
+
+func TestC2ANodeIsDeletedAfterItsBackupAndGetsBackWhatItHad(t *testing.T) {
+	bothKinds(t, settings{fencing: fence.Delete}, func(t *testing.T, e *environment) {
+		was := e.node()
+		order := e.sees(
+			sight{"labels are kept", func() bool {
+				return e.remediation().GetAnnotations()[infrav1.NodeLabelsBackupAnnotation] != ""
+			}},
+			sight{"the host is off", func() bool { return !e.host().Status.PoweredOn }},
+			sight{"the node is gone", func() bool { return e.node() == nil }},
+			sight{"the node is tainted", func() bool { return e.node() != nil && outOfService(e.node()) }},
+			sight{"the node is another one", func() bool { return e.node() != nil && e.node().UID != was.UID }},
+		)
+		e.ends("Succeeded")
+		e.went(*order, "6s: the host is off", "6s: labels are kept", "6s: the node is gone", "1m23s: the node is another one")
+		equal(t, "the label of the rack", e.node().Labels["example.org/rack"], "7")
+		equal(t, "the note", e.node().Annotations["example.org/note"], "keep")
+		e.power(bmo.Off, bmo.On)
+	})
+}
+
+func TestC3C4ARemediationThatACheckMakesIsDeletedOnceTheNodeIsBack(t *testing.T) {
+	for name, controlPlane := range map[string]bool{"C3: of a worker": false, "C4: of a control-plane machine": true} {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, settings{controlPlane: controlPlane}, func(t *testing.T, e *environment) {
+				e.comesTo(func(e *environment) bool { return e.isReady() })
+				deleted(e)
+				e.comesTo(func(e *environment) bool { return e.remediation() == nil })
+				if left := e.orphans(); len(left) > 0 || e.now() > time.Minute+20*time.Second {
+					t.Errorf("after %s it leaves %q\n%s", e.now(), left, e.story())
+				}
+				e.power(bmo.Off, bmo.On)
+			})
+		})
+	}
+}
+
+func TestC5AnAttemptThatIsInVainIsFollowedByAnother(t *testing.T) {
+	bothKinds(t, settings{box: mute(1)}, func(t *testing.T, e *environment) {
+		e.stands("Booting")
+		e.comesTo(in("PoweringOff", 2))
+		equal(t, "the beginning of the second attempt", e.now(), 10*time.Minute+16*time.Second)
+		e.ends("Succeeded")
+		equal(t, "the number of retries", e.says().Retries, 1)
+		e.power(bmo.Off, bmo.On, bmo.Off, bmo.On)
+		if on := e.host().Annotations; len(on) > 0 {
+			t.Errorf("the host, which is not bad, has %v", on)
+		}
+	})
+}
+
+// callUnhealthy writes on the machine what a MachineHealthCheck does.
+func callUnhealthy(e *environment) {
+	edit(e, e.management, e.machine(), true, func(m *clusterv1.Machine) {
+		conditions.Set(m, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "Test"})
+	})
+}
+
+// ownerIsAsked fails the test unless both versions of Cluster API see that the owner of the machine shall replace it.
+func (e *environment) ownerIsAsked() {
+	e.t.Helper()
+	old := v1beta1conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+	now := conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedCondition)
+	if old == nil || now == nil {
+		e.t.Fatalf("the owner was not asked: %+v\n%s", e.machine().Status, e.story())
+	}
+	is := [3]string{string(old.Status), string(old.Severity), old.Reason}
+	equal(e.t, "OwnerRemediated in v1beta1", is, [3]string{"False", "Warning", "WaitingForRemediation"})
+	equal(e.t, "OwnerRemediated", [2]string{string(now.Status), now.Reason}, [2]string{"False", "WaitingForRemediation"})
+	equal(e.t, "N1: what Cluster API replaces", collections.IsUnhealthyAndOwnerRemediated(e.machine()), true)
+}
+
+func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
+	bothKinds(t, settings{box: mute(-1)}, func(t *testing.T, e *environment) {
+		callUnhealthy(e)
+		equal(t, "what Cluster API replaces before", collections.IsUnhealthyAndOwnerRemediated(e.machine()), false)
+		order := e.sees(
+			sight{"the owner is asked", func() bool {
+				return conditions.IsFalse(e.machine(), clusterv1.MachineOwnerRemediatedCondition)
+			}},
+			sight{"the host is marked", func() bool { return e.host().Annotations[infrav1.UnhealthyAnnotation] != "" }},
+		)
+		e.ends("OwnerRequested")
+		e.went(*order, "20m28s: the host is marked", "20m28s: the owner is asked") // else its replacement could be put on this host
+		equal(t, "the phase", e.says().Phase, "Deleting machine")
+		equal(t, "the number of retries", e.says().Retries, 1)
+		e.marked(true)
+		e.ownerIsAsked()
+		e.power(bmo.Off, bmo.On, bmo.Off, bmo.On)
+		e.goneOnceDeleted()
+	})
+}
+
+// marked fails the test unless the host is marked in the words of all versions of CAPM3, or in none.
+func (e *environment) marked(is bool) {
+	e.t.Helper()
+	for _, key := range []string{"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy"} {
+		value, has := e.host().Annotations[key]
+		if has != is || has && value != "capm3/UnhealthyNode" {
+			e.t.Errorf("the host has %s=%q (%t), want %t\n%s", key, value, has, is, e.story())
+		}
+	}
+}
+
+func TestC7ARemediationOfAHostThatItsOwnerSwitchedOffFails(t *testing.T) {
+	before := settings{
+		host: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online, h.Status.PoweredOn = false, false },
+		box:  func(b *box) { b.model.Install(false, noon) },
+	}
+	for name, as := range map[string]settings{"before": before, "meanwhile": {box: stuck}} {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, as, func(t *testing.T, e *environment) {
+				if name == "meanwhile" {
+					e.stands("MovingWorkload")
+					switchedOff.do(e)
+				}
+				e.ends("Failed")
+				equal(t, "the phase", e.says().Phase, "Failed")
+				equal(t, "the power", e.box.model.Powered(), false)
+				e.marked(false)
+				switchedOn.do(e)
+				e.until(time.Minute)
+				equal(t, "the power, once its owner wants it on,", e.box.model.Powered(), true)
+			})
+		})
+	}
+}
+
+func TestC8WithoutTheRightToSeeNodesAHostIsPowerCycledAndItsNodeNotFenced(t *testing.T) {
+	bothKinds(t, settings{box: func(b *box) { b.mute = -1 }}, func(t *testing.T, e *environment) {
+		e.forbidden = true
+		order := e.sees(sight{"the node is tainted", func() bool { return outOfService(e.node()) }})
+		e.stands("MovingWorkload")
+		e.until(time.Minute)
+		e.tells("forbidden")
+		e.stands("Booting")
+		equal(t, "when the host is on again", e.now(), timeout+6*time.Second)
+		e.until(time.Minute)
+		e.power(bmo.Off, bmo.On)
+		e.reports(map[string]string{infrav1.WorkloadMovedCondition: "False/WorkloadStuck"})
+		deleted(e)
+		e.comesTo(func(e *environment) bool { return e.remediation() == nil })
+		if left := append(e.orphans(), *order...); len(left) > 0 {
+			t.Errorf("it leaves %q", left)
+		}
+	})
+}
+
+// Which hosts CAPM3 takes is in package host.
+func TestC11TheMarkStaysUntilAPersonRemovesIt(t *testing.T) {
+	bothKinds(t, settings{box: mute(-1)}, func(t *testing.T, e *environment) {
+		e.ends("OwnerRequested")
+		e.vanish(e.management, e.management.is[place{betweenKind, e.at}]) // its owner replaces it
+		e.vanish(e.management, e.machine())
+		e.goneOnceDeleted()
+		e.until(24 * time.Hour)
+		e.marked(true)
+	})
+}
+
+func TestC12PowerAnnotationsOfOthersStay(t *testing.T) {
+	const theirs = "reboot.metal3.io/maintenance"
+	bothKinds(t, settings{box: stuck}, func(t *testing.T, e *environment) {
+		e.stands("MovingWorkload")
+		e.annotateHost(func(on map[string]string) { on[theirs] = `{"mode":"soft"}` })
+		e.evict()
+		e.detach()
+		e.stands("PoweringOn")
+		e.until(time.Minute)
+		if on := e.host().Annotations; len(on) != 1 || on[theirs] != `{"mode":"soft"}` || e.box.model.Powered() {
+			t.Errorf("the host has %v, and is on: %t", on, e.box.model.Powered())
+		}
+		e.annotateHost(func(on map[string]string) { delete(on, theirs) })
+		e.ends("Succeeded")
+		e.power(bmo.Off, bmo.On)
+	})
+}
