@@ -1,13 +1,12 @@
 package e2e
 
 import (
-	"context"
 	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -19,43 +18,42 @@ import (
 
 // The names that the manifests have.
 const (
-	workersCheck      = quickstart + "-node-unhealthy-5m"
-	controlPlaneCheck = quickstart + "-kcp-unhealthy-5m"
+	workersCheck      = "capi-quickstart-node-unhealthy-5m"
+	controlPlaneCheck = "capi-quickstart-kcp-unhealthy-5m"
 )
 
 const targets = "kubemend_machinehealthcheck_targets"
 
-// The manifests are those of the documentation of Cluster API, as printed, in the version that it prints and in the newer one.
+// The manifests are those of the documentation of Cluster API, as printed but for the Cluster, in the version that it prints and in the newer one.
 var _ = Describe("The checks of the documentation", func() {
-	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
-	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
 	DescribeTable("are accepted, observed and left alone, and acted on once they are claimed",
 		func(ctx SpecContext, printed func() []*unstructured.Unstructured) {
 			for _, manifest := range printed() {
-				manifest.SetNamespace(shared.namespace)
+				manifest.SetNamespace(fixture.Namespace)
+				Expect(unstructured.SetNestedField(manifest.Object, fixture.Name, "spec", "clusterName")).To(Succeed())
 				Expect(here.Create(ctx, manifest, client.FieldValidation("Strict"))).To(Succeed())
+				DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, manifest)).To(Succeed()) })
 			}
-			judged := map[string]int{workersCheck: int(shared.workers), controlPlaneCheck: shared.controlPlanes}
+			judged := map[string]int{workersCheck: int(fixture.Workers), controlPlaneCheck: fixture.ControlPlanes}
 			for name, number := range judged {
 				Eventually(suite.Metric(ctx, manager, targets, `name="`+name+`"`, `state="healthy"`)).Should(Equal(strconv.Itoa(number)))
 			}
-			Consistently(func(g Gomega) {
-				for name := range judged {
-					g.Expect(writers(shared.getCheck(ctx, name))).NotTo(HaveKey("kubemend"))
-				}
-			}, "3s").Should(Succeed())
+			for name := range judged {
+				Expect(writers(named(ctx, name))).NotTo(HaveKey("kubemend"))
+			}
 
 			for name, number := range judged {
-				shared.claim(ctx, name)
-				Eventually(shared.said(ctx, name, mendv1.WorkloadClusterReachable)).Should(Equal("True/Reachable"))
-				Eventually(shared.counts(ctx, name)).Should(Equal(strconv.Itoa(number) + " of " + strconv.Itoa(number)))
-				Eventually(shared.said(ctx, name, clusterv1.PausedCondition)).Should(Equal("True/Paused"))
+				suite.Annotate(ctx, here, named(ctx, name), clusterv1.PausedAnnotation, ptr.To(builders.ClaimedBy))
+				Eventually(said(ctx, name, mendv1.WorkloadClusterReachable)).Should(Equal("True/Reachable"))
+				Eventually(counts(ctx, name)).Should(Equal(strconv.Itoa(number) + " of " + strconv.Itoa(number)))
+				Eventually(said(ctx, name, clusterv1.PausedCondition)).Should(Equal("True/Paused"))
 			}
-			before, marked := shared.identities(ctx), shared.workerNames(ctx)[0]
-			shared.annotate(ctx, marked, clusterv1.RemediateMachineAnnotation)
-			Eventually(shared.events(ctx, shared.getCheck(ctx, workersCheck), marked, mendv1.EventMachineMarkedUnhealthy)).Should(Equal(1))
-			shared.replaced(ctx, before, marked)
+			before, marked := identities(ctx), fixture.WorkerNames(ctx)[0]
+			suite.Annotate(ctx, here, fixture.Machine(ctx, marked), clusterv1.RemediateMachineAnnotation, ptr.To(""))
+			Eventually(reasons(ctx, named(ctx, workersCheck), marked)).Should(ContainElement(mendv1.EventMachineMarkedUnhealthy))
+			replaced(ctx, before, marked)
 		},
 		Entry("in v1beta1", SpecTimeout(specPatience), func() []*unstructured.Unstructured {
 			return append(suite.Seed("004/workers.yaml"), suite.Seed("004/control-plane.yaml")...)
@@ -65,29 +63,3 @@ var _ = Describe("The checks of the documentation", func() {
 		}),
 	)
 })
-
-// claim hands a check to kubemend.
-func (env *environment) claim(ctx context.Context, check string) {
-	GinkgoHelper()
-	c := env.getCheck(ctx, check)
-	before := c.DeepCopy()
-	builders.Claimed(c)
-	Expect(here.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
-}
-
-// annotate sets an annotation of a machine.
-func (env *environment) annotate(ctx context.Context, machine, key string) {
-	GinkgoHelper()
-	env.changeMachine(ctx, machine, func(m *clusterv1.Machine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, "") })
-}
-
-// changeMachine changes a machine as it is now. Cluster API writes finalizers too, and a patch replaces all of them: after a conflict the machine is read again.
-func (env *environment) changeMachine(ctx context.Context, machine string, change func(*clusterv1.Machine)) {
-	GinkgoHelper()
-	Eventually(func() error {
-		m := env.machines(ctx)[machine]
-		before := m.DeepCopy()
-		change(m)
-		return here.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	}).Should(Succeed())
-}

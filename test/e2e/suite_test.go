@@ -1,10 +1,11 @@
-// Package e2e tests the built manager as a user would have it: beside Cluster API's own controllers, against a workload
-// cluster of its own, with the manifests that ship in templates/. Only hosts and their kubelets are simulated.
+// Package e2e tests the built manager and the built plugin as a user would have them: beside Cluster API's own controllers, against a workload
+// cluster, with the manifests that ship in templates/. It does what the pages of the documentation tell their readers to do: it runs their
+// commands in order, and applies their manifests. Only hosts and their kubelets are simulated.
 //
 // The manager has no rights but those that it ships with, in either cluster; whatever else it tried to do fails the suite.
 //
-// The specs share one cluster, named as in the seed's manifests. Each leaves it as it found it: three control-plane
-// machines and five workers, all healthy, and no check.
+// The specs share one cluster, named as in the pages. Each leaves it as it found it: one control-plane machine and five workers, all healthy,
+// and no check. How long something takes, how often, and in which order is tested in memory.
 package e2e
 
 import (
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
@@ -20,83 +22,101 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
 const (
-	// The shared cluster is named as in the seed's manifests, which have no namespace.
-	defaultNamespace = "default"
-	quickstart       = "capi-quickstart"
-
-	// reader is the role that the manager needs in workload clusters where it power-cycles no hosts.
-	reader = "kubemend-workload-reader"
-
 	specPatience = suite.SpecPatience
 	// together is the patience of a check with nodes that fall silent together. That they are is found out one by one, seconds apart.
-	together = "25s"
+	together = 25 * time.Second
+
+	// fencing is the order of specs that power-cycle hosts: until they run, the manager has only the rights that it needs where it
+	// power-cycles none.
+	fencing = SpecPriority(-1)
+	// installing is the order of specs that install kubemend in the workload cluster: no other one runs afterwards.
+	installing = SpecPriority(-2)
 )
+
+// project is the top of it.
+var project = filepath.Join("..", "..")
 
 // What all specs share.
 var (
-	control    *rig.Rig
 	management *rig.ControlPlane
-	here       client.Client // to the management cluster
+	here       client.WithWatch // to the management cluster
 	provider   *simulator.Infrastructure
 	manager    *rig.Kubemend
-	account    []byte // the manager's kubeconfig
-	shared     *environment
+	account    []byte           // the manager's kubeconfig
+	line       *faultproxy.Line // between the manager and the workload cluster
+
+	fixture = suite.Site{Namespace: "fleet", Name: "prod", ControlPlanes: 1, Workers: 5, Spare: 3, Roles: []string{"kubemend-workload-reader"}}
 )
 
 func TestEndToEnd(t *testing.T) {
-	suite.Run(t, "End to end", suite.Patience{Eventually: suite.Wait, Consistently: 6 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "End to end", suite.Patience{Eventually: suite.Wait, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	Expect(filepath.Join("..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
-	control = suite.Rig(ctx)
-
+	Expect(filepath.Join(project, "bin", "manager")).To(BeAnExistingFile(), "run make build")
+	Expect(plugin).To(BeAnExistingFile(), "run make build")
+	certManager, err := rig.CertManager()
+	Expect(err).NotTo(HaveOccurred())
+	control := suite.Rig(ctx)
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		management, err = control.Management(booting, rig.ManagementOptions{Core: true, Own: true, ControllerManager: true, Audit: true})
+		management, err = control.Management(booting, rig.ManagementOptions{
+			Core: true, CoreArgs: []string{"--feature-gates=ClusterTopology=true"}, Controllers: rig.RoleControllers(),
+			Own: true, Webhooks: true, Audit: true,
+		})
 		return err
 	})
-	shared = &environment{namespace: defaultNamespace, controlPlanes: 3, workers: 5}
 	group.Go(func() (err error) {
-		shared.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Audit: true})
+		controllers := append(rig.NodeControllers(), rig.OwnerControllers()...)
+		controllers = append(append(controllers, rig.PodControllers()...), rig.RoleControllers()...)
+		fixture.Plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{
+			Audit: true, Controllers: controllers, Kinds: []string{certManager, filepath.Join("testdata", "kinds.yaml")},
+		})
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
-	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{management, shared.plane}) })
+	DeferCleanup(func() {
+		suite.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane}, "remediation.example.org")
+	})
 	here = clientFor(management.Config())
-	var err error
-	account, err = management.Install(ctx, "default")
+	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
-	startInfrastructure()
+	line, err = faultproxy.NewLine(fixture.Plane.Config().Host)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(line.Cut)
+	fixture.Way = line.Through
+	_, provider = suite.Hardware(management.Config())
 	startManager(ctx)
-	shared.build(ctx, quickstart)
+	fixture.Build(ctx, here, provider, func(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["nodepool"] = "nodepool-0" })
 }, NodeTimeout(specPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
-func clientFor(config *rest.Config) client.WithWatch {
-	GinkgoHelper()
-	return suite.Client(config, clusterv1.AddToScheme)
-}
-
-func startInfrastructure() {
-	GinkgoHelper()
-	var err error
-	provider, err = simulator.NewInfrastructure(management.Config(), simulator.InfrastructureOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	suite.Beside(provider.Start)
-}
-
-// startManager starts the manager, or starts it again after it was killed.
+// startManager starts the manager as it is installed, or starts it again after it was killed.
 func startManager(ctx context.Context) {
 	GinkgoHelper()
 	var err error
-	manager, err = management.Kubemend(ctx, "e2e", account)
+	manager, err = management.Kubemend(ctx, "e2e", account, management.WebhookFlags()...)
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// mayFence gives the manager the rights to fence nodes of the workload cluster.
+func mayFence(ctx context.Context) {
+	GinkgoHelper()
+	_, err := fixture.Plane.GrantWorkloadUser(ctx)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func clientFor(config *rest.Config) client.WithWatch {
+	GinkgoHelper()
+	return suite.Client(config, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // suiteOfPages runs the commands of the pages, and of the sections, that its files name.
-const suiteOfPages = "test/e2e/docs"
+const suiteOfPages = "test/e2e"
 
 // Every command that readers are shown is run by a test, or says that it is not: a page or section that is not named in the suite of pages has no
 // commands but those that other suites run as well.
@@ -50,15 +50,15 @@ func TestTheCommandsInThePagesAreRun(t *testing.T) {
 var runElsewhere = map[string]string{
 	"make demo":                                "test/demo",
 	"make test":                                "the pipeline",
-	"kubectl mend status":                      "test/e2e/cli",
-	"kubectl mend explain":                     "test/e2e/cli",
-	"kubectl mend simulate":                    "test/e2e/cli",
-	"kubectl mend history":                     "test/e2e/cli",
-	"kubectl mend record":                      "test/e2e/cli",
-	"kubectl mend claim":                       "test/e2e/cli",
+	"kubectl mend status":                      "test/e2e",
+	"kubectl mend explain":                     "test/e2e",
+	"kubectl mend simulate":                    "test/e2e",
+	"kubectl mend history":                     "test/e2e",
+	"kubectl mend record":                      "test/e2e",
+	"kubectl mend claim":                       "test/e2e",
 	"kubectl mend remediate":                   "cmd/kubectl-mend/command",
 	"kubectl mend reset":                       "cmd/kubectl-mend/command",
-	"kubectl mend release":                     "test/e2e/cli",
+	"kubectl mend release":                     "test/e2e",
 	"kubectl apply --server-side -k ":          "test/packages builds what is applied, test/e2e/release applies it",
 	"kubectl apply --server-side -f kubemend-": "test/e2e/release applies the files of a release",
 	"clusterctl generate yaml --from ":         "test/packages",

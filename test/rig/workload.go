@@ -21,6 +21,8 @@ type WorkloadOptions struct {
 	Controllers []string
 	// Bare leaves kube-controller-manager out.
 	Bare bool
+	// Kinds adds the kinds that a management cluster has, without kubemend's own, and those of more files or folders: kubemend can be installed then.
+	Kinds []string
 	// Audit has the API server note what kubemend asks of it; see Audited.
 	Audit bool
 }
@@ -53,8 +55,20 @@ func (r *Rig) Workload(ctx context.Context, name string, o WorkloadOptions) (*Co
 }
 
 func (c *ControlPlane) bootWorkload(ctx context.Context, o WorkloadOptions) error {
-	if err := c.boot(ctx); err != nil || o.Bare {
+	if err := c.boot(ctx); err != nil {
 		return err
+	}
+	if len(o.Kinds) > 0 {
+		kinds, err := c.rig.readCatalogue(nil, nil, o.Kinds)
+		if err != nil {
+			return err
+		}
+		if err := kinds.install(ctx, c.Config()); err != nil {
+			return err
+		}
+	}
+	if o.Bare {
+		return nil
 	}
 	if o.Controllers == nil {
 		o.Controllers = NodeControllers()

@@ -10,13 +10,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// What suites on a rig wait for at most. Giving up early wins nothing: a machine on which other suites run takes many times what a quiet one does. Only a spec
-// that fails takes this long.
+// What suites on a rig wait for at most. That a machine is busy is no reason for more: what depends on time is tested in memory. Only a spec that fails takes
+// this long.
 const (
 	// Wait bounds one thing that a spec waits for. It is shorter than the manager's --sync-period, which would make good what a watch has missed.
-	Wait = 8 * time.Minute
-	// SpecPatience bounds a spec in which one thing happens after another; on a quiet machine none should take a tenth of it.
-	SpecPatience = 30 * time.Minute
+	Wait = 3 * time.Minute
+	// SpecPatience bounds a spec in which one thing happens after another.
+	SpecPatience = 4 * Wait
 )
 
 // Patience has the defaults of Gomega's assertions in a suite; Gomega's own where a value is zero.

@@ -3,12 +3,12 @@ package suite
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	kubeconfig "sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
@@ -24,6 +24,9 @@ type Site struct {
 	Workers         int32
 	Spare           int               // hosts that no machine has
 	Plane           *rig.ControlPlane // of the workload cluster
+	Roles           []string          // of kubemend there; all that it ships, if empty
+	// Way changes the kubeconfig with which kubemend gets there; may be nil.
+	Way func(kubeconfig []byte) []byte
 
 	// What Build makes.
 	Cluster *clusterv1.Cluster
@@ -39,7 +42,12 @@ func (s *Site) Build(ctx context.Context, here client.Client, provider *simulato
 	s.here, s.provider = here, provider
 	s.There = clientOf(s.Plane.Config(), here.Scheme())
 	s.Cluster = builders.Cluster(s.Namespace, s.Name)
-	objects := Reachable(ctx, s.Cluster, s.Plane, provider)
+	objects := Reachable(ctx, s.Cluster, s.Plane, provider, s.Roles...)
+	for _, o := range objects {
+		if secret, is := o.(*corev1.Secret); is && s.Way != nil {
+			secret.Data[kubeconfig.KubeconfigDataName] = s.Way(secret.Data[kubeconfig.KubeconfigDataName])
+		}
+	}
 	objects = append(objects, builders.BareMetalHosts(s.Namespace, "host", s.ControlPlanes+int(s.Workers)+s.Spare)...)
 	objects = append(objects, builders.ControlPlane(s.Cluster, s.ControlPlanes)...)
 	objects = append(objects, builders.Workers(s.Cluster, s.Pool(), s.Workers, edits...)...)
@@ -75,7 +83,7 @@ func (s *Site) AllWell(ctx context.Context) {
 			g.Expect(m.Status.Phase).To(gomega.Equal(string(clusterv1.MachinePhaseRunning)), m.Name)
 			g.Expect(s.Ready(ctx, m.Name)).To(gomega.Equal(corev1.ConditionTrue), m.Name)
 		}
-	}).WithTimeout(2 * time.Minute).Should(gomega.Succeed())
+	}).WithContext(ctx).Should(gomega.Succeed())
 }
 
 // Machine is a machine as it is now.

@@ -342,22 +342,3 @@ func TestWhichChecksIsSaidInOneWay(t *testing.T) {
 		})
 	}
 }
-
-func TestNamesAreCompleted(t *testing.T) {
-	d := deskWith(t, checkNamed("workers", ""), checkNamed("control-plane", ""), machineOf("workers", "m-1"))
-	for typed, want := range map[string]string{
-		"":                     "mhc/control-plane mhc/workers machine/m-1",
-		"m":                    "mhc/control-plane mhc/workers machine/m-1",
-		"mhc/w":                "mhc/workers",
-		"machinehealthchecks/": "machinehealthchecks/control-plane machinehealthchecks/workers",
-		"nhc/":                 "",
-		"pod/":                 "",
-	} {
-		if got := strings.Join(completions(t.Context(), d.client, "metal", []kind{machineCheckKind, machineKind}, nil, typed), " "); got != want {
-			t.Errorf("%q: got %q, want %q", typed, got, want)
-		}
-	}
-	if got := completions(t.Context(), d.client, "metal", []kind{machineCheckKind}, []string{"mhc/workers"}, "mhc/"); len(got) != 1 || got[0] != "mhc/control-plane" {
-		t.Errorf("what was given is offered again: %q", got)
-	}
-}

@@ -32,14 +32,23 @@ func recorded(t *testing.T, edit func(map[string]string, map[right]string)) func
 	rights := granted(t)
 	w, _ := guarded(t, rights)
 	now := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
-	record := recordInFleet(1)
-	record.Namespace, record.Name, record.Spec.Target.Machine.Name, record.Spec.Target.ClusterName = "x", "gone-1", "gone", "x"
-	for _, at := range []**metav1.Time{&record.Spec.UnhealthySince, &record.Spec.Due, &record.Status.Begun, &record.Status.CapacityBack, &record.Status.Ended} {
-		*at = &now
+	ref := func(kind, name string) *mendv1.RecordRef {
+		return &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Namespace: "x", Name: name, UID: name}
 	}
-	record.Spec.Decided, record.CreationTimestamp = now, now
-	for i := range record.Status.Steps {
-		record.Status.Steps[i].Time = now
+	record := mendv1.RemediationRecord{
+		TypeMeta: metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: "RemediationRecord"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "gone-1", UID: "1", CreationTimestamp: now,
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubemend", Operation: metav1.ManagedFieldsOperationUpdate}}},
+		Spec: mendv1.RemediationRecordSpec{
+			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown", UnhealthySince: &now, Due: &now, Decided: now,
+			Target:    mendv1.RecordTarget{ClusterName: "x", Machine: ref("Machine", "gone"), Owner: ref("MachineSet", "x-md-0"), Node: ref("Node", "node-of-gone")},
+			Requester: mendv1.RecordRequester{Check: ref("MachineHealthCheck", "c1-workers")},
+		},
+		Status: mendv1.RemediationRecordStatus{
+			Attempted: &now, Begun: &now, BegunBy: "kubemend", CapacityBack: &now, Ended: &now, Outcome: mendv1.RecordReplaced,
+			Replacement: &mendv1.RecordReplacement{Machine: *ref("Machine", "new")},
+			Steps:       []mendv1.RecordStep{{Time: now, Reason: "WaitingForVolumeDetach", Message: "waited"}, {Time: now, Reason: "Replaced", Message: "replaced"}},
+		},
 	}
 	content, err := json.Marshal(record)
 	if err != nil {
@@ -82,7 +91,7 @@ func TestAReportIsOfTheRecordsThatCanBeRead(t *testing.T) {
 		"the same of a shadow":           {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "report shadow -n x", Done, "RemediationRecords are not installed, so no remediation was recorded.\n", ""},
 		"a history of what is gone":      {all, "history machine/gone -n x", Done, "remediation decided for MachineHealthCheck c1-workers: Ready=Unknown", ""},
 		"a history of another machine":   {all, "history machine/other -n x", Done, "", "condition tells of Machine other in namespace x"},
-		"a history by its node":          {all, "history node node-of-c1-m0 -n x", Done, "RemediationDecided", ""},
+		"a history by its node":          {all, "history node node-of-gone -n x", Done, "RemediationDecided", ""},
 		"a history from before":          {all, "history machine/gone -n x --since 10m", Done, "", "condition tells of Machine gone in namespace x since "},
 		"a history without records":      {without("kubemend.io", "remediationrecords"), "history -n x --since 0", Done, "Machine/x", "done without: RemediationRecords: "},
 		"a history, where none can be":   {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "history -n x --since 0", Done, "Machine/x", ""},

@@ -1,16 +1,11 @@
 package history
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -52,35 +47,4 @@ func TestWhatRecordsSayIsFoundWithoutLookingAtEachEntry(t *testing.T) {
 			t.Fatalf("it is said: %t, want %t", got, want)
 		}
 	})
-}
-
-// How long it takes to put a history together of all that a namespace has: each event is looked for among all entries of all records.
-func BenchmarkOf(b *testing.B) {
-	for _, records := range []int{3000, 30_000} {
-		b.Run(strconv.Itoa(records), func(b *testing.B) {
-			o := Objects{Now: at(60 * records)}
-			for i := range records {
-				r := replaced()
-				r.Name, r.Spec.Decided = fmt.Sprint("r", i), stamp(60*i)
-				r.Spec.Target.Machine = &mendv1.RecordRef{Kind: machineKind, Namespace: "metal", Name: fmt.Sprint("m", i)}
-				r.Status.Steps = nil
-				for n := range 8 {
-					r.Status.Steps = append(r.Status.Steps, mendv1.RecordStep{Time: r.Spec.Decided, Reason: fmt.Sprint("Step", n), Message: fmt.Sprint("what has happened to Machine m", i)})
-				}
-				o.Records = append(o.Records, r)
-			}
-			for i := range 2000 {
-				o.Events = append(o.Events, eventsv1.Event{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: fmt.Sprint("e", i)}, EventTime: metav1.NewMicroTime(at(60 * i)), ReportingController: "kubemend",
-					Regarding: corev1.ObjectReference{Kind: machineCheckKind, Namespace: "metal", Name: "workers"}, Reason: mendv1.EventCapacityAwaited,
-					Note: fmt.Sprintf("The capacity of Machine m%d is not back: waits for a host that fits. To do: add one, or wait until one is free", i),
-				})
-			}
-			for b.Loop() {
-				if got := len(Of(o, Scope{Namespace: "metal"})); got < 9*records {
-					b.Fatalf("%d entries", got)
-				}
-			}
-		})
-	}
 }

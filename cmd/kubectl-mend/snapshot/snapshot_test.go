@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -278,47 +277,6 @@ func TestASnapshotTakesNoWrites(t *testing.T) {
 	} {
 		if !errors.Is(err, ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// fleet is a cluster of that many machines, each with its node.
-func fleet(t testing.TB, n int) *Snapshot {
-	machines := make([]client.Object, n)
-	nodes := make([]corev1.Node, n)
-	for i := range n {
-		name := fmt.Sprintf("m-%04d", i)
-		machines[i] = aMachine(name)
-		nodes[i] = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + name}}
-	}
-	w, _ := newSnapshot(t, machines...)
-	indexByCluster(t, w)
-	w.SetNodes(key("c1"), nodes)
-	return w
-}
-
-func BenchmarkListingTheMachinesOfACluster(b *testing.B) {
-	w := fleet(b, 5000)
-	for b.Loop() {
-		list := &clusterv1.MachineList{}
-		if err := w.ReadOnly().List(b.Context(), list, client.InNamespace("ns"), client.UnsafeDisableDeepCopy,
-			client.MatchingFields{"cluster": "c1"}, client.MatchingLabels{"pool": "a"}); err != nil || len(list.Items) != 5000 {
-			b.Fatal(len(list.Items), err)
-		}
-	}
-}
-
-func BenchmarkLookingUpEveryNode(b *testing.B) {
-	w := fleet(b, 5000)
-	for b.Loop() {
-		view, err := w.Clusters().View(b.Context(), key("c1"), noon)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for i := range 5000 {
-			if view.Node(fmt.Sprintf("node-of-m-%04d", i)) == nil {
-				b.Fatal(i)
-			}
 		}
 	}
 }

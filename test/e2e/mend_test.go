@@ -1,4 +1,4 @@
-package cli
+package e2e
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,7 +16,7 @@ import (
 )
 
 // plugin is the built program.
-var plugin = filepath.Join("..", "..", "..", "bin", "kubectl-mend")
+var plugin = filepath.Join(project, "bin", "kubectl-mend")
 
 // The exit codes, as docs/cli/README.md has them.
 const (
@@ -40,12 +39,7 @@ func mend(ctx context.Context, args ...string) ran {
 // mendAs runs the plugin as the user of a kubeconfig. What it may remember between runs goes with the spec.
 func mendAs(ctx context.Context, kubeconfig string, args ...string) ran {
 	GinkgoHelper()
-	return start(ctx, append([]string{"--kubeconfig", kubeconfig, "-n", fixture.Namespace}, args...)...)
-}
-
-func start(ctx context.Context, args ...string) ran {
-	GinkgoHelper()
-	run := exec.CommandContext(ctx, plugin, args...)
+	run := exec.CommandContext(ctx, plugin, append([]string{"--kubeconfig", kubeconfig, "-n", fixture.Namespace}, args...)...)
 	run.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir(), "KUBECONFIG=")
 	var out, complaint bytes.Buffer
 	run.Stdout, run.Stderr = &out, &complaint
@@ -79,19 +73,15 @@ func explained(ctx context.Context, what string) *cliv1.Explanation {
 	return parsed[cliv1.Explanation](mend(ctx, "explain", what, "-o", "json"))
 }
 
+// message is what explain says of something in its first line.
+func message(ctx context.Context, what string) func() string {
+	return func() string { return explained(ctx, what).Message }
+}
+
 // targetOf is what the one check that selects the subject thinks of it.
 func targetOf(e *cliv1.Explanation) cliv1.Target {
 	GinkgoHelper()
 	Expect(e.Checks).To(HaveLen(1))
 	Expect(e.Checks[0].Targets).To(HaveLen(1))
 	return e.Checks[0].Targets[0]
-}
-
-// holdOf is the hold of that reason; the zero value if there is none.
-func holdOf(t cliv1.Target, reason string) cliv1.Blocker {
-	at := slices.IndexFunc(t.Blockers, func(h cliv1.Blocker) bool { return h.Reason == reason })
-	if at < 0 {
-		return cliv1.Blocker{}
-	}
-	return t.Blockers[at]
 }

@@ -1,10 +1,9 @@
-package docs
+package e2e
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"os"
 	"os/exec"
@@ -16,16 +15,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/fences"
 	"github.com/kubemend/kubemend/test/rig"
 )
-
-// plugin is the built program.
-var plugin = filepath.Join(project, "bin", "kubectl-mend")
 
 // A user types what a page shows, in a folder from which the files of the project have the names that the page gives them.
 type user struct {
@@ -164,12 +158,4 @@ func (u *user) types(ctx context.Context, text string) string {
 	out, err := shell.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s\n%s", text, out)
 	return string(out)
-}
-
-// patch is a merge patch.
-func patch(content map[string]any) client.Patch {
-	GinkgoHelper()
-	text, err := json.Marshal(content)
-	Expect(err).NotTo(HaveOccurred())
-	return client.RawPatch(types.MergePatchType, text)
 }

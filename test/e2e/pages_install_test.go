@@ -1,4 +1,4 @@
-package docs
+package e2e
 
 import (
 	"context"
@@ -21,31 +21,23 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// A management cluster of its own, since these pages install kubemend and remove it. Its pods run no program: they are ready as soon as they are made, with
-// which `kubectl rollout status` is content. test/e2e/release does the same with managers that run.
-var _ = Describe("The commands that install kubemend, upgrade it and remove it", Ordered, func() {
-	var (
-		plane *rig.ControlPlane
-		there client.Client
-	)
+// They run in the workload cluster, which has the kinds of a management cluster too, and last, since these pages install kubemend and remove it. Its pods run no
+// program: they are ready as soon as they are made, with which `kubectl rollout status` is content. test/e2e/release does the same with managers that run.
+var _ = Describe("The commands that install kubemend, upgrade it and remove it", Ordered, installing, func() {
+	var there client.Client
 
 	BeforeAll(func(ctx SpecContext) {
-		certManager, err := rig.CertManager()
-		Expect(err).NotTo(HaveOccurred())
-		plane, err = suite.Rig(ctx).Management(ctx, rig.ManagementOptions{
-			Name: "fresh", Controllers: append(rig.PodControllers(), rig.RoleControllers()...), CRDs: []string{certManager, filepath.Join("testdata", "kinds.yaml")},
-		})
-		Expect(err).NotTo(HaveOccurred())
-		there = suite.Client(plane.Config(), mendv1.AddToScheme)
+		manager.Kill() // what a page deletes in the workload cluster may be the manager's rights there
+		there = suite.Client(fixture.Plane.Config(), mendv1.AddToScheme)
 		ending, end := context.WithCancel(context.WithoutCancel(ctx))
 		DeferCleanup(end)
 		go runPods(ending, there)
 	}, NodeTimeout(specPatience))
 
-	// reads makes a user in front of that cluster, in a folder that has the files of two releases.
-	reads := func(ctx context.Context, names map[string]string) *user {
+	// readerOf makes a user in front of that cluster, in a folder that has the files of two releases.
+	readerOf := func(ctx context.Context, names map[string]string) *user {
 		GinkgoHelper()
-		u := aUserOf(ctx, plane, names)
+		u := aUserOf(ctx, fixture.Plane, names)
 		u.releases(ctx, "v0.1.0", "v0.1.1")
 		return u
 	}
@@ -55,14 +47,14 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	}
 
 	It("from a folder of files, and render a template", func(ctx SpecContext) {
-		reader := reads(ctx, map[string]string{"clusterctl init.*": "true # test/e2e/release does it"})
+		reader := readerOf(ctx, map[string]string{"clusterctl init.*": "true # test/e2e/release does it"})
 		reader.types(ctx, "kubectl create namespace "+fixture.Namespace)
 		Expect(reader.follows(ctx, "docs/install.md#Air-gapped")).To(And(ContainSubstring("deployment.apps/kubemend-controller-manager"), ContainSubstring("machinehealthcheck")))
 		Expect(reader.follows(ctx, "docs/install.md#Check that it runs")).To(ContainSubstring("successfully rolled out"))
 	}, SpecTimeout(specPatience))
 
 	It("upgrade it", func(ctx SpecContext) {
-		reader := reads(ctx, map[string]string{"clusterctl upgrade.*": "true # test/e2e/release does it"})
+		reader := readerOf(ctx, map[string]string{"clusterctl upgrade.*": "true # test/e2e/release does it"})
 		reader.types(ctx, `echo '{"apiVersion":"clusterctl.cluster.x-k8s.io/v1alpha3","kind":"Provider","metadata":{"name":"addon-kubemend"}}' | kubectl create -n kubemend-system -f -`)
 		Expect(reader.follows(ctx, "docs/upgrade.md#clusterctl")).To(ContainSubstring("addon-kubemend patched"))
 		image := reader.types(ctx, "kubectl -n kubemend-system get deployments -o jsonpath='{.items[*].spec.template.spec.containers[0].image}'")
@@ -71,11 +63,11 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	}, SpecTimeout(specPatience))
 
 	It("give Cluster API's operator what it installs", func(ctx SpecContext) {
-		Expect(reads(ctx, nil).follows(ctx, "docs/recipes/cluster-api-operator.md")).To(ContainSubstring("configmap/v0.1.0 labeled"))
+		Expect(readerOf(ctx, nil).follows(ctx, "docs/recipes/cluster-api-operator.md")).To(ContainSubstring("configmap/v0.1.0 labeled"))
 	}, SpecTimeout(specPatience))
 
 	It("add a shard, and remove it", func(ctx SpecContext) {
-		reader := reads(ctx, nil)
+		reader := readerOf(ctx, nil)
 		reader.types(ctx, "kubectl create namespace fleet-east")
 		Expect(reader.follows(ctx, "docs/sharding.md#Setting it up")).To(ContainSubstring("kubemend-controller-manager-shard-east serverside-applied"))
 		Expect(reader.follows(ctx, "docs/sharding.md#Monitoring them")).To(ContainSubstring("servicemonitor"))
@@ -85,7 +77,7 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 
 	It("release everything, and delete all but the kinds and their objects", func(ctx SpecContext) {
 		kept := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: "kept"}}
-		reader := reads(ctx, nil)
+		reader := readerOf(ctx, nil)
 		reader.types(ctx, "kubectl apply --server-side --force-conflicts -k config/standalone") // the rig has made kinds of it
 		Expect(there.Create(ctx, kept)).To(Succeed())
 		Expect(reader.follows(ctx, "docs/uninstall.md#1. Release")).To(ContainSubstring("successfully rolled out"))
@@ -95,7 +87,7 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	}, SpecTimeout(specPatience))
 
 	It("repair by hand what a deletion without a release leaves", func(ctx SpecContext) {
-		reader := reads(ctx, map[string]string{"NS": fixture.Namespace, "HOST": "host", "UID": "uid", "NODE": "worker", "NAME": "left", "KIND": "hostremediations"})
+		reader := readerOf(ctx, map[string]string{"NS": fixture.Namespace, "HOST": "host", "UID": "uid", "NODE": "worker", "NAME": "left", "KIND": "hostremediations"})
 		for _, o := range suite.Manifest(filepath.Join("testdata", "left.yaml")) {
 			Expect(there.Create(ctx, o)).To(Succeed())
 		}
@@ -106,7 +98,7 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	}, SpecTimeout(specPatience))
 
 	It("delete what clusterctl leaves", func(ctx SpecContext) {
-		reader := reads(ctx, nil)
+		reader := readerOf(ctx, nil)
 		reader.types(ctx, "kubectl create namespace kubemend-system --dry-run=client -o yaml | kubectl apply -f -; kubectl apply --server-side -f kubemend.yaml")
 		reader.follows(ctx, "docs/uninstall.md#What clusterctl leaves")
 		gone(ctx, builders.Namespace(rig.Namespace))

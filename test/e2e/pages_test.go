@@ -1,4 +1,4 @@
-package docs
+package e2e
 
 import (
 	"context"
@@ -17,8 +17,11 @@ import (
 	"github.com/kubemend/kubemend/test/fences"
 )
 
-var _ = Describe("The commands of the page", func() {
-	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
+var _ = Describe("The commands of the page", fencing, func() {
+	BeforeEach(func(ctx SpecContext) {
+		mayFence(ctx)
+		fixture.AllWell(ctx)
+	})
 
 	It("docs/claim-by-policy.md claim the checks by a label, and release them", func(ctx SpecContext) {
 		check := checked(ctx, "labelled")
@@ -124,7 +127,7 @@ var _ = Describe("The commands of the page", func() {
 		Expect(now.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.IntValue()).To(Equal(3))
 		Eventually(func(g Gomega) {
 			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
-			g.Expect(rem.Status.Conditions).To(ContainElement(And(HaveField("Type", "Succeeded"), HaveField("Status", BeEquivalentTo("True")))))
+			g.Expect(succeeded(rem.Status.Conditions)).To(BeTrue())
 		}).Should(Succeed(), "its machine was healthy and is again")
 	}, SpecTimeout(specPatience))
 

@@ -1,4 +1,4 @@
-package docs
+package e2e
 
 import (
 	"context"
@@ -19,8 +19,11 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-var _ = Describe("The commands of the page", func() {
-	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
+var _ = Describe("The commands of the page", fencing, func() {
+	BeforeEach(func(ctx SpecContext) {
+		mayFence(ctx)
+		fixture.AllWell(ctx)
+	})
 
 	It("of kubectl mend run for every kind of object", func(ctx SpecContext) {
 		checked(ctx, "my-check", builders.Claimed)
@@ -140,7 +143,7 @@ spec: {strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 600}}
 	Eventually(func(g Gomega) {
 		now := &mendv1.HostRemediation{}
 		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), now)).To(Succeed())
-		g.Expect(now.Status.Conditions).To(ContainElement(And(HaveField("Type", "Succeeded"), HaveField("Status", BeEquivalentTo("True")))))
+		g.Expect(succeeded(now.Status.Conditions)).To(BeTrue())
 	}).Should(Succeed())
 	return rem.GetName()
 }
