@@ -23,7 +23,7 @@ import (
 )
 
 // What the documentations of the three generations of NodeHealthChecks (seeds 000 to 002) say of one check, its nodes and its requests. What
-// only an API server or other controllers can show of it is shown below test/conformance and test/e2e.
+// only an API server or other controllers can show of it is shown below test/e2e.
 
 func TestADefaultConditionHasToLastForFiveMinutes(t *testing.T) {
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {

@@ -280,7 +280,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"RebootRemediation/soft", "ReplaceRemediation/hard", "SelfNodeRemediation/last"}))
 	})
 
-	everywhere.once("W32: does not adopt requests of a deleted check of its name, but deletes them and starts anew", func(ctx context.Context, s *environment) {
+	once("W32: does not adopt requests of a deleted check of its name, but deletes them and starts anew", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		template := s.template(ctx, reboot, "soft")
 		c := s.check(ctx, "check", s.by(template))
