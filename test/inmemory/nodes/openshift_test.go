@@ -108,7 +108,8 @@ var _ = Describe("On OpenShift", func() {
 
 	onOpenShift("seed 1.13, 1.14, 1.15, W25: a node that is terminating is left to the MachineHealthCheck for that, and no other node is", mode{},
 		func(ctx context.Context, s *environment) {
-			Expect(s.here.Create(ctx, s.theirCheckOf("machine-api-termination-handler", "Terminating"))).To(Succeed())
+			handler := s.theirCheckOf("machine-api-termination-handler", "Terminating")
+			Expect(s.here.Create(ctx, handler)).To(Succeed())
 			s.workers(ctx, 7)
 			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 			s.reports(ctx, "w1", "Terminating", corev1.ConditionTrue, 0)
@@ -123,6 +124,9 @@ var _ = Describe("On OpenShift", func() {
 			Eventually(s.said(fmt.Sprintf(
 				`"msg"="ignoring unhealthy Node, it is terminating and will be handled by MHC" "NodeName"=%q`, s.called("w1")))).Should(Equal(1))
 			Expect(s.said("MHCChecker ")()).To(Equal(1))
+
+			Expect(s.here.Delete(ctx, handler)).To(Succeed())
+			s.request(ctx, "w1")
 		})
 
 	onOpenShift("C86, seed 1.16, 1.17, 1.18, 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},

@@ -186,6 +186,13 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		"while it is paused": func(ctx context.Context, s *environment, _ *unstructured.Unstructured) {
 			s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = []string{"me"} })
 		},
+		"while the configuration of a node is being changed": func(ctx context.Context, s *environment, _ *unstructured.Unstructured) {
+			s.changeNode(ctx, "w1", annotated(map[string]string{
+				"machineconfiguration.openshift.io/desiredConfig": "new", "machineconfiguration.openshift.io/currentConfig": "old",
+			}))
+			s.settle("check")
+			Expect(s.allowed(ctx, "check")()).To(Equal("False/ClusterUpgrading"))
+		},
 		"while it is disabled": func(ctx context.Context, s *environment, _ *unstructured.Unstructured) {
 			s.deleteTemplate(ctx, reboot, "soft")
 		},
