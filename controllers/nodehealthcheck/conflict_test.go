@@ -63,7 +63,8 @@ func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T)
 		"with another status":                        {shippedCheck(condition("status", "False")), false},
 		"with another timeout":                       {shippedCheck(condition("timeout", "300s")), false},
 		"with another condition besides": {shippedCheck(func(spec map[string]any) {
-			spec["unhealthyConditions"] = append(spec["unhealthyConditions"].([]any), map[string]any{"type": "Ready", "status": "Unknown", "timeout": "0s"})
+			another := map[string]any{"type": "Ready", "status": "Unknown", "timeout": "0s"}
+			spec["unhealthyConditions"] = append(spec["unhealthyConditions"].([]any), another)
 		}), false},
 		"with no condition": {shippedCheck(with("unhealthyConditions", []any{})), false},
 		"for all machines":  {shippedCheck(labels(map[string]any{})), false},

@@ -118,7 +118,8 @@ func newFixture(t tester, objects ...client.Object) *fixture {
 	k := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096)}
 	// The tracker that the builder makes keeps managed fields, which no test reads and which cost most of the time.
 	tracker := clienttesting.NewObjectTracker(knownKinds(), serializer.NewCodecFactory(knownKinds()).UniversalDecoder())
-	k.client = fake.NewClientBuilder().WithScheme(knownKinds()).WithObjectTracker(tracker).WithObjects(objects...).WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
+	k.client = fake.NewClientBuilder().WithScheme(knownKinds()).WithObjectTracker(tracker).WithObjects(objects...).
+		WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if kind := list.GetObjectKind().GroupVersionKind(); k.denied != "" && kind.Kind == k.denied+"List" {
