@@ -7,8 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
 // turn gives a node a Ready condition of that status since now.
@@ -76,17 +74,6 @@ func (k *fixture) pauses(requests ...string) {
 	c := k.check("nhc")
 	c.Spec.PauseRequests = requests
 	k.update(c)
-}
-
-// versionIs says whether OpenShift is being upgraded.
-func (k *fixture) versionIs(progressing string) {
-	k.t.Helper()
-	version := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{
-		map[string]any{"type": "Progressing", "status": progressing},
-	}}}}
-	version.SetGroupVersionKind(openshift.ClusterVersions)
-	version.SetName("version")
-	k.makes(version)
 }
 
 // makes creates obj, or replaces the one of its name.

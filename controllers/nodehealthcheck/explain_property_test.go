@@ -17,9 +17,10 @@ import (
 
 // What is observed of a random history is looked at before every reconcile: what the look says is what the reconcile does.
 func TestALookSaysWhatTheNextPassDoes(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		h := begin(rt)
-		for range rapid.IntRange(5, 15).Draw(rt, "events") {
+		for range rapid.IntRange(5, 10).Draw(rt, "events") {
 			h.occurs()
 			for _, c := range h.checks {
 				h.foresees(c)

@@ -19,8 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -114,7 +116,10 @@ func newFixture(t tester, objects ...client.Object) *fixture {
 	t.Helper()
 	log.SetLogger(logr.Discard())
 	k := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096)}
-	k.client = fake.NewClientBuilder().WithScheme(knownKinds()).WithObjects(objects...).WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
+	// The tracker that the builder makes keeps managed fields, which no test reads and which cost most of the time.
+	tracker := clienttesting.NewObjectTracker(knownKinds(), serializer.NewCodecFactory(knownKinds()).UniversalDecoder())
+	k.client = fake.NewClientBuilder().WithScheme(knownKinds()).WithObjectTracker(tracker).WithObjects(objects...).
+		WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if kind := list.GetObjectKind().GroupVersionKind(); k.denied != "" && kind.Kind == k.denied+"List" {

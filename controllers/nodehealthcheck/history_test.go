@@ -47,9 +47,10 @@ type history struct {
 }
 
 func TestWhateverHappensNoRuleIsBroken(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		h := begin(rt)
-		for range rapid.IntRange(10, 40).Draw(rt, "events") {
+		for range rapid.IntRange(10, 30).Draw(rt, "events") {
 			h.happens()
 			h.look()
 		}

@@ -3,6 +3,8 @@ package nodehealthcheck
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,12 +72,33 @@ func TestARequestThatIsRefusedKeepsNoLease(t *testing.T) {
 	if len(k.leases()) != 0 {
 		t.Error("no remediator is at work, and the node is leased")
 	}
+	if !slices.ContainsFunc(k.events(), func(e string) bool {
+		return strings.HasPrefix(e, "Warning RemediationFailed") && strings.Contains(e, "No remediation object could be created for node b") &&
+			strings.Contains(e, "exceeded quota")
+	}) {
+		t.Error("no event says why")
+	}
 	k.fails = nil
 	k.settle("nhc")
 	k.wants("it does no more", "Reboot/b")
 	if len(k.leases()) != 1 {
 		t.Error("the node is remediated, and not leased")
 	}
+}
+
+func TestNothingIsMadeForRequestsThatCannotBeRead(t *testing.T) {
+	k := single(t)
+	k.settle("nhc")
+	k.deny("Reboot")
+	k.bad("b")
+	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}); !apierrors.IsForbidden(err) {
+		t.Errorf("a reconcile that cannot read the requests returns %v", err)
+	}
+	k.wants("the requests that there are cannot be read")
+	k.deny("")
+	k.after(time.Minute)
+	k.settle("nhc")
+	k.wants("they can be read", "Reboot/b")
 }
 
 // Kubernetes deletes what a node owns with it.

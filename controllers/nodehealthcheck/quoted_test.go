@@ -9,9 +9,12 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	_ "github.com/kubemend/kubemend/controllers/console" // --logging-format=console
 )
@@ -75,4 +78,26 @@ func TestQuotedLinesHaveTheFormOfTheDocumentation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// besideMachineChecks is a check that has been enabled, with two bad nodes of which one is terminating, where OpenShift's kinds are installed.
+func besideMachineChecks(t *testing.T, all ...*unstructured.Unstructured) *fixture {
+	t.Helper()
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc-worker-default"))...)
+	k.installs("machinehealthchecks.machine.openshift.io")
+	k.settle("nhc-worker-default")
+	for _, obj := range all {
+		k.makes(obj)
+	}
+	k.turn("a", corev1.ConditionUnknown)
+	n := &corev1.Node{}
+	if err := k.client.Get(t.Context(), client.ObjectKey{Name: "a"}, n); err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch)})
+	if err := k.client.Status().Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	k.bad("b")
+	return k
 }

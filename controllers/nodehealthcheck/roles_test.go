@@ -2,6 +2,7 @@ package nodehealthcheck
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -272,4 +273,16 @@ func TestALadderThatMayNotTellARemediatorToStopSaysSo(t *testing.T) {
 	if told != 1 {
 		t.Errorf("it was reported %d times", told)
 	}
+}
+
+// state is what a check says of its nodes: its phase, how many it observes, how many are healthy, and those that it lists, with the number
+// of their requests.
+func (k *fixture) state(check string) string {
+	k.t.Helper()
+	st := k.check(check).Status
+	says := []string{string(st.Phase), fmt.Sprintf("%d/%d", *st.HealthyNodes, *st.ObservedNodes)}
+	for _, n := range st.UnhealthyNodes {
+		says = append(says, fmt.Sprintf("%s:%d", n.Name, len(n.Remediations)))
+	}
+	return strings.Join(says, " ")
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,7 +27,6 @@ func TestWeaknessesThatMedik8sHas(t *testing.T) {
 	for name, isNotThere := range map[string]func(*testing.T){
 		"W14: a lease that lasts for long holds no step up":                         longLease,
 		"W19: how much a reconcile reads does not depend on the number of nodes":    fewReads,
-		"W23: a node for which no request can be made holds up no other":            oneRefusal,
 		"W25: nothing is decided before the MachineHealthChecks were read":          unreadConflict,
 		"W25: a conflict that cannot be looked for is not none":                     unknownConflict,
 		"W29: nothing begins while it is not known whether the cluster is upgraded": unknownUpgrade,
@@ -58,44 +56,6 @@ func longLease(t *testing.T) {
 	k.after(5 * time.Minute)
 	k.settle("nhc")
 	k.wants("it has not come back, and the next step begins at once", "Reboot/b", "Replace/b")
-}
-
-func TestARequestThatIsOldIsCountedWhateverHoldsUpItsCheck(t *testing.T) {
-	for name, holds := range map[string]struct {
-		up     func(k *fixture)
-		reason string
-	}{
-		"W18, seed 2.12: nothing": {func(*fixture) {}, nhcv1.AllowedReason},
-		"W18, seed 2.12: a pause": {func(k *fixture) {
-			c := k.check("nhc")
-			c.Spec.PauseRequests = []string{"me"}
-			k.update(c)
-		}, nhcv1.PausedReason},
-		"W18, seed 2.12: an upgrade": {func(k *fixture) {
-			k.annotateNode("b", map[string]string{openshift.DesiredConfig: "new", openshift.CurrentConfig: "old"})
-		}, nhcv1.UpgradeReason},
-		"W18, seed 2.12: a template that is gone": {func(k *fixture) {
-			if err := k.client.Delete(k.t.Context(), template("Reboot", "reboot", false)); err != nil {
-				k.t.Fatal(err)
-			}
-		}, nhcv1.DisabledReason},
-		"W18, seed 2.12: too few healthy nodes": {func(k *fixture) { k.bad("c") }, nhcv1.TooManyReason},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-			k.bad("b")
-			k.settle("nhc")
-			holds.up(k)
-			k.after(48*time.Hour + time.Second)
-			k.settle("nhc")
-			if c := meta.FindStatusCondition(k.check("nhc").Status.Conditions, nhcv1.RemediationAllowedCondition); c.Reason != holds.reason {
-				t.Fatalf("RemediationAllowed says %+v, want %s", c, holds.reason)
-			}
-			if got := k.objects()[0].GetAnnotations()[nhcv1.OldRequestAnnotation]; got != nhcv1.OldRequestFlag {
-				t.Errorf("after 48 hours its flag is %q", got)
-			}
-		})
-	}
 }
 
 // annotateNode sets annotations of a node.
@@ -145,23 +105,6 @@ func fewReads(t *testing.T) {
 	if moreLists, moreGets := reads(300); moreLists != lists || moreGets != gets {
 		t.Errorf("for 3 nodes it makes %d lists and reads %d objects, for 300 it makes %d and reads %d", lists, gets, moreLists, moreGets)
 	}
-}
-
-func oneRefusal(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.fails = func(verb string, obj client.Object) error {
-		if obj.GetName() == "a" && verb == "create" {
-			return apierrors.NewInvalid(schema.GroupKind{Group: remediatorGroup, Kind: "Reboot"}, "a", nil)
-		}
-		return nil
-	}
-	k.turn("a", corev1.ConditionUnknown)
-	k.bad("b")
-	k.reconciles("nhc")
-	k.wants("the other one is remediated", "Reboot/b")
-	k.turn("b", corev1.ConditionTrue)
-	k.reconciles("nhc")
-	k.wants("and released")
 }
 
 // What cannot be asked is not "no": medik8s takes a cluster that it cannot ask for one that is not being upgraded.

@@ -78,7 +78,7 @@ func stringConstants(t *testing.T, file string) map[string]string {
 	return values
 }
 
-// Of the manifests in the documentation each is one, and those of the seeds are what the conformance suite applies.
+// Of the manifests in the documentation each is one, and those of the seeds are what test/inmemory/nodes applies.
 func TestDocumentedManifestsAreManifests(t *testing.T) {
 	checks := 0
 	for _, name := range []string{"nodehealthcheck.md", "nodehealthcheck-api.md", "nodehealthcheck-escalation.md", "writing-remediators.md"} {

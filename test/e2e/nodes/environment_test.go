@@ -228,21 +228,14 @@ func (c *chronicle) all() []string {
 	return slices.Clone(c.made)
 }
 
-// told counts the events of a reason about a check, repetitions included.
-func told(ctx context.Context, name, reason string) func() int {
-	return func() int {
+// told reports whether there is an event of a reason about a check.
+func told(ctx context.Context, name, reason string) func() bool {
+	return func() bool {
 		list := &eventsv1.EventList{}
 		Expect(here.List(ctx, list)).To(Succeed())
-		number := 0
-		for i := range list.Items {
-			if e := &list.Items[i]; e.Regarding.Kind == "NodeHealthCheck" && e.Regarding.UID == check(ctx, name).UID && e.Reason == reason {
-				number++
-				if e.Series != nil {
-					number += int(e.Series.Count) - 1
-				}
-			}
-		}
-		return number
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.Kind == "NodeHealthCheck" && e.Regarding.UID == check(ctx, name).UID && e.Reason == reason
+		})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -58,31 +57,6 @@ var _ = Describe("A ladder", func() {
 		Expect(metal.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
 		Eventually(seen.all).Should(Equal([]string{"SelfNodeRemediation " + name, "HostRemediation " + name}))
 		nothingIsLeft(ctx)
-	}, SpecTimeout(specPatience))
-
-	It("does not start while too many nodes are silent, and the status gives the sum", func(ctx SpecContext) {
-		lost := metal.WorkerNames(ctx)[:3]
-		seen := follow(ctx, agent, host)
-		patient := check(ctx, ladder)
-		before := patient.DeepCopy()
-		for i := range patient.Spec.UnhealthyConditions { // that they are silent is found out one by one, seconds apart
-			patient.Spec.UnhealthyConditions[i].Duration.Duration = 25 * time.Second
-		}
-		Expect(here.Patch(ctx, patient, client.MergeFrom(before))).To(Succeed())
-
-		silence(lost...)
-
-		Eventually(said(ctx, ladder, nhcv1.RemediationAllowedCondition)).Should(Equal("False/TooManyUnhealthy"))
-		Eventually(func() string { return conditions.GetMessage(check(ctx, ladder), nhcv1.RemediationAllowedCondition) }).Should(
-			ContainSubstring("is 1 and should equal or exceed 3 (4 nodes: 1 healthy, 3 unhealthy,"))
-		Eventually(told(ctx, ladder, nhcv1.EventRemediationSkipped)).Should(Equal(1))
-		Consistently(seen.all).Should(BeEmpty())
-		for _, name := range lost {
-			restart(name)
-		}
-		Eventually(said(ctx, ladder, nhcv1.RemediationAllowedCondition)).Should(Equal("True/Allowed"))
-		Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
-		Expect(seen.all()).To(BeEmpty())
 	}, SpecTimeout(specPatience))
 
 	It("skips and repeats nothing when the manager is killed at any step", func(ctx SpecContext) {

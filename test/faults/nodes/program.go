@@ -1,5 +1,5 @@
 // Package nodes tries every write, every crash and every order of events of the NodeHealthCheck controller, in memory. What it needs for that
-// is here for the conformance tests of the controller, too.
+// is here for package test/inmemory/nodes, too.
 package nodes
 
 import (
@@ -115,6 +115,7 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 		writer := client.WithFieldOwner(i.Client, mendv1.FieldOwner)
 		kinds := remediationrequest.NewKinds(i.Cache, i.Live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 		kinds.KeepWhileAny()
+		kinds.GoBy(s.Clock)
 		written := &records.Records{
 			Client: writer, Live: i.Live, Clock: s.Clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
 		}

@@ -6,22 +6,25 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/faultproxy"
+	inprocess "github.com/kubemend/kubemend/test/faults/nodes"
 	"github.com/kubemend/kubemend/test/inmemory"
-	"github.com/kubemend/kubemend/test/testclock"
 )
 
 const (
@@ -29,9 +32,6 @@ const (
 	// over.
 	patience = 5 * time.Minute
 	long     = 10 * time.Minute
-
-	// sceneLabel is on all nodes and checks of an environment; its controller sees no others.
-	environmentLabel = "test.kubemend.io/scene"
 )
 
 // mode is one of the ways to run the cases of medik8s: with one template or a ladder of a single step, whose template says or does not say
@@ -54,92 +54,85 @@ func (m mode) String() string {
 // step is the timeout of the steps of a ladder.
 const step = 4 * time.Minute
 
-// wanted is what a spec may want of the controller.
-type wanted struct {
-	mute   bool          // events go nowhere, which saves time
-	user   string        // the user with whose rights the controller works; an administrator if empty
-	resync time.Duration // 0 for never
-}
-
-// environment is a set of nodes and checks, with a controller and a clock of its own.
+// environment is a set of nodes and checks on an API server in memory, with a controller and a clock of its own.
 type environment struct {
 	mode
-	wanted wanted
-	// name is that of the environment's namespace, and begins the names of its nodes and checks.
+	// name is that of the environment's namespace, and begins the names of its nodes and checks: series of metrics are named after these.
 	name string
 	// elsewhere is another namespace of the environment, missing is one that does not exist.
 	elsewhere, missing string
 	leases             string // the namespace of the leases
 	clock              clock
-	// here is the client of all but the controller. In memory the controller has done all that it has to do before an answer.
-	here client.Client
-	// memory is the controller of an environment in memory; nil at the API server.
-	memory   *inmemory.Program
-	pace     patient // the clock of an environment at the API server
-	births   *births
-	plan     *faultproxy.Plan
-	kill     func()
-	ears     *ears // nil while there is no controller
-	recorder *teller
-	notes    *notes              // the events of an environment in memory
-	kinds    map[remediator]bool // of which there are templates
-	nodes    []string
-	checks   []string
+	here               client.Client // of all but the controller, which has done all that it has to do before an answer
+	program            *inmemory.Program
+	notes              *notes
+	kinds              map[remediator]bool // of which there are templates
+	nodes              []string
+	checks             []string
 
 	mu  sync.Mutex
 	log []string
 }
 
-// clock is that of an environment: at the API server it goes as ours does, in memory only as far as the controller needs it to. It leaps by Step.
-type clock interface {
-	Now() time.Time
-	Step(d time.Duration)
-}
+// environments is how many there were.
+var environments atomic.Int32
 
-// newScene makes an environment at the API server.
 func newEnvironment(ctx context.Context, m mode) *environment {
 	GinkgoHelper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scene-"}}
-	Expect(here.Create(ctx, namespace)).To(Succeed())
-	name := namespace.Name
-	s := &environment{
-		here: here, mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
-		kill: func() {}, kinds: map[remediator]bool{},
+	var kinds []inmemory.Kind
+	add := func(kind schema.GroupVersionKind, global, later bool) {
+		kinds = append(kinds, inmemory.Kind{GroupVersionKind: kind, Global: global, Later: later})
 	}
-	s.pace = patient{Clock: testclock.New(), environment: s}
-	s.clock = s.pace
-	s.births = &births{now: s.clock.Now, of: map[types.UID]metav1.Time{}}
-	Expect(s.here.Create(ctx, builders.Namespace(s.elsewhere))).To(Succeed())
-	Expect(s.here.Create(ctx, builders.Namespace(s.leases))).To(Succeed())
-	s.begin(0, "")
+	for _, r := range append([]remediator{metal3, hosts}, remediators...) {
+		add(r.kind, r.global, r == late)
+		add(r.templates(), r.global, r == late)
+	}
+	add(clusterVersion, true, true)
+	add(theirCheck, false, true)
+	add(theirMachine, false, true)
+	server, err := inprocess.Server(clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), kinds...)
+	Expect(err).NotTo(HaveOccurred())
+	name := fmt.Sprintf("scene%d", environments.Add(1))
+	s := &environment{
+		mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
+		kinds: map[remediator]bool{}, notes: &notes{},
+	}
+	s.program = inprocess.Program(server, inprocess.Options{Leases: s.leases, Recorder: s.notes, Logger: s.logger()})
+	s.here = settled{server.WithWatch, s.program}
+	s.clock = clock{s.program}
+	Expect(builders.Apply(ctx, server.WithWatch, builders.Namespace(s.name), builders.Namespace(s.elsewhere), builders.Namespace(s.leases),
+		builders.Namespace("default"), builders.Namespace(machineAPI), builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
 	return s
 }
 
-// begin begins to count the controller's writes anew, and decides the fate of one of them.
-func (s *environment) begin(nth int, f faultproxy.Fate) { s.plan = way.Expect(s.name, nth, f) }
+// start starts the controller, for the first time or after kill.
+func (s *environment) start() {
+	GinkgoHelper()
+	Expect(s.program.Start()).To(Succeed())
+}
 
-// end is to be deferred. It stops all that belongs to the environment, and reports the objects if the spec has failed.
+func (s *environment) kill() {
+	GinkgoHelper()
+	Expect(s.program.Kill()).To(Succeed())
+}
+
+// logger writes where it is shown if a spec fails, and keeps what the controller says for specs about that.
+func (s *environment) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		GinkgoWriter.Printf("%s: %s %s\n", s.name, prefix, args)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.log = append(s.log, fmt.Sprintf("%s %s", prefix, args))
+	}, funcr.Options{LogTimestamp: true})
+}
+
+// end is to be deferred. It stops the controller, and reports the objects if the spec has failed.
 func (s *environment) end() {
 	failure := recover()
-	ctx := context.Background()
 	if failure != nil {
-		AddReportEntry(fmt.Sprintf("%s in %s", s.mode, s.name), s.dump(ctx))
+		AddReportEntry(fmt.Sprintf("%s in %s", s.mode, s.name), s.dump(context.Background()))
 	}
 	s.kill()
-	if s.memory != nil {
-		if failure != nil {
-			panic(failure)
-		}
-		return
-	}
-	s.pace.Stop()
-	// Other environments see what has no namespace, though not these.
-	for _, name := range s.nodes {
-		_ = s.here.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.called(name)}})
-	}
-	for _, name := range s.checks {
-		_ = s.here.Delete(ctx, &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: s.called(name)}})
-	}
 	if failure != nil {
 		panic(failure)
 	}
@@ -163,10 +156,6 @@ func (s *environment) dump(ctx context.Context) string {
 	for _, r := range s.allRequests(ctx) {
 		_, _ = fmt.Fprintf(&text, "%s %s/%s: %v %v\n", r.GetKind(), r.GetNamespace(), r.GetName(), r.Object["metadata"], r.Object["status"])
 	}
-	if s.plan != nil {
-		written, _ := s.plan.Written()
-		_, _ = fmt.Fprintf(&text, "written: %q\n", written)
-	}
 	_, _ = fmt.Fprintf(&text, "it is %s", s.clock.Now().UTC().Format(time.RFC3339))
 	return text.String()
 }
@@ -180,7 +169,7 @@ func (s *environment) short(name string) string { return strings.TrimPrefix(name
 // check makes a check of all nodes of the pool "workers", which remediates with the template of that name, in the environment's mode.
 func (s *environment) check(ctx context.Context, name string, edits ...func(*nhcv1.NodeHealthCheck)) *nhcv1.NodeHealthCheck {
 	GinkgoHelper()
-	c := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: s.called(name), Labels: map[string]string{environmentLabel: s.name}}}
+	c := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: s.called(name)}}
 	c.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
 	c.Spec.MinHealthy = ptr.To(intstr.FromString("51%"))
 	for _, edit := range edits {
@@ -250,7 +239,7 @@ func (s *environment) get(ctx context.Context, name string) *nhcv1.NodeHealthChe
 // node makes a node of the pool "workers" that has been Ready for an hour.
 func (s *environment) node(ctx context.Context, name string, edits ...func(*corev1.Node)) *corev1.Node {
 	GinkgoHelper()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.called(name), Labels: map[string]string{environmentLabel: s.name, "pool": "workers"}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.called(name), Labels: map[string]string{"pool": "workers"}}}
 	for _, edit := range edits {
 		edit(n)
 	}
@@ -295,10 +284,9 @@ func (s *environment) condition(kind corev1.NodeConditionType, status corev1.Con
 	}
 }
 
-// reports sets a condition of a node, as if it had been so for some time, when the controller has heard of all that was before.
+// reports sets a condition of a node, as if it had been so for some time.
 func (s *environment) reports(ctx context.Context, name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, ago time.Duration) {
 	GinkgoHelper()
-	s.hears(ctx)
 	n := s.getNode(ctx, name)
 	before := n.DeepCopy()
 	builders.Reports(n, s.condition(kind, status, ago))

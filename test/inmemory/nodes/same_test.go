@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("As medik8s does,", func() {
-	everywhere.inEveryMode("C32, seed 0.3, 0.16, 0.17, 0.18, 0.19, 0.21, 0.22, 0.23: a node is remediated from the moment its condition has lasted for its duration, until its request is gone",
+	inEveryMode("C32, seed 0.3, 0.16, 0.17, 0.18, 0.19, 0.21, 0.22, 0.23: a node is remediated from the moment its condition has lasted for its duration, until its request is gone",
 		func(ctx context.Context, s *environment) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
@@ -60,7 +60,7 @@ var _ = Describe("As medik8s does,", func() {
 			Expect(is.Resource).To(Equal(corev1.ObjectReference{
 				APIVersion: "test.kubemend.io/v1alpha1", Kind: "RebootRemediation", Namespace: s.name, Name: req.GetName(), UID: req.GetUID(),
 			}))
-			born := metav1.NewTime(s.born(req))
+			born := req.GetCreationTimestamp()
 			Expect(is.Started.Equal(&born)).To(BeTrue())
 			Expect(is.TemplateName).To(Equal("soft"))
 			Expect(is.TimedOut).To(BeNil())
@@ -175,7 +175,7 @@ var _ = Describe("As medik8s does,", func() {
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft"}))
 		})
 
-	everywhere.inEveryMode("C37, bad input: of two checks on one node one remediates it, with its lease", func(ctx context.Context, s *environment) {
+	inEveryMode("C37, bad input: of two checks on one node one remediates it, with its lease", func(ctx context.Context, s *environment) {
 		soft, hard := s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")
 		s.workers(ctx, 3)
 		s.check(ctx, "one", s.by(soft))

@@ -14,11 +14,7 @@ import (
 
 var _ = Describe("Remediators", func() {
 	for text, named := range suite.InOrder(map[string]bool{"is not named": false, "is named all the same": true}) {
-		where := everywhere
-		if named {
-			where = inMemory
-		}
-		where.inEveryMode("whose kinds have no namespace serve a node once, if one "+text, func(ctx context.Context, s *environment) {
+		inEveryMode("whose kinds have no namespace serve a node once, if one "+text, func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			template := s.template(ctx, global, "soft")
 			if named {

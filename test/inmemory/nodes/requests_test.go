@@ -62,13 +62,12 @@ func (s *environment) allRequests(ctx context.Context) []*unstructured.Unstructu
 		}
 		for i := range list.Items {
 			if u := &list.Items[i]; strings.HasPrefix(u.GetNamespace()+u.GetName(), s.name) {
-				s.born(u) // not later than the test knows of it: it may let time leap
 				all = append(all, u)
 			}
 		}
 	}
 	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int {
-		if order := s.born(a).Compare(s.born(b)); order != 0 {
+		if order := a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time); order != 0 {
 			return order
 		}
 		return strings.Compare(a.GetKind()+a.GetName(), b.GetKind()+b.GetName())

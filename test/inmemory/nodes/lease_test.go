@@ -39,7 +39,7 @@ func (s *environment) takes(ctx context.Context, node, holder string, length tim
 }
 
 var _ = Describe("The lease on a node", func() {
-	everywhere.inEveryMode("C40: exists while the node is remediated, and not before or after", func(ctx context.Context, s *environment) {
+	inEveryMode("C40: exists while the node is remediated, and not before or after", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))

@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("As medik8s does, a check", func() {
-	everywhere.inEveryMode("C30, seed 0.20, 2.6, bad input: is disabled while its template does not exist", func(ctx context.Context, s *environment) {
+	inEveryMode("C30, seed 0.20, 2.6, bad input: is disabled while its template does not exist", func(ctx context.Context, s *environment) {
 		soft := s.template(ctx, reboot, "soft")
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(soft))
@@ -141,7 +141,7 @@ var _ = Describe("As medik8s does, a check", func() {
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
 		})
 
-	everywhere.inEveryMode("C64, W31: deletes the request of a deleted node, and the lease once the request is gone", func(ctx context.Context, s *environment) {
+	inEveryMode("C64, W31: deletes the request of a deleted node, and the lease once the request is gone", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")

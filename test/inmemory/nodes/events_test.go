@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -46,7 +45,7 @@ func (s *environment) heartbeat(ctx context.Context, name string) {
 }
 
 var _ = Describe("A check reports", func() {
-	everywhere.inEveryMode("nothing while nothing changes: it writes nothing, sends no events, and no heartbeat enqueues it", func(ctx context.Context, s *environment) {
+	inEveryMode("nothing while nothing changes: it writes nothing, sends no events, and no heartbeat enqueues it", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.check(ctx, "strict", s.by(s.template(ctx, replace, "hard")), minHealthy("100%"))
@@ -60,24 +59,17 @@ var _ = Describe("A check reports", func() {
 		for _, c := range s.checks {
 			s.settle(c)
 		}
-		s.isQuiet()
-		before, told := s.versions(ctx), s.recorder.told.Load()
-		// A reconcile for an earlier change may come late. One for a heartbeat would come each time.
-		Eventually(func(g Gomega) {
-			s.isQuiet()
-			counts := s.reconciles()
-			for _, n := range s.nodes {
-				s.heartbeat(ctx, n)
-				before["node "+n] = s.getNode(ctx, n).ResourceVersion
-			}
-			s.hears(ctx)
-			g.Consistently(s.reconciles).Should(Equal(counts))
-		}).Should(Succeed())
+		before, told, counts := s.versions(ctx), s.notes.number(), s.program.Counts()
+		for _, n := range s.nodes {
+			s.heartbeat(ctx, n)
+			before["node "+n] = s.getNode(ctx, n).ResourceVersion
+		}
+		Expect(s.program.Counts()).To(Equal(counts))
 		for _, c := range s.checks {
 			s.reconcile(c)
 		}
 		Expect(s.versions(ctx)).To(Equal(before))
-		Expect(s.recorder.told.Load()).To(Equal(told))
+		Expect(s.notes.number()).To(Equal(told))
 	})
 
 	once("its columns, and a status with medik8s' fields and values", func(ctx context.Context, s *environment) {
@@ -136,7 +128,7 @@ var _ = Describe("A check reports", func() {
 		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_short_circuited", ours("reason", "")).Should(BeEquivalentTo(0))
 	})
 
-	everywhere.once("seed 2.2: changes within a moment: of nodes, their conditions and the check itself", func(ctx context.Context, s *environment) {
+	once("seed 2.2: changes within a moment: of nodes, their conditions and the check itself", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -153,14 +145,3 @@ var _ = Describe("A check reports", func() {
 		Eventually(s.nodesRequested(ctx)).Should(Equal([]string{"w1"}))
 	})
 })
-
-// isQuiet waits until the controller has reconciled nothing for a while: its last event may cause a reconcile a moment later.
-func (s *environment) isQuiet() {
-	GinkgoHelper()
-	last := s.reconciles()
-	Eventually(func() bool {
-		before := last
-		last = s.reconciles()
-		return maps.Equal(before, last)
-	}).MustPassRepeatedly(10).Should(BeTrue())
-}

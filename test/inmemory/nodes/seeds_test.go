@@ -30,7 +30,6 @@ func (s *environment) manifest(ctx context.Context, u *unstructured.Unstructured
 	} else {
 		s.checks = append(s.checks, u.GetName())
 		u.SetName(s.called(u.GetName()))
-		u.SetLabels(map[string]string{environmentLabel: s.name})
 		Expect(unstructured.SetNestedField(u.Object, s.name, "spec", "remediationTemplate", "namespace")).To(Succeed())
 	}
 	Expect(builders.Apply(ctx, s.here, u)).To(Succeed())
@@ -38,7 +37,7 @@ func (s *environment) manifest(ctx context.Context, u *unstructured.Unstructured
 
 // Which other tests hold what the documents say is in test/RULES.md, sentence by sentence.
 var _ = Describe("The manifests of", func() {
-	everywhere.once("seed 0.1, 0.2, 0.7, 0.8, 0.9, 0.10, 0.11, 0.14, 0.15, 0.19, 0.23: the first documentation work as they are", func(ctx context.Context, s *environment) {
+	once("seed 0.1, 0.2, 0.7, 0.8, 0.9, 0.10, 0.11, 0.14, 0.15, 0.19, 0.23: the first documentation work as they are", func(ctx context.Context, s *environment) {
 		s.kinds[provider] = true
 		s.workers(ctx, 2)
 		s.node(ctx, "w3", labelled("pool", "another")) // all nodes are selected
@@ -64,7 +63,7 @@ var _ = Describe("The manifests of", func() {
 		Expect(s.about(ctx, "w3")).To(BeEmpty())
 	})
 
-	everywhere.once("seed 000: the first documentation, as they are spelled there, leave the check without its template", func(ctx context.Context, s *environment) {
+	once("seed 000: the first documentation, as they are spelled there, leave the check without its template", func(ctx context.Context, s *environment) {
 		s.kinds[misspelt] = true
 		s.workers(ctx, 3)
 		s.manifest(ctx, suite.Seed("000/template.yaml")[0])
@@ -76,7 +75,7 @@ var _ = Describe("The manifests of", func() {
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
 	})
 
-	everywhere.once("seed 1.3, 1.2, 1.4, 1.5, 1.7, 1.8, 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *environment) {
+	once("seed 1.3, 1.2, 1.4, 1.5, 1.7, 1.8, 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *environment) {
 		s.template(ctx, pill, "group-x")
 		worker := labelled("node-role.kubernetes.io/worker", "")
 		for _, name := range []string{"a", "b", "c"} {

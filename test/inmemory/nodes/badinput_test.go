@@ -62,21 +62,14 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 	})
 
-	atServer.once("a template whose CRD is installed later is found then", func(ctx context.Context, s *environment) {
+	once("a template whose CRD is installed later is found then", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
-		late := named(s.name+".example.org", "LateRemediation")
 		s.check(ctx, "check", s.by(corev1.ObjectReference{
 			APIVersion: late.kind.GroupVersion().String(), Kind: late.templates().Kind, Namespace: s.name, Name: "late",
 		}))
 		s.fails(ctx, "w1")
 		Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateNotFound"))
-		crds := late.crds()
-		install(ctx, s.here, crds...)
-		DeferCleanup(func(ctx context.Context) {
-			for _, crd := range crds {
-				Expect(s.here.Delete(ctx, crd)).To(Succeed())
-			}
-		})
+		s.installs(ctx, late.kind, late.templates())
 		s.template(ctx, late, "late")
 		s.clock.Step(15 * time.Second)
 		s.request(ctx, "w1")
@@ -92,7 +85,7 @@ var _ = Describe("Bad input:", func() {
 		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 	})
 
-	everywhere.once("a selector that does not parse disables the check", func(ctx context.Context, s *environment) {
+	once("a selector that does not parse disables the check", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), func(c *nhcv1.NodeHealthCheck) {
 			c.Spec.Selector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Resembles"}}}
@@ -248,7 +241,7 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	everywhere.once("deleting a check during a remediation deletes its requests and its lease", func(ctx context.Context, s *environment) {
+	once("deleting a check during a remediation deletes its requests and its lease", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		c := s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")

@@ -9,8 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,41 +25,13 @@ var (
 	theirMachine   = schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "Machine"}
 )
 
-// onOpenShift is a spec for which OpenShift's kinds are installed; at an API server no other environment may be played then.
+// onOpenShift is a spec for which OpenShift's kinds are installed.
 func onOpenShift(text string, m mode, body func(context.Context, *environment)) {
 	GinkgoHelper()
-	inMemory.onOpenShift(text, m, body)
-}
-
-func (p places) onOpenShift(text string, m mode, body func(context.Context, *environment)) {
-	GinkgoHelper()
-	crds := func() []*apiextensionsv1.CustomResourceDefinition {
-		return []*apiextensionsv1.CustomResourceDefinition{
-			anything(clusterVersion, apiextensionsv1.ClusterScoped), anything(theirCheck, apiextensionsv1.NamespaceScoped),
-			anything(theirMachine, apiextensionsv1.NamespaceScoped),
-		}
-	}
 	It(text, func(ctx SpecContext) {
-		s := newEnvironmentInMemory(ctx, m)
-		s.installs(ctx, crds()...)
+		s := newEnvironment(ctx, m)
+		s.installs(ctx, clusterVersion, theirCheck, theirMachine)
 		play(ctx, s, body)
-	})
-	if !p.server {
-		return
-	}
-	It(text+atAServer, needsServer, func(ctx SpecContext) {
-		crds := crds()
-		install(ctx, here, crds...)
-		Expect(builders.Apply(ctx, here, builders.Namespace(machineAPI))).To(Succeed())
-		DeferCleanup(func(ctx context.Context) {
-			for _, crd := range crds {
-				Expect(here.Delete(ctx, crd)).To(Succeed())
-			}
-			for _, crd := range crds {
-				Eventually(func() bool { return apierrors.IsNotFound(here.Get(ctx, client.ObjectKeyFromObject(crd), crd)) }).Should(BeTrue())
-			}
-		})
-		play(ctx, newEnvironment(ctx, m), body)
 	})
 }
 
@@ -95,7 +65,7 @@ func (s *environment) progresses(ctx context.Context, version *unstructured.Unst
 	Expect(s.here.Status().Patch(ctx, version, client.MergeFrom(before))).To(Succeed())
 }
 
-var _ = Describe("On OpenShift", Serial, func() {
+var _ = Describe("On OpenShift", func() {
 	for _, m := range modes {
 		onOpenShift(fmt.Sprintf("C68, W12, seed 0.4, 1.6, 2.7: nothing starts during an upgrade, and remediations under way continue (%s)", m), m,
 			func(ctx context.Context, s *environment) {
@@ -138,7 +108,8 @@ var _ = Describe("On OpenShift", Serial, func() {
 
 	onOpenShift("seed 1.13, 1.14, 1.15, W25: a node that is terminating is left to the MachineHealthCheck for that, and no other node is", mode{},
 		func(ctx context.Context, s *environment) {
-			Expect(s.here.Create(ctx, s.theirCheckOf("machine-api-termination-handler", "Terminating"))).To(Succeed())
+			handler := s.theirCheckOf("machine-api-termination-handler", "Terminating")
+			Expect(s.here.Create(ctx, handler)).To(Succeed())
 			s.workers(ctx, 7)
 			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 			s.reports(ctx, "w1", "Terminating", corev1.ConditionTrue, 0)
@@ -153,9 +124,12 @@ var _ = Describe("On OpenShift", Serial, func() {
 			Eventually(s.said(fmt.Sprintf(
 				`"msg"="ignoring unhealthy Node, it is terminating and will be handled by MHC" "NodeName"=%q`, s.called("w1")))).Should(Equal(1))
 			Expect(s.said("MHCChecker ")()).To(Equal(1))
+
+			Expect(s.here.Delete(ctx, handler)).To(Succeed())
+			s.request(ctx, "w1")
 		})
 
-	everywhere.onOpenShift("C86, seed 1.16, 1.17, 1.18, 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},
+	onOpenShift("C86, seed 1.16, 1.17, 1.18, 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},
 		func(ctx context.Context, s *environment) {
 			handler := s.theirCheckOf("machine-api-termination-handler", "Terminating")
 			Expect(s.here.Create(ctx, handler)).To(Succeed())
@@ -193,7 +167,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 
 	onOpenShift("C66: a control-plane node is remediated only if the disruption budget of etcd allows it", mode{}, func(ctx context.Context, s *environment) {
 		const etcd = "openshift-etcd"
-		Expect(client.IgnoreAlreadyExists(s.here.Create(ctx, builders.Namespace(etcd)))).To(Succeed())
+		Expect(s.here.Create(ctx, builders.Namespace(etcd))).To(Succeed())
 		guards := map[string]string{"app": "guard"}
 		pdb := &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "etcd-guard-pdb"},
@@ -215,10 +189,6 @@ var _ = Describe("On OpenShift", Serial, func() {
 			Spec:       corev1.PodSpec{NodeName: s.called("c1"), Containers: []corev1.Container{{Name: "guard", Image: "guard"}}},
 		}
 		Expect(s.here.Create(ctx, guard)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) {
-			Expect(s.here.Delete(ctx, pdb)).To(Succeed())
-			Expect(s.here.Delete(ctx, guard, client.GracePeriodSeconds(0))).To(Succeed())
-		})
 		ready := func(status corev1.ConditionStatus) {
 			GinkgoHelper()
 			guard.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}

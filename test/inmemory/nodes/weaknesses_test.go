@@ -186,6 +186,13 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		"while it is paused": func(ctx context.Context, s *environment, _ *unstructured.Unstructured) {
 			s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = []string{"me"} })
 		},
+		"while the configuration of a node is being changed": func(ctx context.Context, s *environment, _ *unstructured.Unstructured) {
+			s.changeNode(ctx, "w1", annotated(map[string]string{
+				"machineconfiguration.openshift.io/desiredConfig": "new", "machineconfiguration.openshift.io/currentConfig": "old",
+			}))
+			s.settle("check")
+			Expect(s.allowed(ctx, "check")()).To(Equal("False/ClusterUpgrading"))
+		},
 		"while it is disabled": func(ctx context.Context, s *environment, _ *unstructured.Unstructured) {
 			s.deleteTemplate(ctx, reboot, "soft")
 		},
@@ -280,7 +287,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"RebootRemediation/soft", "ReplaceRemediation/hard", "SelfNodeRemediation/last"}))
 	})
 
-	everywhere.once("W32: does not adopt requests of a deleted check of its name, but deletes them and starts anew", func(ctx context.Context, s *environment) {
+	once("W32: does not adopt requests of a deleted check of its name, but deletes them and starts anew", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		template := s.template(ctx, reboot, "soft")
 		c := s.check(ctx, "check", s.by(template))

@@ -134,7 +134,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 	})
 
 	for _, r := range []remediator{metal3, hosts} {
-		everywhere.in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step at its timeout", r.kind.Kind),
+		in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step at its timeout", r.kind.Kind),
 			func(ctx context.Context, s *environment) {
 				c := s.cluster(ctx)
 				s.workers(ctx, 3)
@@ -238,11 +238,6 @@ var _ = Describe("Nodes of Cluster API,", func() {
 			m.Finalizers = []string{keep}
 			Expect(s.here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 			Expect(s.here.Delete(ctx, m)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) {
-				before := m.DeepCopy()
-				m.Finalizers = nil
-				Expect(client.IgnoreNotFound(s.here.Patch(ctx, m, client.MergeFrom(before)))).To(Succeed())
-			})
 		},
 	}) {
 		once("W3: a node of the control plane waits for another one "+text, func(ctx context.Context, s *environment) {

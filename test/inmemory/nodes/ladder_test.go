@@ -89,7 +89,7 @@ var _ = Describe("A node that stays unhealthy", func() {
 		Expect(s.timedOut(ctx, req)()).To(BeEmpty())
 	})
 
-	everywhere.in(ladders, "C53, W1, gap, seed 2.13, 2.15: gets all steps one after the other, also several of one kind, each for its own timeout",
+	in(ladders, "C53, W1, gap, seed 2.13, 2.15: gets all steps one after the other, also several of one kind, each for its own timeout",
 		func(ctx context.Context, s *environment) {
 			templates := []corev1.ObjectReference{
 				s.template(ctx, reboot, "soft", several), s.template(ctx, replace, "new"),

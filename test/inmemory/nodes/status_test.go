@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,32 +97,10 @@ const yes = "True/Allowed"
 
 // events are the events of a reason about a check, as "Type note", each as often as it was sent.
 func (s *environment) events(ctx context.Context, check, reason string) func() []string {
-	if s.memory != nil {
-		return func() []string {
-			GinkgoHelper()
-			Expect(s.memory.Settle()).To(Succeed())
-			return s.notes.of(s, check, reason)
-		}
-	}
 	return func() []string {
 		GinkgoHelper()
-		list := &eventsv1.EventList{}
-		Expect(s.here.List(ctx, list, client.InNamespace("default"))).To(Succeed())
-		found := []string{}
-		for i := range list.Items {
-			e := &list.Items[i]
-			if e.Regarding.Name != s.called(check) || e.Regarding.Kind != "NodeHealthCheck" || e.Reason != reason {
-				continue
-			}
-			times := 1
-			if e.Series != nil {
-				times = int(e.Series.Count)
-			}
-			for range times {
-				found = append(found, strings.ReplaceAll(e.Type+" "+e.Note, s.name+"-", ""))
-			}
-		}
-		return found
+		Expect(s.program.Settle()).To(Succeed())
+		return s.notes.of(s, check, reason)
 	}
 }
 
@@ -153,9 +130,7 @@ func (s *environment) holder(ctx context.Context, node string) func() string {
 // metric is the value of a series, the sum of a histogram's observations counting as one; -1 if there is none.
 func (s *environment) metric(name string, labels map[string]string) float64 {
 	GinkgoHelper()
-	if s.memory != nil {
-		Expect(s.memory.Settle()).To(Succeed())
-	}
+	Expect(s.program.Settle()).To(Succeed())
 	families, err := metrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())
 	for _, f := range families {
@@ -190,9 +165,7 @@ func (s *environment) metric(name string, labels map[string]string) float64 {
 func (s *environment) said(text string) func() int {
 	return func() int {
 		GinkgoHelper()
-		if s.memory != nil {
-			Expect(s.memory.Settle()).To(Succeed())
-		}
+		Expect(s.program.Settle()).To(Succeed())
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		n := 0
