@@ -84,7 +84,7 @@ TEST_FLAGS = -count=1 -vet=off '-ldflags=-s -w'
 
 # Everything outside test/, the checks of the code itself directly in test/, and what else needs no control plane. The fault campaigns, in the folders
 # below test/faults, compute for half a minute and are left to `make test`.
-UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/conformance/nodes ./test/crd ./test/faults ./test/rules ./test/schemas ./test/seeds
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/conformance/nodes ./test/faults ./test/rules ./test/seeds
 
 include test/rig/rig.mk
 
