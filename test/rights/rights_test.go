@@ -77,22 +77,6 @@ func TestARoleIsSplitIntoRights(t *testing.T) {
 	}
 }
 
-func TestARoleWithAnUnknownFieldIsRefused(t *testing.T) {
-	if _, err := Granted(roles(t, `{kind: ClusterRole, metadata: {name: r}, rules: [{apiGroup: [""], resources: [x], verbs: [get]}]}`)); err == nil {
-		t.Error("a rule for no group was read")
-	}
-}
-
-func TestGrantsOfSomeRolesAreKeptApart(t *testing.T) {
-	all := []Grant{{Right{Resource: "x", Verb: "get"}, "ours"}, {Right{Resource: "x", Verb: "list"}, "theirs"}}
-	if diff := cmp.Diff([]string{"get x (ours)"}, texts(Of(all, "ours"))); diff != "" {
-		t.Errorf("grants (-want +got):\n%s", diff)
-	}
-	if len(all) != 2 {
-		t.Error("all are not all any more")
-	}
-}
-
 // event is a request of the manager, by what the API server noted.
 func event(verb string, of *auditv1.ObjectReference, edits ...func(*auditv1.Event)) auditv1.Event {
 	e := auditv1.Event{
