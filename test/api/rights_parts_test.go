@@ -50,12 +50,19 @@ func hasTheRightsOfItsPart(ctx SpecContext) {
 	}
 }
 
-func writesWhereItIsItsOwn(ctx SpecContext) {
+// hasNoLeasesOfOthers asks for leases by no name. Leases say which nodes are alive, and who leads of every controller in the
+// cluster; a right to make a namespace is one to make any.
+func hasNoLeasesOfOthers(ctx SpecContext) {
 	for _, verb := range []string{"create", "update", "patch", "delete"} {
 		for _, where := range []string{"", "kube-node-lease", "kube-system", namespace} {
 			Expect(may(ctx, rig.Account, right{verb, "coordination.k8s.io", "leases", where})()).To(BeFalse(), "%s leases in %q", verb, where)
 		}
 		Expect(may(ctx, rig.Account, right{verb, "", "namespaces", ""})()).To(BeFalse(), verb)
+	}
+	for _, verb := range []string{"get", "list", "watch"} {
+		for _, where := range []string{"", "kube-node-lease", namespace} {
+			Expect(may(ctx, rig.Account, right{verb, "coordination.k8s.io", "leases", where})()).To(BeFalse(), "%s leases in %q", verb, where)
+		}
 	}
 }
 

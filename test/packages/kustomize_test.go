@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -137,5 +138,22 @@ func TestTheVariablesOfClusterctlReachTheManager(t *testing.T) {
 		if got := environment(t, c, name); got != row.value || flags(c)[row.flag] != "$("+name+")" {
 			t.Errorf("--%s is %q with %s=%q, want %q", row.flag, flags(c)[row.flag], name, got, row.value)
 		}
+	}
+}
+
+// clusterctl's settings say where its local repository is made from. That a release of their next version can be installed is in test/api.
+func TestTheClusterctlSettingsNameTheProvider(t *testing.T) {
+	var settings struct {
+		Name   string            `json:"name"`
+		Config map[string]string `json:"config"`
+	}
+	if err := json.Unmarshal(read(t, "clusterctl-settings.json"), &settings); err != nil {
+		t.Fatal(err)
+	}
+	if got := ofKind(provider(t), "Namespace")[0].GetLabels()["cluster.x-k8s.io/provider"]; got != settings.Name {
+		t.Errorf("the provider is %q in the manifests, and %q in the settings", got, settings.Name)
+	}
+	if c := settings.Config; c["componentsFile"] != "addon-components.yaml" || c["configFolder"] != "config/clusterctl" {
+		t.Errorf("made from %s, and named %s", c["configFolder"], c["componentsFile"])
 	}
 }
