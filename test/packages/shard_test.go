@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,67 +84,64 @@ func oneNamespaceOnly(t *testing.T) []object {
 	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "one-namespace")))
 }
 
-func TestAManagerOfOneNamespaceGetsItsName(t *testing.T) {
-	all := oneNamespaceOnly(t)
-	_, c := manager(t, all)
-	want := map[string]string{
-		"diagnostics-address": ":8443", "leader-elect": "true", "namespace": "$(KUBEMEND_NAMESPACE)", "node-health-checks": "off",
-		"skip-crd-migration-phases": "StorageVersionMigration,CleanupManagedFields", "webhook-cert-dir": "/etc/kubemend/webhook",
-	}
-	if diff := cmp.Diff(want, flags(c)); diff != "" {
-		t.Errorf("flags (-want +got):\n%s", diff)
-	}
-	parts := ofKind(all, "ConfigMap")[0]
-	if len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != parts.GetName() {
-		t.Errorf("the container reads %+v, and its part is in %s", c.EnvFrom, parts.GetName())
-	}
-	if diff := cmp.Diff(map[string]any{"KUBEMEND_NAMESPACE": "metal"}, parts.Object["data"]); diff != "" {
-		t.Errorf("its part (-want +got):\n%s", diff)
-	}
-	for _, rule := range []string{
-		"the manager has no more power over its node than it needs", "the loss of a replica is harmless", "selectors select the manager",
-		"the manager knows every flag that it is given", "webhooks are answered, and their certificates can be verified", "what kubemend remembers is protected",
+// A manager of a part reads it from a ConfigMap, which the user changes, and leaves what belongs to all to another one.
+func TestAManagerOfAPartGetsItsName(t *testing.T) {
+	for name, row := range map[string]struct {
+		all   []object
+		flags map[string]string // besides those of every part
+		part  map[string]any
+		rules []string
+	}{
+		"the only manager, of one namespace": {
+			oneNamespaceOnly(t), map[string]string{"webhook-cert-dir": "/etc/kubemend/webhook"}, map[string]any{"KUBEMEND_NAMESPACE": "metal"},
+			[]string{
+				"the manager knows every flag that it is given", "webhooks are answered, and their certificates can be verified",
+				"what kubemend remembers is protected",
+			},
+		},
+		"a shard": {
+			shard(t), map[string]string{"watch-filter": "$(KUBEMEND_WATCH_FILTER)"},
+			map[string]any{"KUBEMEND_NAMESPACE": "fleet-east", "KUBEMEND_WATCH_FILTER": ""}, nil,
+		},
 	} {
-		for _, fault := range rules[rule](t, all) {
-			t.Error(rule + ": " + fault)
-		}
+		t.Run(name, func(t *testing.T) {
+			d, c := manager(t, row.all)
+			want := map[string]string{
+				"diagnostics-address": ":8443", "leader-elect": "true", "namespace": "$(KUBEMEND_NAMESPACE)", "node-health-checks": "off",
+				"skip-crd-migration-phases": "StorageVersionMigration,CleanupManagedFields",
+			}
+			maps.Copy(want, row.flags)
+			if diff := cmp.Diff(want, flags(c)); diff != "" {
+				t.Errorf("flags (-want +got):\n%s", diff)
+			}
+			parts := ofKind(row.all, "ConfigMap")[0]
+			if len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != parts.GetName() {
+				t.Errorf("the container reads %+v, and its part is in %s", c.EnvFrom, parts.GetName())
+			}
+			if diff := cmp.Diff(row.part, parts.Object["data"]); diff != "" {
+				t.Errorf("its part (-want +got):\n%s", diff)
+			}
+			if _, webhooks := want["webhook-cert-dir"]; !webhooks && len(d.Spec.Template.Spec.Volumes)+len(c.VolumeMounts) > 0 {
+				t.Error("it waits for a certificate that is never made")
+			}
+			known := programFlags(t)
+			for flag := range flags(c) {
+				if _, is := known[flag]; !is {
+					t.Errorf("--%s is no flag of the manager", flag)
+				}
+			}
+			for _, rule := range append(row.rules,
+				"the manager has no more power over its node than it needs", "the loss of a replica is harmless", "selectors select the manager") {
+				for _, fault := range rules[rule](t, row.all) {
+					t.Error(rule + ": " + fault)
+				}
+			}
+		})
 	}
 }
 
-func TestAShardHasItsFilterAndNoNodeHealthChecks(t *testing.T) {
-	all := shard(t)
-	d, c := manager(t, all)
-	if c.Image != "docker.io/kubemend/kubemend:v0.1.0" {
+func TestTheExampleOfAShardNamesARelease(t *testing.T) {
+	if _, c := manager(t, shard(t)); c.Image != "docker.io/kubemend/kubemend:v0.1.0" {
 		t.Errorf("its image is %s, and the example names that of v0.1.0", c.Image)
-	}
-	want := map[string]string{
-		"diagnostics-address": ":8443", "leader-elect": "true", "namespace": "$(KUBEMEND_NAMESPACE)", "watch-filter": "$(KUBEMEND_WATCH_FILTER)",
-		"node-health-checks": "off", "skip-crd-migration-phases": "StorageVersionMigration,CleanupManagedFields",
-	}
-	if diff := cmp.Diff(want, flags(c)); diff != "" {
-		t.Errorf("flags (-want +got):\n%s", diff)
-	}
-	parts := ofKind(all, "ConfigMap")[0]
-	if len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != parts.GetName() {
-		t.Errorf("the container reads %+v, and its part is in %s", c.EnvFrom, parts.GetName())
-	}
-	if diff := cmp.Diff(map[string]any{"KUBEMEND_NAMESPACE": "fleet-east", "KUBEMEND_WATCH_FILTER": ""}, parts.Object["data"]); diff != "" {
-		t.Errorf("its part (-want +got):\n%s", diff)
-	}
-	if len(d.Spec.Template.Spec.Volumes)+len(c.VolumeMounts) > 0 {
-		t.Error("it waits for a certificate that is never made")
-	}
-	for _, rule := range []string{
-		"the manager has no more power over its node than it needs", "the loss of a replica is harmless", "selectors select the manager",
-	} {
-		for _, fault := range rules[rule](t, all) {
-			t.Error(rule + ": " + fault)
-		}
-	}
-	known := programFlags(t)
-	for flag := range flags(c) {
-		if _, is := known[flag]; !is {
-			t.Errorf("--%s is no flag of the manager", flag)
-		}
 	}
 }
