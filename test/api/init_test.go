@@ -38,7 +38,9 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		writeOtherProviders(ctx)
-		plane, err := suite.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: slices.Concat(rig.OwnerControllers(), rig.PodControllers())})
+		plane, err := suite.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{
+			Controllers: slices.Concat(rig.OwnerControllers(), rig.PodControllers()),
+		})
 		Expect(err).NotTo(HaveOccurred())
 		management, kubeconfig = reach(plane), "--kubeconfig="+plane.KubeconfigFile()
 	}, NodeTimeout(specPatience))
@@ -111,7 +113,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		management.remove(ctx, checks)
 	}, SpecTimeout(specPatience))
 
-	It("has nothing of kubemend after a teardown, its deletion by clusterctl, and the deletion of what clusterctl leaves", func(ctx SpecContext) {
+	It("has nothing of kubemend after a teardown, a deletion by clusterctl, and that of what clusterctl leaves", func(ctx SpecContext) {
 		Expect(management.initialise(ctx, this)).To(Succeed())
 		request := suite.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
 		Expect(request.GetKind()).To(Equal("HostRemediation"))

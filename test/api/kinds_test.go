@@ -26,7 +26,8 @@ import (
 // Specs of NodeHealthChecks.
 const (
 	withTemplate    = `{"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}}`
-	withOwnTemplate = `{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":"a"}}`
+	withOwnTemplate = `{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate",
+		"namespace":"default","name":"a"}}`
 )
 
 // answersRequests are the specs of the kinds of kubemend, as config/standalone installs them. The manager that answers does
@@ -74,12 +75,13 @@ func answersRequests(management *cluster) {
 
 	It("seed 2.4: a change is refused like a new object", func(ctx SpecContext) {
 		const template = `"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}`
+		const tooShort = `{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":5}}`
 		for _, row := range []struct {
 			kind             schemas.Kind
 			was, is, refused string
 		}{
-			{schemas.Metal3V1Beta2, schemas.Complete, `{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":5}}`, "min duration is 100 seconds"},
-			{schemas.Host, schemas.Complete, `{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":5}}`, "min duration is 100 seconds"},
+			{schemas.Metal3V1Beta2, schemas.Complete, tooShort, "min duration is 100 seconds"},
+			{schemas.Host, schemas.Complete, tooShort, "min duration is 100 seconds"},
 			{
 				schemas.NodeHealthCheck, `{"minHealthy":1,` + template + `}`, `{"minHealthy":1,"maxUnhealthy":1,` + template + `}`,
 				"minHealthy and maxUnhealthy cannot be specified at the same time",
@@ -103,7 +105,8 @@ func answersRequests(management *cluster) {
 		for _, spec := range []string{older, ""} {
 			Expect(kinds.Create(ctx, check("new", spec), client.DryRunAll)).NotTo(Succeed())
 		}
-		Expect(kinds.Status().Patch(ctx, check("old", ""), client.RawPatch(client.Merge.Type(), []byte(`{"status":{"phase":"Disabled"}}`)))).To(Succeed())
+		disabled := client.RawPatch(client.Merge.Type(), []byte(`{"status":{"phase":"Disabled"}}`))
+		Expect(kinds.Status().Patch(ctx, check("old", ""), disabled)).To(Succeed())
 		for _, name := range []string{"old", "empty"} {
 			Expect(kinds.set(ctx, name, `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
 		}
@@ -144,8 +147,8 @@ func answersRequests(management *cluster) {
 			}
 			remediation := schemas.Metal3V1Beta2.Object("converted", schemas.Complete)
 			Expect(kinds.Create(ctx, remediation)).To(Succeed())
-			status := schemas.JSON(`{"phase":"Deleting machine","retryCount":2,"lastRemediated":"2026-01-01T12:00:00Z","message":"Handed to its owner",
-				"conditions":[{"type":"` + v1beta2.PoweredOffCondition + `","status":"False","reason":"TimedOut","message":"",
+			status := schemas.JSON(`{"phase":"Deleting machine","retryCount":2,"lastRemediated":"2026-01-01T12:00:00Z",
+				"message":"Handed to its owner","conditions":[{"type":"` + v1beta2.PoweredOffCondition + `","status":"False","reason":"TimedOut","message":"",
 					"lastTransitionTime":"2026-01-01T12:00:00Z"}]}`)
 			remediation.Object["status"] = status
 			Expect(kinds.Status().Update(ctx, remediation)).To(Succeed())
@@ -185,8 +188,8 @@ func answersRequests(management *cluster) {
 			kinds.remediate(ctx, "busy", request)
 
 			Expect(kinds.set(ctx, "busy", storage)).To(deniedBy(onWrite, "selector update"))
-			Expect(kinds.set(ctx, "busy", `{"spec":{"remediationTemplate":{"namespace":"default","apiVersion":"test.io/v1","kind":"RebootTemplate","name":"b"}}}`)).
-				To(deniedBy(onWrite, "remediation template update"))
+			Expect(kinds.set(ctx, "busy", `{"spec":{"remediationTemplate":{"namespace":"default","apiVersion":"test.io/v1","kind":"RebootTemplate",
+				"name":"b"}}}`)).To(deniedBy(onWrite, "remediation template update"))
 			Expect(kinds.Delete(ctx, check("busy", ""))).To(deniedBy(onDelete, "deletion"))
 			Expect(kinds.set(ctx, "busy", `{"spec":{"pauseRequests":["for the test"],"maxUnhealthy":1}}`)).To(Succeed())
 
@@ -232,7 +235,8 @@ func answersRequests(management *cluster) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"role": "worker"}}}
 			Expect(kinds.Create(ctx, node)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(kinds.Delete(ctx, node)).To(Succeed()) }, NodeTimeout(time.Minute))
-			Expect(kinds.Create(ctx, check("workers", `{"minHealthy":0,"selector":{"matchLabels":{"role":"worker"}},`+withOwnTemplate[1:]))).To(Succeed())
+			workers := `{"minHealthy":0,"selector":{"matchLabels":{"role":"worker"}},` + withOwnTemplate[1:]
+			Expect(kinds.Create(ctx, check("workers", workers))).To(Succeed())
 			kinds.warnings = nil
 			slips := `{"maxUnhealthy":"0%","unhealthyConditions":[{"type":"Ready","status":"unknown","duration":"5m"}],` + withTemplate[1:]
 			Expect(kinds.Create(ctx, check("slips", slips))).To(Succeed())

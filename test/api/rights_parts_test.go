@@ -94,7 +94,9 @@ func shard(ctx context.Context, example, part string) string {
 func may(ctx context.Context, user string, r right) func() (bool, error) {
 	return func() (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.verb, Group: r.group, Resource: r.resource, Namespace: r.namespace},
+			User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: r.verb, Group: r.group, Resource: r.resource, Namespace: r.namespace,
+			},
 		}}
 		err := here.Create(ctx, review)
 		return review.Status.Allowed, err

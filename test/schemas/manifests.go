@@ -6,7 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Manifest is an object that an API server refuses without a webhook: a valid one, in which one field is another. docs/bad-input.md lists them.
+// Manifest is an object that an API server refuses without a webhook: a valid one, in which one field is another.
+// docs/bad-input.md lists them.
 type Manifest struct {
 	Kind, Field string
 	Value       any // nil: the field is missing
@@ -110,7 +111,11 @@ func (m Manifest) Objects() (bad, good *unstructured.Unstructured) {
 
 // Refuses reports whether an answer is that of the row, with the kind and the name of the field.
 func (m Manifest) Refuses(err error) bool {
-	return err != nil && strings.Contains(err.Error(), m.Says) && strings.Contains(err.Error(), strings.Fields(m.Kind)[0]) && names(err.Error(), m.Field)
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	return strings.Contains(text, m.Says) && strings.Contains(text, strings.Fields(m.Kind)[0]) && names(text, m.Field)
 }
 
 // names reports whether text names a field, or one that it is in: of what is wrong with one field by another, the message is about both.

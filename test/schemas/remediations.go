@@ -63,7 +63,8 @@ var refusedNow = []refused{
 	{"a negative timeout", `{"strategy":{"type":"Reboot","timeoutSeconds":-600}}`, tooShort},
 }
 
-// What a Metal3Remediation of v1beta2 and a HostRemediation do not have in common: H-11, the latter may ask for no retry, and has upper limits (see Manifests).
+// What a Metal3Remediation of v1beta2 and a HostRemediation do not have in common: H-11, the latter may ask for no
+// retry. Its upper limits are in Manifests.
 var (
 	refusedOfMetal3 = []refused{
 		{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
