@@ -17,7 +17,7 @@ import (
 )
 
 // recordManifest is the CRD of records.
-const recordManifest = crdManifests + "/kubemend.io_remediationrecords.yaml"
+const recordManifest = "../../config/crd/bases/kubemend.io_remediationrecords.yaml"
 
 // recorded are the records of an environment.
 func (s *environment) recorded(ctx context.Context) []mendv1.RemediationRecord {

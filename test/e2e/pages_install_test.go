@@ -22,7 +22,7 @@ import (
 )
 
 // They run in the workload cluster, which has the kinds of a management cluster too, and last, since these pages install kubemend and remove it. Its pods run no
-// program: they are ready as soon as they are made, with which `kubectl rollout status` is content. test/e2e/release does the same with managers that run.
+// program: they are ready as soon as they are made, with which `kubectl rollout status` is content. test/api does the same with managers that run.
 var _ = Describe("The commands that install kubemend, upgrade it and remove it", Ordered, installing, func() {
 	var there client.Client
 
@@ -47,14 +47,14 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	}
 
 	It("from a folder of files, and render a template", func(ctx SpecContext) {
-		reader := readerOf(ctx, map[string]string{"clusterctl init.*": "true # test/e2e/release does it"})
+		reader := readerOf(ctx, map[string]string{"clusterctl init.*": "true # test/api does it"})
 		reader.types(ctx, "kubectl create namespace "+fixture.Namespace)
 		Expect(reader.follows(ctx, "docs/install.md#Air-gapped")).To(And(ContainSubstring("deployment.apps/kubemend-controller-manager"), ContainSubstring("machinehealthcheck")))
 		Expect(reader.follows(ctx, "docs/install.md#Check that it runs")).To(ContainSubstring("successfully rolled out"))
 	}, SpecTimeout(specPatience))
 
 	It("upgrade it", func(ctx SpecContext) {
-		reader := readerOf(ctx, map[string]string{"clusterctl upgrade.*": "true # test/e2e/release does it"})
+		reader := readerOf(ctx, map[string]string{"clusterctl upgrade.*": "true # test/api does it"})
 		reader.types(ctx, `echo '{"apiVersion":"clusterctl.cluster.x-k8s.io/v1alpha3","kind":"Provider","metadata":{"name":"addon-kubemend"}}' | kubectl create -n kubemend-system -f -`)
 		Expect(reader.follows(ctx, "docs/upgrade.md#clusterctl")).To(ContainSubstring("addon-kubemend patched"))
 		image := reader.types(ctx, "kubectl -n kubemend-system get deployments -o jsonpath='{.items[*].spec.template.spec.containers[0].image}'")

@@ -47,48 +47,6 @@ func TestTheCommandsInThePagesExist(t *testing.T) {
 	}
 }
 
-func TestTheCheckOfCommandsFindsWhatIsWrong(t *testing.T) {
-	made := releaseFiles(t)
-	for text, want := range map[string]string{
-		"kubectl mend status -A":                                         "",
-		"kubectl-mend explain machine/NAME -n x --full":                  "",
-		"kubectl mend explain":                                           "explain",
-		"kubectl mend status --verbose":                                  "verbose",
-		"kubectl mend heal machine/x":                                    "no command",
-		"kubectl -n a mend status":                                       "",
-		"make demo SCENE=reboot KEEP=1":                                  "",
-		"make coffee":                                                    "no target coffee",
-		"kubectl apply --server-side -k config/standalone":               "",
-		"kubectl apply -k config/nowhere":                                "config/nowhere",
-		"kubectl delete -f docs/examples/drill.yaml -f gone.yaml":        "gone.yaml",
-		"kubectl apply -f kubemend.yaml":                                 "",
-		"kubectl apply -f https://example.org/x.yaml":                    "",
-		"kubectl apply -f " + releases + "v0.1.0/kubemend.yaml":          "",
-		"kubectl apply -f " + releases + "v0.1.0/gone.yaml":              "gone.yaml",
-		"a > x.yaml; kubectl apply -f x.yaml":                            "",
-		"helm install kubemend ./kubemend-0.1.0.tgz":                     "",
-		"helm upgrade kubemend other-0.1.0.tgz --wait":                   "other-0.1.0.tgz",
-		"clusterctl generate yaml --from templates/gone.yaml":            "gone.yaml",
-		"clusterctl generate yaml --from node-health-check-workers.yaml": "",
-		"go test ./test/fences":                                          "",
-		"go test ./test/gone":                                            "test/gone",
-	} {
-		b := Block{Language: "sh", Text: text}
-		written, err := b.Written()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := b.Commands()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := all[len(all)-1]
-		if why := wrong(t, c, written, made); (why == "") != (want == "") || !strings.Contains(why, want) {
-			t.Errorf("%s: %q, want %q", text, why, want)
-		}
-	}
-}
-
 // releases is where those of the project are.
 const releases = "https://github.com/kubemend/kubemend/releases/download/"
 

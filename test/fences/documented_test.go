@@ -42,24 +42,6 @@ func TestOutputsAreDocumented(t *testing.T) {
 	t.Logf("%d outputs are copied", copied)
 }
 
-func TestExcerptsAreFound(t *testing.T) {
-	whole := "A\n  b 1\n  c\n\nD 2\n"
-	for shown, want := range map[string]string{
-		"":                             whole,
-		"A\nold\n  c\n":                "A\n  b 1\n  c\n",
-		"  b 1\n":                      "  b 1\n",
-		"A\n...\n  c\n\nD 2\n":         "A\n...\n  c\n\nD 2\n",
-		"$ kubectl mend x\nA\n  b 1\n": "$ kubectl mend x\nA\n  b 1\n",
-		"B\n":                          "",
-		"D 2\nA\n":                     "",
-	} {
-		got, err := excerpt(whole, shown)
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v, want %q", shown, got, err, want)
-		}
-	}
-}
-
 // excerpt is the part of an output that a block shows, as the output is now.
 func excerpt(output, shown string) (string, error) {
 	if shown == "" {

@@ -35,19 +35,6 @@ func TestTheOutputInThePagesIsWhatIsPrinted(t *testing.T) {
 	}
 }
 
-func TestTheCheckOfOutputsFindsWhatWasNeverPrinted(t *testing.T) {
-	printed := []string{flat("Machine a/b\n  cluster  c\n\nIt is\n  pending.\n"), flat("Other.")}
-	for text, want := range map[string]string{
-		"$ kubectl mend explain machine/b\nMachine a/b\n...\nIt is pending.\n": "",
-		"Machine a/b\n  cluster  d\n":                                          "Machine a/b cluster d",
-		"Other.\n...\nMachine a/b\n":                                           "Machine a/b",
-	} {
-		if got := unseen(text, printed); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
 // unseen is the first part of a text that follows on the others in none of the outputs; empty if all do in one of them.
 func unseen(text string, printed []string) string {
 	var parts []string
@@ -111,12 +98,4 @@ func outputs(t *testing.T) []string {
 var written = map[string]string{
 	"docs/cli/claim.md":     "cmd/kubectl-mend/command/claim_docs_test.go",
 	"docs/cli/remediate.md": "cmd/kubectl-mend/command/byhand_docs_test.go",
-}
-
-func TestOtherTestsWriteThePagesThatSaySo(t *testing.T) {
-	for page, by := range written {
-		if !strings.Contains(content(t, by), page) {
-			t.Errorf("%s does not write %s", by, page)
-		}
-	}
 }

@@ -107,7 +107,7 @@ func (noKinds) Named(context.Context, types.NamespacedName, ...schema.GroupVersi
 
 // fleet is a management cluster with checks of many clusters, and the workers that reconcile them.
 type fleet struct {
-	testing.TB
+	*testing.T
 	ctx     context.Context
 	api     client.WithWatch
 	links   *connections
@@ -118,11 +118,11 @@ type fleet struct {
 }
 
 // newFleet starts a fleet of so many healthy clusters, each with one check of one machine, and of hostile ones with so many checks each.
-func newFleet(t testing.TB, healthy, checksOfHostile int, hostile ...string) *fleet {
+func newFleet(t *testing.T, healthy, checksOfHostile int, hostile ...string) *fleet {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	f := &fleet{
-		TB: t, ctx: ctx, links: &connections{of: map[client.ObjectKey]*connection{}}, servers: map[string]*Server{},
+		T: t, ctx: ctx, links: &connections{of: map[client.ObjectKey]*connection{}}, servers: map[string]*Server{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
 	}
 	scheme := runtime.NewScheme()
@@ -267,26 +267,24 @@ func (f *fleet) work(workers int) {
 func (f *fleet) healthy(clusters int) {
 	f.Helper()
 	for i := range clusters {
-		f.await(fmt.Sprintf("healthy-%d", i), metav1.ConditionTrue, time.Minute)
+		f.await(fmt.Sprintf("healthy-%d", i), metav1.ConditionTrue)
 	}
 }
 
-// timeToMark deletes the node of a healthy cluster, and returns after how long its machine was marked. Then the node comes back.
-func (f *fleet) timeToMark(i int) time.Duration {
+// marks deletes the node of a healthy cluster, and waits until its machine is marked. Then the node comes back.
+func (f *fleet) marks(i int) {
 	f.Helper()
-	name, began := fmt.Sprintf("healthy-%d", i), time.Now()
+	name := fmt.Sprintf("healthy-%d", i)
 	f.servers[name].Lose("n")
-	f.await(name, metav1.ConditionFalse, time.Minute)
-	took := time.Since(began)
+	f.await(name, metav1.ConditionFalse)
 	f.servers[name].Gain("n")
-	f.await(name, metav1.ConditionTrue, time.Minute)
-	return took
+	f.await(name, metav1.ConditionTrue)
 }
 
-func (f *fleet) await(cluster string, status metav1.ConditionStatus, within time.Duration) {
+func (f *fleet) await(cluster string, status metav1.ConditionStatus) {
 	f.Helper()
 	m := &clusterv1.Machine{}
-	err := wait.PollUntilContextTimeout(f.ctx, time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(f.ctx, time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		if err := f.api.Get(ctx, client.ObjectKey{Namespace: cluster, Name: cluster + "-0"}, m); err != nil {
 			return false, err
 		}
@@ -294,6 +292,6 @@ func (f *fleet) await(cluster string, status metav1.ConditionStatus, within time
 		return is != nil && is.Status == status, nil
 	})
 	if err != nil {
-		f.Fatalf("HealthCheckSucceeded of %s is not %s within %s: %+v", m.Name, status, within, m.Status.Conditions)
+		f.Fatalf("HealthCheckSucceeded of %s is not %s: %+v", m.Name, status, m.Status.Conditions)
 	}
 }

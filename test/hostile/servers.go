@@ -1,8 +1,10 @@
-// Package hostile has API servers of workload clusters that hang, answer without end, or a byte a second, for tests of what they cost others.
+// Package hostile has API servers of workload clusters that hang, answer without end, or a byte a second, for tests of what
+// they cost others.
 //
-// Its own tests run the controller of MachineHealthChecks beside them. The workload clusters are cheap servers of this process, and so is the management
-// cluster, which is a store in memory. The controller, its workers, the connections, their caches and all that bounds them are the real ones;
-// ClusterCache is stood in for, so that no manager is needed. test/bench runs a whole manager beside the same servers.
+// Its own tests run the controller of MachineHealthChecks beside them. The workload clusters are cheap servers of this
+// process, and so is the management cluster, which is a store in memory. The controller, its workers, the connections, their
+// caches and all that bounds them are the real ones; ClusterCache is stood in for, so that no manager is needed. test/bench
+// runs a whole manager beside the same servers.
 package hostile
 
 import (
@@ -17,8 +19,8 @@ import (
 	"time"
 )
 
-// Server is the API server of a workload cluster, as far as kubemend asks it: nodes, listed, watched and one by one. It is far cheaper than a real
-// one, and no kinder: it answers what one would.
+// Server is the API server of a workload cluster, as far as kubemend asks it: nodes, listed, watched and one by one. It is
+// far cheaper than a real one, and no kinder: it answers what one would.
 type Server struct {
 	*httptest.Server
 

@@ -1,7 +1,6 @@
 package packages
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -11,22 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func TestEveryFieldOfAnExampleIsOneOfItsKind(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(root, "docs", "examples", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no examples: %v", err)
-	}
-	for _, file := range files {
-		for _, o := range objects(t, read(t, filepath.Join("docs", "examples", filepath.Base(file)))) {
-			if o.GetKind() != "RebootRemediationTemplate" { // the example brings this kind along
-				hasOnlyKnownFields(t, filepath.Base(file), &o)
-			}
-		}
-	}
-}
-
-// The example takes the place of the policy that comes with the manager, and bounds what goes out as well. A port that it does not name is closed, and
-// one without peers is open to all.
+// The example takes the place of the policy that comes with the manager, and bounds what goes out as well. A port that it
+// does not name is closed, and one without peers is open to all.
 func TestTheExampleOfANetworkPolicyIsTheManagersWithPeers(t *testing.T) {
 	all := standalone(t)
 	brought := as[networkingv1.NetworkPolicy](t, ofKind(all, "NetworkPolicy")[0])

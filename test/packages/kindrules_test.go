@@ -69,48 +69,6 @@ func unanswered(t *testing.T, all []object, o *object, serviceNamespace, service
 	return append(found, fmt.Sprintf("%s: the Service has no certificate that it trusts", id(o)))
 }
 
-// undisturbedRemediations: while kubemend is down a host may be off. The remediation can be deleted then: no webhook without an answer
-// blocks it.
-func undisturbedRemediations(t *testing.T, all []object) []string {
-	var found []string
-	for _, hooks := range webhooks(t, all) {
-		for i := range hooks {
-			for _, r := range hooks[i].Rules {
-				if slices.ContainsFunc(r.Resources, func(resource string) bool {
-					return strings.Contains(resource, "*") || strings.Contains(resource, "remediations")
-				}) {
-					found = append(found, fmt.Sprintf("%s is asked about %v", hooks[i].Name, r.Resources))
-				}
-			}
-		}
-	}
-	return found
-}
-
-// deletableObjects: a manager that is down, or has gone for good, keeps nothing that its user does not want.
-func deletableObjects(t *testing.T, all []object) []string {
-	var found []string
-	for _, hooks := range webhooks(t, all) {
-		for i := range hooks {
-			deleted := slices.ContainsFunc(hooks[i].MatchConditions, func(c admissionv1.MatchCondition) bool {
-				return c.Expression == "!has(object.metadata.deletionTimestamp)"
-			})
-			for _, r := range hooks[i].Rules {
-				if slices.Contains(r.Operations, admissionv1.Update) && !deleted {
-					found = append(found, fmt.Sprintf("%s has to answer before one of %v that is being deleted can go", hooks[i].Name, r.Resources))
-				}
-				deletes := slices.ContainsFunc(r.Operations, func(o admissionv1.OperationType) bool {
-					return o == admissionv1.Delete || o == admissionv1.OperationAll
-				})
-				if deletes && ptr.Deref(hooks[i].FailurePolicy, admissionv1.Fail) != admissionv1.Ignore {
-					found = append(found, fmt.Sprintf("%s has to answer before one of %v is deleted", hooks[i].Name, r.Resources))
-				}
-			}
-		}
-	}
-	return found
-}
-
 func convertedKinds(t *testing.T, all []object) []string {
 	var found []string
 	for _, o := range ofKind(all, "CustomResourceDefinition") {
@@ -130,23 +88,6 @@ func convertedKinds(t *testing.T, all []object) []string {
 	return found
 }
 
-func contractLabels(t *testing.T, all []object) []string {
-	var found []string
-	for _, o := range ofKind(all, "CustomResourceDefinition") {
-		crd := as[apiextensionsv1.CustomResourceDefinition](t, o)
-		if crd.Spec.Group == "remediation.medik8s.io" {
-			continue // no kind of Cluster API
-		}
-		versions := strings.Split(o.GetLabels()["cluster.x-k8s.io/v1beta2"], "_")
-		for _, version := range versions {
-			if !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served }) {
-				found = append(found, fmt.Sprintf("%s: version %q keeps the contract v1beta2, and is not served", id(o), version))
-			}
-		}
-	}
-	return found
-}
-
 // movedTemplates: nothing owns a template, so clusterctl move takes it along by this label alone.
 func movedTemplates(_ *testing.T, all []object) []string {
 	var found []string
@@ -159,9 +100,9 @@ func movedTemplates(_ *testing.T, all []object) []string {
 	return found
 }
 
-// discoveredKinds: clusterctl move looks for objects of kinds with this label alone, and clusterctl itself adds it only to what it installs. Without
-// it requests and their templates stay behind, and the mark by which a request blocks the move is not seen. What belongs to no namespace belongs to
-// the management cluster, and stays there.
+// discoveredKinds: clusterctl move looks for objects of kinds with this label alone, and clusterctl itself adds it only to
+// what it installs. Without it requests and their templates stay behind, and the mark by which a request blocks the move is
+// not seen. What belongs to no namespace belongs to the management cluster, and stays there.
 func discoveredKinds(t *testing.T, all []object) []string {
 	t.Helper()
 	var found []string

@@ -176,24 +176,6 @@ func sum(t *testing.T, file string) string {
 	return hex.EncodeToString(is[:])
 }
 
-func TestInvalidInputOfTheArchiverIsRefused(t *testing.T) {
-	for name, args := range map[string][]string{
-		"nothing":            {"-out=x.tar.gz"},
-		"no known format":    {"-out=x.rar", "LICENSE=LICENSE"},
-		"a file elsewhere":   {"-out=x.tar.gz", "../LICENSE=LICENSE"},
-		"a file without one": {"-out=x.tar.gz", "LICENSE"},
-		"one name twice":     {"-out=x.tar.gz", "LICENSE=LICENSE", "LICENSE=Makefile"},
-		"what is not there":  {"-out=x.tar.gz", "LICENSE=no-such-file"},
-	} {
-		if out, err := command(t, "archive", args...).CombinedOutput(); err == nil {
-			t.Errorf("%s is packed: %s", name, out)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(root, "x.tar.gz")); err == nil {
-		t.Error("what is refused is written all the same")
-	}
-}
-
 // krewManifest is all that krew reads of a manifest. (sigs.k8s.io/krew, pkg/index/types.go)
 type krewManifest struct {
 	APIVersion string `json:"apiVersion"`
@@ -292,17 +274,6 @@ func TestAManifestOfACommitHasAVersionBelowAllReleases(t *testing.T) {
 	for version, want := range map[string]string{"v0.1.0-rc.1": "v0.1.0-rc.1", "eb32a14-dirty": "v0.0.0-dev-eb32a14-dirty", "v1": "v0.0.0-dev-v1", "1.2.3": "v0.0.0-dev-1.2.3"} {
 		if _, m := krewOf(t, version, tiny(t, 0o755)[:1]); m.Spec.Version != want || !strings.Contains(m.Spec.Platforms[0].URI, "/"+version+"/") {
 			t.Errorf("%s: it is of version %s, at %s", version, m.Spec.Version, m.Spec.Platforms[0].URI)
-		}
-	}
-}
-
-func TestAnArchiveOfAnotherProgramIsRefused(t *testing.T) {
-	folder := t.TempDir()
-	for _, name := range []string{"nameless.tar.gz", "kubectl-mend_v1_linux_amd64.tar.gz"} {
-		archive := filepath.Join(folder, name)
-		run(t, "archive", "-out="+archive, "LICENSE=LICENSE")
-		if out, err := command(t, "krew", "-version=v1.2.3", "-url=https://example.org", "-out="+filepath.Join(folder, "mend.yaml"), archive).CombinedOutput(); err == nil {
-			t.Errorf("%s is taken: %s", name, out)
 		}
 	}
 }

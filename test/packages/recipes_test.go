@@ -36,8 +36,8 @@ type providerSpec struct {
 
 var shownYAML = regexp.MustCompile("(?s)```yaml\\n(.*?\\n)```\\n")
 
-// The operators that install providers put into the release's Deployment what these manifests say: a container, a flag, a file or a version that is not there
-// shows only when somebody tries.
+// The operators that install providers put into the release's Deployment what these manifests say: a container, a flag, a
+// file or a version that is not there shows only when somebody tries.
 func TestTheManifestsForOperatorsNameWhatAReleaseHas(t *testing.T) {
 	components, seen := provider(t), map[string]int{}
 	deployment := as[appsv1.Deployment](t, ofKind(components, "Deployment")[0])

@@ -158,8 +158,8 @@ func TestTheImageHasTheProgramOfEachPlatform(t *testing.T) {
 	}
 }
 
-// What is in the image goes wherever the image goes, in the form in which BuildKit attaches it: every user of the image can read it, and no engine takes
-// it for a platform.
+// What is in the image goes wherever the image goes, in the form in which BuildKit attaches it: every user of the image can
+// read it, and no engine takes it for a platform.
 func TestTheImageHasAnInventoryForEachPlatform(t *testing.T) {
 	layout := files(t, image(t))
 	var top manifest
@@ -261,17 +261,6 @@ func TestTheDockerfileNamesItsBaseImagesByDigest(t *testing.T) {
 	toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindSubmatch(read(t, "go.mod"))
 	if len(toolchain) < 2 || !strings.HasPrefix(bases[0][1], "golang:"+string(toolchain[1])+"@") {
 		t.Errorf("%s is not of the toolchain that go.mod names, %s", bases[0][1], toolchain)
-	}
-}
-
-// Users of a registry of their own name it in clusterctl's configuration, and clusterctl cannot parse names that engines have to complete.
-func TestClusterctlParsesTheNameOfTheImage(t *testing.T) {
-	name := regexp.MustCompile(`(?m)^IMAGE \?= (\S+)$`).FindSubmatch(read(t, "Makefile"))
-	if name == nil {
-		t.Fatal("the Makefile does not name the image")
-	}
-	if registry, _, nested := strings.Cut(string(name[1]), "/"); !nested || !strings.Contains(registry, ".") {
-		t.Errorf("%s does not begin with its registry", name[1])
 	}
 }
 

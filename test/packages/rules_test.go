@@ -12,11 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
-
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
 const (
@@ -25,66 +22,19 @@ const (
 	moveLabel    = "clusterctl.cluster.x-k8s.io/move"
 )
 
-// namespaced says of every kind that is shipped whether it has a namespace.
-var namespaced = map[string]bool{
-	"Role": true, "RoleBinding": true, "Namespace": false, "CustomResourceDefinition": false, "ClusterRole": false, "ClusterRoleBinding": false,
-	"MutatingWebhookConfiguration": false, "ValidatingWebhookConfiguration": false, "ValidatingAdmissionPolicy": false,
-	"ValidatingAdmissionPolicyBinding": false,
-	"ServiceAccount":                   true, "Service": true, "Deployment": true, "PodDisruptionBudget": true, "NetworkPolicy": true, "Certificate": true, "Issuer": true,
-}
-
 // rules hold for every package, whichever tool renders it. A rule returns what it has found wrong.
 var rules = map[string]func(*testing.T, []object) []string{
-	"clusterctl finds one namespace, and all that has one in it":    oneNamespace,
 	"every object has kubemend's labels":                            labelled,
 	"the manager is a Deployment that clusterctl and Tilt know":     oneManager,
 	"the manager has no more power over its node than it needs":     secured,
 	"the loss of a replica is harmless":                             redundant,
 	"the manager knows every flag that it is given":                 knownFlags,
-	"every subject of a binding exists":                             boundAccounts,
-	"roles have no wildcards and delete only what they need to":     narrowRoles,
-	"leases are written in the namespaces that are the manager's":   ownLeases,
-	"rights come with their feature, and not without":               featureRights,
 	"selectors select the manager":                                  selectedManager,
 	"webhooks are answered, and their certificates can be verified": answeredWebhooks,
-	"no webhook blocks the end of a remediation":                    undisturbedRemediations,
-	"objects can be deleted without a webhook's answer":             deletableObjects,
 	"kinds of several versions are converted":                       convertedKinds,
-	"Cluster API finds the versions of its contract":                contractLabels,
 	"templates move with their cluster":                             movedTemplates,
 	"clusterctl discovers the kinds that move":                      discoveredKinds,
 	"what kubemend remembers is protected":                          protectedMemory,
-}
-
-func oneNamespace(_ *testing.T, all []object) []string {
-	var found []string
-	all = slices.DeleteFunc(slices.Clone(all), func(o object) bool { return ofNodeLeases(&o) })
-	if spaces := ofKind(all, "Namespace"); len(spaces) != 1 || spaces[0].GetName() != namespace {
-		found = append(found, fmt.Sprintf("there are %d namespaces, and not %s alone", len(spaces), namespace))
-	}
-	for i := range all {
-		o := &all[i]
-		has, known := namespaced[o.GetKind()]
-		switch {
-		case !known:
-			found = append(found, id(o)+": whether this kind has a namespace is for the test to know")
-		case has && o.GetNamespace() != namespace, !has && o.GetNamespace() != "":
-			found = append(found, fmt.Sprintf("%s: its namespace is %q", id(o), o.GetNamespace()))
-		}
-	}
-	return found
-}
-
-// ofNodeLeases reports whether an object is about the leases on nodes, or those of API servers, which have namespaces of their own.
-func ofNodeLeases(o *object) bool {
-	switch o.GetKind() {
-	case "Namespace":
-		return o.GetName() == nhcv1.DefaultLeaseNamespace
-	case "Role", "RoleBinding":
-		return o.GetName() == "kubemend-node-leases" && o.GetNamespace() == nhcv1.DefaultLeaseNamespace ||
-			o.GetName() == "kubemend-api-servers" && o.GetNamespace() == "kube-system"
-	}
-	return false
 }
 
 func labelled(_ *testing.T, all []object) []string {
@@ -125,6 +75,9 @@ func oneManager(t *testing.T, all []object) []string {
 	}
 	if !slices.Equal(c.Command, []string{"/manager"}) {
 		found = append(found, fmt.Sprintf("the command is %q, and in the image /manager", c.Command))
+	}
+	if account := d.Spec.Template.Spec.ServiceAccountName; account != "kubemend-manager" {
+		found = append(found, "it runs as "+account+", and kubemend-manager has the rights")
 	}
 	return found
 }
@@ -218,44 +171,6 @@ func knownFlags(t *testing.T, all []object) []string {
 
 func firstOf(values ...string) string {
 	return values[slices.IndexFunc(values, func(v string) bool { return v != "" })]
-}
-
-func boundAccounts(t *testing.T, all []object) []string {
-	d, _ := manager(t, all)
-	if d == nil {
-		return []string{"there is no manager"}
-	}
-	there := map[string]bool{}
-	for i := range all {
-		there[id(&all[i])] = true
-	}
-	var found []string
-	if account := "ServiceAccount " + namespace + "/" + d.Spec.Template.Spec.ServiceAccountName; !there[account] {
-		found = append(found, account+" is not there")
-	}
-	bound := map[string]bool{}
-	for _, o := range slices.Concat(ofKind(all, "ClusterRoleBinding"), ofKind(all, "RoleBinding")) {
-		b := as[rbacv1.RoleBinding](t, o) // a ClusterRoleBinding has the same fields
-		role := b.RoleRef.Kind + " " + b.RoleRef.Name
-		if b.RoleRef.Kind == "Role" {
-			role = "Role " + b.Namespace + "/" + b.RoleRef.Name
-		}
-		if !there[role] {
-			found = append(found, fmt.Sprintf("%s: there is no %s", id(o), role))
-		}
-		for _, s := range b.Subjects {
-			if s.Kind != rbacv1.ServiceAccountKind || s.Namespace != namespace || s.Name != d.Spec.Template.Spec.ServiceAccountName {
-				found = append(found, fmt.Sprintf("%s: %s %s/%s is not the manager", id(o), s.Kind, s.Namespace, s.Name))
-			}
-		}
-		bound[b.RoleRef.Name] = true
-	}
-	for _, role := range []string{"kubemend-manager-role", "kubemend-ext-remediation", "kubemend-leader-election"} {
-		if !bound[role] {
-			found = append(found, role+" is not bound")
-		}
-	}
-	return found
 }
 
 func selectedManager(t *testing.T, all []object) []string {

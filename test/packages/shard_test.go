@@ -1,14 +1,13 @@
 package packages
 
 import (
+	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // shard is the example of docs/sharding.md, in which everything of config/shard gets the suffix and the namespace of one of several.
@@ -36,7 +35,8 @@ func TestAShardSharesNoObjectWithOtherInstallations(t *testing.T) {
 	}
 }
 
-// Otherwise two of them would overwrite each other's objects, or wait for each other's lease, or be taken for a part of clusterctl's provider.
+// Otherwise two of them would overwrite each other's objects, or wait for each other's lease, or be taken for a part of
+// clusterctl's provider.
 func TestShardsDoNotOverlap(t *testing.T) {
 	const own = "kubemend-east"
 	for _, o := range shard(t) {
@@ -78,140 +78,70 @@ func TestTheMonitoringOfAShardFindsItsManager(t *testing.T) {
 	}
 }
 
-// clusterWide is the one role that a manager of one namespace has for the whole cluster.
-const clusterWide = "kubemend-cluster-wide"
-
-// bindings are the roles that are bound to the manager, by where they count: a namespace, or "" for everywhere. A binding of another account is
-// a fault.
-func bindings(t *testing.T, all []object) map[string][]string {
-	t.Helper()
-	d, _ := manager(t, all)
-	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: d.Namespace, Name: d.Spec.Template.Spec.ServiceAccountName}}
-	bound := map[string][]string{}
-	for _, o := range slices.Concat(ofKind(all, "ClusterRoleBinding"), ofKind(all, "RoleBinding")) {
-		b := as[rbacv1.RoleBinding](t, o) // a ClusterRoleBinding has the same fields
-		if diff := cmp.Diff(account, b.Subjects); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", id(o), diff)
-		}
-		if b.RoleRef.Kind == "ClusterRole" {
-			bound[b.Namespace] = append(bound[b.Namespace], b.RoleRef.Name)
-		}
-	}
-	for _, roles := range bound {
-		slices.Sort(roles)
-	}
-	return bound
-}
-
-// featuresOf are the roles of a manager without NodeHealthChecks.
-var featuresOf = []string{"kubemend-ext-remediation", "kubemend-hosts", "kubemend-manager-role"}
-
-// A manager that is taken over has the Secrets of its part, and not those of all.
-func TestAShardHasTheRightsOfItsPart(t *testing.T) {
-	for name, row := range map[string]struct {
-		all  []object
-		want map[string][]string
-	}{
-		"a shard by namespace has those of its namespace": {
-			shard(t), map[string][]string{"": {clusterWide}, "fleet-east": featuresOf},
-		},
-		"a shard by label has those of all namespaces": {
-			shardByLabel(t), map[string][]string{"": append([]string{clusterWide}, featuresOf...)},
-		},
-		"the only manager, of one namespace, has those of its namespace": {
-			oneNamespaceOnly(t), map[string][]string{"": {clusterWide}, "metal": featuresOf},
-		},
-		"that of a part that was not named has those of its own namespace": {
-			objects(t, kustomized(t, "namespaced")), map[string][]string{"": {clusterWide}, namespace: featuresOf},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, bindings(t, row.all)); diff != "" {
-				t.Errorf("roles by where they count (-want +got):\n%s", diff)
-			}
-			installed := map[string]bool{}
-			for _, o := range ofKind(beside(t), "ClusterRole") {
-				installed[o.GetName()] = true
-			}
-			for _, roles := range row.want {
-				for _, role := range roles {
-					if !installed[role] {
-						t.Errorf("the first installation has no %s", role)
-					}
-				}
-			}
-		})
-	}
-}
-
 // oneNamespaceOnly is the example of docs/rights.md.
 func oneNamespaceOnly(t *testing.T) []object {
 	t.Helper()
 	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "one-namespace")))
 }
 
-func TestAManagerOfOneNamespaceGetsItsName(t *testing.T) {
-	all := oneNamespaceOnly(t)
-	_, c := manager(t, all)
-	want := map[string]string{
-		"diagnostics-address": ":8443", "leader-elect": "true", "namespace": "$(KUBEMEND_NAMESPACE)", "node-health-checks": "off",
-		"skip-crd-migration-phases": "StorageVersionMigration,CleanupManagedFields", "webhook-cert-dir": "/etc/kubemend/webhook",
-	}
-	if diff := cmp.Diff(want, flags(c)); diff != "" {
-		t.Errorf("flags (-want +got):\n%s", diff)
-	}
-	parts := ofKind(all, "ConfigMap")[0]
-	if len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != parts.GetName() {
-		t.Errorf("the container reads %+v, and its part is in %s", c.EnvFrom, parts.GetName())
-	}
-	if diff := cmp.Diff(map[string]any{"KUBEMEND_NAMESPACE": "metal"}, parts.Object["data"]); diff != "" {
-		t.Errorf("its part (-want +got):\n%s", diff)
-	}
-	for _, rule := range []string{
-		"the manager has no more power over its node than it needs", "the loss of a replica is harmless", "selectors select the manager",
-		"the manager knows every flag that it is given", "webhooks are answered, and their certificates can be verified", "what kubemend remembers is protected",
-		"roles have no wildcards and delete only what they need to", "leases are written in the namespaces that are the manager's",
+// A manager of a part reads it from a ConfigMap, which the user changes, and leaves what belongs to all to another one.
+func TestAManagerOfAPartGetsItsName(t *testing.T) {
+	for name, row := range map[string]struct {
+		all   []object
+		flags map[string]string // besides those of every part
+		part  map[string]any
+		rules []string
+	}{
+		"the only manager, of one namespace": {
+			oneNamespaceOnly(t), map[string]string{"webhook-cert-dir": "/etc/kubemend/webhook"}, map[string]any{"KUBEMEND_NAMESPACE": "metal"},
+			[]string{
+				"the manager knows every flag that it is given", "webhooks are answered, and their certificates can be verified",
+				"what kubemend remembers is protected",
+			},
+		},
+		"a shard": {
+			shard(t), map[string]string{"watch-filter": "$(KUBEMEND_WATCH_FILTER)"},
+			map[string]any{"KUBEMEND_NAMESPACE": "fleet-east", "KUBEMEND_WATCH_FILTER": ""}, nil,
+		},
 	} {
-		for _, fault := range rules[rule](t, all) {
-			t.Error(rule + ": " + fault)
-		}
+		t.Run(name, func(t *testing.T) {
+			d, c := manager(t, row.all)
+			want := map[string]string{
+				"diagnostics-address": ":8443", "leader-elect": "true", "namespace": "$(KUBEMEND_NAMESPACE)", "node-health-checks": "off",
+				"skip-crd-migration-phases": "StorageVersionMigration,CleanupManagedFields",
+			}
+			maps.Copy(want, row.flags)
+			if diff := cmp.Diff(want, flags(c)); diff != "" {
+				t.Errorf("flags (-want +got):\n%s", diff)
+			}
+			parts := ofKind(row.all, "ConfigMap")[0]
+			if len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != parts.GetName() {
+				t.Errorf("the container reads %+v, and its part is in %s", c.EnvFrom, parts.GetName())
+			}
+			if diff := cmp.Diff(row.part, parts.Object["data"]); diff != "" {
+				t.Errorf("its part (-want +got):\n%s", diff)
+			}
+			if _, webhooks := want["webhook-cert-dir"]; !webhooks && len(d.Spec.Template.Spec.Volumes)+len(c.VolumeMounts) > 0 {
+				t.Error("it waits for a certificate that is never made")
+			}
+			known := programFlags(t)
+			for flag := range flags(c) {
+				if _, is := known[flag]; !is {
+					t.Errorf("--%s is no flag of the manager", flag)
+				}
+			}
+			for _, rule := range append(row.rules,
+				"the manager has no more power over its node than it needs", "the loss of a replica is harmless", "selectors select the manager") {
+				for _, fault := range rules[rule](t, row.all) {
+					t.Error(rule + ": " + fault)
+				}
+			}
+		})
 	}
 }
 
-func TestAShardHasItsFilterAndNoNodeHealthChecks(t *testing.T) {
-	all := shard(t)
-	d, c := manager(t, all)
-	if c.Image != "docker.io/kubemend/kubemend:v0.1.0" {
+func TestTheExampleOfAShardNamesARelease(t *testing.T) {
+	if _, c := manager(t, shard(t)); c.Image != "docker.io/kubemend/kubemend:v0.1.0" {
 		t.Errorf("its image is %s, and the example names that of v0.1.0", c.Image)
-	}
-	want := map[string]string{
-		"diagnostics-address": ":8443", "leader-elect": "true", "namespace": "$(KUBEMEND_NAMESPACE)", "watch-filter": "$(KUBEMEND_WATCH_FILTER)",
-		"node-health-checks": "off", "skip-crd-migration-phases": "StorageVersionMigration,CleanupManagedFields",
-	}
-	if diff := cmp.Diff(want, flags(c)); diff != "" {
-		t.Errorf("flags (-want +got):\n%s", diff)
-	}
-	parts := ofKind(all, "ConfigMap")[0]
-	if len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != parts.GetName() {
-		t.Errorf("the container reads %+v, and its part is in %s", c.EnvFrom, parts.GetName())
-	}
-	if diff := cmp.Diff(map[string]any{"KUBEMEND_NAMESPACE": "fleet-east", "KUBEMEND_WATCH_FILTER": ""}, parts.Object["data"]); diff != "" {
-		t.Errorf("its part (-want +got):\n%s", diff)
-	}
-	if len(d.Spec.Template.Spec.Volumes)+len(c.VolumeMounts) > 0 {
-		t.Error("it waits for a certificate that is never made")
-	}
-	for _, rule := range []string{
-		"the manager has no more power over its node than it needs", "the loss of a replica is harmless", "selectors select the manager",
-	} {
-		for _, fault := range rules[rule](t, all) {
-			t.Error(rule + ": " + fault)
-		}
-	}
-	known := programFlags(t)
-	for flag := range flags(c) {
-		if _, is := known[flag]; !is {
-			t.Errorf("--%s is no flag of the manager", flag)
-		}
 	}
 }

@@ -53,12 +53,6 @@ func TestATemplateNeedsOnlyTheNameOfTheCluster(t *testing.T) {
 	}
 }
 
-func TestEveryFieldOfATemplateIsOneOfItsKind(t *testing.T) {
-	for name, o := range templates(t) {
-		hasOnlyKnownFields(t, name, &o)
-	}
-}
-
 func TestChecksNameTemplatesThatExist(t *testing.T) {
 	all := templates(t)
 	there := map[string]bool{}

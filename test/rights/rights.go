@@ -52,7 +52,8 @@ func (r Right) covers(done Right) bool {
 		(r.Namespace == "" || r.Namespace == done.Namespace) && (r.Name == "" || r.Name == done.Name)
 }
 
-// width is how much r is good for: that for one object alone is narrower than that for all of a namespace, and that narrower than any other.
+// width is how much r is good for: that for one object alone is narrower than that for all of a namespace, and that narrower
+// than any other.
 func (r Right) width() int {
 	switch {
 	case r.Name != "":
@@ -73,8 +74,8 @@ type Grant struct {
 
 func (g Grant) String() string { return fmt.Sprintf("%s (%s)", g.Right, g.Role) }
 
-// Granted are the rights that roles among the objects give by themselves. A role that collects the rules of others gives none. A Role counts
-// for its namespace alone.
+// Granted are the rights that roles among the objects give by themselves. A role that collects the rules of others gives
+// none. A Role counts for its namespace alone.
 func Granted(objects []unstructured.Unstructured) ([]Grant, error) {
 	var all []Grant
 	for i := range objects {
@@ -125,8 +126,8 @@ func expand(rule rbacv1.PolicyRule) []Right {
 // Used are the rights that a user has made use of, each of them once, without what was forbidden.
 func Used(events []auditv1.Event, user string) []Right { return asked(events, user, false) }
 
-// Refused are the rights that a user would have needed and does not have, each of them once. What was refused for another reason, such as by
-// a webhook, is none of them.
+// Refused are the rights that a user would have needed and does not have, each of them once. What was refused for another
+// reason, such as by a webhook, is none of them.
 func Refused(events []auditv1.Event, user string) []Right { return asked(events, user, true) }
 
 // decision is the annotation by which the API server says in its audit log how it answered whether the user may.

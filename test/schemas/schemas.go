@@ -1,5 +1,5 @@
-// Package schemas has requests for objects of kubemend's kinds, each with what an API server answers: as tables, for the tests that ask the
-// definitions in process and for those that ask an API server.
+// Package schemas has requests for objects of kubemend's kinds, each with what an API server answers: as tables, which
+// test/api asks, and of which one is a part of docs/bad-input.md.
 package schemas
 
 import (

@@ -9,14 +9,15 @@ import (
 	"testing"
 
 	"github.com/kubemend/kubemend/test/golden"
+	"github.com/kubemend/kubemend/test/schemas"
 )
 
 func TestBadInputsAreDocumented(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(documentHead)
 	var rows [][]string
-	for _, row := range manifests {
-		rows = append(rows, []string{row.kind, row.field, written(row.value), row.says})
+	for _, row := range schemas.Manifests {
+		rows = append(rows, []string{row.Kind, row.Field, written(row.Value), row.Says})
 	}
 	table(&b, rows, 2)
 	b.WriteString(checksHead)
@@ -49,7 +50,7 @@ func TestBadInputsAreDocumented(t *testing.T) {
 		table(&b, [][]string{{strings.Join(row.args, " "), row.says}}, 0)
 	}
 	golden.Compare(t, "../../../docs/bad-input.md", b.String())
-	if all := len(manifests) + len(checks) + len(annotations) + len(memories) + len(kubeconfigs) + len(flags); all < 60 {
+	if all := len(schemas.Manifests) + len(checks) + len(annotations) + len(memories) + len(kubeconfigs) + len(flags); all < 60 {
 		t.Errorf("there are %d rows, want 60 at least", all)
 	}
 }

@@ -1,14 +1,19 @@
-package rights
+package api
 
 import (
 	"context"
+	"path/filepath"
+	"slices"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +26,65 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
 )
+
+// What all specs of rights share.
+var (
+	control  *rig.Rig
+	plane    *rig.ControlPlane
+	here     client.Client
+	provider *simulator.Infrastructure
+	manager  *rig.Kubemend
+	account  []byte // the manager's kubeconfig
+)
+
+// ownKinds is the folder of the CRDs that ship.
+var ownKinds = filepath.Join(root, "config", "crd", "bases")
+
+// agent is the kind of requests of a remediator that brings its rights along, with the label for aggregation. No controller
+// serves it: nodes recover by themselves.
+var agent = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
+
+// installEverything starts the control plane that is management and workload cluster at the same time: the user of a request
+// says which one is meant.
+func installEverything(ctx context.Context) {
+	GinkgoHelper()
+	control = suite.Rig(ctx)
+	var err error
+	plane, err = control.Management(ctx, rig.ManagementOptions{
+		Name: "rights", Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), Own: true,
+		CRDs: []string{filepath.Join("testdata", "openshift.yaml")}, Webhooks: true, Audit: true,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	here = suite.Client(plane.Config(), apiextensionsv1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1.AddToScheme,
+		mendv1.AddToScheme, nhcv1.AddToScheme)
+	Expect(simulator.InstallRemediator(plane.Config(), agent)).To(Succeed())
+	account, err = plane.Install(ctx, "standalone")
+	Expect(err).NotTo(HaveOccurred())
+	for _, o := range suite.Manifest(filepath.Join("..", "e2e", "nodes", "testdata", "self-node-remediator.yaml")) {
+		Expect(here.Create(ctx, o)).To(Succeed())
+	}
+	Eventually(func() ([]rbacv1.PolicyRule, error) {
+		collected := &rbacv1.ClusterRole{}
+		err := here.Get(ctx, client.ObjectKey{Name: "kubemend-ext-remediation"}, collected)
+		return collected.Rules, err
+	}).ShouldNot(BeEmpty())
+	_, provider = suite.Hardware(plane.Config())
+	metal.Plane = plane
+	metal.Build(ctx, here, provider)
+	metal.AllWell(ctx)
+}
+
+// startManager starts the manager as it is installed, or starts it again after it was killed. It waits for the lease of who
+// was killed. The leader may be late by nearly all of that time: on a busy machine one that has less ends.
+func startManager(ctx context.Context, more ...string) {
+	GinkgoHelper()
+	var err error
+	manager, err = plane.Kubemend(ctx, "rights", account, append(append(plane.WebhookFlags(),
+		"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=14s",
+		"--leader-elect-retry-period=1s", "--insecure-diagnostics=false"), more...)...)
+	Expect(err).NotTo(HaveOccurred())
+	reportLog(manager)
+}
 
 const (
 	namespace = "metal"

@@ -1,4 +1,4 @@
-package release
+package api
 
 import (
 	"context"
@@ -10,9 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
@@ -21,51 +18,40 @@ import (
 // certManagerVersion is what clusterctl calls the cert-manager that it finds. Nothing depends on it.
 const certManagerVersion = "v1.21.1"
 
-// provider is how a command of clusterctl names the release of this commit.
-func provider() string { return "--addon=kubemend:" + this }
+// providerOfThis is how a command of clusterctl names the release of this commit.
+func providerOfThis() string { return "--addon=kubemend:" + this }
 
 var _ = Describe("clusterctl", func() {
 	It("finds in a release what the documentation says: the variables, and the image by its full name", func(ctx SpecContext) {
-		described := clusterctl(ctx, settings(nil), "generate", "provider", provider(), "--describe")
+		described := clusterctl(ctx, settings(nil), "generate", "provider", providerOfThis(), "--describe")
 		_, found, _ := strings.Cut(described, "Variables:")
 		variables, images, _ := strings.Cut(found, "Images:")
 		Expect(listed(variables)).To(ConsistOf(documentedVariables()))
 		Expect(listed(images)).To(ConsistOf("docker.io/kubemend/kubemend:" + this))
 		Expect(described).To(MatchRegexp(`TargetNamespace: +kubemend-system\n`))
-	})
+	}, SpecTimeout(specPatience))
 
-	It("renders the program's own defaults without variables", func(ctx SpecContext) {
-		manager := managerOf(suite.Objects([]byte(clusterctl(ctx, settings(nil), "generate", "provider", provider()))))
-		Expect(manager.args).To(ContainElements("--diagnostics-address=:8443", "--leader-elect=true", "--sync-period=10m",
-			"--unclaimed-machine-health-checks=observe", "--webhook-cert-dir=/etc/kubemend/webhook"))
-		Expect(manager.args).NotTo(ContainElement(ContainSubstring("${")))
-		Expect(manager.env).To(HaveKeyWithValue("KUBEMEND_NAMESPACE", ""))
-	})
-
-	It("passes variables on to the manager", func(ctx SpecContext) {
-		said := settings(map[string]string{
-			"KUBEMEND_UNCLAIMED_MACHINE_HEALTH_CHECKS": "act", "KUBEMEND_NAMESPACE": "fleet", "KUBEMEND_LOG_LEVEL": "4", "KUBEMEND_WARM_STANDBY": "true",
-		})
-		all := suite.Objects([]byte(clusterctl(ctx, said, "generate", "provider", provider(), "--target-namespace=elsewhere")))
-		manager := managerOf(all)
-		Expect(manager.args).To(ContainElements("--unclaimed-machine-health-checks=act", "--v=4",
-			"--feature-gates=HostRemediation=true,NodeHealthCheck=true,WarmStandby=true"))
-		Expect(manager.env).To(HaveKeyWithValue("KUBEMEND_NAMESPACE", "fleet"))
-		for _, o := range all {
+	// What variables do is in test/packages.
+	It("renders a release for another namespace", func(ctx SpecContext) {
+		rendered := clusterctl(ctx, settings(nil), "generate", "provider", providerOfThis(), "--target-namespace=elsewhere")
+		Expect(rendered).NotTo(ContainSubstring("${"))
+		for _, o := range suite.Objects([]byte(rendered)) {
 			Expect(o.GetNamespace()).To(BeElementOf("", "elsewhere"), o.GetName())
 			Expect(o.GetLabels()).To(HaveKeyWithValue("cluster.x-k8s.io/provider", "addon-kubemend"), o.GetName())
 		}
-	})
+	}, SpecTimeout(specPatience))
 
-	DescribeTable("cannot use an image without a host", func(ctx SpecContext, image, full string) {
-		folder := GinkgoT().TempDir()
-		run(ctx, root, "make", "release-manifests", "VERSION="+this, "OUT="+folder, "IMAGE="+image)
-		manager := managerOf(suite.Manifest(filepath.Join(folder, "addon-kubemend", this, "kubemend.yaml")))
-		Expect(manager.image).To(Equal(full + ":" + this))
-	},
-		Entry("so one that is at Docker's is given it", SpecTimeout(specPatience), "somebody/kubemend", "docker.io/somebody/kubemend"),
-		Entry("and one with a host is left as it is", SpecTimeout(specPatience), "registry.example.org:5000/kubemend", "registry.example.org:5000/kubemend"),
-		Entry("also if that is this machine", SpecTimeout(specPatience), "localhost/kubemend", "localhost/kubemend"))
+	It("cannot use an image without a host, so one that is at Docker's is given it", func(ctx SpecContext) {
+		for image, full := range suite.InOrder(map[string]string{
+			"somebody/kubemend": "docker.io/somebody/kubemend", "registry.example.org:5000/kubemend": "registry.example.org:5000/kubemend",
+			"localhost/kubemend": "localhost/kubemend",
+		}) {
+			folder := GinkgoT().TempDir()
+			run(ctx, root, "make", "release-manifests", "VERSION="+this, "OUT="+folder, "IMAGE="+image)
+			manifest := read(filepath.Join(folder, "addon-kubemend", this, "kubemend.yaml"))
+			Expect(string(manifest)).To(ContainSubstring("image: "+full+":"+this+"\n"), image)
+		}
+	}, SpecTimeout(specPatience))
 })
 
 // clusterctl runs the real one.
@@ -130,30 +116,4 @@ func documentedVariables() []string {
 	}
 	Expect(all).NotTo(BeEmpty())
 	return all
-}
-
-// container is the manager's container, as far as these specs read it.
-type container struct {
-	image string
-	args  []string
-	env   map[string]string
-}
-
-func managerOf(all []*unstructured.Unstructured) container {
-	GinkgoHelper()
-	for _, o := range all {
-		if o.GetKind() != "Deployment" {
-			continue
-		}
-		d := &appsv1.Deployment{}
-		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, d)).To(Succeed())
-		c := d.Spec.Template.Spec.Containers[0]
-		env := map[string]string{}
-		for _, e := range c.Env {
-			env[e.Name] = e.Value
-		}
-		return container{image: c.Image, args: c.Args, env: env}
-	}
-	Fail("there is no Deployment")
-	return container{}
 }

@@ -1,9 +1,13 @@
-// Package release tests what a release ships, in the hands of the tools that it is for: the files that `make release-manifests` writes are read,
-// rendered, installed, upgraded and deleted by clusterctl itself, and applied to API servers that check every field.
+// Package api tests what only an API server knows: schemas, rules in CEL, webhooks, conversion, rights, policies, and what a
+// release ships in the hands of the tools that it is for, from its installation over upgrades to its removal.
 //
-// What the rig lacks is replaced: cert-manager by the rig's certificate, and no pod of the Deployment runs. Where a manager has to answer,
-// it is the built one, with the rights of the ServiceAccount that ships.
-package release
+// Three control planes, one after the other: one in which a manager that is installed as it ships needs every right that it
+// has, one beside Cluster API that `kubectl apply` installs, upgrades and removes releases on, and a bare one for clusterctl.
+// cert-manager is replaced by the rig's certificate, and no pod of the Deployment runs: where a manager has to answer, it is
+// the built one, as the ServiceAccount that ships.
+//
+// What time, order and counts decide is not asked here: the scenes in memory are exact about these.
+package api
 
 import (
 	"bytes"
@@ -23,7 +27,7 @@ import (
 )
 
 const (
-	root         = "../../.."
+	root         = "../.."
 	specPatience = suite.SpecPatience
 
 	// first is the oldest release that can be upgraded from. Its manifests are kept as they were: see testdata.
@@ -38,11 +42,12 @@ var (
 	this string
 )
 
-func TestRelease(t *testing.T) {
-	suite.Run(t, "Release", suite.Patience{Eventually: suite.Wait, Polling: 100 * time.Millisecond})
+func TestAPI(t *testing.T) {
+	suite.Run(t, "API", suite.Patience{Eventually: suite.Wait, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
+	Expect(filepath.Join(root, "bin", "manager")).To(BeAnExistingFile(), "run make build")
 	repository = GinkgoT().TempDir()
 	this = nextVersion()
 	run(ctx, root, "make", "release-manifests", "VERSION="+this, "OUT="+repository)

@@ -1,4 +1,4 @@
-package release
+package api
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
@@ -22,17 +21,12 @@ const held = "example.org/held"
 // stored is the version of Metal3's kinds that needs no conversion.
 var stored = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
 
-// All webhooks that ship are registered, and none answers.
-var _ = Describe("While no manager runs", Ordered, func() {
-	var (
-		management *cluster
-		written    []*unstructured.Unstructured
-	)
+// obeysWithoutManager are the specs of a cluster where all webhooks that ship are registered, and none answers.
+func obeysWithoutManager(management *cluster) {
+	var installed, written []*unstructured.Unstructured
 
 	BeforeAll(func(ctx SpecContext) {
-		// The garbage collector looks for new kinds every 30 s only, so they are there before it.
-		management = newCluster(ctx, rig.ManagementOptions{ControllerManager: true, Own: true})
-		management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
+		installed = management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		manager := management.start(ctx, "writing")
 		written = suite.Manifest(filepath.Join("testdata", "objects.yaml"))
 		for _, o := range written {
@@ -41,6 +35,8 @@ var _ = Describe("While no manager runs", Ordered, func() {
 		}
 		manager.Kill()
 	}, NodeTimeout(specPatience))
+
+	AfterAll(func(ctx SpecContext) { management.remove(ctx, installed) }, NodeTimeout(specPatience))
 
 	It("what needs the answer of a webhook is refused", func(ctx SpecContext) {
 		for _, o := range written {
@@ -109,7 +105,7 @@ var _ = Describe("While no manager runs", Ordered, func() {
 			management.gone(ctx, o)
 		}
 	}, SpecTimeout(specPatience))
-})
+}
 
 // asStored names an object in the version that it is stored in.
 func asStored(o *unstructured.Unstructured) *unstructured.Unstructured {

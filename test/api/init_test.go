@@ -1,4 +1,4 @@
-package release
+package api
 
 import (
 	"bytes"
@@ -11,28 +11,36 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// Nothing runs the Deployments: clusterctl is not told to wait for them. All else is done for real, by an API server that had nothing at all,
-// from repositories on this disk: kubemend's releases, Cluster API's core provider as its module has it, and of cert-manager the kinds.
+// Nothing runs the Deployments: clusterctl is not told to wait for them. All else is done for real, by an API server that had
+// nothing at all, from repositories on this disk: kubemend's releases, Cluster API's core provider as its module has it, and
+// of cert-manager the kinds.
 var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 	var (
 		management *cluster
 		kubeconfig string
 		kept       *unstructured.Unstructured
+		checks     []*unstructured.Unstructured // what NodeHealthChecks come with
 	)
 
 	BeforeAll(func(ctx SpecContext) {
 		writeOtherProviders(ctx)
-		plane, err := suite.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: rig.OwnerControllers()})
+		plane, err := suite.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{
+			Controllers: slices.Concat(rig.OwnerControllers(), rig.PodControllers()),
+		})
 		Expect(err).NotTo(HaveOccurred())
 		management, kubeconfig = reach(plane), "--kubeconfig="+plane.KubeconfigFile()
 	}, NodeTimeout(specPatience))
@@ -45,7 +53,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		content := read(filepath.Join(folder, file))
 		Expect(content).To(ContainSubstring(was))
 		Expect(os.WriteFile(filepath.Join(folder, file), bytes.ReplaceAll(content, []byte(was), []byte(is)), 0o600)).To(Succeed())
-		Expect(management.initialise(ctx, settings(nil), broken)).To(MatchError(ContainSubstring(said)))
+		Expect(management.initialise(ctx, broken, core())).To(MatchError(ContainSubstring(said)))
 	},
 		Entry("a name that Cluster API would not look for", SpecTimeout(specPatience), "addon-components.yaml",
 			"name: hostremediations.kubemend.io", "name: hostremediation.kubemend.io", `CRD name "hostremediation.kubemend.io" is invalid`),
@@ -57,7 +65,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 			"image: docker.io/kubemend/kubemend", "image: kubemend/kubemend", "repository name must be canonical"))
 
 	It("has kubemend beside Cluster API after clusterctl init", func(ctx SpecContext) {
-		Expect(management.initialise(ctx, settings(nil), first)).To(Succeed())
+		Expect(management.initialise(ctx, first, core())).To(Succeed())
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion(), "addon-kubemend": first}))
 		Expect(management.image(ctx)).To(Equal("docker.io/kubemend/kubemend:" + first))
 
@@ -73,7 +81,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 	}, SpecTimeout(specPatience))
 
 	It("keeps its objects in an upgrade, and gets kubemend of this release", func(ctx SpecContext) {
-		management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))
+		checks = management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))
 		clusterctl(ctx, settings(map[string]string{"KUBEMEND_LOG_LEVEL": "2"}), "upgrade", "apply", kubeconfig, "--addon=kubemend:"+this)
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion(), "addon-kubemend": this}))
 		Expect(management.image(ctx)).To(Equal("docker.io/kubemend/kubemend:" + this))
@@ -97,17 +105,63 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 			Expect(management.ours(ctx, gone)).To(BeEmpty())
 		}
 		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).To(HaveLen(1), "docs/uninstall.md says what to do about it")
-		// clusterctl leaves what has no namespace and no name that begins with the provider's, here and with every provider. docs/install.md says so.
+		// clusterctl leaves what has no namespace and no name that begins with the provider's, here and with every provider.
+		// docs/install.md says so.
 		Expect(management.ours(ctx, &rbacv1.ClusterRole{})).NotTo(BeEmpty())
 		Expect(management.Delete(ctx, kept.DeepCopy())).To(Succeed())
 		management.gone(ctx, kept)
+		management.remove(ctx, checks)
+	}, SpecTimeout(specPatience))
+
+	It("has nothing of kubemend after a teardown, a deletion by clusterctl, and that of what clusterctl leaves", func(ctx SpecContext) {
+		Expect(management.initialise(ctx, this)).To(Succeed())
+		request := suite.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
+		Expect(request.GetKind()).To(Equal("HostRemediation"))
+		request.SetFinalizers([]string{mendv1.HostRemediationFinalizer})
+		management.apply(ctx, request, author)
+
+		pod, manager := management.teardown(ctx)
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "leader.kubemend.io"}}
+		Expect(management.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
+		Expect(lease.OwnerReferences).To(ConsistOf(HaveField("UID", pod.UID)))
+
+		uninstall := []string{"delete", kubeconfig, "--addon=kubemend"}
+		_, err := rig.Clusterctl(ctx, settings(nil), append(slices.Clone(uninstall), "--include-namespace", "--include-crd")...)
+		Expect(err).To(MatchError(ContainSubstring("found existing objects")), "the one that its author has not deleted")
+		Expect(management.image(ctx)).NotTo(BeEmpty(), "what is refused has deleted nothing")
+
+		clusterctl(ctx, settings(nil), uninstall...)
+		management.ends(ctx, pod, manager)
+		Eventually(func() bool {
+			return apierrors.IsNotFound(management.Get(ctx, client.ObjectKeyFromObject(lease), lease))
+		}).Should(BeTrue(), "the lease goes with the pod, and the namespace is still there")
+		Eventually(management.mentions(ctx)).Should(ConsistOf(
+			"ClusterRole kubemend-aggregate-to-cluster-api", "ClusterRole kubemend-cluster-wide", "ClusterRole kubemend-ext-remediation",
+			"ClusterRole kubemend-hosts", "ClusterRole kubemend-manager-role", "ClusterRole kubemend-view-records",
+			"ClusterRoleBinding kubemend-ext-remediation", "ClusterRoleBinding kubemend-hosts", "ClusterRoleBinding kubemend-manager",
+			"CustomResourceDefinition hostremediations.kubemend.io", "CustomResourceDefinition hostremediationtemplates.kubemend.io",
+			"CustomResourceDefinition remediationrecords.kubemend.io",
+			"APIService v1alpha1.kubemend.io", // is there as long as these are
+			"HostRemediation default/own", "Namespace kubemend-system",
+		))
+
+		byLabel := client.MatchingLabels{"cluster.x-k8s.io/provider": "addon-kubemend"}
+		for _, kind := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}, &apiextensionsv1.CustomResourceDefinition{}} {
+			Expect(management.DeleteAllOf(ctx, kind, byLabel)).To(Succeed())
+		}
+		Expect(management.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rig.Namespace}})).To(Succeed())
+		Eventually(management.mentions(ctx)).Should(BeEmpty())
 	}, SpecTimeout(specPatience))
 })
 
-// initialise installs a release, and Cluster API's core provider, as clusterctl init does.
-func (c *cluster) initialise(ctx context.Context, settings, version string) error {
-	_, err := rig.Clusterctl(ctx, settings, "init", "--kubeconfig="+c.plane.KubeconfigFile(),
-		"--core=cluster-api:"+coreVersion(), "--bootstrap=-", "--control-plane=-", "--addon=kubemend:"+version)
+// core asks clusterctl init for Cluster API's core provider.
+func core() string { return "--core=cluster-api:" + coreVersion() }
+
+// initialise installs a release, and what else is asked for, as clusterctl init does.
+func (c *cluster) initialise(ctx context.Context, version string, more ...string) error {
+	_, err := rig.Clusterctl(ctx, settings(nil), append([]string{
+		"init", "--kubeconfig=" + c.plane.KubeconfigFile(), "--bootstrap=-", "--control-plane=-", "--addon=kubemend:" + version,
+	}, more...)...)
 	return err
 }
 

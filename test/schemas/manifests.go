@@ -1,19 +1,17 @@
-package badinput
+package schemas
 
 import (
 	"strings"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/kubemend/kubemend/test/schemas"
 )
 
-// manifest is an object that an API server refuses: a valid one, in which one field is another.
-type manifest struct {
-	kind, field string
-	value       any // nil: the field is missing
-	says        string
+// Manifest is an object that an API server refuses without a webhook: a valid one, in which one field is another.
+// docs/bad-input.md lists them.
+type Manifest struct {
+	Kind, Field string
+	Value       any // nil: the field is missing
+	Says        string
 }
 
 // valid are objects that are accepted, by kind and version.
@@ -40,7 +38,8 @@ const (
 	templated = "spec.template.spec.strategy."
 )
 
-var manifests = []manifest{
+// Manifests are those that are refused.
+var Manifests = []Manifest{
 	{"HostRemediation", strategy + "timeoutSeconds", 0, "should be greater than or equal to 100"},
 	{"HostRemediation", strategy + "timeoutSeconds", 99, "should be greater than or equal to 100"},
 	{"HostRemediation", strategy + "timeoutSeconds", 86401, "should be less than or equal to 86400"},
@@ -97,31 +96,26 @@ var manifests = []manifest{
 	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.remediationTemplate.kind", "Template", "must be the kind of the remediation followed by Template"},
 }
 
-func TestAManifestIsRefusedWithTheNameOfItsFieldUntilItIsCorrected(t *testing.T) {
-	server, err := schemas.Serve("../../../config/crd/bases")
-	if err != nil {
-		t.Fatal(err)
+// Objects are the object that is refused, and the valid one.
+func (m Manifest) Objects() (bad, good *unstructured.Unstructured) {
+	good = &unstructured.Unstructured{Object: JSON(valid[m.Kind])}
+	good.SetKind(strings.Fields(m.Kind)[0])
+	good.SetName("a")
+	if good.GetKind() != NodeHealthCheck.Kind {
+		good.SetNamespace("default")
 	}
-	for _, row := range manifests {
-		t.Run(row.kind+" "+row.field+" "+written(row.value), func(t *testing.T) {
-			content := schemas.JSON(valid[row.kind])
-			o := &unstructured.Unstructured{Object: content}
-			o.SetKind(strings.Fields(row.kind)[0])
-			o.SetName("a")
-			if o.GetKind() != "NodeHealthCheck" {
-				o.SetNamespace("ns")
-			}
-			good := o.DeepCopy()
-			change(t, o.Object, strings.Split(row.field, "."), row.value)
-			_, err := server.Create(t.Context(), o)
-			if err == nil || !strings.Contains(err.Error(), row.says) || !strings.Contains(err.Error(), o.GetKind()) || !names(err.Error(), row.field) {
-				t.Errorf("got %v; want it refused with its kind, with %s, and: %s", err, row.field, row.says)
-			}
-			if _, err := server.Create(t.Context(), good); err != nil {
-				t.Errorf("corrected, it is refused: %v", err)
-			}
-		})
+	bad = good.DeepCopy()
+	change(bad.Object, strings.Split(m.Field, "."), m.Value)
+	return bad, good
+}
+
+// Refuses reports whether an answer is that of the row, with the kind and the name of the field.
+func (m Manifest) Refuses(err error) bool {
+	if err == nil {
+		return false
 	}
+	text := err.Error()
+	return strings.Contains(text, m.Says) && strings.Contains(text, strings.Fields(m.Kind)[0]) && names(text, m.Field)
 }
 
 // names reports whether text names a field, or one that it is in: of what is wrong with one field by another, the message is about both.
@@ -143,8 +137,7 @@ func names(text, field string) bool {
 }
 
 // change sets a field, or takes it away.
-func change(t *testing.T, in any, path []string, value any) {
-	t.Helper()
+func change(in any, path []string, value any) {
 	for _, key := range path[:len(path)-1] {
 		if list, is := in.([]any); is && key == "0" {
 			in = list[0]

@@ -1,4 +1,4 @@
-package release
+package api
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,8 +44,8 @@ func reach(plane *rig.ControlPlane) *cluster {
 	return &cluster{Client: suite.Client(plane.Config(), apiextensionsv1.AddToScheme), plane: plane}
 }
 
-// install applies a manifest as `kubectl apply --server-side` does: a field that the API server does not know is refused. What webhooks there are
-// lead to the manager that is started with start, as if by cert-manager and by a Service.
+// install applies a manifest as `kubectl apply --server-side` does: a field that the API server does not know is refused.
+// What webhooks there are lead to the manager that is started with start, as if by cert-manager and by a Service.
 func (c *cluster) install(ctx context.Context, manifest []byte) []*unstructured.Unstructured {
 	GinkgoHelper()
 	all := suite.Objects(manifest)
@@ -66,6 +67,28 @@ func (c *cluster) apply(ctx context.Context, o *unstructured.Unstructured, opts 
 // try has the API server check an object as it would if it were applied.
 func (c *cluster) try(ctx context.Context, o *unstructured.Unstructured, opts ...client.ApplyOption) error {
 	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(again(o)), append(opts, client.DryRunAll)...)
+}
+
+// remove deletes what was installed, in the order of kubectl delete: that of the manifest, the namespace first and the
+// webhooks last. It returns when all of it is gone, and with the kinds their objects.
+func (c *cluster) remove(ctx context.Context, all []*unstructured.Unstructured) {
+	GinkgoHelper()
+	c.delete(ctx, all)
+	for _, o := range all {
+		c.gone(ctx, o)
+	}
+}
+
+func (c *cluster) delete(ctx context.Context, all []*unstructured.Unstructured) {
+	GinkgoHelper()
+	for _, o := range all {
+		Expect(client.IgnoreNotFound(c.Delete(ctx, o.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground)))).To(Succeed())
+	}
+}
+
+// isWebhook reports whether an object makes the API server ask the manager.
+func isWebhook(o *unstructured.Unstructured) bool {
+	return o.GetKind() == "MutatingWebhookConfiguration" || o.GetKind() == "ValidatingWebhookConfiguration"
 }
 
 // again is an object that can be applied once more, without what the API server has added.
@@ -95,9 +118,9 @@ func (c *cluster) serves(ctx context.Context, all []*unstructured.Unstructured) 
 }
 
 // start starts the manager with the rights of the ServiceAccount that ships, and nothing but them. It ends with the cluster, at the latest.
-func (c *cluster) start(ctx context.Context, name string) *rig.Kubemend {
+func (c *cluster) start(ctx context.Context, name string, more ...string) *rig.Kubemend {
 	GinkgoHelper()
-	manager, err := c.plane.Kubemend(ctx, name, c.account(), c.plane.WebhookFlags()...)
+	manager, err := c.plane.Kubemend(ctx, name, c.account(), append(c.plane.WebhookFlags(), more...)...)
 	Expect(err).NotTo(HaveOccurred())
 	reportLog(manager)
 	return manager

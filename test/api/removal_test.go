@@ -1,4 +1,4 @@
-package release
+package api
 
 import (
 	"context"
@@ -11,12 +11,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,12 +26,13 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// docs/uninstall.md, step by step. The Deployment has pods that run nowhere; the manager that leaves is a process that believes to be in one of them.
-var _ = Describe("Nothing of kubemend is left", func() {
-	It("after a teardown and the deletion of what kubectl applied", func(ctx SpecContext) {
-		management := newCluster(ctx, rig.ManagementOptions{Controllers: rig.PodControllers()})
-		shipped := management.install(ctx, kustomized(ctx, filepath.Join("config", "standalone")))
-		writing := management.start(ctx, "writing")
+// forgets are the specs of docs/uninstall.md, step by step. The Deployment has pods that run nowhere; the manager that leaves
+// is a process that believes to be in one of them.
+func forgets(management *cluster) {
+	It("has nothing of it after a teardown and the deletion of what kubectl applied", func(ctx SpecContext) {
+		Expect(management.mentions(ctx)()).To(BeEmpty(), "what was installed before was removed")
+		shipped := management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
+		writing := management.start(ctx, "claiming")
 		for _, o := range suite.Manifest(filepath.Join("testdata", "objects.yaml")) {
 			if o.GetKind() == "HostRemediation" {
 				o.SetFinalizers([]string{mendv1.HostRemediationFinalizer})
@@ -52,9 +49,7 @@ var _ = Describe("Nothing of kubemend is left", func() {
 		Expect(is.GetAnnotations()).NotTo(HaveKey(clusterv1.PausedAnnotation))
 		Eventually(management.told(ctx, check)).Should(ContainElement(mendv1.EventCheckReleased))
 
-		for _, o := range shipped { // the order of kubectl delete: that of the manifest, the namespace first and the webhooks last
-			Expect(client.IgnoreNotFound(management.Delete(ctx, o.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground)))).To(Succeed())
-		}
+		management.delete(ctx, shipped)
 		management.ends(ctx, pod, manager)
 		for _, o := range shipped {
 			management.gone(ctx, o)
@@ -62,51 +57,7 @@ var _ = Describe("Nothing of kubemend is left", func() {
 		Eventually(management.mentions(ctx)).Should(BeEmpty())
 		unchanged(ctx, management, is)
 	}, SpecTimeout(specPatience))
-
-	It("after a teardown, its deletion by clusterctl, and the deletion of what clusterctl leaves", func(ctx SpecContext) {
-		writeOtherProviders(ctx)
-		plane, err := suite.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: slices.Concat(rig.OwnerControllers(), rig.PodControllers())})
-		Expect(err).NotTo(HaveOccurred())
-		management := reach(plane)
-		Expect(management.initialise(ctx, settings(nil), this)).To(Succeed())
-		request := suite.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
-		Expect(request.GetKind()).To(Equal("HostRemediation"))
-		request.SetFinalizers([]string{mendv1.HostRemediationFinalizer})
-		management.apply(ctx, request, author)
-
-		pod, manager := management.teardown(ctx)
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "leader.kubemend.io"}}
-		Expect(management.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
-		Expect(lease.OwnerReferences).To(ConsistOf(HaveField("UID", pod.UID)))
-
-		uninstall := []string{"delete", "--kubeconfig=" + plane.KubeconfigFile(), "--addon=kubemend"}
-		_, err = rig.Clusterctl(ctx, settings(nil), append(slices.Clone(uninstall), "--include-namespace", "--include-crd")...)
-		Expect(err).To(MatchError(ContainSubstring("found existing objects")), "the one that its author has not deleted")
-		Expect(management.image(ctx)).NotTo(BeEmpty(), "what is refused has deleted nothing")
-
-		clusterctl(ctx, settings(nil), uninstall...)
-		management.ends(ctx, pod, manager)
-		Eventually(func() bool {
-			return apierrors.IsNotFound(management.Get(ctx, client.ObjectKeyFromObject(lease), lease))
-		}).Should(BeTrue(), "the lease goes with the pod, and the namespace is still there")
-		Eventually(management.mentions(ctx)).Should(ConsistOf(
-			"ClusterRole kubemend-aggregate-to-cluster-api", "ClusterRole kubemend-cluster-wide", "ClusterRole kubemend-ext-remediation",
-			"ClusterRole kubemend-hosts", "ClusterRole kubemend-manager-role", "ClusterRole kubemend-view-records",
-			"ClusterRoleBinding kubemend-ext-remediation", "ClusterRoleBinding kubemend-hosts", "ClusterRoleBinding kubemend-manager",
-			"CustomResourceDefinition hostremediations.kubemend.io", "CustomResourceDefinition hostremediationtemplates.kubemend.io",
-			"CustomResourceDefinition remediationrecords.kubemend.io",
-			"APIService v1alpha1.kubemend.io", // is there as long as these are
-			"HostRemediation default/own", "Namespace kubemend-system",
-		))
-
-		byLabel := client.MatchingLabels{"cluster.x-k8s.io/provider": "addon-kubemend"}
-		for _, kind := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}, &apiextensionsv1.CustomResourceDefinition{}} {
-			Expect(management.DeleteAllOf(ctx, kind, byLabel)).To(Succeed())
-		}
-		Expect(management.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rig.Namespace}})).To(Succeed())
-		Eventually(management.mentions(ctx)).Should(BeEmpty())
-	}, SpecTimeout(specPatience))
-})
+}
 
 // claimedCheck is one that kubemend acts on, with no template: its Machines are deleted.
 func claimedCheck() *unstructured.Unstructured {
@@ -123,7 +74,8 @@ func claimedCheck() *unstructured.Unstructured {
 
 var leavePatch = regexp.MustCompile(`patch deployment kubemend-controller-manager --type=json \\\n +-p '(.+)'`)
 
-// teardown patches the Deployment as docs/uninstall.md says, runs what one of the new pods would, and returns when it is ready: everything is released.
+// teardown patches the Deployment as docs/uninstall.md says, runs what one of the new pods would, and returns when it is
+// ready: everything is released.
 func (c *cluster) teardown(ctx context.Context) (*corev1.Pod, *rig.Kubemend) {
 	GinkgoHelper()
 	patch := leavePatch.FindSubmatch(read(filepath.Join(root, "docs", "uninstall.md")))
@@ -179,8 +131,8 @@ func (c *cluster) told(ctx context.Context, about *unstructured.Unstructured) fu
 	}
 }
 
-// mentions are the objects of all kinds that the API server has in which our name is, anywhere but in who wrote a field. Events are gone after
-// an hour.
+// mentions are the objects of all kinds that the API server has in which our name is, anywhere but in who wrote a field.
+// Events are gone after an hour.
 func (c *cluster) mentions(ctx context.Context) func() ([]string, error) {
 	api, err := discovery.NewDiscoveryClientForConfig(c.plane.Config())
 	Expect(err).NotTo(HaveOccurred())

@@ -1,9 +1,10 @@
-package release
+package api
 
 import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -13,20 +14,18 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/records"
-	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// Two upgrades: since the oldest release, as it was, which any copy of the project has and which does not move with what is being changed; and since
-// the commit before, where a change is to be seen that the first release never had.
+// keepsObjects are the specs of two upgrades: since the oldest release, as it was, which any copy of the project has and
+// which does not move with what is being changed; and since the commit before, where a change is to be seen that the first
+// release never had.
 //
-// There is no old manager here. This one completes and converts objects that are written before the upgrade: old are the stored objects,
-// their schema, and what is installed.
-var _ = Describe("An upgrade", func() {
+// There is no old manager here. This one completes and converts objects that are written before the upgrade: old are the
+// stored objects, their schema, and what is installed.
+func keepsObjects(management *cluster) {
 	DescribeTable("keeps the objects of all kinds, in each version that is served", func(ctx SpecContext, old func(context.Context) []byte) {
-		from := old(ctx)
-		management := newCluster(ctx, rig.ManagementOptions{})
-		management.install(ctx, from)
+		before := management.install(ctx, old(ctx))
 		manager := management.start(ctx, "before")
 		written := suite.Manifest(filepath.Join("testdata", "objects.yaml"))
 		for _, o := range written {
@@ -35,8 +34,7 @@ var _ = Describe("An upgrade", func() {
 		manager.Kill()
 
 		installed := management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
-		management.start(ctx, "after")
-
+		manager = management.start(ctx, "after")
 		for _, o := range installed {
 			if o.GetKind() == "CustomResourceDefinition" && o.GetName() != records.CRD { // it has one version, so that nothing is to be stored anew
 				Eventually(management.migrated(ctx, o.GetName())).Should(BeTrue(), o.GetName())
@@ -45,14 +43,20 @@ var _ = Describe("An upgrade", func() {
 		for _, o := range written {
 			unchanged(ctx, management, o)
 		}
+		management.remove(ctx, slices.Concat(installed, before))
+		manager.Kill()
 	},
 		Entry("since the first release", SpecTimeout(specPatience), func(context.Context) []byte {
 			return read(filepath.Join("testdata", first, "kubemend-standalone.yaml"))
 		}),
 		Entry("since the commit before this one", SpecTimeout(specPatience), commitBefore))
-})
 
-// commitBefore builds the manifests of the commit before this one. A copy without history has none, and upgrades from the first release alone.
+	It("leaves objects that are stored in an old version to CAPM3 while the kind is CAPM3's, and migrates them as soon as it is kubemend's",
+		func(ctx SpecContext) { migratesWhatIsOurs(ctx, management) }, SpecTimeout(specPatience))
+}
+
+// commitBefore builds the manifests of the commit before this one. A copy without history has none, and upgrades from the
+// first release alone.
 func commitBefore(ctx context.Context) []byte {
 	GinkgoHelper()
 	if err := exec.CommandContext(ctx, "git", "-C", root, "rev-parse", "--verify", "--quiet", "HEAD^:config/standalone").Run(); err != nil {

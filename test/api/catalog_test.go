@@ -1,4 +1,4 @@
-package conformance
+package api
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,18 +16,86 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/schemas"
 )
 
-// grant makes a role and gives it to the validation.
-func (c *catalog) grant(ctx context.Context, role *rbacv1.ClusterRole) {
+// catalog is a cluster seen by a user who reads the warnings of the API server.
+type catalog struct {
+	client.Client
+	plane *rig.ControlPlane
+
+	// warnings are those since they were last emptied.
+	warnings []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (c *catalog) HandleWarningHeader(_ int, _, text string) { c.warnings = append(c.warnings, text) }
+
+func newCatalog(management *cluster) *catalog {
 	GinkgoHelper()
-	Expect(c.Create(ctx, role)).To(Succeed())
-	Expect(c.Create(ctx, &rbacv1.ClusterRoleBinding{
+	c := &catalog{plane: management.plane}
+	config := management.plane.Config()
+	config.QPS, config.WarningHandler = -1, c
+	var err error
+	c.Client, err = client.New(config, client.Options{Scheme: management.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+func check(name, spec string) *unstructured.Unstructured {
+	return schemas.NodeHealthCheck.Object(name, spec)
+}
+
+// requestOf is a request of some kind for node-1, which need not be there.
+func requestOf(apiVersion, kind string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(metav1.NamespaceDefault)
+	o.SetName("node-1")
+	return o
+}
+
+// as returns a stored object in the version of k.
+func (c *catalog) as(ctx context.Context, k schemas.Kind, stored *unstructured.Unstructured) *unstructured.Unstructured {
+	GinkgoHelper()
+	o := schemas.Kind{APIVersion: k.APIVersion, Kind: stored.GetKind()}.Object(stored.GetName(), "")
+	Expect(c.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+	return o
+}
+
+// tried is what would become of the spec of an object, or why it is refused.
+func (c *catalog) tried(ctx context.Context, o *unstructured.Unstructured) string {
+	o = o.DeepCopy()
+	if err := c.Create(ctx, o, client.DryRunAll); err != nil {
+		return err.Error()
+	}
+	return schemas.Spec(o)
+}
+
+// namespace makes one, if it is not there.
+func (c *catalog) namespace(ctx context.Context, name string) {
+	GinkgoHelper()
+	if name == "" || name == metav1.NamespaceDefault {
+		return
+	}
+	Expect(client.IgnoreAlreadyExists(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))).To(Succeed())
+}
+
+// grant gives the manager another right.
+func (c *catalog) grant(ctx context.Context, rule rbacv1.PolicyRule) {
+	GinkgoHelper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "remediator"}, Rules: []rbacv1.PolicyRule{rule}}
+	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: validator}},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: rig.Account}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-	})).To(Succeed())
+	}
+	for _, o := range []client.Object{role, binding} {
+		Expect(c.Create(ctx, o)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(c.Delete(ctx, o)).To(Succeed()) })
+	}
 }
 
 // columns are what kubectl shows of a check.
@@ -89,7 +158,7 @@ func (c *catalog) remediate(ctx context.Context, name string, by *unstructured.U
 }
 
 // twoTemplates is a check whose two steps use templates b and c of one kind.
-func (c *catalog) twoTemplates() *unstructured.Unstructured {
+func twoTemplates() *unstructured.Unstructured {
 	const template = `{"order":%[2]d,"timeout":"60s",
 		"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":%[1]q}}`
 	return check("pair", `{"escalatingRemediations":[`+fmt.Sprintf(template, "b", 1)+","+fmt.Sprintf(template, "c", 2)+"]}")

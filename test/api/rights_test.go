@@ -1,4 +1,4 @@
-package rights
+package api
 
 import (
 	"context"
@@ -33,7 +33,12 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
+// The manager runs as it is installed: as its ServiceAccount, with a kubeconfig of its own for the workload cluster. The
+// specs run, in order and as briefly as possible, the cases that together need every right. One compares what was granted
+// with what the API server has noted.
 var _ = Describe("A manager with no rights but those that it ships with", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) { installEverything(ctx) }, NodeTimeout(specPatience))
+
 	It("leads, makes the default check, and authorizes readers of its metrics", func(ctx SpecContext) {
 		startManager(ctx, "--default-node-health-check-template="+agent.Kind+"Template.v1alpha1."+agent.Group+"/default/"+agentTemplate)
 		Expect(builders.Apply(ctx, here, withKind(ours()), withKind(theirs()))).To(Succeed())
@@ -166,7 +171,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			return node.Annotations
 		}).ShouldNot(HaveKey(nhcv1.ConfirmedHealthyAnnotation))
 		Eventually(leases(ctx)).Should(BeEmpty())
-		Eventually(told(ctx, check, nhcv1.EventRemediationRemoved)).Should(Equal(2))
+		Eventually(told(ctx, check, nhcv1.EventRemediationRemoved)).Should(BeNumerically(">=", 2))
 		Eventually(openRecords(ctx, check)).Should(BeEmpty(), "a later manager would read the check that they name")
 	}, SpecTimeout(specPatience))
 
@@ -186,7 +191,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Expect(here.Create(ctx, guard)).To(Succeed())
 		check := watched(ctx, "etcd", mine)
 		member.Stop()
-		Eventually(told(ctx, check, nhcv1.EventRemediationSkipped)).Should(Equal(1))
+		Eventually(told(ctx, check, nhcv1.EventRemediationSkipped)).ShouldNot(BeZero())
 		member.Start()
 		Eventually(metal.Ready).WithArguments(ctx, "member").Should(Equal(corev1.ConditionTrue))
 	}, SpecTimeout(specPatience))
@@ -335,6 +340,10 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		gone(ctx, request)
 		Eventually(leases(ctx)).Should(BeEmpty())
 	}, SpecTimeout(specPatience))
+
+	It("may neither see nor write leases of others, nor make namespaces", hasNoLeasesOfOthers, SpecTimeout(specPatience))
+
+	It("has, as a shard, the rights of its part, and no others", hasTheRightsOfItsPart, SpecTimeout(specPatience))
 })
 
 // requestWithoutOwner is a remediation that no machine owns, so that nothing is done for it.
@@ -354,14 +363,6 @@ func called(ctx context.Context, machine string) func() metav1.ConditionStatus {
 			return c.Status
 		}
 		return ""
-	}
-}
-
-// create creates the objects of a manifest as they are.
-func create(ctx context.Context, file string) {
-	GinkgoHelper()
-	for _, object := range suite.Manifest(file) {
-		Expect(here.Create(ctx, object)).To(Succeed())
 	}
 }
 

@@ -1,4 +1,4 @@
-package release
+package api
 
 import (
 	"errors"
@@ -20,16 +20,37 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// The API server checks every field, Cluster API's webhooks its own kinds, and the manager's webhooks those of kubemend.
+// All that kubectl applies, one after the other on one control plane: each container removes what it has installed.
 var _ = Describe("A cluster with Cluster API", Ordered, func() {
-	var management *cluster
+	management := &cluster{}
 
 	BeforeAll(func(ctx SpecContext) {
-		management = newCluster(ctx, rig.ManagementOptions{Core: true})
+		*management = *newCluster(ctx, rig.ManagementOptions{Name: "installed", Core: true, Controllers: rig.PodControllers()})
+	}, NodeTimeout(specPatience))
+
+	Context("on which a release is installed", func() { takesManifests(management) })
+	Context("has kinds of kubemend that", func() { answersRequests(management) })
+	Context("while no manager runs", func() { obeysWithoutManager(management) })
+	Context("which is upgraded", func() { keepsObjects(management) })
+	Context("which kubemend leaves", func() { forgets(management) })
+})
+
+// takesManifests are the specs of what users apply. The API server checks every field, Cluster API's webhooks its own kinds,
+// and the manager's webhooks those of kubemend.
+func takesManifests(management *cluster) {
+	var (
+		installed []*unstructured.Unstructured
+		answering *rig.Kubemend
+	)
+
+	AfterAll(func(ctx SpecContext) {
+		management.remove(ctx, installed)
+		answering.Kill()
 	}, NodeTimeout(specPatience))
 
 	It("accepts every field of what clusterctl renders", func(ctx SpecContext) {
-		all := management.install(ctx, []byte(clusterctl(ctx, settings(nil), "generate", "provider", provider())))
+		all := management.install(ctx, []byte(clusterctl(ctx, settings(nil), "generate", "provider", providerOfThis())))
+		installed = append(installed, all...)
 		kinds := map[string]int{}
 		for _, o := range all {
 			kinds[o.GetKind()]++
@@ -49,7 +70,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		manager := management.start(ctx, "with NodeHealthChecks")
 		served := suite.Metric(ctx, manager, "kubemend_kind_served", `kind="nodehealthchecks.remediation.medik8s.io"`)
 		Eventually(served).Should(Equal("0"))
-		management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))
+		installed = append(installed, management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))...)
 		Eventually(served).Should(Equal("1"))
 		Expect(management.try(ctx, check, author)).To(Succeed())
 		expression := map[string]any{"key": "a", "operator": "In"} // without values
@@ -60,8 +81,8 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 
 	// What clusterctl reads is in "A management cluster under clusterctl". This is what Cluster API's controllers read.
 	It("has kinds that Cluster API finds by its contract", func(ctx SpecContext) {
-		management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
-		management.start(ctx, "standalone")
+		installed = append(installed, management.install(ctx, read(released(this, "kubemend-standalone.yaml")))...)
+		answering = management.start(ctx, "standalone")
 		for _, o := range suite.Manifest(filepath.Join("testdata", "objects.yaml")) {
 			if o.GroupVersionKind().Group == "remediation.medik8s.io" {
 				continue // refers to Cluster API, not the other way round
@@ -121,6 +142,20 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		Expect(foreign).To(BeNumerically(">=", 4))
 	}, SpecTimeout(specPatience))
 
+	It("accepts every example, but of a kind that an example brings along", func(ctx SpecContext) {
+		files, err := filepath.Glob(filepath.Join(root, "docs", "examples", "*.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files).NotTo(BeEmpty())
+		for _, file := range files {
+			for _, o := range suite.Manifest(file) {
+				if o.GetKind() != "RebootRemediationTemplate" {
+					err := management.Create(ctx, o, client.DryRunAll, client.FieldValidation("Strict"))
+					Expect(err).NotTo(HaveOccurred(), "%s %s in %s", o.GetKind(), o.GetName(), file)
+				}
+			}
+		}
+	}, SpecTimeout(specPatience))
+
 	It("accepts every template that clusterctl renders for a named cluster", func(ctx SpecContext) {
 		files, err := filepath.Glob(filepath.Join(root, "templates", "*.yaml"))
 		Expect(err).NotTo(HaveOccurred())
@@ -148,4 +183,4 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		_, err = rig.Clusterctl(ctx, settings(nil), "generate", "yaml", "--from", released(this, entries[0].Name()))
 		Expect(err).To(MatchError(ContainSubstring("CLUSTER_NAME")))
 	}, SpecTimeout(specPatience))
-})
+}

@@ -1,0 +1,277 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	. "github.com/onsi/gomega/gstruct"
+	"github.com/onsi/gomega/types"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/schemas"
+)
+
+// Specs of NodeHealthChecks.
+const (
+	withTemplate    = `{"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}}`
+	withOwnTemplate = `{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate",
+		"namespace":"default","name":"a"}}`
+)
+
+// answersRequests are the specs of the kinds of kubemend, as config/standalone installs them. The manager that answers does
+// not lead, and changes nothing.
+func answersRequests(management *cluster) {
+	const storage = `{"spec":{"selector":{"matchLabels":{"role":"storage"}}}}`
+	var (
+		kinds            *catalog
+		installed, hooks []*unstructured.Unstructured
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		kinds = newCatalog(management)
+		installed = management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
+		for _, o := range installed {
+			if isWebhook(o) {
+				hooks = append(hooks, again(o))
+				Expect(management.Delete(ctx, o)).To(Succeed())
+			}
+		}
+		lead := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: managerlease.LeaderLeaseName}}
+		lead.Spec.HolderIdentity, lead.Spec.LeaseDurationSeconds = ptr.To("somebody else"), ptr.To[int32](24*60*60)
+		lead.Spec.AcquireTime, lead.Spec.RenewTime = ptr.To(metav1.NowMicro()), ptr.To(metav1.NowMicro())
+		Expect(management.Create(ctx, lead)).To(Succeed())
+		manager := management.start(ctx, "standby", "--leader-elect")
+		DeferCleanup(manager.Kill)
+		Eventually(func() string { return kinds.tried(ctx, schemas.Host.Template().Object("a", `{"strategy":{}}`)) }).
+			ShouldNot(Equal(schemas.Complete), "no webhook is asked any more")
+	}, NodeTimeout(specPatience))
+
+	AfterAll(func(ctx SpecContext) { management.remove(ctx, installed) }, NodeTimeout(specPatience))
+
+	It("answer without a webhook but their conversion as test/schemas says", func(ctx SpecContext) {
+		kinds.answer(ctx, slices.Concat(schemas.Remediations(), schemas.NodeHealthChecks(), schemas.DocumentedChecks()))
+	}, SpecTimeout(specPatience))
+
+	It("refuse what docs/bad-input.md lists with the name of the field, and what is corrected no more", func(ctx SpecContext) {
+		for _, row := range schemas.Manifests {
+			bad, good := row.Objects()
+			err := kinds.Create(ctx, bad, client.DryRunAll)
+			Expect(row.Refuses(err)).To(BeTrue(), "%+v: %v", row, err)
+			Expect(kinds.Create(ctx, good, client.DryRunAll)).To(Succeed(), row.Kind)
+		}
+	}, SpecTimeout(specPatience))
+
+	It("seed 2.4: a change is refused like a new object", func(ctx SpecContext) {
+		const template = `"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}`
+		const tooShort = `{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":5}}`
+		for _, row := range []struct {
+			kind             schemas.Kind
+			was, is, refused string
+		}{
+			{schemas.Metal3V1Beta2, schemas.Complete, tooShort, "min duration is 100 seconds"},
+			{schemas.Host, schemas.Complete, tooShort, "min duration is 100 seconds"},
+			{
+				schemas.NodeHealthCheck, `{"minHealthy":1,` + template + `}`, `{"minHealthy":1,"maxUnhealthy":1,` + template + `}`,
+				"minHealthy and maxUnhealthy cannot be specified at the same time",
+			},
+		} {
+			o := row.kind.Object("changed", row.was)
+			Expect(kinds.Create(ctx, o)).To(Succeed())
+			is := row.kind.Object("changed", row.is)
+			is.SetResourceVersion(o.GetResourceVersion())
+			Expect(kinds.Update(ctx, is, client.DryRunAll)).To(MatchError(ContainSubstring(row.refused)), row.kind.Kind)
+			Expect(kinds.Delete(ctx, o)).To(Succeed())
+		}
+	}, SpecTimeout(specPatience))
+
+	It("seed 2.4: keep what was stored before a rule refused it, and have a change of it refused", func(ctx SpecContext) {
+		const older = `{"minHealthy":1,"maxUnhealthy":1,"unhealthyConditions":[]}`
+		kinds.unruled(ctx, func() {
+			Eventually(func() error { return kinds.Create(ctx, check("old", older)) }).Should(Succeed())
+			Expect(kinds.Create(ctx, check("empty", ""))).To(Succeed())
+		})
+		for _, spec := range []string{older, ""} {
+			Expect(kinds.Create(ctx, check("new", spec), client.DryRunAll)).NotTo(Succeed())
+		}
+		disabled := client.RawPatch(client.Merge.Type(), []byte(`{"status":{"phase":"Disabled"}}`))
+		Expect(kinds.Status().Patch(ctx, check("old", ""), disabled)).To(Succeed())
+		for _, name := range []string{"old", "empty"} {
+			Expect(kinds.set(ctx, name, `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
+		}
+		Expect(kinds.set(ctx, "old", `{"spec":{"pauseRequests":["for the test"]}}`)).
+			To(MatchError(ContainSubstring("minHealthy and maxUnhealthy cannot")), "what concerns several fields concerns all of the spec")
+		for _, name := range []string{"old", "empty"} {
+			Expect(kinds.Delete(ctx, check(name, ""))).To(Succeed())
+		}
+	}, SpecTimeout(specPatience))
+
+	recordsAreTaken(management)
+
+	Context("with all webhooks", func() {
+		BeforeAll(func(ctx SpecContext) {
+			for _, o := range hooks {
+				management.apply(ctx, o, installer)
+			}
+			for _, k := range schemas.Current {
+				Eventually(kinds.tried).WithArguments(ctx, k.Template().Object("a", `{"strategy":{}}`)).Should(Equal(schemas.Complete))
+			}
+			resembling := `{"selector":{"matchExpressions":[{"key":"a","operator":"Resembles","values":["b"]}]},` + withTemplate[1:]
+			Eventually(kinds.tried).WithArguments(ctx, check("asked", resembling)).Should(ContainSubstring("Invalid selector"))
+		}, NodeTimeout(specPatience))
+
+		It("answer as test/schemas says", func(ctx SpecContext) {
+			kinds.answer(ctx, slices.Concat(schemas.CompletedTemplates(), schemas.DocumentedTemplates()))
+		}, SpecTimeout(specPatience))
+
+		It("C9: are converted from v1beta1 and back, with their status", func(ctx SpecContext) {
+			for _, row := range schemas.Conversions {
+				for _, k := range []schemas.Kind{schemas.Metal3V1Beta1, schemas.Metal3V1Beta1.Template()} {
+					stored := k.Object("converted", row.Old)
+					Expect(kinds.Create(ctx, stored)).To(Succeed())
+					Expect(schemas.Spec(kinds.as(ctx, schemas.Metal3V1Beta2, stored))).To(Equal(row.New), row.Name)
+					Expect(schemas.Spec(kinds.as(ctx, schemas.Metal3V1Beta1, stored))).To(Equal(row.Back), row.Name)
+					Expect(kinds.Delete(ctx, stored)).To(Succeed())
+				}
+			}
+			remediation := schemas.Metal3V1Beta2.Object("converted", schemas.Complete)
+			Expect(kinds.Create(ctx, remediation)).To(Succeed())
+			status := schemas.JSON(`{"phase":"Deleting machine","retryCount":2,"lastRemediated":"2026-01-01T12:00:00Z",
+				"message":"Handed to its owner","conditions":[{"type":"` + v1beta2.PoweredOffCondition + `","status":"False","reason":"TimedOut","message":"",
+					"lastTransitionTime":"2026-01-01T12:00:00Z"}]}`)
+			remediation.Object["status"] = status
+			Expect(kinds.Status().Update(ctx, remediation)).To(Succeed())
+			for _, k := range []schemas.Kind{schemas.Metal3V1Beta1, schemas.Metal3V1Beta2} {
+				Expect(kinds.as(ctx, k, remediation).Object["status"]).To(Equal(any(status)), k.String())
+			}
+			Expect(kinds.Delete(ctx, remediation)).To(Succeed())
+		}, SpecTimeout(specPatience))
+
+		It("C02: take a part of the status of a NodeHealthCheck, and show it in columns", func(ctx SpecContext) {
+			Expect(kinds.Create(ctx, check("shown", withTemplate))).To(Succeed())
+			Expect(kinds.columns(ctx, "shown")).To(MatchAllKeys(Keys{
+				"Name": Equal("shown"), "Phase": BeNil(), "Observed": BeNil(), "Healthy": BeNil(), "Remediating": BeNil(), "Reason": BeNil(),
+				"Age": MatchRegexp(`^\d+s$`),
+			}))
+			const remediation = `{"resource":{"name":"a"},"started":"2026-01-01T12:00:00Z"}`
+			for _, part := range []string{
+				`{"status":{"observedNodes":6}}`,
+				`{"status":{"unhealthyNodes":[{"name":"a"}]}}`,
+				`{"status":{"phase":"Remediating","reason":"NHC is remediating 2 nodes","healthyNodes":3,"unhealthyNodes":[
+					{"name":"listed"},{"name":"first","remediations":[` + remediation + `]},{"name":"second","remediations":[` + remediation + `]}]}}`,
+			} {
+				o := check("shown", "")
+				Expect(kinds.Status().Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(part)))).To(Succeed())
+				Expect(o.Object["status"]).To(SatisfyAll(HaveKeyWithValue("observedNodes", int64(6)), Not(HaveKey("inFlightRemediations"))))
+			}
+			Expect(kinds.columns(ctx, "shown")).To(SatisfyAll(
+				HaveKeyWithValue("Phase", "Remediating"), HaveKeyWithValue("Observed", int64(6)), HaveKeyWithValue("Healthy", int64(3)),
+				HaveKeyWithValue("Remediating", "first"), HaveKeyWithValue("Reason", "NHC is remediating 2 nodes"),
+			))
+		}, SpecTimeout(specPatience))
+
+		It("C20, W8, seed 2.4: cannot be changed while a request exists, and can afterwards", func(ctx SpecContext) {
+			Expect(kinds.Create(ctx, check("busy", withOwnTemplate))).To(Succeed())
+			request := schemas.Host.Object("node-1", `{}`)
+			Expect(kinds.Create(ctx, request)).To(Succeed())
+			kinds.remediate(ctx, "busy", request)
+
+			Expect(kinds.set(ctx, "busy", storage)).To(deniedBy(onWrite, "selector update"))
+			Expect(kinds.set(ctx, "busy", `{"spec":{"remediationTemplate":{"namespace":"default","apiVersion":"test.io/v1","kind":"RebootTemplate",
+				"name":"b"}}}`)).To(deniedBy(onWrite, "remediation template update"))
+			Expect(kinds.Delete(ctx, check("busy", ""))).To(deniedBy(onDelete, "deletion"))
+			Expect(kinds.set(ctx, "busy", `{"spec":{"pauseRequests":["for the test"],"maxUnhealthy":1}}`)).To(Succeed())
+
+			Expect(kinds.Delete(ctx, request)).To(Succeed())
+			Expect(kinds.set(ctx, "busy", storage)).To(Succeed())
+			Expect(kinds.Create(ctx, again(request))).To(Succeed(), "another one of the same name")
+			kinds.remediate(ctx, "busy", requestOf("example.org/v1", "Gone"))
+			Expect(kinds.Delete(ctx, check("busy", ""))).To(Succeed(), "the kind of the request has gone")
+			Expect(kinds.Delete(ctx, request)).To(Succeed())
+		}, SpecTimeout(specPatience))
+
+		It("cannot be changed while the webhook cannot find out whether a request exists", func(ctx SpecContext) {
+			Expect(kinds.Create(ctx, check("unknown", withOwnTemplate))).To(Succeed())
+			kinds.remediate(ctx, "unknown", requestOf("v1", "ConfigMap")) // of which the manager may see none
+			cannot := func(webhook string) types.GomegaMatcher {
+				return MatchError(SatisfyAll(
+					HavePrefix(`admission webhook "`+webhook+`" denied the request: cannot find out whether a remediation is running: `+
+						`list ConfigMap: configmaps is forbidden: User "`+rig.Account+`" cannot list resource "configmaps"`),
+					HaveSuffix("; try again when kubemend can list ConfigMap (v1)"),
+				))
+			}
+			Expect(kinds.set(ctx, "unknown", storage)).To(cannot(onWrite))
+			Expect(kinds.Delete(ctx, check("unknown", ""))).To(cannot(onDelete))
+			Expect(kinds.set(ctx, "unknown", `{"spec":{"pauseRequests":["for the test"]}}`)).To(Succeed())
+
+			kinds.grant(ctx, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
+			Eventually(kinds.set).WithArguments(ctx, "unknown", storage).Should(Succeed())
+			Expect(kinds.Delete(ctx, check("unknown", ""))).To(Succeed())
+		}, SpecTimeout(specPatience))
+
+		It("C18: may use two templates of a kind if all templates of that kind say so", func(ctx SpecContext) {
+			pair := twoTemplates()
+			duplicate := MatchError(ContainSubstring(
+				"Using multiple templates of same kind is not supported for this template: duplicate template kind: HostRemediationTemplate"))
+			Expect(kinds.Create(ctx, pair, client.DryRunAll)).To(duplicate)
+			for _, name := range []string{"b", "c"} {
+				kinds.allowMultiple(ctx, name)
+			}
+			Expect(kinds.Create(ctx, again(pair), client.DryRunAll)).To(Succeed())
+		}, SpecTimeout(specPatience))
+
+		It("seed 0.9: are warned about, and accepted", func(ctx SpecContext) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"role": "worker"}}}
+			Expect(kinds.Create(ctx, node)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { Expect(kinds.Delete(ctx, node)).To(Succeed()) }, NodeTimeout(time.Minute))
+			workers := `{"minHealthy":0,"selector":{"matchLabels":{"role":"worker"}},` + withOwnTemplate[1:]
+			Expect(kinds.Create(ctx, check("workers", workers))).To(Succeed())
+			kinds.warnings = nil
+			slips := `{"maxUnhealthy":"0%","unhealthyConditions":[{"type":"Ready","status":"unknown","duration":"5m"}],` + withTemplate[1:]
+			Expect(kinds.Create(ctx, check("slips", slips))).To(Succeed())
+			Expect(kinds.warnings).To(ContainElements(
+				"spec.selector is empty: all nodes of the cluster are watched, also those of the control plane",
+				`spec.unhealthyConditions[0].status is "unknown", which no node's condition ever is: Unknown is meant`,
+				"spec.maxUnhealthy 0% allows no remediation, not even of a single node",
+				"remediation template RebootTemplate default/a does not exist: the check will be Disabled until it does",
+				"NodeHealthChecks slips and workers select the same nodes, such as node-1: whichever is first remediates, and the other one waits",
+			))
+			kinds.warnings = nil
+			Expect(kinds.set(ctx, "slips", `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
+			Expect(kinds.warnings).To(BeEmpty(), "nothing has changed that could be a slip")
+		}, SpecTimeout(specPatience))
+	})
+}
+
+// The validating webhooks.
+const onWrite, onDelete = "vnodehealthcheck.kb.io", "delete.nodehealthcheck.remediation.medik8s.io"
+
+func deniedBy(webhook, change string) types.GomegaMatcher {
+	return MatchError(`admission webhook "` + webhook + `" denied the request: ` + change +
+		" prohibited due to running remediation: node-1 (HostRemediation default/node-1)")
+}
+
+// answer sends requests that create objects, without consequences.
+func (c *catalog) answer(ctx context.Context, rows []schemas.Row) {
+	GinkgoHelper()
+	for _, row := range rows {
+		o := row.Object.DeepCopy()
+		c.namespace(ctx, o.GetNamespace())
+		options := []client.CreateOption{client.DryRunAll}
+		if row.Strict {
+			options = append(options, client.FieldValidation("Strict"))
+		}
+		Expect(row.Check(o, c.Create(ctx, o, options...))).To(BeEmpty(), row.Name)
+	}
+}

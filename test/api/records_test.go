@@ -1,0 +1,213 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/records"
+	"github.com/kubemend/kubemend/test/schemas"
+	"github.com/kubemend/kubemend/test/suite"
+)
+
+// mostOfRecord is how large a record is at most, as JSON, far more than what nodes and hosts say really takes. An object of
+// the API server may have 1.5 MiB.
+const mostOfRecord = 600 << 10
+
+// hugeRecord is a record in which all that comes from others is longer than anything may be, in characters of four bytes.
+func hugeRecord() *mendv1.RemediationRecord {
+	long, now := strings.Repeat("🖥", 40000), metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	ref := func() *mendv1.RecordRef {
+		return &mendv1.RecordRef{APIVersion: long, Kind: long, Namespace: long, Name: long, UID: long}
+	}
+	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r"}}
+	r.Spec = mendv1.RemediationRecordSpec{
+		Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Cause: long, Decided: now, BlockedBy: long,
+		Target: mendv1.RecordTarget{
+			ClusterName: long, ClusterUID: long, Machine: ref(), Owner: ref(), Node: ref(), Host: ref(), HostModel: long, FailureDomain: long,
+		},
+		Requester: mendv1.RecordRequester{Check: ref(), User: long, Reason: long}, Counts: &mendv1.RecordCounts{Limit: long},
+	}
+	r.Status = mendv1.RemediationRecordStatus{
+		BegunBy: long, EndedBy: long, Replacement: &mendv1.RecordReplacement{Machine: *ref(), Node: ref(), Host: ref()},
+	}
+	for range 100 {
+		r.Spec.Evidence = append(r.Spec.Evidence, mendv1.RecordEvidence{Type: long, Status: long, Message: long, Since: &now})
+		r.Status.Steps = append(r.Status.Steps, mendv1.RecordStep{Time: now, Reason: strings.Repeat("R", 64), Message: long, Object: ref()})
+	}
+	for i := range 16 {
+		r.Status.Requests = append(r.Status.Requests, *ref())
+		r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{
+			Type: fmt.Sprintf("Type%d", i), Status: metav1.ConditionTrue, Reason: "Reason", Message: long, LastTransitionTime: now,
+		})
+	}
+	for i := range 32 {
+		r.Status.Waits = append(r.Status.Waits, mendv1.RecordWait{Reason: fmt.Sprintf("Reason%d", i), Since: &now})
+	}
+	return r
+}
+
+// recordsAreTaken are the specs of RemediationRecords.
+func recordsAreTaken(management *cluster) {
+	// A record that the API server refuses is missed, or stays open for ever.
+	It("take a record however long what it quotes is", func(ctx SpecContext) {
+		written := func(r *mendv1.RemediationRecord) *unstructured.Unstructured {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r)
+			Expect(err).NotTo(HaveOccurred())
+			return record("long", content)
+		}
+		r := hugeRecord()
+		Expect(management.Create(ctx, written(r), client.DryRunAll)).NotTo(Succeed(), "something in it is too long for the API server")
+		records.Bound(r)
+		stored := written(r)
+		Expect(management.Create(ctx, stored)).To(Succeed())
+		Expect(management.Delete(ctx, stored)).To(Succeed())
+		stored.SetManagedFields(nil)
+		content, err := stored.MarshalJSON()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(content)).To(BeNumerically("<=", mostOfRecord))
+	}, SpecTimeout(specPatience))
+
+	// Reports and lemons are counted from how remediations have ended: no user writes another end over it.
+	It("change the status of a record until it has ended, and never afterwards", func(ctx SpecContext) {
+		for name, row := range suite.InOrder(statuses) {
+			o := ofStatusOf(row.from)
+			Expect(management.Create(ctx, o)).To(Succeed(), name)
+			is := ofStatusOf(row.to)
+			is.SetLabels(row.labels)
+			is.SetResourceVersion(o.GetResourceVersion())
+			err := management.Update(ctx, is, client.DryRunAll)
+			if row.refused {
+				Expect(err).To(MatchError(SatisfyAll(ContainSubstring("status: Invalid value"), ContainSubstring("never changes"))), name)
+			} else {
+				Expect(err).NotTo(HaveOccurred(), name)
+			}
+			Expect(management.Delete(ctx, o)).To(Succeed(), name)
+		}
+	}, SpecTimeout(specPatience))
+
+	// The manager lists records, and a list with one that it cannot decode is none: it would stop, and not start again.
+	It("take no time of a record that Go does not read", func(ctx SpecContext) {
+		for name, row := range suite.InOrder(times) {
+			for path, of := range moments {
+				content := fmt.Sprintf(of, `"`+row.moment+`"`)
+				err := management.Create(ctx, record("timed", schemas.JSON(content)), client.DryRunAll)
+				if row.taken {
+					Expect(err).NotTo(HaveOccurred(), "%s: %s", path, name)
+					Expect(json.Unmarshal([]byte(content), &mendv1.RemediationRecord{})).To(Succeed(), "%s: %s is taken, and cannot be read", path, name)
+				} else {
+					Expect(err).To(MatchError(ContainSubstring(path)), name)
+				}
+			}
+		}
+	}, SpecTimeout(specPatience))
+}
+
+// record is one with that content.
+func record(name string, content map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: content}
+	o.SetGroupVersionKind(mendv1.GroupVersion.WithKind("RemediationRecord"))
+	o.SetNamespace(metav1.NamespaceDefault)
+	o.SetName(name)
+	return o
+}
+
+// ofStatusOf is a record with that status, or with none.
+func ofStatusOf(status string) *unstructured.Unstructured {
+	o := record("ending", schemas.JSON(`{"spec":{"mode":"Active","remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z"}}`))
+	if status != none {
+		o.Object["status"] = schemas.JSON(status)
+	}
+	return o
+}
+
+// How a record begins, waits and ends.
+const (
+	none  = ""
+	open  = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend"}`
+	waits = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","waits":[{"reason":"DrainingNode","seconds":60}]}`
+	ended = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:10:00Z","outcome":"GivenUp"}`
+	other = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:10:00Z","outcome":"Healed"}`
+	later = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:11:00Z","outcome":"GivenUp"}`
+)
+
+// statuses are changes from one status to another.
+var statuses = map[string]struct {
+	from, to string
+	labels   map[string]string
+	refused  bool
+}{
+	"a record without a status begins":                      {from: none, to: open},
+	"an open one changes":                                   {from: open, to: waits},
+	"an open one ends":                                      {from: waits, to: ended},
+	"one that has ended gets another label":                 {from: ended, to: ended, labels: map[string]string{"a": "b"}},
+	"one that has ended does not end otherwise":             {from: ended, to: other, refused: true},
+	"one that has ended does not end at another time":       {from: ended, to: later, refused: true},
+	"one that has ended does not open again":                {from: ended, to: open, refused: true},
+	"one that has ended keeps its status":                   {from: ended, to: none, refused: true},
+	"one that has ended does not change beside a new label": {from: ended, to: other, labels: map[string]string{"a": "b"}, refused: true},
+}
+
+// moments are records as JSON with a %s in place of each moment that a record has, by its path.
+var moments = map[string]string{
+	"spec.decided":           `{"spec":{"mode":"Active","remediator":"Owner","target":{},"decided":%s}}`,
+	"spec.due":               ofSpec(`"due":%s`),
+	"spec.unhealthySince":    ofSpec(`"unhealthySince":%s`),
+	"spec.evidence[0].since": ofSpec(`"evidence":[{"type":"Ready","since":%s}]`),
+	"status.attempted":       ofStatus(`"attempted":%s`),
+	"status.begun":           ofStatus(`"begun":%s`),
+	"status.capacityBack":    ofStatus(`"capacityBack":%s`),
+	"status.ended":           ofStatus(`"ended":%s`),
+	"status.steps[0].time":   ofStatus(`"steps":[{"time":%s,"reason":"RequestCreated"}]`),
+	"status.waits[0].since":  ofStatus(`"waits":[{"reason":"DrainingNode","seconds":1,"since":%s}]`),
+	"status.conditions":      ofStatus(`"conditions":[{"type":"Begun","status":"True","reason":"OwnerAsked","message":"","lastTransitionTime":%s}]`),
+}
+
+func ofSpec(more string) string {
+	return `{"spec":{"mode":"Active","remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z",` + more + `}}`
+}
+
+func ofStatus(is string) string {
+	return `{"spec":{"mode":"Active","remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z"},"status":{` + is + `}}`
+}
+
+// times are what a moment may be written as, and may not.
+var times = map[string]struct {
+	moment string
+	taken  bool
+}{
+	"a time as the manager writes it":            {moment: "2026-01-01T12:00:00Z", taken: true},
+	"a time with an offset":                      {moment: "2026-01-01T12:00:00+05:30", taken: true},
+	"a time with one to the west":                {moment: "2026-01-01T12:00:00-11:00", taken: true},
+	"a time with microseconds":                   {moment: "2026-01-01T12:00:00.123456Z", taken: true},
+	"a time with one digit after the point":      {moment: "2026-01-01T12:00:00.5+00:00", taken: true},
+	"the last second of a day":                   {moment: "2026-12-31T23:59:59Z", taken: true},
+	"the 29th of February of a leap year":        {moment: "2028-02-29T00:00:00Z", taken: true},
+	"that day of another year":                   {moment: "2026-02-29T00:00:00Z"},
+	"a t in lower case":                          {moment: "2026-01-01t00:00:00Z"},
+	"a z in lower case":                          {moment: "2026-01-01T00:00:00z"},
+	"both in lower case":                         {moment: "2026-01-01t00:00:00z"},
+	"a space for the T":                          {moment: "2026-01-01 00:00:00Z"},
+	"something else for the point":               {moment: "2026-01-01T00:00:00x5Z"},
+	"another time behind it":                     {moment: "2026-01-01T00:00:00ZT00:00:00Z"},
+	"a line behind it":                           {moment: `2026-01-01T00:00:00Z\n`},
+	"a leap second":                              {moment: "2026-12-31T23:59:60Z"},
+	"the hour 24":                                {moment: "2026-01-01T24:00:00Z"},
+	"the minute 60":                              {moment: "2026-01-01T00:60:00Z"},
+	"an hour of one digit":                       {moment: "2026-01-01T1:00:00Z"},
+	"an offset of more than a day":               {moment: "2026-01-01T00:00:00+99:00"},
+	"an offset of more minutes than an hour has": {moment: "2026-01-01T00:00:00+00:61"},
+	"an offset without a colon":                  {moment: "2026-01-01T00:00:00+0100"},
+	"no offset":                                  {moment: "2026-01-01T00:00:00"},
+	"a date":                                     {moment: "2026-01-01"},
+	"nothing":                                    {moment: ""},
+}
