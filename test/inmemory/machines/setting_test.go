@@ -168,8 +168,10 @@ func (w *setting) namespace() string {
 	return name
 }
 
-// end ends the managers: nothing may go on in a bubble that is over.
+// end ends the managers, when they rest: nothing may go on in a bubble that is over, and a queue of controller-runtime that is ended while it has an item to
+// give out never ends.
 func (w *setting) end() {
+	time.Sleep(5137 * time.Millisecond)
 	for _, p := range slices.Clone(w.programs) {
 		p.kill()
 	}
