@@ -58,6 +58,8 @@ const (
 	silent         = "False/UnhealthyNode False/UnhealthyNode"
 	nothing        = "- -"
 	ownerRequested = "False/WaitingForRemediation False/WaitingForRemediation"
+	asked          = "False/WaitingForRemediation" // by ExternallyRemediated
+	remediates     = "True/RemediationAllowed"     // of a check
 )
 
 // of returns a condition of a check as "Status/Reason".

@@ -11,54 +11,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
 )
-
-// ofKernel makes a check judge by a condition that the node problem detector reports, and which no Machine condition reports.
-func ofKernel(c *clusterv1.MachineHealthCheck) {
-	c.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
-		{Type: "KernelDeadlock", Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](60)},
-	}
-}
-
-var _ = Describe("Enqueueing", func() {
-	It("W7: a node's change enqueues the check of its own machine, though another cluster has a node of that name", func(ctx SpecContext) {
-		s := newEnvironment(ctx)
-		s.worker(ctx, "a")
-		twins := []*environment{s}
-		for _, twin := range []*environment{newEnvironment(ctx), newEnvironmentIn(ctx, s.cluster.Namespace, "c2")} {
-			twins = append(twins, twin)
-			name := "a-of-" + twin.cluster.Name
-			twin.machine(ctx, name, func(m *clusterv1.Machine) { m.Status.NodeRef = clusterv1.MachineNodeReference{Name: s.node("a")} })
-		}
-		names := []string{"a", "a-of-c1", "a-of-c2"}
-		for i, twin := range twins {
-			twin.check(ctx, "check-of-"+twin.cluster.Name, ofKernel)
-			Eventually(twin.health(ctx, names[i])).Should(Equal(well))
-		}
-
-		s.nodeReports(ctx, "a", "KernelDeadlock", corev1.ConditionTrue, long)
-
-		for i, twin := range twins {
-			Eventually(twin.health(ctx, names[i])).WithTimeout(quick).Should(Equal(silent))
-		}
-	})
-
-	It("W10: a new check judges at once, and so it does after a user marks a machine", func(ctx SpecContext) {
-		s := newEnvironment(ctx)
-		s.workers(ctx, "a", "b")
-		s.fallsSilent(ctx, "a")
-		s.check(ctx, "check")
-		Eventually(s.owner(ctx, "a")).WithTimeout(quick).Should(Equal(ownerRequested))
-
-		s.change(ctx, "b", annotated(clusterv1.RemediateMachineAnnotation, ""))
-		Eventually(s.owner(ctx, "b")).WithTimeout(quick).Should(Equal(ownerRequested))
-	})
-})
 
 var _ = Describe("Reconciles", Ordered, func() {
 	var m *rig.Kubemend
@@ -82,21 +39,6 @@ var _ = Describe("Reconciles", Ordered, func() {
 
 		versions["MachineHealthCheck/check"] = s.getCheck(ctx, "check").ResourceVersion
 		Expect(s.versions(ctx)()).To(Equal(versions))
-	})
-
-	It("W11: a change of a Machine that no verdict depends on causes no reconcile", func(ctx SpecContext) {
-		s := newEnvironment(ctx, seenBy("counted"))
-		s.worker(ctx, "a")
-		s.check(ctx, "check")
-		before := s.settles(ctx, m)
-
-		for _, phase := range []string{"Provisioned", "Running", "Updating", "Running"} {
-			s.change(ctx, "a", func(m *clusterv1.Machine) { m.Status.Phase = phase })
-		}
-		Consistently(reconciles(ctx, m)).Should(Equal(before))
-
-		s.change(ctx, "a", annotated("example.org/news", "")) // may be a mark by hand
-		Eventually(reconciles(ctx, m)).Should(Equal(before + 1))
 	})
 
 	It("W12: a burst of changes causes one or two reconciles, not one per machine", func(ctx SpecContext) {

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -106,14 +105,6 @@ func (s *environment) end(ctx context.Context) {
 		Expect(here.DeleteAllOf(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
 	}
 	Expect(client.IgnoreNotFound(here.Delete(ctx, s.cluster))).To(Succeed())
-}
-
-// changeCluster rewrites the Cluster's status.
-func (s *environment) changeCluster(ctx context.Context, change func(*clusterv1.Cluster)) {
-	GinkgoHelper()
-	before := s.cluster.DeepCopy()
-	change(s.cluster)
-	Expect(here.Status().Patch(ctx, s.cluster, client.MergeFrom(before))).To(Succeed())
 }
 
 // pause sets or clears spec.paused of the Cluster.
@@ -218,22 +209,6 @@ func (s *environment) change(ctx context.Context, machine string, change func(*c
 	Expect(here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 	before, m.Status = m.DeepCopy(), status
 	Expect(here.Status().Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
-}
-
-// isDeleted deletes a machine that a finalizer of another client keeps.
-func (s *environment) isDeleted(ctx context.Context, machine string) {
-	GinkgoHelper()
-	s.change(ctx, machine, func(m *clusterv1.Machine) { m.Finalizers = []string{"test.kubemend.io/keep"} })
-	Expect(here.Delete(ctx, s.get(ctx, machine))).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { s.isGone(ctx, machine) })
-}
-
-// isGone ends a deletion.
-func (s *environment) isGone(ctx context.Context, machine string) {
-	GinkgoHelper()
-	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.cluster.Namespace, Name: machine}}
-	withoutFinalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	Expect(client.IgnoreNotFound(here.Patch(ctx, m, withoutFinalizers))).To(Succeed())
 }
 
 func annotated(key, value string) func(*clusterv1.Machine) {

@@ -50,14 +50,6 @@ func number(ctx context.Context, m *rig.Kubemend, name string, labels ...string)
 	}
 }
 
-// exported is how many series of a metric have these labels.
-func exported(ctx context.Context, m *rig.Kubemend, name string, labels ...string) func() int {
-	return func() int {
-		_, series := scraped(ctx, m, name, labels...)
-		return series
-	}
-}
-
 func scraped(ctx context.Context, m *rig.Kubemend, name string, labels ...string) (sum float64, series int) {
 	GinkgoHelper()
 	text, err := m.Scrape(ctx)

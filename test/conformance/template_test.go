@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -33,31 +32,6 @@ func (p provider) object(kind, namespace, name string) *unstructured.Unstructure
 	return o
 }
 
-// install makes the API server serve the kind and its templates: copies of metal3's.
-func (p provider) install(ctx context.Context) {
-	GinkgoHelper()
-	group, _, _ := strings.Cut(p.apiVersion, "/")
-	for _, suffix := range []string{"", "Template"} {
-		definition := provider{"apiextensions.k8s.io/v1", ""}.object("CustomResourceDefinition", "", strings.ToLower(metal3.kind+suffix)+"s.infrastructure.cluster.x-k8s.io")
-		Expect(here.Get(ctx, client.ObjectKeyFromObject(definition), definition)).To(Succeed())
-		kind := p.kind + suffix
-		definition.Object["metadata"] = map[string]any{"name": strings.ToLower(kind) + "s." + group}
-		delete(definition.Object, "status")
-		spec := definition.Object["spec"].(map[string]any)
-		spec["group"] = group
-		spec["names"] = map[string]any{
-			"kind": kind, "listKind": kind + "List", "plural": strings.ToLower(kind) + "s", "singular": strings.ToLower(kind),
-		}
-		spec["versions"].([]any)[0].(map[string]any)["name"] = strings.TrimPrefix(p.apiVersion, group+"/")
-		Expect(client.IgnoreAlreadyExists(here.Create(ctx, definition))).To(Succeed())
-		Eventually(func() error {
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(schema.FromAPIVersionAndKind(p.apiVersion, kind+"List"))
-			return here.List(ctx, list)
-		}).Should(Succeed())
-	}
-}
-
 // template makes a Metal3RemediationTemplate in the environment's namespace.
 func (s *environment) template(ctx context.Context, name string, edits ...func(embedded map[string]any)) {
 	GinkgoHelper()
@@ -84,10 +58,6 @@ func by(name string) func(*clusterv1.MachineHealthCheck) { return byOne(metal3, 
 
 func byOne(p provider, name string) func(*clusterv1.MachineHealthCheck) {
 	return builders.RemediatedBy(p.apiVersion, p.kind+"Template", name)
-}
-
-func byOwner(c *clusterv1.MachineHealthCheck) {
-	c.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{}
 }
 
 // request returns the remediation request for a machine, or nil.
@@ -170,4 +140,12 @@ func (s *environment) keep(ctx context.Context, machine string, finalizers ...st
 	before := r.DeepCopy()
 	r.SetFinalizers(finalizers)
 	Expect(here.Patch(ctx, r, client.MergeFrom(before))).To(Succeed())
+}
+
+// clonedFrom are the annotations that Cluster API core gives to a request made from a Metal3RemediationTemplate.
+func clonedFrom(template string) map[string]string {
+	return map[string]string{
+		"cluster.x-k8s.io/cloned-from-name":      template,
+		"cluster.x-k8s.io/cloned-from-groupkind": "Metal3RemediationTemplate.infrastructure.cluster.x-k8s.io",
+	}
 }

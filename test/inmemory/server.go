@@ -13,7 +13,9 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,6 +50,8 @@ type Server struct {
 	Clock *clocktesting.FakePassiveClock
 	// Default is called for each object before it is created, to do what the defaults of its schema do; nil for nothing.
 	Default func(client.Object) error
+	// Refuse is the answer to a write of an object that its schema or a webhook does not allow; nil for none.
+	Refuse func(client.Object) error
 
 	raw    client.WithWatch
 	store  *store // of what raw has
@@ -58,6 +62,7 @@ type Server struct {
 	mu      sync.Mutex
 	born    int
 	changes []change
+	streams *streams // of those who watch; nil on a server whose program takes what has changed
 }
 
 // change is what became of an object. It was not there before if was is nil, and is not any more if the other one is nil.
@@ -76,7 +81,7 @@ func Register(scheme *runtime.Scheme, kinds ...Kind) {
 	}
 }
 
-// New returns a server of these kinds, which have to be in the scheme.
+// New returns a server of these kinds, which have to be in the scheme. Without a clock, it goes by that of the process.
 func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...Kind) *Server {
 	s := &Server{Clock: clock, scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(s.mapper)
@@ -166,7 +171,12 @@ func (s *Server) intercepted() client.WithWatch {
 			return s.write(ctx, obj, func(client.Object) error { return c.Update(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return s.write(ctx, obj, func(client.Object) error { return c.Patch(ctx, obj, patch, opts...) })
+			return s.write(ctx, obj, func(was client.Object) error {
+				if same, err := changesNothing(was, obj, patch); same || err != nil {
+					return err
+				}
+				return c.Patch(ctx, obj, patch, opts...)
+			})
 		},
 		Apply: s.apply,
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
@@ -175,9 +185,37 @@ func (s *Server) intercepted() client.WithWatch {
 		SubResourcePatch: func(
 			ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
 		) error {
-			return s.write(ctx, obj, func(client.Object) error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
+			return s.write(ctx, obj, func(was client.Object) error {
+				if same, err := changesNothing(was, obj, patch); same || err != nil {
+					return err
+				}
+				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			})
 		},
 	})
+}
+
+// changesNothing reports whether a patch leaves an object as it was, which gives it no new version, and then fills obj.
+func changesNothing(was, obj client.Object, patch client.Patch) (bool, error) {
+	if was == nil || patch.Type() != types.MergePatchType {
+		return false, nil
+	}
+	data, err := patch.Data(obj)
+	if err != nil {
+		return false, err
+	}
+	before, err := json.Marshal(was)
+	if err != nil {
+		return false, err
+	}
+	after, err := jsonpatch.MergePatch(before, data)
+	if err != nil || !jsonpatch.Equal(before, after) {
+		return false, err
+	}
+	if reflect.TypeOf(was) == reflect.TypeOf(obj) {
+		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(was.DeepCopyObject()).Elem())
+	}
+	return true, nil
 }
 
 // withoutEmptyStatus is c without a status of null, which the fake client gives an unstructured object that has none when its metadata is written.
@@ -241,7 +279,7 @@ func (s *Server) create(ctx context.Context, c client.WithWatch, obj client.Obje
 		uid, at := obj.GetUID(), obj.GetCreationTimestamp()
 		s.born++
 		obj.SetUID(types.UID(fmt.Sprintf("uid-%d", s.born)))
-		obj.SetCreationTimestamp(metav1.NewTime(s.Clock.Now()).Rfc3339Copy())
+		obj.SetCreationTimestamp(metav1.NewTime(s.now()).Rfc3339Copy())
 		obj.SetGeneration(1)
 		err := c.Create(ctx, obj, opts...)
 		if err != nil {
@@ -250,6 +288,13 @@ func (s *Server) create(ctx context.Context, c client.WithWatch, obj client.Obje
 		}
 		return err
 	})
+}
+
+func (s *Server) now() time.Time {
+	if s.Clock == nil {
+		return time.Now()
+	}
+	return s.Clock.Now()
 }
 
 // apply creates an object, or changes the fields that it has.
@@ -287,6 +332,11 @@ func (s *Server) write(ctx context.Context, obj client.Object, do func(was clien
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.store.at(kind, client.ObjectKeyFromObject(obj))
+	if s.Refuse != nil {
+		if err := s.Refuse(obj); err != nil {
+			return err
+		}
+	}
 	if err := do(was); err != nil {
 		return err
 	}
@@ -303,6 +353,13 @@ func (s *Server) write(ctx context.Context, obj client.Object, do func(was clien
 		return nil
 	}
 	s.store.set(kind, client.ObjectKeyFromObject(obj), is)
+	if s.Clock == nil && is != nil && reflect.TypeOf(is) == reflect.TypeOf(obj) { // times are answered in whole seconds
+		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(is.DeepCopyObject()).Elem())
+	}
+	if s.streams != nil {
+		s.streams.add(change{kind, was, is})
+		return nil
+	}
 	s.changes = append(s.changes, change{kind, was, is})
 	return nil
 }
@@ -310,7 +367,7 @@ func (s *Server) write(ctx context.Context, obj client.Object, do func(was clien
 // written is an object after a write that has answered with obj; nil if there is none.
 func (s *Server) written(ctx context.Context, kind schema.GroupVersionKind, was, obj client.Object) client.Object {
 	answered := obj.GetResourceVersion() != "" && (was == nil || obj.GetResourceVersion() != was.GetResourceVersion())
-	if ending := was != nil && was.GetDeletionTimestamp() != nil; !answered || ending || reflect.TypeOf(obj) != reflect.TypeOf(s.empty(kind)) {
+	if ending := was != nil && was.GetDeletionTimestamp() != nil; s.Clock == nil || !answered || ending || reflect.TypeOf(obj) != reflect.TypeOf(s.empty(kind)) {
 		return s.stored(ctx, kind, client.ObjectKeyFromObject(obj))
 	}
 	is := obj.DeepCopyObject().(client.Object)

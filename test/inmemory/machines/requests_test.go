@@ -1,0 +1,270 @@
+package machines
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+)
+
+const asked = "False/WaitingForRemediation"
+
+// everFailed gives a machine a failed health check of long ago.
+func everFailed(m *clusterv1.Machine) {
+	m.Status.Conditions = append(m.Status.Conditions,
+		condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, long),
+		condition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, long))
+	v1beta1conditions.MarkFalse(m, clusterv1.MachineHealthCheckSucceededV1Beta1Condition, "Test", clusterv1.ConditionSeverityWarning, "")
+}
+
+func TestRequestsHaveTheTemplatesSpecAndTheMachinesNameAndNameTheirOrigin(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot", func(embedded map[string]any) {
+			meta := embedded["metadata"].(map[string]any)
+			meta["finalizers"], meta["resourceVersion"], meta["uid"] = []any{"test.kubemend.io/keep"}, "12", "34"
+		})
+		machine := s.worker("a")
+		check := s.check("check", by("reboot"))
+		s.fallsSilent("a")
+
+		s.isRequested("a")
+		s.Expect(s.health("a")()).To(Equal(silent))
+		s.Expect(s.owner("a")()).To(Equal(nothing))
+		s.made("a")
+		r := s.request("a")
+		s.Expect(r.Object["spec"]).To(Equal(map[string]any{"strategy": map[string]any{"type": "Reboot", "retryLimit": int64(1), "timeout": "300s"}}))
+		s.Expect(r.GetLabels()).To(Equal(map[string]string{
+			"from": "template", "cluster.x-k8s.io/cluster-name": "c1", "kubemend.io/made-by-uid": string(check.UID),
+		}))
+		s.Expect(r.GetAnnotations()).To(Equal(map[string]string{
+			"note":                                   "kept",
+			"cluster.x-k8s.io/cloned-from-name":      "reboot",
+			"cluster.x-k8s.io/cloned-from-groupkind": "Metal3RemediationTemplate.infrastructure.cluster.x-k8s.io",
+			"kubemend.io/made-by":                    "check",
+			"kubemend.io/record":                     s.recorded()[0].Name,
+		}))
+		s.Expect(r.GetOwnerReferences()).To(Equal([]metav1.OwnerReference{{
+			APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Name: "a", UID: machine.UID,
+		}}))
+		s.Expect(r.GetFinalizers()).To(BeEmpty())
+		s.Expect(r.GetUID()).NotTo(BeEquivalentTo("34"))
+	})
+}
+
+func TestRequestsNeedNoSpecTemplateInTheTemplate(t *testing.T) {
+	run(t, func(s *environment) {
+		bare := metal3.object("Metal3RemediationTemplate", s.cluster.Namespace, "bare")
+		s.Expect(s.here.Create(s.ctx, bare)).To(Succeed())
+		s.worker("a")
+		s.check("check", by("bare"))
+		s.fallsSilent("a")
+
+		s.Eventually(s.requested()).Should(ConsistOf("a"))
+		s.Expect(s.request("a").GetLabels()).To(HaveKeyWithValue("cluster.x-k8s.io/cluster-name", "c1"))
+	})
+}
+
+func TestRequestsAreDeletedWhenTheMachineIsHealthyAndAreNotChangedUntilThen(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.template("reboot-harder")
+		s.worker("a")
+		s.check("check", by("reboot"))
+		s.fallsSilent("a")
+		s.isRequested("a")
+		uid := s.made("a")
+
+		s.changeCheck("check", by("reboot-harder"))
+		generation := s.getCheck("check").Generation
+		s.Eventually(func() int64 { return s.getCheck("check").Status.ObservedGeneration }).Should(Equal(generation))
+		s.Expect(s.uid("a")()).To(Equal(uid), "another template of the same kind keeps the old request")
+
+		s.comesBack("a")
+		s.Eventually(s.request).WithArguments("a").Should(BeNil())
+		s.Eventually(s.health("a")).Should(Equal(well))
+	})
+}
+
+func TestRequestsLeaveExternallyRemediatedToTheProviderWhileTheyExist(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.workers("a", "b", "c")
+		s.check("check", by("reboot"))
+		s.fallsSilent("a", "b")
+		s.isRequested("a")
+		s.isRequested("b")
+
+		s.change("a", func(m *clusterv1.Machine) {
+			conditions.Set(m, condition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionTrue, 0))
+		})
+		s.change("b", func(m *clusterv1.Machine) { conditions.Delete(m, clusterv1.MachineExternallyRemediatedCondition) })
+		s.fallsSilent("c") // so there is one more reconcile, at least
+
+		s.isRequested("c")
+		s.Consistently(s.external("a")).Should(Equal("True/Test"))
+		s.Expect(s.external("b")()).To(Equal("-"))
+	})
+}
+
+func TestW1RequestsAnExistingRequestDoesNotEndTheReconcileForOtherMachines(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.workers("a", "b", "c", "d", "e", "f")
+		s.check("check", by("reboot"))
+		s.fallsSilent("a", "b")
+		s.Eventually(s.requested()).Should(ConsistOf("a", "b"))
+
+		s.fallsSilent("c", "d", "e")
+
+		s.Eventually(s.requested()).Should(ConsistOf("a", "b", "c", "d", "e"))
+		for _, m := range []string{"c", "d", "e"} {
+			s.isRequested(m)
+			s.Expect(s.health(m)()).To(Equal(silent))
+		}
+	})
+}
+
+func TestW2RequestsAMachineThatIsBeingDeletedGetsNoRequest(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.workers("going", "b")
+		s.check("check", by("reboot"))
+		s.Eventually(s.health("going")).Should(Equal(well))
+		s.isDeleted("going")
+		s.Eventually(s.counts("check")).Should(Equal([]int32{2, 1, 1}))
+
+		s.losesNode("going")
+		s.fallsSilent("b")
+
+		s.isRequested("b")
+		s.Consistently(s.requested()).Should(ConsistOf("b"))
+		s.Expect(s.external("going")()).To(Equal("-"))
+		s.Expect(s.health("going")()).To(Equal(well), "it is no news that its node goes")
+	})
+}
+
+func TestW3RequestsConditionsOfAHealthyMachineWithoutARequestAreKeptUpToDate(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.worker("never-failed")
+		s.worker("once-failed", everFailed)
+		s.check("check", by("reboot"))
+
+		s.Eventually(s.health("never-failed")).Should(Equal(well))
+		s.Eventually(s.health("once-failed")).Should(Equal(well))
+		s.Eventually(s.external("once-failed")).Should(Equal("-"))
+	})
+}
+
+func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLongAsItIsMissing(t *testing.T) {
+	run(t, func(s *environment) {
+		s.workers("a", "b", "good")
+		s.check("check", by("reboot"))
+		s.fallsSilent("a", "b")
+
+		for _, m := range []string{"a", "b"} {
+			s.Eventually(s.external(m)).Should(Equal("False/RemediationTemplateNotFound"))
+			s.Expect(conditions.GetMessage(s.get(m), "ExternallyRemediated")).To(Equal(
+				"Error retrieving remediation template Metal3RemediationTemplate " + s.cluster.Namespace + "/reboot"))
+			s.Expect(s.health(m)()).To(Equal(silent))
+		}
+		s.Eventually(s.health("good")).Should(Equal(well))
+		s.Eventually(s.both("check", "ExternalRemediationTemplateAvailable")).Should(Equal("- False/ExternalRemediationTemplateNotFound"))
+		s.Expect(s.both("check", "RemediationTemplateAvailable")()).To(Equal("False/RemediationTemplateNotFound -"))
+		s.Expect(s.message("check", "RemediationTemplateAvailable")()).To(ContainSubstring("Metal3RemediationTemplate " + s.cluster.Namespace + "/reboot"))
+
+		s.template("reboot")
+
+		s.Eventually(s.requested()).Should(ConsistOf("a", "b"))
+		s.isRequested("a")
+		s.isRequested("b")
+		s.Eventually(s.both("check", "ExternalRemediationTemplateAvailable")).Should(Equal(nothing))
+		s.Expect(s.both("check", "RemediationTemplateAvailable")()).To(Equal("True/TemplateFound -"))
+		s.Expect(s.here.Delete(s.ctx, metal3.object("Metal3RemediationTemplate", s.cluster.Namespace, "reboot"))).To(Succeed())
+		s.Eventually(s.both("check", "RemediationTemplateAvailable")).Should(Equal("False/RemediationTemplateNotFound -"))
+		s.Expect(s.external("a")()).To(Equal(asked), "what has started needs its template no more")
+		s.Expect(s.requested()()).To(ConsistOf("a", "b"))
+	})
+}
+
+func TestW4W5RequestsARequestThatCannotBeMadeIsReportedWithItsCauseUntilItCanBeMade(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot", func(embedded map[string]any) {
+			embedded["metadata"] = map[string]any{"labels": map[string]any{"bad": "no value has spaces"}}
+		})
+		s.workers("a", "b")
+		s.check("check", by("reboot"))
+		s.fallsSilent("a")
+
+		s.Eventually(s.external("a")).Should(Equal("False/RemediationRequestCreationFailed"))
+		s.Expect(s.health("a")()).To(Equal(silent))
+		s.Expect(conditions.GetMessage(s.get("a"), "ExternallyRemediated")).To(ContainSubstring("no value has spaces"))
+		s.Eventually(s.health("b")).Should(Equal(well))
+		s.Eventually(s.both("check", "ExternalRemediationRequestAvailable")).Should(Equal("- False/ExternalRemediationRequestCreationFailed"))
+		s.Eventually(s.events("a", "RemediationFailed")).Should(Equal(1))
+
+		s.template("reboot")
+
+		s.isRequested("a")
+		s.Eventually(s.both("check", "ExternalRemediationRequestAvailable")).Should(Equal(nothing))
+		s.Expect(s.events("a", "RemediationFailed")()).To(Equal(1), "however often it was tried")
+	})
+}
+
+func TestW5RequestsExternallyRemediatedIsRemovedWhenTheMachineRecovers(t *testing.T) {
+	run(t, func(s *environment) {
+		s.workers("a", "b")
+		s.check("check", by("missing"))
+		s.fallsSilent("a")
+		s.Eventually(s.external("a")).Should(Equal("False/RemediationTemplateNotFound"))
+
+		s.comesBack("a")
+
+		s.Eventually(s.health("a")).Should(Equal(well))
+		s.Expect(s.external("a")()).To(Equal("-"))
+	})
+}
+
+func TestW8RequestsTheNextRequestIsMadeAsSoonAsATerminatingOneIsGone(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.worker("a")
+		s.check("check", by("reboot"))
+		s.fallsSilent("a")
+		s.isRequested("a")
+		uid := s.made("a")
+		s.keep("a", "test.kubemend.io/keep")
+
+		s.Expect(s.here.Delete(s.ctx, s.request("a"))).To(Succeed())
+		s.Consistently(s.uid("a")).Should(Equal(uid))
+		s.Expect(s.external("a")()).To(Equal(asked), "it was not tried")
+
+		s.keep("a")
+		s.Eventually(s.uid("a")).Should(And(Not(BeEmpty()), Not(Equal(uid))))
+	})
+}
+
+func TestW8RequestsAHealthyMachinesTerminatingRequestIsNotDeletedAgainNorIsALaterOne(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.worker("a")
+		s.check("check", by("reboot"))
+		s.fallsSilent("a")
+		s.isRequested("a")
+		s.keep("a", "test.kubemend.io/keep")
+
+		s.comesBack("a")
+		s.Eventually(func() *metav1.Time { return s.request("a").GetDeletionTimestamp() }).ShouldNot(BeNil())
+		s.Eventually(s.health("a")).Should(Equal(well))
+		s.fallsSilent("a")
+		s.Eventually(s.health("a")).Should(Equal(silent))
+		old := s.request("a")
+		s.Expect(old.GetDeletionTimestamp()).NotTo(BeNil(), "the machine is bad again, and the old request still ends")
+
+		s.keep("a")
+		s.Eventually(s.uid("a")).Should(And(Not(BeEmpty()), Not(BeEquivalentTo(old.GetUID()))))
+	})
+}
