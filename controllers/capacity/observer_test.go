@@ -202,10 +202,6 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 		"a hook is named with its owner": {w1, anEnvironment(deleting("WaitingForPreDrainHook"), func(e *environment) {
 			e.machines["w1"].Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}
 		}), "Deleting WaitingForPreDrainHook w1 hooks=[{pre-drain.delete.hook.machine.cluster.x-k8s.io/backup velero}]"},
-		"a drain has the deadline of its timeout": {w1, anEnvironment(deleting("DrainingNode"), func(e *environment) {
-			m := e.machines["w1"]
-			m.Spec.Deletion.NodeDrainTimeoutSeconds, m.Status.Deletion = ptr.To[int32](900), &clusterv1.MachineDeletionStatus{NodeDrainStartTime: ago(9 * time.Minute)}
-		}), "Deleting DrainingNode w1 until=12:06"},
 		"the budget that blocks a drain is found in the workload cluster": {
 			w1, anEnvironment(deleting("DrainingNode"), inWorkload(pdb, pod("web", nil), pod("db-0", map[string]string{"app": "db"}),
 				pod("log", map[string]string{"app": "db"}, func(p *corev1.Pod) {
@@ -215,27 +211,11 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 		"a volume is named by its attachment": {
 			w1, anEnvironment(deleting("WaitingForVolumeDetach"), inWorkload(attachment)), "Deleting WaitingForVolumeDetach w1 waits=VolumeAttachment/csi-1",
 		},
-		"a finalizer of another project": {w1, anEnvironment(deleting("DeletionCompleted"), func(e *environment) {
-			e.machines["w1"].Finalizers = []string{"example.com/hold"}
-		}), "Deleting ForeignFinalizer w1 finalizers=[{example.com/hold }]"},
 		"the host of a machine that is being deleted": {
 			w1, anEnvironment(deleting("WaitingForInfrastructureDeletion"), with(metal3Machine("w1", "h1", map[string]any{}), hostNamed("h1", "1", func(h *bmov1alpha1.BareMetalHost) {
 				h.Status.Provisioning.State, h.Status.ErrorMessage = bmov1alpha1.StateDeprovisioning, "no power"
 				h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "w1"}
 			}))), "Deleting HostHindersDeletion w1 waits=BareMetalHost/h1",
-		},
-		"a finalizer of the infrastructure": {
-			w1, anEnvironment(deleting("WaitingForInfrastructureDeletion"), with(func() client.Object {
-				m := metal3Machine("w1", "", map[string]any{})
-				m.SetFinalizers([]string{"example.com/hold"})
-				return m
-			}())), "Deleting InfrastructureFinalizer w1 waits=Metal3Machine/w1 finalizers=[{example.com/hold }]",
-		},
-		"a scaled-down deployment": {
-			w1, anEnvironment(deleting("DrainingNode"), func(e *environment) { e.md.Spec.Replicas = ptr.To[int32](2) }), "NotReplaced ScaledDown w1",
-		},
-		"a machine that is gone and not replaced": {
-			lost(), anEnvironment(func(e *environment) { delete(e.machines, "w1") }), "NoReplacement OwnerCreates w1 waits=MachineDeployment/md-0",
 		},
 		"what keeps the set from making one": {lost(), anEnvironment(func(e *environment) {
 			delete(e.machines, "w1")
@@ -247,10 +227,6 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 			delete(e.machines, "w1")
 			e.md.Spec.Paused, e.md.Annotations = ptr.To(true), map[string]string{clusterv1.RevisionAnnotation: "1", clusterv1.PausedAnnotation: ""}
 		}), "NoReplacement OwnerCreates w1 waits=MachineDeployment/md-0"},
-		"a MachineSet that is paused itself": {lost(), anEnvironment(func(e *environment) {
-			delete(e.machines, "w1")
-			e.set.Annotations = map[string]string{clusterv1.RevisionAnnotation: "1", clusterv1.PausedAnnotation: ""}
-		}), "NoReplacement ObjectPaused w1 waits=MachineSet/md-0-a"},
 		"hosts that do not fit, by the selector of the new machine": {
 			lost(), anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": "2"}}}), hostNamed("h1", "1"))),
 			"NoHostFits NoHost w4 waits=Metal3Machine/w4 hosts=[{h1 NotSelected zone=2}] for=w1 by=Alone",

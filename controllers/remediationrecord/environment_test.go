@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,6 +43,7 @@ func after(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(d)) }
 type management struct {
 	t      *testing.T
 	server client.WithWatch
+	mapper meta.RESTMapper
 	clock  *clocktesting.FakeClock
 	*Reconciler
 	// nodes are those of the Cluster, if it is reachable.
@@ -86,6 +88,7 @@ func schemeOfAll(t *testing.T) *runtime.Scheme {
 		bmov1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+	metal3Machines(scheme)
 	return scheme
 }
 
@@ -98,6 +101,7 @@ func newManagement(t *testing.T, objects ...client.Object) *management {
 		WithIndex(&mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
 			return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
 		}).Build()
+	m.mapper = testrestmapper.TestOnlyStaticRESTMapper(scheme)
 	m.restart()
 	return m
 }
@@ -124,9 +128,8 @@ func (m *management) restart() {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	mapper := testrestmapper.TestOnlyStaticRESTMapper(m.server.Scheme())
 	m.Reconciler = &Reconciler{
-		Client: c, Live: live, Mapper: mapper, Clusters: m, Capacity: &capacity.Observer{Management: NewReader(live, c), Mapper: mapper}, Clock: m.clock, Nodes: true,
+		Client: c, Live: live, Mapper: m.mapper, Clusters: m, Capacity: &capacity.Observer{Management: NewReader(live, c), Mapper: m.mapper}, Clock: m.clock, Nodes: true,
 		Recorder:  recording{to: m},
 		Retention: NewRetention(&Retention{}),
 	}

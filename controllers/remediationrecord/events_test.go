@@ -20,16 +20,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-// of are the events about an object, as reason and action.
-func (m *management) of(about string) (all []string) {
-	for _, e := range m.reported {
-		if e.about == about {
-			all = append(all, e.reason+" "+e.action)
-		}
-	}
-	return all
-}
-
 func asked(kind, apiVersion, name string) func(*mendv1.RemediationRecord) {
 	return func(is *mendv1.RemediationRecord) {
 		is.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: apiVersion, Kind: kind, Namespace: "metal", Name: name, UID: "check"}
@@ -37,63 +27,6 @@ func asked(kind, apiVersion, name string) func(*mendv1.RemediationRecord) {
 }
 
 var byCheck = asked("MachineHealthCheck", clusterv1.GroupVersion.String(), "workers")
-
-// The check is reported what a story of an hour waits for, and the Machine as long as it exists: each once.
-func TestCheckAndMachineAreReportedCapacityWaitsFor(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(byCheck))...)
-	m.reconcile(time.Second)
-	m.change("w1", func(w *clusterv1.Machine) {
-		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, 2*time.Second)
-	})
-	m.reconcile(3 * time.Second)
-	if len(m.reported) > 0 {
-		t.Errorf("what has not lasted is reported: %v", m.reported)
-	}
-	for i := 1; i <= 20; i++ {
-		m.reconcile(time.Duration(i) * time.Minute)
-	}
-	m.change("w1", func(w *clusterv1.Machine) { w.Finalizers = []string{"machine.cluster.x-k8s.io"} })
-	m.remove(unhealthy())
-	for i := 21; i <= 30; i++ {
-		m.reconcile(time.Duration(i) * time.Minute)
-	}
-	m.change("w1", func(w *clusterv1.Machine) { w.Finalizers = nil })
-	for i := 31; i <= 40; i++ {
-		m.reconcile(time.Duration(i) * time.Minute)
-	}
-	before := m.of("Machine w1")
-	m.create(machine("w2", 41*time.Minute))
-	m.change("w2", func(w *clusterv1.Machine) {
-		w.Status.NodeRef.Name = "n2"
-		says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 42*time.Minute)
-	})
-	is := m.reconcile(43 * time.Minute)
-	owner := "/MachineDeployment/workers"
-	want := []string{
-		"CapacityAwaited WaitingForRemediation" + owner, "CapacityAwaited " + waitOfRecord(is, 1) + "/Machine/w1", "CapacityAwaited OwnerCreates" + owner,
-		"CapacityBack Replaced",
-	}
-	if got := m.of("MachineHealthCheck workers"); !slices.Equal(got, want) {
-		t.Errorf("the check is reported %v, want %v", got, want)
-	}
-	if got := m.of("Machine w1"); !slices.Equal(got, want[:2]) || !slices.Equal(before, got) {
-		t.Errorf("the Machine is reported %v, want %v", got, want[:2])
-	}
-	last := m.reported[len(m.reported)-1]
-	if last.kind != "Normal" || last.text != "The capacity of Machine w1 is back after 42m1s: Another Machine is healthy in place of Machine w1 (Machine w2)" {
-		t.Errorf("at last it is reported %q (%s)", last.text, last.kind)
-	}
-	for _, e := range m.reported {
-		if strings.Contains(e.text, "%!") || !strings.HasPrefix(e.text, "The capacity of Machine w1 is ") {
-			t.Errorf("it is reported %q", e.text)
-		}
-	}
-	reported := len(m.reported)
-	m.reconcile(50 * time.Minute)
-	if len(m.reported) != reported {
-		t.Errorf("after the end it is reported %v", m.reported[reported:])
-	}
-}
 
 // kubectl describe finds events by the UID of what they are about.
 func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
@@ -128,14 +61,6 @@ func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 			}
 		})
 	}
-}
-
-// waitOfRecord is what was waited for in that place.
-func waitOfRecord(is *mendv1.RemediationRecord, n int) string {
-	if n >= len(is.Status.Waits) {
-		return ""
-	}
-	return is.Status.Waits[n].Reason
 }
 
 func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
@@ -190,35 +115,6 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 				t.Errorf("with another process it is reported %d times", len(m.reported))
 			}
 		})
-	}
-}
-
-func TestAPassedDeadlineOfADrainIsAWarning(t *testing.T) {
-	w1 := unhealthy()
-	w1.Finalizers = []string{"machine.cluster.x-k8s.io"}
-	w1.Spec.Deletion.NodeDrainTimeoutSeconds = new(int32(600))
-	m := newManagement(t, append(fleet(), w1, recordOf(byCheck))...)
-	m.change("w1", func(w *clusterv1.Machine) {
-		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
-	})
-	m.reconcile(2 * time.Second)
-	m.remove(unhealthy())
-	m.change("w1", func(w *clusterv1.Machine) {
-		says(w, clusterv1.MachineDeletingCondition, metav1.ConditionTrue, time.Second)
-		w.Status.Conditions[len(w.Status.Conditions)-1].Reason = clusterv1.MachineDeletingDrainingNodeReason
-		w.Status.Deletion = &clusterv1.MachineDeletionStatus{NodeDrainStartTime: after(time.Minute)}
-	})
-	for i := 1; i <= 30; i++ {
-		m.reconcile(time.Duration(i) * time.Minute)
-	}
-	var late []sent
-	for _, e := range m.reported {
-		if e.about == "MachineHealthCheck workers" && e.reason == mendv1.EventCapacityLate {
-			late = append(late, e)
-		}
-	}
-	if len(late) != 1 || late[0].kind != "Warning" || !strings.HasPrefix(late[0].text, "The deadline 2026-03-02T12:11:00Z has passed, and the capacity of Machine w1") {
-		t.Errorf("reported are %v", m.reported)
 	}
 }
 

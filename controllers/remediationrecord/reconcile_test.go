@@ -265,7 +265,6 @@ func TestHowRecordsEnd(t *testing.T) {
 	}{
 		"healthy before its owner acts": {run: func(m *management) { asked(m); healed(m) }, want: mendv1.RecordHealed, begun: "True OwnerRequested"},
 		"not begun in time":             {run: func(*management) {}, want: mendv1.RecordCancelled, begun: "False NotBegun"},
-		"its owner is scaled down":      {run: scaledDown(asked), want: mendv1.RecordGone, begun: "True OwnerRequested"},
 		"a request heals it": {run: func(m *management) {
 			m.create(request("w1-record"))
 			m.reconcile(2 * time.Second)
@@ -303,21 +302,6 @@ func TestHowRecordsEnd(t *testing.T) {
 				t.Errorf("it ends as %q, begun %q; want %q, %q (%v)", got.Status.Outcome, condition(got, mendv1.RecordBegun), tc.want, tc.begun, reasons(got))
 			}
 		})
-	}
-}
-
-func scaledDown(asked func(*management)) func(*management) {
-	return func(m *management) {
-		asked(m)
-		deployment := &clusterv1.MachineDeployment{}
-		if err := m.server.Get(m.t.Context(), client.ObjectKey{Namespace: "metal", Name: "workers"}, deployment); err != nil {
-			m.t.Fatal(err)
-		}
-		deployment.Spec.Replicas = new(int32(0))
-		if err := m.server.Update(m.t.Context(), deployment); err != nil {
-			m.t.Fatal(err)
-		}
-		m.remove(unhealthy())
 	}
 }
 

@@ -99,6 +99,34 @@ func verbsOf(rights []Right) string {
 	return strings.Join(verbs, ", ")
 }
 
+// Records are in a role of their own, which Kubernetes adds to those of users who may view a namespace, and to no role of the manager.
+func TestWhoMayViewANamespaceMayReadItsRecordsAndNoMore(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "view-records.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := unstructured.Unstructured{}
+	if err := yaml.Unmarshal(content, &role.Object); err != nil {
+		t.Fatal(err)
+	}
+	if role.GetLabels()["rbac.authorization.k8s.io/aggregate-to-view"] != "true" {
+		t.Errorf("ClusterRole %s has the labels %v, and is not added to view", role.GetName(), role.GetLabels())
+	}
+	grants, err := Granted([]unstructured.Unstructured{role})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, g := range grants {
+		got = append(got, g.Right.String())
+	}
+	if want := []string{
+		"get kubemend.io/remediationrecords", "list kubemend.io/remediationrecords", "watch kubemend.io/remediationrecords",
+	}; !slices.Equal(got, want) {
+		t.Errorf("ClusterRole %s grants %v, want %v", role.GetName(), got, want)
+	}
+}
+
 // shipped are the rights of all roles that kubemend ships for itself.
 func shipped(t *testing.T) []Grant {
 	t.Helper()

@@ -7,8 +7,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
@@ -35,12 +37,51 @@ var _ = Describe("A worker whose kubelet hangs", func() {
 			Eventually(func() bool { return fixture.gone(ctx, k, name) }).Should(BeTrue())
 			fixture.nothingIsLeft(ctx, host, name)
 			Expect(fixture.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
-			once := freed
-			for _, reason := range []string{"PowerOffRequested", "Fenced", "PowerOnRequested", "PoweredOn"} {
-				once = And(once, HaveKeyWithValue(reason, 1))
-			}
-			Eventually(fixture.recordedEvents(ctx, k.name, name, began)).Should(once)
-			Eventually(fixture.recordedEvents(ctx, "BareMetalHost", host.Key().Name, began)).Should(HaveKeyWithValue("PowerOffRequested", 1))
+			Eventually(fixture.recordedEvents(ctx, k.name, name, began)).Should(And(
+				HaveKey("PowerOffRequested"), HaveKey("Fenced"), HaveKey("PowerOnRequested"), HaveKey("PoweredOn")))
+			Eventually(fixture.recordedEvents(ctx, "BareMetalHost", host.Key().Name, began)).Should(HaveKey("PowerOffRequested"))
 		}, SpecTimeout(specPatience))
 	}
+})
+
+var _ = Describe("A power cycle", func() {
+	It("continues under the other replica when the one that acts is killed", func(ctx SpecContext) {
+		fixture.AllWell(ctx)
+		manager.Kill()
+		DeferCleanup(func(ctx SpecContext) { startManager(ctx) })
+		replica := func(name string) *rig.Kubemend {
+			r, err := management.Kubemend(ctx, name, account, "--leader-elect", "--leader-elect-namespace="+rig.Namespace)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(r.Kill)
+			return r
+		}
+		leads := func(r *rig.Kubemend) func() (bool, error) {
+			return func() (bool, error) {
+				page, err := r.Scrape(ctx)
+				return strings.Contains(page, `leader_election_master_status{name="leader.kubemend.io"} 1`), err
+			}
+		}
+		first := replica("first")
+		Eventually(leads(first)).Should(BeTrue())
+		other := replica("other")
+		name, host := fixture.aWorker(ctx)
+		began := time.Now()
+		attacher.Stick(true) // a workload that does not move keeps the host off until the other one leads
+		DeferCleanup(func() { attacher.Stick(false) })
+		rem := fixture.byHand(ctx, name)
+		Eventually(powered(host)).Should(BeFalse())
+		Expect(leads(other)()).To(BeFalse())
+
+		first.Kill()
+		Eventually(leads(other)).Should(BeTrue())
+		attacher.Stick(false)
+
+		Eventually(func(g Gomega) {
+			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
+			g.Expect(rem.Status.Step).To(Equal("Succeeded"))
+		}).Should(Succeed())
+		Expect(rem.Status.Attempt).To(BeEquivalentTo(1))
+		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
+		fixture.nothingIsLeft(ctx, host, name)
+	}, SpecTimeout(specPatience))
 })

@@ -36,7 +36,7 @@ var _ = Describe("A check that stays with Cluster API core and names a HostRemed
 		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).Should(BeTrue(), "core deletes its request when the machine is healthy")
 		fixture.nothingIsLeft(ctx, host, name)
 		Expect(fixture.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
-		Eventually(fixture.recordedEvents(ctx, ours.name, name, began)).Should(And(freed, HaveKeyWithValue("Fenced", 1)))
+		Eventually(fixture.recordedEvents(ctx, ours.name, name, began)).Should(And(freed, HaveKey("Fenced")))
 
 		now := &clusterv1.MachineHealthCheck{}
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(check), now)).To(Succeed())

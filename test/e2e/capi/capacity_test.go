@@ -32,7 +32,7 @@ const (
 	gap     = 2 * time.Second
 )
 
-// Two scenes more than test/e2e/capacity has, of the kubeadm providers.
+// Scenes of the kubeadm providers; those of others are in controllers/remediationrecord.
 var _ = Describe("What kubectl mend explain says of the capacity of a machine", func() {
 	var looks *suite.Looks
 	var dice *rand.Rand

@@ -1,0 +1,280 @@
+package remediationrecord
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+// quiet is a step in which time passes, and the partners write nothing.
+const quiet = "nothing happens for half an hour"
+
+// scenes are what happens to worker w1, step by step, as testdata/capi-v1.14.2.yaml has it; each step a minute after the one before it.
+var scenes = map[string][]string{
+	"a drain that ends by its timeout": slices.Concat(
+		wanted, []string{"a budget blocks the drain", "the drain is bounded", quiet}, leaves, replaces),
+	"a volume that is not detached": slices.Concat(wanted, []string{"a volume is not detached"}, leaves, replaces),
+	"finalizers of others": slices.Concat(wanted[:1], []string{quiet, wanted[1],
+		"the infrastructure is deleted", "the host is free, and a finalizer is left on the infrastructure", "the infrastructure is gone",
+		"a finalizer is left on the machine", "the machine is gone",
+	}, replaces),
+	"no spare host": slices.Concat([]string{"no host is left"}, wanted, leaves,
+		[]string{"the owner makes another machine", quiet, "a user returns the host"}, replaces[1:]),
+	"a replacement that does not boot": slices.Concat(wanted, leaves, replaces[:3], []string{quiet}, replaces[3:]),
+	"a rollout": slices.Concat(wanted, []string{
+		"the infrastructure is deleted", "the host is free, and a finalizer is left on the infrastructure", "a rollout makes another machine",
+	}, replaces[1:], []string{"the infrastructure is gone", "the machine is gone"}),
+	"deleted by hand while its MachineSet is paused": slices.Concat(
+		[]string{"a user pauses the MachineSet", wanted[0], "a user deletes the machine"}, leaves,
+		[]string{"the MachineSet is paused no more"}, replaces),
+	"scaled down":              slices.Concat(wanted, leaves[:1], []string{"the MachineDeployment is scaled down"}, leaves[1:]),
+	"its namespace is deleted": slices.Concat(wanted, leaves[:1], []string{"the namespace is deleted"}, leaves[1:]),
+}
+
+var (
+	wanted   = []string{"the owner is asked", "the owner deletes the machine"}
+	leaves   = []string{"the infrastructure is deleted", "the host is free", "the machine is gone"}
+	replaces = []string{
+		"the owner makes another machine", "a host is provisioned", "the host is provisioned", "the node registers", "the node is Ready",
+	}
+)
+
+var apiVersions = map[string]string{
+	"Namespace": "v1", "Metal3Machine": infrav1.GroupVersion.String(), "BareMetalHost": bmov1alpha1.GroupVersion.String(),
+	"Cluster": clusterv1.GroupVersion.String(), "Machine": clusterv1.GroupVersion.String(),
+	"MachineDeployment": clusterv1.GroupVersion.String(), "MachineSet": clusterv1.GroupVersion.String(),
+}
+
+// write is what a partner writes to one object.
+type write struct {
+	Kind, Name string
+	Cluster    bool // it has no namespace
+	Delete     bool
+	Patch      map[string]any
+	Conditions map[string]map[string]any
+}
+
+// scene is a management cluster to which the partners write.
+type scene struct {
+	*management
+	steps string
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	recorded, err := os.ReadFile(filepath.Join("testdata", "capi-v1.14.2.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass(noon.Sub(time.Now())) // the client takes the time of its objects from the clock of the bubble
+	s := &scene{newManagement(t), string(recorded)}
+	s.play("there is a worker")
+	s.create(recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Target.Host.Name = "h1" }))
+	return s
+}
+
+// pass lets time pass.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // the clock of the bubble
+}
+
+// play lets the partners write what a step consists of.
+func (s *scene) play(step string) {
+	s.t.Helper()
+	if step == quiet {
+		for range 6 {
+			pass(29 * time.Minute / 6)
+			s.now()
+		}
+		return
+	}
+	all := map[string][]write{}
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(s.steps, "NOW", time.Now().UTC().Format(time.RFC3339))), &all); err != nil {
+		s.t.Fatal(err)
+	}
+	if len(all[step]) == 0 {
+		s.t.Fatalf("nothing is recorded of %q", step)
+	}
+	for _, w := range all[step] {
+		if err := s.write(&w); err != nil {
+			s.t.Fatalf("%s: %s %s: %v", step, w.Kind, w.Name, err)
+		}
+	}
+}
+
+func (s *scene) write(w *write) error {
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	obj.SetAPIVersion(apiVersions[w.Kind])
+	obj.SetKind(w.Kind)
+	obj.SetName(w.Name)
+	if !w.Cluster {
+		obj.SetNamespace("metal")
+	}
+	err := s.server.Get(s.t.Context(), client.ObjectKeyFromObject(obj), obj)
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := s.server.Create(s.t.Context(), obj); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case w.Delete:
+		return s.server.Delete(s.t.Context(), obj)
+	}
+	patch := runtime.DeepCopyJSON(map[string]any{"status": map[string]any{}})
+	for key, value := range w.Patch {
+		patch[key] = value
+	}
+	if len(w.Conditions) > 0 {
+		patch["status"].(map[string]any)["conditions"] = merged(obj, w.Conditions)
+	}
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	if w.Kind == "Machine" || w.Kind == "Cluster" { // with a status of its own; what takes the last finalizer off comes last
+		if err := s.server.Status().Patch(s.t.Context(), obj.DeepCopy(), client.RawPatch("application/merge-patch+json", body)); err != nil {
+			return err
+		}
+	}
+	return s.server.Patch(s.t.Context(), obj, client.RawPatch("application/merge-patch+json", body))
+}
+
+// merged are the conditions of an object with others in place of those of their type.
+func merged(obj *unstructured.Unstructured, changed map[string]map[string]any) []any {
+	old, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	all := slices.DeleteFunc(old, func(c any) bool { return changed[c.(map[string]any)["type"].(string)] != nil })
+	for kind, c := range changed {
+		c["type"], c["lastTransitionTime"] = kind, time.Now().UTC().Format(time.RFC3339)
+		all = append(all, any(c))
+	}
+	return all
+}
+
+// now reconciles the record, and returns it with the story of the capacity; nil before the owner has done anything, and after the end.
+func (s *scene) now() (*mendv1.RemediationRecord, *capacity.Story) {
+	s.t.Helper()
+	is := s.reconcile(time.Since(noon))
+	if !is.Open() {
+		return is, nil
+	}
+	o, err := s.observe(s.t.Context(), recordKey, s.clock.Now(), false)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return is, o.story
+}
+
+// What the manager says of the capacity of w1, step by step, and what is kept of that. Between two steps it says the same at every moment,
+// also if it was just started, and the record ends in the same way.
+func TestWhatIsSaidOfMissingCapacity(t *testing.T) {
+	seed := rand.Uint64()
+	golden.StoriesIn(t, filepath.Join("testdata", "scenes"), scenes, func(t *testing.T, steps []string) string {
+		var story, want string
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			story = s.story(steps)
+			want = end(s.record())
+		})
+		synctest.Test(t, func(t *testing.T) {
+			if got := newScene(t).disturbed(steps, rand.New(rand.NewPCG(seed, 0))); got != want {
+				t.Errorf("seed %d: the record ends as %s, and without disturbance as %s", seed, got, want)
+			}
+		})
+		return story
+	})
+}
+
+// story plays the steps, and returns what is said after each of them and in the end.
+func (s *scene) story(steps []string) string {
+	s.t.Helper()
+	var told strings.Builder
+	for _, step := range steps {
+		pass(time.Minute)
+		s.play(step)
+		_, story := s.now()
+		fmt.Fprintf(&told, "%s %s\n", time.Now().UTC().Format("15:04"), step)
+		if story != nil {
+			fmt.Fprintf(&told, "      %s %s: %s\n", story.Stage, story.Reason, explain.Capacity(story))
+			fmt.Fprintf(&told, "      next %s, waits for %s %s%s\n", story.Next, story.WaitsFor.Kind, story.WaitsFor.Name, until(story))
+		}
+	}
+	is := s.record()
+	fmt.Fprintf(&told, "record: %s %s, %s\n", is.Status.Outcome, is.Status.EndedBy, condition(is, mendv1.RecordCapacityBack))
+	for _, w := range is.Status.Waits {
+		fmt.Fprintf(&told, "      waited %d s: %s\n", w.Seconds, w.Reason)
+	}
+	for _, e := range s.reported {
+		fmt.Fprintf(&told, "event: %s %s %s %s: %s\n", e.about, e.kind, e.reason, e.action, e.text)
+	}
+	return told.String()
+}
+
+// disturbed plays the steps, looks and starts the manager anew at random moments between them, and returns how the record ends.
+func (s *scene) disturbed(steps []string, dice *rand.Rand) string {
+	s.t.Helper()
+	for _, step := range steps {
+		next := time.Now().Add(time.Minute)
+		_, before := s.now()
+		for before != nil && dice.IntN(4) > 0 && time.Until(next) > 0 {
+			pass(time.Duration(dice.Int64N(int64(time.Until(next)))))
+			if dice.IntN(3) == 0 {
+				s.restart()
+			}
+			if _, story := s.now(); story == nil || gist(story) != gist(before) {
+				s.t.Fatalf("before %q the manager says %+v, and at %s %+v", step, before, time.Now(), story)
+			}
+		}
+		pass(time.Until(next))
+		s.play(step)
+	}
+	is, _ := s.now()
+	return end(is)
+}
+
+func until(s *capacity.Story) string {
+	if s.Deadline.IsZero() {
+		return ""
+	}
+	return ", until " + s.Deadline.Format("15:04:05")
+}
+
+func gist(s *capacity.Story) string {
+	return fmt.Sprint(s.Stage, s.Reason, s.Machine, s.WaitsFor, s.Since, s.Deadline, s.Next, s.Replacement)
+}
+
+func end(is *mendv1.RemediationRecord) string {
+	by := ""
+	if is.Status.Replacement != nil {
+		by = is.Status.Replacement.Machine.Name
+	}
+	return fmt.Sprint(is.Status.Outcome, " ", is.Status.EndedBy, " ", by, " ", is.Status.CapacityBack)
+}
+
+// metal3Machines makes the kind known that has no Go type here.
+func metal3Machines(scheme *runtime.Scheme) {
+	kind := infrav1.GroupVersion.WithKind("Metal3Machine")
+	scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(infrav1.GroupVersion.WithKind("Metal3MachineList"), &unstructured.UnstructuredList{})
+}
