@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,15 +58,7 @@ func age(of metav1.Time) string { return duration.HumanDuration(clock.RealClock{
 
 func cells(t *testing.T, record *RemediationRecord) []any {
 	t.Helper()
-	content, err := os.ReadFile("../../config/crd/bases/kubemend.io_remediationrecords.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(content, crd); err != nil {
-		t.Fatal(err)
-	}
-	convertor, err := tableconvertor.New(crd.Spec.Versions[0].AdditionalPrinterColumns)
+	convertor, err := tableconvertor.New(installed(t, "remediationrecords").Spec.Versions[0].AdditionalPrinterColumns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,4 +71,50 @@ func cells(t *testing.T, record *RemediationRecord) []any {
 		t.Fatal(err)
 	}
 	return table.Rows[0].Cells
+}
+
+func installed(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	content, err := os.ReadFile("../../config/crd/bases/kubemend.io_" + kind + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(content, crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+// What `kubectl get` shows beside the name; what only -o wide shows is in parentheses.
+func TestColumnsOfHostRemediations(t *testing.T) {
+	for kind, want := range map[string]string{
+		"hostremediations":         "Host Phase Step Attempt (Retry limit) Started (Deadline) Age (Message)",
+		"hostremediationtemplates": "Strategy Retry limit Timeout Age",
+	} {
+		var names []string
+		for _, column := range installed(t, kind).Spec.Versions[0].AdditionalPrinterColumns {
+			name := column.Name
+			if column.Priority > 0 {
+				name = "(" + name + ")"
+			}
+			names = append(names, name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s, want %s", kind, got, want)
+		}
+	}
+}
+
+// clusterctl moves kinds with this label, and creates the objects anew: the API server drops a status then that is a subresource.
+func TestClusterctlMovesARecordWithItsStatus(t *testing.T) {
+	crd := installed(t, "remediationrecords")
+	if _, moves := crd.Labels["clusterctl.cluster.x-k8s.io"]; !moves {
+		t.Errorf("clusterctl does not discover the kind: its labels are %v", crd.Labels)
+	}
+	for _, v := range crd.Spec.Versions {
+		if v.Subresources != nil && v.Subresources.Status != nil {
+			t.Errorf("the status of %s is a subresource", v.Name)
+		}
+	}
 }

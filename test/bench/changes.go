@@ -48,25 +48,17 @@ func (t *trial) restore(ctx context.Context, machines []int) error {
 
 // alone makes one node after another Unknown, each after everything that follows from the one before is over.
 func (t *trial) alone(ctx context.Context) error {
-	n := t.scale.alone
-	if t.interval > 0 {
-		n = t.scale.isolate
-	}
-	machines, err := t.takeUnused(n)
+	machines, err := t.takeUnused(t.scale.alone)
 	if err != nil {
 		return err
 	}
-	rest := time.Second
-	if t.size.clusters == 1 { // in many, the next machine belongs to another check
-		rest += t.interval
-	}
 	var seen delays
-	before, after, err := between(ctx, t.read, t.settle, func() error {
+	d, err := t.during(ctx, func() error {
 		for _, i := range machines {
 			if err := seen.add(t.failAndWait(ctx, i)); err != nil {
 				return err
 			}
-			if _, err := t.quiet(ctx, rest); err != nil {
+			if _, err := t.quiet(ctx, time.Second); err != nil {
 				return err
 			}
 		}
@@ -75,24 +67,23 @@ func (t *trial) alone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n := float64(len(machines))
 	t.record(seen.all, aloneMedian, aloneWorst)
-	d := after.minus(before)
-	t.figures[aloneSamples] = float64(n)
-	t.figures[alonePatches] = d.patches / float64(n)
-	t.figures[aloneEvents] = d.creates / float64(n)
-	t.figures[aloneReads] = (d.reads + max(d.workloadCalls, 0)) / float64(n)
-	t.figures[aloneReconciles] = d.reconciles / float64(n)
+	t.figures[alonePatches] = d.patches / n
+	t.figures[aloneEvents] = d.creates / n
+	t.figures[aloneReads] = (d.reads + max(d.workloadCalls, 0)) / n
+	t.figures[aloneReconciles] = d.reconciles / n
 	return t.restore(ctx, machines)
 }
 
-// spread makes nodes Unknown at even intervals, whatever the contender is doing.
+// spread makes nodes Unknown at even intervals, whatever the manager is doing.
 func (t *trial) spread(ctx context.Context) error {
 	machines, err := t.takeUnused(t.scale.spread)
 	if err != nil {
 		return err
 	}
 	var seen delays
-	before, after, err := between(ctx, t.read, t.shortQuiet, func() error {
+	d, err := t.during(ctx, func() error {
 		return t.paced(ctx, machines, t.scale.spreadOver/time.Duration(len(machines)), func(ctx context.Context, i int) error {
 			return seen.add(t.failAndWait(ctx, i))
 		})
@@ -100,11 +91,9 @@ func (t *trial) spread(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n, d := float64(len(machines)), t.busy(before, after)
+	n := float64(len(machines))
 	t.record(seen.all, spreadMedian, spreadWorst)
-	t.figures[spreadSamples] = n
 	t.figures[spreadPatches] = d.patches / n
-	t.figures[spreadReconciles] = d.reconciles / n
 	t.figures[spreadCPU] = d.cpu * 1000 / n
 	return t.restore(ctx, machines)
 }
@@ -116,29 +105,23 @@ func (t *trial) mass(ctx context.Context) error {
 		return err
 	}
 	defer t.watchMemory(ctx)()
-	var delays []time.Duration
-	before, after, err := between(ctx, t.shortQuiet, t.shortQuiet, func() error {
-		failures := make([]failure, len(machines))
+	failures := make([]failure, len(machines))
+	var seen delays
+	d, err := t.during(ctx, func() error {
 		err := t.each(ctx, machines, func(ctx context.Context, i int) (err error) {
 			failures[i-machines[0]], err = t.failNode(ctx, i)
 			return err
 		})
 		for i := 0; err == nil && i < len(failures); i++ {
-			var delay time.Duration
-			delay, err = t.delay(ctx, failures[i])
-			delays = append(delays, delay)
+			err = seen.add(t.delay(ctx, failures[i]))
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	n, d := float64(len(machines)), t.busy(before, after)
-	t.record(delays, massMedian, massWorst)
-	t.figures[massCPU] = d.cpu / n
-	t.figures[massCalls] = d.calls() / n
-	t.figures[massSamples] = n
-	t.figures[massPatches] = d.patches / n
+	t.record(seen.all, massMedian, massWorst)
+	t.figures[massPatches] = d.patches / float64(len(machines))
 	return t.restore(ctx, machines)
 }
 

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -38,11 +35,8 @@ type environment struct {
 	nodesAPI         rest.Interface // the API server with all nodes
 	machineWatch     *machineWatch
 	crds             []string // of more kinds than those of Cluster API
-	// parts is how many checks share the machines of a cluster; one if it is 0.
-	parts int
-	// secure has requests to workload clusters use TLS also where a proxy shows the nodes of each.
-	secure bool
-	// nextUnused is the first machine whose node never became Unknown. A second time is less work: remediation by its owner was requested before.
+	// nextUnused is the first machine whose node never became Unknown. A second time is less work: remediation by its owner was
+	// requested before.
 	nextUnused int
 }
 
@@ -118,7 +112,7 @@ func (e *environment) tearDown() error {
 	return e.rig.Stop()
 }
 
-// fill creates all objects. No contender runs yet, so their order does not matter.
+// fill creates all objects. No manager runs yet, so their order does not matter.
 func (e *environment) fill(ctx context.Context) error {
 	if err := e.managementClient.Create(ctx, builders.Namespace(namespace)); err != nil {
 		return err
@@ -138,7 +132,7 @@ func (e *environment) fillCluster(ctx context.Context, name string) error {
 	}
 	kubeconfig := rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), e.workload)
 	if e.size.clusters > 1 {
-		w, err := startNodeProxy(e.workload.Config(), clusterLabel+"="+name, e.secure)
+		w, err := startNodeProxy(e.workload.Config(), clusterLabel+"="+name)
 		if err != nil {
 			return err
 		}
@@ -156,29 +150,11 @@ func (e *environment) fillCluster(ctx context.Context, name string) error {
 	if err := e.managementClient.Status().Update(ctx, cluster); err != nil {
 		return err
 	}
-	return e.fillChecks(ctx, cluster)
-}
-
-func (e *environment) fillChecks(ctx context.Context, cluster *clusterv1.Cluster) error {
-	if e.parts < 2 {
-		return e.managementClient.Create(ctx, checkOf(cluster))
-	}
-	for part := range e.parts {
-		check := checkOf(cluster)
-		check.Name += "-" + strconv.Itoa(part)
-		check.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{partLabel: strconv.Itoa(part)}}
-		if err := e.managementClient.Create(ctx, check); err != nil {
-			return err
-		}
-	}
-	return nil
+	return e.managementClient.Create(ctx, checkOf(cluster))
 }
 
 func (e *environment) fillMachine(ctx context.Context, i int) error {
 	machine, status := machineOf(e.size, i)
-	if e.parts > 1 {
-		machine.Labels[partLabel] = strconv.Itoa(i / e.size.clusters % e.parts)
-	}
 	if err := e.managementClient.Create(ctx, machine); err != nil {
 		return err
 	}
@@ -226,33 +202,4 @@ func (e *environment) patchNode(ctx context.Context, i int, patch []byte) error 
 		return fmt.Errorf("write the status of node %s: %w", e.size.machine(i), err)
 	}
 	return nil
-}
-
-// touch changes an annotation of a machine, after which every contender reconciles its check although there is nothing to do.
-func (e *environment) touch(ctx context.Context, i int, value string) error {
-	machine := &clusterv1.Machine{}
-	machine.Namespace, machine.Name = namespace, e.size.machine(i)
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, touchAnnotation, value)
-	if err := e.managementClient.Patch(ctx, machine, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return fmt.Errorf("touch machine %s: %w", machine.Name, err)
-	}
-	return nil
-}
-
-// serverCPU is the processor time that the API server of the management cluster has used.
-func (e *environment) serverCPU(ctx context.Context) (float64, error) {
-	server, err := kubernetes.NewForConfig(unlimited(e.management.Config()))
-	if err != nil {
-		return 0, fmt.Errorf("make a client: %w", err)
-	}
-	page, err := server.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("read the metrics of the API server: %w", err)
-	}
-	for line := range strings.Lines(string(page)) {
-		if value, found := strings.CutPrefix(line, cpuMetric+" "); found {
-			return strconv.ParseFloat(strings.TrimSpace(value), 64)
-		}
-	}
-	return 0, fmt.Errorf("read the metrics of the API server: there is no %s", cpuMetric)
 }

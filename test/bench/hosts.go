@@ -28,85 +28,77 @@ type hostEnvironment struct {
 	hosts                              *simulator.Hosts
 	end                                context.CancelFunc
 	ended                              chan error
-	witness                            *witness
 }
 
 // setUpHosts starts control planes with that many hosts, all powered on.
-func setUpHosts(ctx context.Context, hosts int) (*hostEnvironment, error) {
-	r := &hostEnvironment{environment: &environment{size: size{machines: hosts, clusters: 1}}}
+func setUpHosts(ctx context.Context, hosts int, crds []string) (*hostEnvironment, error) {
+	e := &hostEnvironment{environment: &environment{size: size{machines: hosts, clusters: 1}, crds: crds}}
 	since := time.Now()
-	if err := r.fillHosts(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("set up %d hosts: %w", hosts, err), r.tearDown())
+	if err := e.fillHosts(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("set up %d hosts: %w", hosts, err), e.tearDown())
 	}
 	progress("%d hosts with machines and nodes created in %.1fs", hosts, time.Since(since).Seconds())
-	return r, nil
+	return e, nil
 }
 
-func (r *hostEnvironment) fillHosts(ctx context.Context) error {
-	crds, err := ownCRDs(ctx)
-	if err != nil {
+func (e *hostEnvironment) fillHosts(ctx context.Context) error {
+	if err := e.startControlPlanes(ctx); err != nil {
 		return err
 	}
-	r.crds = crds
-	if err := r.startControlPlanes(ctx); err != nil {
+	if err := e.startHosts(); err != nil {
 		return err
 	}
-	if err := r.startHosts(); err != nil {
+	if err := e.managementClient.Create(ctx, builders.Namespace(namespace)); err != nil {
 		return err
 	}
-	if err := r.managementClient.Create(ctx, builders.Namespace(namespace)); err != nil {
+	if err := e.fillHostCluster(ctx); err != nil {
 		return err
 	}
-	if err := r.fillHostCluster(ctx); err != nil {
+	all := e.machines(0, e.size.machines)
+	if err := e.each(ctx, all, e.fillHost); err != nil {
 		return err
 	}
-	all := r.machines(0, r.size.machines)
-	if err := r.each(ctx, all, r.fillHost); err != nil {
+	if err := e.awaitPower(ctx); err != nil {
 		return err
 	}
-	if err := r.awaitPower(ctx); err != nil {
+	if err := e.each(ctx, all, e.inspect); err != nil {
 		return err
 	}
-	if err := r.each(ctx, all, r.inspect); err != nil {
+	var err error
+	if e.machineWatch, err = watchStatuses(ctx, unlimited(e.management.Config())); err != nil {
 		return err
 	}
-	if r.machineWatch, err = watchStatuses(ctx, unlimited(r.management.Config())); err != nil {
-		return err
-	}
-	_, err = r.machineWatch.await(ctx, r.machineWatch.all(r.size.machines, ""))
+	_, err = e.machineWatch.await(ctx, e.machineWatch.all(e.size.machines, ""))
 	return err
 }
 
-func (r *hostEnvironment) startHosts() (err error) {
-	scheme := r.managementClient.Scheme()
-	if r.managementWatcher, err = client.NewWithWatch(unlimited(r.management.Config()), client.Options{Scheme: scheme}); err != nil {
+func (e *hostEnvironment) startHosts() (err error) {
+	scheme := e.managementClient.Scheme()
+	if e.managementWatcher, err = client.NewWithWatch(unlimited(e.management.Config()), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if r.workloadWatcher, err = client.NewWithWatch(unlimited(r.workload.Config()), client.Options{Scheme: scheme}); err != nil {
+	if e.workloadWatcher, err = client.NewWithWatch(unlimited(e.workload.Config()), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	waits := simulator.Hurried()
 	waits.Poll = time.Hour // idle hosts cause no work while kubemend is measured
-	if r.hosts, err = simulator.NewHosts(r.management.Config(), simulator.HostsOptions{Waits: waits}); err != nil {
+	if e.hosts, err = simulator.NewHosts(e.management.Config(), simulator.HostsOptions{Waits: waits}); err != nil {
 		return err
 	}
 	playing, end := context.WithCancel(context.Background())
-	r.end, r.ended = end, make(chan error, 1)
-	go func() { r.ended <- r.hosts.Start(playing) }()
+	e.end, e.ended = end, make(chan error, 1)
+	go func() { e.ended <- e.hosts.Start(playing) }()
 	return nil
 }
 
 // tearDown ends all of it.
-func (r *hostEnvironment) tearDown() error {
-	if r.witness != nil {
-		r.witness.close()
-	}
+func (e *hostEnvironment) tearDown() error {
 	var err error
-	if r.end != nil {
-		r.end()
-		err = <-r.ended
+	if e.end != nil {
+		e.end()
+		err = <-e.ended
 	}
-	return errors.Join(err, r.environment.tearDown())
+	return errors.Join(err, e.environment.tearDown())
 }
 
 var defaultStrategy = infrav1.RemediationStrategy{
@@ -114,65 +106,65 @@ var defaultStrategy = infrav1.RemediationStrategy{
 }
 
 // fillHostCluster creates the cluster with its check, whose template has hosts power-cycled.
-func (r *hostEnvironment) fillHostCluster(ctx context.Context) error {
-	cluster, status := clusterOf(r.size.cluster(0))
+func (e *hostEnvironment) fillHostCluster(ctx context.Context) error {
+	cluster, status := clusterOf(e.size.cluster(0))
 	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name}}
 	template.Spec.Template.Spec.Strategy = builders.HostStrategy(defaultStrategy)
 	check := checkOf(cluster)
 	builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name)(check)
-	for _, object := range []client.Object{cluster, rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), r.workload), template, check} {
-		if err := r.managementClient.Create(ctx, object); err != nil {
+	for _, object := range []client.Object{cluster, rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), e.workload), template, check} {
+		if err := e.managementClient.Create(ctx, object); err != nil {
 			return err
 		}
 	}
 	cluster.Status = status
-	return r.managementClient.Status().Update(ctx, cluster)
+	return e.managementClient.Status().Update(ctx, cluster)
 }
 
 // fillHost creates a machine together with its host.
-func (r *hostEnvironment) fillHost(ctx context.Context, i int) error {
-	name := r.size.machine(i)
-	machine, _ := machineOf(r.size, i)
+func (e *hostEnvironment) fillHost(ctx context.Context, i int) error {
+	name := e.size.machine(i)
+	machine, _ := machineOf(e.size, i)
 	between := builders.Metal3Machine(machine)
 	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: namespace + "/" + name})
 	host := builders.BareMetalHost(namespace, name, builders.Deployed, builders.ConsumedBy(name))
 	for _, object := range []client.Object{between, host} {
-		if err := r.managementClient.Create(ctx, object); err != nil {
+		if err := e.managementClient.Create(ctx, object); err != nil {
 			return err
 		}
 	}
-	return r.fillMachine(ctx, i)
+	return e.fillMachine(ctx, i)
 }
 
 // awaitPower waits until all hosts are powered on.
-func (r *hostEnvironment) awaitPower(ctx context.Context) error {
+func (e *hostEnvironment) awaitPower(ctx context.Context) error {
 	powered := 0
 	err := wait.PollUntilContextCancel(ctx, readEvery, true, func(context.Context) (bool, error) {
 		powered = 0
-		for i := range r.size.machines {
-			if r.host(i).Powered() {
+		for i := range e.size.machines {
+			if e.host(i).Powered() {
 				powered++
 			}
 		}
-		return powered == r.size.machines, nil
+		return powered == e.size.machines, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for hosts: %d of %d are on: %w", powered, r.size.machines, err)
+		return fmt.Errorf("wait for hosts: %d of %d are on: %w", powered, e.size.machines, err)
 	}
 	return nil
 }
 
-func (r *hostEnvironment) host(i int) *simulator.Host {
-	return r.hosts.Host(client.ObjectKey{Namespace: namespace, Name: r.size.machine(i)})
+func (e *hostEnvironment) host(i int) *simulator.Host {
+	return e.hosts.Host(client.ObjectKey{Namespace: namespace, Name: e.size.machine(i)})
 }
 
 // inspect writes the hardware details of a host, which are most of a BareMetalHost.
-func (r *hostEnvironment) inspect(ctx context.Context, i int) error {
+func (e *hostEnvironment) inspect(ctx context.Context, i int) error {
 	host := &bmov1alpha1.BareMetalHost{}
-	host.Namespace, host.Name = namespace, r.size.machine(i)
+	host.Namespace, host.Name = namespace, e.size.machine(i)
 	before := host.DeepCopy()
 	host.Status.HardwareDetails = hardwareOf(i, host.Name)
-	if err := r.managementClient.Status().Patch(ctx, host, client.MergeFrom(before)); err != nil {
+	if err := e.managementClient.Status().Patch(ctx, host, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("write the hardware of host %s: %w", host.Name, err)
 	}
 	return nil
@@ -199,70 +191,49 @@ func hardwareOf(i int, name string) *bmov1alpha1.HardwareDetails {
 }
 
 // attachKubelet starts a kubelet on the host of a machine. It reports when the host has booted.
-func (r *hostEnvironment) attachKubelet(i int) {
-	r.host(i).Mute(1) // a kubelet on a host that is on would report at once
-	r.host(i).Carry(simulator.NewKubelet(r.workloadWatcher, simulator.KubeletOptions{Node: r.size.machine(i), Every: time.Hour}))
+func (e *hostEnvironment) attachKubelet(i int) {
+	e.host(i).Mute(1) // a kubelet on a host that is on would report at once
+	e.host(i).Carry(simulator.NewKubelet(e.workloadWatcher, simulator.KubeletOptions{Node: e.size.machine(i), Every: time.Hour}))
 }
 
-// cycleByHand has the host of a healthy machine power-cycled, and returns when the remediation is deleted.
-func (r *hostEnvironment) cycleByHand(ctx context.Context, i int) error {
-	name := r.size.machine(i)
-	r.attachKubelet(i)
+// cycleByHand has the host of a healthy machine power-cycled, and deletes the remediation.
+func (e *hostEnvironment) cycleByHand(ctx context.Context, i int) error {
+	name := e.size.machine(i)
+	e.attachKubelet(i)
 	machine, request := &clusterv1.Machine{}, &mendv1.HostRemediation{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
-	if err := r.managementWatcher.Get(ctx, key, machine); err != nil {
+	if err := e.managementWatcher.Get(ctx, key, machine); err != nil {
 		return err
 	}
-	seen := r.witness.await(name)
 	request.Namespace, request.Name = namespace, name
 	request.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}
 	request.Spec.Strategy = builders.HostStrategy(defaultStrategy)
-	if err := r.managementWatcher.Create(ctx, request); err != nil {
+	if err := e.managementWatcher.Create(ctx, request); err != nil {
 		return err
 	}
-	late := time.After(contenderTimeout)
-	err := wait.PollUntilContextTimeout(ctx, readEvery, contenderTimeout, true, func(ctx context.Context) (bool, error) {
-		err := r.managementWatcher.Get(ctx, key, request)
+	err := wait.PollUntilContextTimeout(ctx, readEvery, managerTimeout, true, func(ctx context.Context) (bool, error) {
+		err := e.managementWatcher.Get(ctx, key, request)
 		return conditions.IsTrue(request, nhcv1.SucceededCondition), err
 	})
 	if err != nil {
 		return fmt.Errorf("wait for the power cycle of %s: %w; its message is %q", name, err, request.Status.Message)
 	}
-	if err := r.managementWatcher.Delete(ctx, request); err != nil {
-		return err
-	}
-	select {
-	case <-seen:
-		return nil
-	case <-late:
-		return fmt.Errorf("wait for the end of the power cycle of %s: seen so far: %v", name, r.witness.seen(name))
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return e.managementWatcher.Delete(ctx, request)
 }
 
-// cycle makes the node of a machine Unknown, whose kubelet reports again when its host has booted, and returns when each milestone was seen.
-func (r *hostEnvironment) cycle(ctx context.Context, i int) (cycle, error) {
-	name := r.size.machine(i)
-	r.attachKubelet(i)
-	seen, isHealthy := r.witness.await(name), r.machineWatch.becomes(name, succeeded)
-	if err := r.patchNode(ctx, i, longUnknown(time.Now())); err != nil {
-		return nil, err
+// cycle makes the node of a machine Unknown, whose kubelet reports again when its host has booted, and returns how long it took until
+// the machine was healthy again.
+func (e *hostEnvironment) cycle(ctx context.Context, i int) (time.Duration, error) {
+	name := e.size.machine(i)
+	e.attachKubelet(i)
+	isHealthy := e.machineWatch.becomes(name, succeeded)
+	if err := e.patchNode(ctx, i, longUnknown(time.Now())); err != nil {
+		return 0, err
 	}
 	at := time.Now()
-	healthyAt, err := r.machineWatch.await(ctx, isHealthy)
+	healthyAt, err := e.machineWatch.await(ctx, isHealthy)
 	if err != nil {
-		return nil, err
+		return 0, fmt.Errorf("wait for the power cycle of %s: %w", name, err)
 	}
-	late := time.NewTimer(contenderTimeout)
-	defer late.Stop()
-	select {
-	case c := <-seen:
-		c[nodeFailed], c[healthy] = at, healthyAt
-		return c, nil
-	case <-late.C:
-		return nil, fmt.Errorf("wait for the power cycle of %s: not over within %s; seen so far: %v", name, contenderTimeout, r.witness.seen(name))
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return healthyAt.Sub(at), nil
 }

@@ -103,8 +103,8 @@ func (l *machineWatch) close() {
 	<-l.ended
 }
 
-// follow notes the statuses of machines until the watch ends. The API server cuts off a watch that is not read fast enough, which happens on a busy
-// computer. A watch that has sent an event is opened again, and begins with all machines as they are by then.
+// follow notes the statuses of machines until the watch ends. The API server cuts off a watch that is not read fast enough, which
+// happens on a busy computer. A watch that has sent an event is opened again, and begins with all machines as they are by then.
 func (l *machineWatch) follow(events io.ReadCloser) {
 	defer close(l.ended)
 	for {
@@ -188,19 +188,18 @@ func (l *machineWatch) all(machines int, status string) <-chan time.Time {
 	return reached
 }
 
-// contenderTimeout bounds every wait for a contender: with 5000 machines Cluster API needs more than a minute to mark all of them, and several minutes
-// on a busy computer.
-const contenderTimeout = 5 * time.Minute
+// managerTimeout bounds every wait for the manager: on a busy computer the first full pass of 5000 machines takes minutes.
+const managerTimeout = 5 * time.Minute
 
 // await waits for a moment that becomes or all sends.
 func (l *machineWatch) await(ctx context.Context, moment <-chan time.Time) (time.Time, error) {
-	late := time.NewTimer(contenderTimeout)
+	late := time.NewTimer(managerTimeout)
 	defer late.Stop()
 	select {
 	case at := <-moment:
 		return at, nil
 	case <-late.C:
-		return time.Time{}, fmt.Errorf("wait for conditions of machines: not written within %s", contenderTimeout)
+		return time.Time{}, fmt.Errorf("wait for conditions of machines: not written within %s", managerTimeout)
 	case <-l.ended:
 		return time.Time{}, l.err
 	case <-ctx.Done():

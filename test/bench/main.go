@@ -1,9 +1,8 @@
-// Command bench measures, on the rig, how fast kubemend is and what it needs: its MachineHealthChecks beside Cluster API's own, the power cycles of
-// hosts, its NodeHealthChecks, how its cost grows with a fleet, what hostile API servers cost it, how it judges clusters that Cluster API's own providers have
-// made, and how long kubectl mend takes.
+// Command bench measures, on the rig, how fast kubemend is and what it needs: its MachineHealthChecks, alone and beside hostile API
+// servers, the power cycles of hosts, its NodeHealthChecks, and how long kubectl mend takes.
 //
-// Each program that is measured is a process of its own, and is measured from outside: by what the API server says and when, and by the
-// program's metrics. The results are printed beside the aims, and nothing fails when an aim is missed.
+// The manager and the command are processes of their own, measured from outside: by what the API server says and when, and by the
+// manager's metrics. An aim that is missed fails the run, unless it is a short one.
 package main
 
 import (
@@ -24,13 +23,10 @@ import (
 
 // settings are the command line.
 type settings struct {
-	sizes      []size
-	contenders []string
 	// only is the name of the part that is measured; all are if it is empty.
 	only  string
 	quick bool
 	write string
-	date  string
 	// more are further arguments of kubemend, to look for the cause of a figure.
 	more []string
 }
@@ -56,11 +52,8 @@ func parse(args []string) (settings, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.BoolVar(&s.quick, "quick", os.Getenv("QUICK") != "", "A short run with few samples, printed only; also with QUICK=1.")
 	flags.StringVar(&s.write, "write", "", "The file to write the tables to; a short run writes none.")
-	flags.StringVar(&s.date, "date", time.Now().Format(time.DateOnly), "The date in the heading.")
-	sizes := flags.String("sizes", "", "The sizes to measure MachineHealthChecks at, as machines/clusters, for example 100/1,1000/50.")
-	contenders := flags.String("contenders", "", "The contenders to measure: "+strings.Join(contenderNames(), ", ")+".")
-	flags.StringVar(&s.only, "only", "",
-		"The part to measure: "+strings.Join(partNames(), ", ")+"; all if empty. The other parts of the file are left as they are.")
+	names := strings.Join(partNames(), ", ")
+	flags.StringVar(&s.only, "only", "", "The part to measure: "+names+"; all if empty. The other parts of the file are left as they are.")
 	more := flags.String("kubemend-args", "", "More arguments for kubemend, for example --profiler-address=127.0.0.1:6060.")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -68,105 +61,87 @@ func parse(args []string) (settings, error) {
 	if flags.NArg() > 0 {
 		return s, fmt.Errorf("unexpected arguments %q: all settings are flags", flags.Args())
 	}
-	if *sizes == "" {
-		*sizes = "100/1,1000/1,5000/1,1000/50"
-		if s.quick {
-			*sizes = "100/1,200/4"
-		}
-	}
 	s.more = strings.Fields(*more)
-	var err error
-	if s.sizes, err = parseSizes(*sizes); err != nil {
-		return s, err
-	}
 	if s.only != "" && !slices.Contains(partNames(), s.only) {
-		return s, fmt.Errorf("measure %q: there is no such part", s.only)
-	}
-	if *contenders != "" {
-		s.contenders = strings.Split(*contenders, ",")
-	}
-	for _, name := range s.contenders {
-		if !slices.Contains(contenderNames(), name) {
-			return s, fmt.Errorf("measure %q: there is no such contender", name)
-		}
+		return s, fmt.Errorf("measure %q: there is no such part, only %s", s.only, names)
 	}
 	return s, nil
 }
 
-// The names of the parts.
-const (
-	checksPart  = "checks"
-	cyclesPart  = "power-cycles"
-	nodesPart   = "node-checks"
-	fleetPart   = "fleet"
-	hostilePart = "hostile"
-	classesPart = "classes"
-	cliPart     = "cli"
-)
-
 // part is a part of the report, which can be measured on its own.
 type part struct {
 	name    string
-	measure func(r *report, ctx context.Context, binaries map[string]string) error
-	// section returns what was measured as Markdown; empty if nothing was.
-	section func(*report) string
+	measure func(context.Context, bench) (section, error)
 }
 
-// parts are all parts, in the order of the report. The first is its head.
+// parts are all parts, in the order of the report.
 func parts() []part {
 	return []part{
-		{checksPart, (*report).measureChecks, (*report).checksSection},
-		{cyclesPart, (*report).measureCycles, (*report).cyclesSection},
-		{nodesPart, (*report).measureNodeChecks, (*report).nodesSection},
-		{fleetPart, (*report).measureFleet, (*report).fleetSection},
-		{hostilePart, (*report).measureHostile, (*report).hostileSection},
-		{classesPart, (*report).measureClasses, (*report).classesSection},
-		{cliPart, (*report).measureCommandLine, (*report).cliSection},
+		{"checks", measureChecks},
+		{"power-cycles", measureCycles},
+		{"node-checks", measureNodeChecks},
+		{"hostile", measureHostile},
+		{"cli", measureCommandLine},
 	}
 }
 
 func partNames() []string {
-	return []string{checksPart, cyclesPart, nodesPart, fleetPart, hostilePart, classesPart, cliPart}
+	var names []string
+	for _, p := range parts() {
+		names = append(names, p.name)
+	}
+	return names
 }
 
-// wants reports whether a part is to be measured.
-func (s settings) wants(part string) bool { return s.only == "" || s.only == part }
-
-// run measures all that is asked for, and prints what it has also if it does not succeed.
+// run measures all that is asked for, prints what it has also if it does not succeed, and fails if an aim is missed.
 func run(ctx context.Context, s settings) error {
 	ctrl.SetLogger(logr.Discard()) // what clients log is no progress
-	binaries, err := build(ctx, s)
+	b, err := build(ctx, s)
 	if err != nil {
 		return err
 	}
-	report := &report{settings: s, machine: thisMachine(), took: map[string]time.Duration{}}
+	sections, about := map[string]string{}, machine()
+	var missed []string
 	for _, p := range parts() {
-		if !s.wants(p.name) || ctx.Err() != nil {
+		if s.only != "" && s.only != p.name || ctx.Err() != nil {
 			continue
 		}
 		began := time.Now()
-		err = errors.Join(err, p.measure(report, ctx, binaries))
-		report.took[p.name] = time.Since(began)
+		measured, failed := p.measure(ctx, b)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("measure %s: %w", p.name, failed))
+		}
+		sections[p.name] = measured.markdown(p.name, about, time.Since(began))
+		missed = append(missed, measured.missed()...)
+		fmt.Println(sections[p.name])
 	}
-	fmt.Println(report.merged(""))
-	if err != nil || s.write == "" {
-		return err
+	if err == nil && s.write != "" {
+		err = save(s, sections)
 	}
-	return report.save()
+	switch {
+	case len(missed) > 0 && s.quick:
+		progress("%d aims are missed, for which a short run has too few samples:\n%s", len(missed), strings.Join(missed, "\n"))
+	case len(missed) > 0:
+		err = errors.Join(err, fmt.Errorf("%d aims are missed:\n%s", len(missed), strings.Join(missed, "\n")))
+	}
+	return err
 }
 
 // save writes the parts that were measured into the file, and leaves the others.
-func (r *report) save() error {
-	file := r.settings.write
-	if r.settings.quick {
-		progress("a short run has too few samples to keep: %s is left as it is", file)
+func save(s settings, sections map[string]string) error {
+	if s.quick {
+		progress("a short run has too few samples to keep: %s is left as it is", s.write)
 		return nil
 	}
-	was, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	was, err := os.ReadFile(s.write)
+	if err != nil {
 		return fmt.Errorf("read the tables of the last run: %w", err)
 	}
-	if err := os.WriteFile(file, []byte(r.merged(string(was))), 0o644); err != nil {
+	is, err := merged(string(was), sections)
+	if err != nil {
+		return fmt.Errorf("put the tables into %s: %w", s.write, err)
+	}
+	if err := os.WriteFile(s.write, []byte(is), 0o644); err != nil {
 		return fmt.Errorf("write the tables: %w", err)
 	}
 	return nil

@@ -65,70 +65,97 @@ type nodeEnvironment struct {
 	more chan struct{}
 }
 
-// nodeResults are what was measured of a check of that many nodes.
-type nodeResults struct {
-	nodeScale
-	figures figures
-}
+// What is measured of NodeHealthChecks.
+const (
+	nodeFirstReconcile measured = "First reconcile of all nodes after the start"
+	nodeReconcileTime  measured = "Steady reconcile: time"
+	nodeReconcileCPU   measured = "Steady reconcile: processor time"
+	nodeReconcileCalls measured = "Steady reconcile: calls to the API server"
 
-// measureNodeChecks measures NodeHealthChecks.
-func (r *report) measureNodeChecks(ctx context.Context, binaries map[string]string) (err error) {
-	much := nodeScaleOf(r.settings.quick)
-	if r.nodes, err = measureNodes(ctx, much, r.settings, binaries); err != nil {
-		return fmt.Errorf("measure a NodeHealthCheck of %d nodes: %w", much.nodes, err)
+	dueMedian     measured = "Timeout of a node → its remediation, p50"
+	dueWorst      measured = "Timeout of a node → its remediation, p99"
+	dueReconciles measured = "A node that becomes unhealthy: reconciles"
+	dueReads      measured = "A node that becomes unhealthy: reads"
+	dueWrites     measured = "A node that becomes unhealthy: writes (remediation, lease, status, events)"
+)
+
+func nodeRows() []row {
+	return []row{
+		{nodeFirstReconcile, seconds, noAim},
+		{nodeReconcileTime, milliseconds, noAim},
+		{nodeReconcileCPU, milliseconds, 60},
+		{nodeReconcileCalls, count, 0.5}, // of watches that are made again
+		{dueMedian, seconds, noAim},
+		{dueWorst, seconds, 0.3},
+		{dueReconciles, count, noAim},
+		{dueReads, count, 1.5},
+		{dueWrites, count, 8},
+		{beatCPU, seconds, 1},
+		{beatReconciles, count, 10}, // of resyncs; a heartbeat causes none
+		{idleCPU, milliseconds1000, 0.01},
+		{idleCalls, count, 1},
+		{residentSteady, mebibytes, noAim},
+		{residentHighest, mebibytes, 160},
 	}
-	return nil
 }
 
-// measureNodes measures a check of nodes of which some become unhealthy.
-func measureNodes(ctx context.Context, much nodeScale, s settings, binaries map[string]string) (_ nodeResults, err error) {
-	results := nodeResults{nodeScale: much, figures: figures{}}
-	w, err := setUpNodes(ctx, much.nodes)
+const nodeMethod = `One API server with nodes of about 8 KiB, and one NodeHealthCheck of all of them with two
+templates. No remediator runs, so the remediations stay.
+
+- **Steady reconcile**: forced by a label on one node. Its time is from
+  controller_runtime_reconcile_time_seconds; calls are in rest_client_requests_total.
+- **Timeout of a node → its remediation**: nodes become Unknown one after another, and are unhealthy
+  5 s after the whole second that is stored as their transition; until the watch event with which
+  the remediation is seen.
+- **A node that becomes unhealthy**: all reconciles and calls of that phase, divided by the nodes.
+`
+
+// measureNodeChecks measures a check of nodes of which some become unhealthy.
+func measureNodeChecks(ctx context.Context, b bench) (s section, err error) {
+	much := nodeScaleOf(b.quick)
+	s = section{title: "NodeHealthChecks", method: nodeMethod}
+	w, err := setUpNodes(ctx, much.nodes, b.crds)
 	if err != nil {
-		return results, err
+		return s, err
 	}
 	defer func() { err = errors.Join(err, w.tearDown()) }()
-	c := s.kubemend()
-	c.controller = "nodehealthcheck"
-	t := &trial{environment: w.environment, figures: results.figures, scale: scale{idle: much.idle, beats: much.beats}}
-	if err := w.firstReconcile(ctx, t, c, binaries[c.source]); err != nil {
-		return results, fmt.Errorf("first reconcile: %w", err)
+	p := b.kubemend("--node-monitor-grace-period=0s") // the kubelets of these nodes do not report
+	p.controller = "nodehealthcheck"
+	t := &trial{environment: w.environment, figures: figures{}, scale: scale{idle: much.idle, beats: much.beats}}
+	if err := w.firstReconcile(ctx, t, p); err != nil {
+		return s, fmt.Errorf("first reconcile: %w", err)
 	}
 	defer t.end()
 	for _, phase := range []struct {
 		name string
-		run  func(context.Context) error
+		run  func() error
 	}{
-		{"idle", t.measureIdle},
-		{"heartbeats", t.heartbeats},
-		{"steady reconciles", func(ctx context.Context) error { return w.reconciles(ctx, t, much.reconciles, steadyNodeReconcile) }},
-		{"nodes that become unhealthy", func(ctx context.Context) error { return w.failNodes(ctx, t, much) }},
-		{"steady reconciles with unhealthy nodes", func(ctx context.Context) error { return w.reconciles(ctx, t, much.reconciles, unhealthyNodeReconcile) }},
+		{"idle", func() error { return t.measureIdle(ctx) }},
+		{"heartbeats", func() error { return t.heartbeats(ctx) }},
+		{"steady reconciles", func() error { return w.reconciles(ctx, t, much.reconciles) }},
+		{"nodes that become unhealthy", func() error { return w.failNodes(ctx, t, much) }},
 	} {
-		if err := phase.run(ctx); err != nil {
-			return results, fmt.Errorf("%s: %w%s", phase.name, err, tail(t.manager.Log))
+		if err := phase.run(); err != nil {
+			return s, fmt.Errorf("%s: %w%s", phase.name, err, tail(t.manager.Log))
 		}
-		t.progress("%s: done", phase.name)
+		progress("%d nodes: %s: done", much.nodes, phase.name)
 	}
-	results.figures[residentHighest] = t.highest / mebibyte
-	return results, nil
+	t.figures[residentHighest] = t.highest / mebibyte
+	s.tables = []table{tableOf(nodeRows(), []string{fmt.Sprintf("%d nodes, %d unhealthy", much.nodes, much.unhealthy)}, t.figures)}
+	return s, nil
 }
 
-func setUpNodes(ctx context.Context, nodes int) (*nodeEnvironment, error) {
+func setUpNodes(ctx context.Context, nodes int, crds []string) (*nodeEnvironment, error) {
 	w := &nodeEnvironment{environment: &environment{size: size{machines: nodes, clusters: 1}}, seen: map[string]time.Time{}, more: make(chan struct{})}
 	since := time.Now()
-	if err := w.fillNodes(ctx); err != nil {
+	if err := w.fillNodes(ctx, crds); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up a control plane with %d nodes: %w", nodes, err), w.tearDown())
 	}
 	progress("%d nodes created in %.1fs", nodes, time.Since(since).Seconds())
 	return w, nil
 }
 
-func (w *nodeEnvironment) fillNodes(ctx context.Context) error {
-	crds, err := ownCRDs(ctx)
-	if err != nil {
-		return err
-	}
+func (w *nodeEnvironment) fillNodes(ctx context.Context, crds []string) (err error) {
 	if w.rig, err = rig.Start(ctx, rig.Options{}); err != nil {
 		return err
 	}
@@ -247,14 +274,14 @@ func (w *nodeEnvironment) tearDown() error {
 	return w.environment.tearDown()
 }
 
-// firstReconcile starts the contender, and waits until its check has counted all nodes.
-func (w *nodeEnvironment) firstReconcile(ctx context.Context, t *trial, c contender, binary string) (err error) {
+// firstReconcile starts the manager, and waits until its check has counted all nodes.
+func (w *nodeEnvironment) firstReconcile(ctx context.Context, t *trial, p program) (err error) {
 	since := time.Now()
-	if t.runner, err = w.launch(ctx, c, binary); err != nil {
+	if t.runner, err = w.launch(ctx, p); err != nil {
 		return err
 	}
 	defer t.watchMemory(ctx)()
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, managerTimeout, true, func(ctx context.Context) (bool, error) {
 		check := &nhcv1.NodeHealthCheck{}
 		err := w.managementClient.Get(ctx, client.ObjectKey{Name: benchCheck}, check)
 		return ptr.Deref(check.Status.HealthyNodes, 0) == w.size.machines, err
@@ -267,36 +294,28 @@ func (w *nodeEnvironment) firstReconcile(ctx context.Context, t *trial, c conten
 	return nil
 }
 
-// reconcileFigures are the figures of one kind of reconciles.
-type reconcileFigures struct{ time, cpu, allocations, calls measured }
+// touchEvery is the time between two forced reconciles. It is longer than the time for which kubemend collects events.
+const touchEvery = 500 * time.Millisecond
 
-var (
-	steadyNodeReconcile    = reconcileFigures{nodeReconcileTime, nodeReconcileCPU, nodeReconcileAllocations, nodeReconcileCalls}
-	unhealthyNodeReconcile = reconcileFigures{unhealthyReconcileTime, unhealthyReconcileCPU, unhealthyReconcileAllocations, unhealthyReconcileCalls}
-)
-
-// reconciles makes the contender reconcile the check although there is nothing to do.
-func (w *nodeEnvironment) reconciles(ctx context.Context, t *trial, n int, into reconcileFigures) error {
+// reconciles makes the manager reconcile the check although there is nothing to do.
+func (w *nodeEnvironment) reconciles(ctx context.Context, t *trial, n int) error {
 	last := w.size.machine(w.size.machines - 1)
-	// When paced returns, the last reconcile ended an interval ago.
-	before, after, err := between(ctx, t.shortQuiet, t.read, func() error {
+	d, err := t.during(ctx, func() error {
 		return t.paced(ctx, w.machines(0, n), touchEvery, func(ctx context.Context, _ int) error {
 			// A selector may be about a label; annotations without a meaning are not even cached.
-			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, touchAnnotation, time.Now().UnixNano())
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, touchLabel, time.Now().UnixNano())
 			return w.nodesAPI.Patch(types.MergePatchType).Resource("nodes").Name(last).Body(patch).Do(ctx).Error()
 		})
 	})
 	if err != nil {
 		return err
 	}
-	if d := after.minus(before); d.reconciles == 0 {
+	if d.reconciles == 0 {
 		return errors.New("there was no reconcile")
 	}
-	d := t.busy(before, after)
-	t.figures[into.time] = d.took / d.reconciles * 1000
-	t.figures[into.cpu] = d.cpu / d.reconciles * 1000
-	t.figures[into.allocations] = d.mallocs / d.reconciles
-	t.figures[into.calls] = (d.reads + d.patches + d.creates + d.others) / d.reconciles
+	t.figures[nodeReconcileTime] = d.took / d.reconciles * 1000
+	t.figures[nodeReconcileCPU] = d.cpu / d.reconciles * 1000
+	t.figures[nodeReconcileCalls] = (d.reads + d.writes()) / d.reconciles
 	return nil
 }
 
@@ -308,7 +327,7 @@ func (w *nodeEnvironment) failNodes(ctx context.Context, t *trial, much nodeScal
 	}
 	defer t.watchMemory(ctx)()
 	var seen delays
-	before, after, err := between(ctx, t.shortQuiet, t.shortQuiet, func() error {
+	d, err := t.during(ctx, func() error {
 		return t.paced(ctx, chosen, much.spreadOver/time.Duration(much.unhealthy), func(ctx context.Context, i int) error {
 			since := time.Now().Truncate(time.Second) // as it is stored
 			if err := w.patchNode(ctx, i, unknownSince(since)); err != nil {
@@ -321,13 +340,10 @@ func (w *nodeEnvironment) failNodes(ctx context.Context, t *trial, much nodeScal
 	if err != nil {
 		return err
 	}
-	d, each := after.minus(before), float64(much.unhealthy)
+	each := float64(much.unhealthy)
 	t.record(seen.all, dueMedian, dueWorst)
 	t.figures[dueReconciles] = d.reconciles / each
-	t.figures[dueReconcileTime] = d.took / d.reconciles * 1000
 	t.figures[dueReads] = d.reads / each
-	t.figures[duePatches] = d.patches / each
-	t.figures[dueCreates] = d.creates / each
-	t.figures[dueSamples] = each
+	t.figures[dueWrites] = d.writes() / each
 	return nil
 }

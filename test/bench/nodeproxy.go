@@ -24,15 +24,14 @@ const nodesPath = "/api/v1/nodes"
 // nodeProxy is a reverse proxy that shows the nodes of one cluster, from an API server that has those of all. Without
 // it, every cluster would cache the nodes of all others.
 type nodeProxy struct {
-	server *http.Server
-	url    string
-	// authority is the certificate of its authority; none without TLS.
-	authority []byte
+	server    *http.Server
+	url       string
+	authority []byte // the certificate of its authority
 }
 
-// startNodeProxy serves the nodes with that label on a port of 127.0.0.1; if secure over TLS, as a real API server does: connections cost memory, and
-// HTTP/2 needs fewer of them.
-func startNodeProxy(target *rest.Config, label string, secure bool) (*nodeProxy, error) {
+// startNodeProxy serves the nodes with that label on a port of 127.0.0.1, over TLS as a real API server does: connections cost memory,
+// and HTTP/2 needs fewer of them. The certificate is the one that comes with Go for servers of tests.
+func startNodeProxy(target *rest.Config, label string) (*nodeProxy, error) {
 	host, err := url.Parse(target.Host)
 	if err != nil {
 		return nil, fmt.Errorf("read the address of the API server: %w", err)
@@ -60,24 +59,14 @@ func startNodeProxy(target *rest.Config, label string, secure bool) (*nodeProxy,
 	}
 	w := &nodeProxy{
 		server: &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second},
-		url:    "http://" + listener.Addr().String(),
+		url:    "https://" + listener.Addr().String(),
 	}
-	if secure {
-		w.secure(listener)
-		return w, nil
-	}
-	go func() { _ = w.server.Serve(listener) }() // it returns when it is closed
-	return w, nil
-}
-
-// secure serves over TLS, with the certificate that comes with Go for servers of tests.
-func (w *nodeProxy) secure(listener net.Listener) {
-	example := httptest.NewTLSServer(w.server.Handler)
+	example := httptest.NewTLSServer(proxy)
 	example.Close()
-	w.url = "https://" + listener.Addr().String()
 	w.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: example.Certificate().Raw})
 	w.server.TLSConfig = &tls.Config{Certificates: example.TLS.Certificates}
 	go func() { _ = w.server.ServeTLS(listener, "", "") }() // it returns when it is closed
+	return w, nil
 }
 
 func (w *nodeProxy) close() { _ = w.server.Close() } // this cuts off watches, whose clients have ended

@@ -20,10 +20,10 @@ const (
 	longSince    = 30 * time.Minute
 	// clusterLabel on a node says of which of the clusters that share one API server it is.
 	clusterLabel = "bench.kubemend.io/cluster"
-	// partLabel on a machine says which of several checks of its cluster selects it.
+	// partLabel on a machine of a hostile cluster says which check selects it.
 	partLabel = "bench.kubemend.io/part"
-	// touchAnnotation on a machine makes every contender reconcile its check.
-	touchAnnotation = "bench.kubemend.io/touched"
+	// touchLabel on a node makes a NodeHealthCheck reconcile.
+	touchLabel = "bench.kubemend.io/touched"
 )
 
 // since is the last transition of all conditions of healthy objects.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,17 +12,13 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// reading is what the metrics of a contender say at one moment, or the difference of two.
+// reading is what the metrics of a manager say at one moment, or the difference of two.
 type reading struct {
 	at time.Time
-	// nth is the number of this reading: each costs the contender processor time and allocations of its own.
+	// nth is the number of this reading: each costs the manager processor time of its own.
 	nth      int
 	cpu      float64 // seconds
-	mallocs  float64
 	resident float64 // bytes
-	heap     float64 // bytes that are in use
-	files    float64 // open ones, of which most are connections
-	healthy  float64 // machines that checks count as healthy
 
 	reconciles      float64 // of checks
 	took            float64 // in seconds, all reconciles together
@@ -37,7 +32,7 @@ type reading struct {
 // minus is what happened between two moments.
 func (r reading) minus(before reading) reading {
 	return reading{
-		at: r.at, nth: r.nth - before.nth, cpu: r.cpu - before.cpu, mallocs: r.mallocs - before.mallocs, resident: r.resident - before.resident,
+		at: r.at, nth: r.nth - before.nth, cpu: r.cpu - before.cpu, resident: r.resident - before.resident,
 		reconciles: r.reconciles - before.reconciles, took: r.took - before.took, otherReconciles: r.otherReconciles - before.otherReconciles,
 		reads: r.reads - before.reads, patches: r.patches - before.patches, creates: r.creates - before.creates, others: r.others - before.others,
 		workloadCalls: r.workloadCalls - before.workloadCalls,
@@ -50,35 +45,32 @@ func (r reading) calls() float64 { return r.reads + r.writes() }
 // writes are the requests to the management cluster that change something.
 func (r reading) writes() float64 { return r.patches + r.creates + r.others }
 
-// activity is what does not change while a contender has nothing to do.
+// activity is what does not change while a manager has nothing to do.
 func (r reading) activity() [5]float64 {
 	return [5]float64{r.reconciles, r.otherReconciles, r.patches, r.creates, r.others}
 }
 
 // The metrics and their labels.
 const (
-	cpuMetric      = "process_cpu_seconds_total"
-	residentMetric = "process_resident_memory_bytes"
-	mallocsMetric  = "go_memstats_mallocs_total"
-	requestsMetric = "rest_client_requests_total"
-	heapMetric     = "go_memstats_heap_alloc_bytes"
-	filesMetric    = "process_open_fds"
-	targetsMetric  = "kubemend_machinehealthcheck_targets"
-	durationMetric = "controller_runtime_reconcile_time_seconds"
-	probesMetric   = "capi_cluster_cache_healthchecks_total"
+	cpuMetric        = "process_cpu_seconds_total"
+	residentMetric   = "process_resident_memory_bytes"
+	reconcilesMetric = "controller_runtime_reconcile_total"
+	requestsMetric   = "rest_client_requests_total"
+	durationMetric   = "controller_runtime_reconcile_time_seconds"
+	probesMetric     = "capi_cluster_cache_healthchecks_total"
 
 	checkController = "machinehealthcheck"
 	cacheController = "clustercache"
 )
 
-// parseReading reads a page of metrics. host is the management cluster.
-func parseReading(page string, of contender, host string, at time.Time) (reading, error) {
+// parseReading reads a page of metrics, with the reconciles of one controller. host is the management cluster.
+func parseReading(page, controller, host string, at time.Time) (reading, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
 	if err != nil {
 		return reading{}, fmt.Errorf("parse metrics: %w", err)
 	}
-	for _, name := range []string{cpuMetric, residentMetric, mallocsMetric, requestsMetric} {
+	for _, name := range []string{cpuMetric, residentMetric, requestsMetric} {
 		if families[name] == nil {
 			return reading{}, fmt.Errorf("parse metrics: there is no %s among %v", name, slices.Sorted(maps.Keys(families)))
 		}
@@ -96,16 +88,7 @@ func parseReading(page string, of contender, host string, at time.Time) (reading
 	}
 	sum(cpuMetric, func(_ map[string]string, v float64) { r.cpu = v })
 	sum(residentMetric, func(_ map[string]string, v float64) { r.resident = v })
-	sum(heapMetric, func(_ map[string]string, v float64) { r.heap = v })
-	sum(filesMetric, func(_ map[string]string, v float64) { r.files = v })
-	sum(targetsMetric, func(labels map[string]string, v float64) {
-		if labels["state"] == "healthy" {
-			r.healthy += v
-		}
-	})
-	sum(mallocsMetric, func(_ map[string]string, v float64) { r.mallocs = v })
-	controller := cmp.Or(of.controller, checkController)
-	sum(of.reconciles, func(labels map[string]string, v float64) {
+	sum(reconcilesMetric, func(labels map[string]string, v float64) {
 		switch labels["controller"] {
 		case controller:
 			r.reconciles += v

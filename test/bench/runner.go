@@ -13,28 +13,28 @@ import (
 	"github.com/kubemend/kubemend/test/rig"
 )
 
-// runner is a contender that runs.
+// runner is the manager that runs.
 type runner struct {
-	contender
+	program
 	manager *rig.Manager
-	host    string // of the management cluster, as the contender's metrics name it
+	host    string // of the management cluster, as the metrics name it
 
 	mu      sync.Mutex
 	reads   int
 	highest float64 // resident memory
 }
 
-// launch starts a contender and returns when it is ready.
-func (s *environment) launch(ctx context.Context, c contender, binary string) (*runner, error) {
-	host, err := url.Parse(s.management.Config().Host)
+// launch starts the manager and returns when it is ready.
+func (e *environment) launch(ctx context.Context, p program) (*runner, error) {
+	host, err := url.Parse(e.management.Config().Host)
 	if err != nil {
 		return nil, fmt.Errorf("read the address of the management cluster: %w", err)
 	}
-	manager, err := s.management.Manager(ctx, rig.ManagerOptions{Name: c.name, Binary: binary, Args: c.args})
+	manager, err := e.management.Manager(ctx, rig.ManagerOptions{Name: "kubemend", Binary: p.binary, Args: p.args})
 	if err != nil {
 		return nil, err
 	}
-	return &runner{contender: c, manager: manager, host: host.Host}, nil
+	return &runner{program: p, manager: manager, host: host.Host}, nil
 }
 
 func (r *runner) end() { r.manager.Kill() }
@@ -43,11 +43,11 @@ func (r *runner) end() { r.manager.Kill() }
 func (r *runner) read(ctx context.Context) (reading, error) {
 	text, err := r.manager.Scrape(ctx)
 	if err != nil {
-		return reading{}, fmt.Errorf("read the metrics of %s: %w%s", r.title, err, tail(r.manager.Log))
+		return reading{}, fmt.Errorf("read the metrics: %w%s", err, tail(r.manager.Log))
 	}
-	now, err := parseReading(text, r.contender, r.host, time.Now())
+	now, err := parseReading(text, r.controller, r.host, time.Now())
 	if err != nil {
-		return reading{}, fmt.Errorf("read the metrics of %s: %w", r.title, err)
+		return reading{}, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,18 +84,10 @@ func (r *runner) watchMemory(ctx context.Context) (stop func()) {
 	}
 }
 
-// quietFor is how long nothing must happen until a contender without an interval counts as done.
+// quietFor is how long nothing must happen until the manager counts as done.
 const quietFor = 2 * time.Second
 
-// settle waits until the contender neither reconciles nor writes any more. One with an interval may have put off a reconcile.
-func (r *runner) settle(ctx context.Context) (reading, error) {
-	return r.quiet(ctx, r.interval+quietFor)
-}
-
-// shortQuiet waits until the contender is quiet, whatever its interval.
-func (r *runner) shortQuiet(ctx context.Context) (reading, error) { return r.quiet(ctx, quietFor) }
-
-// quiet waits until nothing happened for that long.
+// quiet waits until the manager neither reconciled nor wrote for that long.
 func (r *runner) quiet(ctx context.Context, long time.Duration) (reading, error) {
 	ticks := time.NewTicker(long / 4)
 	defer ticks.Stop()

@@ -16,83 +16,62 @@ import (
 )
 
 // checkChanged describes a change of a MachineHealthCheck.
-func checkChanged(was, is *clusterv1.MachineHealthCheck) []observation {
+func checkChanged(was, is *clusterv1.MachineHealthCheck) (seen []observation) {
 	if is == nil {
 		return nil
 	}
 	if was == nil {
 		was = &clusterv1.MachineHealthCheck{}
 	}
-	var seen []observation
-	for _, describe := range []func(was, is *clusterv1.MachineHealthCheck) *observation{
-		pauseChanged, reachChanged, templateFound, countChanged, limitChanged,
+	for _, c := range []struct {
+		kind   string
+		status metav1.ConditionStatus
+		fact   fact
+		text   string
+	}{
+		{clusterv1.PausedCondition, metav1.ConditionTrue, coreSkips, fmt.Sprintf("skips MachineHealthCheck %s: Paused=True", is.Name)},
+		{mendv1.WorkloadClusterReachable, metav1.ConditionTrue, reachability, "the workload cluster is reachable"},
+		{mendv1.WorkloadClusterReachable, metav1.ConditionFalse, reachability, conditions.GetMessage(is, mendv1.WorkloadClusterReachable)},
+		{
+			mendv1.RemediationTemplateAvailable, metav1.ConditionTrue, templateUsed,
+			fmt.Sprintf("found %s %s: unhealthy machines get a request made from it",
+				is.Spec.Remediation.TemplateRef.Kind, is.Spec.Remediation.TemplateRef.Name),
+		},
 	} {
-		if s := describe(was, is); s != nil {
-			s.about = is.Name
-			seen = append(seen, *s)
+		if turned(was, is, c.kind, c.status) {
+			seen = append(seen, saw(authorOf(is, c.kind), c.fact, is.Name, "%s", c.text)...)
 		}
+	}
+	healthy, expected := ptr.Deref(is.Status.CurrentHealthy, 0), ptr.Deref(is.Status.ExpectedMachines, 0)
+	if healthy != ptr.Deref(was.Status.CurrentHealthy, 0) || expected != ptr.Deref(was.Status.ExpectedMachines, 0) {
+		count := saw(kubemend, counted, is.Name, "%d of %d machines are healthy, remediations allowed: %d",
+			healthy, expected, ptr.Deref(is.Status.RemediationsAllowed, 0))
+		count[0].number, count[0].of = int(healthy), int(expected)
+		seen = append(seen, count...)
+	}
+	const allowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
+	switch limitTurned(was, is, allowed) {
+	case shortCircuited:
+		sum := sumOf(conditions.GetMessage(is, allowed))
+		seen = append(seen, saw(authorOf(is, allowed), shortCircuited, is.Name, "short-circuit: %s", sum)...)
+	case allowedAgain:
+		seen = append(seen, saw(authorOf(is, allowed), allowedAgain, is.Name, "short-circuit over: remediation is allowed again")...)
 	}
 	return seen
 }
 
-func pauseChanged(was, is *clusterv1.MachineHealthCheck) *observation {
-	if !turned(was, is, clusterv1.PausedCondition, metav1.ConditionTrue) {
-		return nil
-	}
-	return &observation{
-		by: authorOf(is, clusterv1.PausedCondition), fact: coreSkips,
-		text: fmt.Sprintf("skips MachineHealthCheck %s: Paused=True", is.Name),
-	}
-}
-
-func reachChanged(was, is *clusterv1.MachineHealthCheck) *observation {
-	s := &observation{by: authorOf(is, mendv1.WorkloadClusterReachable), fact: reachability}
-	switch {
-	case turned(was, is, mendv1.WorkloadClusterReachable, metav1.ConditionTrue):
-		s.text = "the workload cluster is reachable"
-	case turned(was, is, mendv1.WorkloadClusterReachable, metav1.ConditionFalse):
-		s.text = conditions.GetMessage(is, mendv1.WorkloadClusterReachable)
-	default:
-		return nil
-	}
-	return s
-}
-
-func templateFound(was, is *clusterv1.MachineHealthCheck) *observation {
-	if !turned(was, is, mendv1.RemediationTemplateAvailable, metav1.ConditionTrue) {
-		return nil
-	}
-	template := is.Spec.Remediation.TemplateRef
-	return &observation{
-		by: authorOf(is, mendv1.RemediationTemplateAvailable), fact: templateUsed,
-		text: fmt.Sprintf("found %s %s: unhealthy machines get a request made from it", template.Kind, template.Name),
-	}
-}
-
-func countChanged(was, is *clusterv1.MachineHealthCheck) *observation {
-	healthy, expected := ptr.Deref(is.Status.CurrentHealthy, 0), ptr.Deref(is.Status.ExpectedMachines, 0)
-	if healthy == ptr.Deref(was.Status.CurrentHealthy, 0) && expected == ptr.Deref(was.Status.ExpectedMachines, 0) {
-		return nil
-	}
-	allowed := ptr.Deref(is.Status.RemediationsAllowed, 0)
-	return &observation{
-		by: kubemend, fact: counted, number: int(healthy), of: int(expected),
-		text: fmt.Sprintf("%d of %d machines are healthy, remediations allowed: %d", healthy, expected, allowed),
-	}
-}
-
-func limitChanged(was, is *clusterv1.MachineHealthCheck) *observation {
-	const allowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
-	before, now := conditions.Get(was, allowed), conditions.Get(is, allowed)
+// limitTurned reports whether a check of either kind has just said that it starts nothing, or that it may again. It is empty if neither.
+func limitTurned(was, is conditions.Getter, kind string) fact {
+	before, now := conditions.Get(was, kind), conditions.Get(is, kind)
 	switch {
 	case now == nil || (before != nil && before.Status == now.Status && before.Message == now.Message):
-		return nil
+		return ""
 	case now.Status == metav1.ConditionFalse:
-		return &observation{by: authorOf(is, now.Type), fact: shortCircuited, text: "short-circuit: " + sumOf(now.Message)}
+		return shortCircuited
 	case before == nil || before.Status == metav1.ConditionTrue:
-		return nil
+		return ""
 	}
-	return &observation{by: authorOf(is, now.Type), fact: allowedAgain, text: "short-circuit over: remediation is allowed again"}
+	return allowedAgain
 }
 
 // sumOf is the arithmetic in the message of a short-circuit. It comes after Cluster API's own sentence, and classes
@@ -112,12 +91,43 @@ func eventChanged(_, is *eventsv1.Event) []observation {
 	if is == nil || by[is.Reason] == "" || is.ReportingController != mendv1.FieldOwner && is.ReportingController != "NodeHealthCheck" {
 		return nil
 	}
-	s := observation{
-		by: by[is.Reason], fact: restrictedEvent, about: is.Regarding.Name,
-		text: fmt.Sprintf("%s event %s on %s %s", is.Type, is.Reason, is.Regarding.Kind, is.Regarding.Name),
-	}
+	text := fmt.Sprintf("%s event %s on %s %s", is.Type, is.Reason, is.Regarding.Kind, is.Regarding.Name)
 	if is.Series != nil {
-		s.text = fmt.Sprintf("%s, %d times by now", s.text, is.Series.Count)
+		text = fmt.Sprintf("%s, %d times by now", text, is.Series.Count)
 	}
-	return []observation{s}
+	return saw(by[is.Reason], restrictedEvent, is.Regarding.Name, "%s", text)
+}
+
+// nodeCheckChanged describes a change of a NodeHealthCheck.
+func nodeCheckChanged(was, is *nhcv1.NodeHealthCheck) (seen []observation) {
+	if is == nil {
+		return nil
+	}
+	if was == nil {
+		was = &nhcv1.NodeHealthCheck{}
+	}
+	if turned(was, is, nhcv1.DisabledCondition, metav1.ConditionFalse) {
+		var kinds []string
+		for _, step := range is.Spec.EscalatingRemediations {
+			kinds = append(kinds, step.RemediationTemplate.Kind)
+		}
+		seen = saw(kubemendNodes, checkEnabled, is.Name, "found the templates: unhealthy nodes get a request made from %s",
+			strings.Join(kinds, ", then from "))
+	}
+	healthy, observed := ptr.Deref(is.Status.HealthyNodes, 0), ptr.Deref(is.Status.ObservedNodes, 0)
+	if healthy != ptr.Deref(was.Status.HealthyNodes, 0) || observed != ptr.Deref(was.Status.ObservedNodes, 0) {
+		count := saw(kubemendNodes, counted, is.Name, "%d of %d nodes are healthy", healthy, observed)
+		count[0].number, count[0].of = healthy, observed
+		seen = append(seen, count...)
+	}
+	const allowed = nhcv1.RemediationAllowedCondition
+	switch limitTurned(was, is, allowed) {
+	case shortCircuited:
+		sum := noMachines.ReplaceAllString(conditions.GetMessage(is, allowed), "")
+		seen = append(seen, saw(kubemendNodes, shortCircuited, is.Name, "RemediationAllowed=False, %s: %s",
+			conditions.GetReason(is, allowed), sum)...)
+	case allowedAgain:
+		seen = append(seen, saw(kubemendNodes, allowedAgain, is.Name, "RemediationAllowed=True again")...)
+	}
+	return seen
 }

@@ -191,28 +191,6 @@ func withoutMetric(expr parser.Expr, labels []string, k known) []string {
 	return faults
 }
 
-// Without this, a check that sees nothing would find nothing wrong.
-func TestTheExpressionCheckFindsMistakes(t *testing.T) {
-	k := known{}
-	k.add("there", "name")
-	for what, expr := range map[string]string{
-		"a metric that does not exist":            `max(gone)`,
-		"one in a subquery":                       `max_over_time(gone[1h:1m])`,
-		"a label that does not exist":             `there{gone="x"}`,
-		"one that it is summed up by":             `sum by (gone) (there)`,
-		"one that two are matched on":             `there unless on (gone) there`,
-		"an expression that does not parse":       `sum by (name) there`,
-		"a variable of Grafana's without a value": `there{name="$gone}`,
-	} {
-		if len(faultsOf(expr, k)) == 0 {
-			t.Errorf("%s: the check does not notice: %s", what, expr)
-		}
-	}
-	if faults := faultsOf(`sum by (name, namespace) (rate(there{name=~"x", pod="y"}[5m]))`, k); len(faults) > 0 {
-		t.Errorf("nothing is wrong here: %v", faults)
-	}
-}
-
 func TestDashboardsAreWellFormed(t *testing.T) {
 	for _, d := range dashboards(t) {
 		var variables []string

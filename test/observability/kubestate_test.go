@@ -252,31 +252,3 @@ func sameNames(a []string, b []any) bool {
 	}
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(names)))
 }
-
-// Without this, a check that sees nothing would find nothing wrong.
-func TestTheMetricsCheckFindsAMetricWithoutASource(t *testing.T) {
-	kind, _ := installed(t)["kubemend.io/HostRemediation"].stored()
-	gauge := func(path ...string) (g generator) {
-		g.Help, g.Each.Type, g.Each.Gauge = "x", "Gauge", &source{Path: path}
-		return g
-	}
-	states := func(list ...string) (g generator) {
-		g.Help, g.Each.Type, g.Each.StateSet = "x", "StateSet", &source{Path: []string{"status", "phase"}, List: list}
-		return g
-	}
-	missing := gauge("status", "attempt")
-	missing.Each.Type = "Info"
-	for what, g := range map[string]generator{
-		"a field that is not there": gauge("status", "gone"),
-		"a field that is no number": gauge("status", "host"),
-		"a phase that is left out":  states("Running", "Waiting", "Failed"),
-		"a source of another type":  missing,
-	} {
-		if len(g.faults(kind)) == 0 {
-			t.Errorf("%s: the check does not notice", what)
-		}
-	}
-	if faults := gauge("status", "attempt").faults(kind); len(faults) > 0 {
-		t.Errorf("nothing is wrong here: %v", faults)
-	}
-}

@@ -69,25 +69,3 @@ func exported(t *testing.T) known {
 	k.add("ALERTS", "alertname", "alertstate", "severity")
 	return k
 }
-
-// If the tables could not be read, every metric would be unknown, or worse, none asked for.
-func TestTheTablesOfMetricsAreRead(t *testing.T) {
-	k := exported(t)
-	for name, label := range map[string]string{
-		"kubemend_machinehealthcheck_targets":                          "state",
-		"kubemend_host_remediation_state_duration_seconds_bucket":      "le",
-		"kubemend_nodehealthcheck_due_to_acted_seconds_count":          "job",
-		"controller_runtime_reconcile_errors_total":                    "controller",
-		"leader_election_master_status":                                "name",
-		"capi_machinehealthcheck_status_condition":                     "type",
-		"capi_hostremediation_status_phase":                            "phase",
-		"capi_metal3remediation_status_condition_last_transition_time": "status",
-	} {
-		if !k.has(name, label) || k[name] == nil {
-			t.Errorf("%s with label %s is not known", name, label)
-		}
-	}
-	if _, whole := k["kubemend_host_remediation_state_duration_seconds"]; whole {
-		t.Error("a histogram is not one series")
-	}
-}

@@ -104,7 +104,7 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 	if o.ControllerManager || len(o.Controllers) > 0 {
 		// After the kinds: the garbage collector finds new ones only every 30 s.
 		group.Go(func() error {
-			return c.bootControllerManager(booting, slices.Concat(OwnerControllers(), o.Controllers), defaultNodeGrace)
+			return c.bootControllerManager(booting, slices.Concat(OwnerControllers(), o.Controllers))
 		})
 	}
 	if o.Core {

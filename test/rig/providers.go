@@ -26,7 +26,7 @@ const (
 var kubeadmProviders = []Provider{Bootstrap, KubeadmControlPlane, InMemory}
 
 // apiServers is how many clusters a rig can have on its in-memory infrastructure, at most.
-const apiServers = 40
+const apiServers = 8
 
 // config is the folder with the provider's manifests.
 func (p Provider) config() (string, error) {

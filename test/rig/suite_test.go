@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +22,7 @@ import (
 // patience is for what happens soon on a quiet machine. Only a test that fails takes it.
 const patience = 4 * time.Minute
 
-// partEnv makes the test binary start a rig and then end as it says, instead of running tests.
+// partEnv makes the test binary start a rig and wait to be killed, instead of running tests.
 const partEnv = "RIG_TEST_PART"
 
 var scheme = runtime.NewScheme()
@@ -33,14 +31,14 @@ func TestMain(m *testing.M) {
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	utilruntime.Must(clusterv1beta1.AddToScheme(scheme))
-	if part := os.Getenv(partEnv); part != "" {
-		playPart(part)
+	if os.Getenv(partEnv) != "" {
+		playOwner()
 	}
 	os.Exit(m.Run())
 }
 
-// playPart starts a rig, prints where it is, and then panics or waits for its end.
-func playPart(part string) {
+// playOwner starts a rig, and prints where it is.
+func playOwner() {
 	r, err := Start(context.Background(), Options{})
 	if err != nil {
 		panic(err)
@@ -50,16 +48,6 @@ func playPart(part string) {
 		panic(err)
 	}
 	fmt.Println(r.folder, c.apiPort.address(), c.etcdPort.address())
-	if part == "panic" {
-		panic("as requested")
-	}
-	// A program that a shell starts in its background ignores Ctrl-C, and so do those that it starts. Ending without a word is the same.
-	if signal.Ignored(syscall.SIGINT) {
-		interrupted := make(chan os.Signal, 1)
-		signal.Notify(interrupted, syscall.SIGINT)
-		<-interrupted
-		os.Exit(1)
-	}
 	<-time.After(time.Hour)
 }
 

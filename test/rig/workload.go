@@ -9,14 +9,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// defaultNodeGrace is short enough to test with, and long enough that a kubelet which renews every second is not taken
+// nodeGrace is short enough to test with, and long enough that a kubelet which renews every second is not taken
 // for dead on a busy machine.
-const defaultNodeGrace = 6 * time.Second
+const nodeGrace = 6 * time.Second
 
 // WorkloadOptions are the options of a workload control plane; the zero value is a good one.
 type WorkloadOptions struct {
-	// NodeGrace is how long a node may be silent before it is Unknown; 6 s if zero.
-	NodeGrace time.Duration
 	// Controllers are those that kube-controller-manager runs; NodeControllers if nil. PodControllers may be added to them.
 	Controllers []string
 	// Bare leaves kube-controller-manager out.
@@ -73,16 +71,13 @@ func (c *ControlPlane) bootWorkload(ctx context.Context, o WorkloadOptions) erro
 	if o.Controllers == nil {
 		o.Controllers = NodeControllers()
 	}
-	if o.NodeGrace == 0 {
-		o.NodeGrace = defaultNodeGrace
-	}
-	return c.bootControllerManager(ctx, o.Controllers, o.NodeGrace)
+	return c.bootControllerManager(ctx, o.Controllers)
 }
 
-func (c *ControlPlane) bootControllerManager(ctx context.Context, controllers []string, grace time.Duration) error {
+func (c *ControlPlane) bootControllerManager(ctx context.Context, controllers []string) error {
 	since := time.Now()
 	err := c.retryPorts(ctx, func(ctx context.Context) error {
-		return c.startControllerManager(ctx, controllers, grace)
+		return c.startControllerManager(ctx, controllers)
 	}, controllerManager)
 	if err != nil {
 		return fmt.Errorf("start the controllers of %s: %w", c.name, err)
@@ -91,7 +86,7 @@ func (c *ControlPlane) bootControllerManager(ctx context.Context, controllers []
 	return nil
 }
 
-func (c *ControlPlane) startControllerManager(ctx context.Context, controllers []string, grace time.Duration) error {
+func (c *ControlPlane) startControllerManager(ctx context.Context, controllers []string) error {
 	health, err := c.reservePort()
 	if err != nil {
 		return err
@@ -109,7 +104,7 @@ func (c *ControlPlane) startControllerManager(ctx context.Context, controllers [
 		"--leader-elect=false",
 		"--controllers="+strings.Join(controllers, ","),
 		"--node-monitor-period=1s",
-		"--node-monitor-grace-period="+grace.String(),
+		"--node-monitor-grace-period="+nodeGrace.String(),
 		"--kube-api-qps=200", "--kube-api-burst=400", // the defaults are for a cluster that it shares
 	)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,9 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -42,7 +39,7 @@ type environment struct {
 func (env *environment) build(ctx context.Context) {
 	GinkgoHelper()
 	Expect(builders.Apply(ctx, here, builders.Namespace(env.namespace))).To(Succeed())
-	for _, object := range manifests(filepath.Join("testdata", "class.yaml")) {
+	for _, object := range suite.Manifest(filepath.Join("testdata", "class.yaml")) {
 		object.SetNamespace(env.namespace)
 		Expect(here.Create(ctx, object)).To(Succeed(), object.GetKind())
 	}
@@ -68,22 +65,6 @@ func (env *environment) build(ctx context.Context) {
 
 // pool is the name of the workers' MachineDeployment in the topology.
 const pool = "md-0"
-
-func manifests(file string) []*unstructured.Unstructured {
-	GinkgoHelper()
-	content, err := os.Open(file)
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = content.Close() }()
-	documents := yaml.NewYAMLOrJSONDecoder(content, 4<<10)
-	var all []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		if err := documents.Decode(object); err != nil {
-			return all
-		}
-		all = append(all, object)
-	}
-}
 
 // reach makes the client to the workload cluster.
 func (env *environment) reach(ctx context.Context) error {

@@ -1,6 +1,6 @@
-// Package capi tests the built manager among Cluster API's own providers: a cluster of three control-plane and three worker machines is made from a
-// ClusterClass, its machines are replaced by the real MachineDeployment and KubeadmControlPlane, and only machines, kubelets, API servers and etcd members are
-// simulated, by upstream's in-memory infrastructure.
+// Package capi tests the built manager among Cluster API's own providers: a cluster of three control-plane and three worker machines is
+// made from a ClusterClass, its machines are replaced by the real MachineDeployment and KubeadmControlPlane, and only machines,
+// kubelets, API servers and etcd members are simulated, by upstream's in-memory infrastructure.
 //
 // Most specs share that cluster, which takes a minute to make. Each leaves it as it found it: all machines healthy, and no check.
 package capi
@@ -13,7 +13,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -38,11 +37,9 @@ var (
 	here       client.WithWatch // to the management cluster
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
-	// shared is the cluster of most specs; the others are those of one spec each.
+	// shared is the cluster of most specs, shrinks that of one.
 	shared  = &environment{namespace: "plant", name: "plant", class: "in-memory", version: "v1.35.0", controlPlanes: 3, workers: 3}
-	travels = &environment{namespace: "travels", name: "travels", class: "in-memory", version: "v1.35.0", controlPlanes: 1, workers: 2}
 	shrinks = &environment{namespace: "shrinks", name: "shrinks", class: "in-memory", version: "v1.35.0", controlPlanes: 3, workers: 2}
-	fleet   []*environment
 )
 
 func TestClusterAPI(t *testing.T) {
@@ -66,10 +63,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startManager(ctx)
 	shared.build(ctx)
 	shared.allHealthy(ctx)
-	fleet = newFleet(fleetSize())
-	for _, env := range append([]*environment{travels, shrinks}, fleet...) {
-		env.build(ctx) // and its spec waits for it: it comes up beside those that run first
-	}
+	shrinks.build(ctx) // its spec waits for it: it comes up beside those that run first
 }, NodeTimeout(specPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
@@ -84,5 +78,5 @@ func startManager(ctx context.Context) {
 
 func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
-	return suite.Client(config, clusterv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme, apiextensionsv1.AddToScheme)
+	return suite.Client(config, clusterv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme)
 }

@@ -151,14 +151,6 @@ func TestOneCommandPerModuleBuildsTheRequestedPrograms(t *testing.T) {
 	y.equal("folders to build in", left, []string(nil))
 }
 
-func TestNothingIsBuiltOrSaidWhenNothingChanged(t *testing.T) {
-	y := newYard(t)
-	y.mustProvide(controlPlane...)
-	asked, said := y.mustProvide(controlPlane...)
-	y.equal("built", asked, []string(nil))
-	y.equal("said", said, "")
-}
-
 func TestAProgramIsBuiltAgainWhenItsSourcesChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(y *yard)
@@ -210,31 +202,6 @@ func TestABuildThatFailsLeavesNothingThatLooksFinished(t *testing.T) {
 	y.equal("built after that", asked, []string{"etcd"})
 }
 
-func TestAProgramThatCouldNotBeMovedIsBuiltAgain(t *testing.T) {
-	y := newYard(t)
-	before := "module some\n\nrequire go.etcd.io/etcd/server/v3 v3.6.8\nrequire k8s.io/kubernetes v1.36.3\n"
-	y.write("test/rig/kube/go.mod", before)
-	y.mustProvide("etcd")
-	y.write("test/rig/kube/go.mod", before+"require more v1.0.0\n")
-	y.meanwhile = func() { y.write(".rig/bin/etcd/in-the-way", "") }
-	if _, _, err := y.provide("etcd"); err == nil {
-		t.Error("nothing stands in the way of the link")
-	}
-	y.meanwhile = nil
-	if err := os.RemoveAll(filepath.Join(y.root, ".rig", "bin", "etcd")); err != nil {
-		t.Fatal(err)
-	}
-	y.write("test/rig/kube/go.mod", before) // what is in .rig/built now is of the other go.mod
-	asked, _ := y.mustProvide("etcd")
-	y.equal("built", asked, []string{"etcd"})
-}
-
-func TestAnUnknownProgramIsAnError(t *testing.T) {
-	if _, _, err := newYard(t).provide("etcd", "kubelet"); err == nil || !strings.Contains(err.Error(), `"kubelet"`) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestVersionsAreStamped(t *testing.T) {
 	for m, want := range map[module]string{
 		kube: "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 " +
@@ -244,22 +211,6 @@ func TestVersionsAreStamped(t *testing.T) {
 		got, err := m.flags(newYard(t).root)
 		if err != nil || got != want {
 			t.Errorf("%s: got %q, %v, want %q", m.folder, got, err, want)
-		}
-	}
-}
-
-func TestDurationsAreFormatted(t *testing.T) {
-	for seconds, want := range map[int]string{0: "0 s", 59: "59 s", 60: "1 min", 90: "1 min 30 s"} {
-		if got := spoken(secondsOf(seconds)); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-func TestNamesAreListed(t *testing.T) {
-	for _, c := range [][]string{{"", ""}, {"a", "a"}, {"a and b", "a", "b"}, {"a, b and c", "a", "b", "c"}} {
-		if got := list(c[1:]); c[0] != "" && got != c[0] {
-			t.Errorf("got %q, want %q", got, c[0])
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -10,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // part makes the test binary run the program instead of its tests.
@@ -24,8 +21,6 @@ func TestMain(m *testing.M) {
 	main()
 }
 
-func secondsOf(n int) time.Duration { return time.Duration(n) * time.Second }
-
 // started is this program as a process of its own.
 func started(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
@@ -34,49 +29,45 @@ func started(args ...string) *exec.Cmd {
 }
 
 func TestABuildThatIsInterruptedLeavesNothing(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(signal.String(), func(t *testing.T) {
-			y := newYard(t)
-			// A compiler that has begun to write its result, has a child, and holds on to our output.
-			compiler := filepath.Join(t.TempDir(), "go")
-			script := "#!/bin/sh\nfor last; do [ \"$before\" = -o ] && into=$last; before=$last; done\necho half > $into/server\nsleep 1000 &\necho compiling\nwait\n"
-			if err := os.WriteFile(compiler, []byte(script), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			cmd := started("-root", y.root, "etcd")
-			cmd.Env = append(cmd.Env, "GO="+compiler)
-			out, err := cmd.StderrPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			said := make([]byte, 4096)
-			for text := ""; !strings.Contains(text, "compiling"); {
-				n, err := out.Read(said)
-				if err != nil {
-					t.Fatalf("%v after %q", err, text)
-				}
-				text += string(said[:n])
-			}
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
-			// The pipe ends when the last process that holds it is gone.
-			for err == nil {
-				_, err = out.Read(said)
-			}
-			err = cmd.Wait()
-			var failed *exec.ExitError
-			if !errors.As(err, &failed) || failed.ExitCode() != 130 {
-				t.Errorf("it ended with %v", err)
-			}
-			y.equal("etcd", y.in("etcd"), "missing")
-			left, _ := os.ReadDir(filepath.Join(y.root, ".rig", "built"))
-			y.equal("number of files in .rig/built", len(left), 0)
-		})
+	y := newYard(t)
+	// A compiler that has begun to write its result, has a child, and holds on to our output.
+	compiler := filepath.Join(t.TempDir(), "go")
+	script := "#!/bin/sh\nfor last; do [ \"$before\" = -o ] && into=$last; before=$last; done\necho half > $into/server\nsleep 1000 &\necho compiling\nwait\n"
+	if err := os.WriteFile(compiler, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
 	}
+	cmd := started("-root", y.root, "etcd")
+	cmd.Env = append(cmd.Env, "GO="+compiler)
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := make([]byte, 4096)
+	for text := ""; !strings.Contains(text, "compiling"); {
+		n, err := out.Read(said)
+		if err != nil {
+			t.Fatalf("%v after %q", err, text)
+		}
+		text += string(said[:n])
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	// The pipe ends when the last process that holds it is gone.
+	for err == nil {
+		_, err = out.Read(said)
+	}
+	err = cmd.Wait()
+	var failed *exec.ExitError
+	if !errors.As(err, &failed) || failed.ExitCode() != 130 {
+		t.Errorf("it ended with %v", err)
+	}
+	y.equal("etcd", y.in("etcd"), "missing")
+	left, _ := os.ReadDir(filepath.Join(y.root, ".rig", "built"))
+	y.equal("number of files in .rig/built", len(left), 0)
 }
 
 func TestACommandKeepsItsExitCode(t *testing.T) {
@@ -88,31 +79,5 @@ func TestACommandKeepsItsExitCode(t *testing.T) {
 	out, err = started("-what", "something", "--", "true").CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("got %v and %q from a command that is done at once", err, out)
-	}
-}
-
-func TestLongBuildsSayHowLongTheyHaveTaken(t *testing.T) {
-	var said bytes.Buffer
-	p := progress{out: &said, name: "build", quiet: time.Millisecond, every: 20 * time.Millisecond}
-	err := p.during(t.Context(), "the manager", 2*time.Minute, func(context.Context) error {
-		<-time.After(100 * time.Millisecond)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-	want := "build: still building the manager, 0 s so far (usually about 2 min)"
-	if len(lines) < 3 || lines[0] != "build: building the manager (usually about 2 min on two cores, if nothing is cached)" ||
-		lines[1] != want || lines[len(lines)-1] != "build: built the manager in 0 s" {
-		t.Errorf("got:\n%s", said.String())
-	}
-}
-
-func TestShortBuildsAreQuiet(t *testing.T) {
-	var said bytes.Buffer
-	p := progress{out: &said, name: "build", quiet: time.Minute, every: time.Minute}
-	if err := p.during(t.Context(), "the manager", 0, func(context.Context) error { return nil }); err != nil || said.Len() > 0 {
-		t.Errorf("got %v and %q", err, said.String())
 	}
 }
