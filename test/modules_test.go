@@ -40,7 +40,7 @@ func versionsIn(text string) map[string]string {
 	versions := map[string]string{}
 	for _, kind := range []*regexp.Regexp{required, replaced} {
 		for line := range strings.Lines(text) {
-			if found := kind.FindStringSubmatch(line); found != nil && (kind == required || versions[found[1]] != "") {
+			if found := kind.FindStringSubmatch(line); len(found) == 3 && (kind == required || versions[found[1]] != "") {
 				versions[found[1]] = found[2]
 			}
 		}

@@ -118,11 +118,12 @@ func impureTypes(files map[string]*ast.File) map[string]bool {
 				return true
 			}
 			ast.Inspect(declared.Type, func(n ast.Node) bool {
-				if of, is := n.(*ast.SelectorExpr); is {
+				switch of := n.(type) {
+				case *ast.SelectorExpr:
 					if from, is := of.X.(*ast.Ident); is && !mayDecide(imports[from.Name]) {
 						impure[declared.Name.Name] = true
 					}
-				} else if of, is := n.(*ast.Ident); is {
+				case *ast.Ident:
 					mentions[declared.Name.Name] = append(mentions[declared.Name.Name], of.Name)
 				}
 				return true

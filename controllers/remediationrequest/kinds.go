@@ -85,8 +85,8 @@ func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace stri
 // NewMetadata is what kinds are watched as of which no more than metadata is read.
 func NewMetadata() *Metadata { return &Metadata{} }
 
-// GoBy makes clock say for how long the absence of a kind is believed.
-func (k *Kinds[T]) GoBy(clock clock.PassiveClock) { k.clock = clock }
+// GoBy makes a clock say for how long the absence of a kind is believed.
+func (k *Kinds[T]) GoBy(c clock.PassiveClock) { k.clock = c }
 
 // Notify makes w hear, through h, of changes to objects of all kinds. It must be called before the first Watch.
 func (k *Kinds[T]) Notify(w Watcher, h handler.TypedEventHandler[T, reconcile.Request]) {

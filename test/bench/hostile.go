@@ -83,8 +83,8 @@ func (h hostileScale) measure(ctx context.Context, b bench, hostilities ...strin
 	defer func() { err = errors.Join(err, e.tearDown()) }()
 	for i, name := range hostilities {
 		server := hostile.NewServer(hostile.Hostilities[name], "n")
-		defer server.Close()
-		defer server.CloseClientConnections()
+		defer server.Close()                  //nolint:gocritic // as long as the measurement takes
+		defer server.CloseClientConnections() //nolint:gocritic // likewise
 		if err := e.addHostile(ctx, fmt.Sprintf("hostile-%d", i), server.URL, h.checks); err != nil {
 			return nil, fmt.Errorf("make the cluster that %s: %w", name, err)
 		}

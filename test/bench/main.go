@@ -86,7 +86,7 @@ func parts() []part {
 }
 
 func partNames() []string {
-	var names []string
+	names := make([]string, 0, len(parts()))
 	for _, p := range parts() {
 		names = append(names, p.name)
 	}

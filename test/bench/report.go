@@ -178,7 +178,7 @@ func versions() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
 			if m.Path == "sigs.k8s.io/controller-runtime" {
-				about += ", controller-runtime " + m.Version
+				return about + ", controller-runtime " + m.Version
 			}
 		}
 	}

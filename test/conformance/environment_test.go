@@ -107,14 +107,6 @@ func (s *environment) end(ctx context.Context) {
 	Expect(client.IgnoreNotFound(here.Delete(ctx, s.cluster))).To(Succeed())
 }
 
-// pause sets or clears spec.paused of the Cluster.
-func (s *environment) pause(ctx context.Context, paused bool) {
-	GinkgoHelper()
-	before := s.cluster.DeepCopy()
-	s.cluster.Spec.Paused = &paused
-	Expect(here.Patch(ctx, s.cluster, client.MergeFrom(before))).To(Succeed())
-}
-
 func condition(kind string, status metav1.ConditionStatus, ago time.Duration) metav1.Condition {
 	return metav1.Condition{
 		Type: kind, Status: status, Reason: "Test", LastTransitionTime: metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second)),
@@ -218,10 +210,6 @@ func annotated(key, value string) func(*clusterv1.Machine) {
 		}
 		m.Annotations[key] = value
 	}
-}
-
-func without(key string) func(*clusterv1.Machine) {
-	return func(m *clusterv1.Machine) { delete(m.Annotations, key) }
 }
 
 func (s *environment) get(ctx context.Context, machine string) *clusterv1.Machine {

@@ -20,8 +20,6 @@ type provider struct{ apiVersion, kind string }
 var (
 	// metal3 is served by the rig. No controller acts on its requests.
 	metal3 = provider{"infrastructure.cluster.x-k8s.io/v1beta1", "Metal3Remediation"}
-	// another is served once a spec has called install.
-	another = provider{"test.kubemend.io/v1alpha1", "TestRemediation"}
 )
 
 func (p provider) object(kind, namespace, name string) *unstructured.Unstructured {
@@ -130,16 +128,6 @@ func (s *environment) byHand(ctx context.Context, machine string, annotations ma
 	r.Object["spec"] = map[string]any{}
 	Expect(here.Create(ctx, r)).To(Succeed())
 	return r
-}
-
-// keep gives the request for a machine a finalizer, as a provider does that has to clean up; empty removes it.
-func (s *environment) keep(ctx context.Context, machine string, finalizers ...string) {
-	GinkgoHelper()
-	s.made(ctx, machine)
-	r := s.request(ctx, machine)
-	before := r.DeepCopy()
-	r.SetFinalizers(finalizers)
-	Expect(here.Patch(ctx, r, client.MergeFrom(before))).To(Succeed())
 }
 
 // clonedFrom are the annotations that Cluster API core gives to a request made from a Metal3RemediationTemplate.

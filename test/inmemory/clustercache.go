@@ -149,7 +149,8 @@ func (c *ClusterCache) probe(a *accessor, key client.ObjectKey, now time.Time) (
 		a.health.LastProbeSuccessTime, a.health.ConsecutiveFailures = now, 0
 		return false, false, probeInterval
 	}
-	if a.health.ConsecutiveFailures++; a.health.ConsecutiveFailures < failureThreshold {
+	a.health.ConsecutiveFailures++
+	if a.health.ConsecutiveFailures < failureThreshold {
 		return false, false, probeInterval
 	}
 	a.connection.stop()

@@ -218,38 +218,6 @@ func changesNothing(was, obj client.Object, patch client.Patch) (bool, error) {
 	return true, nil
 }
 
-// withoutEmptyStatus is c without a status of null, which the fake client gives an unstructured object that has none when its metadata is written.
-func withoutEmptyStatus(c client.WithWatch) client.WithWatch {
-	clean := func(obj runtime.Object) {
-		if u, is := obj.(*unstructured.Unstructured); is && u.Object["status"] == nil {
-			delete(u.Object, "status")
-		}
-	}
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			defer clean(obj)
-			return c.Get(ctx, key, obj, opts...)
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if err := c.List(ctx, list, opts...); err != nil {
-				return err
-			}
-			return meta.EachListItem(list, func(o runtime.Object) error {
-				clean(o)
-				return nil
-			})
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			defer clean(obj)
-			return c.Patch(ctx, obj, patch, opts...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			defer clean(obj)
-			return c.Update(ctx, obj, opts...)
-		},
-	})
-}
-
 // served is the error with which an API server answers those who ask for a kind that it does not serve.
 func (s *Server) served(obj runtime.Object) error {
 	kind, err := apiutil.GVKForObject(obj, s.scheme)
@@ -341,33 +309,48 @@ func (s *Server) write(ctx context.Context, obj client.Object, do func(was clien
 		return err
 	}
 	is := s.written(ctx, kind, was, obj)
-	if is != nil && was != nil && !sameSpec(was, is) {
-		patch := fmt.Sprintf(`{"metadata":{"generation":%d}}`, was.GetGeneration()+1)
-		if err := s.raw.Patch(ctx, is, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-			return err
-		}
-		obj.SetGeneration(is.GetGeneration())
-		obj.SetResourceVersion(is.GetResourceVersion())
+	if err := s.count(ctx, was, is, obj); err != nil {
+		return err
 	}
 	if was == nil && is == nil || was != nil && is != nil && was.GetResourceVersion() == is.GetResourceVersion() {
 		return nil
 	}
-	s.store.set(kind, client.ObjectKeyFromObject(obj), is)
-	if s.Clock == nil && is != nil && reflect.TypeOf(is) == reflect.TypeOf(obj) { // times are answered in whole seconds
-		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(is.DeepCopyObject()).Elem())
-	}
-	if s.streams != nil {
-		s.streams.add(change{kind, was, is})
+	s.note(change{kind, was, is}, obj)
+	return nil
+}
+
+// count gives an object whose spec has changed the next generation.
+func (s *Server) count(ctx context.Context, was, is, obj client.Object) error {
+	if is == nil || was == nil || sameSpec(was, is) {
 		return nil
 	}
-	s.changes = append(s.changes, change{kind, was, is})
+	patch := fmt.Sprintf(`{"metadata":{"generation":%d}}`, was.GetGeneration()+1)
+	if err := s.raw.Patch(ctx, is, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		return err
+	}
+	obj.SetGeneration(is.GetGeneration())
+	obj.SetResourceVersion(is.GetResourceVersion())
 	return nil
+}
+
+// note stores what has become of obj, and lets watches hear of it.
+func (s *Server) note(what change, obj client.Object) {
+	s.store.set(what.kind, client.ObjectKeyFromObject(obj), what.is)
+	if s.Clock == nil && what.is != nil && reflect.TypeOf(what.is) == reflect.TypeOf(obj) { // times are answered in whole seconds
+		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(what.is.DeepCopyObject()).Elem())
+	}
+	if s.streams != nil {
+		s.streams.add(what)
+		return
+	}
+	s.changes = append(s.changes, what)
 }
 
 // written is an object after a write that has answered with obj; nil if there is none.
 func (s *Server) written(ctx context.Context, kind schema.GroupVersionKind, was, obj client.Object) client.Object {
 	answered := obj.GetResourceVersion() != "" && (was == nil || obj.GetResourceVersion() != was.GetResourceVersion())
-	if ending := was != nil && was.GetDeletionTimestamp() != nil; s.Clock == nil || !answered || ending || reflect.TypeOf(obj) != reflect.TypeOf(s.empty(kind)) {
+	ending := was != nil && was.GetDeletionTimestamp() != nil
+	if s.Clock == nil || !answered || ending || reflect.TypeOf(obj) != reflect.TypeOf(s.empty(kind)) {
 		return s.stored(ctx, kind, client.ObjectKeyFromObject(obj))
 	}
 	is := obj.DeepCopyObject().(client.Object)
@@ -397,20 +380,6 @@ func (s *Server) empty(kind schema.GroupVersionKind) client.Object {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(kind)
 	return obj
-}
-
-func sameSpec(a, b client.Object) bool {
-	return reflect.DeepEqual(specOf(a), specOf(b))
-}
-
-func specOf(obj client.Object) any {
-	if u, is := obj.(*unstructured.Unstructured); is {
-		return u.Object["spec"]
-	}
-	if field := reflect.ValueOf(obj).Elem().FieldByName("Spec"); field.IsValid() {
-		return field.Interface()
-	}
-	return nil
 }
 
 // take returns what has changed since it was last called.

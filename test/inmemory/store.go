@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // store is a copy of all objects. It is read without JSON, which is what most of the time of the fake client goes into.
@@ -120,4 +121,50 @@ func itemType(list client.ObjectList) reflect.Type {
 	}
 	items := reflect.ValueOf(list).Elem().FieldByName("Items")
 	return reflect.PointerTo(items.Type().Elem())
+}
+
+func sameSpec(a, b client.Object) bool {
+	return reflect.DeepEqual(specOf(a), specOf(b))
+}
+
+func specOf(obj client.Object) any {
+	if u, is := obj.(*unstructured.Unstructured); is {
+		return u.Object["spec"]
+	}
+	if field := reflect.ValueOf(obj).Elem().FieldByName("Spec"); field.IsValid() {
+		return field.Interface()
+	}
+	return nil
+}
+
+// withoutEmptyStatus is c without a status of null, which the fake client gives an unstructured object that has none when its metadata is written.
+func withoutEmptyStatus(c client.WithWatch) client.WithWatch {
+	clean := func(obj runtime.Object) {
+		if u, is := obj.(*unstructured.Unstructured); is && u.Object["status"] == nil {
+			delete(u.Object, "status")
+		}
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			defer clean(obj)
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := c.List(ctx, list, opts...); err != nil {
+				return err
+			}
+			return meta.EachListItem(list, func(o runtime.Object) error {
+				clean(o)
+				return nil
+			})
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			defer clean(obj)
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			defer clean(obj)
+			return c.Update(ctx, obj, opts...)
+		},
+	})
 }

@@ -129,6 +129,7 @@ func (e *environment) ownerIsAsked() {
 	now := conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedCondition)
 	if old == nil || now == nil {
 		e.t.Fatalf("the owner was not asked: %+v\n%s", e.machine().Status, e.story())
+		return
 	}
 	is := [3]string{string(old.Status), string(old.Severity), old.Reason}
 	equal(e.t, "OwnerRemediated in v1beta1", is, [3]string{"False", "Warning", "WaitingForRemediation"})
@@ -214,7 +215,7 @@ func TestC8WithoutTheRightToSeeNodesAHostIsPowerCycledAndItsNodeNotFenced(t *tes
 
 // Which hosts CAPM3 takes is in package host.
 func TestC11TheMarkStaysUntilAPersonRemovesIt(t *testing.T) {
-	bothKinds(t, settings{box: mute(-1)}, func(t *testing.T, e *environment) {
+	bothKinds(t, settings{box: mute(-1)}, func(_ *testing.T, e *environment) {
 		e.ends("OwnerRequested")
 		e.vanish(e.management, e.management.is[place{betweenKind, e.at}]) // its owner replaces it
 		e.vanish(e.management, e.machine())

@@ -60,14 +60,14 @@ func TestN4AHostWithTheUnreachableAPIServerIsSoonOnAgain(t *testing.T) {
 }
 
 func TestN5AMachineWithoutANodeIsPowerCycledUntilOneJoins(t *testing.T) {
-	bothKinds(t, settings{noNode: true, box: mute(-1)}, func(t *testing.T, e *environment) {
+	bothKinds(t, settings{noNode: true, box: mute(-1)}, func(_ *testing.T, e *environment) {
 		callUnhealthy(e)
 		e.ends("OwnerRequested")
 		e.ownerIsAsked()
 		e.marked(true)
 		e.power(bmo.Off, bmo.On, bmo.Off, bmo.On)
 	})
-	bothKinds(t, settings{noNode: true, box: mute(-1)}, func(t *testing.T, e *environment) {
+	bothKinds(t, settings{noNode: true, box: mute(-1)}, func(_ *testing.T, e *environment) {
 		e.stands("Booting")
 		e.box.start()
 		edit(e, e.management, e.machine(), true, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = e.nodeName })
@@ -113,7 +113,7 @@ func TestN7WhatDoesNotLeaveTheNodeIsNamedAndWaitedForUntilTheDeadline(t *testing
 }
 
 func TestN8AHostThatMustNotBeOffIsRebootedOnceAnAttemptAndItsNodeNotFenced(t *testing.T) {
-	bothKinds(t, settings{host: builders.NeverOff, box: mute(1)}, func(t *testing.T, e *environment) {
+	bothKinds(t, settings{host: builders.NeverOff, box: mute(1)}, func(_ *testing.T, e *environment) {
 		never := e.sees(
 			sight{"the node is tainted", func() bool { return outOfService(e.node()) }},
 			sight{"the host is kept off, and would reboot for ever", func() bool { return heldOff(e.host()) }},
@@ -285,7 +285,7 @@ func TestN14OneRemediationWritesAsOftenAsIsStated(t *testing.T) {
 }
 
 func TestN15AMachineThatRecoversBeforeThePowerOffIsLeftAlone(t *testing.T) {
-	bothKinds(t, standstills[0].settings, func(t *testing.T, e *environment) {
+	bothKinds(t, standstills[0].settings, func(_ *testing.T, e *environment) {
 		held := e.sees(sight{"the host is asked", func() bool { return held(e.host()) }})
 		e.comesTo(func(e *environment) bool { return memoryOf(e.remediation()).StartedUnhealthy })
 		e.box.recover()

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
 // do carries a call out.
@@ -67,8 +67,11 @@ func (s *Server) kindOf(gvr schema.GroupVersionResource) (Kind, error) {
 	kind, served := s.kinds[gvr]
 	if !served {
 		return kind, &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource",
-			Details: &metav1.StatusDetails{Group: gvr.Group, Kind: gvr.Resource, Causes: []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "404 page not found"}}},
+			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+			Message: "the server could not find the requested resource",
+			Details: &metav1.StatusDetails{Group: gvr.Group, Kind: gvr.Resource, Causes: []metav1.StatusCause{
+				{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "404 page not found"},
+			}},
 		}}
 	}
 	return kind, nil
@@ -221,7 +224,7 @@ func decode(body []byte) (*unstructured.Unstructured, error) {
 	if json.Unmarshal(body, &obj.Object) == nil {
 		return obj, nil
 	}
-	typed, kind, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	typed, kind, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -249,7 +252,7 @@ func answer(code int, content any) *http.Response {
 
 // refusal is the answer of an error.
 func refusal(err error) *http.Response {
-	status, is := err.(apierrors.APIStatus) //nolint:errorlint // made here, and not wrapped
+	status, is := err.(apierrors.APIStatus)
 	if !is {
 		status = apierrors.NewInternalError(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 var namespaceKind = Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, ClusterScoped: true}
 
-// event is what became of an object. It was not there before if was is nil, and is not any more if is is nil.
+// event is what became of an object. It was not there before if was is nil, and is not any more if the other one is nil.
 type event struct {
 	version  int
 	resource schema.GroupResource
@@ -88,17 +88,17 @@ func (b *body) Close() error {
 
 func (s *Server) stream(r *http.Request, kind Kind, call Call, w *watcher, to *json.Encoder) {
 	query := r.URL.Query()
-	var timeout <-chan time.Time
-	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
-		timer := time.NewTimer(time.Duration(seconds) * time.Second)
-		defer timer.Stop()
-		timeout = timer.C
+	seconds, err := strconv.Atoi(query.Get("timeoutSeconds"))
+	if err != nil {
+		seconds = 3600
 	}
+	timeout := time.NewTimer(time.Duration(seconds) * time.Second)
+	defer timeout.Stop()
 	at, err := strconv.Atoi(query.Get("resourceVersion"))
-	initial := query.Get("sendInitialEvents") == "true"
+	initial := query.Get("sendInitialEvents") == "true" || err != nil || at == 0
 	s.mu.Lock()
-	if initial || err != nil || at == 0 {
-		if at = s.version; !s.first(r, kind, call, initial, to) {
+	if initial {
+		if at = s.version; !s.first(r, kind, call, query.Get("sendInitialEvents") == "true", to) {
 			s.mu.Unlock()
 			return
 		}
@@ -114,7 +114,7 @@ func (s *Server) stream(r *http.Request, kind Kind, call Call, w *watcher, to *j
 		}
 		s.mu.Unlock()
 		for _, change := range missed {
-			if what, obj := seen(r, call, change); obj != nil && to.Encode(frame(r, what, versioned(obj, kind))) != nil {
+			if what, obj := seen(r, call, change); obj != nil && send(to, frame(r, what, versioned(obj, kind))) != nil {
 				return
 			}
 		}
@@ -122,7 +122,7 @@ func (s *Server) stream(r *http.Request, kind Kind, call Call, w *watcher, to *j
 		case <-w.wake:
 		case <-w.over:
 			return
-		case <-timeout:
+		case <-timeout.C:
 			return
 		case <-r.Context().Done():
 			return
@@ -132,7 +132,7 @@ func (s *Server) stream(r *http.Request, kind Kind, call Call, w *watcher, to *j
 
 // first sends all objects, and a bookmark if the client wants to know when it has all. It reports whether the client listens.
 func (s *Server) first(r *http.Request, kind Kind, call Call, bookmark bool, to *json.Encoder) bool {
-	var frames []any
+	var frames []map[string]any
 	for _, obj := range sorted(s.objects[kind.resource().GroupResource()]) {
 		if selects(r, call, obj) {
 			frames = append(frames, frame(r, watch.Added, versioned(obj, kind)))
@@ -148,11 +148,16 @@ func (s *Server) first(r *http.Request, kind Kind, call Call, bookmark bool, to 
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	for _, f := range frames {
-		if to.Encode(f) != nil {
+		if send(to, f) != nil {
 			return false
 		}
 	}
 	return true
+}
+
+// send writes a frame, which fails once the client has gone.
+func send(to *json.Encoder, frame map[string]any) error {
+	return to.Encode(frame) //nolint:errchkjson // the error is returned
 }
 
 func frame(r *http.Request, kind watch.EventType, obj *unstructured.Unstructured) map[string]any {

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -13,9 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
@@ -70,7 +72,7 @@ func (s *Server) add(kind Kind, call Call, obj *unstructured.Unstructured) (*uns
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	obj.SetUID(types.UID(fmt.Sprintf("uid-%d", s.born)))
-	obj.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second))) //nolint:forbidigo // the clock of the bubble
+	obj.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
 	obj.SetDeletionTimestamp(nil)
 	obj.SetGeneration(1)
 	obj.SetManagedFields(nil)
@@ -138,7 +140,7 @@ func patched(kind Kind, patchType types.PatchType, before, patch []byte) ([]byte
 		}
 		return operations.Apply(before)
 	case types.StrategicMergePatchType:
-		typed, err := scheme.Scheme.New(kind.GroupVersionKind)
+		typed, err := clientgoscheme.Scheme.New(kind.GroupVersionKind)
 		if err != nil {
 			return nil, err
 		}
@@ -158,31 +160,13 @@ func patched(kind Kind, patchType types.PatchType, before, patch []byte) ([]byte
 func (s *Server) replace(kind Kind, call Call, was, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	resource := kind.resource().GroupResource()
 	if uid := obj.GetUID(); uid != "" && uid != was.GetUID() {
-		return nil, apierrors.NewConflict(resource, call.Name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, was.GetUID()))
+		return nil, apierrors.NewConflict(resource, call.Name,
+			fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, was.GetUID()))
 	}
 	if version := obj.GetResourceVersion(); version != "" && version != was.GetResourceVersion() {
-		return nil, apierrors.NewConflict(resource, call.Name, fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+		return nil, apierrors.NewConflict(resource, call.Name, errors.New("the object has been modified; please apply your changes to the latest version"))
 	}
-	next := was.DeepCopy()
-	if call.Subresource == "status" {
-		next.Object["status"] = obj.Object["status"]
-	} else {
-		status, had := next.Object["status"]
-		next = obj.DeepCopy()
-		if !kind.NoStatus {
-			delete(next.Object, "status")
-			if had {
-				next.Object["status"] = status
-			}
-		}
-		for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "generation", "managedFields", "name", "namespace"} {
-			value, has, _ := unstructured.NestedFieldCopy(was.Object, "metadata", field)
-			unstructured.RemoveNestedField(next.Object, "metadata", field)
-			if has {
-				_ = unstructured.SetNestedField(next.Object, value, "metadata", field)
-			}
-		}
-	}
+	next := kind.after(was, obj, call.Subresource)
 	prune(next.Object)
 	if kind.Default != nil {
 		kind.Default(next)
@@ -200,6 +184,31 @@ func (s *Server) replace(kind Kind, call Call, was, obj *unstructured.Unstructur
 	}
 	s.store(kind, was, next)
 	return versioned(next, kind), nil
+}
+
+// after is an object after a write of its status, or of all but that and what the server alone writes.
+func (k Kind) after(was, obj *unstructured.Unstructured, subresource string) *unstructured.Unstructured {
+	next := was.DeepCopy()
+	if subresource == "status" {
+		next.Object["status"] = obj.Object["status"]
+		return next
+	}
+	status, had := next.Object["status"]
+	next = obj.DeepCopy()
+	if !k.NoStatus {
+		delete(next.Object, "status")
+	}
+	if !k.NoStatus && had {
+		next.Object["status"] = status
+	}
+	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "generation", "managedFields", "name", "namespace"} {
+		value, has, _ := unstructured.NestedFieldCopy(was.Object, "metadata", field)
+		unstructured.RemoveNestedField(next.Object, "metadata", field)
+		if has {
+			_ = unstructured.SetNestedField(next.Object, value, "metadata", field)
+		}
+	}
+	return next
 }
 
 // prune drops what is null, as the API server does with fields of a structural schema, and an empty status.
@@ -275,8 +284,9 @@ func conditionsOf(obj *unstructured.Unstructured) map[string]any {
 func (s *Server) delete(kind Kind, call Call, body []byte) (*unstructured.Unstructured, error) {
 	options := metav1.DeleteOptions{}
 	if obj, err := decode(body); len(body) > 0 && err == nil {
-		data, _ := json.Marshal(obj.Object)
-		_ = json.Unmarshal(data, &options)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &options); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +296,7 @@ func (s *Server) delete(kind Kind, call Call, body []byte) (*unstructured.Unstru
 	}
 	if only := options.Preconditions; only != nil {
 		if only.UID != nil && *only.UID != was.GetUID() || only.ResourceVersion != nil && *only.ResourceVersion != was.GetResourceVersion() {
-			return nil, apierrors.NewConflict(kind.resource().GroupResource(), call.Name, fmt.Errorf("the precondition does not hold"))
+			return nil, apierrors.NewConflict(kind.resource().GroupResource(), call.Name, errors.New("the precondition does not hold"))
 		}
 	}
 	if len(was.GetFinalizers()) == 0 {
@@ -297,7 +307,7 @@ func (s *Server) delete(kind Kind, call Call, body []byte) (*unstructured.Unstru
 		return was, nil
 	}
 	next := was.DeepCopy()
-	deleted := metav1.NewTime(time.Now().Truncate(time.Second)) //nolint:forbidigo // the clock of the bubble
+	deleted := metav1.NewTime(time.Now().Truncate(time.Second))
 	next.SetDeletionTimestamp(&deleted)
 	next.SetGeneration(was.GetGeneration() + 1)
 	s.store(kind, was, next)

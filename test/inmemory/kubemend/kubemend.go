@@ -52,7 +52,8 @@ func Global(group, version, name string) apiserver.Kind {
 func CRD(kind apiserver.Kind) *unstructured.Unstructured {
 	plural := strings.ToLower(kind.Kind) + "s"
 	crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"group": kind.Group, "names": map[string]any{"kind": kind.Kind, "plural": plural}, "versions": []any{map[string]any{"name": kind.Version, "served": true, "storage": true}},
+		"group": kind.Group, "names": map[string]any{"kind": kind.Kind, "plural": plural},
+		"versions": []any{map[string]any{"name": kind.Version, "served": true, "storage": true}},
 	}}}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")
 	crd.SetKind("CustomResourceDefinition")
@@ -64,7 +65,8 @@ func CRD(kind apiserver.Kind) *unstructured.Unstructured {
 var registered = metrics.Registry
 
 func init() {
-	// One of them sleeps until a time after the last error, which may have been in another bubble, whose clock was ahead. (apimachinery, rudimentaryErrorBackoff.)
+	// One of them sleeps until a time after the last error, which may have been in another bubble, whose clock was ahead.
+	// (apimachinery, rudimentaryErrorBackoff.)
 	utilruntime.ErrorHandlers = nil
 }
 

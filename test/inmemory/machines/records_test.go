@@ -34,19 +34,6 @@ func (s *environment) records() func() []string {
 	}
 }
 
-// unbegun are the machines of the remediations of kubemend's whose records do not say yet that they have begun.
-func (s *environment) unbegun() func() []string {
-	return func() []string {
-		var names []string
-		for _, r := range s.recorded() {
-			if r.Spec.Mode == mendv1.RecordActive && r.Open() && r.Status.Begun == nil {
-				names = append(names, r.Spec.Target.Machine.Name)
-			}
-		}
-		return names
-	}
-}
-
 func TestRecordsAreWrittenBeforeTheOwnerIsAskedAndSayWhatWasKnownThen(t *testing.T) {
 	run(t, func(s *environment) {
 		m := s.worker("a", func(m *clusterv1.Machine) { m.Spec.FailureDomain = "rack-7" })

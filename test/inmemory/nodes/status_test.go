@@ -96,7 +96,7 @@ func (s *environment) allowed(ctx context.Context, check string) func() string {
 const yes = "True/Allowed"
 
 // events are the events of a reason about a check, as "Type note", each as often as it was sent.
-func (s *environment) events(ctx context.Context, check, reason string) func() []string {
+func (s *environment) events(_ context.Context, check, reason string) func() []string {
 	return func() []string {
 		GinkgoHelper()
 		Expect(s.program.Settle()).To(Succeed())
