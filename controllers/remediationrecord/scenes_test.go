@@ -87,7 +87,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass(noon.Sub(time.Now())) // the client takes the time of its objects from the clock of the bubble
+	pass(time.Until(noon)) // the client takes the time of its objects from the clock of the bubble
 	s := &scene{newManagement(t), string(recorded)}
 	s.play("there is a worker")
 	s.create(recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Target.Host.Name = "h1" }))
@@ -96,7 +96,7 @@ func newScene(t *testing.T) *scene {
 
 // pass lets time pass.
 func pass(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // the clock of the bubble
+	time.Sleep(d)
 }
 
 // play lets the partners write what a step consists of.

@@ -96,7 +96,8 @@ var Manifests = []Manifest{
 		"EscalatingRemediation Timeout must be at least one minute: found timeout 30s"},
 	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.timeout", "soon", "timeout must be a duration such as 5m"},
 	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.order", nil, "Required value"},
-	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.remediationTemplate.kind", "Template", "must be the kind of the remediation followed by Template"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.remediationTemplate.kind", "Template",
+		"must be the kind of the remediation followed by Template"},
 }
 
 // Objects are the object that is refused, and the valid one.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -30,7 +30,7 @@ func inSlot(t *testing.T, test func(*testing.T, *slot), edits ...func(*bmov1alph
 		s.bmh.Annotations = map[string]string{}
 		s.Host = hosts.Host(client.ObjectKeyFromObject(s.bmh))
 		defer s.shut()
-		s.kubelet = NewKubelet(fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), KubeletOptions{Node: "n"})
+		s.kubelet = NewKubelet(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), KubeletOptions{Node: "n"})
 		s.pass(20 * time.Second)
 		s.Carry(s.kubelet)
 		s.pass(time.Second)

@@ -10,7 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -32,7 +32,7 @@ func inBed(t *testing.T, test func(*testing.T, *bed)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{t: t}
 		onNode := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
-		api := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithStatusSubresource(&corev1.Node{}, &corev1.Pod{}).
+		api := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithStatusSubresource(&corev1.Node{}, &corev1.Pod{}).
 			WithIndex(&corev1.Pod{}, "spec.nodeName", onNode).Build()
 		b.Client = api
 		b.Kubelet = NewKubelet(interceptor.NewClient(api, interceptor.Funcs{

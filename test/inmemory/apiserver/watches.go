@@ -157,7 +157,7 @@ func (s *Server) first(r *http.Request, kind Kind, call Call, bookmark bool, to 
 
 // send writes a frame, which fails once the client has gone.
 func send(to *json.Encoder, frame map[string]any) error {
-	return to.Encode(frame) //nolint:errchkjson // the error is returned
+	return to.Encode(frame)
 }
 
 func frame(r *http.Request, kind watch.EventType, obj *unstructured.Unstructured) map[string]any {

@@ -161,7 +161,7 @@ func (s *Server) replace(kind Kind, call Call, was, obj *unstructured.Unstructur
 	resource := kind.resource().GroupResource()
 	if uid := obj.GetUID(); uid != "" && uid != was.GetUID() {
 		return nil, apierrors.NewConflict(resource, call.Name,
-			fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, was.GetUID()))
+			fmt.Errorf("the UID in precondition: %s, UID in object meta: %s", uid, was.GetUID()))
 	}
 	if version := obj.GetResourceVersion(); version != "" && version != was.GetResourceVersion() {
 		return nil, apierrors.NewConflict(resource, call.Name, errors.New("the object has been modified; please apply your changes to the latest version"))
