@@ -253,55 +253,24 @@ var table = map[State][]row{
 		{always, Advance, OwnerRequested, OwnerRequestedReason},
 	},
 
-	Succeeded: {
-		{hasPowerAnnotations, Release, Succeeded, MachineHealthyReason},
-		{unfenceable, Unfence, Succeeded, UnfencedReason},
-		{healthyAfterAll, Withdraw, Succeeded, MachineHealthyReason},
-		{fenceToBeSeen, Wait, Succeeded, MachineHealthyReason},
-		{finalizerFenced, DropFinalizer, Succeeded, UnfenceTimedOutReason},
-		{finalizer, DropFinalizer, Succeeded, MachineHealthyReason},
-		{stillFenced, Unfence, Succeeded, UnfencedReason},
-		{always, Wait, Succeeded, MachineHealthyReason},
-	},
-	OwnerRequested: {
-		{hasPowerAnnotations, Release, OwnerRequested, OwnerRequestedReason},
-		{unfenceable, Unfence, OwnerRequested, UnfencedReason},
-		{healthyAfterAll, Withdraw, Succeeded, MachineHealthyReason},
-		{fenceToBeSeen, Wait, OwnerRequested, OwnerRequestedReason},
-		{finalizerFenced, DropFinalizer, OwnerRequested, UnfenceTimedOutReason},
-		{finalizer, DropFinalizer, OwnerRequested, OwnerRequestedReason},
-		{stillFenced, Unfence, OwnerRequested, UnfencedReason},
-		{always, Wait, OwnerRequested, OwnerRequestedReason},
-	},
-	Failed: {
-		{hasPowerAnnotations, Release, Failed, FailedReason},
-		{unfenceable, Unfence, Failed, UnfencedReason},
-		{fenceToBeSeen, Wait, Failed, FailedReason},
-		{finalizerFenced, DropFinalizer, Failed, UnfenceTimedOutReason},
-		{finalizer, DropFinalizer, Failed, FailedReason},
-		{stillFenced, Unfence, Failed, UnfencedReason},
-		{always, Wait, Failed, FailedReason},
-	},
-	Ended: {
-		{hasPowerAnnotations, Release, Ended, ReleasingReason},
-		{unfenceable, Unfence, Ended, UnfencedReason},
-		{healthyAfterAll, Withdraw, Ended, ReleasingReason},
-		{fenceToBeSeen, Wait, Ended, ReleasingReason},
-		{finalizerFenced, DropFinalizer, Ended, UnfenceTimedOutReason},
-		{finalizer, DropFinalizer, Ended, EndedReason},
-		{stillFenced, Unfence, Ended, UnfencedReason},
-		{always, Wait, Ended, EndedReason},
-	},
-	Stopped: {
-		{hasPowerAnnotations, Release, Stopped, TimedOutByCheckReason},
-		{unfenceable, Unfence, Stopped, UnfencedReason},
-		{healthyAfterAll, Withdraw, Stopped, TimedOutByCheckReason},
-		{fenceToBeSeen, Wait, Stopped, TimedOutByCheckReason},
-		{finalizerFenced, DropFinalizer, Stopped, UnfenceTimedOutReason},
-		{finalizer, DropFinalizer, Stopped, TimedOutByCheckReason},
-		{stillFenced, Unfence, Stopped, UnfencedReason},
-		{always, Wait, Stopped, TimedOutByCheckReason},
-	},
+	Succeeded:      ending(Succeeded, MachineHealthyReason, MachineHealthyReason, row{healthyAfterAll, Withdraw, Succeeded, MachineHealthyReason}),
+	OwnerRequested: ending(OwnerRequested, OwnerRequestedReason, OwnerRequestedReason, row{healthyAfterAll, Withdraw, Succeeded, MachineHealthyReason}),
+	Failed:         ending(Failed, FailedReason, FailedReason),
+	Ended:          ending(Ended, EndedReason, ReleasingReason, row{healthyAfterAll, Withdraw, Ended, ReleasingReason}),
+	Stopped:        ending(Stopped, TimedOutByCheckReason, TimedOutByCheckReason, row{healthyAfterAll, Withdraw, Stopped, TimedOutByCheckReason}),
+}
+
+// ending are the rows of a final state, which releases host and node before its finalizer goes: releasing is its reason until then, and withdraw what
+// becomes of the request to the owner of a machine that is healthy after all.
+func ending(state State, reason, releasing Reason, withdraw ...row) []row {
+	rows := append([]row{{hasPowerAnnotations, Release, state, releasing}, {unfenceable, Unfence, state, UnfencedReason}}, withdraw...)
+	return append(rows,
+		row{fenceToBeSeen, Wait, state, releasing},
+		row{finalizerFenced, DropFinalizer, state, UnfenceTimedOutReason},
+		row{finalizer, DropFinalizer, state, reason},
+		row{stillFenced, Unfence, state, UnfencedReason},
+		row{always, Wait, state, reason},
+	)
 }
 
 // order is the reading order of states, in the diagram and in tests.
