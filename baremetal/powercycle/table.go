@@ -253,15 +253,17 @@ var table = map[State][]row{
 		{always, Advance, OwnerRequested, OwnerRequestedReason},
 	},
 
-	Succeeded:      ending(Succeeded, MachineHealthyReason, MachineHealthyReason, row{healthyAfterAll, Withdraw, Succeeded, MachineHealthyReason}),
-	OwnerRequested: ending(OwnerRequested, OwnerRequestedReason, OwnerRequestedReason, row{healthyAfterAll, Withdraw, Succeeded, MachineHealthyReason}),
+	Succeeded:      ending(Succeeded, MachineHealthyReason, MachineHealthyReason, withdrawn(Succeeded, MachineHealthyReason)),
+	OwnerRequested: ending(OwnerRequested, OwnerRequestedReason, OwnerRequestedReason, withdrawn(Succeeded, MachineHealthyReason)),
 	Failed:         ending(Failed, FailedReason, FailedReason),
-	Ended:          ending(Ended, EndedReason, ReleasingReason, row{healthyAfterAll, Withdraw, Ended, ReleasingReason}),
-	Stopped:        ending(Stopped, TimedOutByCheckReason, TimedOutByCheckReason, row{healthyAfterAll, Withdraw, Stopped, TimedOutByCheckReason}),
+	Ended:          ending(Ended, EndedReason, ReleasingReason, withdrawn(Ended, ReleasingReason)),
+	Stopped:        ending(Stopped, TimedOutByCheckReason, TimedOutByCheckReason, withdrawn(Stopped, TimedOutByCheckReason)),
 }
 
-// ending are the rows of a final state, which releases host and node before its finalizer goes: releasing is its reason until then, and withdraw what
-// becomes of the request to the owner of a machine that is healthy after all.
+func withdrawn(state State, reason Reason) row { return row{healthyAfterAll, Withdraw, state, reason} }
+
+// ending are the rows of a final state, which releases host and node before its finalizer goes: releasing is its reason until
+// then. What was asked of the owner of a machine that is healthy after all is withdrawn.
 func ending(state State, reason, releasing Reason, withdraw ...row) []row {
 	rows := append([]row{{hasPowerAnnotations, Release, state, releasing}, {unfenceable, Unfence, state, UnfencedReason}}, withdraw...)
 	return append(rows,
