@@ -168,10 +168,8 @@ func (w *setting) namespace() string {
 	return name
 }
 
-// end ends the managers, when they rest: nothing may go on in a bubble that is over, and a queue of controller-runtime that is ended while it has an item to
-// give out never ends.
+// end ends the managers: nothing may go on in a bubble that is over.
 func (w *setting) end() {
-	time.Sleep(5137 * time.Millisecond)
 	for _, p := range slices.Clone(w.programs) {
 		p.kill()
 	}
@@ -240,6 +238,9 @@ func (w *setting) workloadOf(cluster client.ObjectKey) *inmemory.Workload {
 // kill ends a manager.
 func (p *program) kill() {
 	p.setting.t.Helper()
+	// It rests then: a queue of controller-runtime that is ended while it has an item to give out never ends.
+	time.Sleep(5137 * time.Millisecond)
+	synctest.Wait()
 	p.setting.programs = slices.DeleteFunc(p.setting.programs, func(other *program) bool { return other == p })
 	p.setting.Expect(p.Kill()).To(Or(Succeed(), MatchError(context.Canceled)))
 }
