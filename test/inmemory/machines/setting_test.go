@@ -235,10 +235,9 @@ func (w *setting) workloadOf(cluster client.ObjectKey) *inmemory.Workload {
 	return w.there
 }
 
-// kill ends a manager.
+// kill ends a manager once it rests: a queue of controller-runtime that is ended while it has an item to give out never ends.
 func (p *program) kill() {
 	p.setting.t.Helper()
-	// It rests then: a queue of controller-runtime that is ended while it has an item to give out never ends.
 	time.Sleep(5137 * time.Millisecond)
 	synctest.Wait()
 	p.setting.programs = slices.DeleteFunc(p.setting.programs, func(other *program) bool { return other == p })
