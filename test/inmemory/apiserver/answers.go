@@ -45,9 +45,6 @@ func (s *Server) do(r *http.Request, call Call, body []byte) *http.Response {
 	case "patch":
 		result, err = s.patch(kind, call, r.Header.Get("Content-Type"), body)
 	case "delete":
-		if call.Name == "" {
-			return answer(http.StatusOK, s.deleteAll(r, kind, call))
-		}
 		result, err = s.delete(kind, call, body)
 	}
 	if err != nil {
@@ -91,18 +88,6 @@ func (s *Server) list(r *http.Request, kind Kind, call Call) map[string]any {
 	}
 	if metadataOnly(r) {
 		list["kind"], list["apiVersion"] = "PartialObjectMetadataList", metav1.SchemeGroupVersion.String()
-	}
-	return list
-}
-
-// deleteAll deletes all objects that a call selects.
-func (s *Server) deleteAll(r *http.Request, kind Kind, call Call) map[string]any {
-	list := s.list(r, kind, call)
-	for _, item := range list["items"].([]any) {
-		obj := unstructured.Unstructured{Object: item.(map[string]any)}
-		one := call
-		one.Namespace, one.Name = obj.GetNamespace(), obj.GetName()
-		_, _ = s.delete(kind, one, nil) // what is gone meanwhile is deleted
 	}
 	return list
 }
@@ -259,12 +244,4 @@ func refusal(err error) *http.Response {
 	s := status.Status()
 	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	return answer(int(s.Code), s)
-}
-
-// failure is the answer of a call that is to fail with a status; nil if that is 0.
-func failure(code int, call Call) *http.Response {
-	if code == 0 {
-		return nil
-	}
-	return refusal(apierrors.NewGenericServerResponse(code, call.Verb, schema.GroupResource{Resource: call.Resource}, call.Name, "as the test wants", 0, true))
 }

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,8 +43,6 @@ type Call struct {
 	Verb, Resource, Subresource, Namespace, Name string
 	// Manager is the field manager of a write, or the program.
 	Manager string
-	Body    string
-	Status  int // of the answer; 0 if there was none
 }
 
 // Writes reports whether the call is one that changes objects.
@@ -53,23 +50,9 @@ func (c Call) Writes() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete"}, c.Verb)
 }
 
-// Fate is what becomes of a call.
-type Fate struct {
-	// Status and Reason are answered instead of what the server would do; 0 for none.
-	Status int
-	// Lost says that the call is carried out, and that the connection breaks before the answer.
-	Lost bool
-	// Silent says that there is no answer until the client gives up.
-	Silent bool
-	// Delay is how long the answer takes.
-	Delay time.Duration
-}
-
 // Server is an API server. It is safe for concurrent use.
 type Server struct {
 	host string
-	// Meet decides what becomes of a call; nil for nothing special.
-	Meet func(Call) Fate
 
 	mu       sync.Mutex
 	kinds    map[schema.GroupVersionResource]Kind
@@ -80,6 +63,7 @@ type Server struct {
 	watchers map[*watcher]bool
 	calls    []Call
 	lag      bool // watches hear of nothing new
+	silent   bool // nothing is answered
 }
 
 var (
@@ -156,10 +140,11 @@ func Still(still bool) {
 	}
 }
 
-// BreakWatches ends all watches. Clients make them again.
-func (s *Server) BreakWatches() {
+// Silence leaves all requests without an answer and ends all watches, until it is called with false.
+func (s *Server) Silence(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.silent = silent
 	for w := range s.watchers {
 		w.close()
 	}
@@ -189,41 +174,23 @@ func (roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (s *Server) serve(r *http.Request, body []byte) (*http.Response, error) {
-	call := callOf(r, body)
-	var fate Fate
-	if s.Meet != nil {
-		fate = s.Meet(call)
-	}
-	if fate.Silent {
+	call := callOf(r)
+	s.mu.Lock()
+	silent := s.silent
+	s.calls = append(s.calls, call)
+	s.mu.Unlock()
+	if silent {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}
-	if fate.Delay > 0 {
-		select {
-		case <-time.After(fate.Delay):
-		case <-r.Context().Done():
-			return nil, r.Context().Err()
-		}
-	}
-	answer := failure(fate.Status, call)
-	if answer == nil {
-		answer = s.do(r, call, body)
-	}
-	s.mu.Lock()
-	call.Status = answer.StatusCode
-	s.calls = append(s.calls, call)
-	s.mu.Unlock()
-	if fate.Lost {
-		_ = answer.Body.Close()
-		return nil, fmt.Errorf("read tcp %s: connection reset by peer", s.host)
-	}
+	answer := s.do(r, call, body)
 	answer.Request = r
 	return answer, nil
 }
 
 // callOf reads what is asked for from the path: /api/v1 or /apis/GROUP/VERSION, namespaces/NAMESPACE, RESOURCE, NAME, SUBRESOURCE.
-func callOf(r *http.Request, body []byte) Call {
-	call := Call{Body: string(body), Manager: r.URL.Query().Get("fieldManager")}
+func callOf(r *http.Request) Call {
+	call := Call{Manager: r.URL.Query().Get("fieldManager")}
 	if call.Manager == "" {
 		call.Manager, _, _ = strings.Cut(r.UserAgent(), "/")
 	}

@@ -136,11 +136,10 @@ func TestAWorkloadClusterThatDoesNotAnswerIsNoEvidenceAgainstAMachine(t *testing
 	scene(t, func(ctx context.Context, e *environment) {
 		e.reports(ctx, corev1.ConditionUnknown)
 		time.Sleep(time.Minute)
-		e.workload.Meet = func(apiserver.Call) apiserver.Fate { return apiserver.Fate{Silent: true} }
-		e.workload.BreakWatches()
+		e.workload.Silence(true)
 		time.Sleep(24 * time.Hour)
 		Expect(e.health(ctx)()).To(Equal(metav1.ConditionTrue), "nothing is known")
-		e.workload.Meet = nil
+		e.workload.Silence(false)
 		e.reports(ctx, corev1.ConditionTrue)
 		time.Sleep(time.Hour)
 		Expect(e.health(ctx)()).To(Equal(metav1.ConditionTrue))
