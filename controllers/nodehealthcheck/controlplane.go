@@ -113,8 +113,9 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 	there := make(map[string]*corev1.Node, len(list))
 	for i := range list {
 		there[list[i].Name] = &list[i]
-		if controlPlane(&list[i]) {
-			c.Nodes = append(c.Nodes, nodes.Member{Name: list[i].Name, Ready: util.IsNodeReady(&list[i])})
+		if node := &list[i]; controlplane.IsMember(node) {
+			away := controlplane.InMaintenance(node) || leaseFacts(w.leases[leaseName(node.Name)], node, w.check).Held(w.facts.Now)
+			c.Nodes = append(c.Nodes, nodes.Member{Name: node.Name, Ready: util.IsNodeReady(node), Away: away, Etcd: controlplane.EtcdOf(node)})
 		}
 	}
 	machines, err := r.memberMachines(ctx, w)
@@ -133,7 +134,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 		}
 		name = namedAfter(obj, name, there)
 		node := there[name]
-		if !member && !controlPlane(node) || name == "" { // a remediator may have taken the label off
+		if !member && !controlplane.IsMember(node) || name == "" { // a remediator may have taken the label off
 			return
 		}
 		is, err := r.memberRequest(ctx, obj, name, node)

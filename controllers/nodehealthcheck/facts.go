@@ -15,6 +15,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
@@ -67,7 +68,10 @@ func stormOf(check *nhcv1.NodeHealthCheck) budget.Storm {
 
 // describe states what n says of itself.
 func describe(n *nodes.Node, node *corev1.Node, policy health.Policy) {
-	n.Exists, n.ID, n.Created, n.ControlPlane = true, string(node.UID), node.CreationTimestamp.Time, controlPlane(node)
+	n.Exists, n.ID, n.Created, n.ControlPlane = true, string(node.UID), node.CreationTimestamp.Time, controlplane.IsMember(node)
+	if !node.DeletionTimestamp.IsZero() {
+		n.Deleting, n.Finalizers = node.DeletionTimestamp.Time, node.Finalizers
+	}
 	exclude, labelled := node.Labels[nhcv1.ExcludeLabel]
 	n.Excluded, n.ExcludedEmpty = exclude == nhcv1.ExcludeValue, labelled && exclude == ""
 	_, n.Confirmed = node.Annotations[nhcv1.ConfirmedHealthyAnnotation]
@@ -81,18 +85,6 @@ func describe(n *nodes.Node, node *corev1.Node, policy health.Policy) {
 			})
 		}
 	}
-}
-
-// memberRoles are the labels of nodes that run a member of etcd. (An arbiter runs nothing else: OpenShift's topology HighlyAvailableArbiter, with two
-// nodes that have the other roles.)
-var memberRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/arbiter"}
-
-// controlPlane reports whether node belongs to the control plane.
-func controlPlane(node *corev1.Node) bool {
-	return node != nil && slices.ContainsFunc(memberRoles, func(role string) bool {
-		_, is := node.Labels[role]
-		return is
-	})
 }
 
 // describeRequests states what is known of the requests for n.

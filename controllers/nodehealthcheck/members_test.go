@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
@@ -55,5 +56,61 @@ func TestARequestWithoutItsAnnotationIsOfTheNodeThatItIsNamedAfter(t *testing.T)
 	annotated.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: "cp-0-x7kq2"})
 	if got := namedAfter(annotated, "cp-0-x7kq2", there); got != "cp-0-x7kq2" {
 		t.Errorf("with its annotation it is of %s", got)
+	}
+}
+
+// k3s and RKE2 label servers that run etcd alone by that role only; and whoever has the lease on a node may take it down at any moment.
+func TestEtcdKeepsItsMajority(t *testing.T) {
+	pressure := func(k *fixture, name string) {
+		n := k.node(name)
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type: "DiskPressure", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch),
+		})
+		if err := k.client.Status().Update(k.t.Context(), n); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+	for name, tc := range map[string]struct {
+		happens func(k *fixture)
+		want    int // requests
+	}{
+		"of three servers with etcd alone two fail: one at a time": {func(k *fixture) {
+			k.turn("e0", corev1.ConditionUnknown)
+			k.turn("e1", corev1.ConditionFalse)
+		}, 1},
+		"one is silent and excluded, and another, Ready, is needed for the majority": {func(k *fixture) {
+			k.turn("e0", corev1.ConditionUnknown)
+			k.label("e0", map[string]string{nhcv1.ExcludeLabel: nhcv1.ExcludeValue})
+			pressure(k, "e1")
+		}, 0},
+		"one is in maintenance": {func(k *fixture) {
+			at, holder := metav1.NewMicroTime(epoch.Add(5*time.Minute)), "node-maintenance"
+			k.create(&coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: k.r.LeaseNamespace, Name: leaseName("e0")},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &at},
+			})
+			pressure(k, "e1")
+		}, 0},
+		"all of them are well but the one": {func(k *fixture) { pressure(k, "e1") }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+				s.UnhealthyConditions = append(s.UnhealthyConditions, nhcv1.UnhealthyCondition{
+					Type: "DiskPressure", Status: "True", Duration: metav1.Duration{Duration: time.Minute},
+				})
+			})
+			objects := append(workers("w0", "w1", "w2", "w3", "w4"), template("Reboot", "reboot", false), c, member("c0"), member("c1"))
+			for _, server := range []string{"e0", "e1", "e2"} {
+				objects = append(objects, node(server, map[string]string{"node-role.kubernetes.io/etcd": "true"}))
+			}
+			k := newFixture(t, objects...)
+			k.settle("nhc")
+			tc.happens(k)
+			k.after(300 * time.Second)
+			k.settle("nhc")
+			if got := k.requests(); len(got) != tc.want {
+				t.Errorf("%d are remediated, want %d: %v; %v", len(got), tc.want, got, k.events())
+			}
+		})
 	}
 }

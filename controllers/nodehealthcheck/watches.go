@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -171,7 +172,7 @@ func (r *Reconciler) checksOfNode(ctx context.Context, obj client.Object) []reco
 	if !ok {
 		return nil
 	}
-	if controlPlane(node) {
+	if controlplane.IsMember(node) {
 		return r.everyCheck(ctx, node)
 	}
 	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool {
@@ -226,7 +227,9 @@ func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	judged := workload.NodeChanges()
 	return predicate.TypedFuncs[*corev1.Node]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
-			return judged.Update(e) || !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) || !maps.Equal(e.ObjectOld.Annotations, e.ObjectNew.Annotations)
+			was, is := e.ObjectOld, e.ObjectNew
+			return judged.Update(e) || !maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
+				was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || controlplane.InMaintenance(was) != controlplane.InMaintenance(is)
 		},
 		GenericFunc: func(event.TypedGenericEvent[*corev1.Node]) bool { return false },
 	}

@@ -11,9 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
-// SlimNode is the transform of node caches: it keeps what is judged, fenced or recorded (name, UID, zone, provider ID, taints, who has fenced it, boot ID,
+// SlimNode is the transform of node caches: it keeps what is judged, fenced or recorded (name, UID, zone, roles, provider ID, taints, who has fenced it, boot ID,
 // and of each condition its type, status, reason and last transition) and drops the rest. A node of 8 KiB becomes one of 1 KiB.
 //
 // Heartbeat times are among what is dropped: two heartbeats of an unchanged node are the same object afterwards.
@@ -35,13 +36,21 @@ func SlimNode(obj any) (any, error) {
 	if by, fenced := node.Annotations[mendv1.FencedByAnnotation]; fenced {
 		slim.Annotations = map[string]string{mendv1.FencedByAnnotation: cut(by)}
 	}
-	if zone := node.Labels[corev1.LabelTopologyZone]; zone != "" {
-		slim.Labels = map[string]string{corev1.LabelTopologyZone: Interned(cut(zone))}
+	for _, label := range keptLabels {
+		if value, labelled := node.Labels[label]; labelled {
+			if slim.Labels == nil {
+				slim.Labels = map[string]string{}
+			}
+			slim.Labels[label] = Interned(cut(value))
+		}
 	}
 	slim.Status.NodeInfo.BootID = cut(node.Status.NodeInfo.BootID)
 	slim.Status.Conditions = slimConditions(node.Status.Conditions)
 	return slim, nil
 }
+
+// keptLabels are the labels that are kept of a node.
+var keptLabels = append(controlplane.RoleLabels(), corev1.LabelTopologyZone)
 
 const (
 	// mostKept is how many conditions, and how many taints, are kept of a node. Node problem detectors add a dozen to the kubelet's five.

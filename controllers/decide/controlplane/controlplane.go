@@ -35,13 +35,27 @@ const (
 	NoAnswer
 )
 
+// Etcd is what the labels of a member's node say of etcd.
+type Etcd int
+
+const (
+	// EtcdUnknown is a member whose node was not seen.
+	EtcdUnknown Etcd = iota
+	// EtcdLabelled means that it runs etcd.
+	EtcdLabelled
+	// EtcdNotLabelled means that it does not, if any node of its cluster is labelled to.
+	EtcdNotLabelled
+)
+
 // Member is one machine of a control plane, or one of its nodes.
 type Member struct {
 	Name string
 	// Node says whether its node is Ready, APIServer whether the API server on it renews its identity lease (see Servers).
 	Node, APIServer Sign
-	// Joining says that it has no node yet. Off, that its host is powered off, for whatever reason.
-	Joining, Off bool
+	// Joining says that it has no node yet. Off, that its host is powered off, for whatever reason. Away, that somebody else has taken it for
+	// maintenance, and that it may go down at any moment.
+	Joining, Off, Away bool
+	Etcd               Etcd
 	// ReplacedBy is what shows that it is being deleted, or that its owner was asked to replace it; empty if it is not. ReplacedSince is
 	// since when.
 	ReplacedBy    string
@@ -62,7 +76,7 @@ func (m Member) Alive() bool { return m.Node == Alive || m.APIServer == Alive }
 // etcd, as a rule that on its own host, and the kubelet needs neither.
 func (m Member) Votes() bool {
 	switch {
-	case m.Joining || m.Off || m.ReplacedBy != "" || m.Remediation != "":
+	case m.Joining || m.Off || m.Away || m.ReplacedBy != "" || m.Remediation != "":
 		return false
 	case m.APIServer != Unknown:
 		return m.APIServer == Alive
@@ -97,7 +111,7 @@ type Objection struct {
 	Reason Reason
 	// Member is the other one, By what remediates or replaces it.
 	Member, By string
-	// Votes is how many count as alive without the member that asks, Total how many members there are, Needed how many are their majority.
+	// Votes is how many voters count as alive without the member that asks, Total how many there are, Needed how many are their majority.
 	Votes, Total, Needed int
 	// Until is when time alone ends it; zero if it does not.
 	Until time.Time
@@ -153,14 +167,15 @@ func (p Plane) First(now time.Time) string {
 // obstacles is all that keeps m from being disrupted but those that wait as well.
 func (p Plane) obstacles(m Member, now time.Time) []Objection {
 	why := p.others(m, now)
-	needed := Majority(len(p.Members))
+	voters := p.voters()
+	needed := Majority(len(voters))
 	switch {
-	case needed == 0 || p.API == NoAnswer:
+	case needed == 0 || p.API == NoAnswer || !slices.ContainsFunc(voters, func(v Member) bool { return v.Name == m.Name }):
 	case p.API == Connecting:
 		why = append(why, Objection{Reason: NotSeen})
 	case m.Alive():
-		if votes := p.votesWithout(m); votes < needed {
-			why = append(why, Objection{Reason: MajorityAtRisk, Votes: votes, Total: len(p.Members), Needed: needed})
+		if votes := votesWithout(voters, m); votes < needed {
+			why = append(why, Objection{Reason: MajorityAtRisk, Votes: votes, Total: len(voters), Needed: needed})
 		}
 	}
 	return why
@@ -198,9 +213,17 @@ func beganBefore(a, b Member) bool {
 	return cmp.Or(a.Began.Compare(b.Began), strings.Compare(a.Name, b.Name)) < 0
 }
 
-func (p Plane) votesWithout(m Member) int {
+// voters are the members whose majority the cluster needs: those that run etcd, where any node says that it does, else all.
+func (p Plane) voters() []Member {
+	if !slices.ContainsFunc(p.Members, func(m Member) bool { return m.Etcd == EtcdLabelled }) {
+		return p.Members
+	}
+	return slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Etcd == EtcdNotLabelled })
+}
+
+func votesWithout(voters []Member, m Member) int {
 	votes := 0
-	for _, o := range p.Members {
+	for _, o := range voters {
 		if o.Name != m.Name && o.Votes() {
 			votes++
 		}

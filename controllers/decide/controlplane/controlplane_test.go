@@ -40,6 +40,10 @@ func switchedOff(m *Member) { m.Off, m.Node, m.APIServer = true, Silent, Silent 
 func joining(m *Member)     { m.Joining, m.Node, m.APIServer = true, Unknown, Unknown }
 func unseen(m *Member)      { m.Node, m.APIServer = Unknown, Unknown }
 
+func away(m *Member)        { m.Away = true }
+func withEtcd(m *Member)    { m.Etcd = EtcdLabelled }
+func withoutEtcd(m *Member) { m.Etcd = EtcdNotLabelled }
+
 func deleted(d time.Duration) func(*Member) {
 	return func(m *Member) { m.ReplacedBy, m.ReplacedSince = "Machine", ago(d) }
 }
@@ -84,7 +88,22 @@ func TestWhoMayGo(t *testing.T) {
 		"but is not taken for dead itself":                                             {Answers, members(3, to("a", noServer), to("b", dead)), atRisk(1, 3, 2)},
 		"without leases the nodes decide":                                              {Answers, members(3, to("a", leaseless), to("b", leaseless), to("c", leaseless, notReady)), atRisk(1, 3, 2)},
 		"and all of them that are ready count":                                         {Answers, members(3, to("a", leaseless), to("b", leaseless), to("c", leaseless)), nil},
-		"while no API server answers there is no majority":                             {NoAnswer, members(3, to("a", unseen), to("b", unseen), to("c", unseen)), nil},
+		"one in maintenance may go down at any moment":                                 {Answers, members(3, to("b", away)), atRisk(1, 3, 2)},
+		"and may be remediated itself":                                                 {Answers, members(3, to("a", away)), nil},
+		"of servers with etcd, one is dead: no live one of them": {
+			Answers, members(5, to("a", withEtcd), to("b", withEtcd, dead), to("c", withEtcd), to("d", withoutEtcd), to("e", withoutEtcd)), atRisk(1, 3, 2),
+		},
+		"a server without etcd goes meanwhile": {
+			Answers, members(5, to("a", withoutEtcd), to("b", withEtcd, dead), to("c", withEtcd), to("d", withEtcd), to("e", withoutEtcd)), nil,
+		},
+		"but no two at a time": {
+			Answers, members(4, to("a", withoutEtcd), to("b", withEtcd, cycled(time.Minute)), to("c", withEtcd), to("d", withEtcd)),
+			[]Objection{{Reason: BeingRemediated, Member: "b", By: "HostRemediation b"}},
+		},
+		"what was not seen may run etcd":                   {Answers, members(4, to("b", withEtcd), to("c", withEtcd), to("d", withoutEtcd)), nil},
+		"and its vote is missed":                           {Answers, members(4, to("b", joining), to("a", withEtcd), to("c", withEtcd), to("d", withoutEtcd)), atRisk(1, 3, 2)},
+		"where none is labelled all of them count":         {Answers, members(3, to("a", withoutEtcd), to("b", withoutEtcd, dead), to("c", withoutEtcd)), atRisk(1, 3, 2)},
+		"while no API server answers there is no majority": {NoAnswer, members(3, to("a", unseen), to("b", unseen), to("c", unseen)), nil},
 		"but one goes at a time": {
 			NoAnswer, members(3, to("a", unseen), to("b", cycled(time.Hour))), []Objection{{Reason: BeingRemediated, Member: "b", By: "HostRemediation b"}},
 		},

@@ -109,7 +109,7 @@ func (d *decider) asked(i int, v *view) asking {
 
 // any is what is asked before any step: what the user, or somebody else who holds the node, wants.
 func (a asking) any() []Blocker {
-	all := a.excluded()
+	all := append(a.excluded(), a.deleting()...)
 	all = append(all, a.machine()...)
 	return append(all, a.leaseTaken()...)
 }
@@ -161,6 +161,21 @@ func (a asking) excluded() []Blocker {
 	return []Blocker{{Reason: NodeExcluded}}
 }
 
+// stuckFor is how long a Node is being deleted before a person is told. Karpenter drains it and ends its instance meanwhile.
+const stuckFor = time.Hour
+
+// deleting: the Node is being deleted, and something holds it by a finalizer. A remediation would bring back what somebody else ends.
+func (a asking) deleting() []Blocker {
+	stuck := a.n.Deleting.Add(stuckFor)
+	switch {
+	case a.n.Deleting.IsZero():
+		return nil
+	case a.f.Now.Before(stuck):
+		return []Blocker{{Reason: NodeDeleting, Again: stuck}}
+	}
+	return []Blocker{{Reason: NodeStuck, Args: []string{strings.Join(a.n.Finalizers, ", ")}}}
+}
+
 // machine is what the Machine of the node says against it, what is reported first coming first.
 func (a asking) machine() []Blocker {
 	m := a.n.Machine
@@ -185,7 +200,7 @@ func (a asking) machine() []Blocker {
 
 func (a asking) leaseTaken() []Blocker {
 	l, now := a.n.Lease, a.f.Now
-	if !l.held(now) {
+	if !l.Held(now) {
 		return nil
 	}
 	until := l.expiry()

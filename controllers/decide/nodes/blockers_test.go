@@ -21,7 +21,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 	unreadable := func(i int) func(*Facts) { return func(f *Facts) { f.Templates[i].Usable = false } }
 	two := steps(reboot(0), reboot(0))
 	five := func(f *Facts) {
-		f.ControlPlane = &ControlPlane{Nodes: []Member{{"a", false}, {"b", true}, {"c", true}, {"d", true}, {"e", true}}}
+		f.ControlPlane = &ControlPlane{Nodes: []Member{{Name: "a", Ready: false}, {Name: "b", Ready: true}, {Name: "c", Ready: true}, {Name: "d", Ready: true}, {Name: "e", Ready: true}}}
 	}
 	for name, tc := range map[string]struct {
 		given Facts
@@ -38,6 +38,8 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"one that OpenShift is ending":       {of(lost(func(n *Node) { n.Terminating = true })).with(func(f *Facts) { f.TerminatingLeft = true }), []Reason{NotJudged}},
 		"one that is terminating otherwise":  {of(lost(func(n *Node) { n.Terminating = true })), nil},
 		"one that its user has excluded":     {of(lost(excluded)), []Reason{NodeExcluded}},
+		"one that is being deleted":          {of(lost(excluded, leaving(59*time.Minute))), []Reason{NodeExcluded, NodeDeleting}},
+		"one that is, for an hour":           {of(lost(leaving(time.Hour))), []Reason{NodeStuck}},
 		"what its Machine says, the latest first": {
 			of(lost(machine(func(m *Machine) {
 				m.Unread, m.Deleting, m.Skipped, m.Paused, m.ClusterPaused = true, true, true, true, true
@@ -99,6 +101,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"one follows while another check watches the Machine":           {of(lost(asked(failed), machine(func(m *Machine) { m.WatchedBy, m.Updating = "capi/mhc", true }))).with(two), nil},
 		"one follows after the node has left the selection":             {of(lost(asked(failed), unselected)).with(two), nil},
 		"none follows while its user excludes the node":                 {of(lost(asked(failed), excluded)).with(two), []Reason{NodeExcluded}},
+		"none follows while the Node is being deleted":                  {of(lost(asked(failed), leaving(0))).with(two), []Reason{NodeDeleting}},
 		"none follows while another holder has the lease":               {of(lost(asked(failed), leased(leaseOf("NMO", time.Hour, 0, 0)))).with(two), []Reason{LeaseTaken}},
 		"a request of the last failure has its own name":                {of(lost(asked(deleting(0), kept), named(true, "reboot"))), []Reason{StillDeleted}},
 		"a pending node with a request waits for its time":              {of(lost(since(time.Minute), asked())), []Reason{WithinTimeout}},

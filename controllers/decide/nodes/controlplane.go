@@ -39,6 +39,9 @@ const (
 type Member struct {
 	Name  string
 	Ready bool
+	// Away says that it is in maintenance: by what it says of itself, or by the lease of another holder.
+	Away bool
+	Etcd controlplane.Etcd
 }
 
 // MemberMachine is one Machine of the control plane.
@@ -106,7 +109,7 @@ func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 		}
 	}
 	for _, n := range c.Nodes {
-		is := controlplane.Member{Name: n.Name, Node: controlplane.Silent, Remediation: busy[n.Name]}
+		is := controlplane.Member{Name: n.Name, Node: controlplane.Silent, Remediation: busy[n.Name], Away: n.Away, Etcd: n.Etcd}
 		if n.Ready {
 			is.Node = controlplane.Alive
 		}

@@ -145,6 +145,9 @@ type Node struct {
 	Exists, Selected bool
 	Created          time.Time
 	ControlPlane     bool
+	// Deleting is since when it is being deleted, zero if it is not, and Finalizers are what keep it then.
+	Deleting   time.Time
+	Finalizers []string
 	// Excluded says that its user wants it left alone; ExcludedEmpty that the label for that has no value, which counts for nothing.
 	Excluded, ExcludedEmpty bool
 	// Confirmed says that a person has confirmed that it is healthy.

@@ -169,6 +169,11 @@ func excluded(n *Node)   { n.Excluded = true }
 func unselected(n *Node) { n.Selected = false }
 func member(n *Node)     { n.ControlPlane = true }
 
+// leaving is a Node that is being deleted, and kept by a finalizer, for that long.
+func leaving(d time.Duration) func(*Node) {
+	return func(n *Node) { n.Deleting, n.Finalizers = epoch.Add(-d), []string{"karpenter.sh/termination"} }
+}
+
 func leased(l *Lease) func(*Node) { return func(n *Node) { n.Lease = l } }
 
 // deleted are requests for the node that somebody has deleted, and that the status lists.

@@ -49,9 +49,9 @@ func termOf(steps []escalation.Step, step int) Term {
 	return t
 }
 
-// held reports whether l is somebody else's and still counts at now. One that was renewed in the future counts for nothing (medik8s), but for what
+// Held reports whether l is somebody else's and still counts at now. One that was renewed in the future counts for nothing (medik8s), but for what
 // clocks differ by.
-func (l *Lease) held(now time.Time) bool {
+func (l *Lease) Held(now time.Time) bool {
 	if l == nil || l.Holder == "" || l.Own || l.Renewed.IsZero() {
 		return false
 	}
@@ -80,7 +80,7 @@ func (l *Lease) next(t Term, since, now time.Time) (LeaseAction, time.Time) {
 		return KeepLease, time.Time{}
 	}
 	switch {
-	case l.held(now):
+	case l.Held(now):
 		return KeepLease, l.expiry()
 	case !l.own():
 		return TakeLease, now.Add(t.Length)

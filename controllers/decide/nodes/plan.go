@@ -202,6 +202,9 @@ const (
 	NotSelected Reason = "NotSelected"
 	// NodeExcluded is a node that its user wants left alone.
 	NodeExcluded Reason = "NodeExcluded"
+	// NodeDeleting is a Node that is being deleted, NodeStuck one that is for longer than that takes.
+	NodeDeleting Reason = "NodeBeingDeleted"
+	NodeStuck    Reason = "NodeDeletionStuck"
 	// MachineUnread to MachineDeleting are what its Machine says against it.
 	MachineUnread   Reason = "MachineUnread"
 	ClusterPaused   Reason = "ClusterPaused"
@@ -258,7 +261,7 @@ func (r Reason) Silent() bool {
 func Reasons() []Reason {
 	return []Reason{
 		CheckDisabled, TemplateUnread, TemplateNotSeen, Paused, Upgrading, KubeletsAwaited, TooManyUnhealthy, StormNotOver,
-		NotUnhealthy, NodeGone, NotJudged, RequestsUnread, WithinTimeout, NotSelected, NodeExcluded,
+		NotUnhealthy, NodeGone, NotJudged, RequestsUnread, WithinTimeout, NotSelected, NodeExcluded, NodeDeleting, NodeStuck,
 		MachineUnread, ClusterPaused, MachinePaused, MachineSkipped, MachineDeleting, LeaseTaken, OverlappingCheck, MachineUpdating,
 		TemplateOfMachines, TemplateElsewhere, OrphanedRequest, ForeignRequest, OtherTemplate, SameTemplate,
 		ControlPlaneSearched, ControlPlaneUnread, MemberRemediated, MajorityAtRisk, MembersNotSeen, NotFirst, EtcdAtRisk, EtcdUnread, EtcdBudgets,

@@ -144,7 +144,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 			ended := f.TerminatingLeft && n.Terminating
 			due := n.Exists && len(n.Conditions) > 0 && !f.Now.Before(n.Conditions[0].Since.Add(5*time.Minute))
 			switch {
-			case !due, n.Excluded, n.Lease.held(f.Now), len(n.Unseen) > 0, len(n.Orphaned) > 0, n.Machine.Unread, ended, paused:
+			case !due, n.Excluded, n.Lease.Held(f.Now), len(n.Unseen) > 0, len(n.Orphaned) > 0, n.Machine.Unread, ended, paused:
 				t.Fatalf("a remediation of %+v starts", n)
 			case begins(n, d) && !n.Selected:
 				t.Fatalf("a remediation of %+v, which is not selected, begins", n)

@@ -14,7 +14,7 @@ func plane(silent string, changes ...func(*ControlPlane)) func(*Facts) {
 	return func(f *Facts) {
 		f.ControlPlane = &ControlPlane{}
 		for _, name := range "abcde" {
-			f.ControlPlane.Nodes = append(f.ControlPlane.Nodes, Member{string(name), !strings.ContainsRune(silent, name)})
+			f.ControlPlane.Nodes = append(f.ControlPlane.Nodes, Member{Name: string(name), Ready: !strings.ContainsRune(silent, name)})
 		}
 		for _, change := range changes {
 			change(f.ControlPlane)
@@ -64,7 +64,7 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 			"AnotherBeingRemediated e Reboot remediators/e; AnotherBeingRemediated e Reboot remediators/e, NotFirst a",
 		},
 		"none that is not a member": {of(due(20), due(10), lost(member, func(n *Node) { n.Selected = true })).with(func(f *Facts) {
-			f.ControlPlane = &ControlPlane{Nodes: []Member{{"b", false}, {"c", false}}}
+			f.ControlPlane = &ControlPlane{Nodes: []Member{{Name: "b", Ready: false}, {Name: "c", Ready: false}}}
 		}), "MembersNotSeen, NotFirst b; ; NotFirst b"},
 		"none while the control plane is not read, and the longest says why": {
 			of(due(10), due(20)).with(plane("a", unread("a timeout"))), "ControlPlaneUnread a timeout, NotFirst b; ControlPlaneUnread a timeout",

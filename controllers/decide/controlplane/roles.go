@@ -1,0 +1,54 @@
+package controlplane
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const etcdLabel = "node-role.kubernetes.io/etcd"
+
+// memberLabels are the labels of nodes that belong to a control plane, whatever their values: kubectl takes a role from the key alone.
+var memberLabels = []string{
+	"node-role.kubernetes.io/control-plane", // kubeadm, k3s, RKE2, Talos, OpenShift
+	"node-role.kubernetes.io/master",        // kubeadm before 1.24, k3s, RKE2, OpenShift
+	"node-role.kubernetes.io/controlplane",  // RKE1 (rancher/rke, services/kubeapi.go)
+	// k3s, RKE1 and RKE2. A server that runs etcd alone has no other role (docs.k3s.io/installation/server-roles), nor has Harvester's witness.
+	etcdLabel,
+	"node-role.kubernetes.io/arbiter",          // OpenShift's topology HighlyAvailableArbiter: a node that runs etcd alone
+	"node.kubernetes.io/microk8s-controlplane", // MicroK8s writes no role (canonical/microk8s, microk8s-resources/default-args/kubelet)
+}
+
+// RoleLabels are the labels that say whether a node is a member, and whether it runs etcd.
+func RoleLabels() []string { return slices.Clone(memberLabels) }
+
+// IsMember reports whether node belongs to the control plane of its cluster.
+func IsMember(node *corev1.Node) bool {
+	return node != nil && slices.ContainsFunc(memberLabels, func(label string) bool {
+		_, labelled := node.Labels[label]
+		return labelled
+	})
+}
+
+// EtcdOf is what node, a member, says of etcd on it. Nil is a node that was not seen.
+func EtcdOf(node *corev1.Node) Etcd {
+	if node == nil {
+		return EtcdUnknown
+	}
+	if _, labelled := node.Labels[etcdLabel]; labelled {
+		return EtcdLabelled
+	}
+	return EtcdNotLabelled
+}
+
+// drainTaint is what the Node Maintenance Operator puts on a node before it drains it (medik8s/node-maintenance-operator, README).
+const drainTaint = "medik8s.io/drain"
+
+// InMaintenance reports whether somebody says that node may go down at any moment. A cordon says no such thing.
+// (kubernetes.io/docs/reference/node/node-lifecycle-conditions)
+func InMaintenance(node *corev1.Node) bool {
+	return node != nil && (slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == drainTaint }) ||
+		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return (c.Type == "MaintenanceInProgress" || c.Type == "DrainInProgress") && c.Status == corev1.ConditionTrue
+		}))
+}
