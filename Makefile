@@ -84,7 +84,7 @@ TEST_FLAGS = -count=1 -vet=off '-ldflags=-s -w'
 
 # Everything outside test/, the checks of the code itself directly in test/, and what else needs no control plane. The samples of the fault campaigns, in the
 # folders below test/faults, are left to `make test`.
-UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/inmemory/... ./test/faults ./test/rules ./test/seeds
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/inmemory/... ./test/faults ./test/seeds
 
 include test/rig/rig.mk
 
