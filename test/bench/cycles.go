@@ -57,6 +57,7 @@ func measureHosts(ctx context.Context, hosts int, b bench) (_ figures, err error
 	if err := t.firstPass(ctx, b.manager); err != nil {
 		return nil, fmt.Errorf("first full pass: %w", err)
 	}
+	t.figures = nil // that is measured with the checks
 	return t.run(ctx, []phase{
 		{"idle", t.measureIdle},
 		{"cycles one by one", func(ctx context.Context) error { return e.alone(ctx, t) }},
