@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/manifests"
 )
 
 // webhooks is where a manager answers the API server.
@@ -45,7 +47,7 @@ func (h *webhooks) install(ctx context.Context, cfg *rest.Config, manifest strin
 	if err != nil {
 		return fmt.Errorf("read manifests: %w", err)
 	}
-	all, err := decode(content)
+	all, err := manifests.Decode(content)
 	if err != nil {
 		return err
 	}
