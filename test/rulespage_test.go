@@ -98,9 +98,9 @@ func familiesIn(t *testing.T, text string) []family {
 			for _, place := range codeIn.FindAllStringSubmatch(line, -1) {
 				f.places = append(f.places, place[1])
 			}
-		case found != nil && f.ids[found[1]]:
+		case len(found) > 1 && f.ids[found[1]]:
 			t.Errorf("%s explains %s twice", rulesFile, found[1])
-		case found != nil && found[1] != "id":
+		case len(found) > 1 && found[1] != "id":
 			f.ids[found[1]] = true
 		}
 	}

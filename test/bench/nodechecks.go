@@ -69,7 +69,8 @@ func measureNodeChecks(ctx context.Context, b bench) (s section, err error) {
 	if err != nil {
 		return s, err
 	}
-	return s, s.add(fmt.Sprintf("%d nodes, %d unhealthy", nodes, unhealthy), of)
+	err = s.add(fmt.Sprintf("%d nodes, %d unhealthy", nodes, unhealthy), of)
+	return s, err
 }
 
 func (e *environment) fillNodes(ctx context.Context) error {

@@ -84,7 +84,7 @@ func described(t *testing.T, layout map[string][]byte) string {
 		}
 		text = string(content)
 		if !json.Valid(content) {
-			sum := ""
+			var sum string
 			text, sum = layerAsText(t, content)
 			unpacked[sum] = n + 1
 		}

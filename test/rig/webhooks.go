@@ -122,13 +122,13 @@ func (h *webhooks) lead(object map[string]any, clientConfig ...string) error {
 // creation wait for two seconds.
 func (h *webhooks) asked(cfg *rest.Config) func(context.Context) error {
 	return func(ctx context.Context) error {
-		client, err := kubernetes.NewForConfig(cfg)
+		api, err := kubernetes.NewForConfig(cfg)
 		if err != nil {
 			return fmt.Errorf("make a client for webhooks: %w", err)
 		}
 		bad := fmt.Sprintf(`{"apiVersion":%q,"kind":"MachineHealthCheck","metadata":{"name":"refused"},`+
 			`"spec":{"clusterName":"none","selector":{}}}`, clusterv1.GroupVersion.String())
-		err = client.RESTClient().Patch(types.ApplyYAMLPatchType).
+		err = api.RESTClient().Patch(types.ApplyYAMLPatchType).
 			AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version,
 				"namespaces/default/machinehealthchecks/refused").
 			Param("dryRun", "All").Param("fieldManager", "rig").Body([]byte(bad)).Do(ctx).Error()
