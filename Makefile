@@ -80,11 +80,12 @@ EACH_TEST_MODULE = failed=0; \
 build demo test test-unit: export GOGC ?= 400
 
 # Linking what only a debugger needs into each of some thirty test binaries takes as long as the tests; and `make verify` vets.
-TEST_FLAGS = -count=1 -vet=off '-ldflags=-s -w'
+UNIT_FLAGS = -vet=off '-ldflags=-s -w'
+TEST_FLAGS = -count=1 $(UNIT_FLAGS)
 
 # Everything outside test/, the checks of the code itself directly in test/, and what else needs no control plane. The samples of the fault campaigns, in the
 # folders below test/faults, are left to `make test`.
-UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/inmemory/... ./test/faults ./test/rules ./test/seeds
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/inmemory/... ./test/faults ./test/seeds
 
 include test/rig/rig.mk
 
@@ -166,9 +167,10 @@ test-fuzz: ## Try random input, half a minute for each function named Fuzz... (F
 		{ echo "$$at: $$said"; exit 1; }'
 	@echo "Fuzzed for $(FUZZ_TIME) each: $(notdir $(subst :,/,$(FUZZ_TARGETS)))"
 
+# Of a package in which nothing has changed that its tests have read, go test knows the result: these tests ask nothing but files and the clock. `make test` runs all.
 .PHONY: test-unit
-test-unit: $(GOTESTSUM) ## Run the tests that need no control plane, in a minute (TEST_ARGS="-run Name")
-	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(TEST_FLAGS) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
+test-unit: $(GOTESTSUM) ## Run the tests that need no control plane, of what has changed, in a minute (TEST_ARGS="-run Name", TEST_ARGS=-count=1 for all)
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(UNIT_FLAGS) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
 
 # gremlins and the program that compares what it finds with hack/mutate/survivors.txt have a module of their own, besides hack/tools: gremlins
 # needs another version of viper than golangci-lint has.
@@ -193,7 +195,7 @@ bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUIC
 ##@ Generate and check
 
 .PHONY: generate
-generate: generate-manifests generate-docs generate-dashboards generate-chart ## Rewrite all that is generated
+generate: generate-manifests generate-code generate-docs generate-dashboards generate-chart ## Rewrite all that is generated
 
 # The packages whose markers are about rights in workload clusters; those about power-cycling hosts, and about NodeHealthChecks, in the management
 # cluster; and all others, whose rights every manager needs there.
@@ -230,9 +232,12 @@ generate-simulated: $(CONTROLLER_GEN) ## Rewrite the CRD of the simulated hosts 
 # from what others write.
 DOCUMENTED = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir='.?*' '^func Test[A-Za-z]*AreDocumented' .)))
 
+.PHONY: generate-code
+generate-code: $(MOCKGEN) ## Run the go:generate lines
+	$(GO) generate ./controllers/...
+
 .PHONY: generate-docs
-generate-docs: $(MOCKGEN) ## Rewrite the documents that the program is the source of, and run the go:generate lines
-	$(GO) generate ./...
+generate-docs: ## Rewrite the documents that the program is the source of
 	$(GO) test $(TEST_FLAGS) -run 'AreDocumented$$' $(filter-out ./test/fences/,$(DOCUMENTED)) -update
 	$(GO) test $(TEST_FLAGS) -run 'AreDocumented$$' ./test/fences -update
 
@@ -254,22 +259,25 @@ format: $(GOLANGCI_LINT) ## Format the Go code and sort its imports
 tidy: ## Tidy every go.mod and go.sum
 	@for module in $(MODULES); do (set -x; $(GO) -C $$module mod tidy); done
 
-VERIFY := verify-generate verify-format verify-lint verify-workflows verify-tidy
+# What is generated comes first, since the others read it; they wait for the network or for one slow package half of the time.
+VERIFY := verify-lint verify-workflows verify-tidy
 
 .PHONY: verify
-verify: ## Fail when anything is stale, unformatted or not clean; run all the checks below
-	@$(MAKE) --keep-going $(VERIFY) || { echo; echo "make verify: failed, see above" >&2; exit 1; }
+verify: $(GOLANGCI_LINT) ## Fail when anything is stale, unformatted or not clean; run all the checks below
+	@failed=; $(MAKE) verify-generate || failed=1; $(MAKE) --keep-going --jobs=3 --output-sync $(VERIFY) || failed=1; \
+	test -z "$$failed" || { echo; echo "make verify: failed, see above" >&2; exit 1; }
 	@echo "make verify: all clean"
 
 # The content of every file that git knows or would add; so that work not yet committed counts as it is.
 SNAPSHOT = git ls-files -z --cached --others --exclude-standard | sort -zu | xargs -0 sha256sum 2>/dev/null || true
 
+# The documents that tests write are not among them: `make test` compares these.
 .PHONY: verify-generate
-verify-generate: $(CONTROLLER_GEN) ## Check that `make generate` changes nothing
+verify-generate: $(CONTROLLER_GEN) ## Check that `make generate` changes nothing but, perhaps, what the tests named Test...AreDocumented hold
 	@before=$$(mktemp) && after=$$(mktemp) && trap 'rm -f "$$before" "$$after"' EXIT; \
 	( $(SNAPSHOT) ) > "$$before"; \
 	test -s "$$before" || { echo "generated files: git lists no files here, so nothing can be compared" >&2; exit 1; }; \
-	$(MAKE) generate; \
+	$(MAKE) generate-manifests generate-code generate-dashboards generate-chart; \
 	( $(SNAPSHOT) ) > "$$after"; \
 	stale=$$(sort "$$before" "$$after" | uniq -u | cut -c 65- | sort -u); \
 	if [ -n "$$stale" ]; then \
@@ -277,15 +285,11 @@ verify-generate: $(CONTROLLER_GEN) ## Check that `make generate` changes nothing
 		echo "$$stale" >&2; exit 1; \
 	fi
 
-.PHONY: verify-format
-verify-format: $(GOLANGCI_LINT) ## Check the formatting and the order of imports
-	@$(GOLANGCI_LINT) fmt --diff || { echo "format: the files above differ; fix with: make format" >&2; exit 1; }
-
-# One cache serves all modules, and vet is one of the linters.
+# One cache serves all modules. Vet is one of the linters, and so are the formatters. The small modules are checked beside the large one.
 .PHONY: verify-lint
-verify-lint: $(GOLANGCI_LINT) ## Check with golangci-lint, which also vets
-	@failed=; for module in $(CODE_MODULES); do (cd $$module && golangci-lint run ./...) || failed=1; done; \
-	test -z "$$failed" || { echo "lint: see above; fix by hand, some with: .tools/bin/golangci-lint run --fix" >&2; exit 1; }
+verify-lint: $(GOLANGCI_LINT) ## Check with golangci-lint, which also vets, and checks the formatting and the order of imports
+	@printf '%s\n' $(CODE_MODULES) | xargs -P 2 -I{} bash -c 'cd {} && golangci-lint run ./...' || \
+	{ echo "lint: see above; fix by hand, the formatting with: make format, some with: .tools/bin/golangci-lint run --fix" >&2; exit 1; }
 
 .PHONY: verify-workflows
 verify-workflows: $(ACTIONLINT) ## Check the workflows with actionlint
@@ -293,10 +297,8 @@ verify-workflows: $(ACTIONLINT) ## Check the workflows with actionlint
 
 .PHONY: verify-tidy
 verify-tidy: ## Check that every go.mod and go.sum is tidy
-	@untidy=""; for module in $(MODULES); do \
-		diff=$$($(GO) -C $$module mod tidy -diff 2>&1) || { untidy="$$untidy $$module"; sed -n 1,40p <<< "$$diff"; }; \
-	done; \
-	if [ -n "$$untidy" ]; then echo "go.mod or go.sum not tidy in:$$untidy; fix with: make tidy" >&2; exit 1; fi
+	@printf '%s\n' $(MODULES) | xargs -P 4 -I{} bash -c 'diff=$$($(GO) -C {} mod tidy -diff 2>&1) || { echo "{}:"; sed -n 1,40p <<< "$$diff"; exit 1; }' || \
+	{ echo "go.mod or go.sum not tidy, see above; fix with: make tidy" >&2; exit 1; }
 
 # It asks vuln.go.dev what is known, so it is no part of `make verify`, which gives the same answer on the same commit. Modules that are only
 # used by tests and tools do not ship.

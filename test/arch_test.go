@@ -159,35 +159,6 @@ func withoutLayer(pkgs []pkg) []string {
 	return found
 }
 
-// Without this, a check that sees nothing would find nothing wrong.
-func TestTheImportRulesFindViolations(t *testing.T) {
-	for folder, imported := range map[string]string{
-		"api/v1alpha1":                   "controllers/decide/health",
-		"baremetal/host":                 "controllers/hostremediation",
-		"baremetal/powercycle":           "baremetal/host",
-		"cmd/kubectl-mend":               "test/rig",
-		"controllers/decide/health":      "test/golden", // tests of decisions alone may
-		"controllers/hostremediation":    "partners/bmo",
-		"controllers/machinehealthcheck": "controllers/nodehealthcheck",
-		"controllers/nodehealthcheck":    "controllers/helper",
-		"controllers/remediationrequest": "controllers/machinehealthcheck",
-		"partners/bmo":                   "controllers/hostremediation",
-		"test/golden":                    "test/rig",
-		".":                              "test/rig",
-	} {
-		all := []string{pathOf(imported)}
-		for _, p := range []pkg{{Imports: all}, {TestImports: all}, {XTestImports: all}} {
-			p.ImportPath = pathOf(folder)
-			if len(forbiddenImports([]pkg{p}, layerOf(folder))) == 0 && (imported != "test/golden" || p.Imports != nil) {
-				t.Errorf("nothing is said of %+v", p)
-			}
-		}
-	}
-	if len(withoutLayer([]pkg{{ImportPath: pathOf("baremetal/helper")}})) == 0 {
-		t.Error("nothing is said of a folder without a layer")
-	}
-}
-
 // ofKubeconfigs make of a kubeconfig what connects, whatever it names.
 var ofKubeconfigs = []string{"k8s.io/client-go/tools/clientcmd", "sigs.k8s.io/cluster-api/controllers/remote"}
 
@@ -204,13 +175,6 @@ func TestOnlyOnePackageLoadsKubeconfigsOfClusters(t *testing.T) {
 	if want := []string{"cmd/kubectl-mend/command", "controllers/workload"}; !slices.Equal(loading, want) {
 		t.Errorf("%q load kubeconfigs, want %q", loading, want)
 	}
-}
-
-func pathOf(folder string) string {
-	if folder == "." {
-		return module
-	}
-	return module + "/" + folder
 }
 
 func report(t *testing.T, found []string) {

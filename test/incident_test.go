@@ -47,23 +47,6 @@ func TestNothingAdvisesToRemediateEverythingAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheCheckOfAdviceFindsWhatItLooksFor(t *testing.T) {
-	for text, want := range map[string]bool{
-		"raise `unhealthyLessThanOrEqualTo` to 100% for the time of the outage": true,
-		`{"triggerIf":{"unhealthyLessThanOrEqualTo":"100%"}}`:                   true,
-		"maxUnhealthy: ${MAX_UNHEALTHY:=100%}":                                  true,
-		"so the limit has to be 100% for as long":                               true,
-		"unhealthyLessThanOrEqualTo: 100%, with kubemend.io/max-in-flight set":  false,
-		"maxInFlight: 1\n  triggerIf:\n    unhealthyLessThanOrEqualTo: 100%":    false,
-		"unhealthyLessThanOrEqualTo: 40%":                                       false,
-		"| 4 | `minHealthy: 100%` | 4 | 0 | nothing is ever started |":          false,
-	} {
-		if got := risky(text); got != want {
-			t.Errorf("%q: %t, want %t", text, got, want)
-		}
-	}
-}
-
 func risky(text string) bool { return unlimited.MatchString(text) && !inFlight.MatchString(text) }
 
 // adviceIn are the texts that users read, by file: the paragraphs of pages, manifests, and the strings of programs. What a test or a

@@ -54,23 +54,6 @@ func TestThePagesAreInTheIndex(t *testing.T) {
 	}
 }
 
-func TestTheLinkCheckFindsBrokenLinks(t *testing.T) {
-	for target, seen := range map[string]bool{
-		"../README.md": false, "../README.md#install": false, "#no-such-heading": true, "none.md": true, "../README.md#no-such-heading": true, "..": false,
-	} {
-		if why := broken(t, "docs/install.md", target); (why != "") != seen {
-			t.Errorf("%s: broken %q", target, why)
-		}
-	}
-	text := "# A `b`: c_d?\n```sh\n# no heading [no](link)\n```\n## Same\n## Same\nSee [one](two.md#three), `[x](y)` and ![four](five.png).\n"
-	if got, want := anchors(text), []string{"a-b-c_d", "same", "same-1"}; !slices.Equal(got, want) {
-		t.Errorf("headings %q, want %q", got, want)
-	}
-	if got, want := linksIn(text), []string{"two.md#three", "five.png"}; !slices.Equal(got, want) {
-		t.Errorf("links %q, want %q", got, want)
-	}
-}
-
 // pages are all of them, by their path from the top of the project.
 func pages(t *testing.T) []string {
 	t.Helper()

@@ -166,39 +166,3 @@ func mayDecide(path string) bool {
 		return !slices.ContainsFunc(effects, below)
 	}
 }
-
-// Without this, a check that sees nothing would find nothing wrong.
-func TestImpureDecisionsAreFound(t *testing.T) {
-	controller := parse(t, "controller.go", `package p
-import "sigs.k8s.io/controller-runtime/pkg/client"
-type Reconciler struct{ client.Client }
-type pass struct{ of *Reconciler }
-type facts struct{ ready int }`)
-	for text, want := range map[string]int{
-		"import corev1 \"k8s.io/api/core/v1\"\nfunc decide(facts, *corev1.Node) {}":              0,
-		"import \"time\"\nfunc decide(now time.Time) time.Time { return now.Add(time.Hour) }":    0,
-		"import \"context\"\nfunc decide(context.Context) {}":                                    1,
-		"import \"sigs.k8s.io/controller-runtime/pkg/client\"\nfunc decide(client.Reader) {}":    1,
-		"import \"k8s.io/utils/clock\"\nfunc decide(clock.PassiveClock) {}":                      1,
-		"import \"k8s.io/apimachinery/pkg/util/wait\"\nvar _ = wait.Forever":                     1,
-		"import \"github.com/kubemend/kubemend/controllers/workload\"\nvar _ = workload.Gone":    1,
-		"func (r *Reconciler) decide() {}":                                                       1,
-		"func decide(p pass) {}":                                                                 1,
-		"func decide() { go decide() }":                                                          1,
-		"func decide(done chan bool) {}":                                                         1,
-		"import \"time\"\nfunc decide() time.Time { return time.Now() }":                         1,
-		"import metav1 \"k8s.io/apimachinery/pkg/apis/meta/v1\"\nfunc decide() { metav1.Now() }": 1,
-	} {
-		files := map[string]*ast.File{"controller.go": controller, "rules.go": parse(t, "rules.go", "package p\n"+text)}
-		if found := impurities(files, []string{"rules.go"}); len(found) != want {
-			t.Errorf("%s\nfound %q", text, found)
-		}
-	}
-	for file, want := range map[string]bool{
-		"controllers/x/rules.go": true, "cmd/x/a_decide.go": true, "controllers/x/a.go": false, "test/x/rules.go": false,
-	} {
-		if isPure(filepath.Dir(file), filepath.Base(file)) != want {
-			t.Errorf("%s: want %t", file, want)
-		}
-	}
-}

@@ -234,34 +234,3 @@ func sizeOf(file *ast.File, text string) size {
 	})
 	return s
 }
-
-// Without this, a check that sees nothing would find nothing wrong.
-func TestTheSizeCheckFindsWhatGrows(t *testing.T) {
-	allowed := budget{
-		packages: map[string]int{"a": 60, "b": 40}, lines: map[string]int{production: 100, tests: 50}, wide: map[string]int{production: 1},
-		grants: []grant{{10, "more"}},
-	}
-	of := func(a, b, others, wide int) (map[string]size, map[string]size) {
-		return map[string]size{"a": {lines: a}, "b": {lines: b}},
-			map[string]size{production: {lines: a + b, wide: wide}, tests: {lines: others}}
-	}
-	for at, want := range map[[4]int]int{
-		{60, 40, 50, 1}: 0, {61, 39, 50, 1}: 1, {60, 50, 50, 1}: 1, {60, 51, 50, 1}: 2, {60, 40, 51, 1}: 1, {1, 1, 1, 2}: 1,
-	} {
-		packages, sums := of(at[0], at[1], at[2], at[3])
-		if found := slices.Concat(tooLarge(allowed, sums), unlisted(allowed, packages)); len(found) != want {
-			t.Errorf("%v: found %q, want %d", at, found, want)
-		}
-	}
-	next := lowered(allowed, map[string]size{"a": {lines: 104}}, map[string]size{production: {lines: 104}})
-	if next.lines[production] != 104 || next.granted() != 6 {
-		t.Errorf("after 4 of 10 lines were used: %+v", next)
-	}
-	if found := unlisted(allowed, map[string]size{"a": {}, "c": {}}); len(found) != 2 {
-		t.Errorf("of a new package and one that is gone: %q", found)
-	}
-	long := "package p\n\nfunc f() {\n\tif true {\n\t\treturn\n\t}\n}\n// " + strings.Repeat("x", wide) + "\n"
-	if s := sizeOf(parse(t, "p.go", long), long); s != (size{8, 1, 2}) {
-		t.Errorf("a file is %+v", s)
-	}
-}

@@ -117,14 +117,3 @@ func textOf(n ast.Expr) (string, bool) {
 	}
 	return "", false
 }
-
-func TestSpecsAreFound(t *testing.T) {
-	file := parse(t, "p.go", `package p
-var _ = Describe("A", func() { Context("b", func() { It("c"+x, func() {}); Entry(nil) }); other.It("d", func() {}) })
-func TestIt(t *testing.T) {}
-func TestMain(m *testing.M) {}
-func scenes() { It("e", func() {}) }`)
-	if got, want := specsIn(file), []string{"A › b › c…", "A › d", "TestIt", "e"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -15,7 +14,7 @@ type failure struct {
 }
 
 func (t *trial) failNode(ctx context.Context, i int) (failure, error) {
-	marked := t.machineWatch.becomes(t.size.machine(i), failed)
+	marked := t.machineWatch.becomes(machineName(i), failed)
 	err := t.patchNode(ctx, i, longUnknown(time.Now()))
 	return failure{time.Now(), marked}, err
 }
@@ -37,7 +36,7 @@ func (t *trial) failAndWait(ctx context.Context, i int) (time.Duration, error) {
 
 // restore makes nodes Ready and waits until their machines are healthy.
 func (t *trial) restore(ctx context.Context, machines []int) error {
-	healthy := t.machineWatch.all(t.size.machines, succeeded)
+	healthy := t.machineWatch.all(t.count, succeeded)
 	err := t.each(ctx, machines, func(ctx context.Context, i int) error { return t.patchNode(ctx, i, readyAgain(time.Now())) })
 	if err != nil {
 		return err
@@ -53,27 +52,30 @@ func (t *trial) alone(ctx context.Context) error {
 		return err
 	}
 	var seen delays
-	d, err := t.during(ctx, func() error {
-		for _, i := range machines {
-			if err := seen.add(t.failAndWait(ctx, i)); err != nil {
-				return err
-			}
-			if _, err := t.quiet(ctx, time.Second); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	d, err := t.during(ctx, func() error { return t.oneByOne(ctx, machines, &seen, t.failAndWait) })
 	if err != nil {
 		return err
 	}
 	n := float64(len(machines))
-	t.record(seen.all, aloneMedian, aloneWorst)
-	t.figures[alonePatches] = d.patches / n
-	t.figures[aloneEvents] = d.creates / n
-	t.figures[aloneReads] = (d.reads + max(d.workloadCalls, 0)) / n
-	t.figures[aloneReconciles] = d.reconciles / n
+	t.addDelays("One change alone: marked after", seen.all, 0.025, 0.2)
+	t.add("One change alone: patches", d.patches/n, count, 2)
+	t.add("One change alone: events", d.creates/n, count, 2)                        // on the Machine, and on the check
+	t.add("One change alone: reads", (d.reads+max(d.workloadCalls, 0))/n, count, 3) // what goes on beside the changes is among them
+	t.add("One change alone: reconciles", d.reconciles/n, count, noAim)
 	return t.restore(ctx, machines)
+}
+
+// oneByOne does something for each machine, each after everything that follows from the one before is over.
+func (t *trial) oneByOne(ctx context.Context, machines []int, seen *delays, do func(context.Context, int) (time.Duration, error)) error {
+	for _, i := range machines {
+		if err := seen.add(do(ctx, i)); err != nil {
+			return err
+		}
+		if _, err := t.quiet(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // spread makes nodes Unknown at even intervals, whatever the manager is doing.
@@ -92,9 +94,9 @@ func (t *trial) spread(ctx context.Context) error {
 		return err
 	}
 	n := float64(len(machines))
-	t.record(seen.all, spreadMedian, spreadWorst)
-	t.figures[spreadPatches] = d.patches / n
-	t.figures[spreadCPU] = d.cpu * 1000 / n
+	t.addDelays("Changes spread: marked after", seen.all, noAim, 0.2)
+	t.add("Changes spread: patches per change", d.patches/n, count, 2.1)
+	t.add("Changes spread: processor time per 1000 changes", d.cpu*1000/n, seconds, 15)
 	return t.restore(ctx, machines)
 }
 
@@ -120,8 +122,8 @@ func (t *trial) mass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.record(seen.all, massMedian, massWorst)
-	t.figures[massPatches] = d.patches / float64(len(machines))
+	t.addDelays("A tenth at once: marked after", seen.all, noAim, noAim) // the API server again
+	t.add("A tenth at once: patches per change", d.patches/float64(len(machines)), count, 2)
 	return t.restore(ctx, machines)
 }
 
@@ -136,19 +138,4 @@ func (d *delays) add(delay time.Duration, err error) error {
 	defer d.mu.Unlock()
 	d.all = append(d.all, delay)
 	return err
-}
-
-// record keeps the median and the 99th percentile.
-func (t *trial) record(delays []time.Duration, median, worst measured) {
-	slices.Sort(delays)
-	t.figures[median] = percentile(delays, 50).Seconds()
-	t.figures[worst] = percentile(delays, 99).Seconds()
-}
-
-// percentile is the least of sorted values that so many percent do not exceed; of few values the 99th is the highest.
-func percentile(sorted []time.Duration, percent int) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }

@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
@@ -26,15 +27,15 @@ const clients = 24
 
 // environment is a management and a workload cluster, each with new control planes, and the objects of one size in them.
 type environment struct {
-	size             size
+	count            int // of machines
 	rig              *rig.Rig
 	management       *rig.ControlPlane
 	workload         *rig.ControlPlane
-	proxies          []*nodeProxy
 	managementClient client.Client  // the management cluster
 	nodesAPI         rest.Interface // the API server with all nodes
 	machineWatch     *machineWatch
 	crds             []string // of more kinds than those of Cluster API
+	nodesOnly        bool     // the nodes are in the management cluster
 	// nextUnused is the first machine whose node never became Unknown. A second time is less work: remediation by its owner was
 	// requested before.
 	nextUnused int
@@ -50,13 +51,13 @@ func setUp(ctx context.Context, e *environment) (*environment, error) {
 		return nil, errors.Join(fmt.Errorf("create the objects: %w", err), e.tearDown())
 	}
 	var err error
-	if e.machineWatch, err = watchStatuses(ctx, unlimited(e.management.Config())); err != nil {
+	if e.machineWatch, err = watchStatuses(ctx, unlimited(e.management.Config()), machinesPath); err != nil {
 		return nil, errors.Join(err, e.tearDown())
 	}
-	if _, err = e.machineWatch.await(ctx, e.machineWatch.all(e.size.machines, "")); err != nil {
+	if _, err = e.machineWatch.await(ctx, e.machineWatch.all(e.count, "")); err != nil {
 		return nil, errors.Join(err, e.tearDown())
 	}
-	progress("%s: %d machines and nodes created in %.1fs", e.size, e.size.machines, time.Since(since).Seconds())
+	progress("%d machines and nodes created in %.1fs", e.count, time.Since(since).Seconds())
 	return e, nil
 }
 
@@ -70,14 +71,21 @@ func (e *environment) startControlPlanes(ctx context.Context) (err error) {
 		return err
 	})
 	group.Go(func() (err error) {
+		if e.nodesOnly {
+			return nil
+		}
 		e.workload, err = e.rig.Workload(starting, "workload", rig.WorkloadOptions{Bare: true})
 		return err
 	})
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	if e.nodesOnly {
+		e.workload = e.management
+	}
 	scheme := runtime.NewScheme()
-	err = errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
+	err = errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme),
+		mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme))
 	if err != nil {
 		return fmt.Errorf("register kinds: %w", err)
 	}
@@ -103,9 +111,6 @@ func (e *environment) tearDown() error {
 	if e.machineWatch != nil {
 		e.machineWatch.close()
 	}
-	for _, w := range e.proxies {
-		w.close()
-	}
 	if e.rig == nil {
 		return nil
 	}
@@ -117,44 +122,31 @@ func (e *environment) fill(ctx context.Context) error {
 	if err := e.managementClient.Create(ctx, builders.Namespace(namespace)); err != nil {
 		return err
 	}
-	for i := range e.size.clusters {
-		if err := e.fillCluster(ctx, e.size.cluster(i)); err != nil {
-			return err
-		}
+	if err := e.fillCluster(ctx); err != nil {
+		return err
 	}
-	return e.each(ctx, e.machines(0, e.size.machines), e.fillMachine)
+	return e.each(ctx, e.machines(0, e.count), e.fillMachine)
 }
 
-func (e *environment) fillCluster(ctx context.Context, name string) error {
-	cluster, status := clusterOf(name)
-	if err := e.managementClient.Create(ctx, cluster); err != nil {
-		return err
+// fillCluster creates the cluster with its check, and the template that the check names, if any.
+func (e *environment) fillCluster(ctx context.Context, template ...client.Object) error {
+	cluster, status := clusterOf(clusterName)
+	check := checkOf(cluster)
+	for _, object := range template {
+		builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", object.GetName())(check)
 	}
 	kubeconfig := rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), e.workload)
-	if e.size.clusters > 1 {
-		w, err := startNodeProxy(e.workload.Config(), clusterLabel+"="+name)
-		if err != nil {
+	for _, object := range append(template, cluster, kubeconfig, check) {
+		if err := e.managementClient.Create(ctx, object); err != nil {
 			return err
 		}
-		e.proxies = append(e.proxies, w)
-		for key := range kubeconfig.Data {
-			if kubeconfig.Data[key], err = w.kubeconfig(); err != nil {
-				return err
-			}
-		}
-	}
-	if err := e.managementClient.Create(ctx, kubeconfig); err != nil {
-		return err
 	}
 	cluster.Status = status
-	if err := e.managementClient.Status().Update(ctx, cluster); err != nil {
-		return err
-	}
-	return e.managementClient.Create(ctx, checkOf(cluster))
+	return e.managementClient.Status().Update(ctx, cluster)
 }
 
 func (e *environment) fillMachine(ctx context.Context, i int) error {
-	machine, status := machineOf(e.size, i)
+	machine, status := machineOf(i)
 	if err := e.managementClient.Create(ctx, machine); err != nil {
 		return err
 	}
@@ -162,7 +154,7 @@ func (e *environment) fillMachine(ctx context.Context, i int) error {
 	if err := e.managementClient.Status().Update(ctx, machine); err != nil {
 		return err
 	}
-	return e.nodesAPI.Post().Resource("nodes").Body(nodeOf(e.size, i)).Do(ctx).Error()
+	return e.nodesAPI.Post().Resource("nodes").Body(nodeOf(i)).Do(ctx).Error()
 }
 
 // machines are the indexes of n machines from first on.
@@ -176,8 +168,8 @@ func (e *environment) machines(first, n int) []int {
 
 // takeUnused takes n machines whose nodes never became Unknown.
 func (e *environment) takeUnused(n int) ([]int, error) {
-	if e.nextUnused+n > e.size.machines {
-		return nil, fmt.Errorf("take %d machines whose nodes never became Unknown: %d of %d are left", n, e.size.machines-e.nextUnused, e.size.machines)
+	if e.nextUnused+n > e.count {
+		return nil, fmt.Errorf("take %d machines whose nodes never became Unknown: %d of %d are left", n, e.count-e.nextUnused, e.count)
 	}
 	taken := e.machines(e.nextUnused, n)
 	e.nextUnused += n
@@ -196,10 +188,10 @@ func (e *environment) each(ctx context.Context, machines []int, do func(context.
 
 // patchNode writes the status of a machine's node.
 func (e *environment) patchNode(ctx context.Context, i int, patch []byte) error {
-	err := e.nodesAPI.Patch(types.StrategicMergePatchType).Resource("nodes").Name(e.size.machine(i)).
+	err := e.nodesAPI.Patch(types.StrategicMergePatchType).Resource("nodes").Name(machineName(i)).
 		SubResource("status").Body(patch).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("write the status of node %s: %w", e.size.machine(i), err)
+		return fmt.Errorf("write the status of node %s: %w", machineName(i), err)
 	}
 	return nil
 }

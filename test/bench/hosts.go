@@ -9,30 +9,26 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
 // hostEnvironment is an environment whose machines are on simulated hosts, which do at once what they are asked for.
 type hostEnvironment struct {
 	*environment
-	managementWatcher, workloadWatcher client.WithWatch // the clusters of the hosts, and of the nodes
-	hosts                              *simulator.Hosts
-	end                                context.CancelFunc
-	ended                              chan error
+	workloadWatcher client.WithWatch // the cluster of the nodes
+	hosts           *simulator.Hosts
+	end             context.CancelFunc
+	ended           chan error
 }
 
 // setUpHosts starts control planes with that many hosts, all powered on.
 func setUpHosts(ctx context.Context, hosts int, crds []string) (*hostEnvironment, error) {
-	e := &hostEnvironment{environment: &environment{size: size{machines: hosts, clusters: 1}, crds: crds}}
+	e := &hostEnvironment{environment: &environment{count: hosts, crds: crds}}
 	since := time.Now()
 	if err := e.fillHosts(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up %d hosts: %w", hosts, err), e.tearDown())
@@ -51,10 +47,14 @@ func (e *hostEnvironment) fillHosts(ctx context.Context) error {
 	if err := e.managementClient.Create(ctx, builders.Namespace(namespace)); err != nil {
 		return err
 	}
-	if err := e.fillHostCluster(ctx); err != nil {
+	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName}}
+	template.Spec.Template.Spec.Strategy = builders.HostStrategy(infrav1.RemediationStrategy{
+		Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
+	})
+	if err := e.fillCluster(ctx, template); err != nil {
 		return err
 	}
-	all := e.machines(0, e.size.machines)
+	all := e.machines(0, e.count)
 	if err := e.each(ctx, all, e.fillHost); err != nil {
 		return err
 	}
@@ -65,18 +65,15 @@ func (e *hostEnvironment) fillHosts(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if e.machineWatch, err = watchStatuses(ctx, unlimited(e.management.Config())); err != nil {
+	if e.machineWatch, err = watchStatuses(ctx, unlimited(e.management.Config()), machinesPath); err != nil {
 		return err
 	}
-	_, err = e.machineWatch.await(ctx, e.machineWatch.all(e.size.machines, ""))
+	_, err = e.machineWatch.await(ctx, e.machineWatch.all(e.count, ""))
 	return err
 }
 
 func (e *hostEnvironment) startHosts() (err error) {
 	scheme := e.managementClient.Scheme()
-	if e.managementWatcher, err = client.NewWithWatch(unlimited(e.management.Config()), client.Options{Scheme: scheme}); err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
 	if e.workloadWatcher, err = client.NewWithWatch(unlimited(e.workload.Config()), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
@@ -101,30 +98,10 @@ func (e *hostEnvironment) tearDown() error {
 	return errors.Join(err, e.environment.tearDown())
 }
 
-var defaultStrategy = infrav1.RemediationStrategy{
-	Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
-}
-
-// fillHostCluster creates the cluster with its check, whose template has hosts power-cycled.
-func (e *hostEnvironment) fillHostCluster(ctx context.Context) error {
-	cluster, status := clusterOf(e.size.cluster(0))
-	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name}}
-	template.Spec.Template.Spec.Strategy = builders.HostStrategy(defaultStrategy)
-	check := checkOf(cluster)
-	builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name)(check)
-	for _, object := range []client.Object{cluster, rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), e.workload), template, check} {
-		if err := e.managementClient.Create(ctx, object); err != nil {
-			return err
-		}
-	}
-	cluster.Status = status
-	return e.managementClient.Status().Update(ctx, cluster)
-}
-
 // fillHost creates a machine together with its host.
 func (e *hostEnvironment) fillHost(ctx context.Context, i int) error {
-	name := e.size.machine(i)
-	machine, _ := machineOf(e.size, i)
+	name := machineName(i)
+	machine, _ := machineOf(i)
 	between := builders.Metal3Machine(machine)
 	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: namespace + "/" + name})
 	host := builders.BareMetalHost(namespace, name, builders.Deployed, builders.ConsumedBy(name))
@@ -141,27 +118,27 @@ func (e *hostEnvironment) awaitPower(ctx context.Context) error {
 	powered := 0
 	err := wait.PollUntilContextCancel(ctx, readEvery, true, func(context.Context) (bool, error) {
 		powered = 0
-		for i := range e.size.machines {
+		for i := range e.count {
 			if e.host(i).Powered() {
 				powered++
 			}
 		}
-		return powered == e.size.machines, nil
+		return powered == e.count, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for hosts: %d of %d are on: %w", powered, e.size.machines, err)
+		return fmt.Errorf("wait for hosts: %d of %d are on: %w", powered, e.count, err)
 	}
 	return nil
 }
 
 func (e *hostEnvironment) host(i int) *simulator.Host {
-	return e.hosts.Host(client.ObjectKey{Namespace: namespace, Name: e.size.machine(i)})
+	return e.hosts.Host(client.ObjectKey{Namespace: namespace, Name: machineName(i)})
 }
 
 // inspect writes the hardware details of a host, which are most of a BareMetalHost.
 func (e *hostEnvironment) inspect(ctx context.Context, i int) error {
 	host := &bmov1alpha1.BareMetalHost{}
-	host.Namespace, host.Name = namespace, e.size.machine(i)
+	host.Namespace, host.Name = namespace, machineName(i)
 	before := host.DeepCopy()
 	host.Status.HardwareDetails = hardwareOf(i, host.Name)
 	if err := e.managementClient.Status().Patch(ctx, host, client.MergeFrom(before)); err != nil {
@@ -193,38 +170,13 @@ func hardwareOf(i int, name string) *bmov1alpha1.HardwareDetails {
 // attachKubelet starts a kubelet on the host of a machine. It reports when the host has booted.
 func (e *hostEnvironment) attachKubelet(i int) {
 	e.host(i).Mute(1) // a kubelet on a host that is on would report at once
-	e.host(i).Carry(simulator.NewKubelet(e.workloadWatcher, simulator.KubeletOptions{Node: e.size.machine(i), Every: time.Hour}))
-}
-
-// cycleByHand has the host of a healthy machine power-cycled, and deletes the remediation.
-func (e *hostEnvironment) cycleByHand(ctx context.Context, i int) error {
-	name := e.size.machine(i)
-	e.attachKubelet(i)
-	machine, request := &clusterv1.Machine{}, &mendv1.HostRemediation{}
-	key := client.ObjectKey{Namespace: namespace, Name: name}
-	if err := e.managementWatcher.Get(ctx, key, machine); err != nil {
-		return err
-	}
-	request.Namespace, request.Name = namespace, name
-	request.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}
-	request.Spec.Strategy = builders.HostStrategy(defaultStrategy)
-	if err := e.managementWatcher.Create(ctx, request); err != nil {
-		return err
-	}
-	err := wait.PollUntilContextTimeout(ctx, readEvery, managerTimeout, true, func(ctx context.Context) (bool, error) {
-		err := e.managementWatcher.Get(ctx, key, request)
-		return conditions.IsTrue(request, nhcv1.SucceededCondition), err
-	})
-	if err != nil {
-		return fmt.Errorf("wait for the power cycle of %s: %w; its message is %q", name, err, request.Status.Message)
-	}
-	return e.managementWatcher.Delete(ctx, request)
+	e.host(i).Carry(simulator.NewKubelet(e.workloadWatcher, simulator.KubeletOptions{Node: machineName(i), Every: time.Hour}))
 }
 
 // cycle makes the node of a machine Unknown, whose kubelet reports again when its host has booted, and returns how long it took until
 // the machine was healthy again.
 func (e *hostEnvironment) cycle(ctx context.Context, i int) (time.Duration, error) {
-	name := e.size.machine(i)
+	name := machineName(i)
 	e.attachKubelet(i)
 	isHealthy := e.machineWatch.becomes(name, succeeded)
 	if err := e.patchNode(ctx, i, longUnknown(time.Now())); err != nil {

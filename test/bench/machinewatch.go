@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
 // The statuses of a machine's HealthCheckSucceeded.
@@ -20,7 +23,11 @@ const (
 	failed    = "False"
 )
 
-// machineWatch watches all machines and notes when their HealthCheckSucceeded changes.
+// machinesPath is where all machines are.
+const machinesPath = "/apis/cluster.x-k8s.io/v1beta2/machines"
+
+// machineWatch watches all machines and notes when their HealthCheckSucceeded changes; or all remediations of nodes, which have none, and
+// are named by their node.
 type machineWatch struct {
 	ask  func() (io.ReadCloser, error)
 	stop func()
@@ -50,7 +57,8 @@ type event struct {
 	Type   string `json:"type"`
 	Object struct {
 		Metadata struct {
-			Name string `json:"name"`
+			Name        string            `json:"name"`
+			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 		Status struct {
 			Conditions []struct {
@@ -62,7 +70,7 @@ type event struct {
 }
 
 // watchStatuses begins to watch the machines. A watch without a resource version begins with those that exist.
-func watchStatuses(ctx context.Context, config *rest.Config) (*machineWatch, error) {
+func watchStatuses(ctx context.Context, config *rest.Config, path string) (*machineWatch, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client to watch machines: %w", err)
@@ -72,7 +80,7 @@ func watchStatuses(ctx context.Context, config *rest.Config) (*machineWatch, err
 		stop: stop, statuses: map[string]string{}, count: map[string]int{},
 		waiting: map[change]chan time.Time{}, totals: map[string]total{}, ended: make(chan struct{}),
 	}
-	l.ask = func() (io.ReadCloser, error) { return watchMachines(ctx, client, config.Host) }
+	l.ask = func() (io.ReadCloser, error) { return watchMachines(ctx, client, config.Host+path) }
 	events, err := l.ask()
 	if err != nil {
 		stop()
@@ -82,9 +90,8 @@ func watchStatuses(ctx context.Context, config *rest.Config) (*machineWatch, err
 	return l, nil
 }
 
-func watchMachines(ctx context.Context, client *http.Client, host string) (io.ReadCloser, error) {
-	url := host + "/apis/" + clusterv1.GroupVersion.String() + "/machines?watch=true&timeoutSeconds=7200"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+func watchMachines(ctx context.Context, client *http.Client, url string) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"?watch=true&timeoutSeconds=7200", http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("watch machines: %w", err)
 	}
@@ -137,7 +144,7 @@ func (l *machineWatch) listen(events *json.Decoder) (told bool, err error) {
 				status = c.Status
 			}
 		}
-		l.note(e.Object.Metadata.Name, status, time.Now())
+		l.note(cmp.Or(e.Object.Metadata.Annotations[nhcv1.NodeNameAnnotation], e.Object.Metadata.Name), status, time.Now())
 	}
 }
 

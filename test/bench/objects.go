@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -18,10 +19,6 @@ const (
 	// checkTimeout is the timeout of every check. Nodes become Unknown with a transition that is longer ago.
 	checkTimeout = time.Minute
 	longSince    = 30 * time.Minute
-	// clusterLabel on a node says of which of the clusters that share one API server it is.
-	clusterLabel = "bench.kubemend.io/cluster"
-	// partLabel on a machine of a hostile cluster says which check selects it.
-	partLabel = "bench.kubemend.io/part"
 	// touchLabel on a node makes a NodeHealthCheck reconcile.
 	touchLabel = "bench.kubemend.io/touched"
 )
@@ -52,8 +49,8 @@ func checkOf(cluster *clusterv1.Cluster) *clusterv1.MachineHealthCheck {
 }
 
 // machineOf is a machine as it is in production after a while, without the conditions of checks.
-func machineOf(n size, i int) (*clusterv1.Machine, clusterv1.MachineStatus) {
-	cluster, name := n.cluster(i), n.machine(i)
+func machineOf(i int) (*clusterv1.Machine, clusterv1.MachineStatus) {
+	cluster, name := clusterName, machineName(i)
 	machine := &clusterv1.Machine{
 		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -127,8 +124,8 @@ func bad(kind, reason string) metav1.Condition {
 func providerID(name string) string { return "metal3://bench/" + name + "/" + name }
 
 // nodeOf is a node of about 8 KiB: what a kubelet reports is mostly images.
-func nodeOf(n size, i int) *corev1.Node {
-	name, pods := n.machine(i), fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256)
+func nodeOf(i int) *corev1.Node {
+	name, pods := machineName(i), fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256)
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("263856792Ki"),
 		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("459850824Ki"),
@@ -138,12 +135,12 @@ func nodeOf(n size, i int) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name,
 			Labels: map[string]string{
-				clusterLabel: n.cluster(i), corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+				corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 				"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64", "node-role.kubernetes.io/worker": "",
 				corev1.LabelTopologyZone: fmt.Sprintf("rack-%d", i%8), corev1.LabelTopologyRegion: "site", "feature.node.kubernetes.io/cpu-model.family": "6",
 			},
 			Annotations: map[string]string{
-				"cluster.x-k8s.io/cluster-name": n.cluster(i), "cluster.x-k8s.io/cluster-namespace": namespace, "cluster.x-k8s.io/machine": name,
+				"cluster.x-k8s.io/cluster-name": clusterName, "cluster.x-k8s.io/cluster-namespace": namespace, "cluster.x-k8s.io/machine": name,
 				"node.alpha.kubernetes.io/ttl": "0", "volumes.kubernetes.io/controller-managed-attach-detach": "true",
 				"csi.volume.kubernetes.io/nodeid": `{"rook-ceph.rbd.csi.ceph.com":"` + name + `"}`,
 			},
@@ -174,4 +171,62 @@ func images() []corev1.ContainerImage {
 		}
 	}
 	return all
+}
+
+// ready is the condition that the checks are about, of a healthy node.
+var ready = corev1.NodeCondition{
+	Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
+	LastTransitionTime: since, LastHeartbeatTime: since,
+}
+
+// nodeConditions are the others, as of a heartbeat, always in the same order: a patch changes the order of what it merges.
+func nodeConditions(beat metav1.Time) []corev1.NodeCondition {
+	others := []corev1.NodeCondition{
+		{Type: corev1.NodeNetworkUnavailable, Reason: "CiliumIsUp"},
+		{Type: corev1.NodeMemoryPressure, Reason: "KubeletHasSufficientMemory"},
+		{Type: corev1.NodeDiskPressure, Reason: "KubeletHasNoDiskPressure"},
+		{Type: corev1.NodePIDPressure, Reason: "KubeletHasSufficientPID"},
+	}
+	for i := range others {
+		c := &others[i]
+		c.Status, c.Message = corev1.ConditionFalse, "the kubelet reports this in a sentence of about this length"
+		c.LastTransitionTime, c.LastHeartbeatTime = since, beat
+	}
+	return others
+}
+
+// longUnknown is the patch after which a node has been Unknown for longer than the timeout.
+func longUnknown(now time.Time) []byte { return unknownSince(now.Add(-longSince)) }
+
+// unknownSince is the patch after which a node has been Unknown since that moment.
+func unknownSince(fell time.Time) []byte {
+	silent := ready
+	silent.Status, silent.Reason, silent.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
+	silent.LastTransitionTime = metav1.NewTime(fell)
+	return statusPatch(silent)
+}
+
+// readyAgain is the patch after which a node reports again.
+func readyAgain(now time.Time) []byte {
+	back := ready
+	back.LastTransitionTime, back.LastHeartbeatTime = metav1.NewTime(now), metav1.NewTime(now)
+	return statusPatch(back)
+}
+
+// heartbeat is the n-th patch in which only the time of the last heartbeat changes. Times in the API are whole seconds, so each is
+// one later than the last: otherwise two beats within a second would be one.
+func heartbeat(n int) []byte {
+	beat := metav1.NewTime(since.Add(time.Duration(n+1) * time.Second))
+	alive := ready
+	alive.LastHeartbeatTime = beat
+	return statusPatch(append(nodeConditions(beat), alive)...)
+}
+
+// statusPatch is a strategic merge patch: conditions are merged by type.
+func statusPatch(conditions ...corev1.NodeCondition) []byte {
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
+	if err != nil {
+		panic(err) // conditions are plain values
+	}
+	return patch
 }

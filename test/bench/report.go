@@ -6,28 +6,46 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// measured is what is measured, in the words of the tables.
-type measured string
-
-// figures are what was measured in one run of the manager.
-type figures map[measured]float64
-
-// row is a line of a table before anything was measured.
-type row struct {
-	measured
-	show func(float64) string
+// figure is what was measured once, in the words of the tables.
+type figure struct {
+	name  string
+	value float64
+	show  func(float64) string
 	// aim is the highest value that is good enough.
 	aim float64
 }
 
 // noAim is the aim of what is only told.
 const noAim = -1
+
+// figures are what was measured in one run of the manager, in this order.
+type figures []figure
+
+func (f *figures) add(name string, value float64, show func(float64) string, aim float64) {
+	*f = append(*f, figure{name, value, show, aim})
+}
+
+// addDelays adds the median and the 99th percentile.
+func (f *figures) addDelays(name string, of []time.Duration, median, worst float64) {
+	slices.Sort(of)
+	f.add(name+", p50", percentile(of, 50).Seconds(), seconds, median)
+	f.add(name+", p99", percentile(of, 99).Seconds(), seconds, worst)
+}
+
+// percentile is the least of sorted values that so many percent do not exceed; of few values the 99th is the highest.
+func percentile(sorted []time.Duration, percent int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
+}
 
 // line is a line of a table, with the verdict on its aim.
 type line struct {
@@ -37,40 +55,31 @@ type line struct {
 	ok    bool
 }
 
-// table has the figures of one environment, or of the same rows in several.
-type table struct {
-	title   string
-	columns []string
-	lines   []line
-}
-
 // section is a part of the report.
 type section struct {
 	title, method string
-	tables        []table
+	columns       []string
+	lines         []line
 }
 
-// tableOf shows rows, with the figures of each column. An aim is missed if it is in any column, and if nothing was measured.
-func tableOf(rows []row, columns []string, of ...figures) table {
-	t := table{columns: columns}
-	for _, r := range rows {
-		l := line{name: string(r.measured), ok: true}
-		for _, figures := range of {
-			value, known := figures[r.measured]
-			if !known {
-				l.cells = append(l.cells, "–")
-			} else {
-				l.cells = append(l.cells, r.show(value))
-			}
-			// What is shown is what counts.
-			l.ok = l.ok && (r.aim < 0 || known && math.Round(value*1000)/1000 <= r.aim)
+// add adds a column of the same figures as the others have. An aim is missed if it is in any column.
+func (s *section) add(column string, of figures) error {
+	s.columns = append(s.columns, column)
+	for i, f := range of {
+		if len(s.columns) == 1 {
+			s.lines = append(s.lines, line{name: f.name, ok: true})
 		}
-		if r.aim >= 0 {
-			l.aim = "≤ " + r.show(r.aim)
+		l := &s.lines[i]
+		if l.name != f.name {
+			return fmt.Errorf("%s was measured, want %s", f.name, l.name)
 		}
-		t.lines = append(t.lines, l)
+		l.cells = append(l.cells, f.show(f.value))
+		if f.aim >= 0 {
+			l.aim = "≤ " + f.show(f.aim)
+			l.ok = l.ok && math.Round(f.value*1000)/1000 <= f.aim // what is shown is what counts
+		}
 	}
-	return t
+	return nil
 }
 
 func (l line) verdict() string {
@@ -83,27 +92,12 @@ func (l line) verdict() string {
 	return l.aim + ": **missed**"
 }
 
-func (t table) markdown() string {
-	var b strings.Builder
-	if t.title != "" {
-		fmt.Fprintf(&b, "### %s\n\n", t.title)
-	}
-	fmt.Fprintf(&b, "| measured | %s | aim |\n|---|%s---|\n", strings.Join(t.columns, " | "), strings.Repeat("---:|", len(t.columns)))
-	for _, l := range t.lines {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", l.name, strings.Join(l.cells, " | "), l.verdict())
-	}
-	return b.String()
-}
-
 // missed names the aims that were missed.
 func (s section) missed() []string {
 	var names []string
-	for _, t := range s.tables {
-		for _, l := range t.lines {
-			if !l.ok {
-				title := strings.Trim(s.title+", "+t.title, ", ")
-				names = append(names, fmt.Sprintf("- %s, %s: %s, want %s", title, l.name, strings.Join(l.cells, " / "), l.aim))
-			}
+	for _, l := range s.lines {
+		if !l.ok {
+			names = append(names, fmt.Sprintf("- %s, %s: %s, want %s", s.title, l.name, strings.Join(l.cells, " / "), l.aim))
 		}
 	}
 	return names
@@ -114,8 +108,9 @@ func (s section) markdown(part, machine string, took time.Duration) string {
 	fmt.Fprintf(&b, "## %s\n\nMeasured on %s, in %s, on\n%s.\n%s.\n"+
 		"`make bench ARGS=\"-only %s\"` takes it anew and leaves the rest as it is.\n\n%s",
 		s.title, time.Now().Format(time.DateOnly), took.Round(time.Second), machine, versions(), part, s.method)
-	for _, t := range s.tables {
-		b.WriteString("\n" + t.markdown())
+	fmt.Fprintf(&b, "\n| measured | %s | aim |\n|---|%s---|\n", strings.Join(s.columns, " | "), strings.Repeat("---:|", len(s.columns)))
+	for _, l := range s.lines {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", l.name, strings.Join(l.cells, " | "), l.verdict())
 	}
 	return b.String()
 }

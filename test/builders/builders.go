@@ -46,7 +46,7 @@ func Cluster(namespace, name string, edits ...func(*clusterv1.Cluster)) *cluster
 
 // Metal3Cluster is the infrastructure of a Cluster.
 func Metal3Cluster(cluster *clusterv1.Cluster) *unstructured.Unstructured {
-	return metal3(cluster, "Metal3Cluster", cluster.Name)
+	return metal3(cluster.Namespace, cluster.Name, "Metal3Cluster", cluster.Name)
 }
 
 // ControlPlaneMachine is a Machine of the control plane that no controller would replace: it has no owner but its Cluster.
@@ -63,12 +63,7 @@ func ControlPlaneMachine(cluster *clusterv1.Cluster, name string, edits ...func(
 
 // Metal3Machine is the infrastructure of a stand-alone Machine.
 func Metal3Machine(machine *clusterv1.Machine) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(infrastructure.WithKind("Metal3Machine"))
-	object.SetNamespace(machine.Namespace)
-	object.SetName(machine.Spec.InfrastructureRef.Name)
-	object.SetLabels(map[string]string{clusterv1.ClusterNameLabel: machine.Spec.ClusterName})
-	return object
+	return metal3(machine.Namespace, machine.Spec.ClusterName, "Metal3Machine", machine.Spec.InfrastructureRef.Name)
 }
 
 // MachineDeployment keeps a number of workers, made from the Metal3MachineTemplate of the same name.
@@ -93,7 +88,7 @@ func MachineDeployment(cluster *clusterv1.Cluster, name string, workers int32, e
 
 // Metal3MachineTemplate is what the infrastructure of a MachineDeployment's machines is made from.
 func Metal3MachineTemplate(cluster *clusterv1.Cluster, name string) *unstructured.Unstructured {
-	object := metal3(cluster, "Metal3MachineTemplate", name)
+	object := metal3(cluster.Namespace, cluster.Name, "Metal3MachineTemplate", name)
 	object.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
 	return object
 }
@@ -152,12 +147,12 @@ func reference(kind, name string) clusterv1.ContractVersionedObjectReference {
 	return clusterv1.ContractVersionedObjectReference{APIGroup: infrastructure.Group, Kind: kind, Name: name}
 }
 
-func metal3(cluster *clusterv1.Cluster, kind, name string) *unstructured.Unstructured {
+func metal3(namespace, cluster, kind, name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(infrastructure.WithKind(kind))
-	object.SetNamespace(cluster.Namespace)
+	object.SetNamespace(namespace)
 	object.SetName(name)
-	object.SetLabels(map[string]string{clusterv1.ClusterNameLabel: cluster.Name})
+	object.SetLabels(map[string]string{clusterv1.ClusterNameLabel: cluster})
 	return object
 }
 

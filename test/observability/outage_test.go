@@ -17,7 +17,6 @@ import (
 const (
 	unreachable  = "KubemendWorkloadClusterUnreachable"
 	shortCircuit = "KubemendMachineHealthCheckShortCircuited"
-	noLeader     = "KubemendNoLeader leader.kubemend.io"
 )
 
 // recording is what Prometheus has recorded of several clusters. All its series have the same length.
@@ -255,42 +254,6 @@ func TestAnOutageThatIsNoAlertSilencesNoNodeThatIsNotFenced(t *testing.T) {
 		if at := r.alerts(t, all)["KubemendFencingImpossible east c1 ClusterUnreachable"]; !slices.Equal(at, want) {
 			t.Errorf("after an outage of %d minutes it fires, and stops, at %v; want %v", outage, at, want)
 		}
-	}
-}
-
-// While no manager exports anything, that is the alert. A new leader in the middle of an outage repeats nothing.
-func TestAManagerThatIsDownIsOneAlertToo(t *testing.T) {
-	r, all := &recording{every: time.Minute}, 240
-	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"}`, is(1, 60), is("stale", 1))
-	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="b"}`, is("_", 120), is(1, 60), is("stale", 1))
-	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="c"}`, is("_", 180), is(1, 60))
-	for pod, values := range map[string][]run{
-		"a": {is(1, 30), is(0, 30), is("stale", 1)}, "b": {is("_", 120), is(0, 60), is("stale", 1)}, "c": {is("_", 180), is(0, 60)},
-	} {
-		for i := range 40 {
-			label := of("east", fmt.Sprintf("site-%02d", i)) + fmt.Sprintf(", pod=%q", pod)
-			r.record("kubemend_workload_cluster_reachable{"+label+"}", values...)
-			short := slices.Clone(values)
-			for j := range short {
-				short[j].value = map[string]string{"0": "1", "1": "0"}[short[j].value]
-				if short[j].value == "" {
-					short[j].value = values[j].value
-				}
-			}
-			r.record("kubemend_machinehealthcheck_short_circuited{"+label+`, name="workers"}`, short...)
-		}
-	}
-	turns := r.alerts(t, all)
-	if got, want := turns[noLeader], []int{65, 120}; !slices.Equal(got, want) {
-		t.Errorf("%s fires, and stops, at %v; want %v", noLeader, got, want)
-	}
-	for i := range 40 {
-		if got, want := turns[fmt.Sprintf("%s east site-%02d", unreachable, i)], []int{45, 60, 135}; !slices.Equal(got, want) {
-			t.Fatalf("the alert of a cluster fires, and stops, at %v; want %v", got, want)
-		}
-	}
-	if len(turns) != 41 {
-		t.Errorf("%d alerts fire, want 41: %v", len(turns), slices.Sorted(maps.Keys(turns)))
 	}
 }
 

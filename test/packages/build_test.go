@@ -6,7 +6,6 @@ package packages
 import (
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +15,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	"github.com/kubemend/kubemend/test/manifests"
 )
 
 const root = "../.."
@@ -81,20 +81,11 @@ type object = unstructured.Unstructured
 // objects are all of a manifest, in its order.
 func objects(t *testing.T, manifest []byte) []object {
 	t.Helper()
-	var all []object
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
-		var o object
-		err := decoder.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatalf("read objects: %v", err)
-		}
-		if len(o.Object) > 0 {
-			all = append(all, o)
-		}
+	all, err := manifests.Decode(manifest)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return all
 }
 
 // id names an object in messages and in maps.

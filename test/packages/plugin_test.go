@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -176,36 +175,8 @@ func sum(t *testing.T, file string) string {
 	return hex.EncodeToString(is[:])
 }
 
-// krewManifest is all that krew reads of a manifest. (sigs.k8s.io/krew, pkg/index/types.go)
-type krewManifest struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Metadata   struct {
-		Name string `json:"name"`
-	} `json:"metadata"`
-	Spec struct {
-		Version          string `json:"version"`
-		ShortDescription string `json:"shortDescription"`
-		Description      string `json:"description"`
-		Caveats          string `json:"caveats"`
-		Homepage         string `json:"homepage"`
-		Platforms        []struct {
-			URI      string `json:"uri"`
-			SHA256   string `json:"sha256"`
-			Bin      string `json:"bin"`
-			Selector struct {
-				MatchLabels map[string]string `json:"matchLabels"`
-			} `json:"selector"`
-			Files []struct {
-				From string `json:"from"`
-				To   string `json:"to"`
-			} `json:"files"`
-		} `json:"platforms"`
-	} `json:"spec"`
-}
-
-// krewOf is the manifest of some archives, as text and as krew reads it.
-func krewOf(t *testing.T, version string, archives []string) (string, krewManifest) {
+// krewOf is the manifest of some archives.
+func krewOf(t *testing.T, version string, archives []string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "mend.yaml")
 	run(t, "krew", append([]string{"-version=" + version, "-url=https://example.org/releases/" + version, "-out=" + out}, archives...)...)
@@ -213,67 +184,30 @@ func krewOf(t *testing.T, version string, archives []string) (string, krewManife
 	if err != nil {
 		t.Fatal(err)
 	}
-	var m krewManifest
-	if err := yaml.UnmarshalStrict(content, &m); err != nil {
-		t.Fatalf("%v in\n%s", err, content)
-	}
-	return string(content), m
+	return string(content)
 }
 
-var hash = regexp.MustCompile(`[a-f0-9]{64}`)
-
-// The rules are those of krew (internal/index/validation, and its developer guide), and of the reviewers of its index.
+// The rules are those of krew (internal/index/validation, and its developer guide), and of the reviewers of its index: a short description of less than 50
+// characters, lines of at most 80, and of each platform one archive with its sum, of which all files are installed.
 func TestKrewTakesTheManifest(t *testing.T) {
 	archives := tiny(t, 0o755)
-	text, m := krewOf(t, "v1.2.3", archives)
-	golden.Compare(t, "testdata/mend.yaml", hash.ReplaceAllString(text, "SHA256"))
-
-	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" || m.Metadata.Name != "mend" || m.Spec.Version != "v1.2.3" {
-		t.Errorf("it is of %s %s, %s %s", m.APIVersion, m.Kind, m.Metadata.Name, m.Spec.Version)
+	text := krewOf(t, "v1.2.3", archives)
+	for _, archive := range archives {
+		is := sum(t, archive)
+		if !strings.Contains(text, is) {
+			t.Errorf("the manifest has not the sum of %s", archive)
+		}
+		text = strings.ReplaceAll(text, is, "SHA256 of "+filepath.Base(archive))
 	}
-	if short := m.Spec.ShortDescription; short == "" || len(short) >= 50 || strings.ContainsAny(short, "\r\n") || m.Spec.Homepage == "" {
-		t.Errorf("its short description, of %d characters, is %q; its home page %q", len(short), short, m.Spec.Homepage)
-	}
-	for _, words := range []string{m.Spec.Description, m.Spec.Caveats} {
-		for line := range strings.Lines(words + "\n") {
-			if len(line) > 81 || words == "" {
-				t.Errorf("longer than 80 characters: %q", line)
-			}
-		}
-	}
-	seen := map[string]bool{}
-	for _, p := range m.Spec.Platforms {
-		i := slices.IndexFunc(archives, func(archive string) bool { return filepath.Base(archive) == filepath.Base(p.URI) })
-		if i < 0 {
-			t.Fatalf("there is no archive for %s", p.URI)
-		}
-		platform := p.Selector.MatchLabels["os"] + "_" + p.Selector.MatchLabels["arch"]
-		if !strings.Contains(p.URI, "/releases/v1.2.3/kubectl-mend_v1.2.3_"+platform+".") || len(p.Selector.MatchLabels) != 2 || seen[platform] {
-			t.Errorf("%s is for %s", p.URI, platform)
-		}
-		if seen[platform] = true; p.SHA256 != sum(t, archives[i]) {
-			t.Errorf("the sum of %s is %s", p.URI, p.SHA256)
-		}
-		_, content := unpacked(t, archives[i], time.Unix(1767265200, 0))
-		if len(content[p.Bin]) == 0 || len(p.Files) != len(content) {
-			t.Errorf("%s: it runs %q and installs %+v", platform, p.Bin, p.Files)
-		}
-		for _, f := range p.Files {
-			if len(content[f.From]) == 0 || f.To != "." {
-				t.Errorf("%s: it installs %+v", platform, f)
-			}
-		}
-	}
-	if len(seen) != len(archives) {
-		t.Errorf("it is for %v", seen)
-	}
+	golden.Compare(t, "testdata/mend.yaml", text)
 }
 
 // krew refuses what is no semantic version with a v in front.
 func TestAManifestOfACommitHasAVersionBelowAllReleases(t *testing.T) {
+	archives := tiny(t, 0o755)[:1]
 	for version, want := range map[string]string{"v0.1.0-rc.1": "v0.1.0-rc.1", "eb32a14-dirty": "v0.0.0-dev-eb32a14-dirty", "v1": "v0.0.0-dev-v1", "1.2.3": "v0.0.0-dev-1.2.3"} {
-		if _, m := krewOf(t, version, tiny(t, 0o755)[:1]); m.Spec.Version != want || !strings.Contains(m.Spec.Platforms[0].URI, "/"+version+"/") {
-			t.Errorf("%s: it is of version %s, at %s", version, m.Spec.Version, m.Spec.Platforms[0].URI)
+		if text := krewOf(t, version, archives); !strings.Contains(text, "\n  version: "+want+"\n") || !strings.Contains(text, "/releases/"+version+"/") {
+			t.Errorf("%s: want version %s in\n%s", version, want, text)
 		}
 	}
 }

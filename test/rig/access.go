@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -31,23 +30,6 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, []byte
 		return nil, nil, err
 	}
 	return restConfig(c.apiPort.address(), c.ca, id), content, nil
-}
-
-// StopAPIServer kills the API server, as a power cut would. Its data and its port are kept.
-func (c *ControlPlane) StopAPIServer(context.Context) error {
-	if !c.end(apiServer) {
-		return fmt.Errorf("stop the API server of %s: it does not run", c.name)
-	}
-	return nil
-}
-
-// StartAPIServer starts the API server again, on the same port and with the same data, and returns when it is ready.
-func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
-	err := c.retryPorts(ctx, c.startAPIServer, apiServer)
-	if err != nil {
-		return fmt.Errorf("start the API server of %s again: %w", c.name, err)
-	}
-	return nil
 }
 
 // run starts a program that belongs to this control plane.

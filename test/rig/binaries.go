@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -102,11 +101,11 @@ var moduleRoot = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("find the working folder: %w", err)
 	}
 	for folder := start; ; folder = filepath.Dir(folder) {
-		ours, err := declares(filepath.Join(folder, "go.mod"), module)
-		if err != nil {
-			return "", err
+		content, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("read go.mod: %w", err)
 		}
-		if ours {
+		if strings.HasPrefix(string(content), "module "+module+"\n") {
 			return folder, nil
 		}
 		if folder == filepath.Dir(folder) {
@@ -114,24 +113,6 @@ var moduleRoot = sync.OnceValues(func() (string, error) {
 		}
 	}
 })
-
-func declares(goMod, name string) (bool, error) {
-	file, err := os.Open(goMod)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("open go.mod: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if declared, ok := strings.CutPrefix(lines.Text(), "module "); ok {
-			return strings.TrimSpace(declared) == name, nil
-		}
-	}
-	return false, lines.Err()
-}
 
 // clusterAPI is the folder of the Cluster API module that go.mod asks for; its manifests are read from there, so that
 // they are of the same version as the types.

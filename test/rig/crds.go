@@ -1,28 +1,23 @@
 package rig
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // Where manifests are, below the Cluster API module and below this project.
@@ -38,7 +33,7 @@ const (
 
 // askKindEvery is slower than askEvery, because all kinds are asked for at once and an API server that is busy with
 // installing them has to answer.
-const askKindEvery = 100 * time.Millisecond
+const askKindEvery = 5 * askEvery
 
 // CertManager is a file with cert-manager's Certificate and Issuer, for ManagementOptions.CRDs. Of cert-manager itself a rig has nothing: see Trust.
 func CertManager() (string, error) {
@@ -109,91 +104,40 @@ func label(crd *apiextensionsv1.CustomResourceDefinition) {
 
 // add reads every CRD of a file, or of the YAML files of a folder.
 func (all catalogue) add(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	files := []string{path}
-	if info, err := os.Stat(path); err != nil {
+	read := envtest.CRDInstallOptions{Paths: []string{path}, ErrorIfPathMissing: true}
+	if err := envtest.ReadCRDFiles(&read); err != nil {
 		return nil, fmt.Errorf("read CRDs: %w", err)
-	} else if info.IsDir() {
-		if files, err = filepath.Glob(filepath.Join(path, "*.yaml")); err != nil {
-			return nil, fmt.Errorf("list CRDs in %s: %w", path, err)
-		}
 	}
-	var added []*apiextensionsv1.CustomResourceDefinition
-	for _, file := range files {
-		err := eachDocument(file, func(kind string, document []byte) error {
-			if kind != "CustomResourceDefinition" {
-				return nil
-			}
-			crd := &apiextensionsv1.CustomResourceDefinition{}
-			if err := yaml.Unmarshal(document, crd); err != nil {
-				return fmt.Errorf("decode a CRD: %w", err)
-			}
-			all[crd.Name] = crd
-			added = append(added, crd)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
+	for _, crd := range read.CRDs {
+		all[crd.Name] = crd
 	}
-	return added, nil
+	return read.CRDs, nil
 }
 
-// eachDocument splits a YAML file and names the kind of each part.
-func eachDocument(file string, do func(kind string, document []byte) error) error {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("read manifests: %w", err)
-	}
-	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(content)))
-	defer func() { _ = documents.Close() }()
-	buffer := make([]byte, len(content)+1)
-	for {
-		n, err := documents.Read(buffer)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("split %s: %w", file, err)
-		}
-		document := slices.Clone(buffer[:n])
-		meta := metav1.TypeMeta{}
-		if err := yaml.Unmarshal(document, &meta); err != nil {
-			return fmt.Errorf("read the kind of a document in %s: %w", file, err)
-		}
-		if err := do(meta.Kind, document); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-	}
-}
-
-// install creates every CRD at once, and returns when all of them are served.
+// install creates every CRD, again if that took a busy API server too long, and returns when all of them are served.
 func (all catalogue) install(ctx context.Context, cfg *rest.Config) error {
 	cfg.WarningHandler = rest.NoWarnings{} // that v1beta1 is deprecated is known
-	client, err := apiextensions.NewForConfig(cfg)
-	if err != nil {
-		return fmt.Errorf("make a client for CRDs: %w", err)
+	cfg.QPS = -1
+	for {
+		_, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{CRDs: slices.Collect(maps.Values(all)), MaxTime: startPatience})
+		switch {
+		case err == nil:
+			return all.listed(ctx, cfg)
+		case !apierrors.IsTimeout(err) || ctx.Err() != nil:
+			return fmt.Errorf("install CRDs: %w", err)
+		}
 	}
-	waiting := ctx
-	group, ctx := errgroup.WithContext(ctx)
-	for _, crd := range all {
-		group.Go(func() error {
-			if err := installOne(ctx, client.CustomResourceDefinitions(), crd); err != nil {
-				return fmt.Errorf("install CRD %s: %w", crd.Name, err)
-			}
-			return served(ctx, client.RESTClient(), crd)
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return all.listed(waiting, client.RESTClient())
 }
 
 // listed waits until the API server also lists the kinds that it serves already: managers go by that list, and give up if it lacks one.
-func (all catalogue) listed(ctx context.Context, client rest.Interface) error {
+func (all catalogue) listed(ctx context.Context, cfg *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("make a client for CRDs: %w", err)
+	}
 	var missing error
-	err := wait.PollUntilContextCancel(ctx, askKindEvery, true, func(context.Context) (bool, error) {
-		_, lists, err := discovery.NewDiscoveryClient(client).ServerGroupsAndResources()
+	err = wait.PollUntilContextCancel(ctx, askKindEvery, true, func(context.Context) (bool, error) {
+		_, lists, err := client.ServerGroupsAndResources()
 		missing = errors.Join(err, all.missing(lists))
 		return missing == nil, nil
 	})
@@ -221,51 +165,6 @@ func (all catalogue) missing(lists []*metav1.APIResourceList) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// installOne creates a CRD, again if that took a busy API server too long, which may have created it nevertheless.
-func installOne(ctx context.Context, crds apiextensions.CustomResourceDefinitionInterface, crd *apiextensionsv1.CustomResourceDefinition) error {
-	again := false
-	return wait.PollUntilContextCancel(ctx, askKindEvery, true, func(ctx context.Context) (bool, error) {
-		_, err := crds.Create(ctx, crd, metav1.CreateOptions{})
-		switch {
-		case apierrors.IsTimeout(err):
-			again = true
-			return false, nil
-		case apierrors.IsAlreadyExists(err) && again:
-			return true, nil
-		case apierrors.IsAlreadyExists(err):
-			return false, errors.New("there is one of that name already")
-		}
-		return err == nil, err
-	})
-}
-
-// served waits until the API server answers for the kind: it says "established" a little earlier than it does so.
-func served(ctx context.Context, client rest.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, askKindEvery, true, func(ctx context.Context) (bool, error) {
-		last = list(ctx, client, crd)
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait for CRD %s: %w, last answer: %w", crd.Name, err, last)
-	}
-	return nil
-}
-
-// list asks for objects of the kind, in every version.
-func list(ctx context.Context, client rest.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
-	for _, version := range crd.Spec.Versions {
-		if !version.Served {
-			continue
-		}
-		path := strings.Join([]string{"/apis", crd.Spec.Group, version.Name, crd.Spec.Names.Plural}, "/")
-		if err := client.Get().AbsPath(path).Param("limit", "1").Do(ctx).Error(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // conversion points a kind at the manager's webhook server.

@@ -3,9 +3,7 @@ package rig
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,12 +18,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/manifests"
 )
 
 const (
@@ -58,7 +57,7 @@ func (r *Rig) Shipped(ctx context.Context, folder string) ([]unstructured.Unstru
 	if err != nil {
 		return nil, fmt.Errorf("build config/%s: %w: %s", folder, err, stderr.String())
 	}
-	return decode(content)
+	return manifests.Decode(content)
 }
 
 // WorkloadRoles are the roles that kubemend ships for workload clusters.
@@ -67,24 +66,7 @@ func (r *Rig) WorkloadRoles() ([]unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the roles for workload clusters: %w", err)
 	}
-	return decode(content)
-}
-
-func decode(content []byte) ([]unstructured.Unstructured, error) {
-	var all []unstructured.Unstructured
-	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
-		var o unstructured.Unstructured
-		err := documents.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("decode a manifest: %w", err)
-		}
-		if len(o.Object) > 0 {
-			all = append(all, o)
-		}
-	}
+	return manifests.Decode(content)
 }
 
 // Install makes the manager's ServiceAccount with the rights that a folder of config/ ships, as they are shipped, and returns a kubeconfig

@@ -5,17 +5,17 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/manifests"
 )
 
 // webhooks is where a manager answers the API server.
@@ -43,69 +43,45 @@ func (h *webhooks) url(path string) string { return "https://" + h.port.address(
 
 // install registers the webhooks that a manifest lists.
 func (h *webhooks) install(ctx context.Context, cfg *rest.Config, manifest string) error {
-	client, err := kubernetes.NewForConfig(cfg)
+	content, err := os.ReadFile(manifest)
+	if err != nil {
+		return fmt.Errorf("read manifests: %w", err)
+	}
+	all, err := manifests.Decode(content)
+	if err != nil {
+		return err
+	}
+	admin, err := client.New(cfg, client.Options{})
 	if err != nil {
 		return fmt.Errorf("make a client for webhooks: %w", err)
 	}
-	return eachDocument(manifest, func(kind string, document []byte) error {
-		if err := h.installOne(ctx, client, kind, document); err != nil {
-			return fmt.Errorf("install %s of %s: %w", kind, h.name, err)
+	for i := range all {
+		o := &all[i]
+		err := h.trust(o)
+		o.SetName(h.name + "-" + o.GetName())
+		if err = errors.Join(err, admin.Create(ctx, o)); err != nil {
+			return fmt.Errorf("install %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
-		return nil
-	})
-}
-
-func (h *webhooks) installOne(ctx context.Context, client kubernetes.Interface, kind string, document []byte) error {
-	switch kind {
-	case "MutatingWebhookConfiguration":
-		hooks := &admissionv1.MutatingWebhookConfiguration{}
-		if err := yaml.Unmarshal(document, hooks); err != nil {
-			return err
-		}
-		for i := range hooks.Webhooks {
-			h.redirect(&hooks.Webhooks[i].ClientConfig)
-		}
-		hooks.Name = h.name + "-" + hooks.Name
-		_, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, hooks, metav1.CreateOptions{})
-		return err
-	case "ValidatingWebhookConfiguration":
-		hooks := &admissionv1.ValidatingWebhookConfiguration{}
-		if err := yaml.Unmarshal(document, hooks); err != nil {
-			return err
-		}
-		for i := range hooks.Webhooks {
-			h.redirect(&hooks.Webhooks[i].ClientConfig)
-		}
-		hooks.Name = h.name + "-" + hooks.Name
-		_, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, hooks, metav1.CreateOptions{})
-		return err
-	default:
-		return errors.New("this kind is not expected among webhooks")
 	}
-}
-
-// redirect leads from a Service, of which there is none, to the manager's port on loopback.
-func (h *webhooks) redirect(to *admissionv1.WebhookClientConfig) {
-	to.URL, to.CABundle = ptr.To(h.url(*to.Service.Path)), h.caBundle
-	to.Service = nil
+	return nil
 }
 
 // Trust does for a manifest what cert-manager and a Service do in a cluster: the API server finds the manager that is started with WebhookFlags, and trusts the
 // certificate. It changes webhook configurations and the conversion of kinds, and leaves all other objects as they are.
 func (c *ControlPlane) Trust(o *unstructured.Unstructured) error {
-	if err := c.trust(o); err != nil {
-		return fmt.Errorf("lead %s %s to the manager: %w", o.GetKind(), o.GetName(), err)
-	}
-	return nil
-}
-
-func (c *ControlPlane) trust(o *unstructured.Unstructured) error {
 	if c.ours == nil {
 		var err error
 		if c.ours, err = c.newWebhooks("kubemend"); err != nil {
 			return err
 		}
 	}
+	if err := c.ours.trust(o); err != nil {
+		return fmt.Errorf("lead %s %s to the manager: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+func (h *webhooks) trust(o *unstructured.Unstructured) error {
 	switch o.GetKind() {
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
@@ -113,7 +89,7 @@ func (c *ControlPlane) trust(o *unstructured.Unstructured) error {
 			return err
 		}
 		for _, hook := range hooks {
-			if err := c.ours.lead(hook.(map[string]any), "clientConfig"); err != nil {
+			if err := h.lead(hook.(map[string]any), "clientConfig"); err != nil {
 				return err
 			}
 		}
@@ -122,13 +98,13 @@ func (c *ControlPlane) trust(o *unstructured.Unstructured) error {
 		if _, converted, err := unstructured.NestedMap(o.Object, "spec", "conversion", "webhook"); err != nil || !converted {
 			return err
 		}
-		return c.ours.lead(o.Object, "spec", "conversion", "webhook", "clientConfig")
+		return h.lead(o.Object, "spec", "conversion", "webhook", "clientConfig")
 	default:
 		return nil
 	}
 }
 
-// lead is redirect for a manifest.
+// lead leads from a Service, of which there is none, to the manager's port on loopback.
 func (h *webhooks) lead(object map[string]any, clientConfig ...string) error {
 	path, found, err := unstructured.NestedString(object, append(clientConfig, "service", "path")...)
 	if err != nil || !found {
@@ -146,13 +122,13 @@ func (h *webhooks) lead(object map[string]any, clientConfig ...string) error {
 // creation wait for two seconds.
 func (h *webhooks) asked(cfg *rest.Config) func(context.Context) error {
 	return func(ctx context.Context) error {
-		client, err := kubernetes.NewForConfig(cfg)
+		api, err := kubernetes.NewForConfig(cfg)
 		if err != nil {
 			return fmt.Errorf("make a client for webhooks: %w", err)
 		}
 		bad := fmt.Sprintf(`{"apiVersion":%q,"kind":"MachineHealthCheck","metadata":{"name":"refused"},`+
 			`"spec":{"clusterName":"none","selector":{}}}`, clusterv1.GroupVersion.String())
-		err = client.RESTClient().Patch(types.ApplyYAMLPatchType).
+		err = api.RESTClient().Patch(types.ApplyYAMLPatchType).
 			AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version,
 				"namespaces/default/machinehealthchecks/refused").
 			Param("dryRun", "All").Param("fieldManager", "rig").Body([]byte(bad)).Do(ctx).Error()

@@ -1,7 +1,6 @@
 package rights
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubemend/kubemend/test/golden"
+	"github.com/kubemend/kubemend/test/manifests"
 )
 
 const document = "../../docs/rights.md"
@@ -136,15 +136,11 @@ func shipped(t *testing.T) []Grant {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for document := range bytes.SplitSeq(content, []byte("---\n")) {
-			var o unstructured.Unstructured
-			if err := yaml.Unmarshal(document, &o.Object); err != nil {
-				t.Fatal(err)
-			}
-			if len(o.Object) > 0 {
-				all = append(all, o)
-			}
+		decoded, err := manifests.Decode(content)
+		if err != nil {
+			t.Fatal(err)
 		}
+		all = append(all, decoded...)
 	}
 	grants, err := Granted(all)
 	if err != nil {

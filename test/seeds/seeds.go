@@ -8,14 +8,12 @@
 package seeds
 
 import (
-	"bytes"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kubemend/kubemend/test/manifests"
 )
 
 //go:embed */*.yaml
@@ -53,16 +51,13 @@ func Objects(file string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read a manifest: %w", err)
 	}
-	var all []*unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
-		o := &unstructured.Unstructured{}
-		switch err := decoder.Decode(&o.Object); {
-		case errors.Is(err, io.EOF):
-			return all, nil
-		case err != nil:
-			return nil, fmt.Errorf("read the manifest %s: %w", file, err)
-		case len(o.Object) > 0:
-			all = append(all, o)
-		}
+	decoded, err := manifests.Decode(content)
+	if err != nil {
+		return nil, fmt.Errorf("read the manifest %s: %w", file, err)
 	}
+	all := make([]*unstructured.Unstructured, len(decoded))
+	for i := range decoded {
+		all[i] = &decoded[i]
+	}
+	return all, nil
 }

@@ -1,17 +1,14 @@
 package suite
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"os"
 	"regexp"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/kubemend/kubemend/test/manifests"
 	"github.com/kubemend/kubemend/test/seeds"
 )
 
@@ -51,16 +48,11 @@ func Printed(page string) []*unstructured.Unstructured {
 // Objects are all objects of a manifest, in its order and as they are.
 func Objects(manifest []byte) []*unstructured.Unstructured {
 	ginkgo.GinkgoHelper()
-	var all []*unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
-		o := &unstructured.Unstructured{}
-		err := decoder.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		gomega.Expect(err).NotTo(gomega.HaveOccurred())
-		if len(o.Object) > 0 {
-			all = append(all, o)
-		}
+	decoded, err := manifests.Decode(manifest)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	all := make([]*unstructured.Unstructured, len(decoded))
+	for i := range decoded {
+		all[i] = &decoded[i]
 	}
+	return all
 }

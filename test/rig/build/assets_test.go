@@ -7,28 +7,7 @@ import (
 	"testing"
 )
 
-const (
-	saysEtcd   = "echo etcd Version: 3.6.4; echo Git SHA: Not provided; echo Go Version: go1.24.11"
-	saysServer = "echo Kubernetes v1.36.0"
-)
-
-func TestAssetsOfTheRightMinorVersionAreUsed(t *testing.T) {
-	y := newYard(t)
-	y.asset("etcd", saysEtcd)
-	y.asset("kube-apiserver", saysServer)
-	y.asset("kube-controller-manager", saysServer)
-	asked, said := y.mustProvide(controlPlane...)
-	y.equal("built", asked, []string{"capi-core", "reaper"})
-	for _, name := range controlPlane[:3] {
-		y.equal(name, y.in(name), "asset")
-	}
-	if !strings.Contains(said, "rig: taking etcd 3.6.4 from KUBEBUILDER_ASSETS\n") {
-		t.Errorf("it does not say so:\n%s", said)
-	}
-	asked, said = y.mustProvide(controlPlane...)
-	y.equal("built the second time", asked, []string(nil))
-	y.equal("said the second time", said, "")
-}
+const saysEtcd = "echo etcd Version: 3.6.4; echo Git SHA: Not provided; echo Go Version: go1.24.11"
 
 func TestAssetsThatTheRigCannotUseAreBuilt(t *testing.T) {
 	for name, c := range map[string]struct{ program, says, why string }{
@@ -75,16 +54,4 @@ func TestAChangeOfKubebuilderAssetsIsNoticed(t *testing.T) {
 	}
 	y.mustProvide("etcd", "kube-apiserver")
 	y.equal("etcd when the asset is gone", y.in("etcd"), "built etcd")
-}
-
-func TestTheRigsOwnFolderIsNoFolderOfAssets(t *testing.T) {
-	y := newYard(t)
-	y.mustProvide("etcd")
-	for _, folder := range []string{"bin", "built"} {
-		y.assets = filepath.Join(y.root, ".rig", folder)
-		asked, said := y.mustProvide("etcd")
-		y.equal("built", asked, []string(nil))
-		y.equal("said", said, "")
-		y.equal("etcd", y.in("etcd"), "built etcd")
-	}
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -105,17 +103,14 @@ func (m module) flags(root string) (string, error) {
 
 // pinned is the version of a dependency in the module's go.mod.
 func (m module) pinned(root, dependency string) (string, error) {
-	file, err := os.Open(filepath.Join(root, m.folder, "go.mod"))
+	content, err := os.ReadFile(filepath.Join(root, m.folder, "go.mod"))
 	if err != nil {
 		return "", fmt.Errorf("find the version of %s: %w", dependency, err)
 	}
-	defer func() { _ = file.Close() }()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		words := strings.Fields(strings.TrimPrefix(lines.Text(), "require "))
-		if len(words) >= 2 && words[0] == dependency {
+	for line := range strings.Lines(string(content)) {
+		if words := strings.Fields(strings.TrimPrefix(line, "require ")); len(words) >= 2 && words[0] == dependency {
 			return words[1], nil
 		}
 	}
-	return "", errors.Join(fmt.Errorf("find the version of %s: it is not in %s", dependency, file.Name()), lines.Err())
+	return "", fmt.Errorf("find the version of %s: it is not in %s/go.mod", dependency, m.folder)
 }
