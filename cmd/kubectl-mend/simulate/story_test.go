@@ -269,17 +269,6 @@ func TestStories(t *testing.T) {
 	})
 }
 
-func TestTheSameInputGivesTheSameAnswer(t *testing.T) {
-	for name, s := range stories {
-		t.Run(name, func(t *testing.T) {
-			first := printed(t, s.fixture(newFixture(t)).run(s.manifest, question(s.question)))
-			if again := printed(t, s.fixture(newFixture(t)).run(s.manifest, question(s.question))); again != first {
-				t.Errorf("first:\n%s\nthen:\n%s", first, again)
-			}
-		})
-	}
-}
-
 func TestTheDocumentOfASimulation(t *testing.T) {
 	s := stories["one machine fails and is replaced"]
 	data, err := json.MarshalIndent(s.fixture(newFixture(t)).run(s.manifest, question(s.question)).Document(), "", "  ")
