@@ -45,14 +45,6 @@ func TestAMachineIsMarkedForItsCheckByWhoAsks(t *testing.T) {
 	}
 }
 
-func TestANodeStandsForItsMachine(t *testing.T) {
-	p := aPlace(t)
-	got, code := p.does("remediate", "node/node-w2", confirmed)
-	if _, marked := p.machine("w2").Annotations[clusterv1.RemediateMachineAnnotation]; code != Done || !marked || !strings.HasPrefix(got, "remediate node/node-w2: ") {
-		t.Errorf("code %d, printed\n%s", code, got)
-	}
-}
-
 func TestAHostIsPowerCycledByARequestOfItsOwn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		what  string
@@ -104,31 +96,20 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 		edits []func(*place)
 	}{
 		"a machine that no check selects": {"machine/w1", "make a check that selects it", []func(*place){func(p *place) { p.machines["w1"].Labels["pool"] = "x" }}},
-		"a machine that is left alone": {"machine/w1", "The machine has the annotation cluster.x-k8s.io/skip-remediation", []func(*place){func(p *place) {
-			p.machines["w1"].Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
-		}}},
 		"a host whose machine is left alone": {"host/host-w1", "The machine has the annotation cluster.x-k8s.io/skip-remediation", []func(*place){func(p *place) {
 			p.machines["w1"].Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
 		}}},
-		"a machine of a check that is paused":    {"machine/w1", "The check has the annotation cluster.x-k8s.io/paused", []func(*place){paused}},
-		"a host of a check that is paused":       {"host/host-w1", "The check has the annotation cluster.x-k8s.io/paused", []func(*place){paused}},
-		"a machine without an owner":             {"machine/w1", "has no owner that could replace it", []func(*place){func(p *place) { p.machines["w1"].OwnerReferences = nil }}},
-		"a healthy machine that is one too many": {"machine/w2", "to mark it unhealthy would be one too many", []func(*place){silentNodes("w1")}},
-		"a host whose check is at its limit":     {"host/host-w2", "a power cycle by hand waits for no limit", []func(*place){silentNodes("w1")}},
-		"a host whose check has none at once":    {"host/host-w2", "a power cycle by hand waits for no limit", []func(*place){func(p *place) { p.check.Annotations[mendv1.MaxInFlightAnnotation] = "0" }}},
+		"a host of a check that is paused":   {"host/host-w1", "The check has the annotation cluster.x-k8s.io/paused", []func(*place){paused}},
+		"a machine without an owner":         {"machine/w1", "has no owner that could replace it", []func(*place){func(p *place) { p.machines["w1"].OwnerReferences = nil }}},
+		"a host whose check is at its limit": {"host/host-w2", "a power cycle by hand waits for no limit", []func(*place){silentNodes("w1")}},
 		"a host of no check, of a Cluster that is paused": {"host/host-w1", "Cluster c1 is paused", []func(*place){func(p *place) {
 			p.machines["w1"].Labels["pool"] = "other"
 			p.objects[len(p.objects)-3].(*clusterv1.Cluster).Spec.Paused = ptr.To(true)
 		}}},
-		"a host of no check, whose machine is paused": {"host/host-w1", "The machine has the annotation cluster.x-k8s.io/paused", []func(*place){func(p *place) {
-			p.machines["w1"].Labels["pool"] = "other"
-			p.machines["w1"].Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-		}}},
 		"a host that claims a machine which is on another one": {"host/host-w2", "Machine w1 does not name this host as its own", []func(*place){func(p *place) {
 			p.hosts["w2"].Spec.ConsumerRef.Name = "w1"
 		}}},
-		"a host without a machine":                 {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
-		"a machine whose check no manager acts on": {"machine/w1", "the manager", []func(*place){func(p *place) { p.objects = p.objects[:len(p.objects)-1] }}},
+		"a host without a machine": {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edits...)
@@ -138,14 +119,6 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 				t.Errorf("code %d, printed\n%s", code, got)
 			}
 		})
-	}
-}
-
-func TestWhatABlockedMarkWaitsForIsShown(t *testing.T) {
-	p := aPlace(t, silentNodes("w1", "w2"))
-	got, code := p.does("remediate", "machine/w1", func(b *byHand) { b.dryRun = true })
-	if code != Done || !strings.Contains(got, "it waits for what blocks it") || !strings.Contains(got, "TooManyUnhealthy") {
-		t.Errorf("code %d, printed\n%s", code, got)
 	}
 }
 

@@ -163,39 +163,6 @@ func (d *desk) stopped() {
 	}
 }
 
-// changed lets a test change the Cluster before the label of it is written.
-func (d *desk) changed(edit func(*clusterv1.Cluster)) {
-	d.t.Helper()
-	c := &clusterv1.Cluster{}
-	if err := d.client.Get(d.t.Context(), onProd.label.key, c); err != nil {
-		d.t.Fatal(err)
-	}
-	if c.Labels == nil {
-		c.Labels = map[string]string{}
-	}
-	edit(c)
-	if err := d.client.Update(d.t.Context(), c); err != nil {
-		d.t.Fatal(err)
-	}
-}
-
-func TestAToolThatAppliesTheClusterIsNamedWithWhatBelongsIntoGit(t *testing.T) {
-	d := theLabels(t, markedCheck("a"))
-	d.changed(func(c *clusterv1.Cluster) {
-		c.Annotations = map[string]string{"argocd.argoproj.io/tracking-id": "fleet:cluster.x-k8s.io/Cluster:metal/prod"}
-	})
-	got, code := d.hands(claiming, onProd, yes)
-	want := "and each new one; Argo CD (Application fleet) applies the Cluster, and leaves the label alone as long as Git says nothing of it: " +
-		"put kubemend.io/machine-health-checks: act into metadata.labels there, and a Cluster that is made anew has it too\n"
-	if code != Done || !strings.Contains(unwrapped(got), want) {
-		t.Errorf("code %d, printed\n%s", code, got)
-	}
-	got, code = d.hands(releasing, onProd, yes)
-	if code != Done || !strings.Contains(unwrapped(got), "if Git has the label kubemend.io/machine-health-checks, remove it there, or it is written again\n") {
-		t.Errorf("code %d, printed\n%s", code, got)
-	}
-}
-
 func TestACheckStaysClaimedUntilAManagerReleasesIt(t *testing.T) {
 	d := theLabels(t, markedCheck("a"))
 	if got, code := d.hands(claiming, onProd, yes); code != Done {
@@ -206,23 +173,5 @@ func TestACheckStaysClaimedUntilAManagerReleasesIt(t *testing.T) {
 	want := "release mhc/a in metal: it stays claimed until a manager of kubemend runs that acts on it, of which none is seen; then Cluster API core acts on it\n"
 	if cluster, _ := d.labelOn(); code != Done || cluster != "" || !strings.Contains(unwrapped(got), want) {
 		t.Errorf("code %d, label %q, printed\n%s", code, cluster, got)
-	}
-}
-
-func TestALabelThatIsThereIsNotAdvised(t *testing.T) {
-	owned := func(name string) *clusterv1.MachineHealthCheck {
-		c := checkNamed(name, "")
-		c.Labels[clusterv1.ClusterTopologyOwnedLabel] = ""
-		return c
-	}
-	d := theLabels(t, owned("a"))
-	const advice = "give Cluster prod the label kubemend.io/machine-health-checks: act"
-	dry := func(h *handing) { h.dryRun = true }
-	if got, _ := d.hands(claiming, selection{names: []string{"a"}}, dry); !strings.Contains(unwrapped(got), advice) {
-		t.Errorf("without the label it is not advised:\n%s", got)
-	}
-	d.changed(func(c *clusterv1.Cluster) { c.Labels[mendv1.ClaimLabel] = mendv1.ClaimLabelAct })
-	if got, code := d.hands(claiming, selection{names: []string{"a"}}, dry); code != Done || strings.Contains(unwrapped(got), advice) {
-		t.Errorf("code %d, with the label printed\n%s", code, got)
 	}
 }

@@ -118,6 +118,8 @@ func TestChecksAreClaimed(t *testing.T) {
 			checkWith(func(c *explain.ClaimedCheck) { c.Writer = "kubectl-annotate" })), false,
 			"stays: is claimed already; Flux (Kustomization fleet) removes the claim at its next reconcile, since it was written as kubectl-annotate: put " +
 				"cluster.x-k8s.io/paused: kubemend into metadata.annotations in Git, or release the check and claim it again with kubectl mend"},
+		"a label that is there is not advised": {claimFactsOf(labelled("topology.cluster.x-k8s.io/owned"),
+			checkWith(func(c *explain.ClaimedCheck) { c.Labels.Cluster = decide.Act })), false, "change: " + plain},
 		"what is under way is said, by what happens": {claimFactsOf(beingRemediated(map[explain.Remediator][]string{explain.ByCore: {"d", "b"}, explain.ByOwner: {"a"}, explain.ByAnother: {"c"}, explain.ByCheck: {"e"}})), false,
 			"change: " + plain + "; under way: a, whose owner remediates it, and goes on; under way: e, whose request goes on as kubemend's own; " +
 				"under way: b, d, whose requests go on, and kubemend adopts them; under way: c, whose request is not this check's, and is left alone"},

@@ -101,12 +101,3 @@ func TestEveryShellIsCompleted(t *testing.T) {
 		}
 	}
 }
-
-func TestTheVersionIsThatOfTheBuild(t *testing.T) {
-	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	root := New(streams, "kubectl mend", "v1.2.3")
-	root.SetArgs([]string{"--version"})
-	if code := Run(t.Context(), root, streams); code != Done || out.String() != "kubectl mend version v1.2.3\n" {
-		t.Errorf("code %d, printed %q", code, out)
-	}
-}

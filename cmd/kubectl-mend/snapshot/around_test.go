@@ -166,22 +166,14 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 	}
 }
 
+// TestOfOneMachineItsHostIsRead has another host that may be the one in question, whatever the machine says.
 func TestOfOneMachineItsHostIsRead(t *testing.T) {
 	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
-	w := readAll(t, aLargeCluster(t, func(w *Snapshot) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
-	hosts := &bmov1alpha1.BareMetalHostList{}
-	if err := w.ReadOnly().List(t.Context(), hosts); err != nil || len(hosts.Items) != 1 || hosts.Items[0].Name != "host" {
-		t.Errorf("the hosts are %v (%v)", hosts.Items, err)
-	}
-}
-
-// TestTheHostInQuestionIsReadWhateverItsMachineSays has a host that says that it belongs to a machine which names another one.
-func TestTheHostInQuestionIsReadWhateverItsMachineSays(t *testing.T) {
-	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
-	w := readAll(t, aLargeCluster(t, func(w *Snapshot) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m", Host: "other"})
-	for _, name := range []string{"host", "other"} {
-		if err := w.ReadOnly().Get(t.Context(), key(name), &bmov1alpha1.BareMetalHost{}); err != nil {
-			t.Errorf("host %s: %v", name, err)
+	for asked, want := range map[string]int{"": 1, "other": 2} {
+		w := readAll(t, aLargeCluster(t, func(w *Snapshot) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m", Host: asked})
+		hosts := All[bmov1alpha1.BareMetalHost](w, "ns")
+		if len(hosts) != want || hosts[0].Name != "host" {
+			t.Errorf("the hosts are %v, want %d", hosts, want)
 		}
 	}
 }
