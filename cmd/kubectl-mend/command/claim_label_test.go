@@ -1,6 +1,7 @@
 package command
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/test/golden"
 )
 
 var (
@@ -174,4 +176,25 @@ func TestACheckStaysClaimedUntilAManagerReleasesIt(t *testing.T) {
 	if cluster, _ := d.labelOn(); code != Done || cluster != "" || !strings.Contains(unwrapped(got), want) {
 		t.Errorf("code %d, label %q, printed\n%s", code, cluster, got)
 	}
+}
+
+// docs/cli/claim.md shows what is printed at 100 columns.
+func TestClaimsAreDocumented(t *testing.T) {
+	const path = "../../../docs/cli/claim.md"
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse}
+	bad := metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse}
+	d := deskWith(t, append(both(), checkNamed("workers", ""), machineOf("workers", "w1", asked, bad))...)
+	t.Setenv("COLUMNS", "100")
+	claimed, _ := d.hands(claiming, selection{names: []string{"workers"}}, yes)
+	gone := lease("capi-system", managerlease.CoreLeaseName, nil)
+	if err := d.client.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	kept, _ := d.hands(releasing, selection{names: []string{"workers"}}, yes)
+	page := withExample(t, string(content), "claim mhc/workers", claimed)
+	golden.Compare(t, path, withExample(t, page, "release mhc/workers", kept))
 }

@@ -93,14 +93,11 @@ func TestCapacityOfMachines(t *testing.T) {
 		"* Pod shop/db-0: cannot evict pod as it would violate the pod's disruption budget. The disruption budget db needs 2 healthy pods and has 2 currently"
 	serving := func(s *scene) { s.says.Kinds = []managerlease.Kind{{CRD: "hostremediations.kubemend.io"}} }
 	golden.StoriesIn(t, "testdata/capacity", map[string]story{
-		"a machine whose drain is blocked and has a timeout":  {aScene(deletes("DrainingNode", blocked, started)), machine("w1")},
-		"a machine whose drain is blocked and has no timeout": {aScene(deletes("DrainingNode", blocked)), machine("w1")},
-		"a machine whose drain should have been given up":     {aScene(deletes("DrainingNode", blocked, started, func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](540) })), machine("w1")},
-		"a machine whose volumes are attached":                {aScene(deletes("WaitingForVolumeDetach", "Waiting for Node volumes to be detached (started at 2026-01-01T11:51:00Z)\n* PersistentVolumeClaims: shop/data")), machine("w1")},
-		"a machine with a finalizer of another project":       {aScene(deletes("DeletionCompleted", "Deletion completed", func(m *clusterv1.Machine) { m.Finalizers = []string{"example.com/hold"} })), machine("w1")},
-		"a machine with a hook": {aScene(deletes("WaitingForPreDrainHook", "", func(m *clusterv1.Machine) {
-			m.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}
-		})), machine("w1")},
+		"a machine whose drain is blocked and has a timeout":    {aScene(deletes("DrainingNode", blocked, started)), machine("w1")},
+		"a machine whose drain is blocked and has no timeout":   {aScene(deletes("DrainingNode", blocked)), machine("w1")},
+		"a machine whose drain should have been given up":       {aScene(deletes("DrainingNode", blocked, started, func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](540) })), machine("w1")},
+		"a machine whose volumes are attached":                  {aScene(deletes("WaitingForVolumeDetach", "Waiting for Node volumes to be detached (started at 2026-01-01T11:51:00Z)\n* PersistentVolumeClaims: shop/data")), machine("w1")},
+		"a machine with a finalizer of another project":         {aScene(deletes("DeletionCompleted", "Deletion completed", func(m *clusterv1.Machine) { m.Finalizers = []string{"example.com/hold"} })), machine("w1")},
 		"a machine that is not replaced since its set is small": {aScene(deletes("DrainingNode", blocked), func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
 		"a machine of a set that is being deleted":              {aScene(deletes("DrainingNode", blocked), func(s *scene) { s.set.DeletionTimestamp, s.set.Finalizers = ptr.To(at(time.Minute)), []string{"x"} }), machine("w1")},
 		"a healthy machine that a person deletes": {aScene(deletes("DrainingNode", blocked, started), func(s *scene) {
@@ -124,15 +121,6 @@ func TestCapacityOfMachines(t *testing.T) {
 			}),
 			aHost("h4", "b", bmov1alpha1.StateInspecting, func(h *bmov1alpha1.BareMetalHost) { h.Status.ErrorMessage = "no route to host" }),
 		)), machine("w6")},
-		"a new machine whose host is being freed": {aScene(serving, made(), metal(aHost("h1", "b", bmov1alpha1.StateDeprovisioning, func(h *bmov1alpha1.BareMetalHost) {
-			h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "w1"}
-		}))), machine("w6")},
-		"a new machine whose node is not Ready": {aScene(made(), func(s *scene) {
-			s.machines["w6"].Status.NodeRef.Name = "node-w6"
-			s.nodes["w6"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-w6", UID: "node-w6"}}
-			s.ready("w6", corev1.ConditionFalse, "KubeletNotReady", time.Minute)
-			s.said("w6", clusterv1.MachineNodeReadyCondition, metav1.ConditionFalse, "NodeNotReady", "* Node.Ready: cni plugin not initialized", time.Minute)
-		}), machine("w6")},
 	}, func(t *testing.T, s story) string {
 		e, err := s.ask(t.Context(), s.scene.asker(t))
 		return page80and200(t, e, err)
@@ -284,20 +272,15 @@ func TestCapacityOfOwners(t *testing.T) {
 		s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](19)
 	}
 	golden.StoriesIn(t, "testdata/capacity/owners", map[string]story{
-		"a deployment that has all its machines":            {aScene(deployed), md},
-		"a deployment one of whose machines is deleted":     {aScene(deletes("DrainingNode", left), deployed), md},
-		"a deployment that makes a machine":                 {aScene(made(), deployed, metal(aHost("h1", "a", bmov1alpha1.StateAvailable))), md},
-		"a deployment that lacks a machine":                 {aScene(deployed, lacking), md},
-		"a deployment that is kept from making a machine":   {aScene(deployed, lacking, blocked), md},
-		"a deployment with a node that is not Ready":        {aScene(deployed, silent(2*time.Minute, "w3")), md},
-		"a deployment of which many machines have no node":  {aScene(deployed, many), md},
-		"a deployment that does not exist":                  {aScene(), md},
-		"a control plane that defers":                       {aScene(plane()), kcp},
-		"a cluster with a control plane and a deployment":   {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},
-		"a cluster all of whose machines have a Ready node": {aScene(deployed), cluster},
-		"a cluster of which only the set could not be read": {aScene(deployed, func(s *scene) {
-			s.set, s.barred = nil, append(s.barred, clusterv1.GroupVersion.WithKind("MachineSet"))
-		}), cluster},
+		"a deployment that has all its machines":           {aScene(deployed), md},
+		"a deployment one of whose machines is deleted":    {aScene(deletes("DrainingNode", left), deployed), md},
+		"a deployment that makes a machine":                {aScene(made(), deployed, metal(aHost("h1", "a", bmov1alpha1.StateAvailable))), md},
+		"a deployment that lacks a machine":                {aScene(deployed, lacking), md},
+		"a deployment that is kept from making a machine":  {aScene(deployed, lacking, blocked), md},
+		"a deployment of which many machines have no node": {aScene(deployed, many), md},
+		"a deployment that does not exist":                 {aScene(), md},
+		"a control plane that defers":                      {aScene(plane()), kcp},
+		"a cluster with a control plane and a deployment":  {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},
 	}, func(t *testing.T, s story) string {
 		e, err := s.ask(t.Context(), s.scene.asker(t))
 		if e != nil {

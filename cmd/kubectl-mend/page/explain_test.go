@@ -109,7 +109,6 @@ func TestExplanations(t *testing.T) {
 		"an infrastructure that is not ready":            {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[1].Status = metav1.ConditionFalse }), machine("w1")},
 		"a cluster out of the manager's sight":           {aScene(silent(6*time.Minute, "w1"), outOfSight), machine("w1")},
 		"a cluster that answers probes alone":            {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), machine("w1")},
-		"a check of a cluster that answers probes alone": {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), check("workers")},
 		"a cluster out of the user's sight":              {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), machine("w1")},
 		"a machine that is short-circuited":              {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
 		"a machine outside of the range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
@@ -119,17 +118,14 @@ func TestExplanations(t *testing.T) {
 		"a machine on its way out": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.machines["w1"].DeletionTimestamp, s.machines["w1"].Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
 		}), machine("w1")},
-		"a template that is not there":             {aScene(silent(6*time.Minute, "w1"), byTemplate), machine("w1")},
-		"no manager runs":                          {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
-		"what the user may not read":               {aScene(func(s *scene) { s.lacks["BareMetalHosts in all namespaces"] = "forbidden" }), machine("w1")},
-		"a check of which all are healthy":         {aScene(), check("workers")},
-		"a check that is short-circuited":          {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), check("workers")},
-		"a check of a cluster that does not exist": {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), check("workers")},
-		"a check with an impossible limit":         {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }), check("workers")},
-		"a host that is being powered off":         {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), machine("w1")},
-		"a host by its own name":                   {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), host("rack-w1")},
-		"a host without a power cycle":             {aScene(powerCycled("")), host("rack-w1")},
-		"a host that does not exist":               {aScene(powerCycled("")), host("rack-w9")},
+		"a template that is not there":     {aScene(silent(6*time.Minute, "w1"), byTemplate), machine("w1")},
+		"no manager runs":                  {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
+		"what the user may not read":       {aScene(func(s *scene) { s.lacks["BareMetalHosts in all namespaces"] = "forbidden" }), machine("w1")},
+		"a check that is short-circuited":  {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), check("workers")},
+		"a check with an impossible limit": {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }), check("workers")},
+		"a host that is being powered off": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), machine("w1")},
+		"a host without a power cycle":     {aScene(powerCycled("")), host("rack-w1")},
+		"a host that does not exist":       {aScene(powerCycled("")), host("rack-w9")},
 		"a host whose power-on has an error": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOn,
 			func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 				h.Status.PoweredOn, h.Status.ErrorType, h.Status.ErrorMessage = false, bmov1alpha1.PowerManagementError, "BMC does not answer"
@@ -166,7 +162,6 @@ func TestExplanations(t *testing.T) {
 		"the status when much is wrong":             {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3"), secondCheck, kindNotServed), nil},
 		"the status when a cluster is out of sight": {aScene(outOfSight), nil},
 		"the status when no manager runs":           {aScene(func(s *scene) { s.manager.Spec.HolderIdentity = nil }), nil},
-		"the status when no manager was ever there": {aScene(func(s *scene) { s.manager = nil }), nil},
 	}
 	maps.Copy(stories, moreMachines())
 	maps.Copy(stories, evidence())

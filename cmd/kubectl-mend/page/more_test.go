@@ -18,29 +18,18 @@ import (
 
 // moreMachines are stories of machines: of several findings, of what their owners say, and of checks that are not what they seem.
 func moreMachines() map[string]story {
-	deferred := "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting"
 	return map[string]story{
-		"a machine with two findings that are not due":             {aScene(silent(time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
-		"a machine with two findings, one of which is not due":     {aScene(silent(6*time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
-		"a machine of a control plane that puts it off":            {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", deferred)), machine("w1")},
-		"a machine of a control plane that cannot replace it":      {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "CannotBeRemediated", "* KubeadmControlPlane default/cp has 1 replica")), machine("w1")},
-		"a machine that its owner deletes":                         {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "MachineDeleting", "Machine is deleting")), machine("w1")},
-		"a machine without an owner":                               {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
-		"a machine without an owner that has been asked":           {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", ""), askedOwner("w1", "WaitingForRemediation", "")), machine("w1")},
-		"a machine within its time of a check that is not claimed": {aScene(silent(2*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
-		"a machine within its time of a check that is paused": {aScene(silent(2*time.Minute, "w1"),
-			func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "maintenance" }), machine("w1")},
-		"a machine of a check and a cluster that are paused": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
-			s.check.Annotations[clusterv1.PausedAnnotation], s.cluster.Spec.Paused = "maintenance", ptr.To(true)
-		}), machine("w1")},
-		"a machine whose older check is paused":               {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
-		"a machine whose older check is not claimed":          {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("")), machine("w1")},
-		"a machine of a cluster that does not exist":          {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
-		"a machine of a cluster that is being deleted":        {aScene(silent(6*time.Minute, "w1"), clusterLeaving), machine("w1")},
-		"a machine of a check that is being deleted":          {aScene(silent(6*time.Minute, "w1"), checkLeaving), machine("w1")},
-		"a machine whose checks the user may not read":        {aScene(silent(6*time.Minute, "w1"), machineChecksBarred), machine("w1")},
-		"a machine that has been given all the time":          {aScene(awaiting("w1"), func(s *scene) { s.check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) }), machine("w1")},
-		"a node of whose name the management cluster has one": {aScene(silent(2*time.Minute, "w1"), ownNodes(time.Minute), func(s *scene) { s.machines["w1"].Status.NodeRef.Name = "n1" }), node("n1")},
+		"a machine with two findings, one of which is not due": {aScene(silent(6*time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
+		"a machine of a control plane that cannot replace it":  {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "CannotBeRemediated", "* KubeadmControlPlane default/cp has 1 replica")), machine("w1")},
+		"a machine that its owner deletes":                     {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "MachineDeleting", "Machine is deleting")), machine("w1")},
+		"a machine without an owner":                           {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
+		"a machine whose older check is paused":                {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
+		"a machine of a cluster that does not exist":           {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
+		"a machine of a cluster that is being deleted":         {aScene(silent(6*time.Minute, "w1"), clusterLeaving), machine("w1")},
+		"a machine of a check that is being deleted":           {aScene(silent(6*time.Minute, "w1"), checkLeaving), machine("w1")},
+		"a machine whose checks the user may not read":         {aScene(silent(6*time.Minute, "w1"), machineChecksBarred), machine("w1")},
+		"a machine that has been given all the time":           {aScene(awaiting("w1"), func(s *scene) { s.check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) }), machine("w1")},
+		"a node of whose name the management cluster has one":  {aScene(silent(2*time.Minute, "w1"), ownNodes(time.Minute), func(s *scene) { s.machines["w1"].Status.NodeRef.Name = "n1" }), node("n1")},
 	}
 }
 
@@ -68,23 +57,17 @@ func moreHosts() map[string]story {
 		"a host of no machine that is held off": {aScene(powerCycled(powercycle.PoweringOff, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Spec.ConsumerRef = nil
 		})), host("rack-w1")},
-		"a host of no machine":                                   {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
 		"a check of which a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
 		"the status while a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
-		"a check of a host whose owner is to remediate it":       {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), askedOwner("w1", "WaitingForRemediation", deferred)), check("workers")},
 		"a check whose claim Flux will remove":                   {aScene(claimedUnderFlux), check("workers")},
 		"the status of a claim that Flux will remove":            {aScene(claimedUnderFlux), nil},
-		"the status of two claims that Flux will remove":         {aScene(claimedUnderFlux, secondCheck), nil},
 		"a check that the label of its Cluster claimed":          {aScene(claimedBy("Cluster"), clusterLabelled("act")), check("workers")},
-		"a check that the label of its Namespace claimed":        {aScene(claimedBy("Namespace"), namespaceLabelled("act")), check("workers")},
 		"a check whose label is gone":                            {aScene(claimedBy("Namespace"), namespaceLabelled("")), check("workers")},
 		"a check of which it is not known if the label is there": {aScene(claimedBy("Namespace"), namespacesBarred), check("workers")},
 		"a check that is paused though a label claims it":        {aScene(clusterLabelled("act"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "true" }), check("workers")},
 		"a check that a label has not claimed yet":               {aScene(namespaceLabelled("act"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
 		"a check whose labels have other values":                 {aScene(clusterLabelled("Act"), namespaceLabelled("yes"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
-		"a machine whose Cluster has a label of another value":   {aScene(clusterLabelled("Act"), silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
 		"the status where labels claimed one of two":             {aScene(claimedBy("Cluster"), clusterLabelled("act"), secondCheck, olderCheckPaused("maintenance")), nil},
-		"the status with a label of another value":               {aScene(namespaceLabelled("yes"), func(s *scene) { s.check.Annotations = nil }), nil},
 		"a check whose remediations the user may not read":       {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.barred = append(s.barred, mendv1.GroupVersion.WithKind("HostRemediation")) }), check("workers")},
 	}
 }
@@ -95,40 +78,20 @@ func moreChecks() map[string]story {
 	oneAtOnce := func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }
 	badLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }
 	barredNodes := func(s *scene) { s.barred = append(s.barred, nhcv1.GroupVersion.WithKind("NodeHealthCheck")) }
-	blinded := func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }
 	return map[string]story{
-		"a check of which one is asked for":                {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", "")), check("workers")},
-		"a check of which two are pending":                 {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
-		"a check that is short-circuited by the unhealthy": {aScene(tooMany...), check("workers")},
-		"a check outside of its range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
-			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}
-		}), check("workers")},
-		"a machine within its time whose check waits for spare hosts": {aScene(silent(2*time.Minute, "w1"), waitsForSpare(0)), machine("w1")},
-		"a machine that waits for a spare host":                       {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), machine("w1")},
-		"a machine that waits for a spare host of which one is free":  {aScene(silent(6*time.Minute, "w1"), waitsForSpare(1), hostless("w2")), machine("w1")},
-		"a machine whose spare hosts the user may not read":           {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), hostsBarred), machine("w1")},
-		"a check of which two machines wait for a spare host":         {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), check("workers")},
-		"a check of which one machine has a spare host":               {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
-		"a check whose wait for a spare host cannot be read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
-		"the status when machines wait for spare hosts":               {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), nil},
-		"a check with one at once":                                    {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), check("workers")},
-		"a check that is being deleted":                               {aScene(silent(6*time.Minute, "w1"), checkLeaving), check("workers")},
-		"a check that is not claimed":                                 {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
-		"a check of a cluster out of the user's sight":                {aScene(blinded), check("workers")},
-		"a check that the user may not read":                          {aScene(machineChecksBarred), check("workers")},
-		"a check of nodes that the user may not read":                 {aScene(ownNodes(time.Minute), barredNodes), nodeCheck("own-nodes")},
-		"a node whose checks the user may not read":                   {aScene(ownNodes(6*time.Minute), barredNodes), node("n1")},
-		"a check that cannot be explained":                            {aScene(func(s *scene) { s.barred = append(s.barred, clusterv1.GroupVersion.WithKind("Machine")) }), check("workers")},
-		"the status when too many are unhealthy":                      {aScene(tooMany...), nil},
-		"the status with one at once":                                 {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
-		"the status with an impossible limit":                         {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
-		"the status of what is not claimed, or is paused":             {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
-		"the status when the user sees no checks":                     {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
-		"the status when the user does not see the cluster":           {aScene(blinded), nil},
-		"the status of what is being deleted": {aScene(func(s *scene) {
-			s.machines["w1"].DeletionTimestamp, s.machines["w1"].Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
-		}), nil},
-		"the status when there is no cluster": {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
+		"a check of which two are pending":                           {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
+		"a check that is short-circuited by the unhealthy":           {aScene(tooMany...), check("workers")},
+		"a machine that waits for a spare host":                      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), machine("w1")},
+		"a machine that waits for a spare host of which one is free": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(1), hostless("w2")), machine("w1")},
+		"a machine whose spare hosts the user may not read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), hostsBarred), machine("w1")},
+		"a check of which one machine has a spare host":              {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
+		"a check whose wait for a spare host cannot be read":         {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
+		"a check that cannot be explained":                           {aScene(func(s *scene) { s.barred = append(s.barred, clusterv1.GroupVersion.WithKind("Machine")) }), check("workers")},
+		"the status with one at once":                                {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
+		"the status with an impossible limit":                        {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
+		"the status of what is not claimed, or is paused":            {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
+		"the status when the user sees no checks":                    {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
+		"the status when there is no cluster":                        {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
 	}
 }
 
