@@ -300,34 +300,3 @@ func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
 		t.Errorf("code %d, annotations %v, error %v, printed\n%s", code, check.Annotations, err, got)
 	}
 }
-
-func TestWhichChecksIsSaidInOneWay(t *testing.T) {
-	for line, tc := range map[string]struct {
-		code int
-		says string
-	}{
-		"claim":                        {Misused, "say which: mhc/NAME, cluster/NAME, namespace/NAME or --selector"},
-		"claim workers":                {Misused, `"workers": expected mhc/NAME`},
-		"claim machine/a":              {Misused, `"machine/a" names a Machine: expected mhc/NAME`},
-		"claim cluster/a mhc/b":        {Misused, "it goes with no other selection"},
-		"claim namespace/a -l team=a":  {Misused, "it goes with no other selection"},
-		"claim ns/a --cluster b":       {Misused, "it goes with no other selection"},
-		"release cluster/a -A":         {Misused, "cluster/NAME does not go with --all-namespaces"},
-		"claim nhc/a":                  {Misused, "a NodeHealthCheck cannot be claimed"},
-		"release mhc/a -l team=a":      {Misused, "names go neither with --selector nor with --all-namespaces"},
-		"release mhc/a -A":             {Misused, "names go neither with --selector nor with --all-namespaces"},
-		"claim -l !!":                  {Misused, "--selector: "},
-		"claim mhc/a --no-such-flag":   {Misused, "unknown flag: --no-such-flag"},
-		"claim mhc/a --kubeconfig=/no": {Failed, "read the kubeconfig: "},
-	} {
-		t.Run(line, func(t *testing.T) {
-			var out bytes.Buffer
-			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
-			root := New(streams, "kubectl mend", "test")
-			root.SetArgs(strings.Fields(line))
-			if code := Run(t.Context(), root, streams); code != tc.code || !strings.Contains(out.String(), tc.says) {
-				t.Errorf("code %d, want %d; printed\n%s", code, tc.code, out.String())
-			}
-		})
-	}
-}

@@ -85,11 +85,9 @@ func TestEveryCommandIsListed(t *testing.T) {
 func TestNothingIsCompletedWithoutACluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
 	for _, line := range []string{"__complete explain machine/", "__complete claim mhc/", "__complete explain node/"} {
-		streams, _, out, problems := genericiooptions.NewTestIOStreams()
-		root := New(streams, "kubectl mend", "dev")
 		args := strings.Fields(line) // the last one is what is being typed
-		root.SetArgs(append([]string{args[0], "--server=http://127.0.0.1:1"}, args[1:]...))
-		if code := Run(t.Context(), root, streams); code != Done || out.String() != ":4\n" || strings.Contains(problems.String(), "rror") {
+		code, out, problems := mended(t, append([]string{args[0], "--server=http://127.0.0.1:1"}, args[1:]...)...)
+		if code != Done || out != ":4\n" || strings.Contains(problems, "rror") {
 			t.Errorf("%s: code %d\n%s%s", line, code, out, problems)
 		}
 	}
@@ -97,10 +95,7 @@ func TestNothingIsCompletedWithoutACluster(t *testing.T) {
 
 func TestEveryShellIsCompleted(t *testing.T) {
 	for shell, begins := range map[string]string{"bash": "# bash completion V2", "zsh": "#compdef kubectl-mend", "fish": "# fish completion", "powershell": "# powershell completion"} {
-		streams, _, out, problems := genericiooptions.NewTestIOStreams()
-		root := New(streams, "kubectl mend", "dev")
-		root.SetArgs([]string{"completion", shell})
-		if code := Run(t.Context(), root, streams); code != Done || !strings.HasPrefix(out.String(), begins) || problems.Len() > 0 {
+		if code, out, problems := mended(t, "completion", shell); code != Done || !strings.HasPrefix(out, begins) || problems != "" {
 			t.Errorf("%s: code %d\n%.60s\n%s", shell, code, out, problems)
 		}
 	}
@@ -190,20 +185,18 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		"completion ":                 "bash fish powershell zsh",
 	} {
 		t.Run(line, func(t *testing.T) {
-			streams, _, out, problems := genericiooptions.NewTestIOStreams()
-			root := New(streams, "kubectl mend", "dev")
 			typed := strings.Split(line, " ")
 			args := append([]string{"__complete"}, typed[:len(typed)-1]...)
 			args = append(args, "--server="+server.URL, "--cache-dir="+t.TempDir(), typed[len(typed)-1])
 			if n := len(typed); n > 1 && strings.HasPrefix(typed[n-2], "-") { // the value of a flag is typed behind it
 				args = append(append([]string{"__complete", "--server=" + server.URL, "--cache-dir=" + t.TempDir()}, typed[:n-1]...), typed[n-1])
 			}
-			root.SetArgs(args)
-			if code := Run(t.Context(), root, streams); code != Done {
+			code, out, problems := mended(t, args...)
+			if code != Done {
 				t.Fatalf("code %d: %s", code, problems)
 			}
 			var offered []string
-			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			lines := strings.Split(strings.TrimSpace(out), "\n")
 			for _, l := range lines[:len(lines)-1] {
 				name, _, _ := strings.Cut(l, "\t")
 				offered = append(offered, name)
@@ -214,11 +207,8 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		})
 	}
 	for line, want := range map[string]string{"simulate -f ": "yaml yml json", "status --kubeconfig ": "", "record -o ": "", "status --from ": ""} {
-		streams, _, out, _ := genericiooptions.NewTestIOStreams()
-		root := New(streams, "kubectl mend", "dev")
-		root.SetArgs(append([]string{"__complete"}, strings.Split(line, " ")...))
-		Run(t.Context(), root, streams)
-		if lines := strings.Fields(out.String()); lines[len(lines)-1] == ":4" || strings.Join(lines[:len(lines)-1], " ") != want {
+		_, out, _ := mended(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		if lines := strings.Fields(out); lines[len(lines)-1] == ":4" || strings.Join(lines[:len(lines)-1], " ") != want {
 			t.Errorf("%s: no files are offered: %s", line, out)
 		}
 	}
@@ -237,14 +227,12 @@ func TestNamesAreCompletedFromAFile(t *testing.T) {
 		"status ":            "c1",
 		"history --node ":    "node-w1 node-w2 node-w3 node-w4 node-w5",
 	} {
-		streams, _, out, problems := genericiooptions.NewTestIOStreams()
-		root := New(streams, "kubectl mend", "dev")
 		typed := strings.Split(line, " ")
-		root.SetArgs(append([]string{"__complete", typed[0], "--from", sample}, typed[1:]...))
-		if code := Run(t.Context(), root, streams); code != Done {
+		code, out, problems := mended(t, append([]string{"__complete", typed[0], "--from", sample}, typed[1:]...)...)
+		if code != Done {
 			t.Fatalf("%s: code %d: %s", line, code, problems)
 		}
-		offered := strings.Fields(out.String())
+		offered := strings.Fields(out)
 		if got := strings.Join(offered[:len(offered)-1], " "); got != want {
 			t.Errorf("%s: offered %q, want %q", line, got, want)
 		}

@@ -115,42 +115,6 @@ func TestAHistoryWithoutEntriesSaysOfWhatItIs(t *testing.T) {
 	}
 }
 
-func TestAHistoryThatCannotBeMeantIsRefused(t *testing.T) {
-	for line, says := range map[string]string{
-		"history -o table":              `--output "table": expected custom-columns, custom-columns-file, go-template,`,
-		"history -o name":               `--output "name": expected custom-columns`,
-		"history -o jsonpath={.a":       `unclosed action`,
-		"history -o custom-columns=A":   "expected <header>:<json-path-expr>",
-		"history --since=-1h":           "the future has not happened yet",
-		"history -A --machine a":        "leave --all-namespaces out",
-		"history --machine a --host b":  "--machine and --host exclude each other",
-		"history mhc/a":                 `"mhc/a" names a MachineHealthCheck: expected machine/NAME, host/NAME, cluster/NAME or node/NAME`,
-		"history a":                     `"a": expected machine/NAME, host/NAME, cluster/NAME or node/NAME`,
-		"history machine a b":           `expected one object, not 2`,
-		"history host a --machine b":    "host/a excludes --machine, --host, --cluster and --node",
-		"history --since soon":          `"soon" is no duration, such as 90m, 24h or 14d`,
-		"report --by rack":              `--by "rack": expected cluster, check, cause, host-model or failure-domain`,
-		"report --since=-1d":            "no duration",
-		"report --since=-1h":            "the future has not happened yet",
-		"report --lemons=-1":            "cannot be negative",
-		"report -o name":                `--output "name": expected csv`,
-		"report shadow -o table":        `--output "table": expected csv`,
-		"report machine/a":              "takes no arguments",
-		"status -o csv":                 `--output "csv": expected custom-columns`,
-		"history --machine a --since x": "invalid argument",
-	} {
-		t.Run(line, func(t *testing.T) {
-			var out bytes.Buffer
-			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
-			root := New(streams, "kubectl mend", "test")
-			root.SetArgs(strings.Fields(line))
-			if code := Run(t.Context(), root, streams); code != Misused || !strings.Contains(out.String(), says) {
-				t.Errorf("code %d, printed\n%s", code, out.String())
-			}
-		})
-	}
-}
-
 func TestAHistoryIsOfWhatTheArgumentsNameToo(t *testing.T) {
 	for line, want := range map[string]history.Scope{
 		"machine/a": {Machine: "a"}, "machine a": {Machine: "a"}, "bmh/a": {Host: "a"}, "cluster a": {Cluster: "a"}, "node/a": {Node: "a"}, "": {},

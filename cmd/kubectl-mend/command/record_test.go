@@ -237,11 +237,7 @@ func recorded(t *testing.T, edit func(map[string]string, map[right]string)) func
 	edit(w.objects, rights)
 	server := w.serve(t)
 	return func(line string) (int, string, string) {
-		var out, problems bytes.Buffer
-		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}
-		root := New(streams, "kubectl mend", "dev")
-		root.SetArgs(append(strings.Fields(line), "--server="+server, "--cache-dir="+t.TempDir()))
-		return Run(t.Context(), root, streams), out.String(), problems.String()
+		return mended(t, append(strings.Fields(line), "--server="+server, "--cache-dir="+t.TempDir())...)
 	}
 }
 
@@ -274,6 +270,7 @@ func TestAReportIsOfTheRecordsThatCanBeRead(t *testing.T) {
 		"a history from before":          {all, "history machine/gone -n x --since 10m", Done, "", "condition tells of Machine gone in namespace x since "},
 		"a history without records":      {without("kubemend.io", "remediationrecords"), "history -n x --since 0", Done, "Machine/x", "done without: RemediationRecords: "},
 		"a history, where none can be":   {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "history -n x --since 0", Done, "Machine/x", ""},
+		"a history as YAML":              {all, "history machine/gone -n x -o yaml", Done, "kind: History", ""},
 		"a history for programs":         {all, `history machine/gone -n x -o jsonpath={.items[0].source}={.items[0].record.name}`, Done, "Record=gone-1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -189,38 +189,6 @@ func TestAnInterruptEndsAWait(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsNotThereIsNotOneWhereAllIsWell(t *testing.T) {
-	for line, tc := range map[string]struct {
-		code int
-		says string
-	}{
-		"status c1 -n ns":      {Done, ""},
-		"status c1 -A":         {Done, ""},
-		"status c2 -n ns":      {Failed, "there is no Cluster c2 in namespace ns"},
-		"status c1 -n another": {Failed, "there is no Cluster c1 in namespace another"},
-		"status c2 -A":         {Failed, "there is no Cluster c2 in any namespace"},
-		"status c1 c2":         {Misused, "expected the name of one Cluster, NAME or cluster/NAME"},
-		"status mhc/c1":        {Misused, "expected the name of one Cluster, NAME or cluster/NAME"},
-
-		"status cluster/c1 -n ns":      {Done, ""},
-		"status cluster c1 -n ns":      {Done, ""},
-		"status --cluster c1 -n ns":    {Done, ""},
-		"status c1 --cluster c1 -n ns": {Done, ""},
-		"status c1 --cluster c2 -n ns": {Misused, "cluster/c1 and --cluster c2: expected one of them"},
-		"status --cluster c2 -n ns":    {Failed, "there is no Cluster c2 in namespace ns"},
-		"status cluster/c2 -n ns":      {Failed, "there is no Cluster c2 in namespace ns"},
-		"status --color=sometimes":     {Misused, `--color "sometimes": expected auto, always or never`},
-		"status --color=always -n ns":  {Done, ""},
-	} {
-		t.Run(line, func(t *testing.T) {
-			o, _, errOut := recorder(t, &snapshot.Scope{})
-			if code := run(t, o, strings.Fields(line)...); code != tc.code || !strings.Contains(errOut.String(), tc.says) {
-				t.Errorf("exit code %d, want %d: %s", code, tc.code, errOut)
-			}
-		})
-	}
-}
-
 // looked is a writer that tells of each page that is written to it.
 type looked struct {
 	bytes.Buffer

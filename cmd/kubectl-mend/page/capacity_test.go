@@ -261,6 +261,9 @@ func TestCapacityOfOwners(t *testing.T) {
 			Type: clusterv1.MachinesCreatedV1Beta1Condition, Status: "False", Reason: clusterv1.PreflightCheckFailedV1Beta1Reason, Message: "ControlPlane default/cp is provisioning (\"ControlPlaneIsStable\" preflight check failed)",
 		}}}}
 	}
+	leaves := func(s *scene) {
+		s.cluster.DeletionTimestamp, s.cluster.Finalizers = ptr.To(at(9*time.Minute)), []string{clusterv1.ClusterFinalizer}
+	}
 	many := func(s *scene) {
 		for i := range 14 {
 			name := fmt.Sprintf("x%02d", i)
@@ -272,15 +275,17 @@ func TestCapacityOfOwners(t *testing.T) {
 		s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](19)
 	}
 	golden.StoriesIn(t, "testdata/capacity/owners", map[string]story{
-		"a deployment that has all its machines":           {aScene(deployed), md},
-		"a deployment one of whose machines is deleted":    {aScene(deletes("DrainingNode", left), deployed), md},
-		"a deployment that makes a machine":                {aScene(made(), deployed, metal(aHost("h1", "a", bmov1alpha1.StateAvailable))), md},
-		"a deployment that lacks a machine":                {aScene(deployed, lacking), md},
-		"a deployment that is kept from making a machine":  {aScene(deployed, lacking, blocked), md},
-		"a deployment of which many machines have no node": {aScene(deployed, many), md},
-		"a deployment that does not exist":                 {aScene(), md},
-		"a control plane that defers":                      {aScene(plane()), kcp},
-		"a cluster with a control plane and a deployment":  {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},
+		"a deployment that has all its machines":             {aScene(deployed), md},
+		"a deployment one of whose machines is deleted":      {aScene(deletes("DrainingNode", left), deployed), md},
+		"a deployment that makes a machine":                  {aScene(made(), deployed, metal(aHost("h1", "a", bmov1alpha1.StateAvailable))), md},
+		"a deployment that lacks a machine":                  {aScene(deployed, lacking), md},
+		"a deployment that is kept from making a machine":    {aScene(deployed, lacking, blocked), md},
+		"a deployment of which many machines have no node":   {aScene(deployed, many), md},
+		"a deployment that does not exist":                   {aScene(), md},
+		"a scaled-down deployment whose machine does not go": {aScene(deletes("DrainingNode", left), deployed, smaller), md},
+		"a deployment of a cluster that is being deleted":    {aScene(deletes("DrainingNode", left), deployed, leaves), md},
+		"a control plane that defers":                        {aScene(plane()), kcp},
+		"a cluster with a control plane and a deployment":    {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},
 	}, func(t *testing.T, s story) string {
 		e, err := s.ask(t.Context(), s.scene.asker(t))
 		if e != nil {
@@ -298,5 +303,22 @@ func aControlPlane() func(*scene) {
 		s.machine("p1")
 		ownedBy("p1", "KubeadmControlPlane", "cp")(s)
 		s.others = append(s.others, kcp)
+	}
+}
+
+// smaller scales the MachineDeployment of deployed down.
+func smaller(s *scene) { s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](4) }
+
+// For programs an owner lists what is missing: a deletion that hangs after a scale-down is none of that, and the last lines have it.
+func TestAnOwnerListsForProgramsWhatIsMissing(t *testing.T) {
+	s := aScene(deletes("WaitingForPreDrainHook", "", func(m *clusterv1.Machine) {
+		m.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}
+	}), deployed, smaller)
+	e, err := MachineDeployment(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "md"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := e.Document(); len(d.Capacity) != 0 || d.Todo == nil || d.Todo.Reason != "EndHook" {
+		t.Errorf("%+v, to do %+v", d.Capacity, d.Todo)
 	}
 }
