@@ -135,11 +135,7 @@ func (s *fixture) nodesHere(n int) *fixture {
 
 // existing adds the objects of a manifest as they are.
 func (s *fixture) existing(documents string) *fixture {
-	m, err := Read(strings.NewReader(documents), "existing", "default")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, d := range m.documents {
+	for _, d := range read(s.t, documents).documents {
 		d.obj.SetCreationTimestamp(at(24 * time.Hour))
 		s.objs = append(s.objs, d.obj)
 	}
@@ -175,18 +171,28 @@ func question(edit func(*Question)) Question {
 // run plays a manifest in the fixture.
 func (s *fixture) run(manifest string, q Question) *Answer {
 	s.t.Helper()
+	return runIn(s.t, s.snapshot(), manifest, q)
+}
+
+func runIn(t testing.TB, w *snapshot.Snapshot, manifest string, q Question) *Answer {
+	t.Helper()
 	if manifest != "" {
-		m, err := Read(strings.NewReader(manifest), "check.yaml", "default")
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		q.Manifest = m
+		q.Manifest = read(t, manifest)
 	}
-	a, err := Run(s.t.Context(), s.snapshot(), q)
+	a, err := Run(t.Context(), w, q)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return a
+}
+
+func read(t testing.TB, manifest string) *Manifest {
+	t.Helper()
+	m, err := Read(strings.NewReader(manifest), "check.yaml", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // printed is an answer on terminals of two widths.

@@ -155,10 +155,7 @@ func TestChecksOfOtherNamespacesAreNotSimulated(t *testing.T) {
 		w := s.snapshot()
 		inner := newFixture(t).workers(5).silent(time.Hour, "w2").nodes
 		w.SetNodes(client.ObjectKey{Namespace: "other", Name: "c1"}, inner)
-		a, err := Run(t.Context(), w, question(func(q *Question) { q.Namespace = namespace }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := runIn(t, w, "", question(func(q *Question) { q.Namespace = namespace }))
 		said := strings.Contains(strings.Join(a.Assumptions, "\n"), "MachineHealthChecks of other namespaces are not simulated (-A)")
 		if a.Summary.Begun != begin || said != (begin == 0) {
 			t.Errorf("-n %q: %d remediations begin, want %d; assumed are %q", namespace, a.Summary.Begun, begin, a.Assumptions)
@@ -173,14 +170,7 @@ func TestRemediationsThatCouldNotBeReadAreNotSimulated(t *testing.T) {
 		w.Forbid(gvk, strings.ToLower(kind)+"s", true, "", errors.New("the user may not read it"))
 	}
 	check := ladder[strings.LastIndex(ladder, "---"):]
-	m, err := Read(strings.NewReader(check), "check.yaml", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := Run(t.Context(), w, question(func(q *Question) { q.Fail, q.Manifest = "node/n2", m }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := runIn(t, w, check, question(fails("node/n2")))
 	const want = "Reboots are neither requested nor simulated, since they or their templates could not be read: the user may not read it"
 	if a.Summary.Begun != 0 || !strings.Contains(strings.Join(a.Assumptions, "\n"), want) {
 		t.Errorf("%d remediations begin, want none; assumed are %q", a.Summary.Begun, a.Assumptions)
@@ -197,14 +187,7 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 	for fail, begin := range map[string]int{"node/n1": 0, "node/n2": 2} {
 		w := s.snapshot()
 		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "mgmt", errors.New("the user may not read it"))
-		m, err := Read(strings.NewReader(ladder), "ladder.yaml", "default")
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := Run(t.Context(), w, question(func(q *Question) { q.Fail, q.Manifest = fail, m }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := runIn(t, w, ladder, question(fails(fail)))
 		const want = "Nodes whose Machines are in namespace mgmt are left alone, since these could not be read: the user may not read it"
 		if a.Summary.Begun != begin || !strings.Contains(strings.Join(a.Assumptions, "\n"), want) {
 			t.Errorf("--fail %s: %d remediations begin, want %d; assumed are %q", fail, a.Summary.Begun, begin, a.Assumptions)

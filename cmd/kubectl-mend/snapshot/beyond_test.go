@@ -60,12 +60,9 @@ func thatManagesItself(t testing.TB) *Snapshot {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: itself.Namespace, Name: itself.Name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: itself.Name},
 	}, Data: map[string][]byte{"value": kubeconfigOf(workloadOf(t))}}
-	err := w.Add(node, secret, in(aCluster(itself.Name), itself.Namespace), in(aCluster("another"), itself.Namespace),
+	put(t, w, node, secret, in(aCluster(itself.Name), itself.Namespace), in(aCluster("another"), itself.Namespace),
 		aMachine("cp", of(itself.Name)), aMachine("far", of("another")), check("near", itself.Name), check("far", "another"),
 		tree2(cure, itself.Namespace, "p", map[string]any{}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	return w
 }
 
@@ -121,9 +118,7 @@ func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
 
 func TestWithoutTheRightToReadEverythingEachNamedNamespaceIsRead(t *testing.T) {
 	from := aManagementCluster(t, nil)
-	if err := from.Add(tree2(poisonKind, "ns", "m", map[string]any{})); err != nil {
-		t.Fatal(err)
-	}
+	put(t, from, tree2(poisonKind, "ns", "m", map[string]any{}))
 	for _, gvk := range []schema.GroupVersionKind{poisonKind, templateKind} {
 		forbid(from, gvk, from.kinds[gvk.GroupKind()].plural, "")
 		for _, namespace := range []string{"ns", "remediations"} {
@@ -161,9 +156,7 @@ func TestARequestOfAFormerTemplateIsRead(t *testing.T) {
 	w.Install(former.GroupVersion().WithKind("FormerRemediationTemplate"), "formerremediationtemplates", true)
 	request := tree2(former, "ns", "m", map[string]any{})
 	request.SetLabels(map[string]string{mendv1.MadeByUIDLabel: "u"})
-	if err := w.Add(request); err != nil {
-		t.Fatal(err)
-	}
+	put(t, w, request)
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(former.GroupVersion().WithKind("FormerRemediationList"))
 	if err := readAll(t, w, Scope{Namespace: "ns"}).ReadOnly().List(t.Context(), list); err != nil || len(list.Items) != 1 {
@@ -256,9 +249,7 @@ func (s slow) Close() error { return nil }
 
 func TestAScopeIsKeptTo(t *testing.T) {
 	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "c2": workloadOf(t)})
-	if err := from.Add(aMachine("elsewhere", func(m *clusterv1.Machine) { m.Namespace = "other" })); err != nil {
-		t.Fatal(err)
-	}
+	put(t, from, aMachine("elsewhere", func(m *clusterv1.Machine) { m.Namespace = "other" }))
 	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1"})
 	list, clusters := &clusterv1.MachineList{}, &clusterv1.ClusterList{}
 	if err := errors.Join(w.ReadOnly().List(t.Context(), list), w.ReadOnly().List(t.Context(), clusters)); err != nil {
@@ -275,12 +266,9 @@ func TestAScopeIsKeptTo(t *testing.T) {
 func TestWhereOneNodeIsLookedForOthersAreNot(t *testing.T) {
 	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "c2": workloadOf(t)})
 	for name, cluster := range map[string]string{"a": "c1", "b": "c2", "c": "c2"} {
-		err := from.Add(aMachine("on-"+name, func(m *clusterv1.Machine) {
+		put(t, from, aMachine("on-"+name, func(m *clusterv1.Machine) {
 			m.Spec.ClusterName, m.Labels[clusterv1.ClusterNameLabel], m.Status.NodeRef.Name = cluster, cluster, name
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	for node, want := range map[string][]client.ObjectKey{"a": {key("c1")}, "b": {key("c2")}, "unknown": nil, "": {key("c1"), key("c2")}} {
 		w := readAll(t, from, Scope{Namespace: "ns", Nodes: true, Node: node})

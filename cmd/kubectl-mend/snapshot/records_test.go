@@ -48,9 +48,7 @@ func recordOf(machine, cluster string, seconds int) *mendv1.RemediationRecord {
 
 func TestTheNewestRecordsAreRecorded(t *testing.T) {
 	w := New()
-	if err := w.Add(recordOf("a", "prod", 1), recordOf("b", "prod", 3), recordOf("c", "test", 2)); err != nil {
-		t.Fatal(err)
-	}
+	put(t, w, recordOf("a", "prod", 1), recordOf("b", "prod", 3), recordOf("c", "test", 2))
 	for name, tc := range map[string]struct {
 		scope Scope
 		want  string
@@ -130,9 +128,7 @@ func TestOpenRecordsAreReadWhereTheyAre(t *testing.T) {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}
 	check.Spec.RemediationTemplate = &corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot"}
 	w := New()
-	if err := w.Add(open("a", "metal"), recordOf("b", "prod", 3), open("c", "templates"), open("d", "other"), check); err != nil {
-		t.Fatal(err)
-	}
+	put(t, w, open("a", "metal"), recordOf("b", "prod", 3), open("c", "templates"), open("d", "other"), check)
 	for name, tc := range map[string]struct {
 		scope Scope
 		want  string

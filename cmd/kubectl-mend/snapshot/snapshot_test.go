@@ -34,10 +34,16 @@ func newSnapshot(t testing.TB, objs ...client.Object) (*Snapshot, *clocktesting.
 	t.Helper()
 	w, at := New(), clocktesting.NewFakePassiveClock(noon)
 	w.Clock = at
+	put(t, w, objs...)
+	return w, at
+}
+
+// put adds objects to a snapshot.
+func put(t testing.TB, w *Snapshot, objs ...client.Object) {
+	t.Helper()
 	if err := w.Add(objs...); err != nil {
 		t.Fatal(err)
 	}
-	return w, at
 }
 
 func aMachine(name string, changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
