@@ -150,23 +150,6 @@ func TestEveryStepOfAPowerCycleHasASentence(t *testing.T) {
 	}
 }
 
-func TestNoSentenceOfAPowerCycleIsForNothing(t *testing.T) {
-	said := map[string]bool{HostStep(powercycle.Step{Reason: powercycle.NoOwnerReason}): true, HostStep(powercycle.Step{Reason: powercycle.StateUnknownReason}): true}
-	for _, step := range powercycle.Steps() {
-		said[wordingOf(step)] = true
-		if step.From.Final() {
-			said[wordingOf(powercycle.Step{Reason: ends[step.From], From: step.From})] = true
-		}
-	}
-	for reason, all := range wordings {
-		for _, w := range all {
-			if !said[w.text] {
-				t.Errorf("%s: no step says %q", reason, w.text)
-			}
-		}
-	}
-}
-
 func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
 	ended := powercycle.Memory{State: powercycle.OwnerRequested, Attempt: 1}
 	for do, want := range map[powercycle.Action]string{

@@ -94,6 +94,7 @@ func TestTheModeNamesTheControllerThatActs(t *testing.T) {
 	}
 }
 
+// Users and other tools read these texts in conditions; they are Cluster API's to the letter.
 func TestTheMessageOfAFailedHealthCheck(t *testing.T) {
 	type findings []health.Finding
 	condition := func(r health.Reason, source health.Source, is string) health.Finding {
@@ -137,27 +138,6 @@ func TestTheMessageOfAFailedHealthCheck(t *testing.T) {
 	}
 }
 
-// Users and other tools read these texts in conditions; they are Cluster API's to the letter.
-func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
-	for text, f := range map[string]health.Finding{
-		"marked for remediation via cluster.x-k8s.io/remediate-machine annotation": {Reason: health.MarkedByHand},
-		"Condition InfrastructureReady on Machine is reporting status False with reason HostDead for more than 1h30m0s": {
-			Reason: health.MachineCondition, Limit: 90 * time.Minute,
-			Signal: health.Signal{Source: health.OnMachine, Type: "InfrastructureReady", Status: "False", Reason: "HostDead"},
-		},
-		"Condition DiskPressure on Node is reporting status True with reason Full for more than 0s": {
-			Reason: health.NodeCondition, Signal: health.Signal{Source: health.OnNode, Type: "DiskPressure", Status: "True", Reason: "Full"},
-		},
-		"Node node-1 has been deleted":           {Reason: health.NodeDeleted, Node: "node-1"},
-		"Node failed to report startup in 10m0s": {Reason: health.NodeStartup, Limit: 10 * time.Minute},
-		"FailureReason: CreateError":             {Reason: health.MachineFailed, Failure: "FailureReason: CreateError"},
-	} {
-		if is := findingText(f); is != text {
-			t.Errorf("%q, want %q", is, text)
-		}
-	}
-}
-
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func TestAStormThatCoolsSaysSo(t *testing.T) {
@@ -175,20 +155,6 @@ func TestAStormThatCoolsSaysSo(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("turn %d: it says %q, want %q", turn, got, want)
-		}
-	}
-}
-
-// Where a condition says what blocks the nodes, it has the reason of the API.
-func TestReasonsOfBlockersAreThoseOfTheAPI(t *testing.T) {
-	for is, want := range map[nodes.Reason]string{
-		nodes.CheckDisabled: nhcv1.DisabledReason, nodes.TemplateUnread: nhcv1.UnreadReason, nodes.TemplateNotSeen: MissingPermission,
-		nodes.Paused: nhcv1.PausedReason, nodes.Upgrading: nhcv1.UpgradeReason, nodes.KubeletsAwaited: nhcv1.KubeletsAwaitedReason,
-		nodes.TooManyUnhealthy: nhcv1.TooManyReason, nodes.StormNotOver: nhcv1.StormReason, nodes.InvalidLimit: nhcv1.InvalidLimitReason,
-		nodes.NoTemplateLeft: nhcv1.EventNoTemplateLeft,
-	} {
-		if string(is) != want {
-			t.Errorf("%s is %s in the API", is, want)
 		}
 	}
 }

@@ -94,12 +94,8 @@ func TestAnEmptyTemplateStaysOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			var hub infrav1.Metal3RemediationTemplate
-			if err := old.ConvertTo(&hub); err != nil {
-				t.Fatal(err)
-			}
-			if err := back.ConvertFrom(&hub); err != nil {
-				t.Fatal(err)
-			}
+			must(t, old.ConvertTo(&hub))
+			must(t, back.ConvertFrom(&hub))
 			for version, object := range map[string]any{"v1beta2": &hub, "v1beta1": &back} {
 				content, err := json.Marshal(object)
 				if err != nil {
@@ -121,9 +117,7 @@ func TestAConversionSharesNothing(t *testing.T) {
 	}
 	before := old.DeepCopy()
 	var hub infrav1.Metal3Remediation
-	if err := old.ConvertTo(&hub); err != nil {
-		t.Fatal(err)
-	}
+	must(t, old.ConvertTo(&hub))
 	hub.Labels["a"] = "c"
 	hub.Status.LastRemediated.Time = began.Add(time.Hour)
 	hub.Status.Conditions[0].Type = "PoweredOn"
@@ -153,12 +147,8 @@ func TestAnotherKindIsAnError(t *testing.T) {
 func roundTrip(t *testing.T, spec Metal3RemediationSpec) (hub infrav1.Metal3Remediation, back Metal3Remediation) {
 	t.Helper()
 	old := Metal3Remediation{Spec: spec}
-	if err := old.ConvertTo(&hub); err != nil {
-		t.Fatal(err)
-	}
-	if err := back.ConvertFrom(&hub); err != nil {
-		t.Fatal(err)
-	}
+	must(t, old.ConvertTo(&hub))
+	must(t, back.ConvertFrom(&hub))
 	return hub, back
 }
 
@@ -207,4 +197,11 @@ func smaller(is, asked int64) bool {
 		return is >= 0 && is <= asked && (is == asked || is == 1<<31-1)
 	}
 	return is < 0 && is >= asked && (is == asked || is == -1<<31)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -41,6 +41,15 @@ func theLabels(t *testing.T, objects ...client.Object) *desk {
 	return deskWith(t, append(append(both(), where), objects...)...)
 }
 
+// claimed gives the Cluster the label.
+func (d *desk) claimed() *desk {
+	d.t.Helper()
+	if got, code := d.hands(claiming, onProd, yes); code != Done {
+		d.t.Fatalf("code %d, printed\n%s", code, got)
+	}
+	return d
+}
+
 func markedCheck(name string) *clusterv1.MachineHealthCheck {
 	c := checkNamed(name, mendv1.Claim)
 	c.Annotations[mendv1.ClaimedByAnnotation] = "Cluster"
@@ -74,10 +83,7 @@ Proceed? [y/N] cluster/prod in metal labelled
 }
 
 func TestALabelIsRemovedAndClaimsByHandStay(t *testing.T) {
-	d := theLabels(t, markedCheck("a"), checkNamed("b", "kubemend"))
-	if got, code := d.hands(claiming, onProd, yes); code != Done {
-		t.Fatalf("code %d, printed\n%s", code, got)
-	}
+	d := theLabels(t, markedCheck("a"), checkNamed("b", "kubemend")).claimed()
 	if _, code := d.hands(releasing, onProd, func(h *handing) { h.dryRun = true }); code != Done {
 		t.Errorf("a dry run ends with code %d", code)
 	}
@@ -96,10 +102,7 @@ cluster/prod in metal has no label any more
 }
 
 func TestALabelWithAnotherValueKeepsWhatTheOtherOneClaimed(t *testing.T) {
-	d := theLabels(t, markedCheck("a"))
-	if got, code := d.hands(claiming, onProd, yes); code != Done {
-		t.Fatalf("code %d, printed\n%s", code, got)
-	}
+	d := theLabels(t, markedCheck("a")).claimed()
 	where := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: map[string]string{mendv1.ClaimLabel: "yes"}}}
 	if err := d.client.Update(t.Context(), where); err != nil {
 		t.Fatal(err)
@@ -112,24 +115,15 @@ func TestALabelWithAnotherValueKeepsWhatTheOtherOneClaimed(t *testing.T) {
 
 // A label that would leave a check without a controller is not written, and is not removed.
 func TestALabelLeavesNoCheckAlone(t *testing.T) {
-	without := func(name string, objects ...client.Object) *desk {
-		d := theLabels(t, objects...)
-		gone := &coordinationv1.Lease{}
-		gone.Name, gone.Namespace = name, map[string]string{managerlease.LeaseName: "kubemend-system", managerlease.CoreLeaseName: "capi-system"}[name]
-		if err := d.client.Delete(t.Context(), gone); err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
 	d := theLabels(t, checkNamed("a", ""))
 	d.stopped()
 	got, code := d.hands(claiming, onProd, yes, func(h *handing) { h.force = true })
 	if cluster, _ := d.labelOn(); code != Refused || cluster != "" || !strings.Contains(unwrapped(got), "no manager of kubemend would act on it") {
 		t.Errorf("without a manager: code %d, label %q, printed\n%s", code, cluster, got)
 	}
-	d = without(managerlease.CoreLeaseName, markedCheck("a"))
-	if got, code = d.hands(claiming, onProd, yes); code != Done {
-		t.Fatalf("code %d, printed\n%s", code, got)
+	d = theLabels(t, markedCheck("a")).claimed()
+	if err := d.client.Delete(t.Context(), lease("capi-system", managerlease.CoreLeaseName, nil)); err != nil {
+		t.Fatal(err)
 	}
 	got, code = d.hands(releasing, onProd, yes)
 	if cluster, _ := d.labelOn(); code != Refused || cluster != "act" || !strings.Contains(got, "stays as it is, because of mhc/a") {
@@ -166,10 +160,7 @@ func (d *desk) stopped() {
 }
 
 func TestACheckStaysClaimedUntilAManagerReleasesIt(t *testing.T) {
-	d := theLabels(t, markedCheck("a"))
-	if got, code := d.hands(claiming, onProd, yes); code != Done {
-		t.Fatalf("code %d, printed\n%s", code, got)
-	}
+	d := theLabels(t, markedCheck("a")).claimed()
 	d.stopped()
 	got, code := d.hands(releasing, onProd, yes)
 	want := "release mhc/a in metal: it stays claimed until a manager of kubemend runs that acts on it, of which none is seen; then Cluster API core acts on it\n"

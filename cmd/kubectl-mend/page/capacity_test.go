@@ -121,10 +121,7 @@ func TestCapacityOfMachines(t *testing.T) {
 			}),
 			aHost("h4", "b", bmov1alpha1.StateInspecting, func(h *bmov1alpha1.BareMetalHost) { h.Status.ErrorMessage = "no route to host" }),
 		)), machine("w6")},
-	}, func(t *testing.T, s story) string {
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		return page80and200(t, e, err)
-	})
+	}, answered)
 }
 
 // alsoLost is the record of the remediation of another machine of the set, so many minutes ago.
@@ -232,13 +229,7 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 		"a machine whose set is smaller since":              {aScene(unreplaced, kept, func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
 		"a machine that a rollout replaces in another set":  {aScene(made(), rolledOut, kept, labelled), machine("w1")},
 		"a machine that its control plane has written down": {aScene(ofControlPlane(deferred, failedLately)), machine("w0")},
-	}, func(t *testing.T, s story) string {
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		if e != nil {
-			reasoned(t, e.Document())
-		}
-		return page80and200(t, e, err)
-	})
+	}, answered)
 }
 
 func TestCapacityOfOwners(t *testing.T) {
@@ -286,13 +277,7 @@ func TestCapacityOfOwners(t *testing.T) {
 		"a deployment of a cluster that is being deleted":    {aScene(deletes("DrainingNode", left), deployed, leaves), md},
 		"a control plane that defers":                        {aScene(plane()), kcp},
 		"a cluster with a control plane and a deployment":    {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},
-	}, func(t *testing.T, s story) string {
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		if e != nil {
-			reasoned(t, e.Document())
-		}
-		return page80and200(t, e, err)
-	})
+	}, answered)
 }
 
 // aControlPlane is a control plane of one machine with a Ready node.

@@ -40,13 +40,32 @@ func page80and200(t *testing.T, e *Explanation, err error) string {
 	return out.String()
 }
 
-// status is how all checks of the scene stand, printed likewise.
-func status(t *testing.T, s *scene) string {
+// answered is the answer to a story's question, or how its checks stand.
+func answered(t *testing.T, s story) string {
+	if s.ask == nil {
+		return status(t, s.scene)
+	}
+	e, err := s.ask(t.Context(), s.scene.asker(t))
+	if e != nil {
+		reasoned(t, e.Document())
+	}
+	return page80and200(t, e, err)
+}
+
+// standing is how all checks of the scene stand.
+func standing(t *testing.T, s *scene) *Status {
 	t.Helper()
 	all, err := Of(t.Context(), s.asker(t), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return all
+}
+
+// status is the same, printed likewise.
+func status(t *testing.T, s *scene) string {
+	t.Helper()
+	all := standing(t, s)
 	var out bytes.Buffer
 	for _, width := range []int{80, 200} {
 		fmt.Fprintf(&out, "==== %d columns\n", width)
@@ -167,13 +186,7 @@ func TestExplanations(t *testing.T) {
 	maps.Copy(stories, evidence())
 	maps.Copy(stories, moreHosts())
 	maps.Copy(stories, moreChecks())
-	golden.Stories(t, stories, func(t *testing.T, s story) string {
-		if s.ask == nil {
-			return status(t, s.scene)
-		}
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		return page80and200(t, e, err)
-	})
+	golden.Stories(t, stories, answered)
 }
 
 func askedOwner(name, reason, message string) func(*scene) {

@@ -54,10 +54,7 @@ func TestTheStatusOfAFleet(t *testing.T) {
 	}, func(t *testing.T, l Layout) string {
 		s := aFleet()
 		kindNotServed(s)
-		all, err := Of(t.Context(), s.asker(t), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := standing(t, s)
 		var out bytes.Buffer
 		for _, width := range []int{80, 200} {
 			fmt.Fprintf(&out, "==== %d columns\n", width)
@@ -71,10 +68,7 @@ func TestTheStatusOfAFleet(t *testing.T) {
 }
 
 func TestAFleetThatIsAllOKSaysHowToListIt(t *testing.T) {
-	all, err := Of(t.Context(), aScene().asker(t), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := standing(t, aScene())
 	for _, notOK := range []bool{true, false} {
 		var out bytes.Buffer
 		if err := all.Print(&out, Layout{NotOK: notOK, Width: 200}); err != nil {
@@ -227,10 +221,7 @@ func TestTheDocumentOfAStatus(t *testing.T) {
 		"the-status-of-a-cluster-out-sight.json":    aScene(outOfSight),
 		"the-status-while-capacity-is-missing.json": aScene(drained, noHost),
 	} {
-		all, err := Of(t.Context(), s.asker(t), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := standing(t, s)
 		d := indented(t, all.Document())
 		golden.Compare(t, "testdata/json/"+file, d)
 		decoder := json.NewDecoder(bytes.NewBufferString(d))

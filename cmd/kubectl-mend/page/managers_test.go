@@ -117,13 +117,7 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 		"a power cycle and a manager with another filter":          {aScene(bad, off, saying(filtered)), remediation("w1")},
 		"a power cycle and a manager that leaves":                  {aScene(bad, off, saying(leaving)), remediation("w1")},
 		"a power cycle before its begin and a manager that leaves": {aScene(bad, powerCycled(powercycle.Pending), untouched, saying(leaving)), remediation("w1")},
-	}, func(t *testing.T, s story) string {
-		if s.ask == nil {
-			return status(t, s.scene)
-		}
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		return page80and200(t, e, err)
-	})
+	}, answered)
 }
 
 // untouched takes from w1's remediation all that says that something was begun.
@@ -228,8 +222,5 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 		"a node that was remediated otherwise before": {aScene(ownNodes(due, replacedBefore), func(s *scene) {
 			s.barred = append(s.barred, schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})
 		}), node("n1")},
-	}, func(t *testing.T, s story) string {
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		return page80and200(t, e, err)
-	})
+	}, answered)
 }

@@ -86,10 +86,7 @@ func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
 		"a node of a check that has no capacity yet": aScene(ownNodes(6*time.Minute), lost("n1", 5*time.Minute, "RemediationInProgress", "Reboot n1 has not ended", askedFor("NodeHealthCheck", "", "own-nodes"), ofTemplates)),
 	}, func(t *testing.T, s *scene) string {
 		var out bytes.Buffer
-		all, err := Of(t.Context(), s.asker(t), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := standing(t, s)
 		for _, l := range []Layout{{Width: 80, NotOK: true}, {Width: 200}} {
 			fmt.Fprintf(&out, "==== %d columns\n", l.Width)
 			if err := all.Print(&out, l); err != nil {
@@ -132,10 +129,7 @@ func TestWhatIsMissingIsCountedWithinTheScope(t *testing.T) {
 			}
 		})
 	}
-	all, err := Of(t.Context(), aScene().asker(t), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := standing(t, aScene())
 	if d := all.Document(); d.CapacityMissing != nil || d.Items[0].CapacityMissing != nil {
 		t.Errorf("without records it says %+v", d.CapacityMissing)
 	}

@@ -125,10 +125,7 @@ func TestExplanationsOfNodes(t *testing.T) {
 		"the only template is in progress":                {aScene(ownNodes(due), rebooting("n1", time.Minute)), node("n1")},
 		"a node that was rebooted and is still unhealthy": {aScene(ownNodes(soon), rebooting("n1", 10*time.Minute)), node("n1")},
 		"a node whose Machine you may not read":           {aScene(ownNodes(due, ofMachineElsewhere)), barredFrom("mgmt", node("n1"))},
-	}, func(t *testing.T, s story) string {
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		return page80and200(t, e, err)
-	})
+	}, answered)
 }
 
 // ofMachineElsewhere makes the first node that of a Machine in a namespace of its own.
