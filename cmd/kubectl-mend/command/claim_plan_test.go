@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	decide "github.com/kubemend/kubemend/controllers/decide/claims"
@@ -248,7 +249,7 @@ func TestWhatMayNotBeReadIsSaidAndForcedOver(t *testing.T) {
 		return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource(what).GroupResource(), "", errors.New("not you"))
 	}
 	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
-	d.hooks.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	d.intercept(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		switch list.(type) {
 		case *coordinationv1.LeaseList:
 			return forbidden("leases")
@@ -256,13 +257,13 @@ func TestWhatMayNotBeReadIsSaidAndForcedOver(t *testing.T) {
 			return forbidden("machines")
 		}
 		return c.List(ctx, list, opts...)
-	}
+	}})
 	names := selection{names: []string{"workers"}}
 	got, code := d.hands(claiming, names, yes)
 	if code != Done || d.marks()["workers"] != "kubemend" || !strings.Contains(unwrapped(got), "its Machines could not be read") {
 		t.Errorf("one that is where it usually is may be read: code %d, printed\n%s", code, got)
 	}
-	d.hooks.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	d.intercept(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 		switch o.(type) {
 		case *coordinationv1.Lease:
 			return forbidden("leases")
@@ -270,7 +271,7 @@ func TestWhatMayNotBeReadIsSaidAndForcedOver(t *testing.T) {
 			return forbidden("clusters")
 		}
 		return c.Get(ctx, key, o, opts...)
-	}
+	}})
 	got, code = d.hands(releasing, names, yes)
 	if code != Refused || d.marks()["workers"] != "kubemend" || !strings.Contains(unwrapped(got), "it cannot be seen whether Cluster API core is there to take it") {
 		t.Errorf("code %d, printed\n%s", code, got)

@@ -29,8 +29,7 @@ import (
 // desk is a management cluster with a user in front of it.
 type desk struct {
 	t      *testing.T
-	client client.Client
-	hooks  interceptor.Funcs
+	client client.WithWatch
 	typed  string // what the user types
 	asks   bool
 	out    *bytes.Buffer
@@ -41,29 +40,12 @@ func deskWith(t *testing.T, objects ...client.Object) *desk {
 	t.Setenv("COLUMNS", "")
 	d := &desk{t: t, asks: true, out: &bytes.Buffer{}}
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	inner := fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
-	d.client = interceptor.NewClient(inner, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if d.hooks.Get != nil {
-				return d.hooks.Get(ctx, c, key, o, opts...)
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if d.hooks.List != nil {
-				return d.hooks.List(ctx, c, list, opts...)
-			}
-			return c.List(ctx, list, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if d.hooks.Patch != nil {
-				return d.hooks.Patch(ctx, c, o, p, opts...)
-			}
-			return c.Patch(ctx, o, p, opts...)
-		},
-	})
+	d.client = fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
 	return d
 }
+
+// intercept has others answer some calls from now on.
+func (d *desk) intercept(calls interceptor.Funcs) { d.client = interceptor.NewClient(d.client, calls) }
 
 // hands runs claim or release, and returns what was printed and with which code it ends.
 func (d *desk) hands(w way, s selection, edits ...func(*handing)) (string, int) {
@@ -206,10 +188,10 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := deskWith(t, append(both(), checkNamed("workers", ""))...)
 			d.typed, d.asks = tc.typed, tc.asks
-			d.hooks.Patch = func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			d.intercept(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 				t.Error("something was written")
 				return nil
-			}
+			}})
 			if got, code := d.hands(claiming, selection{names: []string{"workers"}}, tc.edit); code != tc.code || !strings.Contains(got, tc.says) {
 				t.Errorf("code %d, want %d; printed\n%s", code, tc.code, got)
 			}
@@ -243,7 +225,7 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 
 func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 	d := deskWith(t, append(both(), checkNamed("a", ""), checkNamed("b", "true"), checkNamed("c", ""), checkNamed("d", "", "other"))...)
-	d.hooks.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	d.intercept(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 		if o.GetName() == "a" { // somebody is faster
 			other := checkNamed("a", "")
 			if err := c.Get(ctx, client.ObjectKeyFromObject(o), other); err != nil {
@@ -255,7 +237,7 @@ func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 			}
 		}
 		return c.Patch(ctx, o, p, opts...)
-	}
+	}})
 	got, code := d.hands(claiming, selection{cluster: "prod"}, yes)
 	if code != Failed || !strings.Contains(got, "claim mhc/a in metal: it was changed meanwhile") {
 		t.Errorf("code %d, printed\n%s", code, got)
@@ -271,7 +253,7 @@ func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
 	d := deskWith(t, append(both(), checkNamed("a", ""))...)
 	judged := 0
-	d.hooks.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	d.intercept(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 		if judged < 2 {
 			judged++
 			check := checkNamed("a", "")
@@ -284,7 +266,7 @@ func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
 			}
 		}
 		return c.Patch(ctx, o, p, opts...)
-	}
+	}})
 	got, code := d.hands(claiming, selection{cluster: "prod"}, yes)
 	if code != 0 || d.marks()["a"] != "kubemend" || judged != 2 {
 		t.Errorf("code %d, marks %v, %d judgements, printed\n%s", code, d.marks(), judged, got)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -42,7 +43,7 @@ func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
 		told("a", "metal", corev1.ObjectReference{Kind: "Machine", Namespace: "metal", Name: "m-1"}, "Marked"),
 		told("b", "default", corev1.ObjectReference{Kind: "NodeHealthCheck", Name: "all"}, "Skipped"),
 		told("c", "default", corev1.ObjectReference{Kind: "Machine", Namespace: "default", Name: "m-2"}, "Elsewhere"))
-	d.hooks.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	d.intercept(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		switch list.(type) {
 		case *clusterv1.MachineHealthCheckList:
 			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource("machinehealthchecks").GroupResource(), "", errors.New("not you"))
@@ -50,7 +51,7 @@ func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
 			return &meta.NoKindMatchError{}
 		}
 		return c.List(ctx, list, opts...)
-	}
+	}})
 	objects, trouble, err := observeHistory(t.Context(), d.client, "metal")
 	if err != nil || len(trouble) != 1 || !strings.HasPrefix(trouble[0], "MachineHealthChecks: ") {
 		t.Errorf("the trouble is %q, want that of the one kind that may not be read", trouble)
@@ -72,9 +73,9 @@ func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
 	if _, trouble, err := observeHistory(t.Context(), d.client, "metal"); err != nil || len(trouble) > 0 {
 		t.Errorf("where there is nothing: %q, %v", trouble, err)
 	}
-	d.hooks.List = func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+	d.intercept(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("the line is down")
-	}
+	}})
 	if _, _, err := observeHistory(t.Context(), d.client, "metal"); err == nil || err.Error() != "nothing could be read: Machines: the line is down" {
 		t.Errorf("where nothing answers: %v", err)
 	}

@@ -65,11 +65,15 @@ func standing(t *testing.T, s *scene) *Status {
 // status is the same, printed likewise.
 func status(t *testing.T, s *scene) string {
 	t.Helper()
-	all := standing(t, s)
+	return printedAs(t, standing(t, s), Layout{Width: 80}, Layout{Width: 200, Namespaces: true})
+}
+
+func printedAs(t *testing.T, all *Status, layouts ...Layout) string {
+	t.Helper()
 	var out bytes.Buffer
-	for _, width := range []int{80, 200} {
-		fmt.Fprintf(&out, "==== %d columns\n", width)
-		if err := all.Print(&out, Layout{Width: width, Namespaces: width == 200}); err != nil {
+	for _, l := range layouts {
+		fmt.Fprintf(&out, "==== %d columns\n", l.Width)
+		if err := all.Print(&out, l); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -54,16 +53,9 @@ func TestTheStatusOfAFleet(t *testing.T) {
 	}, func(t *testing.T, l Layout) string {
 		s := aFleet()
 		kindNotServed(s)
-		all := standing(t, s)
-		var out bytes.Buffer
-		for _, width := range []int{80, 200} {
-			fmt.Fprintf(&out, "==== %d columns\n", width)
-			l.Width, l.Namespaces = width, true
-			if err := all.Print(&out, l); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return out.String()
+		narrow, wide := l, l
+		narrow.Width, narrow.Namespaces, wide.Width, wide.Namespaces = 80, true, 200, true
+		return printedAs(t, standing(t, s), narrow, wide)
 	})
 }
 

@@ -1,9 +1,7 @@
 package page
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
@@ -85,15 +83,7 @@ func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
 		"records that the user may not read":         aScene(func(s *scene) { s.barred = append(s.barred, recordKind) }),
 		"a node of a check that has no capacity yet": aScene(ownNodes(6*time.Minute), lost("n1", 5*time.Minute, "RemediationInProgress", "Reboot n1 has not ended", askedFor("NodeHealthCheck", "", "own-nodes"), ofTemplates)),
 	}, func(t *testing.T, s *scene) string {
-		var out bytes.Buffer
-		all := standing(t, s)
-		for _, l := range []Layout{{Width: 80, NotOK: true}, {Width: 200}} {
-			fmt.Fprintf(&out, "==== %d columns\n", l.Width)
-			if err := all.Print(&out, l); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return out.String()
+		return printedAs(t, standing(t, s), Layout{Width: 80, NotOK: true}, Layout{Width: 200})
 	})
 }
 
