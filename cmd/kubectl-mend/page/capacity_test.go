@@ -3,8 +3,6 @@ package page
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,8 +18,6 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -143,45 +139,6 @@ func replacedBy(name string) func(*mendv1.RemediationRecord) {
 	}
 }
 
-func TestForWhichMachineANewOneWasMade(t *testing.T) {
-	ready := func(s *scene) {
-		s.machines["w6"].Status.NodeRef.Name = "node-w6"
-		s.nodes["w6"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-w6"}}
-		s.ready("w6", corev1.ConditionTrue, "KubeletReady", time.Minute)
-		s.said("w6", clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, "NodeReady", "", time.Minute)
-	}
-	second := func(s *scene) { delete(s.machines, "w2"); delete(s.nodes, "w2") }
-	for name, tc := range map[string]struct {
-		s    *scene
-		want string
-	}{
-		"the only one that was lost":                     {aScene(made(), kept), "Machine w6 probably replaces Machine w1 (it is the only one that its owner has made since)."},
-		"the first of two that were lost":                {aScene(made(), second, kept, alsoLost("w2", 12)), "Machine w6 probably replaces Machine w2 (by the order in which machines were lost and made)."},
-		"the one that the manager has found":             {aScene(made(), kept, alsoLost("w0", 12, replacedBy("w6"))), "Machine w6 probably replaces Machine w0 (by the RemediationRecord of that machine)."},
-		"not one that another machine replaces":          {aScene(made(), second, kept, alsoLost("w2", 12, replacedBy("w3"))), "Machine w6 probably replaces Machine w1 (it is the only one that its owner has made since)."},
-		"not one that still exists":                      {aScene(made(), kept, alsoLost("w2", 12)), "Machine w6 probably replaces Machine w1 (it is the only one that its owner has made since)."},
-		"a machine that is Ready by what was found then": {aScene(made(), ready, alsoLost("w1", 12, replacedBy("w6"))), "probably w1 (by the RemediationRecord of that machine)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e, err := Machine(t.Context(), tc.s.asker(t), client.ObjectKey{Namespace: "default", Name: "w6"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var page strings.Builder
-			if err := e.Print(&page, 200, text.Painter{}); err != nil {
-				t.Fatal(err)
-			}
-			if !strings.Contains(page.String(), tc.want) {
-				t.Errorf("the page has no %q:\n%s", tc.want, page.String())
-			}
-		})
-	}
-	e, err := Machine(t.Context(), aScene(made(), ready).asker(t), client.ObjectKey{Namespace: "default", Name: "w6"})
-	if err != nil || slices.ContainsFunc(e.Facts, func(f explain.Fact) bool { return f.Name == "replaces" }) {
-		t.Errorf("without a record: %v, %v", e, err)
-	}
-}
-
 // deployed makes md a MachineDeployment of five machines, those of the set md-0.
 func deployed(s *scene) {
 	s.set.Name, s.set.Labels = "md-0", map[string]string{clusterv1.MachineDeploymentNameLabel: "md", clusterv1.ClusterNameLabel: "c1"}
@@ -211,6 +168,10 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 		s.ready("w6", corev1.ConditionTrue, "KubeletReady", time.Minute)
 	}
 	unreplaced := func(s *scene) { delete(s.machines, "w1"); delete(s.nodes, "w1") }
+	second := func(s *scene) { delete(s.machines, "w2"); delete(s.nodes, "w2") }
+	reported := func(s *scene) {
+		s.said("w6", clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, "NodeReady", "", time.Minute)
+	}
 	rolledOut := func(s *scene) {
 		deployed(s)
 		s.set.Spec.Replicas = ptr.To[int32](4)
@@ -225,10 +186,15 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 		"a machine whose replacement was lost as well": {
 			aScene(made(), kept, alsoLost("w1", 9, replacedBy("w9")), alsoLost("w9", 6)), machine("w1"),
 		},
-		"a machine that is not replaced yet":                {aScene(unreplaced, kept), machine("w1")},
-		"a machine whose set is smaller since":              {aScene(unreplaced, kept, func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
-		"a machine that a rollout replaces in another set":  {aScene(made(), rolledOut, kept, labelled), machine("w1")},
-		"a machine that its control plane has written down": {aScene(ofControlPlane(deferred, failedLately)), machine("w0")},
+		"a machine that was made for the first of two": {aScene(made(), second, kept, alsoLost("w2", 12)), machine("w6")},
+		"a machine that was not made for one that another replaces": {
+			aScene(made(), second, kept, alsoLost("w2", 12, replacedBy("w3"))), machine("w6"),
+		},
+		"a Ready machine that the manager has found to replace another": {aScene(made(), ready, reported, alsoLost("w1", 12, replacedBy("w6"))), machine("w6")},
+		"a machine that is not replaced yet":                            {aScene(unreplaced, kept), machine("w1")},
+		"a machine whose set is smaller since":                          {aScene(unreplaced, kept, func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
+		"a machine that a rollout replaces in another set":              {aScene(made(), rolledOut, kept, labelled), machine("w1")},
+		"a machine that its control plane has written down":             {aScene(ofControlPlane(deferred, failedLately)), machine("w0")},
 	}, answered)
 }
 

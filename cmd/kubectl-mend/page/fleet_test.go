@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -102,24 +101,6 @@ func TestAPageHasOneClock(t *testing.T) {
 	} {
 		if got := p.local(stored); got != want {
 			t.Errorf("%q is %q, want %q", stored, got, want)
-		}
-	}
-}
-
-func TestNoGoldenPageHasAClockBesideItsOwn(t *testing.T) {
-	for name, s := range map[string]*scene{
-		"out of sight": aScene(silent(6*time.Minute, "w1"), outOfSight), "gone": aScene(silent(6*time.Minute, "w1"), dead),
-	} {
-		e, err := machine("w1")(t.Context(), s.asker(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out bytes.Buffer
-		if err := e.Print(&out, 200, text.Painter{}); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(out.String(), "T11:") || strings.Count(out.String(), "UTC") != 1 {
-			t.Errorf("%s: a second clock in\n%s", name, out.String())
 		}
 	}
 }
