@@ -33,11 +33,6 @@ func also(ago time.Duration, which ...int) func(*nhcv1.NodeHealthCheck, []*corev
 	}
 }
 
-// pausedForUpgrade has somebody ask for a pause.
-func pausedForUpgrade(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
-	check.Spec.PauseRequests = []string{"upgrade by Ann"}
-}
-
 // stormy is a check with a cooldown, and with a storm that began a while ago.
 func stormy(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	check.Spec.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
