@@ -125,6 +125,14 @@ func TestSentencesOfACapacity(t *testing.T) {
 			"MachineDeployment md-0 makes a new Machine as soon as Machine w4 is gone",
 			"make the owner of the finalizer example.com/hold finish, or remove it from Machine w4",
 		},
+		"a connection that is down": {
+			func(s *capacity.Story) {
+				s.Reason, s.Next, s.Todo, s.Args.Message = capacity.Disconnected, capacity.GoesOn, capacity.RestoreConnection, "Last successful probe at 2026-01-01T11:40:00Z"
+			},
+			"Cluster API has no connection to the workload cluster of Cluster c1, and Machine w4 waits for that: Last successful probe at 2026-01-01T11:40:00Z",
+			"the deletion of Machine w4 goes on as soon as Cluster API has a connection again; this wait has no timeout",
+			"make the API server of Cluster c1 reachable for Cluster API: its endpoint, its certificates, its kubeconfig",
+		},
 		"a deletion of a host with an error": {
 			func(s *capacity.Story) { s.Reason, s.Todo = capacity.HostHindersDeletion, capacity.RepairHost },
 			"the deletion of Machine w4 waits: BareMetalHost h1 has an error (power management error): no power", "", "repair BareMetalHost h1",
@@ -152,6 +160,9 @@ func TestOnlyATimeoutOfADeletionHasItsMoment(t *testing.T) {
 	}
 	if s.Stage, s.Overdue, s.Next = capacity.Booting, false, capacity.NodeRegisters; !CapacityNext(s).At.IsZero() || CapacityDeadline(s) == "" {
 		t.Error("a node does not register at the timeout of a check")
+	}
+	if s.Overdue = true; CapacityDeadline(s) != "a health check counts Machine w4 as unhealthy since then" {
+		t.Errorf("of a deadline that has passed it says %q", CapacityDeadline(s))
 	}
 }
 
@@ -198,13 +209,6 @@ func TestWhatPartnersSayIsQuoted(t *testing.T) {
 		"a node of which nothing is reported": {
 			func(s *capacity.Story) { s.Reason, s.Args.Reason, s.Args.Message = capacity.NoNode, "", "" },
 			"Machine w4 is provisioned, and no node has registered", "",
-		},
-		"a connection that is down": {
-			func(s *capacity.Story) {
-				s.Reason, s.Todo, s.Args.Message = capacity.Disconnected, capacity.RestoreConnection, "Last successful probe at 2026-01-01T11:40:00Z"
-			},
-			"Cluster API has no connection to the workload cluster of Cluster c1, and Machine w4 waits for that: Last successful probe at 2026-01-01T11:40:00Z",
-			"make the API server of Cluster c1 reachable for Cluster API: its endpoint, its certificates, its kubeconfig",
 		},
 		"a node that was deleted": {
 			func(s *capacity.Story) {

@@ -87,8 +87,12 @@ func moreChecks() map[string]story {
 	badLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }
 	barredNodes := func(s *scene) { s.barred = append(s.barred, nhcv1.GroupVersion.WithKind("NodeHealthCheck")) }
 	return map[string]story{
-		"a check of which two are pending":                           {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
-		"a check that is short-circuited by the unhealthy":           {aScene(tooMany...), check("workers")},
+		"a check of which two are pending":                            {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
+		"a check that is short-circuited by the unhealthy":            {aScene(tooMany...), check("workers")},
+		"a machine within its time whose check waits for spare hosts": {aScene(silent(2*time.Minute, "w1"), waitsForSpare(0)), machine("w1")},
+		"a check of a cluster out of the user's sight that says what blocks it": {
+			aScene(tooManySaid, func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), check("workers"),
+		},
 		"a machine that waits for a spare host":                      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), machine("w1")},
 		"a machine that waits for a spare host of which one is free": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(1), hostless("w2")), machine("w1")},
 		"a machine whose spare hosts the user may not read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), hostsBarred), machine("w1")},
