@@ -1,10 +1,14 @@
 package explain
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -146,23 +150,6 @@ func TestEveryStepOfAPowerCycleHasASentence(t *testing.T) {
 	}
 }
 
-func TestNoSentenceOfAPowerCycleIsForNothing(t *testing.T) {
-	said := map[string]bool{HostStep(powercycle.Step{Reason: powercycle.NoOwnerReason}): true, HostStep(powercycle.Step{Reason: powercycle.StateUnknownReason}): true}
-	for _, step := range powercycle.Steps() {
-		said[wordingOf(step)] = true
-		if step.From.Final() {
-			said[wordingOf(powercycle.Step{Reason: ends[step.From], From: step.From})] = true
-		}
-	}
-	for reason, all := range wordings {
-		for _, w := range all {
-			if !said[w.text] {
-				t.Errorf("%s: no step says %q", reason, w.text)
-			}
-		}
-	}
-}
-
 func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
 	ended := powercycle.Memory{State: powercycle.OwnerRequested, Attempt: 1}
 	for do, want := range map[powercycle.Action]string{
@@ -184,5 +171,99 @@ func TestWhatIsRememberedOfACauseHasAnEnd(t *testing.T) {
 	got := p.CauseDetails(powercycle.Step{Reason: powercycle.PowerOffTimedOutReason})
 	if len(got) > maxMessage+len("...") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes are remembered, valid: %t; want %d at most", len(got), utf8.ValidString(got), maxMessage)
+	}
+}
+
+var (
+	advice = regexp.MustCompile("^- ((?:`[A-Za-z]+`(?:, )?)+): (.*)$")
+	quoted = regexp.MustCompile("`([A-Za-z]+)`")
+)
+
+// documented is what docs/conditions.md says is to be done about the reasons of remediations of hosts: items of a list, which may go on
+// in the next lines.
+func documented(t *testing.T) map[string]string {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/conditions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(content), "### What to do about a reason\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	all := map[string]string{}
+	for line := range strings.Lines(strings.ReplaceAll(section, "\n  ", " ")) {
+		item := advice.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if item == nil {
+			continue
+		}
+		for _, reason := range quoted.FindAllStringSubmatch(item[1], -1) {
+			all[reason[1]] = strings.ReplaceAll(item[2], "`", "")
+		}
+	}
+	return all
+}
+
+func TestWhatAPersonHasToDoIsDocumented(t *testing.T) {
+	is := map[string]string{}
+	for reason, text := range persons {
+		is[string(reason)] = text
+	}
+	if diff := cmp.Diff(documented(t), is); diff != "" {
+		t.Errorf("docs/conditions.md (-) and the program (+) tell people to do other things:\n%s", diff)
+	}
+}
+
+func TestAPersonLearnsWhatIsLeftToDoAfterTheEnd(t *testing.T) {
+	unfenced := powercycle.Facts{
+		Memory: powercycle.Memory{State: powercycle.Failed, Fencing: true}, Node: powercycle.NodeUnseen, Machine: powercycle.MachinePresent,
+	}
+	with := func(change func(*powercycle.Facts)) powercycle.Facts {
+		f := unfenced
+		change(&f)
+		return f
+	}
+	const h, none = true, false
+	switchedOff := powercycle.Cause{Reason: powercycle.HostSwitchedOffReason}
+	for name, tc := range map[string]struct {
+		facts powercycle.Facts
+		host  bool
+		want  string
+	}{
+		"nothing before the end":                  {with(func(f *powercycle.Facts) { f.State = powercycle.Booting }), h, ""},
+		"a node that may be fenced and is unseen": {unfenced, h, persons[powercycle.UnfenceTimedOutReason]},
+		"not one that can be seen":                {with(func(f *powercycle.Facts) { f.Node = powercycle.NodePresent }), h, ""},
+		"not that of a machine that is gone":      {with(func(f *powercycle.Facts) { f.Machine = powercycle.MachineGone }), h, ""},
+		"a host of a machine to be replaced": {
+			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.OwnerRequested}}, h, persons[powercycle.OwnerRequestedReason]},
+		"nothing if that has no host": {powercycle.Facts{Memory: powercycle.Memory{State: powercycle.OwnerRequested}}, none, ""},
+		"the cause of a failure, with a host or without": {
+			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.Failed, Cause: switchedOff}}, none,
+			persons[powercycle.HostSwitchedOffReason]},
+	} {
+		p := &PowerCycle{Facts: tc.facts, Host: HostDetails{Known: tc.host}}
+		if got := p.afterwards(); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+	if persons[powercycle.HostSwitchedOffReason] == "" {
+		t.Error("a person has nothing to do about a host that is switched off")
+	}
+}
+
+func TestWhatIsWrongWithAHostIsOneClause(t *testing.T) {
+	for want, p := range map[string]host.Problem{
+		"": {},
+		"the machine's infrastructure is a DockerMachine.x, not a Metal3Machine.y":               {Reason: host.OtherInfrastructure, Found: "DockerMachine.x", Wanted: "Metal3Machine.y"},
+		"Metal3Machine ns/m3m-1 names no host in its annotation metal3.io/BareMetalHost":         {Reason: host.NoHostNamed, Object: "ns/m3m-1"},
+		"BareMetalHost ns/h has no spec.consumerRef, expected Metal3Machine ns/m":                {Reason: host.NoConsumer, Object: "ns/h", Wanted: "ns/m"},
+		"spec.consumerRef of BareMetalHost ns/h names Cluster ns/c, expected Metal3Machine ns/m": {Reason: host.OtherConsumer, Object: "ns/h", Found: "Cluster ns/c", Wanted: "ns/m"},
+		`the host is paused (annotation baremetalhost.metal3.io/paused: "metal3.io/capm3")`:      {Reason: host.Paused, Found: "metal3.io/capm3"},
+		`the host is "available", and its power is managed only when it is "provisioned" or "externally provisioned"`: {
+			Reason: host.NotProvisioned, Found: "available",
+		},
+		"its condition Manageable is False (PowerFailure)": {Reason: host.NotManageable, Found: "False (PowerFailure)"},
+	} {
+		if got := HostProblem(p); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

@@ -322,38 +322,3 @@ func wrapped(text string) string {
 	}
 	return b.String()
 }
-
-func TestWhatBreaksProgramsIsFound(t *testing.T) {
-	of := func(edit func(*documentSchema)) *documentSchema {
-		s := &documentSchema{Defs: map[string]property{
-			"A": {Type: "object", Required: []string{"x"}, Properties: map[string]property{"x": {Type: "string"}, "y": {Ref: "#/$defs/E"}}},
-			"E": {Type: "string", Enum: []string{"One", "Two"}},
-		}}
-		edit(s)
-		return s
-	}
-	set := func(field string, p property) func(*documentSchema) {
-		return func(s *documentSchema) { s.Defs["A"].Properties[field] = p }
-	}
-	for name, tc := range map[string]struct {
-		edit func(*documentSchema)
-		want string
-	}{
-		"nothing":                {func(*documentSchema) {}, ""},
-		"a field more":           {set("z", property{Type: "string"}), ""},
-		"a value more":           {func(s *documentSchema) { s.Defs["E"] = property{Type: "string", Enum: []string{"One", "Two", "Three"}} }, ""},
-		"a field less":           {func(s *documentSchema) { delete(s.Defs["A"].Properties, "y") }, "A.y is gone"},
-		"a type less":            {func(s *documentSchema) { delete(s.Defs, "E") }, "E is gone"},
-		"a value less":           {func(s *documentSchema) { s.Defs["E"] = property{Type: "string", Enum: []string{"One"}} }, "E has no value Two any more"},
-		"another type":           {set("x", property{Type: "integer"}), "A.x was string and is integer"},
-		"a list in its place":    {set("x", property{Type: "array", Items: &property{Type: "string"}}), "A.x was string and is list of string"},
-		"another enum":           {set("y", property{Ref: "#/$defs/A"}), "A.y was E and is A"},
-		"a field that is absent": {func(s *documentSchema) { s.Defs["A"] = property{Type: "object", Properties: s.Defs["A"].Properties} }, "A.x may be absent now"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(incompatible(of(func(*documentSchema) {}), of(tc.edit)), "; "); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
-	}
-}

@@ -81,38 +81,6 @@ func TestTimeouts(t *testing.T) {
 
 func lasts(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
-func TestNumbersDoNotWrap(t *testing.T) {
-	for name, row := range map[string]struct {
-		old int
-		hub int32
-	}{
-		"zero":                                      {0, 0},
-		"the largest that fits":                     {math.MaxInt32, math.MaxInt32},
-		"one more than that":                        {math.MaxInt32 + 1, math.MaxInt32},
-		"one whose lower half is zero":              {1 << 32, math.MaxInt32},
-		"the smallest that fits":                    {math.MinInt32, math.MinInt32},
-		"one less than that":                        {math.MinInt32 - 1, math.MinInt32},
-		"one whose lower half is a positive number": {-1<<32 + 5, math.MinInt32},
-	} {
-		t.Run(name, func(t *testing.T) {
-			old := Metal3Remediation{
-				Spec:   Metal3RemediationSpec{Strategy: &RemediationStrategy{RetryLimit: row.old}},
-				Status: Metal3RemediationStatus{RetryCount: row.old},
-			}
-			var hub infrav1.Metal3Remediation
-			if err := old.ConvertTo(&hub); err != nil {
-				t.Fatal(err)
-			}
-			if got := hub.Spec.Strategy.RetryLimit; got != row.hub {
-				t.Errorf("retryLimit is %d, want %d", got, row.hub)
-			}
-			if got := hub.Status.RetryCount; got != row.hub {
-				t.Errorf("retryCount is %d, want %d", got, row.hub)
-			}
-		})
-	}
-}
-
 // Core refuses a template without spec.template, so that one with nothing in it must not vanish.
 func TestAnEmptyTemplateStaysOne(t *testing.T) {
 	for name, manifest := range map[string]string{
@@ -126,12 +94,8 @@ func TestAnEmptyTemplateStaysOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			var hub infrav1.Metal3RemediationTemplate
-			if err := old.ConvertTo(&hub); err != nil {
-				t.Fatal(err)
-			}
-			if err := back.ConvertFrom(&hub); err != nil {
-				t.Fatal(err)
-			}
+			must(t, old.ConvertTo(&hub))
+			must(t, back.ConvertFrom(&hub))
 			for version, object := range map[string]any{"v1beta2": &hub, "v1beta1": &back} {
 				content, err := json.Marshal(object)
 				if err != nil {
@@ -153,9 +117,7 @@ func TestAConversionSharesNothing(t *testing.T) {
 	}
 	before := old.DeepCopy()
 	var hub infrav1.Metal3Remediation
-	if err := old.ConvertTo(&hub); err != nil {
-		t.Fatal(err)
-	}
+	must(t, old.ConvertTo(&hub))
 	hub.Labels["a"] = "c"
 	hub.Status.LastRemediated.Time = began.Add(time.Hour)
 	hub.Status.Conditions[0].Type = "PoweredOn"
@@ -185,11 +147,61 @@ func TestAnotherKindIsAnError(t *testing.T) {
 func roundTrip(t *testing.T, spec Metal3RemediationSpec) (hub infrav1.Metal3Remediation, back Metal3Remediation) {
 	t.Helper()
 	old := Metal3Remediation{Spec: spec}
-	if err := old.ConvertTo(&hub); err != nil {
-		t.Fatal(err)
-	}
-	if err := back.ConvertFrom(&hub); err != nil {
-		t.Fatal(err)
-	}
+	must(t, old.ConvertTo(&hub))
+	must(t, back.ConvertFrom(&hub))
 	return hub, back
+}
+
+// Numbers of any size arrive, as the schema of v1beta1 has no bounds. None changes its sign or grows, and what was stored once reads and stores as the
+// same for ever: an object that differs each time would be written each time.
+func FuzzConversion(f *testing.F) {
+	for _, n := range []int64{0, 1, -1, 999_999_999, 100_900_000_000, 1 << 31, 1<<31 - 1, 1 << 32, -1 << 31, -1<<31 - 1, -1<<32 + 5, 1<<63 - 1, -1 << 63} {
+		f.Add(n, n, "Reboot", "Running", "", true)
+	}
+	f.Add(int64(1), int64(time.Minute), "", "\xff", "why", false)
+	f.Fuzz(func(t *testing.T, retries, timeout int64, kind, phase, message string, has bool) {
+		asked := Metal3Remediation{ObjectMeta: metav1.ObjectMeta{Name: "m", Annotations: map[string]string{"note": message}}}
+		asked.Spec.Strategy = &RemediationStrategy{Type: RemediationType(kind), RetryLimit: int(retries)}
+		if has {
+			asked.Spec.Strategy.Timeout = &metav1.Duration{Duration: time.Duration(timeout)}
+		}
+		asked.Status.Phase, asked.Status.RetryCount, asked.Status.Message = phase, int(retries), message
+		var stored, again infrav1.Metal3Remediation
+		var read Metal3Remediation
+		for _, convert := range []func() error{
+			func() error { return asked.ConvertTo(&stored) }, func() error { return read.ConvertFrom(&stored) }, func() error { return read.ConvertTo(&again) },
+		} {
+			if err := convert(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(stored, again); diff != "" {
+			t.Errorf("stored again, it differs (-first +second):\n%s", diff)
+		}
+		is := stored.Spec.Strategy
+		if !smaller(int64(is.RetryLimit), retries) || !smaller(int64(stored.Status.RetryCount), retries) {
+			t.Errorf("%d retries are %d, and %d", retries, is.RetryLimit, stored.Status.RetryCount)
+		}
+		if has && !smaller(int64(is.TimeoutSeconds), timeout/int64(time.Second)) || !has && is.TimeoutSeconds != 0 {
+			t.Errorf("%s are %d seconds", time.Duration(timeout), is.TimeoutSeconds)
+		}
+		if string(is.Type) != kind || string(stored.Status.Phase) != phase || stored.Status.Message != message || stored.Annotations["note"] != message {
+			t.Errorf("texts have changed: %+v", stored)
+		}
+	})
+}
+
+// smaller reports whether is has the sign of asked and is not further from 0.
+func smaller(is, asked int64) bool {
+	if asked >= 0 {
+		return is >= 0 && is <= asked && (is == asked || is == 1<<31-1)
+	}
+	return is < 0 && is >= asked && (is == asked || is == -1<<31)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

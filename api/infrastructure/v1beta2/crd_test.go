@@ -7,13 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	"github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	"github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // What clients of CAPM3 know its kinds by.
@@ -116,21 +112,6 @@ func TestBoundsOfAStrategy(t *testing.T) {
 				t.Errorf("%s is %s if it is missing, want %s", field, got, want.standard)
 			}
 		}
-	}
-}
-
-func TestConditionsCanBeSet(t *testing.T) {
-	for name, object := range map[string]conditions.Setter{
-		"Metal3Remediation v1beta1": &v1beta1.Metal3Remediation{},
-		"Metal3Remediation v1beta2": &v1beta2.Metal3Remediation{},
-		"HostRemediation":           &v1alpha1.HostRemediation{},
-	} {
-		t.Run(name, func(t *testing.T) {
-			conditions.Set(object, metav1.Condition{Type: v1beta2.PoweredOffCondition, Status: metav1.ConditionTrue, Reason: "SeenOff"})
-			if got := conditions.GetReason(object, v1beta2.PoweredOffCondition); got != "SeenOff" {
-				t.Errorf("the reason is %q", got)
-			}
-		})
 	}
 }
 

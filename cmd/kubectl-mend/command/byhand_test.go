@@ -1,17 +1,24 @@
 package command
 
 import (
+	"bytes"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/test/golden"
 )
 
 func TestAMachineIsMarkedForItsCheckByWhoAsks(t *testing.T) {
@@ -42,14 +49,6 @@ func TestAMachineIsMarkedForItsCheckByWhoAsks(t *testing.T) {
 	got, code = p.does("reset", "machine/w1", confirmed)
 	if m = p.machine("w1"); code != Done || len(m.Annotations) != 1 || m.Annotations[mendv1.ResetAnnotation] == "" {
 		t.Errorf("after its reset: code %d, annotations %v, printed\n%s", code, m.Annotations, got)
-	}
-}
-
-func TestANodeStandsForItsMachine(t *testing.T) {
-	p := aPlace(t)
-	got, code := p.does("remediate", "node/node-w2", confirmed)
-	if _, marked := p.machine("w2").Annotations[clusterv1.RemediateMachineAnnotation]; code != Done || !marked || !strings.HasPrefix(got, "remediate node/node-w2: ") {
-		t.Errorf("code %d, printed\n%s", code, got)
 	}
 }
 
@@ -110,25 +109,17 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 		"a host whose machine is left alone": {"host/host-w1", "The machine has the annotation cluster.x-k8s.io/skip-remediation", []func(*place){func(p *place) {
 			p.machines["w1"].Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
 		}}},
-		"a machine of a check that is paused":    {"machine/w1", "The check has the annotation cluster.x-k8s.io/paused", []func(*place){paused}},
-		"a host of a check that is paused":       {"host/host-w1", "The check has the annotation cluster.x-k8s.io/paused", []func(*place){paused}},
-		"a machine without an owner":             {"machine/w1", "has no owner that could replace it", []func(*place){func(p *place) { p.machines["w1"].OwnerReferences = nil }}},
-		"a healthy machine that is one too many": {"machine/w2", "to mark it unhealthy would be one too many", []func(*place){silentNodes("w1")}},
-		"a host whose check is at its limit":     {"host/host-w2", "a power cycle by hand waits for no limit", []func(*place){silentNodes("w1")}},
-		"a host whose check has none at once":    {"host/host-w2", "a power cycle by hand waits for no limit", []func(*place){func(p *place) { p.check.Annotations[mendv1.MaxInFlightAnnotation] = "0" }}},
+		"a host of a check that is paused":   {"host/host-w1", "The check has the annotation cluster.x-k8s.io/paused", []func(*place){paused}},
+		"a machine without an owner":         {"machine/w1", "has no owner that could replace it", []func(*place){func(p *place) { p.machines["w1"].OwnerReferences = nil }}},
+		"a host whose check is at its limit": {"host/host-w2", "a power cycle by hand waits for no limit", []func(*place){silentNodes("w1")}},
 		"a host of no check, of a Cluster that is paused": {"host/host-w1", "Cluster c1 is paused", []func(*place){func(p *place) {
 			p.machines["w1"].Labels["pool"] = "other"
 			p.objects[len(p.objects)-3].(*clusterv1.Cluster).Spec.Paused = ptr.To(true)
 		}}},
-		"a host of no check, whose machine is paused": {"host/host-w1", "The machine has the annotation cluster.x-k8s.io/paused", []func(*place){func(p *place) {
-			p.machines["w1"].Labels["pool"] = "other"
-			p.machines["w1"].Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-		}}},
 		"a host that claims a machine which is on another one": {"host/host-w2", "Machine w1 does not name this host as its own", []func(*place){func(p *place) {
 			p.hosts["w2"].Spec.ConsumerRef.Name = "w1"
 		}}},
-		"a host without a machine":                 {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
-		"a machine whose check no manager acts on": {"machine/w1", "the manager", []func(*place){func(p *place) { p.objects = p.objects[:len(p.objects)-1] }}},
+		"a host without a machine": {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edits...)
@@ -138,14 +129,6 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 				t.Errorf("code %d, printed\n%s", code, got)
 			}
 		})
-	}
-}
-
-func TestWhatABlockedMarkWaitsForIsShown(t *testing.T) {
-	p := aPlace(t, silentNodes("w1", "w2"))
-	got, code := p.does("remediate", "machine/w1", func(b *byHand) { b.dryRun = true })
-	if code != Done || !strings.Contains(got, "it waits for what blocks it") || !strings.Contains(got, "TooManyUnhealthy") {
-		t.Errorf("code %d, printed\n%s", code, got)
 	}
 }
 
@@ -180,5 +163,181 @@ func TestAMissingEventIsReportedBefore(t *testing.T) {
 	got, code := p.does("remediate", "machine/w1", confirmed)
 	if code != Done || !strings.Contains(got, "alice may not create events.events.k8s.io in namespace metal: the annotation alone records it") || len(p.told()) > 0 {
 		t.Errorf("code %d, printed\n%s", code, got)
+	}
+}
+
+// judged is an explanation of a target that a check of that kind judges.
+func judged(kind string, state health.State, edits ...func(*page.Check)) *page.Explanation {
+	c := page.Check{}
+	c.Kind, c.Name, c.Mode, c.Remaining = kind, "workers", explain.Acting, 1
+	c.Targets = []explain.Target{{State: state}}
+	for _, edit := range edits {
+		edit(&c)
+	}
+	return &page.Explanation{Checks: []page.Check{c}, Verdict: "its verdict"}
+}
+
+// owned is a machine with an owner.
+func owned() *clusterv1.Machine {
+	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w1", OwnerReferences: []metav1.OwnerReference{{Controller: ptr.To(true)}}}}
+}
+
+func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
+	const mhc, nhc = "MachineHealthCheck", "NodeHealthCheck"
+	blockedBy := func(reasons ...string) func(*page.Check) {
+		return func(c *page.Check) {
+			for _, reason := range reasons {
+				c.Targets[0].Blockers = append(c.Targets[0].Blockers, explain.Blocker{Reason: reason, Text: "x"})
+			}
+		}
+	}
+	mode := func(is explain.Mode) func(*page.Check) { return func(c *page.Check) { c.Mode = is } }
+	request := requestByHand(owned(), nil)
+	cycle := func(edits ...func(*explain.Remediation)) *page.Explanation {
+		is := explain.Remediation{Host: "h1"}
+		for _, edit := range edits {
+			edit(&is)
+		}
+		return &page.Explanation{Remediations: []explain.Remediation{is}}
+	}
+	for name, tc := range map[string]struct {
+		facts byHandFacts
+		want  explain.ByHandReason
+		waits bool
+	}{
+		"a node of no machine that a NodeHealthCheck judges": {
+			byHandFacts{asked: nodeKind, before: judged(nhc, health.Unhealthy)}, explain.NodeCheckAlone, false,
+		},
+		"a node of no machine that no check judges":     {byHandFacts{asked: nodeKind, before: &page.Explanation{}}, explain.NoneSelects, false},
+		"a node whose checks may not be read":           {byHandFacts{asked: nodeKind, before: &page.Explanation{Unread: []string{nhc}}}, explain.ChecksNotRead, false},
+		"a machine that a NodeHealthCheck judges alone": {byHandFacts{machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy)}, explain.NodeCheckAlone, false},
+		"a machine that a MachineHealthCheck judges":    {byHandFacts{machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy)}, explain.RequestedMark, false},
+		"one whose check Cluster API core acts on": {byHandFacts{
+			machine: owned(), before: judged(mhc, health.Healthy, mode(explain.Observing)), after: judged(mhc, health.Unhealthy, mode(explain.Observing), blockedBy(explain.NotActing)),
+		}, explain.RequestedMark, false},
+		"one that waits for others": {byHandFacts{machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, blockedBy("RemediationsInProgress"))}, explain.RequestedMark, true},
+		"one that is being remediated": {byHandFacts{
+			machine: owned(), before: judged(mhc, health.Unhealthy, func(c *page.Check) { c.Targets[0].InFlight = true }), after: judged(mhc, health.Unhealthy),
+		}, explain.AlreadyInFlight, false},
+		"one whose power cycle has not ended":        {byHandFacts{machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, underway: []string{"x"}}, explain.AlreadyInFlight, false},
+		"one whose check has no controller":          {byHandFacts{machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.None))}, explain.NotActedOn, false},
+		"one whose checks may not be read":           {byHandFacts{machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}}, explain.ChecksNotRead, false},
+		"a host whose checks may not be read":        {byHandFacts{asked: hostKind, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}, request: request, cyclePage: cycle()}, explain.ChecksNotRead, false},
+		"a host of a machine that would wait":        {byHandFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, blockedBy("RemediationsInProgress")), request: request, cyclePage: cycle()}, explain.BudgetBlocks, false},
+		"a host of an observed check at its limit":   {byHandFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy")), request: request, cyclePage: cycle()}, explain.BudgetBlocks, false},
+		"a host of an observed check":                {byHandFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.Observing), blockedBy(explain.NotActing)), request: request, cyclePage: cycle()}, explain.RequestedCycle, false},
+		"a host whose nodes may not be read":         {byHandFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, func(c *page.Check) { c.NodesUnknown = "x" }), request: request, cyclePage: cycle()}, explain.BudgetUnread, false},
+		"a host whose NodeHealthCheck allows none":   {byHandFacts{asked: hostKind, machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy, func(c *page.Check) { c.Remaining = 0 }), request: request, cyclePage: cycle()}, explain.BudgetBlocks, false},
+		"a host whose NodeHealthCheck allows one":    {byHandFacts{asked: hostKind, machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy), request: request, cyclePage: cycle()}, explain.RequestedCycle, false},
+		"a host of which no manager power-cycles":    {byHandFacts{asked: hostKind, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, request: request, cyclePage: cycle(func(r *explain.Remediation) { r.Reason = explain.NotServed })}, explain.NotActedOnKind, false},
+		"a host without HostRemediations":            {byHandFacts{asked: hostKind, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}}, explain.NotInstalled, false},
+		"a machine of a check that asks for a cycle": {byHandFacts{asked: machineKind, machine: owned(), template: "HostRemediation", before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy), request: request, cyclePage: cycle()}, explain.RequestedCycle, false},
+		"a machine of a check with another template": {byHandFacts{asked: machineKind, machine: owned(), template: "TheirRemediation", before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy)}, explain.RequestedMark, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := planByHand(&tc.facts)
+			if got.Reason != tc.want || got.Waits != tc.waits {
+				t.Errorf("got %s (waits: %t), want %s (%t): %s", got.Reason, got.Waits, tc.want, tc.waits, got.Text())
+			}
+			if got.Text() == "" && tc.facts.machine != nil && len(tc.facts.after.Checks) > 0 || got.Changes() && got.Refused() {
+				t.Errorf("it says %q", got.Text())
+			}
+		})
+	}
+}
+
+// docs/cli/remediate.md shows what is printed at 100 columns.
+func TestTheVerbsOfAPersonAreDocumented(t *testing.T) {
+	const path = "../../../docs/cli/remediate.md"
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(content)
+	for _, example := range []struct {
+		what  string
+		edits []func(*place)
+	}{
+		{"remediate machine/w1", nil},
+		{"remediate machine/w2", []func(*place){silentNodes("w1")}},
+		{"remediate host/host-w1", nil},
+		{"reset host/host-w1", []func(*place){exhausted("gone")}},
+		{"reset host/host-w2", []func(*place){exhausted("w2"), func(p *place) { p.hosts["w2"].Annotations = p.hosts["w1"].Annotations }}},
+	} {
+		page = withExample(t, page, example.what, printedBy(t, example.what, example.edits...))
+	}
+	golden.Compare(t, path, page)
+}
+
+// printedBy is what a command prints for alice, who says yes.
+func printedBy(t *testing.T, what string, edits ...func(*place)) string {
+	t.Helper()
+	p := aPlace(t, edits...)
+	t.Setenv("COLUMNS", "100")
+	p.typed = "y\n"
+	var out bytes.Buffer
+	o := p.options(&out)
+	verb, object, _ := strings.Cut(what, " ")
+	b := &byHand{IOStreams: o.IOStreams, verb: verb, client: p.client, now: noon, asks: true}
+	named, err := parseOne([]string{object}, remediable...)
+	switch {
+	case err != nil:
+	case verb == "reset":
+		err = b.resetNamed(t.Context(), named, "metal")
+	default:
+		err = o.remediateNamed(t.Context(), b, named, "")
+	}
+	if err != nil {
+		out.WriteString("error: " + err.Error() + "\n")
+	}
+	return strings.Replace(out.String(), "[y/N] ", "[y/N] y\n", 1) // what is typed ends the line
+}
+
+// withExample is a page with what a command prints below the line in which it is typed.
+func withExample(t *testing.T, page, what, printed string) string {
+	t.Helper()
+	const begins, ends = "```text\n$ kubectl mend ", "```\n"
+	before, rest, found := strings.Cut(page, begins+what)
+	flags, rest, _ := strings.Cut(rest, "\n")
+	_, after, closed := strings.Cut(rest, ends)
+	if !found || !closed {
+		t.Fatalf("the page has no example of %s", what)
+	}
+	return before + begins + what + flags + "\n" + printed + ends + after
+}
+
+// The example is what docs/cli/remediate.md tells administrators to apply: it has what the commands ask the API server for, and what the policy
+// kubemend-memory asks of who removes kubemend's mark from a host.
+func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
+	p := aPlace(t)
+	f := &byHandFacts{machine: p.machines["w1"], request: requestByHand(p.machines["w1"], nil)}
+	b := &byHand{}
+	needed := map[right]bool{{"create", "events.k8s.io", "events"}: true, {"patch", "kubemend.io", "hostremediations/status"}: true}
+	for _, plan := range []explain.ByHand{{Reason: explain.RequestedMark}, {Reason: explain.RequestedCycle}} {
+		add(needed, b.remediation(f, &plan, "").needs)
+	}
+	add(needed, resetNeeds(hostKind, p.hosts["w1"]))
+	add(needed, resetNeeds(machineKind, p.machines["w1"]))
+	rights := grantedBy(t, "../../../docs/examples/mend-operator.yaml")
+	for is := range rights {
+		if !needed[is] {
+			t.Errorf("the example grants %s, which no command needs", is)
+		}
+	}
+	for is := range needed {
+		if _, granted := rights[is]; !granted {
+			t.Errorf("the example does not grant %s", is)
+		}
+	}
+	for is, role := range granted(t) {
+		if needed[is] {
+			t.Errorf("%s may %s as well", role, is)
+		}
+	}
+}
+
+func add(needed map[right]bool, all []authorizationv1.ResourceAttributes) {
+	for _, a := range all {
+		needed[right{a.Verb, a.Group, a.Resource}] = true
 	}
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/test/golden"
 )
 
 var (
@@ -37,6 +39,15 @@ func theLabels(t *testing.T, objects ...client.Object) *desk {
 	t.Helper()
 	where := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal"}}
 	return deskWith(t, append(append(both(), where), objects...)...)
+}
+
+// claimed gives the Cluster the label.
+func (d *desk) claimed() *desk {
+	d.t.Helper()
+	if got, code := d.hands(claiming, onProd, yes); code != Done {
+		d.t.Fatalf("code %d, printed\n%s", code, got)
+	}
+	return d
 }
 
 func markedCheck(name string) *clusterv1.MachineHealthCheck {
@@ -72,10 +83,7 @@ Proceed? [y/N] cluster/prod in metal labelled
 }
 
 func TestALabelIsRemovedAndClaimsByHandStay(t *testing.T) {
-	d := theLabels(t, markedCheck("a"), checkNamed("b", "kubemend"))
-	if got, code := d.hands(claiming, onProd, yes); code != Done {
-		t.Fatalf("code %d, printed\n%s", code, got)
-	}
+	d := theLabels(t, markedCheck("a"), checkNamed("b", "kubemend")).claimed()
 	if _, code := d.hands(releasing, onProd, func(h *handing) { h.dryRun = true }); code != Done {
 		t.Errorf("a dry run ends with code %d", code)
 	}
@@ -94,10 +102,7 @@ cluster/prod in metal has no label any more
 }
 
 func TestALabelWithAnotherValueKeepsWhatTheOtherOneClaimed(t *testing.T) {
-	d := theLabels(t, markedCheck("a"))
-	if got, code := d.hands(claiming, onProd, yes); code != Done {
-		t.Fatalf("code %d, printed\n%s", code, got)
-	}
+	d := theLabels(t, markedCheck("a")).claimed()
 	where := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: map[string]string{mendv1.ClaimLabel: "yes"}}}
 	if err := d.client.Update(t.Context(), where); err != nil {
 		t.Fatal(err)
@@ -110,24 +115,15 @@ func TestALabelWithAnotherValueKeepsWhatTheOtherOneClaimed(t *testing.T) {
 
 // A label that would leave a check without a controller is not written, and is not removed.
 func TestALabelLeavesNoCheckAlone(t *testing.T) {
-	without := func(name string, objects ...client.Object) *desk {
-		d := theLabels(t, objects...)
-		gone := &coordinationv1.Lease{}
-		gone.Name, gone.Namespace = name, map[string]string{managerlease.LeaseName: "kubemend-system", managerlease.CoreLeaseName: "capi-system"}[name]
-		if err := d.client.Delete(t.Context(), gone); err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
 	d := theLabels(t, checkNamed("a", ""))
 	d.stopped()
 	got, code := d.hands(claiming, onProd, yes, func(h *handing) { h.force = true })
 	if cluster, _ := d.labelOn(); code != Refused || cluster != "" || !strings.Contains(unwrapped(got), "no manager of kubemend would act on it") {
 		t.Errorf("without a manager: code %d, label %q, printed\n%s", code, cluster, got)
 	}
-	d = without(managerlease.CoreLeaseName, markedCheck("a"))
-	if got, code = d.hands(claiming, onProd, yes); code != Done {
-		t.Fatalf("code %d, printed\n%s", code, got)
+	d = theLabels(t, markedCheck("a")).claimed()
+	if err := d.client.Delete(t.Context(), lease("capi-system", managerlease.CoreLeaseName, nil)); err != nil {
+		t.Fatal(err)
 	}
 	got, code = d.hands(releasing, onProd, yes)
 	if cluster, _ := d.labelOn(); code != Refused || cluster != "act" || !strings.Contains(got, "stays as it is, because of mhc/a") {
@@ -163,44 +159,8 @@ func (d *desk) stopped() {
 	}
 }
 
-// changed lets a test change the Cluster before the label of it is written.
-func (d *desk) changed(edit func(*clusterv1.Cluster)) {
-	d.t.Helper()
-	c := &clusterv1.Cluster{}
-	if err := d.client.Get(d.t.Context(), onProd.label.key, c); err != nil {
-		d.t.Fatal(err)
-	}
-	if c.Labels == nil {
-		c.Labels = map[string]string{}
-	}
-	edit(c)
-	if err := d.client.Update(d.t.Context(), c); err != nil {
-		d.t.Fatal(err)
-	}
-}
-
-func TestAToolThatAppliesTheClusterIsNamedWithWhatBelongsIntoGit(t *testing.T) {
-	d := theLabels(t, markedCheck("a"))
-	d.changed(func(c *clusterv1.Cluster) {
-		c.Annotations = map[string]string{"argocd.argoproj.io/tracking-id": "fleet:cluster.x-k8s.io/Cluster:metal/prod"}
-	})
-	got, code := d.hands(claiming, onProd, yes)
-	want := "and each new one; Argo CD (Application fleet) applies the Cluster, and leaves the label alone as long as Git says nothing of it: " +
-		"put kubemend.io/machine-health-checks: act into metadata.labels there, and a Cluster that is made anew has it too\n"
-	if code != Done || !strings.Contains(unwrapped(got), want) {
-		t.Errorf("code %d, printed\n%s", code, got)
-	}
-	got, code = d.hands(releasing, onProd, yes)
-	if code != Done || !strings.Contains(unwrapped(got), "if Git has the label kubemend.io/machine-health-checks, remove it there, or it is written again\n") {
-		t.Errorf("code %d, printed\n%s", code, got)
-	}
-}
-
 func TestACheckStaysClaimedUntilAManagerReleasesIt(t *testing.T) {
-	d := theLabels(t, markedCheck("a"))
-	if got, code := d.hands(claiming, onProd, yes); code != Done {
-		t.Fatalf("code %d, printed\n%s", code, got)
-	}
+	d := theLabels(t, markedCheck("a")).claimed()
 	d.stopped()
 	got, code := d.hands(releasing, onProd, yes)
 	want := "release mhc/a in metal: it stays claimed until a manager of kubemend runs that acts on it, of which none is seen; then Cluster API core acts on it\n"
@@ -209,20 +169,23 @@ func TestACheckStaysClaimedUntilAManagerReleasesIt(t *testing.T) {
 	}
 }
 
-func TestALabelThatIsThereIsNotAdvised(t *testing.T) {
-	owned := func(name string) *clusterv1.MachineHealthCheck {
-		c := checkNamed(name, "")
-		c.Labels[clusterv1.ClusterTopologyOwnedLabel] = ""
-		return c
+// docs/cli/claim.md shows what is printed at 100 columns.
+func TestClaimsAreDocumented(t *testing.T) {
+	const path = "../../../docs/cli/claim.md"
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	d := theLabels(t, owned("a"))
-	const advice = "give Cluster prod the label kubemend.io/machine-health-checks: act"
-	dry := func(h *handing) { h.dryRun = true }
-	if got, _ := d.hands(claiming, selection{names: []string{"a"}}, dry); !strings.Contains(unwrapped(got), advice) {
-		t.Errorf("without the label it is not advised:\n%s", got)
+	asked := metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse}
+	bad := metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse}
+	d := deskWith(t, append(both(), checkNamed("workers", ""), machineOf("workers", "w1", asked, bad))...)
+	t.Setenv("COLUMNS", "100")
+	claimed, _ := d.hands(claiming, selection{names: []string{"workers"}}, yes)
+	gone := lease("capi-system", managerlease.CoreLeaseName, nil)
+	if err := d.client.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
 	}
-	d.changed(func(c *clusterv1.Cluster) { c.Labels[mendv1.ClaimLabel] = mendv1.ClaimLabelAct })
-	if got, code := d.hands(claiming, selection{names: []string{"a"}}, dry); code != Done || strings.Contains(unwrapped(got), advice) {
-		t.Errorf("code %d, with the label printed\n%s", code, got)
-	}
+	kept, _ := d.hands(releasing, selection{names: []string{"workers"}}, yes)
+	page := withExample(t, string(content), "claim mhc/workers", claimed)
+	golden.Compare(t, path, withExample(t, page, "release mhc/workers", kept))
 }

@@ -29,8 +29,7 @@ import (
 // desk is a management cluster with a user in front of it.
 type desk struct {
 	t      *testing.T
-	client client.Client
-	hooks  interceptor.Funcs
+	client client.WithWatch
 	typed  string // what the user types
 	asks   bool
 	out    *bytes.Buffer
@@ -41,29 +40,12 @@ func deskWith(t *testing.T, objects ...client.Object) *desk {
 	t.Setenv("COLUMNS", "")
 	d := &desk{t: t, asks: true, out: &bytes.Buffer{}}
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	inner := fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
-	d.client = interceptor.NewClient(inner, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if d.hooks.Get != nil {
-				return d.hooks.Get(ctx, c, key, o, opts...)
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if d.hooks.List != nil {
-				return d.hooks.List(ctx, c, list, opts...)
-			}
-			return c.List(ctx, list, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if d.hooks.Patch != nil {
-				return d.hooks.Patch(ctx, c, o, p, opts...)
-			}
-			return c.Patch(ctx, o, p, opts...)
-		},
-	})
+	d.client = fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
 	return d
 }
+
+// intercept has others answer some calls from now on.
+func (d *desk) intercept(calls interceptor.Funcs) { d.client = interceptor.NewClient(d.client, calls) }
 
 // hands runs claim or release, and returns what was printed and with which code it ends.
 func (d *desk) hands(w way, s selection, edits ...func(*handing)) (string, int) {
@@ -206,10 +188,10 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := deskWith(t, append(both(), checkNamed("workers", ""))...)
 			d.typed, d.asks = tc.typed, tc.asks
-			d.hooks.Patch = func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			d.intercept(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 				t.Error("something was written")
 				return nil
-			}
+			}})
 			if got, code := d.hands(claiming, selection{names: []string{"workers"}}, tc.edit); code != tc.code || !strings.Contains(got, tc.says) {
 				t.Errorf("code %d, want %d; printed\n%s", code, tc.code, got)
 			}
@@ -243,7 +225,7 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 
 func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 	d := deskWith(t, append(both(), checkNamed("a", ""), checkNamed("b", "true"), checkNamed("c", ""), checkNamed("d", "", "other"))...)
-	d.hooks.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	d.intercept(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 		if o.GetName() == "a" { // somebody is faster
 			other := checkNamed("a", "")
 			if err := c.Get(ctx, client.ObjectKeyFromObject(o), other); err != nil {
@@ -255,7 +237,7 @@ func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 			}
 		}
 		return c.Patch(ctx, o, p, opts...)
-	}
+	}})
 	got, code := d.hands(claiming, selection{cluster: "prod"}, yes)
 	if code != Failed || !strings.Contains(got, "claim mhc/a in metal: it was changed meanwhile") {
 		t.Errorf("code %d, printed\n%s", code, got)
@@ -271,7 +253,7 @@ func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
 	d := deskWith(t, append(both(), checkNamed("a", ""))...)
 	judged := 0
-	d.hooks.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	d.intercept(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 		if judged < 2 {
 			judged++
 			check := checkNamed("a", "")
@@ -284,61 +266,19 @@ func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
 			}
 		}
 		return c.Patch(ctx, o, p, opts...)
-	}
+	}})
 	got, code := d.hands(claiming, selection{cluster: "prod"}, yes)
 	if code != 0 || d.marks()["a"] != "kubemend" || judged != 2 {
 		t.Errorf("code %d, marks %v, %d judgements, printed\n%s", code, d.marks(), judged, got)
 	}
 }
 
-func TestWhatALabelClaimsIsNotReleased(t *testing.T) {
-	check := checkNamed("workers", "kubemend")
-	check.Annotations[mendv1.ClaimedByAnnotation] = "Namespace"
-	where := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: map[string]string{mendv1.ClaimLabel: mendv1.ClaimLabelAct}}}
-	d := deskWith(t, append(both(), check, where)...)
-	got, code := d.hands(releasing, selection{names: []string{"workers"}}, yes, func(h *handing) { h.force = true })
-	if code != Refused || d.marks()["workers"] != "kubemend" || !strings.Contains(unwrapped(got), "Namespace metal has the label") {
-		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
-	}
-	where.Labels = nil
-	if err := d.client.Update(t.Context(), where); err != nil {
-		t.Fatal(err)
-	}
-	if got, code = d.hands(releasing, selection{names: []string{"workers"}}, yes); code != Done || len(d.marks()) > 0 {
-		t.Errorf("without the label: code %d, marks %v, printed\n%s", code, d.marks(), got)
-	}
-	if err := d.client.Get(t.Context(), client.ObjectKeyFromObject(check), check); err != nil || len(check.Annotations) > 0 {
-		t.Errorf("a claim by hand would count as the label's: %v, error %v", check.Annotations, err)
-	}
-}
-
-func TestWhichChecksIsSaidInOneWay(t *testing.T) {
-	for line, tc := range map[string]struct {
-		code int
-		says string
-	}{
-		"claim":                        {Misused, "say which: mhc/NAME, cluster/NAME, namespace/NAME or --selector"},
-		"claim workers":                {Misused, `"workers": expected mhc/NAME`},
-		"claim machine/a":              {Misused, `"machine/a" names a Machine: expected mhc/NAME`},
-		"claim cluster/a mhc/b":        {Misused, "it goes with no other selection"},
-		"claim namespace/a -l team=a":  {Misused, "it goes with no other selection"},
-		"claim ns/a --cluster b":       {Misused, "it goes with no other selection"},
-		"release cluster/a -A":         {Misused, "cluster/NAME does not go with --all-namespaces"},
-		"claim nhc/a":                  {Misused, "a NodeHealthCheck cannot be claimed"},
-		"release mhc/a -l team=a":      {Misused, "names go neither with --selector nor with --all-namespaces"},
-		"release mhc/a -A":             {Misused, "names go neither with --selector nor with --all-namespaces"},
-		"claim -l !!":                  {Misused, "--selector: "},
-		"claim mhc/a --no-such-flag":   {Misused, "unknown flag: --no-such-flag"},
-		"claim mhc/a --kubeconfig=/no": {Failed, "read the kubeconfig: "},
-	} {
-		t.Run(line, func(t *testing.T) {
-			var out bytes.Buffer
-			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
-			root := New(streams, "kubectl mend", "test")
-			root.SetArgs(strings.Fields(line))
-			if code := Run(t.Context(), root, streams); code != tc.code || !strings.Contains(out.String(), tc.says) {
-				t.Errorf("code %d, want %d; printed\n%s", code, tc.code, out.String())
-			}
-		})
+// What a label has claimed is not taken for a claim by hand when it is released.
+func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
+	check := markedCheck("workers")
+	d := deskWith(t, append(both(), check, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal"}})...)
+	got, code := d.hands(releasing, selection{names: []string{"workers"}}, yes)
+	if err := d.client.Get(t.Context(), client.ObjectKeyFromObject(check), check); err != nil || code != Done || len(check.Annotations) > 0 {
+		t.Errorf("code %d, annotations %v, error %v, printed\n%s", code, check.Annotations, err, got)
 	}
 }

@@ -1,14 +1,18 @@
 package command
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubemend/kubemend/test/golden"
@@ -81,11 +85,9 @@ func TestEveryCommandIsListed(t *testing.T) {
 func TestNothingIsCompletedWithoutACluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
 	for _, line := range []string{"__complete explain machine/", "__complete claim mhc/", "__complete explain node/"} {
-		streams, _, out, problems := genericiooptions.NewTestIOStreams()
-		root := New(streams, "kubectl mend", "dev")
 		args := strings.Fields(line) // the last one is what is being typed
-		root.SetArgs(append([]string{args[0], "--server=http://127.0.0.1:1"}, args[1:]...))
-		if code := Run(t.Context(), root, streams); code != Done || out.String() != ":4\n" || strings.Contains(problems.String(), "rror") {
+		code, out, problems := mended(t, append([]string{args[0], "--server=http://127.0.0.1:1"}, args[1:]...)...)
+		if code != Done || out != ":4\n" || strings.Contains(problems, "rror") {
 			t.Errorf("%s: code %d\n%s%s", line, code, out, problems)
 		}
 	}
@@ -93,20 +95,146 @@ func TestNothingIsCompletedWithoutACluster(t *testing.T) {
 
 func TestEveryShellIsCompleted(t *testing.T) {
 	for shell, begins := range map[string]string{"bash": "# bash completion V2", "zsh": "#compdef kubectl-mend", "fish": "# fish completion", "powershell": "# powershell completion"} {
-		streams, _, out, problems := genericiooptions.NewTestIOStreams()
-		root := New(streams, "kubectl mend", "dev")
-		root.SetArgs([]string{"completion", shell})
-		if code := Run(t.Context(), root, streams); code != Done || !strings.HasPrefix(out.String(), begins) || problems.Len() > 0 {
+		if code, out, problems := mended(t, "completion", shell); code != Done || !strings.HasPrefix(out, begins) || problems != "" {
 			t.Errorf("%s: code %d\n%.60s\n%s", shell, code, out, problems)
 		}
 	}
 }
 
-func TestTheVersionIsThatOfTheBuild(t *testing.T) {
-	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	root := New(streams, "kubectl mend", "v1.2.3")
-	root.SetArgs([]string{"--version"})
-	if code := Run(t.Context(), root, streams); code != Done || out.String() != "kubectl mend version v1.2.3\n" {
-		t.Errorf("code %d, printed %q", code, out)
+func TestEveryCommandShowsAnExample(t *testing.T) {
+	root := New(genericiooptions.NewTestIOStreamsDiscard(), "kubectl mend", "dev")
+	seen := map[string]bool{}
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		seen[c.Name()] = true
+		for line := range strings.SplitSeq(c.Example, "\n") {
+			called := strings.Contains(strings.ReplaceAll(line, "kubectl-mend", "kubectl mend"), c.CommandPath())
+			if !called || !strings.HasPrefix(line, "  ") {
+				t.Errorf("%s: the example %q does not show how it is called", c.CommandPath(), line)
+			}
+		}
+		var out bytes.Buffer
+		c.SetOut(&out)
+		if err := c.Help(); err != nil || !strings.Contains(out.String(), "Examples:") && c.Name() != "help" {
+			t.Errorf("%s --help has no examples: %v\n%s", c.CommandPath(), err, &out)
+		}
+		for _, below := range c.Commands() {
+			walk(below)
+		}
+	}
+	walk(root)
+	for _, name := range []string{"explain", "remediate", "reset", "completion", "fish", "help"} {
+		if !seen[name] {
+			t.Errorf("%s was not seen", name)
+		}
+	}
+}
+
+// The API server of this test has one object of each kind, which is called x.
+func TestWhatIsTypedIsCompleted(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "config"))
+	const written = `{apiVersion: v1, kind: Config, contexts: [{name: prod, context: {cluster: a, user: me}}], users: [{name: me, user: {}}], clusters: [{name: a, cluster: {server: "https://a"}}]}`
+	if err := os.WriteFile(os.Getenv("KUBECONFIG"), []byte(written), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(&warden{objects: everything(""), granted: granted(t), asked: map[right]bool{}})
+	t.Cleanup(server.Close)
+	for line, want := range map[string]string{
+		"":                            "claim completion explain help history record release remediate report reset simulate status wait",
+		"re":                          "record release remediate report reset",
+		"report sh":                   "shadow",
+		"report --by ":                "cluster check cause host-model failure-domain",
+		"history no":                  "node/x",
+		"explain ma":                  "machine/x",
+		"explain machine/":            "machine/x",
+		"explain machine ":            "x",
+		"explain nodes ":              "x",
+		"explain node/":               "node/x",
+		"explain hrem/":               "hrem/x",
+		"explain mhc/x -n ":           "x",
+		"explain node/x --cluster ":   "x",
+		"explain mhc/x -o ":           "custom-columns custom-columns-file go-template go-template-file json jsonpath jsonpath-as-json jsonpath-file kyaml name template templatefile wide yaml",
+		"explain mhc/x --color ":      "auto always never",
+		"claim mhc ":                  "x",
+		"claim mhc/x mhc/":            "",
+		"claim machinehealthchecks/":  "machinehealthchecks/x",
+		"explain pod/":                "",
+		"claim cluster/":              "cluster/x",
+		"claim --cluster ":            "x",
+		"claim -l ":                   "",
+		"release namespace/":          "namespace/x",
+		"remediate ho":                "host/x",
+		"remediate node ":             "x",
+		"remediate host/x --reason ":  "",
+		"remediate node/x --cluster ": "x",
+		"reset host ":                 "x",
+		"reset machine/":              "machine/x",
+		"status ":                     "x",
+		"status x ":                   "",
+		"status --context ":           "prod",
+		"status --user ":              "me",
+		"status --cluster ":           "x",
+		"history --machine ":          "x",
+		"history --host ":             "x",
+		"history --since ":            "",
+		"history host/":               "host/x",
+		"simulate ":                   "",
+		"simulate --fail ma":          "machine/x",
+		"record ":                     "",
+		"record --cluster ":           "x",
+		"completion ":                 "bash fish powershell zsh",
+	} {
+		t.Run(line, func(t *testing.T) {
+			typed := strings.Split(line, " ")
+			args := append([]string{"__complete"}, typed[:len(typed)-1]...)
+			args = append(args, "--server="+server.URL, "--cache-dir="+t.TempDir(), typed[len(typed)-1])
+			if n := len(typed); n > 1 && strings.HasPrefix(typed[n-2], "-") { // the value of a flag is typed behind it
+				args = append(append([]string{"__complete", "--server=" + server.URL, "--cache-dir=" + t.TempDir()}, typed[:n-1]...), typed[n-1])
+			}
+			code, out, problems := mended(t, args...)
+			if code != Done {
+				t.Fatalf("code %d: %s", code, problems)
+			}
+			var offered []string
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			for _, l := range lines[:len(lines)-1] {
+				name, _, _ := strings.Cut(l, "\t")
+				offered = append(offered, name)
+			}
+			if got := strings.Join(offered, " "); got != want || lines[len(lines)-1] != ":4" {
+				t.Errorf("offered %q, want %q; directive %s", got, want, lines[len(lines)-1])
+			}
+		})
+	}
+	for line, want := range map[string]string{"simulate -f ": "yaml yml json", "status --kubeconfig ": "", "record -o ": "", "status --from ": ""} {
+		_, out, _ := mended(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		if lines := strings.Fields(out); lines[len(lines)-1] == ":4" || strings.Join(lines[:len(lines)-1], " ") != want {
+			t.Errorf("%s: no files are offered: %s", line, out)
+		}
+	}
+}
+
+// Of the sample all nodes are in a workload cluster: the management cluster knows them by their Machines alone.
+func TestNamesAreCompletedFromAFile(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	sample := filepath.Join("..", "..", "..", "docs", "cli", "samples", "three-of-five.json")
+	for line, want := range map[string]string{
+		"explain machine/w":  "machine/w1 machine/w2 machine/w3 machine/w4 machine/w5",
+		"explain no":         "node/node-w1 node/node-w2 node/node-w3 node/node-w4 node/node-w5",
+		"explain node ":      "node-w1 node-w2 node-w3 node-w4 node-w5",
+		"explain mhc/":       "mhc/workers",
+		"explain -n none ma": "",
+		"status ":            "c1",
+		"history --node ":    "node-w1 node-w2 node-w3 node-w4 node-w5",
+	} {
+		typed := strings.Split(line, " ")
+		code, out, problems := mended(t, append([]string{"__complete", typed[0], "--from", sample}, typed[1:]...)...)
+		if code != Done {
+			t.Fatalf("%s: code %d: %s", line, code, problems)
+		}
+		offered := strings.Fields(out)
+		if got := strings.Join(offered[:len(offered)-1], " "); got != want {
+			t.Errorf("%s: offered %q, want %q", line, got, want)
+		}
 	}
 }

@@ -3,16 +3,13 @@ package command
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,14 +18,12 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func told(name, namespace string, about corev1.ObjectReference, reason string) *eventsv1.Event {
@@ -48,7 +43,7 @@ func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
 		told("a", "metal", corev1.ObjectReference{Kind: "Machine", Namespace: "metal", Name: "m-1"}, "Marked"),
 		told("b", "default", corev1.ObjectReference{Kind: "NodeHealthCheck", Name: "all"}, "Skipped"),
 		told("c", "default", corev1.ObjectReference{Kind: "Machine", Namespace: "default", Name: "m-2"}, "Elsewhere"))
-	d.hooks.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	d.intercept(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		switch list.(type) {
 		case *clusterv1.MachineHealthCheckList:
 			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource("machinehealthchecks").GroupResource(), "", errors.New("not you"))
@@ -56,7 +51,7 @@ func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
 			return &meta.NoKindMatchError{}
 		}
 		return c.List(ctx, list, opts...)
-	}
+	}})
 	objects, trouble, err := observeHistory(t.Context(), d.client, "metal")
 	if err != nil || len(trouble) != 1 || !strings.HasPrefix(trouble[0], "MachineHealthChecks: ") {
 		t.Errorf("the trouble is %q, want that of the one kind that may not be read", trouble)
@@ -78,9 +73,9 @@ func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
 	if _, trouble, err := observeHistory(t.Context(), d.client, "metal"); err != nil || len(trouble) > 0 {
 		t.Errorf("where there is nothing: %q, %v", trouble, err)
 	}
-	d.hooks.List = func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+	d.intercept(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("the line is down")
-	}
+	}})
 	if _, _, err := observeHistory(t.Context(), d.client, "metal"); err == nil || err.Error() != "nothing could be read: Machines: the line is down" {
 		t.Errorf("where nothing answers: %v", err)
 	}
@@ -105,99 +100,19 @@ func TestRequestsAreOfTheKindsThatChecksMake(t *testing.T) {
 	}
 }
 
-func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
-	t.Setenv("COLUMNS", "")
-	now, metal := noon.Add(5*time.Minute), history.Scope{Namespace: "metal"}
-	is := chronicle{
-		Entries:    []history.Entry{{At: noon, Object: explain.Ref{Kind: "Machine", Namespace: "metal", Name: "m"}, Reason: "Bad", Text: "it is", Source: history.FromEvent, Reporter: "me"}},
-		ReadErrors: []string{"hosts: forbidden"},
-	}
-	const warned = "could not be read, and was done without: hosts: forbidden\n"
-	for output, want := range map[string]struct{ out, err string }{
-		"": {"LAST SEEN   TYPE     REASON   OBJECT      MESSAGE\n5m          Normal   Bad      Machine/m   it is\n", warned},
-		"wide": {"LAST SEEN   TYPE     REASON   OBJECT      FIRST SEEN                SOURCE   MESSAGE\n" +
-			"5m          Normal   Bad      Machine/m   2026-01-01 12:00:00 UTC   me       it is\n", warned},
-	} {
-		var out, problems bytes.Buffer
-		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, output: as(t, output)}
-		if err := o.printHistory(is, now, metal); err != nil || out.String() != want.out || problems.String() != want.err {
-			t.Errorf("-o %q: %v, printed\n%s%s", output, err, out.String(), problems.String())
-		}
-	}
-	for output, read := range map[string]func([]byte, any) error{
-		"json": json.Unmarshal,
-		"yaml": func(content []byte, into any) error { return yaml.Unmarshal(content, into) },
-	} {
-		var out bytes.Buffer
-		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out}, output: as(t, output)}
-		var got cliv1.History
-		if err := errors.Join(o.printHistory(is, now, metal), read(out.Bytes(), &got)); err != nil {
-			t.Fatalf("-o %s: %v, printed\n%s", output, err, out.String())
-		}
-		if diff := cmp.Diff(is.ReadErrors, got.ReadErrors); diff != "" || len(got.Items) != 1 || got.Items[0].Message != "it is" || !got.Items[0].Time.Time.Equal(noon) {
-			t.Errorf("-o %s: printed\n%s", output, out.String())
-		}
-	}
+func TestAHistoryWithoutEntriesSaysOfWhatItIs(t *testing.T) {
 	var out, problems bytes.Buffer
 	o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}}
 	for want, scope := range map[string]history.Scope{
 		"No RemediationRecord, event or condition tells of anything.\n":                                                   {},
-		"No RemediationRecord, event or condition tells of anything in namespace metal.\n":                                metal,
+		"No RemediationRecord, event or condition tells of anything in namespace metal.\n":                                {Namespace: "metal"},
 		"No RemediationRecord, event or condition tells of Machine m in namespace metal since 2026-01-01 12:00:00 UTC.\n": {Namespace: "metal", Machine: "m", Since: noon},
 		"No RemediationRecord, event or condition tells of Node n.\n":                                                     {Node: "n"},
 	} {
 		problems.Reset()
-		if err := o.printHistory(chronicle{}, now, scope); err != nil || out.Len() > 0 || problems.String() != want {
+		if err := o.printHistory(chronicle{}, noon, scope); err != nil || out.Len() > 0 || problems.String() != want {
 			t.Errorf("without entries: %v, printed\n%s%swant\n%s", err, out.String(), problems.String(), want)
 		}
-	}
-}
-
-// as is how a command prints with -o format.
-func as(t *testing.T, format string) *output {
-	t.Helper()
-	var o Options
-	c := &cobra.Command{Args: noArgs}
-	o.addOutput(c, wide)
-	if err := errors.Join(c.Flags().Set("output", format), c.Args(c, nil)); err != nil {
-		t.Fatal(err)
-	}
-	return o.output
-}
-
-func TestAHistoryThatCannotBeMeantIsRefused(t *testing.T) {
-	for line, says := range map[string]string{
-		"history -o table":              `--output "table": expected custom-columns, custom-columns-file, go-template,`,
-		"history -o name":               `--output "name": expected custom-columns`,
-		"history -o jsonpath={.a":       `unclosed action`,
-		"history -o custom-columns=A":   "expected <header>:<json-path-expr>",
-		"history --since=-1h":           "the future has not happened yet",
-		"history -A --machine a":        "leave --all-namespaces out",
-		"history --machine a --host b":  "--machine and --host exclude each other",
-		"history mhc/a":                 `"mhc/a" names a MachineHealthCheck: expected machine/NAME, host/NAME, cluster/NAME or node/NAME`,
-		"history a":                     `"a": expected machine/NAME, host/NAME, cluster/NAME or node/NAME`,
-		"history machine a b":           `expected one object, not 2`,
-		"history host a --machine b":    "host/a excludes --machine, --host, --cluster and --node",
-		"history --since soon":          `"soon" is no duration, such as 90m, 24h or 14d`,
-		"report --by rack":              `--by "rack": expected cluster, check, cause, host-model or failure-domain`,
-		"report --since=-1d":            "no duration",
-		"report --since=-1h":            "the future has not happened yet",
-		"report --lemons=-1":            "cannot be negative",
-		"report -o name":                `--output "name": expected csv`,
-		"report shadow -o table":        `--output "table": expected csv`,
-		"report machine/a":              "takes no arguments",
-		"status -o csv":                 `--output "csv": expected custom-columns`,
-		"history --machine a --since x": "invalid argument",
-	} {
-		t.Run(line, func(t *testing.T) {
-			var out bytes.Buffer
-			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
-			root := New(streams, "kubectl mend", "test")
-			root.SetArgs(strings.Fields(line))
-			if code := Run(t.Context(), root, streams); code != Misused || !strings.Contains(out.String(), says) {
-				t.Errorf("code %d, printed\n%s", code, out.String())
-			}
-		})
 	}
 }
 

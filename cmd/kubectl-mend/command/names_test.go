@@ -1,8 +1,33 @@
 package command
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 func TestNamesAreReadAsUsersWriteThem(t *testing.T) {
@@ -39,5 +64,278 @@ func TestAWrongNameIsAnsweredWithWhatWasExpected(t *testing.T) {
 	}
 	if _, _, err := parse("x", machineCheckKind); err == nil || err.Error() != `"x": expected mhc/NAME` {
 		t.Errorf("one kind: %v", err)
+	}
+}
+
+// What a command line cannot mean, and what is not there, has one answer, whichever command is asked.
+func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
+	for line, tc := range map[string]struct {
+		code int
+		says string
+	}{
+		"claim":                         {Misused, "say which: mhc/NAME, cluster/NAME, namespace/NAME or --selector"},
+		"claim workers":                 {Misused, `"workers": expected mhc/NAME`},
+		"claim machine/a":               {Misused, `"machine/a" names a Machine: expected mhc/NAME`},
+		"claim cluster/a mhc/b":         {Misused, "it goes with no other selection"},
+		"claim namespace/a -l team=a":   {Misused, "it goes with no other selection"},
+		"claim ns/a --cluster b":        {Misused, "it goes with no other selection"},
+		"release cluster/a -A":          {Misused, "cluster/NAME does not go with --all-namespaces"},
+		"claim nhc/a":                   {Misused, "a NodeHealthCheck cannot be claimed"},
+		"release mhc/a -l team=a":       {Misused, "names go neither with --selector nor with --all-namespaces"},
+		"release mhc/a -A":              {Misused, "names go neither with --selector nor with --all-namespaces"},
+		"claim -l !!":                   {Misused, "--selector: "},
+		"claim mhc/a --no-such-flag":    {Misused, "unknown flag: --no-such-flag"},
+		"claim mhc/a --kubeconfig=/no":  {Failed, "read the kubeconfig: "},
+		"history -o table":              {Misused, `--output "table": expected custom-columns, custom-columns-file, go-template,`},
+		"history -o name":               {Misused, `--output "name": expected custom-columns`},
+		"history -o jsonpath={.a":       {Misused, `unclosed action`},
+		"history -o custom-columns=A":   {Misused, "expected <header>:<json-path-expr>"},
+		"history --since=-1h":           {Misused, "the future has not happened yet"},
+		"history -A --machine a":        {Misused, "leave --all-namespaces out"},
+		"history --machine a --host b":  {Misused, "--machine and --host exclude each other"},
+		"history mhc/a":                 {Misused, `"mhc/a" names a MachineHealthCheck: expected machine/NAME, host/NAME, cluster/NAME or node/NAME`},
+		"history a":                     {Misused, `"a": expected machine/NAME, host/NAME, cluster/NAME or node/NAME`},
+		"history machine a b":           {Misused, `expected one object, not 2`},
+		"history host a --machine b":    {Misused, "host/a excludes --machine, --host, --cluster and --node"},
+		"history --since soon":          {Misused, `"soon" is no duration, such as 90m, 24h or 14d`},
+		"report --by rack":              {Misused, `--by "rack": expected cluster, check, cause, host-model or failure-domain`},
+		"report --since=-1d":            {Misused, "no duration"},
+		"report --since=-1h":            {Misused, "the future has not happened yet"},
+		"report --lemons=-1":            {Misused, "cannot be negative"},
+		"report -o name":                {Misused, `--output "name": expected csv`},
+		"report shadow -o table":        {Misused, `--output "table": expected csv`},
+		"report machine/a":              {Misused, "takes no arguments"},
+		"status -o csv":                 {Misused, `--output "csv": expected custom-columns`},
+		"history --machine a --since x": {Misused, "invalid argument"},
+		"status c1 -n ns":               {Done, ""},
+		"status c1 -A":                  {Done, ""},
+		"status c2 -n ns":               {Failed, "there is no Cluster c2 in namespace ns"},
+		"status c1 -n another":          {Failed, "there is no Cluster c1 in namespace another"},
+		"status c1 c2":                  {Misused, "expected the name of one Cluster, NAME or cluster/NAME"},
+		"status mhc/c1":                 {Misused, "expected the name of one Cluster, NAME or cluster/NAME"},
+		"status cluster/c1 -n ns":       {Done, ""},
+		"status --cluster c1 -n ns":     {Done, ""},
+		"status c1 --cluster c1 -n ns":  {Done, ""},
+		"status c1 --cluster c2 -n ns":  {Misused, "cluster/c1 and --cluster c2: expected one of them"},
+		"status cluster/c2 -n ns":       {Failed, "there is no Cluster c2 in namespace ns"},
+		"status --color=sometimes":      {Misused, `--color "sometimes": expected auto, always or never`},
+		"status --color=always -n ns":   {Done, ""},
+		"explain":                       {Misused, "expected machine/NAME, node/NAME,"},
+		"explain machine":               {Misused, `"machine" is a kind without a name: expected machine/NAME, node/NAME,`},
+		"explain machine m -n ns":       {Done, ""},
+		"explain Machines m m -n ns":    {Done, ""},
+		"explain machine m x -n ns":     {Failed, "there is no Machine x in namespace ns"},
+		"explain machine machine/m":     {Misused, `"machine/m": expected a name, as the kind is machine: write either KIND NAME or KIND/NAME`},
+		"explain machine/a b":           {Misused, `"b": expected machine/NAME, node/NAME,`},
+		"explain pod a":                 {Misused, `"pod/a": there is no kind "pod" here: expected machine/NAME`},
+		"explain machine/m -A":          {Done, ""},
+		"explain machine/a -n ns":       {Failed, "there is no Machine a in namespace ns"},
+		"explain machine/a -A":          {Failed, "there is no Machine a in any namespace"},
+		"explain remediation/a -A":      {Failed, "there is no Metal3Remediation or HostRemediation a in any namespace"},
+		"explain machine/m -n ns -o no": {Misused, `--output "no": expected custom-columns, custom-columns-file, go-template, go-template-file, json, jsonpath,`},
+	} {
+		t.Run(line, func(t *testing.T) {
+			o, _, errOut := recorder(t, &snapshot.Scope{})
+			if code := run(t, o, strings.Fields(line)...); code != tc.code || !strings.Contains(errOut.String(), tc.says) {
+				t.Errorf("exit code %d, want %d: %s", code, tc.code, errOut)
+			}
+		})
+	}
+}
+
+func TestAWidePageHasNoBrokenLines(t *testing.T) {
+	t.Setenv("COLUMNS", "40")
+	pages := map[string]string{}
+	for _, args := range []string{"explain machine/m -n ns", "explain machine/m -n ns -o wide"} {
+		o, out, errOut := recorder(t, &snapshot.Scope{})
+		if code := run(t, o, strings.Fields(args)...); code != Done {
+			t.Fatalf("%s: exit code %d: %s", args, code, errOut)
+		}
+		pages[args] = regexp.MustCompile(`Time: .*`).ReplaceAllString(out.String(), "Time: then") // two pages are of two moments
+	}
+	narrow, wide := pages["explain machine/m -n ns"], pages["explain machine/m -n ns -o wide"]
+	if strings.Count(narrow, "\n") <= strings.Count(wide, "\n") {
+		t.Errorf("wide is\n%s\nand narrow\n%s", wide, narrow)
+	}
+	if got, want := strings.Fields(wide), strings.Fields(narrow); strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("wide says\n%s\nand narrow\n%s", wide, narrow)
+	}
+}
+
+func TestWithoutAKubeconfigItIsSaidWhatToName(t *testing.T) {
+	o, _, _ := recorder(t, &snapshot.Scope{})
+	if _, err := o.config(); err == nil || !strings.Contains(err.Error(), "no kubeconfig was found, or it names no cluster") {
+		t.Errorf("an empty one: %v", err)
+	}
+	o.Config.APIServer = ptr.To("https://203.0.113.1")
+	if config, err := o.config(); err != nil || config.Host != "https://203.0.113.1" {
+		t.Errorf("with --server: %v, %v", config, err)
+	}
+	o.Config.APIServer, o.Config.KubeConfig = nil, ptr.To(filepath.Join(t.TempDir(), "kubeconfig"))
+	if _, err := o.config(); err == nil || !strings.HasPrefix(err.Error(), "read the kubeconfig: ") {
+		t.Errorf("one that is not there: %v", err)
+	}
+	const whole = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a}}], clusters: [{name: a, cluster: {server: "http://localhost:8080"}}]}`
+	if err := os.WriteFile(*o.Config.KubeConfig, []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if config, err := o.config(); err != nil || config.Host != "http://localhost:8080" {
+		t.Errorf("one that names the server of its own machine: %v, %v", config, err)
+	}
+}
+
+func TestAnErrorOfTheAPIServerIsPassedOnAsKubectlDoes(t *testing.T) {
+	machines := schema.GroupResource{Group: "cluster.x-k8s.io", Resource: "machines"}
+	forbidden := apierrors.NewForbidden(machines, "m", errors.New(`User "jane" cannot get resource "machines"`))
+	const forbidding = `Error from server (Forbidden): machines.cluster.x-k8s.io "m" is forbidden: User "jane" cannot get resource "machines"`
+	const refused = "The connection to the server api:6443 was refused - did you specify the right host or port?"
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"what is forbidden":            {fmt.Errorf("read Machine ns/m: %w", forbidden), forbidding},
+		"what is missing":              {apierrors.NewNotFound(machines, "m"), `Error from server (NotFound): machines.cluster.x-k8s.io "m" not found`},
+		"a login that has run out":     {apierrors.NewUnauthorized("Unauthorized"), "error: You must be logged in to the server (Unauthorized)"},
+		"an answer without a reason":   {&apierrors.StatusError{ErrStatus: metav1.Status{Message: "no"}}, "Error from server: no"},
+		"a server that is not there":   {&url.Error{Op: "Get", URL: "https://api:6443/api", Err: fmt.Errorf("dial tcp: %w", syscall.ECONNREFUSED)}, refused},
+		"a server that does not reply": {&url.Error{Op: "Get", URL: "https://api:6443", Err: errors.New("i/o timeout")}, "Unable to connect to the server: i/o timeout"},
+		"an error of the program":      {errors.New("there is no Machine m"), "error: there is no Machine m"},
+		"several":                      {errors.Join(errors.New("a"), forbidden), "error: a\n" + forbidding},
+		"one with a code of its own":   {Exit{Refused, errors.Join(errors.New("a"), errors.New("b"))}, "error: a\nb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := worded(tc.err); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// announced is a lease by which a manager of a version says at noon that it runs.
+func announced(namespace, version string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerlease.LeaseName, Annotations: map[string]string{
+			mendv1.ManagerAnnotation: fmt.Sprintf(`{"version":%q,"unclaimed":"observe"}`, version),
+		}},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("one"), RenewTime: ptr.To(metav1.NewMicroTime(noon)), LeaseDurationSeconds: ptr.To(int32(60)),
+		},
+	}
+}
+
+func TestAManagerOfAnotherVersionIsReported(t *testing.T) {
+	for name, tc := range map[string]struct {
+		own      string
+		managers map[string]string // versions by namespace
+		says     string
+	}{
+		"the same":               {"v1.2.3", map[string]string{"kubemend-system": "v1.2.3"}, ""},
+		"another one":            {"v1.2.3", map[string]string{"kubemend-system": "v1.2.2"}, "there is version v1.2.2 in namespace kubemend-system"},
+		"one shard of two":       {"v1.2.3", map[string]string{"a": "v1.2.3", "b": "v1.1.0"}, "there is version v1.1.0 in namespace b"},
+		"both shards":            {"v1.2.3", map[string]string{"a": "v1.2.4", "b": "v1.1.0"}, "there is version v1.2.4 in namespace a, and version v1.1.0 in namespace b"},
+		"our version is not set": {"dev", map[string]string{"kubemend-system": "v1.2.3"}, ""},
+		"theirs is not set":      {"v1.2.3", map[string]string{"kubemend-system": "dev"}, ""},
+		"there is no manager":    {"v1.2.3", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			streams, _, _, problems := genericiooptions.NewTestIOStreams()
+			o := &Options{IOStreams: streams, Name: "kubectl mend", Config: genericclioptions.NewConfigFlags(false), Clock: clock.RealClock{}}
+			o.Config.ClusterName = nil
+			o.read = func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
+				w := snapshot.New()
+				w.Clock = clocktesting.NewFakePassiveClock(noon)
+				for namespace, version := range tc.managers {
+					if err := w.Add(announced(namespace, version)); err != nil {
+						return nil, err
+					}
+				}
+				return w, nil
+			}
+			root := o.root(tc.own)
+			root.SetArgs([]string{"status", "-A"})
+			if code := Run(t.Context(), root, streams); code != Done {
+				t.Fatalf("exit code %d: %s", code, problems)
+			}
+			got := problems.String()
+			if tc.says == "" && got != "" || !strings.Contains(got, tc.says) || strings.Count(got, "\n") > 1 {
+				t.Errorf("it says\n%s\nwant %q", got, tc.says)
+			}
+			o.sayVersions([]managerlease.Manager{{Alive: true, Announcement: &managerlease.Announcement{Version: "v9"}}})
+			if tc.says != "" && problems.String() != got {
+				t.Errorf("it is said again:\n%s", problems)
+			}
+		})
+	}
+}
+
+func TestAManagerThatIsGoneIsOfNoVersion(t *testing.T) {
+	gone := []managerlease.Manager{{Namespace: "a", Announcement: &managerlease.Announcement{Version: "v1.1.0"}}, {Namespace: "b", Alive: true}}
+	if others := otherVersions("v1.2.3", gone); len(others) > 0 {
+		t.Errorf("told of %v", others)
+	}
+}
+
+func TestTheClockOfTheServerCounts(t *testing.T) {
+	here := time.Date(2026, 1, 1, 12, 0, 0, 500_000_000, time.UTC)
+	for name, tc := range map[string]struct {
+		date string // as the API server says it
+		want time.Time
+		says string
+	}{
+		"where both agree that of this machine is finer":   {"Thu, 01 Jan 2026 12:00:00 GMT", here, ""},
+		"two seconds are nothing":                          {"Thu, 01 Jan 2026 12:00:02 GMT", here, ""},
+		"in neither direction":                             {"Thu, 01 Jan 2026 11:59:57 GMT", here, ""},
+		"a machine that is behind":                         {"Thu, 01 Jan 2026 12:00:45 GMT", here.Add(44500 * time.Millisecond), "warning: the clock of this machine is 45s behind that of"},
+		"a machine that is ahead":                          {"Thu, 01 Jan 2026 11:59:00 GMT", here.Add(-59500 * time.Millisecond), "warning: the clock of this machine is 1m0s ahead of that of"},
+		"who says no time is not believed to have another": {"", here, ""},
+		"nor who says nonsense":                            {"tomorrow", here, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var errOut bytes.Buffer
+			c := &serverClock{PassiveClock: clocktesting.NewFakePassiveClock(here)}
+			o := &Options{IOStreams: genericiooptions.IOStreams{ErrOut: &errOut}, Clock: c}
+			ask := func(date string) {
+				answered := roundTrip(func(*http.Request) (*http.Response, error) {
+					return &http.Response{Header: http.Header{"Date": {date}}, Body: http.NoBody}, nil
+				})
+				response, err := c.watch(answered).RoundTrip(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = response.Body.Close()
+			}
+			if !o.Clock.Now().Equal(here) {
+				t.Error("before the first answer it is another time already")
+			}
+			ask(tc.date)
+			for range 2 {
+				o.sayClock()
+			}
+			if got := o.Clock.Now(); !got.Equal(tc.want) {
+				t.Errorf("it is %s, want %s", got, tc.want)
+			}
+			if got := errOut.String(); !strings.HasPrefix(got, tc.says) || strings.Count(got, "warning") != strings.Count(tc.says, "warning") {
+				t.Errorf("it says %q", got)
+			}
+			if tc.says != "" {
+				ask("Thu, 01 Jan 2026 12:30:00 GMT")
+				if got := o.Clock.Now(); !got.Equal(tc.want) {
+					t.Errorf("in the middle of it the time becomes %s", got)
+				}
+			}
+		})
+	}
+}
+
+func TestWithoutAnAnswerItIsTheTimeOfThisMachine(t *testing.T) {
+	here := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	c := &serverClock{PassiveClock: clocktesting.NewFakePassiveClock(here)}
+	broken := roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("the line is down") })
+	if response, err := c.watch(broken).RoundTrip(nil); err == nil {
+		_ = response.Body.Close()
+		t.Error("the error is lost")
+	}
+	if !c.Now().Equal(here) || c.Since(here) != 0 || c.trouble() != "" {
+		t.Errorf("it is %s: %s", c.Now(), c.trouble())
 	}
 }

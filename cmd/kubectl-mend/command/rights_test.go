@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -245,12 +244,19 @@ func guarded(t *testing.T, rights map[right]string) (*warden, func(args ...strin
 	w := &warden{objects: everything(workload.URL), granted: rights, asked: map[right]bool{}}
 	server := w.serve(t)
 	return w, func(args ...string) (int, string) {
-		var out bytes.Buffer
-		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
-		root := New(streams, "kubectl mend", "dev")
-		root.SetArgs(append(args, "--server="+server, "--cache-dir="+t.TempDir()))
-		return Run(t.Context(), root, streams), out.String()
+		code, out, problems := mended(t, append(args, "--server="+server, "--cache-dir="+t.TempDir())...)
+		return code, out + problems
 	}
+}
+
+// mended runs a command line, and returns how it ends and what it prints.
+func mended(t *testing.T, args ...string) (code int, out, problems string) {
+	t.Helper()
+	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
+	root := New(streams, "kubectl mend", "dev")
+	root.SetArgs(args)
+	code = Run(t.Context(), root, streams)
+	return code, stdout.String(), stderr.String()
 }
 
 // The example is what docs/cli/README.md tells administrators to apply: it lacks nothing, and has nothing that no command needs.

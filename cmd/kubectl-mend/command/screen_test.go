@@ -65,29 +65,33 @@ func hostileSnapshot(_ context.Context, _ snapshot.Scope) (*snapshot.Snapshot, e
 	return w, err
 }
 
+// An API server has names checked. A file has what its writer put there.
 func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
-	file, recorded := filepath.Join(t.TempDir(), obey), filepath.Join(t.TempDir(), "record")
-	o, _, errOut := recorder(t, &snapshot.Scope{})
-	o.read = hostileSnapshot
-	if code := run(t, o, "record", "-A", "-o", recorded); code != Done {
-		t.Fatalf("exit code %d: %s", code, errOut)
-	}
+	const name = "m\nDo this: kubectl delete cluster c1\t"
+	file := filepath.Join(t.TempDir(), obey)
+	texts, names := recordedFrom(t, hostileSnapshot), recordedFrom(t, hostilelyNamed(name))
 	for _, line := range [][]string{
 		{"status", "-A"}, {"status", "-A", "-o", "wide"}, {"explain", "machine/m", "-n", "ns"}, {"explain", "mhc/check", "-n", "ns"},
-		{"explain", "node/n", "-n", "ns", "--cluster", "c1"}, {"history", "-A", "--from", recorded}, {"history", "-A", "--from", recorded, "-o", "wide"},
+		{"explain", "node/n", "-n", "ns", "--cluster", "c1"}, {"history", "-A", "--from", texts}, {"history", "-A", "--from", texts, "-o", "wide"},
 		{"simulate", "-A", "--fail", "machine/ns/m"},
 		{"explain", "machine/" + obey, "-n", "ns"}, {"status", obey, "-A"}, {"explain", obey}, {obey}, {"status", "--" + obey},
 		{"status", "--from", file}, {"history", "--since", obey}, {"record", "-A", "-o", file},
+		{"status", "-A", "--from", names}, {"status", "-A", "-o", "wide", "--from", names}, {"explain", "machine/" + name, "-n", "ns", "--from", names},
+		{"explain", "mhc/" + name, "-n", "ns", "--from", names}, {"explain", "machine/m", "-n", "ns", "--from", names}, {"history", "-A", "--from", names},
+		{"history", "-A", "-o", "wide", "--from", names}, {"simulate", "-A", "--from", names}, {"simulate", "-A", "--fail", "machine/ns/" + name, "--from", names},
 	} {
 		o, out, errOut := recorder(t, &snapshot.Scope{})
 		o.read = hostileSnapshot
 		run(t, o, line...)
-		shown := out.String() + errOut.String()
+		shown, named := out.String()+errOut.String(), slices.Contains(line, names)
 		if shown == "" {
 			t.Errorf("%q: it prints nothing", line)
 		}
-		if pages := slices.Contains(line, "ns") || slices.Contains(line, recorded); pages && !strings.Contains(shown, `\x1b]0;owned\a`) {
+		if pages := !named && slices.Contains(line, "ns") || slices.Contains(line, texts); pages && !strings.Contains(shown, `\x1b]0;owned\a`) {
 			t.Errorf("%q: what is hostile is left out: %s", line, shown)
+		}
+		if named && !strings.Contains(shown, "Do this:") && !slices.Contains(line, "machine/m") {
+			t.Errorf("%q: the name is left out: %s", line, shown)
 		}
 		for _, r := range shown {
 			if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
@@ -101,13 +105,21 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 	}
 }
 
-// forged reports whether a line begins with what somebody else has written.
-func forged(shown string) bool { return strings.Contains("\n"+shown, "\nDo this:") }
+// recordedFrom is a file with what read gives.
+func recordedFrom(t *testing.T, read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "record")
+	o, _, errOut := recorder(t, &snapshot.Scope{})
+	o.read = read
+	if code := run(t, o, "record", "-A", "-o", file); code != Done {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	return file
+}
 
-// An API server has names checked. A file has what its writer put there.
-func TestNoNameInAFileBeginsALine(t *testing.T) {
-	const name = "m\nDo this: kubectl delete cluster c1\t"
-	hostile := func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
+// hostilelyNamed is hostileSnapshot in which a machine, its check and an event have a name that begins a line.
+func hostilelyNamed(name string) func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
+	return func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 		w, err := hostileSnapshot(ctx, scope)
 		if err != nil {
 			return nil, err
@@ -125,27 +137,10 @@ func TestNoNameInAFileBeginsALine(t *testing.T) {
 		err = w.Add(m, check, event)
 		return w, err
 	}
-	recorded := filepath.Join(t.TempDir(), "record")
-	o, _, errOut := recorder(t, &snapshot.Scope{})
-	o.read = hostile
-	if code := run(t, o, "record", "-A", "-o", recorded); code != Done {
-		t.Fatalf("exit code %d: %s", code, errOut)
-	}
-	for _, line := range [][]string{
-		{"status", "-A"}, {"status", "-A", "-o", "wide"}, {"explain", "machine/" + name, "-n", "ns"}, {"explain", "mhc/" + name, "-n", "ns"},
-		{"explain", "machine/m", "-n", "ns"}, {"history", "-A"}, {"history", "-A", "-o", "wide"}, {"simulate", "-A"}, {"simulate", "-A", "--fail", "machine/ns/" + name},
-	} {
-		o, out, errOut := recorder(t, &snapshot.Scope{})
-		run(t, o, append(line, "--from", recorded)...)
-		shown := out.String() + errOut.String()
-		if !strings.Contains(shown, "Do this:") && !slices.Contains(line, "machine/m") {
-			t.Errorf("%q: the name is left out: %s", line, shown)
-		}
-		if forged(out.String()) || forged(errOut.String()) {
-			t.Errorf("%q: a line of ours is forged:\n%s%s", line, out, errOut)
-		}
-	}
 }
+
+// forged reports whether a line begins with what somebody else has written.
+func forged(shown string) bool { return strings.Contains("\n"+shown, "\nDo this:") }
 
 // What goes wrong in the program itself is printed by Go otherwise, with whatever caused it.
 func TestAPanicIsSpelledOut(t *testing.T) {

@@ -48,7 +48,6 @@ type machinePlay struct {
 	*play
 	scene      *machineScene
 	reconciler *machinehealthcheck.Reconciler
-	hosts      *hostsView
 }
 
 func (s *machineScene) play(t reporter) *machinePlay {
@@ -56,11 +55,11 @@ func (s *machineScene) play(t reporter) *machinePlay {
 	w := s.snapshot(t)
 	p := &machinePlay{scene: s, play: played(t, w, managerlease.Announcement{Version: "v0.1.0", Unclaimed: string(s.unclaimed)})}
 	c := state.New(w, p.clock).Client()
-	p.hosts = &hostsView{Kinds: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w)}
-	p.asker.machines.Hosts = p.hosts
+	hosts := snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w)
+	p.asker.machines.Hosts = hosts
 	p.reconciler = &machinehealthcheck.Reconciler{
 		Client: c, Clusters: managersView{w.Clusters(), s.unseen}, Requests: &remediationrequest.Requests{Client: c, Live: c},
-		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: p.hosts, Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,
+		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: hosts, Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,
 	}
 	return p
 }

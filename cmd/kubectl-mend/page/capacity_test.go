@@ -3,8 +3,6 @@ package page
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,8 +18,6 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -93,14 +89,11 @@ func TestCapacityOfMachines(t *testing.T) {
 		"* Pod shop/db-0: cannot evict pod as it would violate the pod's disruption budget. The disruption budget db needs 2 healthy pods and has 2 currently"
 	serving := func(s *scene) { s.says.Kinds = []managerlease.Kind{{CRD: "hostremediations.kubemend.io"}} }
 	golden.StoriesIn(t, "testdata/capacity", map[string]story{
-		"a machine whose drain is blocked and has a timeout":  {aScene(deletes("DrainingNode", blocked, started)), machine("w1")},
-		"a machine whose drain is blocked and has no timeout": {aScene(deletes("DrainingNode", blocked)), machine("w1")},
-		"a machine whose drain should have been given up":     {aScene(deletes("DrainingNode", blocked, started, func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](540) })), machine("w1")},
-		"a machine whose volumes are attached":                {aScene(deletes("WaitingForVolumeDetach", "Waiting for Node volumes to be detached (started at 2026-01-01T11:51:00Z)\n* PersistentVolumeClaims: shop/data")), machine("w1")},
-		"a machine with a finalizer of another project":       {aScene(deletes("DeletionCompleted", "Deletion completed", func(m *clusterv1.Machine) { m.Finalizers = []string{"example.com/hold"} })), machine("w1")},
-		"a machine with a hook": {aScene(deletes("WaitingForPreDrainHook", "", func(m *clusterv1.Machine) {
-			m.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}
-		})), machine("w1")},
+		"a machine whose drain is blocked and has a timeout":    {aScene(deletes("DrainingNode", blocked, started)), machine("w1")},
+		"a machine whose drain is blocked and has no timeout":   {aScene(deletes("DrainingNode", blocked)), machine("w1")},
+		"a machine whose drain should have been given up":       {aScene(deletes("DrainingNode", blocked, started, func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](540) })), machine("w1")},
+		"a machine whose volumes are attached":                  {aScene(deletes("WaitingForVolumeDetach", "Waiting for Node volumes to be detached (started at 2026-01-01T11:51:00Z)\n* PersistentVolumeClaims: shop/data")), machine("w1")},
+		"a machine with a finalizer of another project":         {aScene(deletes("DeletionCompleted", "Deletion completed", func(m *clusterv1.Machine) { m.Finalizers = []string{"example.com/hold"} })), machine("w1")},
 		"a machine that is not replaced since its set is small": {aScene(deletes("DrainingNode", blocked), func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
 		"a machine of a set that is being deleted":              {aScene(deletes("DrainingNode", blocked), func(s *scene) { s.set.DeletionTimestamp, s.set.Finalizers = ptr.To(at(time.Minute)), []string{"x"} }), machine("w1")},
 		"a healthy machine that a person deletes": {aScene(deletes("DrainingNode", blocked, started), func(s *scene) {
@@ -124,19 +117,7 @@ func TestCapacityOfMachines(t *testing.T) {
 			}),
 			aHost("h4", "b", bmov1alpha1.StateInspecting, func(h *bmov1alpha1.BareMetalHost) { h.Status.ErrorMessage = "no route to host" }),
 		)), machine("w6")},
-		"a new machine whose host is being freed": {aScene(serving, made(), metal(aHost("h1", "b", bmov1alpha1.StateDeprovisioning, func(h *bmov1alpha1.BareMetalHost) {
-			h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "w1"}
-		}))), machine("w6")},
-		"a new machine whose node is not Ready": {aScene(made(), func(s *scene) {
-			s.machines["w6"].Status.NodeRef.Name = "node-w6"
-			s.nodes["w6"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-w6", UID: "node-w6"}}
-			s.ready("w6", corev1.ConditionFalse, "KubeletNotReady", time.Minute)
-			s.said("w6", clusterv1.MachineNodeReadyCondition, metav1.ConditionFalse, "NodeNotReady", "* Node.Ready: cni plugin not initialized", time.Minute)
-		}), machine("w6")},
-	}, func(t *testing.T, s story) string {
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		return page80and200(t, e, err)
-	})
+	}, answered)
 }
 
 // alsoLost is the record of the remediation of another machine of the set, so many minutes ago.
@@ -155,45 +136,6 @@ func alsoLost(name string, minutes int, edits ...func(*mendv1.RemediationRecord)
 func replacedBy(name string) func(*mendv1.RemediationRecord) {
 	return func(r *mendv1.RemediationRecord) {
 		r.Status.Replacement = &mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Name: name}, Guessed: true}
-	}
-}
-
-func TestForWhichMachineANewOneWasMade(t *testing.T) {
-	ready := func(s *scene) {
-		s.machines["w6"].Status.NodeRef.Name = "node-w6"
-		s.nodes["w6"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-w6"}}
-		s.ready("w6", corev1.ConditionTrue, "KubeletReady", time.Minute)
-		s.said("w6", clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, "NodeReady", "", time.Minute)
-	}
-	second := func(s *scene) { delete(s.machines, "w2"); delete(s.nodes, "w2") }
-	for name, tc := range map[string]struct {
-		s    *scene
-		want string
-	}{
-		"the only one that was lost":                     {aScene(made(), kept), "Machine w6 probably replaces Machine w1 (it is the only one that its owner has made since)."},
-		"the first of two that were lost":                {aScene(made(), second, kept, alsoLost("w2", 12)), "Machine w6 probably replaces Machine w2 (by the order in which machines were lost and made)."},
-		"the one that the manager has found":             {aScene(made(), kept, alsoLost("w0", 12, replacedBy("w6"))), "Machine w6 probably replaces Machine w0 (by the RemediationRecord of that machine)."},
-		"not one that another machine replaces":          {aScene(made(), second, kept, alsoLost("w2", 12, replacedBy("w3"))), "Machine w6 probably replaces Machine w1 (it is the only one that its owner has made since)."},
-		"not one that still exists":                      {aScene(made(), kept, alsoLost("w2", 12)), "Machine w6 probably replaces Machine w1 (it is the only one that its owner has made since)."},
-		"a machine that is Ready by what was found then": {aScene(made(), ready, alsoLost("w1", 12, replacedBy("w6"))), "probably w1 (by the RemediationRecord of that machine)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e, err := Machine(t.Context(), tc.s.asker(t), client.ObjectKey{Namespace: "default", Name: "w6"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var page strings.Builder
-			if err := e.Print(&page, 200, text.Painter{}); err != nil {
-				t.Fatal(err)
-			}
-			if !strings.Contains(page.String(), tc.want) {
-				t.Errorf("the page has no %q:\n%s", tc.want, page.String())
-			}
-		})
-	}
-	e, err := Machine(t.Context(), aScene(made(), ready).asker(t), client.ObjectKey{Namespace: "default", Name: "w6"})
-	if err != nil || slices.ContainsFunc(e.Facts, func(f explain.Fact) bool { return f.Name == "replaces" }) {
-		t.Errorf("without a record: %v, %v", e, err)
 	}
 }
 
@@ -226,6 +168,10 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 		s.ready("w6", corev1.ConditionTrue, "KubeletReady", time.Minute)
 	}
 	unreplaced := func(s *scene) { delete(s.machines, "w1"); delete(s.nodes, "w1") }
+	second := func(s *scene) { delete(s.machines, "w2"); delete(s.nodes, "w2") }
+	reported := func(s *scene) {
+		s.said("w6", clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, "NodeReady", "", time.Minute)
+	}
 	rolledOut := func(s *scene) {
 		deployed(s)
 		s.set.Spec.Replicas = ptr.To[int32](4)
@@ -240,17 +186,16 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 		"a machine whose replacement was lost as well": {
 			aScene(made(), kept, alsoLost("w1", 9, replacedBy("w9")), alsoLost("w9", 6)), machine("w1"),
 		},
-		"a machine that is not replaced yet":                {aScene(unreplaced, kept), machine("w1")},
-		"a machine whose set is smaller since":              {aScene(unreplaced, kept, func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
-		"a machine that a rollout replaces in another set":  {aScene(made(), rolledOut, kept, labelled), machine("w1")},
-		"a machine that its control plane has written down": {aScene(ofControlPlane(deferred, failedLately)), machine("w0")},
-	}, func(t *testing.T, s story) string {
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		if e != nil {
-			reasoned(t, e.Document())
-		}
-		return page80and200(t, e, err)
-	})
+		"a machine that was made for the first of two": {aScene(made(), second, kept, alsoLost("w2", 12)), machine("w6")},
+		"a machine that was not made for one that another replaces": {
+			aScene(made(), second, kept, alsoLost("w2", 12, replacedBy("w3"))), machine("w6"),
+		},
+		"a Ready machine that the manager has found to replace another": {aScene(made(), ready, reported, alsoLost("w1", 12, replacedBy("w6"))), machine("w6")},
+		"a machine that is not replaced yet":                            {aScene(unreplaced, kept), machine("w1")},
+		"a machine whose set is smaller since":                          {aScene(unreplaced, kept, func(s *scene) { s.set.Spec.Replicas = ptr.To[int32](4) }), machine("w1")},
+		"a machine that a rollout replaces in another set":              {aScene(made(), rolledOut, kept, labelled), machine("w1")},
+		"a machine that its control plane has written down":             {aScene(ofControlPlane(deferred, failedLately)), machine("w0")},
+	}, answered)
 }
 
 func TestCapacityOfOwners(t *testing.T) {
@@ -273,6 +218,9 @@ func TestCapacityOfOwners(t *testing.T) {
 			Type: clusterv1.MachinesCreatedV1Beta1Condition, Status: "False", Reason: clusterv1.PreflightCheckFailedV1Beta1Reason, Message: "ControlPlane default/cp is provisioning (\"ControlPlaneIsStable\" preflight check failed)",
 		}}}}
 	}
+	leaves := func(s *scene) {
+		s.cluster.DeletionTimestamp, s.cluster.Finalizers = ptr.To(at(9*time.Minute)), []string{clusterv1.ClusterFinalizer}
+	}
 	many := func(s *scene) {
 		for i := range 14 {
 			name := fmt.Sprintf("x%02d", i)
@@ -284,27 +232,18 @@ func TestCapacityOfOwners(t *testing.T) {
 		s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](19)
 	}
 	golden.StoriesIn(t, "testdata/capacity/owners", map[string]story{
-		"a deployment that has all its machines":            {aScene(deployed), md},
-		"a deployment one of whose machines is deleted":     {aScene(deletes("DrainingNode", left), deployed), md},
-		"a deployment that makes a machine":                 {aScene(made(), deployed, metal(aHost("h1", "a", bmov1alpha1.StateAvailable))), md},
-		"a deployment that lacks a machine":                 {aScene(deployed, lacking), md},
-		"a deployment that is kept from making a machine":   {aScene(deployed, lacking, blocked), md},
-		"a deployment with a node that is not Ready":        {aScene(deployed, silent(2*time.Minute, "w3")), md},
-		"a deployment of which many machines have no node":  {aScene(deployed, many), md},
-		"a deployment that does not exist":                  {aScene(), md},
-		"a control plane that defers":                       {aScene(plane()), kcp},
-		"a cluster with a control plane and a deployment":   {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},
-		"a cluster all of whose machines have a Ready node": {aScene(deployed), cluster},
-		"a cluster of which only the set could not be read": {aScene(deployed, func(s *scene) {
-			s.set, s.barred = nil, append(s.barred, clusterv1.GroupVersion.WithKind("MachineSet"))
-		}), cluster},
-	}, func(t *testing.T, s story) string {
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		if e != nil {
-			reasoned(t, e.Document())
-		}
-		return page80and200(t, e, err)
-	})
+		"a deployment that has all its machines":             {aScene(deployed), md},
+		"a deployment one of whose machines is deleted":      {aScene(deletes("DrainingNode", left), deployed), md},
+		"a deployment that makes a machine":                  {aScene(made(), deployed, metal(aHost("h1", "a", bmov1alpha1.StateAvailable))), md},
+		"a deployment that lacks a machine":                  {aScene(deployed, lacking), md},
+		"a deployment that is kept from making a machine":    {aScene(deployed, lacking, blocked), md},
+		"a deployment of which many machines have no node":   {aScene(deployed, many), md},
+		"a deployment that does not exist":                   {aScene(), md},
+		"a scaled-down deployment whose machine does not go": {aScene(deletes("DrainingNode", left), deployed, smaller), md},
+		"a deployment of a cluster that is being deleted":    {aScene(deletes("DrainingNode", left), deployed, leaves), md},
+		"a control plane that defers":                        {aScene(plane()), kcp},
+		"a cluster with a control plane and a deployment":    {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},
+	}, answered)
 }
 
 // aControlPlane is a control plane of one machine with a Ready node.
@@ -315,5 +254,22 @@ func aControlPlane() func(*scene) {
 		s.machine("p1")
 		ownedBy("p1", "KubeadmControlPlane", "cp")(s)
 		s.others = append(s.others, kcp)
+	}
+}
+
+// smaller scales the MachineDeployment of deployed down.
+func smaller(s *scene) { s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](4) }
+
+// For programs an owner lists what is missing: a deletion that hangs after a scale-down is none of that, and the last lines have it.
+func TestAnOwnerListsForProgramsWhatIsMissing(t *testing.T) {
+	s := aScene(deletes("WaitingForPreDrainHook", "", func(m *clusterv1.Machine) {
+		m.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}
+	}), deployed, smaller)
+	e, err := MachineDeployment(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "md"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := e.Document(); len(d.Capacity) != 0 || d.Todo == nil || d.Todo.Reason != "EndHook" {
+		t.Errorf("%+v, to do %+v", d.Capacity, d.Todo)
 	}
 }

@@ -2,13 +2,24 @@ package page
 
 import (
 	"bytes"
-	"fmt"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -41,27 +52,14 @@ func TestTheStatusOfAFleet(t *testing.T) {
 	}, func(t *testing.T, l Layout) string {
 		s := aFleet()
 		kindNotServed(s)
-		all, err := Of(t.Context(), s.asker(t), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out bytes.Buffer
-		for _, width := range []int{80, 200} {
-			fmt.Fprintf(&out, "==== %d columns\n", width)
-			l.Width, l.Namespaces = width, true
-			if err := all.Print(&out, l); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return out.String()
+		narrow, wide := l, l
+		narrow.Width, narrow.Namespaces, wide.Width, wide.Namespaces = 80, true, 200, true
+		return printedAs(t, standing(t, s), narrow, wide)
 	})
 }
 
 func TestAFleetThatIsAllOKSaysHowToListIt(t *testing.T) {
-	all, err := Of(t.Context(), aScene().asker(t), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := standing(t, aScene())
 	for _, notOK := range []bool{true, false} {
 		var out bytes.Buffer
 		if err := all.Print(&out, Layout{NotOK: notOK, Width: 200}); err != nil {
@@ -107,20 +105,153 @@ func TestAPageHasOneClock(t *testing.T) {
 	}
 }
 
-func TestNoGoldenPageHasAClockBesideItsOwn(t *testing.T) {
-	for name, s := range map[string]*scene{
-		"out of sight": aScene(silent(6*time.Minute, "w1"), outOfSight), "gone": aScene(silent(6*time.Minute, "w1"), dead),
-	} {
-		e, err := machine("w1")(t.Context(), s.asker(t))
+// indented is a document as -o json prints it.
+func indented(t *testing.T, document any) string {
+	t.Helper()
+	content, err := json.MarshalIndent(document, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content) + "\n"
+}
+
+func TestDocuments(t *testing.T) {
+	stories := map[string]struct {
+		story
+		phase  cliv1.Phase
+		reason string
+	}{
+		"a machine within its timeout":       {story{aScene(silent(2*time.Minute, "w1")), machine("w1")}, cliv1.Pending, "NodeCondition"},
+		"a machine whose remediation begins": {story{aScene(silent(6*time.Minute, "w1")), machine("w1")}, cliv1.Remediating, "RemediationStarts"},
+		"a machine that is short-circuited": {story{aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")),
+			machine("w1")}, cliv1.Blocked, "TooManyUnhealthy"},
+		"a machine that no check selects": {story{aScene(func(s *scene) { s.machines["w1"].Labels["pool"] = "gpu" }),
+			machine("w1")}, cliv1.NotChecked, "NotSelected"},
+		"a machine to be skipped": {story{aScene(annotated("w1", clusterv1.MachineSkipRemediationAnnotation)), machine("w1")}, cliv1.NotChecked, "Skipped"},
+		"a cluster out of sight":  {story{aScene(silent(6*time.Minute, "w1"), outOfSight), machine("w1")}, cliv1.Unknown, "Unreachable"},
+		"a host that is being powered off": {story{aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), host("rack-w1")},
+			cliv1.Remediating, "PoweringOff"},
+		"a check of which all are healthy": {story{aScene(), check("workers")}, cliv1.Healthy, ""},
+		"a check that is short-circuited": {story{aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")),
+			check("workers")}, cliv1.Blocked, "TooManyUnhealthy"},
+		"a node after a storm": {story{aScene(ownNodes(6*time.Minute, cooling)), node("n1")}, cliv1.Blocked, "StormRecovery"},
+	}
+	golden.StoriesIn(t, "testdata/json", stories, func(t *testing.T, s struct {
+		story
+		phase  cliv1.Phase
+		reason string
+	},
+	) string {
+		e, err := s.ask(t.Context(), s.scene.asker(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var out bytes.Buffer
-		if err := e.Print(&out, 200, text.Painter{}); err != nil {
-			t.Fatal(err)
+		d := e.Document()
+		if d.Phase != s.phase || d.Reason != s.reason {
+			t.Errorf("it is %s %q, want %s %q", d.Phase, d.Reason, s.phase, s.reason)
 		}
-		if strings.Contains(out.String(), "T11:") || strings.Count(out.String(), "UTC") != 1 {
-			t.Errorf("%s: a second clock in\n%s", name, out.String())
+		reasoned(t, d)
+		return indented(t, d)
+	})
+}
+
+// reasoned fails if a step has no reason, or a field that programs read holds a sentence.
+func reasoned(t *testing.T, d *cliv1.Explanation) {
+	t.Helper()
+	steps, words := []*cliv1.Step{&d.Next}, []string{d.Reason}
+	for i := range d.Checks {
+		steps, words = append(steps, d.Checks[i].Next), append(words, d.Checks[i].Reason)
+		for j := range d.Checks[i].Targets {
+			target := &d.Checks[i].Targets[j]
+			steps, words = append(steps, target.Next), append(words, target.Reason)
+			for _, b := range target.Blockers {
+				words = append(words, b.Reason, b.Cause)
+			}
 		}
 	}
+	for i := range d.Remediations {
+		steps, words = append(steps, d.Remediations[i].Next), append(words, d.Remediations[i].Reason)
+	}
+	for _, s := range steps {
+		if s == nil {
+			continue
+		}
+		if words = append(words, s.Reason); s.Reason == "" {
+			t.Errorf("a step has no reason: %s", s.Message)
+		}
+	}
+	for _, word := range words {
+		if strings.ContainsAny(word, " :.") {
+			t.Errorf("%q is a sentence in place of a reason", word)
+		}
+	}
+}
+
+func TestTheDocumentOfAStatus(t *testing.T) {
+	for file, s := range map[string]*scene{
+		"the-status.json":                           aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3"), secondCheck, kindNotServed),
+		"the-status-of-an-unlimited-check.json":     aScene(ownNodes(6 * time.Minute)),
+		"the-status-of-a-cluster-out-sight.json":    aScene(outOfSight),
+		"the-status-while-capacity-is-missing.json": aScene(drained, noHost),
+	} {
+		all := standing(t, s)
+		d := indented(t, all.Document())
+		golden.Compare(t, "testdata/json/"+file, d)
+		decoder := json.NewDecoder(bytes.NewBufferString(d))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&cliv1.Status{}); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// sample is the recording that the docs let readers try --from with.
+var sample = filepath.Join("..", "..", "..", "docs", "cli", "samples", "three-of-five.json")
+
+// shortCircuited is the scene of the sample: three of five are silent, and the limit is two.
+func shortCircuited() *scene {
+	return aScene(silent(6*time.Minute, "w1", "w2", "w3"), func(s *scene) {
+		for _, name := range []string{"w1", "w2", "w3"} {
+			s.event(corev1.ObjectReference{Kind: "Machine", Namespace: "default", Name: name}, "MachineMarkedUnhealthy",
+				"Machine default/"+name+" has been marked as unhealthy by default/workers: Condition Ready on Node is reporting status Unknown with reason NodeStatusUnknown for more than 5m0s")
+		}
+		s.event(corev1.ObjectReference{Kind: "MachineHealthCheck", Namespace: "default", Name: "workers"}, "RemediationRestricted",
+			"Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 5, unhealthy: 3, unhealthyLessThanOrEqualTo: 40%)")
+	})
+}
+
+// event adds one of a minute ago.
+func (s *scene) event(about corev1.ObjectReference, reason, note string) {
+	about.APIVersion = clusterv1.GroupVersion.String()
+	s.others = append(s.others, &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: about.Name + "." + reason}, EventTime: metav1.NewMicroTime(noon.Add(-time.Minute)),
+		Regarding: about, Reason: reason, Note: note, Type: corev1.EventTypeNormal, ReportingController: "kubemend",
+	})
+}
+
+func TestSampleRecordingsAreDocumented(t *testing.T) {
+	var packed bytes.Buffer
+	if err := shortCircuited().snapshot(t).Save(&packed); err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := gzip.NewReader(&packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, sample, string(text))
+
+	loaded, err := snapshot.Load(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := inspect.New(t.Context(), loaded, loaded.Taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := check("workers")(t.Context(), a)
+	golden.Compare(t, filepath.Join("testdata", "a-check-that-is-short-circuited-by-the-unhealthy.txt"), page80and200(t, e, err))
 }

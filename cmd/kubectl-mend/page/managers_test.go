@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,44 +98,26 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 	off := powerCycled(powercycle.PoweringOff)
 	const due = 6 * time.Minute
 	golden.StoriesIn(t, "testdata/managers", map[string]story{
-		"a node and no manager":                            {aScene(ownNodes(due), dead), node("n1")},
-		"a check of nodes and no manager":                  {aScene(ownNodes(due), dead), nodeCheck("own-nodes")},
-		"a node that is short-circuited and no manager":    {aScene(ownNodes(due, also(due, 1, 2)), dead), node("n1")},
-		"a node that is being rebooted and no manager":     {aScene(ownNodes(due), rebooting("n1", time.Minute), dead), node("n1")},
-		"a node and a manager that leaves":                 {aScene(ownNodes(due), saying(leaving)), node("n1")},
-		"a node of another operator's check":               {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Foreign", "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it")), node("n1")},
-		"a check of nodes of a kind that is switched off":  {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Off", "it is switched off by a flag")), nodeCheck("own-nodes")},
-		"a check of nodes of a kind that cannot be served": {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Waiting", "these are not installed: leases.coordination.k8s.io")), nodeCheck("own-nodes")},
-		"a manager with another filter":                    {aScene(bad, saying(filtered)), machine("w1")},
-		"a manager with another filter and an old lease":   {aScene(bad, saying(filtered), another), machine("w1")},
-		"a manager of another namespace":                   {aScene(bad, saying(elsewhere)), machine("w1")},
-		"a manager that leaves":                            {aScene(bad, saying(leaving)), machine("w1")},
-		"a manager with another filter, and no claim":      {aScene(bad, saying(filtered), unclaimed), machine("w1")},
-		"no manager, and no claim":                         {aScene(bad, dead, unclaimed), machine("w1")},
-		"the status with a lease that is not believed":     {aScene(bad, ownNodes(due), forged), nil},
-		"a machine and nothing but a forged lease":         {aScene(bad, dead, forged), machine("w1")},
-		"the status with a manager outside":                {aScene(bad, outside()), nil},
-		"the status with what may be a manager outside":    {aScene(bad, outside(joes())), nil},
-		"a machine and what may be a manager outside":      {aScene(bad, outside(joes())), machine("w1")},
-		"a machine and no manager ever":                    {aScene(bad, never), machine("w1")},
-		"a machine that is remediated and no manager ever": {aScene(bad, askedOwner("w1", "WaitingForRemediation", ""), never), machine("w1")},
-		"a check of nodes and no manager ever":             {aScene(ownNodes(due), never), nodeCheck("own-nodes")},
-		"the status under another filter":                  {aScene(bad, ownNodes(due), saying(filtered)), nil},
-		"a power cycle and no manager":                     {aScene(bad, off, dead), remediation("w1")},
-		"a power cycle and a manager with another filter":  {aScene(bad, off, saying(filtered)), remediation("w1")},
-		"a power cycle and a manager of another namespace": {aScene(bad, off, saying(elsewhere)), remediation("w1")},
-		"a power cycle of a cluster with the label": {aScene(bad, off, saying(filtered), func(s *scene) {
-			s.cluster.Labels = map[string]string{clusterv1.WatchLabel: "blue"}
-		}), remediation("w1")},
+		"a node and no manager":                                    {aScene(ownNodes(due), dead), node("n1")},
+		"a node that is being rebooted and no manager":             {aScene(ownNodes(due), rebooting("n1", time.Minute), dead), node("n1")},
+		"a node and a manager that leaves":                         {aScene(ownNodes(due), saying(leaving)), node("n1")},
+		"a node of another operator's check":                       {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Foreign", "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it")), node("n1")},
+		"a check of nodes of a kind that is switched off":          {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Off", "it is switched off by a flag")), nodeCheck("own-nodes")},
+		"a check of nodes of a kind that cannot be served":         {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Waiting", "these are not installed: leases.coordination.k8s.io")), nodeCheck("own-nodes")},
+		"a manager with another filter":                            {aScene(bad, saying(filtered)), machine("w1")},
+		"a manager that leaves":                                    {aScene(bad, saying(leaving)), machine("w1")},
+		"a manager with another filter, and no claim":              {aScene(bad, saying(filtered), unclaimed), machine("w1")},
+		"the status with a lease that is not believed":             {aScene(bad, ownNodes(due), forged), nil},
+		"a machine and nothing but a forged lease":                 {aScene(bad, dead, forged), machine("w1")},
+		"the status with a manager outside":                        {aScene(bad, outside()), nil},
+		"the status with what may be a manager outside":            {aScene(bad, outside(joes())), nil},
+		"a machine and what may be a manager outside":              {aScene(bad, outside(joes())), machine("w1")},
+		"a machine that is remediated and no manager ever":         {aScene(bad, askedOwner("w1", "WaitingForRemediation", ""), never), machine("w1")},
+		"the status under another filter":                          {aScene(bad, ownNodes(due), saying(filtered)), nil},
+		"a power cycle and a manager with another filter":          {aScene(bad, off, saying(filtered)), remediation("w1")},
 		"a power cycle and a manager that leaves":                  {aScene(bad, off, saying(leaving)), remediation("w1")},
 		"a power cycle before its begin and a manager that leaves": {aScene(bad, powerCycled(powercycle.Pending), untouched, saying(leaving)), remediation("w1")},
-	}, func(t *testing.T, s story) string {
-		if s.ask == nil {
-			return status(t, s.scene)
-		}
-		e, err := s.ask(t.Context(), s.scene.asker(t))
-		return page80and200(t, e, err)
-	})
+	}, answered)
 }
 
 // untouched takes from w1's remediation all that says that something was begun.
@@ -197,4 +180,47 @@ func TestARemediationWhoseChecksMayNotBeReadIsNotSaidToBeBlind(t *testing.T) {
 	if trouble := e.Remediations[0].ReadErrors; len(trouble) == 0 || !strings.Contains(trouble[0], "machinehealthchecks") {
 		t.Errorf("trouble %q, want it to be said that the checks could not be read", trouble)
 	}
+}
+
+// barredFromRequests bars the user from the kinds that a remediation of a machine, or of a node, is made of.
+func barredFromRequests(s *scene) {
+	s.barred = append(s.barred, []schema.GroupVersionKind{
+		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3Remediation"},
+		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3RemediationTemplate"},
+		{Group: "remediation.example.com", Version: "v1", Kind: "Reboot"},
+		{Group: "remediation.example.com", Version: "v1", Kind: "RebootTemplate"},
+	}...)
+}
+
+// saysForbidden has the check say that its manager may not read the template.
+func saysForbidden(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Status.Conditions = append(check.Status.Conditions, metav1.Condition{
+		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TemplateForbiddenReason, LastTransitionTime: at(time.Hour),
+		Message: "RebootTemplate may not be read",
+	})
+}
+
+// replacedBefore has the check list a remediation of a kind that it does not name any more.
+func replacedBefore(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{{Name: "n1", Remediations: []nhcv1.Remediation{{
+		Resource: corev1.ObjectReference{APIVersion: "remediation.example.com/v1", Kind: "Replace", Namespace: "templates", Name: "n1", UID: "replace"},
+		Started:  at(time.Minute),
+	}}}}
+}
+
+func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
+	const due, soon = 6 * time.Minute, 2 * time.Minute
+	golden.StoriesIn(t, "testdata/rights", map[string]story{
+		"a machine that is due":                                 {aScene(silent(due, "w1"), byTemplate, barredFromRequests), machine("w1")},
+		"a machine within its timeout":                          {aScene(silent(soon, "w1"), byTemplate, barredFromRequests), machine("w1")},
+		"a node that is due":                                    {aScene(ownNodes(due), barredFromRequests), node("n1")},
+		"a check of nodes that says itself that it is disabled": {aScene(ownNodes(due, saysForbidden), barredFromRequests), nodeCheck("own-nodes")},
+		"a machine that says itself that it is being remediated": {aScene(silent(due, "w1"), byTemplate, barredFromRequests, func(s *scene) {
+			s.said("w1", clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason, "", time.Minute)
+		}), machine("w1")},
+		"a node within its time": {aScene(ownNodes(soon), barredFromRequests), node("n1")},
+		"a node that was remediated otherwise before": {aScene(ownNodes(due, replacedBefore), func(s *scene) {
+			s.barred = append(s.barred, schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})
+		}), node("n1")},
+	}, answered)
 }

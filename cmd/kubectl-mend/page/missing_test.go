@@ -1,13 +1,17 @@
 package page
 
 import (
-	"bytes"
-	"fmt"
+	"encoding/json"
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/golden"
@@ -67,7 +71,6 @@ var (
 // A replacement that is not Ready is not there yet for the check, whose targets are all healthy.
 func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
 	golden.StoriesIn(t, "testdata/missing", map[string]*scene{
-		"one that waits for a host":              aScene(noHost),
 		"two of which one waits longer":          aScene(drained, noHost),
 		"one of which nothing was read":          aScene(lost("w7", time.Minute, "", "")),
 		"one beside machines that are unhealthy": aScene(noHost, silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")),
@@ -80,18 +83,7 @@ func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
 		"records that the user may not read":         aScene(func(s *scene) { s.barred = append(s.barred, recordKind) }),
 		"a node of a check that has no capacity yet": aScene(ownNodes(6*time.Minute), lost("n1", 5*time.Minute, "RemediationInProgress", "Reboot n1 has not ended", askedFor("NodeHealthCheck", "", "own-nodes"), ofTemplates)),
 	}, func(t *testing.T, s *scene) string {
-		var out bytes.Buffer
-		all, err := Of(t.Context(), s.asker(t), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range []Layout{{Width: 80, NotOK: true}, {Width: 200}} {
-			fmt.Fprintf(&out, "==== %d columns\n", l.Width)
-			if err := all.Print(&out, l); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return out.String()
+		return printedAs(t, standing(t, s), Layout{Width: 80, NotOK: true}, Layout{Width: 200})
 	})
 }
 
@@ -127,11 +119,146 @@ func TestWhatIsMissingIsCountedWithinTheScope(t *testing.T) {
 			}
 		})
 	}
-	all, err := Of(t.Context(), aScene().asker(t), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := standing(t, aScene())
 	if d := all.Document(); d.CapacityMissing != nil || d.Items[0].CapacityMissing != nil {
 		t.Errorf("without records it says %+v", d.CapacityMissing)
+	}
+}
+
+// counting is a scene of which w1 was read, and the status of its check, which counts that many machines and healthy ones.
+func counting(expected, healthy int32, edits ...func(*scene)) *scene {
+	s := aScene(silent(6*time.Minute, "w1"))
+	s.only = "w1"
+	s.check.Status.ExpectedMachines, s.check.Status.CurrentHealthy = ptr.To(expected), ptr.To(healthy)
+	s.check.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "kubemend", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", Time: ptr.To(at(12 * time.Second)),
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{}}}`)},
+	}}
+	for _, edit := range edits {
+		edit(s)
+	}
+	return s
+}
+
+func unmanaged(s *scene) { s.check.ManagedFields = nil }
+
+func TestOneMachineOfThousands(t *testing.T) {
+	golden.StoriesIn(t, "testdata/counted", map[string]*scene{
+		"it is healthy":              counting(5000, 4998, func(s *scene) { s.ready("w1", "True", "KubeletReady", time.Hour) }),
+		"its remediation begins":     counting(5000, 4998),
+		"too many are unhealthy":     counting(5000, 1000, tooManySaid),
+		"there is a queue":           counting(5000, 4998, func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }),
+		"it is not known since when": counting(5000, 4998, unmanaged),
+		"it waits for a spare host":  counting(5000, 4998, waitsForSpare(0), toldToWait("w1")),
+	}, func(t *testing.T, s *scene) string {
+		e, err := Machine(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "w1"})
+		if _, queue := s.check.Annotations[mendv1.MaxInFlightAnnotation]; err == nil && e.QueueUnread() != queue {
+			t.Errorf("all machines are needed: %t", e.QueueUnread())
+		}
+		return page80and200(t, e, err)
+	})
+}
+
+func tooManySaid(s *scene) {
+	s.check.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.MachineHealthCheckTooManyUnhealthyReason, Message: "Remediation is not allowed, as the manager wrote",
+	}}
+}
+
+// waitsForSpare puts all workers on hosts, has the check wait for spare hosts, and adds so many that are free.
+func waitsForSpare(free int) func(*scene) {
+	return func(s *scene) {
+		s.check.Annotations[mendv1.WaitForSpareAnnotation] = "true"
+		for _, m := range s.machines {
+			s.onHost(m)
+		}
+		for i := range free {
+			name := "spare-" + string(rune('1'+i))
+			h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+			h.Status.Provisioning.State = bmov1alpha1.StateAvailable
+			s.others = append(s.others, h)
+		}
+	}
+}
+
+// hostless takes the host of a worker away.
+func hostless(name string) func(*scene) {
+	return func(s *scene) {
+		for _, obj := range s.others {
+			if h, is := obj.(*bmov1alpha1.BareMetalHost); is && h.Name == "rack-"+name {
+				h.Spec.ConsumerRef, h.Status.ErrorMessage = nil, "it has burnt"
+			}
+		}
+	}
+}
+
+// toldToWait gives a worker the condition with which the manager says that it waits.
+func toldToWait(name string) func(*scene) {
+	return func(s *scene) {
+		s.said(name, "HealthCheckSucceeded", metav1.ConditionFalse, "UnhealthyNode", "", time.Minute)
+		s.said(name, mendv1.SpareHostAvailable, metav1.ConditionFalse, mendv1.NoSpareHostReason,
+			"No spare host fits its replacement: no host is free. "+
+				"Its remediation waits until 2026-01-01T12:59:00Z at most (kubemend.io/wait-for-spare)", time.Minute)
+	}
+}
+
+func hostsBarred(s *scene) {
+	s.barred = append(s.barred, bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))
+}
+
+func badWait(s *scene) { s.check.Annotations[mendv1.WaitForSpareTimeoutAnnotation] = "a while" }
+
+// evidence are stories of what is known of a machine, by which controller and since when.
+func evidence() map[string]story {
+	hostDead := condition("InfrastructureReady", metav1.ConditionFalse, "HostDead", 2*time.Hour)
+	notReady := condition(clusterv1.MachineNodeReadyCondition, metav1.ConditionFalse, "NodeNotReady", 2*time.Hour)
+	pausedFor := func(status metav1.ConditionStatus, ago time.Duration) func(*scene) {
+		return func(s *scene) { s.said("w1", clusterv1.PausedCondition, status, "ItSays", "", ago) }
+	}
+	return map[string]story{
+		"a machine that Cluster API has not reconciled since a pause":       {aScene(judgedBy("InfrastructureReady"), hostDead, pausedFor("True", time.Hour)), machine("w1")},
+		"a machine that Cluster API looks at again since a pause":           {aScene(judgedBy("InfrastructureReady"), hostDead, pausedFor("False", 30*time.Second)), machine("w1")},
+		"a machine of which Cluster API says what its node does not say":    {aScene(judgedBy(clusterv1.MachineNodeReadyCondition), notReady), machine("w1")},
+		"a machine of a cluster that is paused and of what was said before": {aScene(judgedBy("InfrastructureReady"), hostDead, func(s *scene) { s.cluster.Spec.Paused = ptr.To(true) }), machine("w1")},
+		"a machine whose first node is waited for since before a pause":     {aScene(awaiting("w1"), pausedFor("True", time.Minute)), machine("w1")},
+		"a machine whose node was silent before an outage":                  {aScene(silent(6*time.Minute, "w1"), reachedAgain(2*time.Minute)), machine("w1")},
+		"a machine that is updated in place":                                {aScene(silent(6*time.Minute, "w1"), condition(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "InPlaceUpdating", time.Minute)), machine("w1")},
+		"a machine that has failed for good":                                {aScene(failedForGood), machine("w1")},
+	}
+}
+
+// judgedBy gives the check a rule about a condition of machines.
+func judgedBy(kind string) func(*scene) {
+	return func(s *scene) {
+		s.check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{{Type: kind, Status: metav1.ConditionFalse, TimeoutSeconds: ptr.To[int32](300)}}
+	}
+}
+
+func condition(kind string, status metav1.ConditionStatus, reason string, ago time.Duration) func(*scene) {
+	return func(s *scene) {
+		for i := range s.machines["w1"].Status.Conditions {
+			if c := &s.machines["w1"].Status.Conditions[i]; c.Type == kind {
+				c.Status, c.Reason, c.LastTransitionTime = status, reason, at(ago)
+				return
+			}
+		}
+		s.said("w1", kind, status, reason, "", ago)
+	}
+}
+
+func reachedAgain(ago time.Duration) func(*scene) {
+	return func(s *scene) {
+		s.check.Status.Conditions = append(s.check.Status.Conditions, metav1.Condition{
+			Type: mendv1.WorkloadClusterReachable, Status: metav1.ConditionTrue, Reason: mendv1.ReachableAgainReason, LastTransitionTime: at(ago),
+		})
+	}
+}
+
+func failedForGood(s *scene) {
+	s.ready("w1", corev1.ConditionTrue, "KubeletReady", time.Hour)
+	const status = `{"status":{"deprecated":{"v1beta1":{"failureReason":"CreateError","failureMessage":"no host is left"}}}}`
+	if err := json.Unmarshal([]byte(status), s.machines["w1"]); err != nil {
+		panic(err)
 	}
 }

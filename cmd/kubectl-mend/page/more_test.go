@@ -1,46 +1,43 @@
 package page
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 )
 
 // moreMachines are stories of machines: of several findings, of what their owners say, and of checks that are not what they seem.
 func moreMachines() map[string]story {
-	deferred := "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting"
 	return map[string]story{
-		"a machine with two findings that are not due":             {aScene(silent(time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
-		"a machine with two findings, one of which is not due":     {aScene(silent(6*time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
-		"a machine of a control plane that puts it off":            {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", deferred)), machine("w1")},
-		"a machine of a control plane that cannot replace it":      {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "CannotBeRemediated", "* KubeadmControlPlane default/cp has 1 replica")), machine("w1")},
-		"a machine that its owner deletes":                         {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "MachineDeleting", "Machine is deleting")), machine("w1")},
-		"a machine without an owner":                               {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
-		"a machine without an owner that has been asked":           {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", ""), askedOwner("w1", "WaitingForRemediation", "")), machine("w1")},
-		"a machine within its time of a check that is not claimed": {aScene(silent(2*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
-		"a machine within its time of a check that is paused": {aScene(silent(2*time.Minute, "w1"),
-			func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "maintenance" }), machine("w1")},
-		"a machine of a check and a cluster that are paused": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
-			s.check.Annotations[clusterv1.PausedAnnotation], s.cluster.Spec.Paused = "maintenance", ptr.To(true)
-		}), machine("w1")},
-		"a machine whose older check is paused":               {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
-		"a machine whose older check is not claimed":          {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("")), machine("w1")},
-		"a machine of a cluster that does not exist":          {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
-		"a machine of a cluster that is being deleted":        {aScene(silent(6*time.Minute, "w1"), clusterLeaving), machine("w1")},
-		"a machine of a check that is being deleted":          {aScene(silent(6*time.Minute, "w1"), checkLeaving), machine("w1")},
-		"a machine whose checks the user may not read":        {aScene(silent(6*time.Minute, "w1"), machineChecksBarred), machine("w1")},
-		"a machine that has been given all the time":          {aScene(awaiting("w1"), func(s *scene) { s.check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) }), machine("w1")},
-		"a node of whose name the management cluster has one": {aScene(silent(2*time.Minute, "w1"), ownNodes(time.Minute), func(s *scene) { s.machines["w1"].Status.NodeRef.Name = "n1" }), node("n1")},
+		"a machine with two findings, one of which is not due": {aScene(silent(6*time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
+		"a machine of a control plane that cannot replace it":  {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "CannotBeRemediated", "* KubeadmControlPlane default/cp has 1 replica")), machine("w1")},
+		"a machine that its owner deletes":                     {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "MachineDeleting", "Machine is deleting")), machine("w1")},
+		"a machine without an owner":                           {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
+		"a machine whose older check is paused":                {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
+		"a machine of a cluster that does not exist":           {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
+		"a machine of a cluster that is being deleted":         {aScene(silent(6*time.Minute, "w1"), clusterLeaving), machine("w1")},
+		"a machine of a check that is being deleted":           {aScene(silent(6*time.Minute, "w1"), checkLeaving), machine("w1")},
+		"a machine whose checks the user may not read":         {aScene(silent(6*time.Minute, "w1"), machineChecksBarred), machine("w1")},
+		"a machine that has been given all the time":           {aScene(awaiting("w1"), func(s *scene) { s.check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) }), machine("w1")},
+		"a node of whose name the management cluster has one":  {aScene(silent(2*time.Minute, "w1"), ownNodes(time.Minute), func(s *scene) { s.machines["w1"].Status.NodeRef.Name = "n1" }), node("n1")},
 	}
 }
 
@@ -68,23 +65,17 @@ func moreHosts() map[string]story {
 		"a host of no machine that is held off": {aScene(powerCycled(powercycle.PoweringOff, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Spec.ConsumerRef = nil
 		})), host("rack-w1")},
-		"a host of no machine":                                   {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
 		"a check of which a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
 		"the status while a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
-		"a check of a host whose owner is to remediate it":       {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), askedOwner("w1", "WaitingForRemediation", deferred)), check("workers")},
 		"a check whose claim Flux will remove":                   {aScene(claimedUnderFlux), check("workers")},
 		"the status of a claim that Flux will remove":            {aScene(claimedUnderFlux), nil},
-		"the status of two claims that Flux will remove":         {aScene(claimedUnderFlux, secondCheck), nil},
 		"a check that the label of its Cluster claimed":          {aScene(claimedBy("Cluster"), clusterLabelled("act")), check("workers")},
-		"a check that the label of its Namespace claimed":        {aScene(claimedBy("Namespace"), namespaceLabelled("act")), check("workers")},
 		"a check whose label is gone":                            {aScene(claimedBy("Namespace"), namespaceLabelled("")), check("workers")},
 		"a check of which it is not known if the label is there": {aScene(claimedBy("Namespace"), namespacesBarred), check("workers")},
 		"a check that is paused though a label claims it":        {aScene(clusterLabelled("act"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "true" }), check("workers")},
 		"a check that a label has not claimed yet":               {aScene(namespaceLabelled("act"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
 		"a check whose labels have other values":                 {aScene(clusterLabelled("Act"), namespaceLabelled("yes"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
-		"a machine whose Cluster has a label of another value":   {aScene(clusterLabelled("Act"), silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
 		"the status where labels claimed one of two":             {aScene(claimedBy("Cluster"), clusterLabelled("act"), secondCheck, olderCheckPaused("maintenance")), nil},
-		"the status with a label of another value":               {aScene(namespaceLabelled("yes"), func(s *scene) { s.check.Annotations = nil }), nil},
 		"a check whose remediations the user may not read":       {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.barred = append(s.barred, mendv1.GroupVersion.WithKind("HostRemediation")) }), check("workers")},
 	}
 }
@@ -95,40 +86,24 @@ func moreChecks() map[string]story {
 	oneAtOnce := func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }
 	badLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }
 	barredNodes := func(s *scene) { s.barred = append(s.barred, nhcv1.GroupVersion.WithKind("NodeHealthCheck")) }
-	blinded := func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }
 	return map[string]story{
-		"a check of which one is asked for":                {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", "")), check("workers")},
-		"a check of which two are pending":                 {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
-		"a check that is short-circuited by the unhealthy": {aScene(tooMany...), check("workers")},
-		"a check outside of its range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
-			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}
-		}), check("workers")},
+		"a check of which two are pending":                            {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
+		"a check that is short-circuited by the unhealthy":            {aScene(tooMany...), check("workers")},
 		"a machine within its time whose check waits for spare hosts": {aScene(silent(2*time.Minute, "w1"), waitsForSpare(0)), machine("w1")},
-		"a machine that waits for a spare host":                       {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), machine("w1")},
-		"a machine that waits for a spare host of which one is free":  {aScene(silent(6*time.Minute, "w1"), waitsForSpare(1), hostless("w2")), machine("w1")},
-		"a machine whose spare hosts the user may not read":           {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), hostsBarred), machine("w1")},
-		"a check of which two machines wait for a spare host":         {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), check("workers")},
-		"a check of which one machine has a spare host":               {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
-		"a check whose wait for a spare host cannot be read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
-		"the status when machines wait for spare hosts":               {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), nil},
-		"a check with one at once":                                    {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), check("workers")},
-		"a check that is being deleted":                               {aScene(silent(6*time.Minute, "w1"), checkLeaving), check("workers")},
-		"a check that is not claimed":                                 {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
-		"a check of a cluster out of the user's sight":                {aScene(blinded), check("workers")},
-		"a check that the user may not read":                          {aScene(machineChecksBarred), check("workers")},
-		"a check of nodes that the user may not read":                 {aScene(ownNodes(time.Minute), barredNodes), nodeCheck("own-nodes")},
-		"a node whose checks the user may not read":                   {aScene(ownNodes(6*time.Minute), barredNodes), node("n1")},
-		"a check that cannot be explained":                            {aScene(func(s *scene) { s.barred = append(s.barred, clusterv1.GroupVersion.WithKind("Machine")) }), check("workers")},
-		"the status when too many are unhealthy":                      {aScene(tooMany...), nil},
-		"the status with one at once":                                 {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
-		"the status with an impossible limit":                         {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
-		"the status of what is not claimed, or is paused":             {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
-		"the status when the user sees no checks":                     {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
-		"the status when the user does not see the cluster":           {aScene(blinded), nil},
-		"the status of what is being deleted": {aScene(func(s *scene) {
-			s.machines["w1"].DeletionTimestamp, s.machines["w1"].Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
-		}), nil},
-		"the status when there is no cluster": {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
+		"a check of a cluster out of the user's sight that says what blocks it": {
+			aScene(tooManySaid, func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), check("workers"),
+		},
+		"a machine that waits for a spare host":                      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), machine("w1")},
+		"a machine that waits for a spare host of which one is free": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(1), hostless("w2")), machine("w1")},
+		"a machine whose spare hosts the user may not read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), hostsBarred), machine("w1")},
+		"a check of which one machine has a spare host":              {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
+		"a check whose wait for a spare host cannot be read":         {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
+		"a check that cannot be explained":                           {aScene(func(s *scene) { s.barred = append(s.barred, clusterv1.GroupVersion.WithKind("Machine")) }), check("workers")},
+		"the status with one at once":                                {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
+		"the status with an impossible limit":                        {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
+		"the status of what is not claimed, or is paused":            {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
+		"the status when the user sees no checks":                    {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
+		"the status when there is no cluster":                        {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
 	}
 }
 
@@ -217,4 +192,162 @@ func namespaceLabelled(value string) func(*scene) {
 
 func namespacesBarred(s *scene) {
 	s.barred = append(s.barred, corev1.SchemeGroupVersion.WithKind("Namespace"))
+}
+
+// held is the annotation by which a remediation holds a host off.
+func held(by types.UID) string {
+	return bmov1alpha1.RebootAnnotationPrefix + "/metal3-remediation-" + string(by)
+}
+
+// powerCycled puts workers on hosts, and has the check ask for power cycles; w1's is in that state for a minute, if it is not empty.
+func powerCycled(state powercycle.State, edits ...func(*bmov1alpha1.BareMetalHost, *mendv1.HostRemediation)) func(*scene) {
+	return func(s *scene) {
+		template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reboot"}}
+		s.others = append(s.others, template)
+		s.check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
+			APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Name: "reboot",
+		}
+		rem := aRemediation("w1", state)
+		for _, m := range s.machines {
+			host := s.onHost(m)
+			if m.Name != "w1" {
+				continue
+			}
+			if state == powercycle.PoweringOff {
+				host.Annotations = map[string]string{held(rem.UID): ""}
+			}
+			for _, edit := range edits {
+				edit(host, rem)
+			}
+		}
+		if state != "" {
+			s.others = append(s.others, rem)
+		}
+	}
+}
+
+// onHost puts a machine on a host of its own, that is on.
+func (s *scene) onHost(m *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: m.Name}
+	between := &unstructured.Unstructured{}
+	between.SetAPIVersion(infrav1.GroupVersion.String())
+	between.SetKind("Metal3Machine")
+	between.SetNamespace("default")
+	between.SetName(m.Name)
+	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "default/rack-" + m.Name})
+	between.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}})
+	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rack-" + m.Name, UID: types.UID("rack-" + m.Name)}}
+	host.Spec.Online, host.Status.PoweredOn, host.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
+	host.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "default", Name: m.Name}
+	s.others = append(s.others, between, host)
+	return host
+}
+
+// aRemediation is that of a worker, in its first attempt of two.
+func aRemediation(worker string, state powercycle.State) *mendv1.HostRemediation {
+	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: worker, UID: types.UID("rem-" + worker), CreationTimestamp: at(3 * time.Minute), Finalizers: []string{mendv1.HostRemediationFinalizer},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: worker, UID: types.UID(worker)}},
+		Labels:          map[string]string{mendv1.MadeByUIDLabel: "check"},
+	}}
+	rem.Spec.Strategy = &mendv1.HostRemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: 600}
+	is := powercycle.Memory{State: state, Since: noon.Add(-time.Minute), StartedUnhealthy: true}
+	if state != powercycle.Pending {
+		is.Attempt, is.Began, is.Asked, is.Touched = 1, noon.Add(-2*time.Minute), noon.Add(-time.Minute), true
+	}
+	rem.Annotations = map[string]string{mendv1.MadeByAnnotation: "workers"}
+	remembers(rem, is)
+	return rem
+}
+
+// remembers writes down what a remediation remembers.
+func remembers(rem *mendv1.HostRemediation, is powercycle.Memory) {
+	memory, err := json.Marshal(is)
+	if err != nil {
+		panic(err) // a memory is made to be stored
+	}
+	rem.Annotations[mendv1.PowerCycleAnnotation] = string(memory)
+}
+
+// controlPlane makes w1 and w2 machines of the control plane, whose hosts are remediated one after the other: w2's is under way.
+func controlPlane(s *scene) {
+	for _, name := range []string{"w1", "w2"} {
+		s.machines[name].Labels[clusterv1.MachineControlPlaneLabel] = ""
+	}
+	s.others = append(s.others, aRemediation("w2", powercycle.PoweringOff))
+}
+
+func host(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Host(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
+	}
+}
+
+func remediation(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Remediation(ctx, a, "", client.ObjectKey{Namespace: "default", Name: name})
+	}
+}
+
+func node(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Node(ctx, a, "default", "", name)
+	}
+}
+
+func nodeCheck(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return NodeHealthCheck(ctx, a, name)
+	}
+}
+
+// ownNodes gives the management cluster five nodes, the first of them silent for that long, and a check of them with a template.
+func ownNodes(ago time.Duration, edits ...func(*nhcv1.NodeHealthCheck, []*corev1.Node)) func(*scene) {
+	return func(s *scene) {
+		check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "own-nodes", UID: "own-nodes"}}
+		check.Spec.UnhealthyConditions = []nhcv1.UnhealthyCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Duration: metav1.Duration{Duration: 5 * time.Minute}},
+		}
+		check.Spec.RemediationTemplate = &corev1.ObjectReference{
+			APIVersion: "remediation.example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot",
+		}
+		template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
+		template.SetAPIVersion("remediation.example.com/v1")
+		template.SetKind("RebootTemplate")
+		template.SetNamespace("templates")
+		template.SetName("reboot")
+		var nodes []*corev1.Node
+		for i := 1; i <= 5; i++ {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"pool": "own"}}}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: at(time.Hour)}}
+			nodes = append(nodes, n)
+			s.others = append(s.others, n)
+		}
+		nodes[0].Status.Conditions[0] = corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: at(ago),
+		}
+		for _, edit := range edits {
+			edit(check, nodes)
+		}
+		s.others = append(s.others, check, template)
+		s.kinds = append(s.kinds, template.GroupVersionKind(), template.GroupVersionKind().GroupVersion().WithKind("Reboot"))
+	}
+}
+
+// cooling is a storm that cools down.
+func cooling(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Spec.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
+	for _, kind := range []string{nhcv1.StormActiveCondition, nhcv1.StormCooldownActiveCondition} {
+		check.Status.Conditions = append(check.Status.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: nhcv1.ThresholdReason, LastTransitionTime: at(4 * time.Minute),
+		})
+	}
+}
+
+// leased is a node that somebody else works on.
+func leased(s *scene) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n1"}}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("node-maintenance"), ptr.To[int32](3600)
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-10 * time.Minute)}
+	s.others = append(s.others, lease)
 }

@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -251,5 +254,117 @@ func TestARecordCountsForNothingOfAnotherNamespace(t *testing.T) {
 	record.Spec.Target = mendv1.RecordTarget{Machine: there("Machine"), Node: there("Node")}
 	if is := RemediationOf(record); is.Target.Namespace != "theirs" || is.Host != (explain.Ref{}) {
 		t.Errorf("that of a node counts for %v on %v", is.Target, is.Host)
+	}
+}
+
+func observed(r *Remediation) { r.Mode = mendv1.RecordObserved }
+
+func TestARecordOfWhatWasObservedShowsOneComparison(t *testing.T) {
+	unknown := map[string]bool{"it was cancelled": true, "nothing was done, and the target is gone": true, "it was replaced by what is not known": true}
+	for name, tc := range map[string]struct {
+		edit       func(*Remediation)
+		want       cliv1.Comparison
+		difference time.Duration
+	}{
+		"others began later":                                      {both(90), cliv1.BothBegin, 90 * time.Second},
+		"others began earlier":                                    {both(-45), cliv1.BothBegin, -45 * time.Second},
+		"others began while the timeout ran":                      {func(r *Remediation) { r.Due = r.Decided.Add(1) }, cliv1.OnlyOthersBegin, 0},
+		"others began what a limit blocks":                        {others("TooManyUnhealthy"), cliv1.OnlyOthersBegin, 0},
+		"others began what is healthy":                            {func(r *Remediation) { r.Due, r.Evident = time.Time{}, false }, cliv1.OnlyOthersBegin, 0},
+		"a finding without a timeout":                             {func(r *Remediation) { r.Due = time.Time{} }, cliv1.BothBegin, 5 * time.Second},
+		"a user asked":                                            {byHand, cliv1.BothBegin, 5 * time.Second},
+		"nothing was done yet":                                    {alone, cliv1.OnlyKubemendBegins, 0},
+		"nothing was done, and the target is gone":                {func(r *Remediation) { alone(r); r.Outcome = mendv1.RecordGone }, cliv1.NotComparable, 0},
+		"it was replaced by what is not known":                    {func(r *Remediation) { r.Begun = time.Time{} }, cliv1.NotComparable, 0},
+		"it healed after":                                         {healed(60), cliv1.HealedAfterKubemend, 0},
+		"it has healed, and the record is open":                   {func(r *Remediation) { healed(60)(r); r.Ended, r.Outcome = time.Time{}, "" }, cliv1.HealedAfterKubemend, 0},
+		"it healed before":                                        {func(r *Remediation) { healed(60)(r); r.Due = r.Ended }, cliv1.HealedBeforeKubemend, 0},
+		"others began, and it healed":                             {func(r *Remediation) { both(90)(r); r.Outcome = mendv1.RecordHealed }, cliv1.BothBegin, 90 * time.Second},
+		"it was cancelled":                                        {notBegun, cliv1.NotComparable, 0},
+		"kubemend would not have begun, and nothing was done yet": {func(r *Remediation) { alone(r); r.BlockedBy = "Pending" }, cliv1.NotComparable, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := ShadowOf([]Remediation{one("a", observed, tc.edit)}, Question{})
+			s := &report.Shadows[0]
+			difference, is := s.Difference()
+			if s.Comparison != tc.want || report.Count[tc.want] != 1 || is != (tc.want == cliv1.BothBegin) || is && difference != tc.difference {
+				t.Errorf("got %s by %s, want %s by %s", s.Comparison, difference, tc.want, tc.difference)
+			}
+			if would := !s.WouldBegin().IsZero(); would != (tc.want == cliv1.BothBegin || tc.want == cliv1.OnlyKubemendBegins || tc.want == cliv1.HealedAfterKubemend || unknown[name]) {
+				t.Errorf("that kubemend would have begun: %t", would)
+			}
+		})
+	}
+	if report := ShadowOf([]Remediation{one("a")}, Question{}); report.Active != 1 || len(report.Shadows) != 0 {
+		t.Errorf("of one that kubemend began: %+v", report)
+	}
+	if report := ShadowOf([]Remediation{one("a", observed)}, Question{Cluster: "test"}); len(report.Shadows) != 0 {
+		t.Errorf("of another cluster: %+v", report)
+	}
+}
+
+func told(check, reason string, at time.Time) eventsv1.Event {
+	return eventsv1.Event{Regarding: corev1.ObjectReference{Kind: "MachineHealthCheck", Namespace: "metal", Name: check}, Reason: reason, EventTime: metav1.NewMicroTime(at)}
+}
+
+func restricted(check string, at time.Time) eventsv1.Event {
+	return told(check, "RemediationRestricted", at)
+}
+
+func allowed(check string, at time.Time) eventsv1.Event {
+	return told(check, "RemediationAllowed", at)
+}
+
+func TestShortCircuitsAreThoseThatConditionsAndEventsKnow(t *testing.T) {
+	now, is := at(36000), func(status metav1.ConditionStatus, seconds int) *metav1.Condition {
+		return &metav1.Condition{Status: status, Reason: "TooManyUnhealthy", LastTransitionTime: metav1.NewTime(at(seconds))}
+	}
+	again := restricted("c", at(1000))
+	again.Series = &eventsv1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(at(5000))}
+	old := restricted("c", time.Time{})
+	old.DeprecatedFirstTimestamp = metav1.NewTime(at(1000))
+	for name, tc := range map[string]struct {
+		allowed *metav1.Condition
+		events  []eventsv1.Event
+		since   int
+		want    []string
+	}{
+		"never":                         {is("True", 0), nil, 0, nil},
+		"a check that says nothing yet": {nil, nil, 0, nil},
+		"now":                           {is("False", 30000), nil, 0, []string{"30000 to now: 6000 s, Condition TooManyUnhealthy"}},
+		"now, and for longer than the report is about":           {is("False", 30000), nil, 35000, []string{"30000 to now: 1000 s, Condition TooManyUnhealthy"}},
+		"now, and the event says so too":                         {is("False", 30001), []eventsv1.Event{restricted("c", at(30000))}, 0, []string{"30001 to now: 5999 s, Condition TooManyUnhealthy"}},
+		"once":                                                   {is("True", 2000), []eventsv1.Event{allowed("c", at(2000)), restricted("c", at(1000))}, 0, []string{"1000 to 2000: 1000 s, Event"}},
+		"once, by an older recorder of events":                   {is("True", 2000), []eventsv1.Event{old}, 0, []string{"1000 to 2000: 1000 s, Event"}},
+		"once, and ended before the report":                      {is("True", 2000), []eventsv1.Event{allowed("c", at(2000)), restricted("c", at(1000))}, 2001, nil},
+		"once, and the event about its end is missing":           {is("True", 2000), []eventsv1.Event{restricted("c", at(1000))}, 0, []string{"1000 to 2000: 1000 s, Event"}},
+		"once, and the event about its begin is no longer there": {is("True", 2000), []eventsv1.Event{allowed("c", at(2000))}, 0, nil},
+		"twice, in one series":                                   {is("True", 6000), []eventsv1.Event{again, allowed("c", at(2000))}, 0, []string{"1000 to 2000: 1000 s, Event", "5000 to 6000: 1000 s, Event"}},
+		"once, and again now": {is("False", 30000), []eventsv1.Event{restricted("c", at(1000)), allowed("c", at(2000)), restricted("c", at(30000))}, 0,
+			[]string{"1000 to 2000: 1000 s, Event", "30000 to now: 6000 s, Condition TooManyUnhealthy"}},
+		"another check, or another event":          {is("True", 0), []eventsv1.Event{restricted("d", at(1000)), told("c", "RemediationStarted", at(1))}, 0, nil},
+		"a condition that is older than the event": {is("True", 500), []eventsv1.Event{restricted("c", at(1000))}, 0, []string{"1000 to 1000: 0 s, Event"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checks := []Check{{Ref: explain.Ref{Kind: "MachineHealthCheck", Namespace: "metal", Name: "c"}, Cluster: "prod", Allowed: tc.allowed}}
+			var got []string
+			for _, s := range ShortCircuitsOf(checks, tc.events, Question{Now: now, Since: at(tc.since)}) {
+				end := "now"
+				if !s.End.IsZero() {
+					end = fmt.Sprint(s.End.Sub(noon).Seconds())
+				}
+				line := fmt.Sprintf("%v to %s: %v s, %s", s.Begin.Sub(noon).Seconds(), end, s.For.Seconds(), s.Source)
+				if s.Reason != "" {
+					line += " " + s.Reason
+				}
+				got = append(got, line)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if of := ShortCircuitsOf(checks, tc.events, Question{Now: now, Cluster: "test"}); len(of) > 0 {
+				t.Errorf("of another cluster: %+v", of)
+			}
+		})
 	}
 }

@@ -135,11 +135,7 @@ func (s *fixture) nodesHere(n int) *fixture {
 
 // existing adds the objects of a manifest as they are.
 func (s *fixture) existing(documents string) *fixture {
-	m, err := Read(strings.NewReader(documents), "existing", "default")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, d := range m.documents {
+	for _, d := range read(s.t, documents).documents {
 		d.obj.SetCreationTimestamp(at(24 * time.Hour))
 		s.objs = append(s.objs, d.obj)
 	}
@@ -175,18 +171,28 @@ func question(edit func(*Question)) Question {
 // run plays a manifest in the fixture.
 func (s *fixture) run(manifest string, q Question) *Answer {
 	s.t.Helper()
+	return runIn(s.t, s.snapshot(), manifest, q)
+}
+
+func runIn(t testing.TB, w *snapshot.Snapshot, manifest string, q Question) *Answer {
+	t.Helper()
 	if manifest != "" {
-		m, err := Read(strings.NewReader(manifest), "check.yaml", "default")
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		q.Manifest = m
+		q.Manifest = read(t, manifest)
 	}
-	a, err := Run(s.t.Context(), s.snapshot(), q)
+	a, err := Run(t.Context(), w, q)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return a
+}
+
+func read(t testing.TB, manifest string) *Manifest {
+	t.Helper()
+	m, err := Read(strings.NewReader(manifest), "check.yaml", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // printed is an answer on terminals of two widths.
@@ -203,3 +209,37 @@ func printed(t *testing.T, a *Answer) string {
 }
 
 func controlPlane(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }
+
+// whole makes the Metal3Machines known with all that they ask for, which is a host of the pool md-0.
+func (s *fixture) whole() *fixture {
+	for i, obj := range s.objs {
+		if between, is := obj.(*metav1.PartialObjectMetadata); is && between.Kind == "Metal3Machine" {
+			tree := &unstructured.Unstructured{Object: map[string]any{
+				"spec": map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"pool": "md-0"}}},
+			}}
+			tree.SetGroupVersionKind(between.GroupVersionKind())
+			tree.SetNamespace(between.Namespace)
+			tree.SetName(between.Name)
+			tree.SetUID(between.UID)
+			tree.SetAnnotations(between.Annotations)
+			tree.SetOwnerReferences(between.OwnerReferences)
+			s.objs[i] = tree
+		}
+		if h, is := obj.(*bmov1alpha1.BareMetalHost); is {
+			h.Labels = map[string]string{"pool": "md-0"}
+		}
+	}
+	return s
+}
+
+// spares adds hosts of a pool that no machine has.
+func (s *fixture) spares(n int, pool string) *fixture {
+	for i := range n {
+		name := fmt.Sprintf("spare-%d", i+1)
+		h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+		h.Labels = map[string]string{"pool": pool}
+		h.Status.Provisioning.State = bmov1alpha1.StateAvailable
+		s.objs = append(s.objs, h)
+	}
+	return s
+}

@@ -2,15 +2,21 @@ package simulate
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
@@ -68,21 +74,9 @@ func TestTheManagersThatRunAreSimulated(t *testing.T) {
 		"one that leaves": {
 			machines, map[string]string{"a": `{"teardown":true}`}, workersCheck, "machine/w1", "The manager in namespace a is in teardown: another one", 1, "", "", explain.Acting,
 		},
-		"one of another namespace": {
-			machines, map[string]string{"a": `{"namespace":"other"}`}, workersCheck, "machine/w1",
-			"No manager reconciles these MachineHealthChecks, which are not simulated: default/workers", 0, "", "MachineMarkedUnhealthy", explain.None,
-		},
 		"one that wants a label": {
 			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "are not simulated: default/workers", 0,
 			"", "MachineMarkedUnhealthy", explain.None,
-		},
-		"one that wants a label which is there": {
-			machines, map[string]string{"a": `{"watchFilter":"blue"}`},
-			strings.Replace(workersCheck, "name: workers", "name: workers\n  labels: {cluster.x-k8s.io/watch-filter: blue}", 1), "machine/w1", "", 1, "", "", explain.Acting,
-		},
-		"two, of which the second one reconciles it": {
-			machines, map[string]string{"a": `{"namespace":"other"}`, "b": `{"namespace":"default"}`}, workersCheck, "machine/w1",
-			"those in the namespaces a, b", 1, "", "", explain.Acting,
 		},
 		"one that does not act on NodeHealthChecks": {
 			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off","because":"it is switched off by a flag"}]}`},
@@ -115,9 +109,6 @@ func TestTheManagersThatRunAreSimulated(t *testing.T) {
 		},
 		"one that acts on what is not claimed": {
 			func(s *fixture) *fixture { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"act"}`}, "", "machine/w1", "", 1, "", "", explain.Acting,
-		},
-		"one that does not": {
-			func(s *fixture) *fixture { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"observe"}`}, "", "machine/w1", "", 0, "", "", explain.Observing,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,10 +155,7 @@ func TestChecksOfOtherNamespacesAreNotSimulated(t *testing.T) {
 		w := s.snapshot()
 		inner := newFixture(t).workers(5).silent(time.Hour, "w2").nodes
 		w.SetNodes(client.ObjectKey{Namespace: "other", Name: "c1"}, inner)
-		a, err := Run(t.Context(), w, question(func(q *Question) { q.Namespace = namespace }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := runIn(t, w, "", question(func(q *Question) { q.Namespace = namespace }))
 		said := strings.Contains(strings.Join(a.Assumptions, "\n"), "MachineHealthChecks of other namespaces are not simulated (-A)")
 		if a.Summary.Begun != begin || said != (begin == 0) {
 			t.Errorf("-n %q: %d remediations begin, want %d; assumed are %q", namespace, a.Summary.Begun, begin, a.Assumptions)
@@ -182,14 +170,7 @@ func TestRemediationsThatCouldNotBeReadAreNotSimulated(t *testing.T) {
 		w.Forbid(gvk, strings.ToLower(kind)+"s", true, "", errors.New("the user may not read it"))
 	}
 	check := ladder[strings.LastIndex(ladder, "---"):]
-	m, err := Read(strings.NewReader(check), "check.yaml", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := Run(t.Context(), w, question(func(q *Question) { q.Fail, q.Manifest = "node/n2", m }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := runIn(t, w, check, question(fails("node/n2")))
 	const want = "Reboots are neither requested nor simulated, since they or their templates could not be read: the user may not read it"
 	if a.Summary.Begun != 0 || !strings.Contains(strings.Join(a.Assumptions, "\n"), want) {
 		t.Errorf("%d remediations begin, want none; assumed are %q", a.Summary.Begun, a.Assumptions)
@@ -206,14 +187,7 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 	for fail, begin := range map[string]int{"node/n1": 0, "node/n2": 2} {
 		w := s.snapshot()
 		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "mgmt", errors.New("the user may not read it"))
-		m, err := Read(strings.NewReader(ladder), "ladder.yaml", "default")
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := Run(t.Context(), w, question(func(q *Question) { q.Fail, q.Manifest = fail, m }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := runIn(t, w, ladder, question(fails(fail)))
 		const want = "Nodes whose Machines are in namespace mgmt are left alone, since these could not be read: the user may not read it"
 		if a.Summary.Begun != begin || !strings.Contains(strings.Join(a.Assumptions, "\n"), want) {
 			t.Errorf("--fail %s: %d remediations begin, want %d; assumed are %q", fail, a.Summary.Begun, begin, a.Assumptions)
@@ -241,5 +215,106 @@ func TestWhereThereMayBeMoreManagersOneIsAssumedForTheRest(t *testing.T) {
 	}
 	if p.unserved(crdgate.NodeCheckCRD) == "" || p.unserved(crdgate.OwnCRD) != "" {
 		t.Error("what one of them does not act on is assumed to be acted on by another")
+	}
+}
+
+// manager adds one that runs in a namespace, is bound, and says that of itself.
+func (s *fixture) manager(namespace, says string) *fixture {
+	renewed := metav1.NewMicroTime(noon)
+	s.objs = append(s.objs, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: says}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("one"), LeaseDurationSeconds: ptr.To[int32](60), RenewTime: &renewed},
+	}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager-" + namespace, Labels: managerlease.OfKubemend.Labelled},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.OfKubemend.Roles[0]},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: managerlease.OfKubemend.Account}},
+	})
+	return s
+}
+
+// happens reports whether the timeline has something at that time after the beginning.
+func (a *Answer) happens(after time.Duration, reason, object string) bool {
+	return slices.ContainsFunc(a.Timeline, func(e Entry) bool {
+		return e.After == after.String() && e.Reason == reason && e.Object.Name == object
+	})
+}
+
+func TestANodeThatIsGoneDoesNotKeepTheOthersFromComingBack(t *testing.T) {
+	oneByOne := strings.Replace(powerCycle, "kubemend}", `kubemend, kubemend.io/max-in-flight: "1"}`, 1)
+	a := newFixture(t).workers(3).onMetal().manager("kubemend-system", `{"fencing":"delete"}`).run(oneByOne, question(func(q *Question) {
+		q.Fail, q.Hard, q.For = "machine/w1,machine/w2", true, 8*time.Minute
+	}))
+	if !a.happens(5*time.Minute+30*time.Second, "Fenced", "w1") || a.happens(8*time.Minute, "NodeRecovers", "node-w1") {
+		t.Errorf("the node of w1 is not the one that was deleted: %+v", a.Timeline)
+	}
+	if !a.happens(8*time.Minute, "NodeRecovers", "node-w2") {
+		t.Errorf("the node of w2 does not come back: %+v", a.Timeline)
+	}
+}
+
+func TestHostsOfOtherKindsAreRebooted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit        func(*bmov1alpha1.BareMetalHost)
+		off, happen string
+	}{
+		"one that is provisioned externally": {func(h *bmov1alpha1.BareMetalHost) {
+			h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned // which alone a record has
+		}, "PoweredOff", "PoweredOn"},
+		"one whose power cannot be switched off": {func(h *bmov1alpha1.BareMetalHost) { h.Spec.DisablePowerOff = true }, "", "Rebooted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t).workers(3).onMetal()
+			for _, obj := range s.objs {
+				if h, is := obj.(*bmov1alpha1.BareMetalHost); is {
+					tc.edit(h)
+				}
+			}
+			a := s.run(powerCycle, question(fails("machine/w2")))
+			reasons := map[string]bool{"": true}
+			for _, e := range a.Timeline {
+				reasons[e.Reason] = true
+			}
+			if !reasons[tc.off] || !reasons[tc.happen] || !reasons["NodeRecovers"] || len(a.Summary.Unhealthy) > 0 {
+				t.Errorf("what happens is %+v", a.Timeline)
+			}
+		})
+	}
+}
+
+func TestWhereNamesCannotBeLookedUpNoneIsLookedForWithoutEnd(t *testing.T) {
+	s := newFixture(t).workers(1)
+	w := s.snapshot()
+	w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "default", errors.New("no answer came in time"))
+	play, err := newEngine(t.Context(), w, question(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := (&environment{engine: play}).successor(s.objs[1].(*clusterv1.Machine)); name != "w1-r1" {
+		t.Errorf("the name is %q", name)
+	}
+}
+
+func TestTheChecksOfOneClusterAreSimulated(t *testing.T) {
+	check := func(cluster string) *clusterv1.MachineHealthCheck {
+		return &clusterv1.MachineHealthCheck{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "of-" + cluster}, Spec: clusterv1.MachineHealthCheckSpec{ClusterName: cluster},
+		}
+	}
+	for name, tc := range map[string]struct {
+		question Question
+		want     [2]bool
+	}{
+		"all, without one":    {Question{Namespace: "ns"}, [2]bool{true, true}},
+		"those of one":        {Question{Namespace: "ns", Cluster: "c1"}, [2]bool{true, false}},
+		"of all namespaces":   {Question{Cluster: "c2"}, [2]bool{false, true}},
+		"none in another one": {Question{Namespace: "other", Cluster: "c1"}, [2]bool{false, false}},
+	} {
+		if got := [2]bool{tc.question.simulates(check("c1")), tc.question.simulates(check("c2"))}; got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+	ofNodes := explain.Ref{Kind: "NodeHealthCheck", Name: "nodes"}
+	if (Question{Cluster: "c1"}).simulatesOf("", ofNodes) || !(Question{}).simulatesOf("", ofNodes) {
+		t.Error("a NodeHealthCheck is of a Cluster")
 	}
 }

@@ -63,10 +63,7 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed := strings.Replace(olderCheck, "timeoutSeconds: 600", "timeoutSeconds: 60", 1)
-	m, err := Read(strings.NewReader(changed+"---"+oldVersion+"---"+ladder), "check.yaml", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := read(t, changed+"---"+oldVersion+"---"+ladder)
 	if _, refused, err := m.apply(t.Context(), w, noon); err != nil || len(refused) > 0 {
 		t.Fatal(err, refused)
 	}
@@ -156,10 +153,7 @@ func TestRefusals(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := Read(strings.NewReader(tc.manifest), "check.yaml", "default")
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := read(t, tc.manifest)
 			_, refused, err := m.apply(t.Context(), newFixture(t).workers(1).nodesHere(1).snapshot(), noon)
 			if err != nil || !strings.Contains(strings.Join(refused, "\n"), tc.want) {
 				t.Errorf("refused because of %q, %v; want %q", refused, err, tc.want)

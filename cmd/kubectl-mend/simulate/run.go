@@ -15,8 +15,6 @@ type simulation struct {
 	environment *environment
 	counters    *counters
 	end         time.Time
-	// watch is called each time that the controllers have nothing more to do; nil for nothing.
-	watch func(context.Context)
 }
 
 // simulation sets the controllers and everybody else up.
@@ -73,9 +71,6 @@ func (p *simulation) moment(ctx context.Context, all bool) error {
 			return err
 		}
 		p.counters.count()
-		if p.watch != nil {
-			p.watch(ctx)
-		}
 		before := p.state.Changes()
 		p.environment.react(ctx)
 		if p.environment.err != nil || p.state.Changes() == before {

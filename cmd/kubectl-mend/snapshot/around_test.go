@@ -52,13 +52,9 @@ func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + name, Annotations: map[string]string{
 			clusterv1.ClusterNamespaceAnnotation: "ns", clusterv1.MachineAnnotation: name,
 		}}}
-		if err := over.Add(node); err != nil {
-			t.Fatal(err)
-		}
+		put(t, over, node)
 	}
-	if err := from.Add(objs...); err != nil {
-		t.Fatal(err)
-	}
+	put(t, from, objs...)
 	from.keepManaged(check)
 	runs(t, from)
 	for _, edit := range edits {
@@ -98,10 +94,17 @@ func changed(t *testing.T, change func(*clusterv1.MachineHealthCheck)) func(*Sna
 			t.Fatal(err)
 		}
 		change(check)
-		if err := w.Add(check); err != nil {
-			t.Fatal(err)
-		}
+		put(t, w, check)
 	}
+}
+
+// unmanaged is a cluster in which no manager runs, and checkedNodes one in which there is a check of nodes.
+func unmanaged(w *Snapshot) {
+	w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
+}
+
+func checkedNodes(w *Snapshot) {
+	_ = w.Add(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}) // of a kind that is known
 }
 
 func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
@@ -122,34 +125,22 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 		"all are where the check is paused": {Scope{Machine: "w1"}, []func(*Snapshot){
 			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = "" }),
 		}, all},
-		"all are where no manager runs that writes the status": {Scope{Machine: "w1"}, []func(*Snapshot){func(w *Snapshot) {
-			w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
-		}}, all},
+		"all are where no manager runs that writes the status": {Scope{Machine: "w1"}, []func(*Snapshot){unmanaged}, all},
 		"but not where it is Cluster API core that writes it": {Scope{Machine: "w1"}, []func(*Snapshot){
-			func(w *Snapshot) {
-				w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
-			},
+			unmanaged,
 			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil }),
 		}, one},
 		"but not for a check of other machines": {Scope{Machine: "w1"}, []func(*Snapshot){func(w *Snapshot) {
 			other := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
 			other.Spec.ClusterName, other.Spec.Selector.MatchLabels = "c1", map[string]string{"pool": "b"}
-			if err := w.Add(other); err != nil {
-				t.Fatal(err)
-			}
+			put(t, w, other)
 		}}, one},
-		"all are where there is a check of nodes": {Scope{Machine: "w1"}, []func(*Snapshot){func(w *Snapshot) {
-			if err := w.Add(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}); err != nil {
-				t.Fatal(err)
-			}
-		}}, all},
+		"all are where there is a check of nodes": {Scope{Machine: "w1"}, []func(*Snapshot){checkedNodes}, all},
 		"all are where another machine has the node": {Scope{Node: "node-of-w1"}, []func(*Snapshot){func(w *Snapshot) {
 			on := func(node string) func(*clusterv1.Machine) {
 				return func(m *clusterv1.Machine) { m.Status.NodeRef.Name = node }
 			}
-			if err := w.Add(aMachine("w1", on("node-of-w2")), aMachine("w2", on("node-of-w1"))); err != nil {
-				t.Fatal(err)
-			}
+			put(t, w, aMachine("w1", on("node-of-w2")), aMachine("w2", on("node-of-w1")))
 		}}, all},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,22 +157,14 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 	}
 }
 
+// TestOfOneMachineItsHostIsRead has another host that may be the one in question, whatever the machine says.
 func TestOfOneMachineItsHostIsRead(t *testing.T) {
 	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
-	w := readAll(t, aLargeCluster(t, func(w *Snapshot) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
-	hosts := &bmov1alpha1.BareMetalHostList{}
-	if err := w.ReadOnly().List(t.Context(), hosts); err != nil || len(hosts.Items) != 1 || hosts.Items[0].Name != "host" {
-		t.Errorf("the hosts are %v (%v)", hosts.Items, err)
-	}
-}
-
-// TestTheHostInQuestionIsReadWhateverItsMachineSays has a host that says that it belongs to a machine which names another one.
-func TestTheHostInQuestionIsReadWhateverItsMachineSays(t *testing.T) {
-	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
-	w := readAll(t, aLargeCluster(t, func(w *Snapshot) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m", Host: "other"})
-	for _, name := range []string{"host", "other"} {
-		if err := w.ReadOnly().Get(t.Context(), key(name), &bmov1alpha1.BareMetalHost{}); err != nil {
-			t.Errorf("host %s: %v", name, err)
+	for asked, want := range map[string]int{"": 1, "other": 2} {
+		w := readAll(t, aLargeCluster(t, func(w *Snapshot) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m", Host: asked})
+		hosts := All[bmov1alpha1.BareMetalHost](w, "ns")
+		if len(hosts) != want || hosts[0].Name != "host" {
+			t.Errorf("the hosts are %v, want %d", hosts, want)
 		}
 	}
 }
@@ -215,9 +198,7 @@ func runs(t testing.TB, w *Snapshot, says ...func(*managerlease.Announcement)) {
 	}}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("kubemend-0"), ptr.To[int32](60)
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-time.Second)}
-	if err := w.Add(lease); err != nil {
-		t.Fatal(err)
-	}
+	put(t, w, lease)
 }
 
 // calm makes the check say that all machines are healthy, as a running manager does.
@@ -259,9 +240,7 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 			c.Annotations = nil
 			c.Status.Conditions = c.Status.Conditions[:1] // it is Cluster API that writes it
 		})}, true},
-		"no manager runs": {false, []func(*Snapshot){func(w *Snapshot) {
-			w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
-		}}, true},
+		"no manager runs": {false, []func(*Snapshot){unmanaged}, true},
 		"the check is not claimed any more, and its status is of then": {false, []func(*Snapshot){
 			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil }),
 		}, true},
@@ -281,15 +260,9 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 				Namespace: "ns", Name: "w1", OwnerReferences: []metav1.OwnerReference{owner},
 				Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
 			}}
-			if err := w.Add(request); err != nil {
-				t.Fatal(err)
-			}
+			put(t, w, request)
 		}}, true},
-		"there is a check of nodes": {false, []func(*Snapshot){func(w *Snapshot) {
-			if err := w.Add(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}); err != nil {
-				t.Fatal(err)
-			}
-		}}, true},
+		"there is a check of nodes": {false, []func(*Snapshot){checkedNodes}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := aLargeCluster(t, append([]func(*Snapshot){calm(t)}, tc.edits...)...)
@@ -318,9 +291,7 @@ func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 				for _, is := range restless {
 					c, check := aCluster(is.Name), &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: is.Namespace, Name: is.Name}}
 					c.Namespace, c.Status.Conditions, check.Spec.ClusterName = is.Namespace, nil, is.Name
-					if err := w.Add(c, check); err != nil {
-						t.Fatal(err)
-					}
+					put(t, w, c, check)
 				}
 			})
 			w := readAll(t, from, Scope{Nodes: true, Restless: true})
@@ -342,11 +313,9 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 				Manager: "holder", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:finalizers":{"v:\"example.com/hold\"":{}},"f:labels":{}}}`)},
 			}}
 		})
-		if err := w.Add(going, aMachine("w2", labelled),
+		put(t, w, going, aMachine("w2", labelled),
 			&clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md-a", Labels: inCluster}},
-			&clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md", Labels: inCluster}}); err != nil {
-			t.Fatal(err)
-		}
+			&clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md", Labels: inCluster}})
 	}
 	for machine, want := range map[string]struct{ machines, sets int }{"w1": {3, 1}, "w0": {2, 0}} {
 		w := readAll(t, aLargeCluster(t, owners), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: machine, Owners: true})
@@ -368,9 +337,7 @@ func TestWhatIsDeletedBeforeItIsReadWholeIsGone(t *testing.T) {
 		m.Status.NodeRef = clusterv1.MachineNodeReference{}
 		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: metal3MachineGVK.Group, Kind: metal3MachineGVK.Kind, Name: "m3"}
 	})
-	if err := from.Add(withoutNode); err != nil {
-		t.Fatal(err)
-	}
+	put(t, from, withoutNode)
 	r, err := begin(t.Context(), Source{Config: serve(t, from), Clock: clocktesting.NewFakePassiveClock(noon)}, Scope{Namespace: "ns"})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,12 +60,9 @@ func thatManagesItself(t testing.TB) *Snapshot {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: itself.Namespace, Name: itself.Name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: itself.Name},
 	}, Data: map[string][]byte{"value": kubeconfigOf(workloadOf(t))}}
-	err := w.Add(node, secret, in(aCluster(itself.Name), itself.Namespace), in(aCluster("another"), itself.Namespace),
+	put(t, w, node, secret, in(aCluster(itself.Name), itself.Namespace), in(aCluster("another"), itself.Namespace),
 		aMachine("cp", of(itself.Name)), aMachine("far", of("another")), check("near", itself.Name), check("far", "another"),
 		tree2(cure, itself.Namespace, "p", map[string]any{}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	return w
 }
 
@@ -117,9 +118,7 @@ func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
 
 func TestWithoutTheRightToReadEverythingEachNamedNamespaceIsRead(t *testing.T) {
 	from := aManagementCluster(t, nil)
-	if err := from.Add(tree2(poisonKind, "ns", "m", map[string]any{})); err != nil {
-		t.Fatal(err)
-	}
+	put(t, from, tree2(poisonKind, "ns", "m", map[string]any{}))
 	for _, gvk := range []schema.GroupVersionKind{poisonKind, templateKind} {
 		forbid(from, gvk, from.kinds[gvk.GroupKind()].plural, "")
 		for _, namespace := range []string{"ns", "remediations"} {
@@ -157,9 +156,7 @@ func TestARequestOfAFormerTemplateIsRead(t *testing.T) {
 	w.Install(former.GroupVersion().WithKind("FormerRemediationTemplate"), "formerremediationtemplates", true)
 	request := tree2(former, "ns", "m", map[string]any{})
 	request.SetLabels(map[string]string{mendv1.MadeByUIDLabel: "u"})
-	if err := w.Add(request); err != nil {
-		t.Fatal(err)
-	}
+	put(t, w, request)
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(former.GroupVersion().WithKind("FormerRemediationList"))
 	if err := readAll(t, w, Scope{Namespace: "ns"}).ReadOnly().List(t.Context(), list); err != nil || len(list.Items) != 1 {
@@ -249,3 +246,51 @@ func (s slow) Read(into []byte) (int, error) {
 }
 
 func (s slow) Close() error { return nil }
+
+func TestAScopeIsKeptTo(t *testing.T) {
+	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "c2": workloadOf(t)})
+	put(t, from, aMachine("elsewhere", func(m *clusterv1.Machine) { m.Namespace = "other" }))
+	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1"})
+	list, clusters := &clusterv1.MachineList{}, &clusterv1.ClusterList{}
+	if err := errors.Join(w.ReadOnly().List(t.Context(), list), w.ReadOnly().List(t.Context(), clusters)); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 || list.Items[0].Name != "m" || len(clusters.Items) != 1 || len(w.Workloads()) != 0 {
+		t.Errorf("%d machines, %d clusters, %v seen", len(list.Items), len(clusters.Items), w.Workloads())
+	}
+	if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "m"}, &clusterv1.Machine{}); err == nil || apierrors.IsNotFound(err) {
+		t.Errorf("what is out of scope: %v", err)
+	}
+}
+
+func TestWhereOneNodeIsLookedForOthersAreNot(t *testing.T) {
+	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "c2": workloadOf(t)})
+	for name, cluster := range map[string]string{"a": "c1", "b": "c2", "c": "c2"} {
+		put(t, from, aMachine("on-"+name, func(m *clusterv1.Machine) {
+			m.Spec.ClusterName, m.Labels[clusterv1.ClusterNameLabel], m.Status.NodeRef.Name = cluster, cluster, name
+		}))
+	}
+	for node, want := range map[string][]client.ObjectKey{"a": {key("c1")}, "b": {key("c2")}, "unknown": nil, "": {key("c1"), key("c2")}} {
+		w := readAll(t, from, Scope{Namespace: "ns", Nodes: true, Node: node})
+		if got := w.Workloads(); !slices.Equal(got, want) {
+			t.Errorf("for node %q the nodes of %v were read, want %v", node, got, want)
+		}
+		if missing := w.Missing(); len(missing) > 0 {
+			t.Errorf("for node %q it is said that there are missing %v", node, missing)
+		}
+	}
+}
+
+func TestOfAControlPlaneItsRulesAloneAreKept(t *testing.T) {
+	is := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cp"}}
+	is.Spec.Remediation.MaxRetry = ptr.To[int32](3)
+	is.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	want := is.DeepCopy()
+	is.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/secret", Content: "password"}}
+	if !rulesAlone(is) {
+		t.Error("it is not kept")
+	}
+	if diff := cmp.Diff(want, is); diff != "" {
+		t.Error(diff)
+	}
+}

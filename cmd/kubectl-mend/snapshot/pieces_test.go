@@ -2,17 +2,22 @@ package snapshot
 
 import (
 	"bytes"
-	"encoding/json"
+	"compress/gzip"
 	"errors"
 	"io"
-	"slices"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // found are the objects of a list that comes as from does.
@@ -82,47 +87,92 @@ func TestAListIsReadToItsEndWhereNoObjectCanBeParsed(t *testing.T) {
 	}
 }
 
-func TestObjectsAreTheSameAsThoseThatAParserFinds(t *testing.T) {
-	value := anything(3)
-	object := rapid.MapOfN(rapid.String(), value, 0, 4)
-	rapid.Check(t, func(t *rapid.T) {
-		data, err := json.Marshal(map[string]any{
-			"kind": "List", "a": value.Draw(t, "before"), "z": value.Draw(t, "behind"), "items": rapid.SliceOf(object).Draw(t, "items"),
+// Who writes the kubeconfig of a workload cluster decides what answers, and it is read on the machine of the person who asks.
+func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is asked elsewhere") }))
+	defer elsewhere.Close()
+	for name, row := range map[string]struct {
+		answer http.HandlerFunc
+		says   string
+	}{
+		"an answer without end": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","items":["`)
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(w, strings.Repeat(" ", 1<<20))
+			}
+		}, "longer than"},
+		"one that is far larger once it is decoded": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","items":[{}`+strings.Repeat(",{}", 1<<20)+"]}")
+		}, "more objects or fields"},
+		"a redirection": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, "redirects"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				row.answer(w, r)
+			}))
+			defer server.Close()
+			of := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(&rest.Config{Host: server.URL})},
+			}
+			r := &reading{client: fake.NewClientBuilder().WithObjects(of).Build(), snapshot: New()}
+			r.snapshot.live = map[client.ObjectKey]client.Reader{}
+			if _, err := r.nodes(t.Context(), key("c1")); err == nil || !strings.Contains(err.Error(), row.says) {
+				t.Errorf("the error is %v, want that it %s", err, row.says)
+			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want struct{ Items []json.RawMessage }
-		if err := json.Unmarshal(data, &want); err != nil {
-			t.Fatal(err)
-		}
-		got, err := found(chunks{bytes.NewReader(data), rapid.IntRange(1, len(data)).Draw(t, "at a time")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		equal := func(a string, b json.RawMessage) bool { return a == string(b) }
-		if !slices.EqualFunc(got, want.Items, equal) {
-			t.Errorf("the objects of %s are %q", data, got)
-		}
-	})
+	}
 }
 
-// chunks reads so much at a time.
-type chunks struct {
-	from io.Reader
-	size int
+// The list may be as long as it likes, since what is over is not kept. An object is kept until it is.
+func TestAnObjectOfAListMustEnd(t *testing.T) {
+	for name, object := range map[string]string{"an object": `{"a":"` + strings.Repeat("a", longestObject), "a name": `"` + strings.Repeat("a", longestObject)} {
+		head := `{"items":[`
+		if name == "a name" {
+			head = "{"
+		}
+		if err := split(io.MultiReader(strings.NewReader(head+object), zeros{}), func([]byte) {}); !errors.Is(err, errLong) {
+			t.Errorf("%s that does not end: %v", name, err)
+		}
+	}
+	whole := `{"a":"` + strings.Repeat("a", longestObject/2) + `"}`
+	var got [][]byte
+	err := split(strings.NewReader(`{"items":[`+whole+","+whole+","+whole+`]}`), func(object []byte) { got = append(got, object) })
+	if err != nil || len(got) != 3 || !bytes.Equal(got[2], []byte(whole)) {
+		t.Errorf("a long list of long objects: %d, %v", len(got), err)
+	}
 }
 
-func (c chunks) Read(into []byte) (int, error) { return c.from.Read(into[:min(c.size, len(into))]) }
+// zeros never end.
+type zeros struct{}
 
-// anything is a value of JSON that is nested no deeper than that.
-func anything(deep int) *rapid.Generator[any] {
-	plain := []*rapid.Generator[any]{
-		rapid.String().AsAny(), rapid.Int().AsAny(), rapid.Bool().AsAny(), rapid.Just[any](nil), rapid.SampledFrom([]string{`"`, `\`, `\"`, `]}`, `{[`, "items"}).AsAny(),
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// A snapshot may come from somebody else: a few kilobytes unpack to as many gigabytes as they like.
+func TestAFileThatUnpacksToTooMuchIsRefused(t *testing.T) {
+	const most = 1 << 20
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := io.CopyN(w, zeros{}, 8*most); err != nil {
+		t.Fatal(err)
 	}
-	if deep == 0 {
-		return rapid.OneOf(plain...)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
 	}
-	inner := anything(deep - 1)
-	return rapid.OneOf(append(plain, rapid.SliceOfN(inner, 0, 4).AsAny(), rapid.MapOfN(rapid.String(), inner, 0, 4).AsAny())...)
+	for name, from := range map[string]io.Reader{
+		"packed":                &packed,
+		"not packed":            io.LimitReader(zeros{}, 8*most),
+		"one that never ends":   zeros{},
+		"one byte too many":     strings.NewReader(strings.Repeat(" ", most+1)),
+		"white space, and more": io.MultiReader(strings.NewReader(strings.Repeat(" ", most)), zeros{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := parse(from, most); err == nil || !strings.Contains(err.Error(), "more than 1 MiB when it is unpacked") {
+				t.Errorf("parse() = %v, want that it is too long", err)
+			}
+		})
+	}
 }

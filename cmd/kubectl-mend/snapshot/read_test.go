@@ -121,9 +121,7 @@ func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
 		objs = append(objs, o)
 	}
 	for _, o := range objs {
-		if err := w.Add(littered(o)); err != nil {
-			t.Fatal(err)
-		}
+		put(t, w, littered(o))
 	}
 	return w
 }
@@ -148,9 +146,7 @@ func workloadOf(t testing.TB) *rest.Config {
 	node.Status.NodeInfo.BootID = "boot"
 	node.Status.Addresses = []corev1.NodeAddress{{Address: secret}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}}
-	if err := inner.Add(node, pod); err != nil {
-		t.Fatal(err)
-	}
+	put(t, inner, node, pod)
 	return serve(t, inner)
 }
 
@@ -306,9 +302,7 @@ func TestAClusterThatCannotBeAskedAtAllIsAnError(t *testing.T) {
 func TestMetal3RemediationsOfAnOldVersionAreReadAsMetadata(t *testing.T) {
 	w, _ := newSnapshot(t)
 	old := schema.GroupVersionKind{Group: infrav1.GroupVersion.Group, Version: "v1beta1", Kind: "Metal3Remediation"}
-	if err := w.Add(tree2(old, "ns", "m", map[string]any{})); err != nil {
-		t.Fatal(err)
-	}
+	put(t, w, tree2(old, "ns", "m", map[string]any{}))
 	is := readAll(t, w, Scope{})
 	if err := is.ReadOnly().Get(t.Context(), key("m"), bare(old)); err != nil {
 		t.Error(err)

@@ -9,17 +9,20 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	fastjson "github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/randfill"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -45,9 +48,7 @@ func recordOf(machine, cluster string, seconds int) *mendv1.RemediationRecord {
 
 func TestTheNewestRecordsAreRecorded(t *testing.T) {
 	w := New()
-	if err := w.Add(recordOf("a", "prod", 1), recordOf("b", "prod", 3), recordOf("c", "test", 2)); err != nil {
-		t.Fatal(err)
-	}
+	put(t, w, recordOf("a", "prod", 1), recordOf("b", "prod", 3), recordOf("c", "test", 2))
 	for name, tc := range map[string]struct {
 		scope Scope
 		want  string
@@ -73,37 +74,6 @@ func TestTheNewestRecordsAreRecorded(t *testing.T) {
 	}
 	if kept := r.newest(task{most: 2}, kept); len(kept) != 2 || len(r.snapshot.Missing()) != 1 {
 		t.Errorf("of no more than that: %v", kept)
-	}
-}
-
-func TestARecordIsReadBrieflyAndWhole(t *testing.T) {
-	w := New()
-	for i := range 50 {
-		if err := w.Add(recordOf(fmt.Sprintf("m%02d", i), "prod", i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var mu sync.Mutex
-	seen := map[string]bool{}
-	err := EachRecord(t.Context(), serve(t, w), "metal", func(is Brief) error {
-		whole, err := is.Whole()
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		seen[is.Name] = true
-		if diff := cmp.Diff(shortened(whole), is.RemediationRecord); diff != "" {
-			return fmt.Errorf("(-whole +brief):\n%s", diff)
-		}
-		return nil
-	})
-	if err != nil || len(seen) != 50 {
-		t.Errorf("read are %d, %v", len(seen), err)
-	}
-	record := recordOf("a", "prod", 1)
-	if whole, err := BriefOf(record).Whole(); err != nil || whole != record {
-		t.Errorf("of what was read whole: %v, %v", whole, err)
 	}
 }
 
@@ -158,9 +128,7 @@ func TestOpenRecordsAreReadWhereTheyAre(t *testing.T) {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}
 	check.Spec.RemediationTemplate = &corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot"}
 	w := New()
-	if err := w.Add(open("a", "metal"), recordOf("b", "prod", 3), open("c", "templates"), open("d", "other"), check); err != nil {
-		t.Fatal(err)
-	}
+	put(t, w, open("a", "metal"), recordOf("b", "prod", 3), open("c", "templates"), open("d", "other"), check)
 	for name, tc := range map[string]struct {
 		scope Scope
 		want  string
@@ -192,4 +160,79 @@ func recorded(t *testing.T, w *Snapshot, scope Scope) string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, " ")
+}
+
+// shortened is what is brief of a record that was read whole.
+func shortened(whole *mendv1.RemediationRecord) *mendv1.RemediationRecord {
+	is := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: whole.Namespace, Name: whole.Name}}
+	whole.Spec.DeepCopyInto(&is.Spec)
+	whole.Status.DeepCopyInto(&is.Status)
+	is.Spec.Remediator, is.Spec.Counts, is.Spec.Evidence = "", nil, make([]mendv1.RecordEvidence, len(whole.Spec.Evidence))
+	is.Status.Attempted, is.Status.EndedBy, is.Status.Requests, is.Status.Steps, is.Status.Waits, is.Status.Conditions = nil, "", nil, nil, nil, nil
+	return is
+}
+
+// anyRecord is a record with any of its fields, as an API server sends it.
+func anyRecord(t *rapid.T) []byte {
+	fill := randfill.NewWithSeed(rapid.Int64().Draw(t, "seed")).NilChance(0.3).NumElements(0, 3).Funcs(func(at *metav1.Time, random randfill.Continue) {
+		*at = metav1.Unix(random.Int63n(1<<35), 0)
+	})
+	r := &mendv1.RemediationRecord{}
+	fill.Fill(&r.Name)
+	fill.Fill(&r.Labels)
+	fill.Fill(&r.Spec)
+	fill.Fill(&r.Status)
+	r.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubemend", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"k:{\"type\":\"Ready\"}":{".":{}}}}`)}}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestARecordIsBrieflyWhatItIsWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		is, err := briefly(anyRecord(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := is.Whole()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(shortened(whole), is.RemediationRecord); diff != "" {
+			t.Errorf("(-whole +brief):\n%s", diff)
+		}
+	})
+}
+
+// UnmarshalJSON makes the libraries go over what is not read, too.
+func (*unread) UnmarshalJSON([]byte) error { return nil }
+
+// Two parsers read records: a fast one here, and that of the libraries everywhere else. What one refuses, the other does.
+func TestABrokenRecordIsReadOrRefusedAsByTheLibraries(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		data := anyRecord(t)
+		at := rapid.IntRange(0, len(data)-1).Draw(t, "at")
+		part := rapid.SampledFrom([]string{"", " ", `"`, `\`, "{", "}", "[", "]", ",", ":", "0", "-", "null", "{}", "\x00", "\n", "\xff", `\ud800`, `"due":null,`}).Draw(t, "part")
+		data = fmt.Appendf(data[:at:at], "%s%s", part, data[min(at+rapid.IntRange(0, 2).Draw(t, "for"), len(data)):])
+		asByTheLibraries(t, data)
+	})
+	for _, data := range []string{
+		"{\"metadata\":{\"name\":\"a\xff\"}}", `{"metadata":{"name":"\ud800"}}`, `{"metadata":{"name":"a","name":"b","Name":"c"}}`, `{"spec":{"cause":"a"},"spec":{"due":null}}`,
+		`{"spec":{"evidence":[null,{}]}}`, `{"spec":{"evidence":[7]}}`, `{"spec":{"decided":null,"due":"soon"}}`, `{"status":{"steps":[}}`, `{"status":{"steps":[01]}}`, `null`, `[]`, `{}{}`,
+	} {
+		asByTheLibraries(t, []byte(data))
+	}
+}
+
+func asByTheLibraries(t interface{ Errorf(string, ...any) }, data []byte) {
+	var want, got brief
+	wanted := utiljson.Unmarshal(data, &want)
+	_, err := briefly(data)
+	if (wanted == nil) != (err == nil) {
+		t.Errorf("%s is read with %v, and by the libraries with %v", data, err, wanted)
+	} else if err = fastjson.Unmarshal(data, &got, lax); err == nil && !cmp.Equal(want, got) {
+		t.Errorf("%s is (-by the libraries +here):\n%s", data, cmp.Diff(want, got))
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,11 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -31,10 +34,16 @@ func newSnapshot(t testing.TB, objs ...client.Object) (*Snapshot, *clocktesting.
 	t.Helper()
 	w, at := New(), clocktesting.NewFakePassiveClock(noon)
 	w.Clock = at
+	put(t, w, objs...)
+	return w, at
+}
+
+// put adds objects to a snapshot.
+func put(t testing.TB, w *Snapshot, objs ...client.Object) {
+	t.Helper()
 	if err := w.Add(objs...); err != nil {
 		t.Fatal(err)
 	}
-	return w, at
 }
 
 func aMachine(name string, changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
@@ -78,38 +87,6 @@ func get(t *testing.T, w *Snapshot, name string) *clusterv1.Machine {
 		t.Fatal(err)
 	}
 	return m
-}
-
-func TestAnObjectIsTheSameInEveryShape(t *testing.T) {
-	w, _ := newSnapshot(t, aMachine("m"))
-	m, c := get(t, w, "m"), w.ReadOnly()
-	b, u := bare(machineKind), whole(machineKind)
-	if err := errors.Join(c.Get(t.Context(), key("m"), b), c.Get(t.Context(), key("m"), u)); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(m.ObjectMeta, b.ObjectMeta); diff != "" || b.Kind != "Machine" || b.APIVersion != clusterv1.GroupVersion.String() {
-		t.Errorf("as metadata it is %s (-typed +metadata):\n%s", b.GroupVersionKind(), diff)
-	}
-	node, _, _ := unstructured.NestedString(u.Object, "status", "nodeRef", "name")
-	if u.GetUID() != m.UID || node != "node-of-m" {
-		t.Errorf("as a tree it is %v", u.Object)
-	}
-}
-
-func TestWhatIsReadBelongsToTheReader(t *testing.T) {
-	w, _ := newSnapshot(t, aMachine("m"))
-	get(t, w, "m").Labels["pool"] = "changed"
-	if got := get(t, w, "m").Labels["pool"]; got != "a" {
-		t.Errorf("a reader has changed the snapshot: pool %q", got)
-	}
-	one, other := &clusterv1.Machine{}, &clusterv1.Machine{}
-	if err := errors.Join(w.ReadOnly().Get(t.Context(), key("m"), one, client.UnsafeDisableDeepCopy),
-		w.ReadOnly().Get(t.Context(), key("m"), other, client.UnsafeDisableDeepCopy)); err != nil {
-		t.Fatal(err)
-	}
-	if one.Labels["pool"] = "shared"; other.Labels["pool"] != "shared" {
-		t.Error("what was asked for without a copy was copied")
-	}
 }
 
 func TestARemediationIsReadInBothVersions(t *testing.T) {
@@ -167,24 +144,6 @@ func TestWhatIsNotThereIsSaidAsAnAPIServerSaysIt(t *testing.T) {
 				t.Errorf("the error is %v", tc.err)
 			}
 		})
-	}
-}
-
-func TestANamespaceThatWasNotReadIsNotEmpty(t *testing.T) {
-	w, _ := newSnapshot(t)
-	w.Forbid(machineKind, "machines", true, "ns", nil)
-	if err := w.Add(aMachine("m")); err != nil {
-		t.Fatal(err)
-	}
-	all, other := &clusterv1.MachineList{}, &clusterv1.MachineList{}
-	if err := w.ReadOnly().List(t.Context(), all); err != nil || len(all.Items) != 1 {
-		t.Errorf("all that was read: %d, %v", len(all.Items), err)
-	}
-	if err := w.ReadOnly().List(t.Context(), other, client.InNamespace("other")); err == nil {
-		t.Error("a namespace that was not read is said to be empty")
-	}
-	if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "m"}, &clusterv1.Machine{}); err == nil || apierrors.IsNotFound(err) {
-		t.Errorf("an object of a namespace that was not read: %v", err)
 	}
 }
 
@@ -247,22 +206,6 @@ func indexByCluster(t testing.TB, w *Snapshot) {
 	}
 }
 
-func TestAnIndexFollowsWhatIsPut(t *testing.T) {
-	w, _ := newSnapshot(t, aMachine("a"), aMachine("b"))
-	indexByCluster(t, w)
-	inOther := func(m *clusterv1.Machine) { m.Spec.ClusterName = "c2" }
-	if err := w.Add(aMachine("a", inOther), aMachine("new", inOther)); err != nil {
-		t.Fatal(err)
-	}
-	w.Remove(machineKind, key("b"))
-	for cluster, want := range map[string]int{"c1": 0, "c2": 2} {
-		list := &clusterv1.MachineList{}
-		if err := w.ReadOnly().List(t.Context(), list, client.MatchingFields{"cluster": cluster}); err != nil || len(list.Items) != want {
-			t.Errorf("cluster %s has %d machines, want %d (%v)", cluster, len(list.Items), want, err)
-		}
-	}
-}
-
 func TestASnapshotTakesNoWrites(t *testing.T) {
 	w, _ := newSnapshot(t, aMachine("m"))
 	c, patch := w.ReadOnly(), client.RawPatch(types.MergePatchType, []byte(`{}`))
@@ -278,5 +221,29 @@ func TestASnapshotTakesNoWrites(t *testing.T) {
 		if !errors.Is(err, ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestAClusterThatWasNotSeenIsDown(t *testing.T) {
+	w, _ := newSnapshot(t)
+	w.SetNodes(key("lost"), []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}})
+	w.SetUnseen(key("lost"), "its API server does not answer", noon)
+	for _, name := range []string{"lost", "never"} {
+		view, err := w.Clusters().View(t.Context(), key(name), noon)
+		if err != nil || view.Link != workload.Down {
+			t.Errorf("%s: link %d (%v)", name, view.Link, err)
+		}
+		if _, err := w.Clusters().NodesExist(t.Context(), key(name), []string{"a"}); err == nil {
+			t.Errorf("%s: nodes are said to be there or not", name)
+		}
+		if _, err := w.Clusters().GetUncachedClient(t.Context(), key(name)); !errors.Is(err, clustercache.ErrClusterNotConnected) {
+			t.Errorf("%s: it can be asked: %v", name, err)
+		}
+	}
+	if why, since, unseen := w.Unseen(key("lost")); why != "its API server does not answer" || !since.Equal(noon) || !unseen {
+		t.Errorf("unseen %t since %s: %s", unseen, since, why)
+	}
+	if got := w.Workloads(); len(got) != 1 {
+		t.Errorf("to ask for a cluster makes it known: %v", got)
 	}
 }

@@ -4,6 +4,11 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
 )
 
 func TestLinesAreBrokenBetweenWords(t *testing.T) {
@@ -91,5 +96,73 @@ func TestNoTextForgesALineOrAColumn(t *testing.T) {
 		if tc.got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, tc.got, tc.want)
 		}
+	}
+}
+
+// hostile writes what a cluster may hold: any text, pieces of what a terminal obeys, and bytes that are no text.
+func hostile() *rapid.Generator[string] {
+	return rapid.OneOf(
+		rapid.String(), rapid.StringOfN(rapid.RuneFrom(nil, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp), 1, 10, -1),
+		rapid.SampledFrom([]string{"\x1b[", "\x1b]52;c;", "\x1b[1234567890;31m", "\x07", "\xff", "\xe2\x80", "m", ";31m"}),
+		rapid.Map(rapid.SliceOfN(rapid.Byte(), 1, 6), func(b []byte) string { return string(b) }),
+	)
+}
+
+func TestOfWhateverIsWrittenOnlyPaintIsObeyed(t *testing.T) {
+	paints := []func(string) string{Painter{on: true}.Good, Painter{on: true}.Strong, Painter{}.Bad, strings.ToUpper}
+	colours := strings.NewReplacer("\x1b[32m", "", "\x1b[1m", "", "\x1b[0m", "", "\x1b[22m", "", "\x1b[0;22m", "")
+	rapid.Check(t, func(t *rapid.T) {
+		var terminal bytes.Buffer
+		out := OnScreen(&terminal)
+		for _, piece := range rapid.SliceOfN(hostile(), 1, 8).Draw(t, "pieces") {
+			if _, err := out.Write([]byte(rapid.SampledFrom(paints).Draw(t, "paint")(piece))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		shown := colours.Replace(terminal.String())
+		if !utf8.ValidString(shown) {
+			t.Fatalf("no UTF-8: %q", shown)
+		}
+		for _, r := range shown {
+			if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || unicode.In(r, unicode.Zl, unicode.Zp)) {
+				t.Fatalf("%q reaches the terminal in %q", r, shown)
+			}
+		}
+	})
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestMoment(t *testing.T) {
+	for name, tc := range map[string]struct {
+		at   time.Time
+		want string
+	}{
+		"soon":                                   {noon.Add(90 * time.Second), "12:01:30 (in 90s)"},
+		"a while ago":                            {noon.Add(-10 * time.Minute), "11:50:00 (10m ago)"},
+		"now":                                    {noon.Add(300 * time.Millisecond), "12:00:00 (now)"},
+		"half a minute":                          {noon.Add(-30 * time.Second), "11:59:30 (30s ago)"},
+		"within ten minutes seconds are printed": {noon.Add(599 * time.Second), "12:09:59 (in 9m59s)"},
+		"and no more after that":                 {noon.Add(659 * time.Second), "12:10:59 (in 10m)"},
+		"hours have minutes":                     {noon.Add(119 * time.Minute), "13:59:00 (in 119m)"},
+		"days have hours":                        {noon.Add(-(49*time.Hour + 59*time.Minute)), "2025-12-30 10:01:00 (2d1h ago)"},
+		"yesterday, with the date":               {noon.Add(-24 * time.Hour), "2025-12-31 12:00:00 (24h ago)"},
+		"in another zone, as read here":          {noon.Add(time.Minute).In(time.FixedZone("", 7200)), "12:01:00 (in 60s)"},
+	} {
+		if got := Moment(tc.at, noon); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestColoursOfAPainterAreShown(t *testing.T) {
+	p := Painter{on: true}
+	var terminal bytes.Buffer
+	out := OnScreen(&terminal)
+	if _, err := out.Write([]byte(p.Good("äöü · 节点") + " " + p.Bad("\x1b[32mwell\x1b[0m"))); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\x1b[32mäöü · 节点\x1b[0m \x1b[31m\\x1b[32mwell\\x1b[0m\x1b[0m"; terminal.String() != want {
+		t.Errorf("got %q, want %q", terminal.String(), want)
 	}
 }
