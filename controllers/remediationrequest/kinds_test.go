@@ -3,6 +3,7 @@ package remediationrequest
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -273,5 +274,46 @@ func TestAVersionThatIsNotServedAnyMoreIsNotInUse(t *testing.T) {
 	delete(k.absent, of("v1")) // as after a while
 	if err := ready("v1"); err != nil {
 		t.Errorf("it is served again, and %v", err)
+	}
+}
+
+// starting is a controller that takes no watch before it has started.
+type starting struct{ told, started chan struct{} }
+
+func (s starting) Watch(source.TypedSource[reconcile.Request]) error {
+	close(s.told)
+	<-s.started
+	return nil
+}
+
+func TestAKindOfWhichAWatchIsJustBeginningIsNotListedAgain(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
+	k := kindsOf(t, kind)
+	var lists atomic.Int64
+	k.live = interceptor.NewClient(k.live.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			lists.Add(1)
+			return nil
+		},
+	})
+	w := starting{told: make(chan struct{}), started: make(chan struct{})}
+	k.Notify(w, nil)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := k.Ready(context.Background(), kind)
+		ended <- err
+	}()
+	<-w.told
+	for range 100 {
+		if ready, err := k.Ready(t.Context(), kind); ready || err != nil {
+			t.Fatal(ready, err)
+		}
+	}
+	close(w.started)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if n := lists.Load(); n != 1 {
+		t.Errorf("the kind is listed %d times, want once", n)
 	}
 }

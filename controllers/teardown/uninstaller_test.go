@@ -13,8 +13,11 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -330,5 +333,41 @@ func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 	}
 	if diff := cmp.Diff([]metav1.OwnerReference{*u.Pod}, owners()); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+}
+
+// withoutHosts is an API server as a manager sees it that has no right to hosts.
+type withoutHosts struct {
+	client.Reader
+	kind bool // whether there are HostRemediations
+}
+
+func (r withoutHosts) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, is := list.(*bmov1alpha1.BareMetalHostList); is {
+		return apierrors.NewForbidden(schema.GroupResource{Group: "metal3.io", Resource: "baremetalhosts"}, "", nil)
+	}
+	if l, is := list.(*metav1.PartialObjectMetadataList); is && !r.kind && l.GroupVersionKind().Group == mendv1.GroupVersion.Group {
+		return &meta.NoKindMatchError{GroupKind: l.GroupVersionKind().GroupKind()}
+	}
+	return r.Reader.List(ctx, list, opts...)
+}
+
+// A host that is off must not stay off because the rights were taken away before the manager left.
+func TestHostsThatMayNotBeLookedAt(t *testing.T) {
+	for name, row := range map[string]struct {
+		kind bool
+		says string
+	}{
+		"where there is the kind that holds them, they may be off": {true, "list BareMetalHosts"},
+		"where there never was, none is":                           {false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, _, _ := uninstallerOf(t, nil)
+			u.Live = withoutHosts{u.Live, row.kind}
+			_, err := u.observe(t.Context(), false)
+			if (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Errorf("%v, want %q", err, row.says)
+			}
+		})
 	}
 }
