@@ -75,34 +75,33 @@ func TestARequestIsMadeAsClusterAPIMakesIt(t *testing.T) {
 	}
 }
 
-func TestATemplateWithoutContentMakesARequestWithout(t *testing.T) {
-	got, err := For(machine(), template(nil), Maker{Name: "check"})
-	if err != nil || got.GetKind() != "Metal3Remediation" || got.GetName() != "worker-3" {
-		t.Errorf("For() = %v, %v", got, err)
-	}
-}
-
-func TestAVersionOfItsOwnInTheTemplateIsKept(t *testing.T) {
-	const group, kind = "infrastructure.cluster.x-k8s.io", "Metal3Remediation"
-	got, err := For(machine(), template(map[string]any{"apiVersion": group + "/v1beta2", "kind": kind}), Maker{Name: "check"})
-	if err != nil || got.GroupVersionKind() != (schema.GroupVersionKind{Group: group, Version: "v1beta2", Kind: kind}) {
-		t.Errorf("For() = %v, %v", got, err)
-	}
-}
-
 // A request of a kind that no controller lists would be made again and again.
-func TestAnotherKindInTheTemplateIsRefused(t *testing.T) {
-	_, err := For(machine(), template(map[string]any{"apiVersion": "other.io/v1", "kind": "Reboot"}), Maker{Name: "check"})
-	if err == nil || !strings.Contains(err.Error(), "Reboot.other.io") || !strings.Contains(err.Error(), "Metal3Remediation.infrastructure") {
-		t.Errorf("got %v, want an error that names both kinds", err)
-	}
-}
-
-func TestATemplateThatIsNotOneIsRefused(t *testing.T) {
+func TestWhichKindsATemplateMayMake(t *testing.T) {
+	const group, kind = "infrastructure.cluster.x-k8s.io", "Metal3Remediation"
 	broken := template(nil)
 	broken.Object["spec"] = map[string]any{"template": "text"}
-	if _, err := For(machine(), broken, Maker{}); err == nil {
-		t.Error("a template whose spec.template is a string was accepted")
+	for name, tc := range map[string]struct {
+		template *unstructured.Unstructured
+		version  string
+		says     []string
+	}{
+		"that beside it, without content":      {template: template(nil), version: "v1beta1"},
+		"another version of that, if it says":  {template: template(map[string]any{"apiVersion": group + "/v1beta2", "kind": kind}), version: "v1beta2"},
+		"no other kind, which the error names": {template: template(map[string]any{"apiVersion": "other.io/v1", "kind": "Reboot"}), says: []string{"Reboot.other.io", kind + ".infrastructure"}},
+		"none where the template is a text":    {template: broken, says: []string{"template"}},
+	} {
+		got, err := For(machine(), tc.template, Maker{Name: "check"})
+		if tc.says == nil {
+			if err != nil || got.GroupVersionKind() != (schema.GroupVersionKind{Group: group, Version: tc.version, Kind: kind}) || got.GetName() != "worker-3" {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+			continue
+		}
+		for _, say := range tc.says {
+			if err == nil || !strings.Contains(err.Error(), say) {
+				t.Errorf("%s: %v, want %s in it", name, err, say)
+			}
+		}
 	}
 }
 
