@@ -162,14 +162,7 @@ func TestAKindIsForeignWhileItsOtherControllerRuns(t *testing.T) {
 			s.has(needed, nil)
 			now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 			s.service.Other, s.r.Clock = &OtherController{Name: "their controller", Lease: theirLease, OrIn: []string{"capm3-elsewhere"}}, clocktesting.NewFakePassiveClock(now)
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: row.lease.Namespace, Name: row.lease.Name}}
-			lease.Spec.HolderIdentity, lease.Spec.RenewTime = &row.holder, &metav1.MicroTime{Time: now.Add(-row.age)}
-			scheme := runtime.NewScheme()
-			if err := coordinationv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
-			s.r.Live = fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).
-				WithIndex(lease, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
+			s.r.Live = led(row.lease, row.holder, now.Add(-row.age))
 			if _, why := s.reconcile(); why != row.why {
 				t.Errorf("%q, want %q", why, row.why)
 			}
@@ -181,25 +174,15 @@ func TestAKindIsForeignWhileItsOtherControllerRuns(t *testing.T) {
 	}
 }
 
-var theirLease = client.ObjectKey{Namespace: "other-system", Name: "other-leader"}
-
-func TestWhatTheUserChoosesGoesFirst(t *testing.T) {
-	for choice, want := range map[Choice]struct {
-		called []string
-		why    string
-	}{
-		Auto: {nil, "Foreign"},
-		On:   {[]string{"start"}, "served"},
-		Off:  {nil, "Off"},
-	} {
-		s := environmentWith(t, choice)
-		s.has(kind, theirs)
-		s.has(needed, nil)
-		if called, why := s.reconcile(); !slices.Equal(called, want.called) || why != want.why {
-			t.Errorf("%s: called %v, %q; want %v, %q", choice, called, why, want.called, want.why)
-		}
-	}
+// led is a cluster in which somebody leads by a lease.
+func led(by client.ObjectKey, holder string, renewed time.Time) client.Client {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: by.Namespace, Name: by.Name}}
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &metav1.MicroTime{Time: renewed}
+	return fake.NewClientBuilder().WithObjects(lease).
+		WithIndex(lease, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
 }
+
+var theirLease = client.ObjectKey{Namespace: "other-system", Name: "other-leader"}
 
 // F5: a host that is held off when its kind is switched off would stay off for ever.
 func TestAServiceThatIsSwitchedOffReleasesWhatItHolds(t *testing.T) {

@@ -22,8 +22,13 @@ func TestWhatALateCacheShowsAsOpenIsNoRecordOfTheNextRemediation(t *testing.T) {
 		meanwhile func(context.Context, *testing.T, *shelf)
 		open, all int
 	}{
-		"one that has begun, and was closed":         {true, func(ctx context.Context, t *testing.T, s *shelf) { s.close(ctx, t) }, 1, 2},
-		"one that has begun, and was deleted":        {true, deleted, 1, 1},
+		"one that has begun, and was closed":  {true, func(ctx context.Context, t *testing.T, s *shelf) { s.close(ctx, t) }, 1, 2},
+		"one that has begun, and was deleted": {true, deleted, 1, 1},
+		"one that was to begin, and was closed": {false, func(ctx context.Context, t *testing.T, s *shelf) {
+			t.Helper()
+			s.close(ctx, t)
+			s.clock.SetTime(noon.Add(Unbegun + time.Second))
+		}, 1, 2},
 		"one that was to begin, and was deleted":     {false, deleted, 1, 1},
 		"but one that is open is still that of this": {true, func(context.Context, *testing.T, *shelf) {}, 1, 1},
 	} {

@@ -71,81 +71,52 @@ func left(t *testing.T, c client.Client) string {
 
 func TestWhatIsTooOldOrTooMuchIsDeleted(t *testing.T) {
 	open := recordOf(func(r *mendv1.RemediationRecord) { r.Name = "open" })
+	odd, future, unowned := closedOne("a", "c", "", 25), closedOne("a", "c", "", -100000), closedOne("a", "c", "", 0)
+	odd.Labels[mendv1.RecordOpenLabel] = "false"
+	future.CreationTimestamp = metav1.NewTime(noon.Add(-9 * time.Hour))
+	unowned.OwnerReferences = nil
+	east := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "east", Labels: map[string]string{clusterv1.WatchLabel: "east"}}}
+	keep := func(hours time.Duration, perCluster, perHost int) Options {
+		return Options{Keep: hours * time.Hour, PerCluster: perCluster, PerHost: perHost}
+	}
 	for name, tc := range map[string]struct {
 		options Options
 		at      *place
 		with    []client.Object
-		change  func(*Retention)
+		filter  string
 		want    string
 	}{
-		"after the retention": {
-			options: Options{Keep: 24 * time.Hour, PerCluster: 10, PerHost: 10},
-			with:    []client.Object{closedOne("a", "c", "", 23), closedOne("b", "c", "", 24), closedOne("n", "", "", 30), open}, want: "a open",
-		},
-		"also one that is labelled as if it could be open": {
-			options: Options{Keep: 24 * time.Hour, PerCluster: 10, PerHost: 10},
-			with: []client.Object{func() client.Object {
-				odd := closedOne("a", "c", "", 25)
-				odd.Labels[mendv1.RecordOpenLabel] = "false"
-				return odd
-			}(), closedOne("b", "c", "", 1)}, want: "b",
-		},
-		"the oldest of a Cluster first": {
-			options: Options{Keep: 999 * time.Hour, PerCluster: 2, PerHost: 10},
-			with:    []client.Object{closedOne("a", "c", "", 3), closedOne("b", "c", "", 1), closedOne("d", "c", "", 2), closedOne("e", "other", "", 9), open}, want: "b d e open",
-		},
-		"the oldest of a host first, and these count no more": {
-			options: Options{Keep: 999 * time.Hour, PerCluster: 3, PerHost: 1},
-			with:    []client.Object{closedOne("a", "c", "h", 1), closedOne("b", "c", "h", 2), closedOne("d", "c", "", 3), closedOne("e", "c", "", 4)}, want: "a d e",
-		},
-		"of a namespace, what belongs to no Cluster": {
-			options: Options{Keep: 999 * time.Hour, PerCluster: 1, PerHost: 10},
-			with:    []client.Object{closedOne("a", "", "", 1), closedOne("b", "", "", 2), closedOne("d", "c", "", 3)}, want: "a d",
-		},
-		"of one Cluster alone": {
-			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10}, at: &place{"metal", "c"},
-			with: []client.Object{closedOne("a", "c", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2)}, want: "b d",
-		},
-		"of what belongs to none": {
-			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10}, at: &place{"metal", ""},
-			with: []client.Object{closedOne("a", "c", "", 2), closedOne("d", "", "", 2)}, want: "a",
-		},
-		"what was observed pushes out nothing that was done": {
-			options: Options{Keep: 10 * time.Hour, PerCluster: 1, PerHost: 1},
-			with: []client.Object{
-				closedOne("a", "c", "h", 3), seenOnly(closedOne("b", "c", "h", 1)), seenOnly(closedOne("d", "c", "", 2)), closedOne("e", "c", "", 4),
-			}, want: "a b",
-		},
-		"none is the newest one by an end that has not come": {
-			options: Options{Keep: 10 * time.Hour, PerCluster: 2, PerHost: 10},
-			with: []client.Object{func() client.Object {
-				forged := closedOne("a", "c", "", -100000)
-				forged.CreationTimestamp = metav1.NewTime(noon.Add(-9 * time.Hour))
-				return forged
-			}(), closedOne("b", "c", "", 1), closedOne("d", "c", "", 2)}, want: "b d",
-		},
-		"none of a Cluster by what belongs to none": {
-			options: Options{Keep: 10 * time.Hour, PerCluster: 1, PerHost: 10},
-			with: []client.Object{func() client.Object {
-				forged := closedOne("a", "c", "", 0)
-				forged.OwnerReferences = nil
-				return forged
-			}(), closedOne("b", "c", "", 1)}, want: "a b",
-		},
-		"not that of another shard": {
-			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10},
-			with: []client.Object{
-				&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "east", Labels: map[string]string{clusterv1.WatchLabel: "east"}}},
-				closedOne("a", "east", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2),
-			},
-			change: func(r *Retention) { r.WatchFilterValue, r.Nodes = "east", false }, want: "b d",
-		},
+		"after the retention": {keep(24, 10, 10), nil, []client.Object{
+			closedOne("a", "c", "", 23), closedOne("b", "c", "", 24), closedOne("n", "", "", 30), open,
+		}, "", "a open"},
+		"also one that is labelled as if it could be open": {keep(24, 10, 10), nil, []client.Object{odd, closedOne("b", "c", "", 1)}, "", "b"},
+		"the oldest of a Cluster first": {keep(999, 2, 10), nil, []client.Object{
+			closedOne("a", "c", "", 3), closedOne("b", "c", "", 1), closedOne("d", "c", "", 2), closedOne("e", "other", "", 9), open,
+		}, "", "b d e open"},
+		"the oldest of a host first, and these count no more": {keep(999, 3, 1), nil, []client.Object{
+			closedOne("a", "c", "h", 1), closedOne("b", "c", "h", 2), closedOne("d", "c", "", 3), closedOne("e", "c", "", 4),
+		}, "", "a d e"},
+		"of a namespace, what belongs to no Cluster": {keep(999, 1, 10), nil, []client.Object{
+			closedOne("a", "", "", 1), closedOne("b", "", "", 2), closedOne("d", "c", "", 3),
+		}, "", "a d"},
+		"of one Cluster alone": {keep(1, 10, 10), &place{"metal", "c"}, []client.Object{
+			closedOne("a", "c", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2),
+		}, "", "b d"},
+		"of what belongs to none": {keep(1, 10, 10), &place{"metal", ""}, []client.Object{closedOne("a", "c", "", 2), closedOne("d", "", "", 2)}, "", "a"},
+		"what was observed pushes out nothing that was done": {keep(10, 1, 1), nil, []client.Object{
+			closedOne("a", "c", "h", 3), seenOnly(closedOne("b", "c", "h", 1)), seenOnly(closedOne("d", "c", "", 2)), closedOne("e", "c", "", 4),
+		}, "", "a b"},
+		"none is the newest one by an end that has not come": {keep(10, 2, 10), nil, []client.Object{
+			future, closedOne("b", "c", "", 1), closedOne("d", "c", "", 2),
+		}, "", "b d"},
+		"none of a Cluster by what belongs to none": {keep(10, 1, 10), nil, []client.Object{unowned, closedOne("b", "c", "", 1)}, "", "a b"},
+		"not that of another shard": {keep(1, 10, 10), nil, []client.Object{
+			east, closedOne("a", "east", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2),
+		}, "east", "b d"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, c := retention(t, tc.options, tc.with...)
-			if tc.change != nil {
-				tc.change(r)
-			}
+			r.WatchFilterValue, r.Nodes = tc.filter, tc.filter == ""
 			if err := r.Sweep(t.Context(), tc.at); err != nil {
 				t.Fatal(err)
 			}
