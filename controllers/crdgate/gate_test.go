@@ -118,6 +118,11 @@ var theirs = map[string]string{clusterv1.ProviderNameLabel: "infrastructure-x"}
 
 func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
 	s := environmentWith(t, Auto)
+	var heard [][]managerlease.Kind
+	s.r.Changed = func() { heard = append(heard, s.r.Kinds()) }
+	if kinds := s.r.Kinds(); len(kinds) > 0 {
+		t.Errorf("before the first reconcile there are %v", kinds)
+	}
 	for _, step := range []struct {
 		name   string
 		do     func()
@@ -125,6 +130,7 @@ func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
 		why    string
 	}{
 		{"before its CRD is installed it is not", func() {}, nil, "NotInstalled"},
+		{"nor later, which is no news", func() {}, nil, "NotInstalled"},
 		{"nor before what it needs is", func() { s.has(kind, nil) }, nil, "Waiting"},
 		{"then it is started", func() { s.has(needed, nil) }, []string{"start"}, "served"},
 		{"once", func() {}, []string{"serve"}, "served"},
@@ -135,6 +141,16 @@ func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
 		if called, why := s.reconcile(); !slices.Equal(called, step.called) || why != step.why {
 			t.Errorf("%s: called %v, %q; want %v, %q", step.name, called, why, step.called, step.why)
 		}
+	}
+	want := [][]managerlease.Kind{
+		{{CRD: kind, Reason: "NotInstalled", Because: "its CustomResourceDefinition is not installed"}},
+		{{CRD: kind, Reason: "Waiting", Because: "these are not installed: " + needed}},
+		{{CRD: kind}},
+		{{CRD: kind, Reason: "Foreign", Because: "its CustomResourceDefinition belongs to infrastructure-x, whose controller serves it"}},
+		{{CRD: kind}},
+	}
+	if diff := cmp.Diff(want, heard); diff != "" {
+		t.Errorf("heard of changes (-want +got):\n%s", diff)
 	}
 }
 
@@ -223,28 +239,6 @@ func TestWhatCouldNotBeStartedIsTriedAgain(t *testing.T) {
 	s.broken = nil
 	if called, why := s.reconcile(); !slices.Equal(called, []string{"start"}) || why != "served" {
 		t.Errorf("called %v, %q; want it to be started", called, why)
-	}
-}
-
-func TestAChangeOfTheKindsIsReported(t *testing.T) {
-	s := environmentWith(t, Auto)
-	var heard [][]managerlease.Kind
-	s.r.Changed = func() { heard = append(heard, s.r.Kinds()) }
-	if kinds := s.r.Kinds(); len(kinds) > 0 {
-		t.Errorf("before the first reconcile there are %v", kinds)
-	}
-	for _, do := range []func(){func() {}, func() {}, func() { s.has(kind, nil) }, func() { s.has(needed, nil) }, func() {}, func() { s.has(kind, theirs) }} {
-		do()
-		s.reconcile()
-	}
-	want := [][]managerlease.Kind{
-		{{CRD: kind, Reason: "NotInstalled", Because: "its CustomResourceDefinition is not installed"}},
-		{{CRD: kind, Reason: "Waiting", Because: "these are not installed: " + needed}},
-		{{CRD: kind}},
-		{{CRD: kind, Reason: "Foreign", Because: "its CustomResourceDefinition belongs to infrastructure-x, whose controller serves it"}},
-	}
-	if diff := cmp.Diff(want, heard); diff != "" {
-		t.Errorf("heard (-want +got):\n%s", diff)
 	}
 }
 
