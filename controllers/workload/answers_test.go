@@ -64,8 +64,12 @@ func TestAnEmptyAnswerToAProbeIsOne(t *testing.T) {
 // The probe of such a cluster may be answered well, and its cache shows the nodes as they were before. It is out of reach for this alone.
 func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 	for name, answers := range map[string]http.HandlerFunc{
-		"nothing":              func(http.ResponseWriter, *http.Request) {},
-		"nothing, in JSON":     func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, "") },
+		"nothing":          func(http.ResponseWriter, *http.Request) {},
+		"nothing, in JSON": func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, "") },
+		"nodes of no type": func(w http.ResponseWriter, _ *http.Request) { // which client-go would take for what was asked for
+			w.Header()["Content-Type"] = nil
+			_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","items":[]}`)
+		},
 		"no content":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 		"the page of a proxy":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>back soon</html>") },
 		"404 of a proxy":       http.NotFound,

@@ -202,6 +202,8 @@ func FuzzContents(f *testing.F) {
 		f.Add(inFrames(sent, sent), true, true, uint8(3))
 	}
 	f.Add([]byte("k8s\x00"+sub(2, "\x12\x00")+sub(1, sub(2, "NodeList"))), true, false, uint8(1))
+	f.Add([]byte("k8s\x00"+sub(1, "\xff\xff")+sub(2, "\x12\x00")), true, false, uint8(1))
+	f.Add(inEnvelope(f, "NodeList", []byte(sub(2, "\x1a\x7f"))), true, false, uint8(1))
 	f.Add([]byte(`{"items":[{},{"a":["]}\"",1]}]}`), false, false, uint8(1))
 	f.Add([]byte(`{"type":"ADDED","object":{}}`+"\n{}{}"), false, true, uint8(1))
 	f.Fuzz(func(t *testing.T, sent []byte, inProtobuf, watch bool, chunk uint8) {

@@ -134,9 +134,15 @@ func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *te
 	go management.Run(t.Context().Done())
 	eventually(t, "Clusters are watched", management.HasSynced)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "c"}}
-	source.Add(cluster.DeepCopy())
-	lives(t, c, client.ObjectKeyFromObject(cluster), 20)
+	for _, is := range []*clusterv1.Cluster{cluster, {ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "next"}}} {
+		source.Add(is.DeepCopy())
+		lives(t, c, client.ObjectKeyFromObject(is), 20)
+	}
+	if nodes, _ := kept(c); nodes != 1 {
+		t.Errorf("of two clusters, one of which has stopped before the other, the nodes of %d are kept", nodes)
+	}
 	source.Delete(cluster)
+	source.Delete(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "next"}})
 	eventually(t, "all is forgotten", func() bool { nodes, doubts := kept(c); return nodes+doubts == 0 })
 	later := noon.Add(time.Hour)
 	if _, d := c.look(client.ObjectKeyFromObject(cluster), later, false); d == nil || !d.since.Equal(later) {

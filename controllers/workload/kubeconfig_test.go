@@ -252,7 +252,8 @@ func (unconnected) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Confi
 // A remediation asks the cluster itself, and looks at no check.
 func TestARefusedKubeconfigIsReported(t *testing.T) {
 	server, _ := listener(t)
-	k := &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf(kubeconfigOf(server, "tokenFile: /token", ""))).Build()}
+	content := kubeconfigOf(server, "tokenFile: /token", "")
+	k := &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf(content)).Build(), Transports: carried()}
 	gates := &Gates{ClusterCache: unconnected{}, Kubeconfigs: k}
 	refused := &RefusedError{}
 	if _, err := gates.GetRESTConfig(t.Context(), c1); !errors.Is(err, clustercache.ErrClusterNotConnected) || errors.As(err, &refused) {
