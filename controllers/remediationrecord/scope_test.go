@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -210,6 +211,36 @@ func TestAMachineOfTheSameNameIsAnother(t *testing.T) {
 	got := besideAnother(t, func(*mendv1.RemediationRecord) {})
 	if got.Status.Outcome == mendv1.RecordHealed || !slices.Contains(reasons(got), "TargetGone") {
 		t.Errorf("it ends as %q with %v", got.Status.Outcome, reasons(got))
+	}
+}
+
+// The owner of a control-plane machine writes down which machine replaces which.
+func TestAMachineOfAControlPlaneIsFollowed(t *testing.T) {
+	owned := func(m *clusterv1.Machine) *clusterv1.Machine {
+		m.Labels = map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.MachineControlPlaneLabel: "", clusterv1.MachineControlPlaneNameLabel: "kcp"}
+		m.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: controlplanev1.GroupVersion.String(), Kind: "KubeadmControlPlane", Name: "kcp", UID: "kcp", Controller: new(true),
+		}}
+		return m
+	}
+	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "kcp"}}
+	kcp.Spec.Replicas = new(int32(1))
+	is := recordOf(func(r *mendv1.RemediationRecord) {
+		r.Spec.Target.Owner = &mendv1.RecordRef{APIVersion: controlplanev1.GroupVersion.String(), Kind: "KubeadmControlPlane", Namespace: "metal", Name: "kcp"}
+	})
+	m := newManagement(t, append(fleet(), kcp, owned(unhealthy()), is)...)
+	m.ask(time.Second)
+	if got := m.reconcile(10 * time.Second); condition(got, mendv1.RecordCapacityBack) != "False WaitingForRemediation" {
+		t.Errorf("it waits for %q", condition(got, mendv1.RecordCapacityBack))
+	}
+	m.remove(unhealthy())
+	by := owned(machine("w2", time.Minute))
+	by.Annotations = map[string]string{controlplanev1.RemediationForAnnotation: `{"machine":"w1","timestamp":"2026-03-02T12:00:30Z","retryCount":0}`}
+	m.create(by)
+	m.ready("w2", 2*time.Minute)
+	got := m.reconcile(3 * time.Minute)
+	if got.Status.Outcome != mendv1.RecordReplaced || got.Status.Replacement.Guessed {
+		t.Errorf("it ends as %q, replaced by %+v", got.Status.Outcome, got.Status.Replacement)
 	}
 }
 
