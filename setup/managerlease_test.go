@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,8 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/replica"
@@ -116,5 +122,36 @@ func TestAManagerOutsideTakesTheUsualNamespaceOrKeepsNoLease(t *testing.T) {
 				t.Errorf("the namespace is %q, want %q: %v", o.election.Namespace, tc.want, err)
 			}
 		})
+	}
+}
+
+// The cache is made when the manager starts, and the kind of records may be installed much later.
+func TestTheCacheHasOpenRecordsAloneAlsoIfTheirKindIsInstalledLater(t *testing.T) {
+	asked := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- r.URL.Path + " " + r.URL.Query().Get("labelSelector"):
+		default:
+		}
+		http.NotFound(w, r)
+	}))
+	defer server.Close()
+	scheme := runtime.NewScheme()
+	if err := mendv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := newCache(&rest.Config{Host: server.URL}, cache.Options{Scheme: scheme, Mapper: meta.NewDefaultRESTMapper(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _ = c.Start(ctx) }()
+	if _, err := c.GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false)); err != nil {
+		t.Fatal(err)
+	}
+	const want = "/apis/kubemend.io/v1alpha1/remediationrecords kubemend.io/open=true"
+	if got := <-asked; got != want {
+		t.Errorf("the cache asks for %s, want %s", got, want)
 	}
 }

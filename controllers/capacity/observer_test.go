@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +50,7 @@ type environment struct {
 	md       *clusterv1.MachineDeployment
 	set      *clusterv1.MachineSet
 	funcs    interceptor.Funcs
-	workload client.Reader
+	workload []client.Object
 }
 
 func anEnvironment(edits ...func(*environment)) *environment {
@@ -91,6 +89,21 @@ func (e *environment) machine(name string, age time.Duration) *clusterv1.Machine
 	}
 	e.machines[name] = m
 	return m
+}
+
+// owned makes a control plane the owner of all machines.
+func (e *environment) owned(by client.Object) {
+	e.objects = append(e.objects, by)
+	kind := by.GetObjectKind().GroupVersionKind()
+	for _, m := range e.machines {
+		m.Labels = map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.MachineControlPlaneLabel: "", clusterv1.MachineControlPlaneNameLabel: by.GetName()}
+		m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind, m.OwnerReferences[0].Name = kind.GroupVersion().String(), kind.Kind, by.GetName()
+	}
+}
+
+// inWorkload are objects of the workload cluster, whose pods can be listed by their node.
+func inWorkload(objs ...client.Object) func(*environment) {
+	return func(e *environment) { e.workload = objs }
 }
 
 // deleting begins the deletion of w1, as far as a reason says.
@@ -161,7 +174,9 @@ func (e *environment) observer(t *testing.T) *Observer {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objs...).WithInterceptorFuncs(e.funcs).Build()
 	o := &Observer{Management: c, Mapper: mapper}
 	if e.workload != nil {
-		o.Workload = func(context.Context, client.ObjectKey) (client.Reader, error) { return e.workload, nil }
+		there := fake.NewClientBuilder().WithScheme(scheme).WithObjects(e.workload...).WithInterceptorFuncs(e.funcs).
+			WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
+		o.Workload = func(context.Context, client.ObjectKey) (client.Reader, error) { return there, nil }
 	}
 	return o
 }
@@ -173,40 +188,54 @@ func lost() Subject {
 	return s
 }
 
-func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
-	w1 := Subject{Namespace: "default", Name: "w1"}
-	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
-	pdb.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
-	pod := func(name string, labels map[string]string, edits ...func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels}}
-		p.Spec.NodeName = "node-w1"
-		for _, edit := range edits {
-			edit(p)
-		}
-		return p
+var w1 = Subject{Namespace: "default", Name: "w1"}
+
+// stories are what is told of a machine as it is.
+type stories map[string]struct {
+	subject Subject
+	is      *environment
+	want    string
+}
+
+func (all stories) run(t *testing.T) {
+	for name, tc := range all {
+		t.Run(name, func(t *testing.T) { tc.is.tells(t, tc.subject, tc.want) })
 	}
+}
+
+// observe is what is observed of a machine.
+func (e *environment) observe(t *testing.T, of Subject) capacity.Facts {
+	t.Helper()
+	f, err := e.observer(t).Observe(t.Context(), of, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// tells compares the story of a machine, of which all can be read.
+func (e *environment) tells(t *testing.T, of Subject, want string) {
+	t.Helper()
+	f := e.observe(t, of)
+	if len(f.Unread) > 0 {
+		t.Errorf("%v could not be read", f.Unread)
+	}
+	if got := told(capacity.Decide(f)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-1"}}
 	attachment.Spec.NodeName, attachment.Spec.Source.PersistentVolumeName, attachment.Status.Attached = "node-w1", ptr.To("pv-1"), true
-	inWorkload := func(objs ...client.Object) func(*environment) {
-		return func(e *environment) {
-			e.workload = fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(objs...).
-				WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
-		}
-	}
-	for name, tc := range map[string]struct {
-		subject Subject
-		is      *environment
-		want    string
-	}{
+	stories{
 		"a machine that is healthy has lost nothing": {w1, anEnvironment(), "Back Recovered w1"},
 		"a hook is named with its owner": {w1, anEnvironment(deleting("WaitingForPreDrainHook"), func(e *environment) {
 			e.machines["w1"].Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}
 		}), "Deleting WaitingForPreDrainHook w1 hooks=[{pre-drain.delete.hook.machine.cluster.x-k8s.io/backup velero}]"},
 		"the budget that blocks a drain is found in the workload cluster": {
-			w1, anEnvironment(deleting("DrainingNode"), inWorkload(pdb, pod("web", nil), pod("db-0", map[string]string{"app": "db"}),
-				pod("log", map[string]string{"app": "db"}, func(p *corev1.Pod) {
-					p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "log", UID: "log", Controller: ptr.To(true)}}
-				}))), "Deleting DrainBlockedByBudget w1 waits=PodDisruptionBudget/db pods=2",
+			w1, anEnvironment(deleting("DrainingNode"), inWorkload(aBudget(0, 0), aPod("web", labelled(nil)), aPod("db-0"), aPod("log", ofDaemonSet))),
+			"Deleting DrainBlockedByBudget w1 waits=PodDisruptionBudget/db pods=2",
 		},
 		"a volume is named by its attachment": {
 			w1, anEnvironment(deleting("WaitingForVolumeDetach"), inWorkload(attachment)), "Deleting WaitingForVolumeDetach w1 waits=VolumeAttachment/csi-1",
@@ -255,20 +284,7 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 		"a machine of the name of one that is gone is another one": {
 			func() Subject { s := lost(); s.Created = noon.Add(-48 * time.Hour); return s }(), anEnvironment(), "NotReplaced ScaledDown w1",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, err := tc.is.observer(t).Observe(t.Context(), tc.subject, noon)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(f.Unread) > 0 {
-				t.Errorf("%v could not be read", f.Unread)
-			}
-			if diff := cmp.Diff(tc.want, told(capacity.Decide(f))); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
+	}.run(t)
 }
 
 // told is a story in a line.
@@ -288,20 +304,13 @@ func told(s capacity.Story) string {
 	}
 	if len(s.Args.Pods) > 0 {
 		line += fmt.Sprint(" pods=", len(s.Args.Pods))
-		completes, later := 0, 0
 		for _, p := range s.Args.Pods {
 			if p.Completes {
-				completes++
+				line += " completes=" + p.Name
 			}
 			if p.Later {
-				later++
+				line += " later=" + p.Name
 			}
-		}
-		if completes > 0 {
-			line += fmt.Sprint(" completes=", completes)
-		}
-		if later > 0 {
-			line += fmt.Sprint(" later=", later)
 		}
 	}
 	if s.Stage == capacity.NoHostFits {
@@ -314,60 +323,31 @@ func told(s capacity.Story) string {
 }
 
 func TestAControlPlaneWritesDownWhatItReplaces(t *testing.T) {
-	e := anEnvironment(func(e *environment) {
-		kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cp"}}
-		kcp.Spec.Replicas, kcp.Status.Initialization.ControlPlaneInitialized = ptr.To[int32](3), ptr.To(true)
-		e.objects = append(e.objects, kcp)
-		for _, m := range e.machines {
-			m.Labels = map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.MachineControlPlaneLabel: "", clusterv1.MachineControlPlaneNameLabel: "cp"}
-			m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind, m.OwnerReferences[0].Name = controlplanev1.GroupVersion.String(), "KubeadmControlPlane", "cp"
-		}
-	})
+	e := anEnvironment(controlledBy(func(*controlplanev1.KubeadmControlPlane) {}))
 	subject := Of(e.machines["w1"], noon.Add(-10*time.Minute))
 	m := e.machines["w1"]
 	m.Name, m.CreationTimestamp = "w4", ago(time.Minute)
 	m.Annotations = map[string]string{controlplanev1.RemediationForAnnotation: `{"machine":"w1","timestamp":"2026-01-01T11:51:00Z","retryCount":2}`}
 	delete(e.machines, "w1")
 	e.machines["w4"] = m
-	f, err := e.observer(t).Observe(t.Context(), subject, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff("Back Replaced w4 for=w1 by=Recorded", told(capacity.Decide(f))); diff != "" {
-		t.Error(diff)
-	}
-	if f.Owner.Kubeadm == nil || f.Owner.Kubeadm.Machines != 3 || !f.Owner.Kubeadm.Initialized {
-		t.Errorf("the rules of the control plane are %+v", f.Owner.Kubeadm)
+	e.tells(t, subject, "Back Replaced w4 for=w1 by=Recorded")
+	if is := e.observe(t, subject).Owner.Kubeadm; is == nil || is.Machines != 3 || !is.Initialized {
+		t.Errorf("the rules of the control plane are %+v", is)
 	}
 }
 
 func TestAControlPlaneOfAnotherProjectHasReplicas(t *testing.T) {
 	for _, spec := range []map[string]any{{"replicas": int64(3)}, {}} { // or does not say how many
-		ofAnotherProject(t, spec)
-	}
-}
-
-func ofAnotherProject(t *testing.T, spec map[string]any) {
-	t.Helper()
-	e := anEnvironment(func(e *environment) {
-		cp := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-		cp.SetGroupVersionKind(kinds[1])
-		cp.SetNamespace("default")
-		cp.SetName("k3s")
-		e.objects = append(e.objects, cp)
-		for _, m := range e.machines {
-			m.Labels = map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.MachineControlPlaneNameLabel: "k3s"}
-			m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind, m.OwnerReferences[0].Name = kinds[1].GroupVersion().String(), "K3sControlPlane", "k3s"
-		}
-	})
-	s := Of(e.machines["w1"], noon)
-	s.Gone = noon
-	delete(e.machines, "w1")
-	f, err := e.observer(t).Observe(t.Context(), s, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff("NoReplacement OwnerUnfamiliar w1 waits=K3sControlPlane/k3s", told(capacity.Decide(f))); diff != "" {
-		t.Error(diff)
+		e := anEnvironment(func(e *environment) {
+			cp := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+			cp.SetGroupVersionKind(kinds[1])
+			cp.SetNamespace("default")
+			cp.SetName("k3s")
+			e.owned(cp)
+		})
+		s := Of(e.machines["w1"], noon)
+		s.Gone = noon
+		delete(e.machines, "w1")
+		e.tells(t, s, "NoReplacement OwnerUnfamiliar w1 waits=K3sControlPlane/k3s")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,39 +25,28 @@ func saying(name, kind string, status metav1.ConditionStatus, reason, message st
 // controlledBy makes kcp the owner of all machines.
 func controlledBy(edit func(*controlplanev1.KubeadmControlPlane)) func(*environment) {
 	return func(e *environment) {
-		kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cp"}}
+		kcp := &controlplanev1.KubeadmControlPlane{
+			TypeMeta:   metav1.TypeMeta{APIVersion: controlplanev1.GroupVersion.String(), Kind: "KubeadmControlPlane"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cp"},
+		}
 		kcp.Spec.Replicas, kcp.Status.Initialization.ControlPlaneInitialized = ptr.To[int32](3), ptr.To(true)
 		edit(kcp)
-		e.objects = append(e.objects, kcp)
-		for _, m := range e.machines {
-			m.Labels = map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.MachineControlPlaneLabel: "", clusterv1.MachineControlPlaneNameLabel: "cp"}
-			m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind, m.OwnerReferences[0].Name = controlplanev1.GroupVersion.String(), "KubeadmControlPlane", "cp"
-		}
+		e.owned(kcp)
 	}
 }
 
 // What Cluster API and CAPM3 say in their own objects is read.
 func TestWhatPartnersSayIsRead(t *testing.T) {
-	w1 := Subject{Namespace: "default", Name: "w1"}
 	m3m := func(name, host, kind, reason string, annotations map[string]string) *unstructured.Unstructured {
 		m := metal3Machine(name, host, map[string]any{})
-		all := m.GetAnnotations()
-		for key, value := range annotations {
-			if all == nil {
-				all = map[string]string{}
-			}
-			all[key] = value
+		if annotations != nil {
+			m.SetAnnotations(annotations)
 		}
-		m.SetAnnotations(all)
 		m.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": kind, "status": "False", "reason": reason, "lastTransitionTime": "2026-01-01T11:57:00Z"}}}
 		return m
 	}
 	inUse := func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StateAvailable }
-	for name, tc := range map[string]struct {
-		subject Subject
-		is      *environment
-		want    string
-	}{
+	stories{
 		"that Cluster API has no connection": {
 			w1, anEnvironment(deleting("DrainingNode"), saying("w1", "NodeReady", "Unknown", "ConnectionDown", "Last successful probe at ..."), func(e *environment) {
 				c := e.machines["w1"].Status.Conditions
@@ -116,36 +104,56 @@ func TestWhatPartnersSayIsRead(t *testing.T) {
 			}), saying("w1", "OwnerRemediated", "False", "WaitingForRemediation", ""), saying("w1", "HealthCheckSucceeded", "False", "UnhealthyNode", "")),
 			"OwnerActs WaitingForRemediation w1 waits=KubeadmControlPlane/cp",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, err := tc.is.observer(t).Observe(t.Context(), tc.subject, noon)
-			if err != nil || len(f.Unread) > 0 {
-				t.Fatalf("%v could not be read: %v", f.Unread, err)
-			}
-			if diff := cmp.Diff(tc.want, told(capacity.Decide(f))); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
+	}.run(t)
 }
 
-func TestWhatAControlPlaneSaysOfItsHealthIsKnown(t *testing.T) {
-	e := anEnvironment(deleting("WaitingForPreTerminateHook"), controlledBy(func(kcp *controlplanev1.KubeadmControlPlane) {
+func TestWhatIsKnownOfAnOwner(t *testing.T) {
+	kcp := anEnvironment(deleting("WaitingForPreTerminateHook"), controlledBy(func(kcp *controlplanev1.KubeadmControlPlane) {
 		kcp.Status.Conditions = []metav1.Condition{
 			{Type: controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition, Status: metav1.ConditionTrue, Reason: "Healthy"},
 			{Type: controlplanev1.KubeadmControlPlaneControlPlaneComponentsHealthyCondition, Status: metav1.ConditionFalse, Reason: "NotHealthy"},
 		}
 	}))
-	f, err := e.observer(t).Observe(t.Context(), Subject{Namespace: "default", Name: "w1"}, noon)
-	if err != nil || f.Owner.Ailing.Reason != "NotHealthy" {
-		t.Errorf("%+v, %v", f.Owner.Ailing, err)
+	if got := kcp.observe(t, w1).Owner.Ailing; got.Reason != "NotHealthy" {
+		t.Errorf("of its health: %+v", got)
+	}
+	for name, tc := range map[string]struct {
+		edit             func(*clusterv1.MachineDeployment)
+		paused, onDelete bool
+		topology         bool
+	}{
+		"it rolls out by itself":       {edit: func(*clusterv1.MachineDeployment) {}},
+		"not while its spec pauses it": {edit: func(md *clusterv1.MachineDeployment) { md.Spec.Paused = new(true) }, paused: true},
+		"not while it is annotated": {edit: func(md *clusterv1.MachineDeployment) {
+			md.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		}, paused: true},
+		"when users delete its machines": {edit: func(md *clusterv1.MachineDeployment) {
+			md.Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
+		}, onDelete: true},
+		"it is of a topology": {edit: func(md *clusterv1.MachineDeployment) {
+			md.Labels = map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""}
+		}, topology: true},
+	} {
+		got := anEnvironment(func(e *environment) { tc.edit(e.md) }).observe(t, w1).Owner
+		if got.RolloutPaused != tc.paused || got.OnDelete != tc.onDelete || got.Topology != tc.topology {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
-func TestAnOwnerOfATopologyIsKnown(t *testing.T) {
-	e := anEnvironment(deleting("DrainingNode"), func(e *environment) { e.md.Labels = map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""} })
-	f, err := e.observer(t).Observe(t.Context(), Subject{Namespace: "default", Name: "w1"}, noon)
-	if err != nil || !f.Owner.Topology {
-		t.Errorf("%+v, %v", f.Owner, err)
+func TestEachMachineSeesTheHostsThatItWants(t *testing.T) {
+	zone := func(name, zone string) *unstructured.Unstructured {
+		return metal3Machine(name, "", map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": zone}}})
+	}
+	e := anEnvironment(func(e *environment) {
+		for name, age := range map[string]time.Duration{"w4": 10 * time.Minute, "w5": 2 * time.Minute, "w6": time.Minute} {
+			m := e.machine(name, age)
+			m.Status.NodeRef.Name, m.Status.Conditions = "", nil
+		}
+	}, with(zone("w4", "9"), zone("w5", "1"), zone("w6", "1"), hostNamed("h1", "1")))
+	for name, want := range map[string]capacity.Reason{"w4": capacity.NoHost, "w5": capacity.HostChosen, "w6": capacity.HostChosen} {
+		if s := capacity.Follow(e.observe(t, Of(e.machines[name], noon))); s.Reason != want {
+			t.Errorf("%s: %s, want %s; of the hosts %+v", name, s.Reason, want, s.Args.Hosts)
+		}
 	}
 }

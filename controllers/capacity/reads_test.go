@@ -61,15 +61,12 @@ func TestWhatMayNotBeReadIsNotTakenForMissing(t *testing.T) {
 			delete(e.machines, "w4")
 		}
 		e.funcs = forbid(kind)
-		f, err := e.observer(t).Observe(t.Context(), lost(), noon)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := e.observe(t, lost())
 		if !slices.Contains(f.Unread, kind+"s") {
 			t.Errorf("%s is not among %v", kind, f.Unread)
 		}
-		if diff := cmp.Diff(want, told(capacity.Decide(f))); diff != "" {
-			t.Errorf("without %s: %s", kind, diff)
+		if got := told(capacity.Decide(f)); got != want {
+			t.Errorf("without %s: %s, want %s", kind, got, want)
 		}
 	}
 }
@@ -97,7 +94,7 @@ func TestFewObjectsAreRead(t *testing.T) {
 		s    Subject
 		most int
 	}{
-		"of a machine that is healthy":  {anEnvironment(), Subject{Namespace: "default", Name: "w1"}, 5},
+		"of a machine that is healthy":  {anEnvironment(), w1, 5},
 		"of one that is being replaced": {anEnvironment(replaced, with(metal3Machine("w4", "", map[string]any{}))), lost(), 9},
 	} {
 		reads := 0
@@ -145,11 +142,5 @@ func TestOfTheNamespaceOnlyMetadataIsRead(t *testing.T) {
 			namespace.SetFinalizers([]string{"kubernetes"})
 		}
 	}
-	f, err := e.observer(t).Observe(t.Context(), Of(e.machines["w1"], noon.Add(-10*time.Minute)), noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff("NotReplaced NamespaceDeleted w1", told(capacity.Decide(f))); diff != "" {
-		t.Error(diff)
-	}
+	e.tells(t, Of(e.machines["w1"], noon.Add(-10*time.Minute)), "NotReplaced NamespaceDeleted w1")
 }

@@ -59,7 +59,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	}).Build()
 	f.r = &Reconciler{Client: f.c, Live: f.c, Recorder: f.events, namespaces: cachedNamespaces{f.c}}
 	f.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
-	f.create(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c1"}})
+	f.create(theCluster())
 	for _, o := range objects {
 		f.create(o)
 	}
@@ -74,11 +74,24 @@ func (f *fixture) create(o client.Object) {
 	}
 }
 
+func theCluster() *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c1"}}
+}
+
 // check is a MachineHealthCheck of c1 with these annotations.
 func check(name string, annotations map[string]string) *clusterv1.MachineHealthCheck {
 	return &clusterv1.MachineHealthCheck{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Annotations: annotations},
 		Spec:       clusterv1.MachineHealthCheckSpec{ClusterName: "c1"},
+	}
+}
+
+// patch has a person change an object.
+func (f *fixture) patch(o client.Object, format string, args ...any) {
+	f.t.Helper()
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":`+format+`}`, args...))
+	if err := f.c.Patch(f.t.Context(), o, patch, person); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
@@ -91,12 +104,10 @@ func (f *fixture) label(o client.Object, value ...string) {
 		o.SetNamespace("")
 		o.SetName("fleet")
 	}
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, mendv1.ClaimLabel)
 	if len(value) > 0 {
-		patch = fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, mendv1.ClaimLabel, value[0])
-	}
-	if err := f.c.Patch(f.t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(patch)), person); err != nil {
-		f.t.Fatal(err)
+		f.patch(o, `{"labels":{%q:%q}}`, mendv1.ClaimLabel, value[0])
+	} else {
+		f.patch(o, `{"labels":{%q:null}}`, mendv1.ClaimLabel)
 	}
 }
 
@@ -104,18 +115,12 @@ func (f *fixture) label(o client.Object, value ...string) {
 func (f *fixture) reconcile() {
 	f.t.Helper()
 	for range 3 {
-		result, err := f.r.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "fleet", Name: "c1"}})
+		result, err := f.r.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theCluster())})
 		if err == nil && result.RequeueAfter == 0 {
 			return
 		}
 	}
 	f.t.Fatal("it does not succeed")
-}
-
-// annotations are those of a check that say whether it is claimed.
-func (f *fixture) annotations(name string) map[string]string {
-	f.t.Helper()
-	return f.read(name).Annotations
 }
 
 func (f *fixture) read(name string) *clusterv1.MachineHealthCheck {
@@ -132,7 +137,7 @@ func (f *fixture) wants(want map[string]map[string]string) {
 	f.t.Helper()
 	got := map[string]map[string]string{}
 	for name := range want {
-		got[name] = f.annotations(name)
+		got[name] = f.read(name).Annotations
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		f.t.Errorf("annotations (-want +got):\n%s", diff)
@@ -236,18 +241,6 @@ func TestACheckThatIsMadeLaterIsClaimed(t *testing.T) {
 	f.wants(all{"a": byCluster, "b": byCluster})
 }
 
-func TestAClaimThatSomebodyRemovesIsMadeAnew(t *testing.T) {
-	f := newFixture(t, check("a", nil))
-	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
-	f.reconcile()
-	remove := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, clusterv1.PausedAnnotation)
-	if err := f.c.Patch(t.Context(), check("a", nil), client.RawPatch("application/merge-patch+json", []byte(remove)), person); err != nil {
-		t.Fatal(err)
-	}
-	f.reconcile()
-	f.wants(all{"a": byCluster})
-}
-
 // A GitOps tool that applies the same claim keeps it.
 func TestAClaimThatSomebodyElseOwnsAsWellStays(t *testing.T) {
 	f := newFixture(t, check("a", nil))
@@ -280,7 +273,7 @@ func TestAClaimThatWasCopiedIsReleased(t *testing.T) {
 
 func TestACopyWithoutItsClusterIsLeftAlone(t *testing.T) {
 	f := newFixture(t, check("a", maps.Clone(byCluster)))
-	if err := f.c.Delete(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c1"}}); err != nil {
+	if err := f.c.Delete(t.Context(), theCluster()); err != nil {
 		t.Fatal(err)
 	}
 	f.reconcile()
@@ -314,11 +307,7 @@ func TestAManagerClaimsOnlyWhatItLooksAt(t *testing.T) {
 	own.Labels = map[string]string{clusterv1.WatchLabel: "west"}
 	f := newFixture(t, own, check("by-its-cluster", nil))
 	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
-	shard := fmt.Sprintf(`{"metadata":{"labels":{%q:"east"}}}`, clusterv1.WatchLabel)
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c1"}}
-	if err := f.c.Patch(t.Context(), cluster, client.RawPatch("application/merge-patch+json", []byte(shard)), person); err != nil {
-		t.Fatal(err)
-	}
+	f.patch(theCluster(), `{"labels":{%q:"east"}}`, clusterv1.WatchLabel)
 	f.r.WatchFilterValue = "east"
 	f.reconcile()
 	f.wants(all{"by-its-own-label": none, "by-its-cluster": byCluster})
@@ -338,7 +327,7 @@ func TestEachWriteMayFail(t *testing.T) {
 			f := newFixture(t, check("a", nil), check("b", nil))
 			f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
 			f.fails = err
-			if result, got := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "fleet", Name: "c1"}}); got == nil &&
+			if result, got := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theCluster())}); got == nil &&
 				result.RequeueAfter == 0 {
 				t.Error("nothing says that it is to be tried again")
 			}
@@ -374,22 +363,19 @@ func TestAManagerOfOneNamespaceReadsItsOwn(t *testing.T) {
 	f.reconcile()
 	f.wants(all{"a": byNamespace})
 
-	forbidden := interceptor.NewClient(f.c, interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return apierrors.NewForbidden(corev1.Resource("namespaces"), "fleet", errors.New("no"))
-		},
-	})
-	broken := interceptor.NewClient(f.c, interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return errors.New("no")
-		},
-	})
-	if _, err := own.look(t.Context(), broken, "fleet"); err == nil {
+	failing := func(err error) client.Reader {
+		return interceptor.NewClient(f.c, interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return err
+			},
+		})
+	}
+	if _, err := own.look(t.Context(), failing(errors.New("no")), "fleet"); err == nil {
 		t.Fatal("that it could not be read is not said")
 	}
 	f.reconcile()
 	f.wants(all{"a": byNamespace})
-	look(forbidden, true)
+	look(failing(apierrors.NewForbidden(corev1.Resource("namespaces"), "fleet", errors.New("no"))), true)
 	f.label(&corev1.Namespace{})
 	f.reconcile()
 	f.wants(all{"a": byNamespace})

@@ -23,13 +23,11 @@ func TestAChangeOfACheckIsReconciledIfADecisionDependsOnIt(t *testing.T) {
 		"its spec":        {func(c *clusterv1.MachineHealthCheck) { c.Generation++ }, false},
 		"another label":   {func(c *clusterv1.MachineHealthCheck) { c.Labels = map[string]string{"a": "b"} }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			was, is := check("a", maps.Clone(byCluster)), check("a", maps.Clone(byCluster))
-			tc.edit(is)
-			if got := checkChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != tc.want {
-				t.Errorf("it is reconciled: %t", got)
-			}
-		})
+		was, is := check("a", maps.Clone(byCluster)), check("a", maps.Clone(byCluster))
+		tc.edit(is)
+		if got := checkChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != tc.want {
+			t.Errorf("%s: it is reconciled: %t", name, got)
+		}
 	}
 	if !checkChanges().Create(event.CreateEvent{Object: check("a", nil)}) {
 		t.Error("a new check is not reconciled")
@@ -37,11 +35,11 @@ func TestAChangeOfACheckIsReconciledIfADecisionDependsOnIt(t *testing.T) {
 }
 
 func TestAChangeOfAClusterIsReconciledIfALabelChanges(t *testing.T) {
-	labelled := func(all ...string) *clusterv1.Cluster {
+	labelled := func(with ...string) *clusterv1.Cluster {
 		c := &clusterv1.Cluster{}
 		c.Labels = map[string]string{"other": "x"}
-		for i := 0; i < len(all); i += 2 {
-			c.Labels[all[i]] = all[i+1]
+		if len(with) > 0 {
+			c.Labels[with[0]] = with[1]
 		}
 		return c
 	}
@@ -57,11 +55,9 @@ func TestAChangeOfAClusterIsReconciledIfALabelChanges(t *testing.T) {
 		"the shard's is changed": {labelled(clusterv1.WatchLabel, "east"), labelled(clusterv1.WatchLabel, "west"), true},
 		"nothing of this":        {labelled(), labelled("another", "x"), false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := p.Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.want {
-				t.Errorf("it is reconciled: %t", got)
-			}
-		})
+		if got := p.Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.want {
+			t.Errorf("%s: it is reconciled: %t", name, got)
+		}
 	}
 	if p.Create(event.CreateEvent{Object: labelled()}) || !p.Create(event.CreateEvent{Object: labelled(mendv1.ClaimLabel, "act")}) {
 		t.Error("of new Clusters those with a label are reconciled, and no others")

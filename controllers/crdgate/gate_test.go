@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -115,6 +118,11 @@ var theirs = map[string]string{clusterv1.ProviderNameLabel: "infrastructure-x"}
 
 func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
 	s := environmentWith(t, Auto)
+	var heard [][]managerlease.Kind
+	s.r.Changed = func() { heard = append(heard, s.r.Kinds()) }
+	if kinds := s.r.Kinds(); len(kinds) > 0 {
+		t.Errorf("before the first reconcile there are %v", kinds)
+	}
 	for _, step := range []struct {
 		name   string
 		do     func()
@@ -122,6 +130,7 @@ func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
 		why    string
 	}{
 		{"before its CRD is installed it is not", func() {}, nil, "NotInstalled"},
+		{"nor later, which is no news", func() {}, nil, "NotInstalled"},
 		{"nor before what it needs is", func() { s.has(kind, nil) }, nil, "Waiting"},
 		{"then it is started", func() { s.has(needed, nil) }, []string{"start"}, "served"},
 		{"once", func() {}, []string{"serve"}, "served"},
@@ -132,6 +141,16 @@ func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
 		if called, why := s.reconcile(); !slices.Equal(called, step.called) || why != step.why {
 			t.Errorf("%s: called %v, %q; want %v, %q", step.name, called, why, step.called, step.why)
 		}
+	}
+	want := [][]managerlease.Kind{
+		{{CRD: kind, Reason: "NotInstalled", Because: "its CustomResourceDefinition is not installed"}},
+		{{CRD: kind, Reason: "Waiting", Because: "these are not installed: " + needed}},
+		{{CRD: kind}},
+		{{CRD: kind, Reason: "Foreign", Because: "its CustomResourceDefinition belongs to infrastructure-x, whose controller serves it"}},
+		{{CRD: kind}},
+	}
+	if diff := cmp.Diff(want, heard); diff != "" {
+		t.Errorf("heard of changes (-want +got):\n%s", diff)
 	}
 }
 
@@ -159,14 +178,7 @@ func TestAKindIsForeignWhileItsOtherControllerRuns(t *testing.T) {
 			s.has(needed, nil)
 			now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 			s.service.Other, s.r.Clock = &OtherController{Name: "their controller", Lease: theirLease, OrIn: []string{"capm3-elsewhere"}}, clocktesting.NewFakePassiveClock(now)
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: row.lease.Namespace, Name: row.lease.Name}}
-			lease.Spec.HolderIdentity, lease.Spec.RenewTime = &row.holder, &metav1.MicroTime{Time: now.Add(-row.age)}
-			scheme := runtime.NewScheme()
-			if err := coordinationv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
-			s.r.Live = fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).
-				WithIndex(lease, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
+			s.r.Live = led(row.lease, row.holder, now.Add(-row.age))
 			if _, why := s.reconcile(); why != row.why {
 				t.Errorf("%q, want %q", why, row.why)
 			}
@@ -178,25 +190,15 @@ func TestAKindIsForeignWhileItsOtherControllerRuns(t *testing.T) {
 	}
 }
 
-var theirLease = client.ObjectKey{Namespace: "other-system", Name: "other-leader"}
-
-func TestWhatTheUserChoosesGoesFirst(t *testing.T) {
-	for choice, want := range map[Choice]struct {
-		called []string
-		why    string
-	}{
-		Auto: {nil, "Foreign"},
-		On:   {[]string{"start"}, "served"},
-		Off:  {nil, "Off"},
-	} {
-		s := environmentWith(t, choice)
-		s.has(kind, theirs)
-		s.has(needed, nil)
-		if called, why := s.reconcile(); !slices.Equal(called, want.called) || why != want.why {
-			t.Errorf("%s: called %v, %q; want %v, %q", choice, called, why, want.called, want.why)
-		}
-	}
+// led is a cluster in which somebody leads by a lease.
+func led(by client.ObjectKey, holder string, renewed time.Time) client.Client {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: by.Namespace, Name: by.Name}}
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &metav1.MicroTime{Time: renewed}
+	return fake.NewClientBuilder().WithObjects(lease).
+		WithIndex(lease, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
 }
+
+var theirLease = client.ObjectKey{Namespace: "other-system", Name: "other-leader"}
 
 // F5: a host that is held off when its kind is switched off would stay off for ever.
 func TestAServiceThatIsSwitchedOffReleasesWhatItHolds(t *testing.T) {
@@ -240,28 +242,6 @@ func TestWhatCouldNotBeStartedIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAChangeOfTheKindsIsReported(t *testing.T) {
-	s := environmentWith(t, Auto)
-	var heard [][]managerlease.Kind
-	s.r.Changed = func() { heard = append(heard, s.r.Kinds()) }
-	if kinds := s.r.Kinds(); len(kinds) > 0 {
-		t.Errorf("before the first reconcile there are %v", kinds)
-	}
-	for _, do := range []func(){func() {}, func() {}, func() { s.has(kind, nil) }, func() { s.has(needed, nil) }, func() {}, func() { s.has(kind, theirs) }} {
-		do()
-		s.reconcile()
-	}
-	want := [][]managerlease.Kind{
-		{{CRD: kind, Reason: "NotInstalled", Because: "its CustomResourceDefinition is not installed"}},
-		{{CRD: kind, Reason: "Waiting", Because: "these are not installed: " + needed}},
-		{{CRD: kind}},
-		{{CRD: kind, Reason: "Foreign", Because: "its CustomResourceDefinition belongs to infrastructure-x, whose controller serves it"}},
-	}
-	if diff := cmp.Diff(want, heard); diff != "" {
-		t.Errorf("heard (-want +got):\n%s", diff)
-	}
-}
-
 // A service that a feature gate switched off was looked at as well, to release what was begun.
 func TestAKindThatAGateSwitchedOffIsThereOnceWithTheGate(t *testing.T) {
 	s := environmentWith(t, Off)
@@ -270,5 +250,77 @@ func TestAKindThatAGateSwitchedOffIsThereOnceWithTheGate(t *testing.T) {
 	want := []managerlease.Kind{{CRD: kind, Reason: OffReason, Because: "the feature gate Gate is off"}, {CRD: "z"}}
 	if diff := cmp.Diff(want, s.r.Kinds()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Without its rights the caches of a controller are never filled: it would hang, and say nothing.
+func TestAKindIsServedWhenTheManagerHasTheRights(t *testing.T) {
+	s := environmentWith(t, Auto)
+	s.has(kind, nil)
+	s.has(needed, nil)
+	s.service.Role, s.service.Rights = "things", []Right{{Verb: "watch", Group: "example.org", Resource: "things"}, {Verb: "update", Resource: "boxes", Namespace: "attic"}}
+	allowed := map[string]bool{"watch example.org/things": true}
+	asked := 0
+	s.r.May = func(_ context.Context, r Right) (bool, error) {
+		asked++
+		return allowed[r.String()], nil
+	}
+	if called, why := s.reconcile(); len(called) > 0 || why != ForbiddenReason {
+		t.Errorf("without one of its rights: called %v, %q", called, why)
+	}
+	_, sentence, err := s.r.Why(t.Context(), s.service)
+	if want := "the manager may not update boxes in namespace attic; the role things says what it needs"; err != nil || sentence != want {
+		t.Errorf("it says %q (%v), want %q", sentence, err, want)
+	}
+	if result, err := s.r.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter == 0 {
+		t.Errorf("no event says that a right was granted, and it reconciles again after %s, %v", result.RequeueAfter, err)
+	}
+
+	allowed["update boxes in namespace attic"] = true
+	if called, why := s.reconcile(); !slices.Equal(called, []string{"start"}) || why != "served" {
+		t.Errorf("with all its rights: called %v, %q", called, why)
+	}
+	asked = 0
+	if result, err := s.r.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != 0 || asked > 0 {
+		t.Errorf("once it is started it asks %d times, and reconciles again after %s, %v", asked, result.RequeueAfter, err)
+	}
+}
+
+// answering is an API server that says what its caller may do.
+type answering struct {
+	client.Writer
+	allows bool
+	fails  error
+	asked  *authorizationv1.ResourceAttributes
+}
+
+func (a *answering) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	review := o.(*authorizationv1.SelfSubjectAccessReview)
+	a.asked, review.Status.Allowed = review.Spec.ResourceAttributes, a.allows
+	return a.fails
+}
+
+func TestTheAPIServerIsAskedForRights(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "selfsubjectaccessreviews"}, "", nil)
+	for name, row := range map[string]struct {
+		server answering
+		may    bool
+		says   string
+	}{
+		"what it allows may be done":                   {answering{allows: true}, true, ""},
+		"what it does not allow may not":               {answering{}, false, ""},
+		"without the right to ask, it starts":          {answering{fails: forbidden}, true, ""},
+		"one that does not answer has allowed nothing": {answering{fails: context.DeadlineExceeded}, false, "update coordination.k8s.io/leases in namespace medik8s-leases"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, rights := NodeRights("medik8s-leases")
+			may, err := AskAPIServer(&row.server)(t.Context(), rights[len(rights)-1])
+			if may != row.may || (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Errorf("%t, %v", may, err)
+			}
+			if a := row.server.asked; a.Verb != "update" || a.Group != "coordination.k8s.io" || a.Resource != "leases" || a.Namespace != "medik8s-leases" {
+				t.Errorf("asked about %+v", a)
+			}
+		})
 	}
 }

@@ -4,13 +4,9 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // Who only wants to know who serves a kind has a client, and starts nothing.
@@ -65,19 +61,14 @@ func TestNodeHealthChecksAreThoseOfMedik8sOperatorWhereThatLeads(t *testing.T) {
 		"openshift-workload-availability": "Foreign", "openshift-operators": "Foreign", "operators": "Foreign", "medik8s": "Foreign",
 		"node-healthcheck-operator-system": "Foreign", "tenant": "",
 	} {
-		t.Run(namespace, func(t *testing.T) {
-			s := environmentWith(t, Auto)
-			s.has(NodeCheckCRD, nil)
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "e1f13584.medik8s.io"}}
-			lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To("a"), &metav1.MicroTime{Time: now.Add(-time.Second)}
-			live := fake.NewClientBuilder().WithObjects(lease).
-				WithIndex(lease, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
-			r := &Reconciler{Client: s.client, Live: live, Clock: clocktesting.NewFakePassiveClock(now)}
-			for choice, want := range map[Choice]string{Auto: word, On: ""} {
-				if got, _, err := r.Why(t.Context(), NodeHealthChecks(choice)); err != nil || got != want {
-					t.Errorf("%s: %q, %v; want %q", choice, got, err, want)
-				}
+		s := environmentWith(t, Auto)
+		s.has(NodeCheckCRD, nil)
+		live := led(client.ObjectKey{Namespace: namespace, Name: "e1f13584.medik8s.io"}, "a", now.Add(-time.Second))
+		r := &Reconciler{Client: s.client, Live: live, Clock: clocktesting.NewFakePassiveClock(now)}
+		for choice, want := range map[Choice]string{Auto: word, On: ""} {
+			if got, _, err := r.Why(t.Context(), NodeHealthChecks(choice)); err != nil || got != want {
+				t.Errorf("%s, %s: %q, %v; want %q", namespace, choice, got, err, want)
 			}
-		})
+		}
 	}
 }

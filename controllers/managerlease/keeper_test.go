@@ -195,7 +195,7 @@ func TestTheNextManagerAnnouncesItselfWhenTheLeaseOfACrashedOneEnds(t *testing.T
 	}
 }
 
-func TestWhatCannotBeWrittenIsTriedAgainSoon(t *testing.T) {
+func TestWhatCannotBeWrittenIsTriedAgainSoonAndWhatWasDeletedIsMadeAnew(t *testing.T) {
 	s := newFixture(t)
 	a := s.keeper("a", true)
 	for _, broken := range []error{errors.New("broken"), apierrors.NewForbidden(coordinationv1.Resource("leases"), LeaseName, nil)} {
@@ -205,20 +205,13 @@ func TestWhatCannotBeWrittenIsTriedAgainSoon(t *testing.T) {
 		}
 	}
 	s.broken = nil
-	if next := a.renew(t.Context()); next != every || !s.manager().Alive {
-		t.Errorf("the next renewal is after %s, and a reader sees %+v", next, s.manager())
-	}
-}
-
-func TestALeaseThatWasDeletedIsMadeAnew(t *testing.T) {
-	s := newFixture(t)
-	a := s.keeper("a", true)
-	a.renew(t.Context())
-	if err := s.client.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName}}); err != nil {
-		t.Fatal(err)
-	}
-	if next := a.renew(t.Context()); next != every || !s.manager().Alive {
-		t.Errorf("the next renewal is after %s, and a reader sees %+v", next, s.manager())
+	for _, is := range []string{"first", "anew"} {
+		if next := a.renew(t.Context()); next != every || !s.manager().Alive {
+			t.Errorf("%s, the next renewal is after %s, and a reader sees %+v", is, next, s.manager())
+		}
+		if err := s.client.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

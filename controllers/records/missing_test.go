@@ -1,11 +1,17 @@
 package records
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -68,5 +74,105 @@ func TestWhatWasDueFirstComesFirst(t *testing.T) {
 	OldestFirst(all)
 	if all[0].Target.Name != "b" || all[1].Target.Name != "c" || all[2].Target.Name != "a" {
 		t.Errorf("the order is %v", all)
+	}
+}
+
+var workers = types.NamespacedName{Namespace: "metal", Name: "workers"}
+
+// lost is the record of a machine that workers has had replaced, which was due then.
+func lost(name string, ago time.Duration, edits ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
+	is := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name + "-1"}}
+	is.Spec.Mode, is.Spec.Due = mendv1.RecordActive, new(metav1.NewTime(due.Add(-ago)))
+	is.Spec.Target.Machine = &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: name}
+	is.Spec.Requester.Check = &mendv1.RecordRef{Kind: "MachineHealthCheck", Namespace: workers.Namespace, Name: workers.Name}
+	waits("NoHost", "No host fits "+name, due)(is)
+	for _, edit := range edits {
+		edit(is)
+	}
+	return is
+}
+
+// checked are records with the index by check.
+func checked(t *testing.T, objects ...client.Object) *Records {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := mendv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return &Records{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&mendv1.RemediationRecord{}, checkIndex, byCheck).Build()}
+}
+
+func TestWhatIsMissingOfACheck(t *testing.T) {
+	of := func(kind, name string) func(*mendv1.RemediationRecord) {
+		return func(is *mendv1.RemediationRecord) {
+			is.Spec.Requester.Check = &mendv1.RecordRef{Kind: kind, Namespace: "metal", Name: name}
+		}
+	}
+	r := checked(t, lost("a", time.Minute), lost("b", time.Hour),
+		lost("c", time.Hour, of("MachineHealthCheck", "others")), lost("d", time.Hour, of("NodeHealthCheck", "workers")),
+		lost("e", time.Hour, func(is *mendv1.RemediationRecord) { is.Status.Ended = &due }),
+		lost("f", time.Hour, func(is *mendv1.RemediationRecord) { is.Spec.Mode = mendv1.RecordObserved }),
+		lost("g", time.Hour, func(is *mendv1.RemediationRecord) { is.Spec.Requester.Check = nil }))
+	var heard []string
+	r.Hear(func(check types.NamespacedName) { heard = append(heard, check.Name) })
+	if all, known, err := r.MissingOf(t.Context(), workers); known || err != nil || len(all) > 0 {
+		t.Errorf("before the records are known it is %v (%v), %v", all, known, err)
+	}
+	r.Followed()
+	if !slices.Equal(heard, []string{"workers"}) {
+		t.Errorf("of those that asked before, %v are called", heard)
+	}
+	all, known, err := r.MissingOf(t.Context(), workers)
+	if err != nil || !known || len(all) != 2 || all[0].Target.Name != "b" || all[0].Reason != "NoHost" || all[1].Target.Name != "a" {
+		t.Errorf("missing is %v (%v), %v", all, known, err)
+	}
+	if all, known, err := (*Records)(nil).MissingOf(t.Context(), workers); known || err != nil || len(all) > 0 {
+		t.Errorf("without records it is %v (%v), %v", all, known, err)
+	}
+}
+
+func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
+	was := lost("a", time.Minute)
+	with := func(edit func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
+		is := was.DeepCopy()
+		edit(is)
+		return is
+	}
+	closed := with(func(is *mendv1.RemediationRecord) { is.Status.Ended = &due })
+	for name, tc := range map[string]struct {
+		happens func(toolscache.ResourceEventHandler)
+		called  int
+	}{
+		"a record of a loss": {func(h toolscache.ResourceEventHandler) { h.OnAdd(was, true) }, 1},
+		"one that has not begun": {func(h toolscache.ResourceEventHandler) {
+			h.OnAdd(with(func(is *mendv1.RemediationRecord) { is.Status.Conditions = nil }), false)
+		}, 0},
+		"another reason": {func(h toolscache.ResourceEventHandler) {
+			h.OnUpdate(was, with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Reason = "NoNode" }))
+		}, 1},
+		"other words for that": {func(h toolscache.ResourceEventHandler) {
+			h.OnUpdate(was, with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Message = "other" }))
+		}, 0},
+		"its end":                      {func(h toolscache.ResourceEventHandler) { h.OnUpdate(was, closed) }, 1},
+		"its deletion":                 {func(h toolscache.ResourceEventHandler) { h.OnDelete(was) }, 1},
+		"a deletion that was missed":   {func(h toolscache.ResourceEventHandler) { h.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: was}) }, 1},
+		"the deletion of a closed one": {func(h toolscache.ResourceEventHandler) { h.OnDelete(closed) }, 0},
+		"one that no check asked for": {func(h toolscache.ResourceEventHandler) {
+			h.OnAdd(with(func(is *mendv1.RemediationRecord) { is.Spec.Requester.Check = nil }), false)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, called := &Records{}, 0
+			r.Hear(func(check types.NamespacedName) {
+				called++
+				if check != workers {
+					t.Errorf("called is %s", check)
+				}
+			})
+			tc.happens(r.Changes())
+			if called != tc.called {
+				t.Errorf("it is called %d times, want %d", called, tc.called)
+			}
+		})
 	}
 }

@@ -252,30 +252,6 @@ func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
 	}
 }
 
-// A record that is closed in the same moment is not the one of a remediation that goes on.
-func TestARecordThatIsClosedMeanwhileIsNotTaken(t *testing.T) {
-	s := newShelf(t)
-	ctx := t.Context()
-	first, _ := s.Begin(ctx, about("w1", "1", mendv1.RecordActive), "a")
-	open := s.all(ctx, t)
-	s.close(ctx, t)
-	s.clock.SetTime(noon.Add(Unbegun + time.Second))
-	stale := interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if open != nil { // once
-				list.(*mendv1.RemediationRecordList).Items, open = open, nil
-				return nil
-			}
-			return c.List(ctx, list, opts...)
-		},
-	})
-	s.Client = stale
-	second, err := s.Begin(ctx, about("w1", "1", mendv1.RecordActive), "a")
-	if err != nil || second == first {
-		t.Errorf("it takes %q after %q: %v", second, first, err)
-	}
-}
-
 // The cache of a manager with --namespace refuses to list another one; the requests of a NodeHealthCheck may be there.
 func TestRecordsOfANamespaceThatTheCacheDoesNotHaveAreReadPastIt(t *testing.T) {
 	s := newShelf(t)

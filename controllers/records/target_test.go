@@ -1,15 +1,24 @@
 package records
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
@@ -75,5 +84,92 @@ func TestARequestNamesItsRecord(t *testing.T) {
 		if got := NamedBy(req); got != want || req.Annotations[mendv1.RecordAnnotation] != tc.value || req.Annotations["other"] != "stays" {
 			t.Errorf("%s: it names %v by %v, want %v", name, got, req.Annotations, want)
 		}
+	}
+}
+
+// metal finds hosts as a test has it.
+type metal func(context.Context) (host.Found, error)
+
+func (m metal) Of(ctx context.Context, _ *clusterv1.Machine) (host.Found, error) { return m(ctx) }
+
+func TestARecordNamesTheHostIfItCanBeRead(t *testing.T) {
+	on := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack-7-3"}}
+	for name, tc := range map[string]struct {
+		metal Metal
+		named bool
+	}{
+		"the host of the machine": {metal(func(context.Context) (host.Found, error) { return host.Found{Host: on, Is: powercycle.HostOurs}, nil }), true},
+		"not that of another one": {metal(func(context.Context) (host.Found, error) {
+			return host.Found{Host: on, Is: powercycle.HostForeign}, nil
+		}), false},
+		"none that may not be read":      {metal(func(context.Context) (host.Found, error) { return host.Found{}, errors.New("forbidden") }), false},
+		"none if no answer comes":        {metal(func(ctx context.Context) (host.Found, error) { <-ctx.Done(); return host.Found{}, ctx.Err() }), false},
+		"none without a reader of hosts": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now() //nolint:forbidigo // of the bubble
+				if is := HostOf(t.Context(), tc.metal, &clusterv1.Machine{}); (is != nil) != tc.named {
+					t.Errorf("the host is %v", is)
+				}
+				if took := time.Since(began); took > hostWithin { //nolint:forbidigo // of the bubble
+					t.Errorf("it is waited for %s", took)
+				}
+			})
+		})
+	}
+}
+
+func TestARecordSaysWhyItsTargetCountedAsUnhealthy(t *testing.T) {
+	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
+	at := func(d time.Duration) *metav1.Time { return new(metav1.NewTime(ago(d))) }
+	ready := func(due, since time.Duration) health.Finding {
+		return health.Finding{
+			Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: ago(due),
+			Signal: health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown", Since: ago(since)},
+		}
+	}
+	unknown := mendv1.RecordEvidence{Type: "Ready", Status: "Unknown", Since: at(6 * time.Minute), TimeoutSeconds: 300, Message: "NodeStatusUnknown"}
+	for name, tc := range map[string]struct {
+		findings []health.Finding
+		want     mendv1.RemediationRecordSpec
+	}{
+		"a condition": {
+			[]health.Finding{ready(time.Minute, 6*time.Minute)},
+			mendv1.RemediationRecordSpec{Cause: "Ready=Unknown", Evidence: []mendv1.RecordEvidence{unknown}, UnhealthySince: at(6 * time.Minute), Due: at(time.Minute)},
+		},
+		"a second one that is not due is no evidence": {
+			[]health.Finding{ready(time.Minute, 6*time.Minute), ready(-time.Minute, 4*time.Minute)},
+			mendv1.RemediationRecordSpec{Cause: "Ready=Unknown", Evidence: []mendv1.RecordEvidence{unknown}, UnhealthySince: at(6 * time.Minute), Due: at(time.Minute)},
+		},
+		"a machine that has failed, since when is not known, and a condition": {
+			[]health.Finding{{Reason: health.MachineFailed, Failure: "the disk is gone"}, ready(time.Minute, 6*time.Minute)},
+			mendv1.RemediationRecordSpec{
+				Cause: "MachineFailed", Evidence: []mendv1.RecordEvidence{{Type: "MachineFailed", Message: "the disk is gone"}, unknown},
+				UnhealthySince: at(6 * time.Minute), Due: at(time.Minute),
+			},
+		},
+		"a person's mark alone": {
+			[]health.Finding{{Reason: health.MarkedByHand}},
+			mendv1.RemediationRecordSpec{Cause: "MarkedByHand", Evidence: []mendv1.RecordEvidence{{Type: "MarkedByHand"}}},
+		},
+	} {
+		got := mendv1.RemediationRecordSpec{}
+		Judged(&got, health.Verdict{State: health.Unhealthy, Findings: tc.findings}, noon)
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestARecordHasTheNumbersOfTheCheck(t *testing.T) {
+	p := budget.Population{Healthy: 5, Unhealthy: 2, Pending: 1, InFlight: 1}
+	want := &mendv1.RecordCounts{Targets: 8, Healthy: 5, InFlight: 1, Limit: "40%"}
+	if diff := cmp.Diff(want, CountsOf(p, budget.Limits{InFlight: budget.Unlimited}, "40%")); diff != "" {
+		t.Errorf("without a limit of those in flight (-want +got):\n%s", diff)
+	}
+	want.MaxInFlight = new(int32(3))
+	if diff := cmp.Diff(want, CountsOf(p, budget.Limits{InFlight: 3}, "40%")); diff != "" {
+		t.Errorf("with one (-want +got):\n%s", diff)
 	}
 }

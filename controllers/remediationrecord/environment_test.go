@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,11 +121,11 @@ func (m *management) restart() {
 	})
 	live := interceptor.NewClient(m.server, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			m.ask(o)
+			m.count(o)
 			return c.Get(ctx, key, o, opts...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			m.ask(list)
+			m.count(list)
 			return c.List(ctx, list, opts...)
 		},
 	})
@@ -135,7 +136,7 @@ func (m *management) restart() {
 	}
 }
 
-func (m *management) ask(o runtime.Object) {
+func (m *management) count(o runtime.Object) {
 	kind, err := apiutil.GVKForObject(o, m.server.Scheme())
 	if err != nil {
 		m.t.Fatal(err)
@@ -158,15 +159,30 @@ func (m *management) View(context.Context, client.ObjectKey, time.Time, ...clust
 	return workload.Seen(link, store), nil
 }
 
-// reconcile reconciles the record some time after noon until it does not change, and returns it.
-func (m *management) reconcile(at time.Duration) *mendv1.RemediationRecord {
+// look reconciles a record, which may not exist, some time after noon until it does not change, and returns what there is.
+func (m *management) look(at time.Duration, key client.ObjectKey) *mendv1.RemediationRecord {
 	m.t.Helper()
 	m.clock.SetTime(noon.Add(at))
 	for range 3 {
-		if _, err := m.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: recordKey}); err != nil {
+		if _, err := m.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 			m.t.Fatal(err)
 		}
 	}
+	is := &mendv1.RemediationRecord{}
+	err := m.server.Get(m.t.Context(), key, is)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		m.t.Fatal(err)
+	}
+	return is
+}
+
+// reconcile reconciles the record some time after noon, and returns it.
+func (m *management) reconcile(at time.Duration) *mendv1.RemediationRecord {
+	m.t.Helper()
+	m.look(at, recordKey)
 	return m.record()
 }
 
@@ -177,6 +193,24 @@ func (m *management) record() *mendv1.RemediationRecord {
 		m.t.Fatal(err)
 	}
 	return is
+}
+
+// edit changes any object.
+func (m *management) edit(o client.Object, change func(client.Object)) {
+	m.t.Helper()
+	if err := m.server.Get(m.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		m.t.Fatal(err)
+	}
+	change(o)
+	if err := m.server.Update(m.t.Context(), o); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// pause pauses the Cluster, or ends that.
+func (m *management) pause(paused bool) {
+	m.t.Helper()
+	m.edit(theCluster(), func(o client.Object) { o.(*clusterv1.Cluster).Spec.Paused = &paused })
 }
 
 // change changes a Machine.
@@ -200,6 +234,44 @@ func (m *management) change(name string, change func(*clusterv1.Machine)) {
 	}
 }
 
+// ask has the owner of w1 asked to remediate it.
+func (m *management) ask(at time.Duration) {
+	m.t.Helper()
+	m.change("w1", func(w *clusterv1.Machine) {
+		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, at)
+	})
+}
+
+// heal has the check call w1 healthy, and say nothing else of it.
+func (m *management) heal(at time.Duration) {
+	m.t.Helper()
+	m.change("w1", func(w *clusterv1.Machine) {
+		w.Status.Conditions = nil
+		says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, at)
+	})
+}
+
+// ready gives a machine a Ready node.
+func (m *management) ready(name string, at time.Duration) {
+	m.t.Helper()
+	m.change(name, func(w *clusterv1.Machine) {
+		w.Status.NodeRef.Name = "node-" + name
+		says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, at)
+	})
+}
+
+// refusing is a client that gets no object of a type.
+func refusing[T client.Object](from client.WithWatch, err error) client.WithWatch {
+	return interceptor.NewClient(from, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, is := o.(T); is {
+				return err
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+}
+
 func (m *management) create(objects ...client.Object) {
 	m.t.Helper()
 	for _, o := range objects {
@@ -218,7 +290,7 @@ func (m *management) remove(o client.Object) {
 
 var recordKey = client.ObjectKey{Namespace: "metal", Name: "w1-record"}
 
-func recordOf(change func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
+func recordOf(changes ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
 	is := &mendv1.RemediationRecord{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "metal", Name: "w1-record", Labels: map[string]string{mendv1.RecordOpenLabel: "true"},
@@ -236,10 +308,18 @@ func recordOf(change func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord 
 		},
 		Status: mendv1.RemediationRecordStatus{Attempted: new(after(0))},
 	}
-	if change != nil {
+	for _, change := range changes {
 		change(is)
 	}
 	return is
+}
+
+// begun makes a record one whose remediation has begun.
+func begun(by string) func(*mendv1.RemediationRecord) {
+	return func(r *mendv1.RemediationRecord) {
+		r.Status.Begun = new(after(time.Second))
+		r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: by, Message: "as it says"}}
+	}
 }
 
 func machine(name string, created time.Duration) *clusterv1.Machine {
@@ -274,8 +354,25 @@ func unhealthy() *clusterv1.Machine {
 	return m
 }
 
+func theCluster() *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c", UID: "c"}}
+}
+
+// node is a node with conditions.
+func node(name string, conditions ...corev1.NodeCondition) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: conditions}}
+}
+
+// cycled is the request of a power cycle in a state, which names the record.
+func cycled(name, state string) *mendv1.HostRemediation {
+	return &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: name, UID: "r", CreationTimestamp: after(time.Second),
+		Annotations: map[string]string{mendv1.RecordAnnotation: recordKey.Name, mendv1.PowerCycleAnnotation: `{"state":"` + state + `"}`},
+	}}
+}
+
 func fleet() []client.Object {
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c", UID: "c"}}
+	cluster := theCluster()
 	cluster.Status.Initialization.ControlPlaneInitialized = new(true)
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "metal", Name: "workers", Annotations: map[string]string{clusterv1.RevisionAnnotation: "1"},

@@ -1,32 +1,28 @@
 package remediationrecord
 
 import (
-	"context"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	eventsv1 "k8s.io/api/events/v1"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-func asked(kind, apiVersion, name string) func(*mendv1.RemediationRecord) {
-	return func(is *mendv1.RemediationRecord) {
-		is.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: apiVersion, Kind: kind, Namespace: "metal", Name: name, UID: "check"}
-	}
+func byCheck(is *mendv1.RemediationRecord) {
+	is.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: machineCheckKind, Namespace: "metal", Name: "workers", UID: "check"}
 }
-
-var byCheck = asked("MachineHealthCheck", clusterv1.GroupVersion.String(), "workers")
 
 // kubectl describe finds events by the UID of what they are about.
 func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
@@ -64,36 +60,31 @@ func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 }
 
 func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
-	reboot := func(is *mendv1.RemediationRecord) {
-		is.Spec.Requester = mendv1.RecordRequester{}
-		is.Status.Requests = []mendv1.RecordRef{{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediation", Namespace: "metal", Name: "w1"}}
-	}
+	byNobody := func(is *mendv1.RemediationRecord) { is.Spec.Requester = mendv1.RecordRequester{} }
 	for name, tc := range map[string]struct {
-		says   func(*mendv1.RemediationRecord)
+		says   []func(*mendv1.RemediationRecord)
 		about  []string
 		prefix string
 	}{
-		"a MachineHealthCheck": {byCheck, []string{"MachineHealthCheck workers", "Machine w1"}, "The capacity"},
-		"a NodeHealthCheck, in the words of medik8s": {
-			asked("NodeHealthCheck", "remediation.medik8s.io/v1alpha1", "nodes"), []string{"NodeHealthCheck nodes", "Machine w1"}, "[remediation] The capacity",
+		"a MachineHealthCheck": {[]func(*mendv1.RemediationRecord){byCheck}, []string{"MachineHealthCheck workers", "Machine w1"}, "The capacity"},
+		"a NodeHealthCheck, in the words of medik8s": {[]func(*mendv1.RemediationRecord){func(is *mendv1.RemediationRecord) {
+			is.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: nodeCheckKind, Namespace: "metal", Name: "nodes"}
+		}}, []string{"NodeHealthCheck nodes", "Machine w1"}, "[remediation] The capacity"},
+		"a request that no check made": {
+			[]func(*mendv1.RemediationRecord){byNobody, requested}, []string{"HostRemediation w1", "Machine w1"}, "The capacity",
 		},
-		"a request that no check made": {reboot, []string{"HostRemediation w1", "Machine w1"}, "The capacity"},
-		"the Machine alone": {
-			func(is *mendv1.RemediationRecord) { is.Spec.Requester = mendv1.RecordRequester{} }, []string{"Machine w1"}, "The capacity",
-		},
-		"the Machine alone, by a check of another namespace": {func(is *mendv1.RemediationRecord) {
-			byCheck(is)
+		"the Machine alone": {[]func(*mendv1.RemediationRecord){byNobody}, []string{"Machine w1"}, "The capacity"},
+		"the Machine alone, by a check of another namespace": {[]func(*mendv1.RemediationRecord){byCheck, func(is *mendv1.RemediationRecord) {
 			is.Spec.Requester.Check.Namespace = "theirs"
-		}, []string{"Machine w1"}, "The capacity"},
-		"nothing, by a check that is only observed": {func(is *mendv1.RemediationRecord) {
-			byCheck(is)
+		}}, []string{"Machine w1"}, "The capacity"},
+		"nothing, by a check that is only observed": {[]func(*mendv1.RemediationRecord){byCheck, func(is *mendv1.RemediationRecord) {
 			is.Spec.Mode = mendv1.RecordObserved
-		}, nil, ""},
+		}}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w1 := unhealthy()
 			says(w1, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
-			m := newManagement(t, append(fleet(), w1, recordOf(tc.says))...)
+			m := newManagement(t, append(fleet(), w1, recordOf(tc.says...))...)
 			for i := range 4 {
 				m.reconcile(time.Duration(i) * time.Minute)
 			}
@@ -118,27 +109,6 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 	}
 }
 
-// written are the events that client-go writes to an API server.
-type written chan *eventsv1.Event
-
-func (w written) write(event *eventsv1.Event) (*eventsv1.Event, error) {
-	w <- event
-	return event, nil
-}
-
-// Create implements events.EventSink, as Update and Patch do.
-func (w written) Create(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
-	return w.write(event)
-}
-
-func (w written) Update(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
-	return w.write(event)
-}
-
-func (w written) Patch(_ context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
-	return w.write(event)
-}
-
 // What differs in its text alone is one event to client-go, under the text of the first.
 func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
 	budget, long := record.Ref{Kind: "PodDisruptionBudget", Name: "web"}, strings.Repeat("a", 250)
@@ -149,23 +119,124 @@ func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
 		"that is known, after one that is not": {{}, budget},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := make(written)
-			broadcaster := events.NewBroadcaster(server)
-			defer broadcaster.Shutdown()
-			if err := broadcaster.StartRecordingToSinkWithContext(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			sender := broadcaster.NewRecorder(clientgoscheme.Scheme, "kubemend")
+			actions := map[string]bool{}
 			for _, object := range pair {
 				notice := record.Notice{News: record.Awaited, Reason: "DrainBlockedByBudget", Object: object}
-				recorder.Send(sender, (&observed{record: recordOf(byCheck)}).eventsOf(notice, &record.State{})[0])
-				got := <-server
-				if !strings.Contains(got.Note, object.Name) || got.Series != nil {
-					t.Errorf("it is reported, as a series %v, %q, and not what is waited for: %s %s", got.Series, got.Note, object.Kind, object.Name)
+				got := (&observed{record: recordOf(byCheck)}).eventsOf(notice, &record.State{})[0]
+				actions[got.Action] = true
+				if !strings.Contains(got.Text, object.Name) {
+					t.Errorf("it is reported %q, and not what is waited for: %s %s", got.Text, object.Kind, object.Name)
 				}
 				if len(got.Action) > 128 {
 					t.Errorf("an API server refuses an action of %d bytes: %s", len(got.Action), got.Action)
 				}
+			}
+			if len(actions) != len(pair) {
+				t.Errorf("both have the action %v", actions)
+			}
+		})
+	}
+}
+
+func TestWhatCapacityWaitsForIsExported(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
+	m.reconcile(time.Second)
+	if n := testutil.CollectAndCount(&m.open); n != 0 {
+		t.Errorf("%d series before it is begun", n)
+	}
+	m.ask(2 * time.Second)
+	m.reconcile(3 * time.Second)
+	const want = `
+# HELP kubemend_capacity_missing Remediations that were begun and whose capacity is not back, by what is waited for, as the condition CapacityBack of a RemediationRecord has it.
+# TYPE kubemend_capacity_missing gauge
+kubemend_capacity_missing{cluster="c",namespace="metal",reason="WaitingForRemediation"} 1
+# HELP kubemend_capacity_missing_oldest_timestamp_seconds Unix time at which the oldest of these was due; no series if there is none.
+# TYPE kubemend_capacity_missing_oldest_timestamp_seconds gauge
+kubemend_capacity_missing_oldest_timestamp_seconds{cluster="c",namespace="metal",reason="WaitingForRemediation"} 1.772452799e+09
+`
+	if err := testutil.CollectAndCompare(&m.open, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where Clusters come and go, such as those of tests, there would be more series each day.
+func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
+	closed.Reset()
+	dueToBegun.Reset()
+	dueToCapacity.Reset()
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
+	m.replaced()
+	if n := testutil.ToFloat64(closed.WithLabelValues("metal", "c", string(mendv1.RecordActive), string(mendv1.RecordReplaced))); n != 1 {
+		t.Errorf("it is counted %v times", n)
+	}
+	if testutil.CollectAndCount(dueToBegun) != 1 || testutil.CollectAndCount(dueToCapacity) != 1 || testutil.CollectAndCount(&m.open) != 0 {
+		t.Error("the times are not exported, or it still waits")
+	}
+	other := closed.WithLabelValues("other", "c", string(mendv1.RecordActive), string(mendv1.RecordReplaced))
+	other.Inc()
+	onClusterDeletions().Delete(t.Context(), event.DeleteEvent{Object: theCluster()}, nil)
+	if n := testutil.CollectAndCount(closed); n != 1 || testutil.ToFloat64(other) != 1 {
+		t.Errorf("there are %d series, and %v of the Cluster of that name in another namespace", n, testutil.ToFloat64(other))
+	}
+}
+
+func TestCausesAreBounded(t *testing.T) {
+	for range 2 {
+		for i := range 100 {
+			causes.of(strings.Repeat("x", i))
+		}
+	}
+	if got := causes.of("new"); got != "Other" || len(causes.known) != mostWords {
+		t.Errorf("the cause is %q of %d", got, len(causes.known))
+	}
+}
+
+// A user who may write records may name in them Clusters and waits that do not exist.
+func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
+	waited.Reset()
+	m := newManagement(t, append(fleet(), unhealthy())...)
+	for i := range 3 * mostWords {
+		is := recordOf(begun("OwnerRequested"), func(r *mendv1.RemediationRecord) {
+			r.Spec.Target.ClusterName = fmt.Sprint("claimed-", i)
+			r.Status.Waits = []mendv1.RecordWait{{Reason: fmt.Sprint("Claimed", i), Seconds: 1}}
+		})
+		m.create(is)
+		m.heal(time.Minute)
+		if got := m.reconcile(10 * time.Minute); got.Status.Outcome != mendv1.RecordHealed {
+			t.Fatalf("it ends as %q", got.Status.Outcome)
+		}
+		m.remove(is)
+	}
+	if n := testutil.CollectAndCount(waited); n > mostWords+1 {
+		t.Errorf("there are %d series of waits", n)
+	}
+	if n := testutil.CollectAndCount(closed); n > mostWords {
+		t.Errorf("there are %d series of ends", n)
+	}
+}
+
+// A counter that is to decrease panics, and with it every reconcile of the record.
+func TestAWaitThatCannotBeIsNotCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wait mendv1.RecordWait
+		want float64
+	}{
+		"one that has ended":                    {wait: mendv1.RecordWait{Seconds: 5}, want: 5},
+		"one that is shorter than none":         {wait: mendv1.RecordWait{Seconds: -5}},
+		"one that grows beyond what is counted": {wait: mendv1.RecordWait{Seconds: math.MaxInt64, Since: new(after(time.Minute))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			waited.Reset()
+			tc.wait.Reason = "DrainingNode"
+			m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) {
+				r.Status.Waits = []mendv1.RecordWait{tc.wait}
+			}))...)
+			is := m.reconcile(record.Unbegun + time.Minute)
+			if got := testutil.ToFloat64(waited.WithLabelValues(waits.of("DrainingNode"))); got != tc.want || is.Status.Waits[0].Seconds != int64(tc.want) {
+				t.Errorf("%v s are counted, want %v; the record has %+v", got, tc.want, is.Status.Waits)
+			}
+			if is.Status.Outcome != mendv1.RecordCancelled {
+				t.Errorf("it ends as %q", is.Status.Outcome)
 			}
 		})
 	}

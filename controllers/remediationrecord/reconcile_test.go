@@ -38,9 +38,7 @@ func condition(is *mendv1.RemediationRecord, kind string) string {
 // replaced lets the owner replace w1, some of it at a time, and returns the record.
 func (m *management) replaced() *mendv1.RemediationRecord {
 	m.reconcile(time.Second)
-	m.change("w1", func(w *clusterv1.Machine) {
-		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, 2*time.Second)
-	})
+	m.ask(2 * time.Second)
 	m.reconcile(3 * time.Second)
 	m.change("w1", func(w *clusterv1.Machine) { w.Finalizers = []string{"machine.cluster.x-k8s.io"} })
 	m.remove(unhealthy())
@@ -49,15 +47,12 @@ func (m *management) replaced() *mendv1.RemediationRecord {
 	m.reconcile(2 * time.Minute)
 	m.create(machine("w2", 3*time.Minute))
 	m.reconcile(4 * time.Minute)
-	m.change("w2", func(w *clusterv1.Machine) {
-		w.Status.NodeRef.Name = "n2"
-		says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 9*time.Minute)
-	})
+	m.ready("w2", 9*time.Minute)
 	return m.reconcile(10 * time.Minute)
 }
 
 func TestARecordIsFollowedToTheEnd(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	is := m.replaced()
 	if is.Status.Outcome != mendv1.RecordReplaced || is.Status.Replacement == nil || is.Status.Replacement.Machine.Name != "w2" {
 		t.Fatalf("it ends as %q: %+v", is.Status.Outcome, is.Status)
@@ -93,12 +88,12 @@ func TestARecordIsFollowedToTheEnd(t *testing.T) {
 
 // The manager is killed before each write in turn, or its write fails: the record is the same in the end.
 func TestARecordEndsTheSameWhateverWriteFails(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.replaced()
 	all := m.writes
 	for _, fails := range []error{errors.New("killed"), apierrors.NewConflict(schema.GroupResource{}, "w1-record", nil)} {
 		for broken := range all {
-			m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+			m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 			m.reconcile(time.Second)
 			attempt := func(at time.Duration) {
 				m.clock.SetTime(noon.Add(at))
@@ -109,18 +104,13 @@ func TestARecordEndsTheSameWhateverWriteFails(t *testing.T) {
 					m.restart()
 				}
 			}
-			m.change("w1", func(w *clusterv1.Machine) {
-				says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, 2*time.Second)
-			})
+			m.ask(2 * time.Second)
 			attempt(3 * time.Second)
 			m.remove(unhealthy())
 			attempt(2 * time.Minute)
 			m.create(machine("w2", 3*time.Minute))
 			attempt(4 * time.Minute)
-			m.change("w2", func(w *clusterv1.Machine) {
-				w.Status.NodeRef.Name = "n2"
-				says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 9*time.Minute)
-			})
+			m.ready("w2", 9*time.Minute)
 			attempt(10 * time.Minute)
 			m.fails = nil
 			if is := m.reconcile(11 * time.Minute); is.Status.Outcome != mendv1.RecordReplaced {
@@ -132,24 +122,14 @@ func TestARecordEndsTheSameWhateverWriteFails(t *testing.T) {
 
 // Its owner was scaled up while the machine was still there: what was made then is not what comes in its place, also for a process that did not see it go.
 func TestARestartDoesNotTakeAnOlderMachineForTheReplacement(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
-	m.change("w1", func(w *clusterv1.Machine) {
-		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
-	})
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
+	m.ask(time.Second)
 	m.reconcile(time.Minute)
-	scaled := &clusterv1.MachineDeployment{}
-	if err := m.server.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "workers"}, scaled); err != nil {
-		t.Fatal(err)
-	}
-	scaled.Spec.Replicas = new(int32(2))
-	if err := m.server.Update(t.Context(), scaled); err != nil {
-		t.Fatal(err)
-	}
-	m.create(machine("w9", time.Hour))
-	m.change("w9", func(w *clusterv1.Machine) {
-		w.Status.NodeRef.Name = "n9"
-		says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 61*time.Minute)
+	m.edit(&clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers"}}, func(o client.Object) {
+		o.(*clusterv1.MachineDeployment).Spec.Replicas = new(int32(2))
 	})
+	m.create(machine("w9", time.Hour))
+	m.ready("w9", 61*time.Minute)
 	m.reconcile(2 * time.Hour)
 	m.remove(unhealthy())
 	m.reconcile(3 * time.Hour)
@@ -165,10 +145,8 @@ func TestARestartDoesNotTakeAnOlderMachineForTheReplacement(t *testing.T) {
 
 // A MachineSet makes another machine within the second, while a busy manager finds the old one gone later, and its clock is ahead of the API server's.
 func TestAMachineThatWasMadeBeforeTheOldOneWasFoundGoneReplacesIt(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
-	m.change("w1", func(w *clusterv1.Machine) {
-		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
-	})
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
+	m.ask(time.Second)
 	m.reconcile(time.Minute)
 	m.remove(unhealthy())
 	m.create(machine("w2", time.Minute-5*time.Second))
@@ -183,49 +161,33 @@ func TestTheReplacementOfOneMachineIsNotThatOfAnother(t *testing.T) {
 		r.Name, r.Spec.Target.Machine.Name, r.Spec.Target.Machine.UID, r.Spec.Target.Host = "v1-record", "v1", "v1", nil
 	})
 	other.Name, other.UID = "v1", "v1"
-	all := append(fleet(), unhealthy(), other, recordOf(nil), otherRecord)
+	all := append(fleet(), unhealthy(), other, recordOf(), otherRecord)
 	all[2].(*clusterv1.MachineDeployment).Spec.Replicas = new(int32(2))
 	m := newManagement(t, all...)
 	both := func(at time.Duration) (w1, v1 *mendv1.RemediationRecord) {
 		for range 2 {
-			w1 = m.reconcile(at)
-			for range 3 {
-				if _, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(otherRecord)}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		v1 = &mendv1.RemediationRecord{}
-		if err := m.server.Get(t.Context(), client.ObjectKeyFromObject(otherRecord), v1); err != nil {
-			t.Fatal(err)
+			w1, v1 = m.look(at, recordKey), m.look(at, client.ObjectKeyFromObject(otherRecord))
 		}
 		return w1, v1
 	}
-	for _, name := range []string{"w1", "v1"} {
-		m.change(name, func(w *clusterv1.Machine) {
-			says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
-		})
-	}
+	m.ask(time.Second)
+	m.change("v1", func(w *clusterv1.Machine) {
+		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+	})
 	both(2 * time.Second)
 	m.remove(unhealthy())
 	m.remove(other)
 	both(time.Minute)
 	m.create(machine("w8", time.Minute), machine("w9", time.Minute))
 	both(2 * time.Minute)
-	ready := func(name string) {
-		m.change(name, func(w *clusterv1.Machine) {
-			w.Status.NodeRef.Name = "n" + name
-			says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 3*time.Minute)
-		})
-	}
-	ready("w8")
+	m.ready("w8", 3*time.Minute)
 	both(4 * time.Minute)
 	m.restart()
 	w1, v1 := both(5 * time.Minute)
 	if w1.Open() == v1.Open() {
 		t.Errorf("with one of two machines the records end as %q by %v and %q by %v", w1.Status.Outcome, w1.Status.Replacement, v1.Status.Outcome, v1.Status.Replacement)
 	}
-	ready("w9")
+	m.ready("w9", 3*time.Minute)
 	w1, v1 = both(6 * time.Minute)
 	if w1.Status.Outcome != mendv1.RecordReplaced || v1.Status.Outcome != mendv1.RecordReplaced || w1.Status.Replacement.Machine.Name == v1.Status.Replacement.Machine.Name {
 		t.Errorf("with both they end as %q by %v and %q by %v", w1.Status.Outcome, w1.Status.Replacement, v1.Status.Outcome, v1.Status.Replacement)
@@ -233,69 +195,36 @@ func TestTheReplacementOfOneMachineIsNotThatOfAnother(t *testing.T) {
 }
 
 func TestHowRecordsEnd(t *testing.T) {
-	asked := func(m *management) {
-		m.change("w1", func(w *clusterv1.Machine) {
-			says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
-		})
-		m.reconcile(2 * time.Second)
-	}
 	healed := func(m *management) {
-		m.change("w1", func(w *clusterv1.Machine) {
-			w.Status.Conditions = nil
-			says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
-		})
+		m.ask(time.Second)
+		m.reconcile(2 * time.Second)
+		m.heal(time.Minute)
 	}
 	ready := func(m *management, status corev1.ConditionStatus) {
-		m.nodes["n1"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}},
-		}}
+		m.edit(m.record(), func(o client.Object) { o.(*mendv1.RemediationRecord).Spec.Mode = mendv1.RecordObserved })
+		m.change("w1", func(w *clusterv1.Machine) { w.Status.Conditions = nil })
+		m.nodes["n1"] = node("n1", corev1.NodeCondition{Type: corev1.NodeReady, Status: status})
 	}
-	request := func(named string) *mendv1.HostRemediation {
-		is := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "w1", UID: "r", CreationTimestamp: after(time.Second)}}
-		is.Annotations = map[string]string{mendv1.RecordAnnotation: named, mendv1.PowerCycleAnnotation: `{"state":"PoweringOff"}`}
-		is.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "w1", UID: "w1"}}
-		return is
-	}
-	observed := recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Mode = mendv1.RecordObserved })
 	for name, tc := range map[string]struct {
-		record *mendv1.RemediationRecord
-		run    func(*management)
-		want   mendv1.RecordOutcome
-		begun  string
+		run   func(*management)
+		want  mendv1.RecordOutcome
+		begun string
 	}{
-		"healthy before its owner acts": {run: func(m *management) { asked(m); healed(m) }, want: mendv1.RecordHealed, begun: "True OwnerRequested"},
-		"not begun in time":             {run: func(*management) {}, want: mendv1.RecordCancelled, begun: "False NotBegun"},
-		"a request heals it": {run: func(m *management) {
-			m.create(request("w1-record"))
+		"a request that is another record's": {run: func(m *management) {
+			other := cycled("w1", "PoweringOff")
+			other.Annotations[mendv1.RecordAnnotation] = "another"
+			m.create(other)
 			m.reconcile(2 * time.Second)
-			healed(m)
-			m.remove(request(""))
-		}, want: mendv1.RecordHealed, begun: "True RequestCreated"},
-		"a request that is another record's":  {run: func(m *management) { m.create(request("another")); m.reconcile(2 * time.Second); healed(m) }, want: mendv1.RecordCancelled, begun: "False NotBegun"},
-		"a request that acts still":           {run: func(m *management) { m.create(request("w1-record")); m.reconcile(2 * time.Second); healed(m) }, begun: "True RequestCreated"},
-		"one that is observed, by itself":     {record: observed, run: func(m *management) { ready(m, corev1.ConditionTrue) }, want: mendv1.RecordHealed, begun: "False NotBegun"},
-		"one that is observed, and unhealthy": {record: observed, run: func(m *management) { ready(m, corev1.ConditionUnknown) }},
-		"one that is observed, not reachable": {record: observed, run: func(m *management) { ready(m, corev1.ConditionTrue); m.reachable = false }},
-		"the Cluster is paused": {run: func(m *management) {
-			asked(m)
-			healed(m)
-			cluster := &clusterv1.Cluster{}
-			_ = m.server.Get(m.t.Context(), client.ObjectKey{Namespace: "metal", Name: "c"}, cluster)
-			cluster.Spec.Paused = new(true)
-			_ = m.server.Update(m.t.Context(), cluster)
-		}, begun: "True OwnerRequested"},
-		"another shard's": {run: func(m *management) { asked(m); healed(m); m.WatchFilterValue = "east" }, begun: "True OwnerRequested"},
+			m.heal(time.Minute)
+		}, want: mendv1.RecordCancelled, begun: "False NotBegun"},
+		"one that is observed, by itself":     {run: func(m *management) { ready(m, "True") }, want: mendv1.RecordHealed, begun: "False NotBegun"},
+		"one that is observed, and unhealthy": {run: func(m *management) { ready(m, "Unknown") }},
+		"one that is observed, not reachable": {run: func(m *management) { ready(m, "True"); m.reachable = false }},
+		"the Cluster is paused":               {run: func(m *management) { healed(m); m.pause(true) }, begun: "True OwnerRequested"},
+		"another shard's":                     {run: func(m *management) { healed(m); m.WatchFilterValue = "east" }, begun: "True OwnerRequested"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			is := tc.record
-			if is == nil {
-				is = recordOf(nil)
-			}
-			w1 := unhealthy()
-			if is.Spec.Mode == mendv1.RecordObserved {
-				w1.Status.Conditions = nil
-			}
-			m := newManagement(t, append(fleet(), w1, is.DeepCopy())...)
+			m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 			tc.run(m)
 			got := m.reconcile(10 * time.Minute)
 			if got.Status.Outcome != tc.want || condition(got, mendv1.RecordBegun) != tc.begun {
@@ -307,17 +236,13 @@ func TestHowRecordsEnd(t *testing.T) {
 
 // Begin writes that a remediation is still about to begin: what was decided on the record of before must not cancel it.
 func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.clock.SetTime(noon.Add(10 * time.Minute))
 	stale, err := m.observe(t.Context(), recordKey, m.clock.Now(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh := m.record()
-	fresh.Status.Attempted = new(after(10 * time.Minute))
-	if err := m.server.Update(t.Context(), fresh); err != nil {
-		t.Fatal(err)
-	}
+	m.edit(m.record(), func(o client.Object) { o.(*mendv1.RemediationRecord).Status.Attempted = new(after(10 * time.Minute)) })
 	plan := record.Decide(stale.facts)
 	if _, _, err := m.apply(t.Context(), stale, plan); !apierrors.IsConflict(err) {
 		t.Errorf("%q is written over it: %v", plan.State.Outcome, err)

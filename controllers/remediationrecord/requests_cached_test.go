@@ -29,12 +29,9 @@ func (s *shown) cached(_ context.Context, kind schema.GroupVersionKind, _ string
 	return all, true, nil
 }
 
-// cycled is the request of a power cycle in a state, which names the record.
-func cycled(name, state string) *mendv1.HostRemediation {
-	return &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "metal", Name: name, UID: "r", CreationTimestamp: after(time.Second),
-		Annotations: map[string]string{mendv1.RecordAnnotation: recordKey.Name, mendv1.PowerCycleAnnotation: `{"state":"` + state + `"}`},
-	}}
+// requested makes a record one of the request of w1.
+func requested(r *mendv1.RemediationRecord) {
+	r.Status.Requests = []mendv1.RecordRef{*ofRef(requestRef(cycled("w1", ""), remediation.Own.GroupVersionKind))}
 }
 
 // since are how often the API server was asked since before.
@@ -49,7 +46,7 @@ func (m *management) since(before map[string]int) map[string]int {
 }
 
 func TestAPowerCycleIsFollowedWithFewCalls(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	cache := shown{}
 	m.Cached = []RequestCache{cache.cached}
 	m.reconcile(time.Second)
@@ -104,12 +101,7 @@ func TestACacheThatIsBehindEndsNoRecord(t *testing.T) {
 			if tc.not == "" {
 				says(w1, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
 			}
-			is := recordOf(func(r *mendv1.RemediationRecord) {
-				r.Status.Begun = new(after(time.Second))
-				r.Status.Requests = []mendv1.RecordRef{*ofRef(requestRef(cycled("w1", ""), remediation.Own.GroupVersionKind))}
-				r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: "RequestCreated", Message: "created"}}
-			})
-			m := newManagement(t, append(fleet(), w1, is)...)
+			m := newManagement(t, append(fleet(), w1, recordOf(begun("RequestCreated"), requested))...)
 			m.Cached = []RequestCache{tc.shows.cached}
 			if tc.is != nil {
 				m.create(tc.is)
@@ -124,12 +116,7 @@ func TestACacheThatIsBehindEndsNoRecord(t *testing.T) {
 
 // Of a request that is gone the API server is asked once.
 func TestARequestThatIsGoneIsAskedForOnce(t *testing.T) {
-	is := recordOf(func(r *mendv1.RemediationRecord) {
-		r.Status.Begun = new(after(time.Second))
-		r.Status.Requests = []mendv1.RecordRef{*ofRef(requestRef(cycled("w1", ""), remediation.Own.GroupVersionKind))}
-		r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: "RequestCreated", Message: "created"}}
-	})
-	m := newManagement(t, append(fleet(), unhealthy(), is)...)
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(begun("RequestCreated"), requested))...)
 	m.Cached = []RequestCache{(&shown{}).cached}
 	m.reconcile(time.Minute)
 	m.reconcile(2 * time.Minute)
@@ -140,7 +127,7 @@ func TestARequestThatIsGoneIsAskedForOnce(t *testing.T) {
 
 // What happens within a moment is one write, but what may not be found out any more later is written at once.
 func TestWhatHappensWithinAMomentIsOneWrite(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	cache := shown{cycled("w1", "Pending")}
 	m.Cached = []RequestCache{cache.cached}
 	m.create(cycled("w1", "Pending"))

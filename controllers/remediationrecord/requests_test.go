@@ -1,7 +1,6 @@
 package remediationrecord
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,10 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -27,18 +25,15 @@ func TestRequestsOfAnEscalationAreFoundInTheNamespacesOfItsTemplates(t *testing.
 			APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Namespace: namespace, Name: "reboot",
 		}}
 	}
-	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes", UID: "nhc-uid"}}
+	check := nodeCheck("metal")
+	check.Spec.RemediationTemplate = nil
 	check.Spec.EscalatingRemediations = []nhcv1.EscalatingRemediation{step("metal"), step("elsewhere")}
 	for names, want := range map[string]string{
 		"metal/w1-record": "True RequestCreated",
 		"w1-record":       "", // of that name in its own namespace
 	} {
-		is := recordOf(func(r *mendv1.RemediationRecord) {
-			r.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nodes", UID: "nhc-uid"}
-		})
-		request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "elsewhere", Name: "w1", UID: "r", CreationTimestamp: after(time.Second), Annotations: map[string]string{mendv1.RecordAnnotation: names},
-		}}
+		is, request := recordOf(byNodes), cycled("w1", "")
+		request.Namespace, request.Annotations = "elsewhere", map[string]string{mendv1.RecordAnnotation: names}
 		m := newManagement(t, append(fleet(), unhealthy(), check.DeepCopy(), is, request)...)
 		got := m.reconcile(time.Minute)
 		if begun := condition(got, mendv1.RecordBegun); begun != want && (want != "" || len(got.Status.Requests) > 0) {
@@ -62,11 +57,7 @@ func TestTheNodeOfAMachineOfThisClusterIsReadHere(t *testing.T) {
 
 // Who may write a request may write what a power cycle remembers. A word that is none of it must not keep the record from being written, nor become a metric.
 func TestAStateThatIsNoneIsNotWaitedFor(t *testing.T) {
-	request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "metal", Name: "w1", UID: "r", CreationTimestamp: after(time.Second),
-		Annotations: map[string]string{mendv1.RecordAnnotation: "w1-record", mendv1.PowerCycleAnnotation: `{"state":"no reason, but a sentence"}`},
-	}}
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil), request)...)
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(), cycled("w1", "no reason, but a sentence"))...)
 	if got := condition(m.reconcile(time.Minute), mendv1.RecordCapacityBack); got != "False RemediationInProgress" {
 		t.Errorf("it waits for %q", got)
 	}
@@ -81,11 +72,15 @@ func nodeCheck(namespace string) *nhcv1.NodeHealthCheck {
 	return check
 }
 
-// ofNodes makes a record one of that check.
+// byNodes makes a record one that this check asked for, and ofNodes one of a node of no Cluster besides.
+func byNodes(r *mendv1.RemediationRecord) {
+	r.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: nodeCheckKind, Name: "nodes", UID: "nhc-uid"}
+}
+
 func ofNodes(r *mendv1.RemediationRecord) {
+	byNodes(r)
 	r.OwnerReferences = nil
 	r.Spec.Target.ClusterName, r.Spec.Target.ClusterUID = "", ""
-	r.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nodes", UID: "nhc-uid"}
 }
 
 // A remediator may delete a node without a Machine, which comes back with another UID.
@@ -95,21 +90,19 @@ func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
 		r.Spec.Remediator = mendv1.RemediatedByRequest
 		r.Spec.Target = mendv1.RecordTarget{Node: &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "here", UID: "before"}}
 	})
-	request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "metal", Name: "here", UID: "r", CreationTimestamp: after(time.Second), Annotations: map[string]string{mendv1.RecordAnnotation: "w1-record"},
-	}}
-	node := func(uid string, ready corev1.ConditionStatus) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here", UID: types.UID(uid)}, Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: after(3 * time.Minute)}},
-		}}
+	request := cycled("here", "")
+	here := func(uid types.UID, ready corev1.ConditionStatus) *corev1.Node {
+		is := node("here", corev1.NodeCondition{Type: corev1.NodeReady, Status: ready, LastTransitionTime: after(3 * time.Minute)})
+		is.UID = uid
+		return is
 	}
-	m := newManagement(t, append(fleet(), node("before", corev1.ConditionUnknown), nodeCheck("metal"), is, request)...)
+	m := newManagement(t, append(fleet(), here("before", corev1.ConditionUnknown), nodeCheck("metal"), is, request)...)
 	m.reconcile(time.Minute)
-	m.remove(node("before", corev1.ConditionUnknown))
+	m.remove(here("before", corev1.ConditionUnknown))
 	if got := m.reconcile(2 * time.Minute); !got.Open() {
 		t.Fatalf("while a remediator acts on it, it has ended as %s by %s", got.Status.Outcome, got.Status.EndedBy)
 	}
-	m.create(node("after", corev1.ConditionTrue))
+	m.create(here("after", corev1.ConditionTrue))
 	if got := m.reconcile(4 * time.Minute); !got.Open() {
 		t.Fatalf("while its request is there, it has ended as %s by %s", got.Status.Outcome, got.Status.EndedBy)
 	}
@@ -121,17 +114,8 @@ func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
 
 // A right that is missing is missing for long: a record that waits for what it may not read is looked at as rarely as any other of its age.
 func TestARecordWhoseRequestsCannotBeReadIsLookedAtRarely(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) {
-		r.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nodes"}
-	}))...)
-	m.Live = interceptor.NewClient(m.server, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if _, is := o.(*nhcv1.NodeHealthCheck); is {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodehealthchecks"}, key.Name, nil)
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-	})
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf(byNodes))...)
+	m.Live = refusing[*nhcv1.NodeHealthCheck](m.server, apierrors.NewForbidden(schema.GroupResource{}, "nodes", nil))
 	for _, at := range []time.Duration{time.Minute, record.Unbegun, record.Unbegun + 500*time.Millisecond, time.Hour} {
 		m.clock.SetTime(noon.Add(at))
 		got, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
@@ -146,8 +130,9 @@ func TestARecordWhoseRequestsCannotBeReadIsLookedAtRarely(t *testing.T) {
 
 // A request is made after its record, and nothing tells of it: the record finds it within a second, and one that never comes is looked for ever rarer.
 func TestARecordThatIsAboutToBeginIsLookedAtSoon(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	again := func(at time.Duration) time.Duration {
+		t.Helper()
 		m.clock.SetTime(noon.Add(at))
 		got, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
 		if err != nil {
@@ -162,18 +147,133 @@ func TestARecordThatIsAboutToBeginIsLookedAtSoon(t *testing.T) {
 			t.Errorf("%s after it was written it is looked at again in %s, want %s", is.at, got, is.want)
 		}
 	}
-	is := m.record()
-	is.Status.Attempted = ptr.To(after(2 * time.Minute))
-	if err := m.server.Update(t.Context(), is); err != nil {
-		t.Fatal(err)
-	}
+	m.edit(m.record(), func(o client.Object) { o.(*mendv1.RemediationRecord).Status.Attempted = new(after(2 * time.Minute)) })
 	if got := again(2 * time.Minute); got != aboutToBegin {
 		t.Errorf("when it is tried again it is looked at again in %s, want %s", got, aboutToBegin)
 	}
-	m.create(&mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "metal", Name: "w1", UID: "r", CreationTimestamp: after(2 * time.Minute), Annotations: map[string]string{mendv1.RecordAnnotation: "w1-record"},
-	}})
+	request := cycled("w1", "")
+	request.CreationTimestamp = after(2 * time.Minute)
+	m.create(request)
 	if got := again(2*time.Minute + aboutToBegin); got < soonest || m.record().Status.Begun == nil {
 		t.Errorf("once it has begun it is looked at again in %s; begun %v", got, m.record().Status.Begun)
+	}
+}
+
+func reboot(name string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Namespace: "metal", Name: name}
+}
+
+// ladder is a NodeHealthCheck of two steps, the later one first, that lists node n1 with requests of these templates.
+func ladder(requested ...string) *nhcv1.NodeHealthCheck {
+	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes", UID: "nhc-uid"}}
+	for i, name := range []string{"second", "first"} {
+		check.Spec.EscalatingRemediations = append(check.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
+			RemediationTemplate: reboot(name), Order: 2 - i, Timeout: metav1.Duration{Duration: time.Hour},
+		})
+	}
+	is := nhcv1.UnhealthyNode{Name: "n1"}
+	for i, name := range requested {
+		was := nhcv1.Remediation{Started: after(time.Second), TemplateName: name, Resource: corev1.ObjectReference{
+			APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediation", Namespace: "metal", Name: "w1-" + name,
+		}}
+		if i < len(requested)-1 {
+			was.TimedOut = new(after(time.Minute))
+		}
+		is.Remediations = append(is.Remediations, was)
+	}
+	check.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{is}
+	return check
+}
+
+// A storm, a limit, a pause or leases hold up the next step of a ladder for longer than a record waits for what nothing asks for any more.
+func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
+	single := ladder("only")
+	ref := reboot("only")
+	single.Spec.RemediationTemplate, single.Spec.EscalatingRemediations = &ref, nil
+	machines := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "machines", UID: "mhc-uid"}}
+	for name, tc := range map[string]struct {
+		check   *nhcv1.NodeHealthCheck // nil for the check of Machines
+		request *mendv1.HostRemediation
+		gone    bool // the check
+		want    record.Reason
+	}{
+		"the second step of a ladder, after the first one failed": {check: ladder("first"), request: cycled("w1-first", "Failed"), want: record.AwaitingNextStep},
+		"the step that it is on, as its request was deleted":      {check: ladder("second"), want: record.AwaitingNextStep},
+		"none after the last one failed":                          {check: ladder("first", "second"), request: cycled("w1-second", "Failed"), want: record.RequestsEnded},
+		"none of a check that is gone":                            {check: ladder("first"), request: cycled("w1-first", "Failed"), gone: true, want: record.RequestsEnded},
+		"none after a single one failed":                          {check: single, request: cycled("w1-only", "Failed"), want: record.RequestsEnded},
+		"a single one anew, as its request was deleted":           {check: single, want: record.AwaitingNextStep},
+		"a request anew, as that of a MachineHealthCheck is gone": {want: record.AwaitingNextStep},
+		"none of a MachineHealthCheck that is gone":               {gone: true, want: record.Withdrawn},
+		"none of a MachineHealthCheck whose request failed":       {request: cycled("w1-only", "Failed"), want: record.RequestsEnded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := recordOf(func(r *mendv1.RemediationRecord) {
+				r.Spec.Target.Node = &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "n1"}
+				r.Spec.Requester.Check = &mendv1.RecordRef{Kind: "MachineHealthCheck", Namespace: "metal", Name: "machines"}
+				if tc.check != nil {
+					r.Spec.Requester.Check = &mendv1.RecordRef{Kind: "NodeHealthCheck", Name: "nodes"}
+				}
+			})
+			m := newManagement(t, append(fleet(), unhealthy(), is)...)
+			was := tc.request
+			if was == nil {
+				was = cycled("w1-first", "PoweringOff")
+			}
+			m.create(was)
+			m.reconcile(2 * time.Second)
+			if tc.request == nil {
+				m.remove(was)
+			}
+			switch {
+			case tc.gone:
+			case tc.check != nil:
+				m.create(tc.check.DeepCopy())
+			default:
+				m.create(machines.DeepCopy())
+			}
+			got := m.reconcile(3 * time.Minute)
+			if waits := condition(got, mendv1.RecordCapacityBack); waits != "False "+string(tc.want) {
+				t.Errorf("it waits for %q, want %q: %v", waits, tc.want, reasons(got))
+			}
+			got = m.reconcile(30 * time.Minute)
+			if open := tc.want == record.AwaitingNextStep; got.Open() != open {
+				t.Errorf("it has ended as %q", got.Status.Outcome)
+			}
+		})
+	}
+}
+
+// A step that its check skips for the node is none that the node still has.
+func TestAStepIsLeftOnlyIfItsRequestCanBeAboutTheNode(t *testing.T) {
+	ref := func(group, namespace string) corev1.ObjectReference {
+		return corev1.ObjectReference{APIVersion: group, Kind: "RebootTemplate", Namespace: namespace, Name: "t"}
+	}
+	const ours, infrastructure, others = "kubemend.io/v1alpha1", "infrastructure.cluster.x-k8s.io/v1beta2", "self-node-remediation.medik8s.io/v1alpha1"
+	machine := &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1"}
+	for name, tc := range map[string]struct {
+		template  corev1.ObjectReference
+		machine   *mendv1.RecordRef
+		openshift string
+		want      bool
+	}{
+		"one about nodes, without a Machine":                                          {template: ref(others, "any"), want: true},
+		"a power cycle of a node with a Machine":                                      {template: ref(ours, "metal"), machine: machine, want: true},
+		"a power cycle of a node without one":                                         {template: ref(ours, "metal")},
+		"a power cycle from a template in another namespace":                          {template: ref(ours, "other"), machine: machine},
+		"one of infrastructure, with a Machine":                                       {template: ref(infrastructure, "metal"), machine: machine, want: true},
+		"one of infrastructure, without a Machine":                                    {template: ref(infrastructure, "metal")},
+		"one of infrastructure, with a Machine of OpenShift":                          {template: ref(infrastructure, "openshift-machine-api"), openshift: "openshift-machine-api/w1", want: true},
+		"one of infrastructure, with a Machine of OpenShift that is somewhere else":   {template: ref(infrastructure, "metal"), openshift: "openshift-machine-api/w1"},
+		"a power cycle, which is not about Machines of OpenShift":                     {template: ref(ours, "openshift-machine-api"), openshift: "openshift-machine-api/w1"},
+		"one of infrastructure without a namespace, and a node that names no Machine": {template: ref(infrastructure, "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &observed{record: &mendv1.RemediationRecord{}, openshift: tc.openshift}
+			o.record.Spec.Target.Machine = tc.machine
+			if got := o.canBeAbout(&nhcv1.EscalatingRemediation{RemediationTemplate: tc.template}); got != tc.want {
+				t.Errorf("it can be about the node: %t, want %t", got, tc.want)
+			}
+		})
 	}
 }

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -20,12 +19,18 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// asks has the owner of w1 asked, a second after noon.
+// asks has the owner of w1 asked a second after noon.
 func asks(m *management) {
-	m.change("w1", func(w *clusterv1.Machine) {
-		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
-	})
+	m.ask(time.Second)
 	m.reconcile(2 * time.Second)
+}
+
+// asked is a management cluster in which it was.
+func asked(t *testing.T) *management {
+	t.Helper()
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
+	asks(m)
+	return m
 }
 
 // vanish deletes the record, and has the reconciler hear of that.
@@ -36,32 +41,11 @@ func (m *management) vanish() {
 	m.noteVanished(is)
 }
 
-// look reconciles the record, which may not exist, some time after noon, and returns what there is.
-func (m *management) look(at time.Duration) *mendv1.RemediationRecord {
-	m.t.Helper()
-	m.clock.SetTime(noon.Add(at))
-	for range 3 {
-		if _, err := m.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: recordKey}); err != nil {
-			m.t.Fatal(err)
-		}
-	}
-	is := &mendv1.RemediationRecord{}
-	err := m.server.Get(m.t.Context(), recordKey, is)
-	if client.IgnoreNotFound(err) != nil {
-		m.t.Fatal(err)
-	}
-	if err != nil {
-		return nil
-	}
-	return is
-}
-
 func TestARecordThatIsDeletedWhileItIsOpenComesBackWithWhatItSaid(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
-	asks(m)
+	m := asked(t)
 	was := m.record()
 	m.vanish()
-	is := m.look(time.Minute)
+	is := m.look(time.Minute, recordKey)
 	if is == nil {
 		t.Fatal("it does not come back")
 	}
@@ -75,123 +59,91 @@ func TestARecordThatIsDeletedWhileItIsOpenComesBackWithWhatItSaid(t *testing.T) 
 		t.Errorf("it says %+v, said %+v", is.Status, was.Status)
 	}
 	m.remove(unhealthy())
-	m.look(2 * time.Minute)
+	m.look(2*time.Minute, recordKey)
 	m.create(machine("w2", 3*time.Minute))
-	m.change("w2", func(w *clusterv1.Machine) {
-		w.Status.NodeRef.Name = "n2"
-		says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 9*time.Minute)
-	})
-	if is = m.look(10 * time.Minute); is.Status.Outcome != mendv1.RecordReplaced {
+	m.ready("w2", 9*time.Minute)
+	if is = m.look(10*time.Minute, recordKey); is.Status.Outcome != mendv1.RecordReplaced {
 		t.Errorf("it ends as %q", is.Status.Outcome)
 	}
 }
 
 func TestWhichRecordsComeBack(t *testing.T) {
 	for name, tc := range map[string]struct {
-		before func(*management)
+		before func(*management) // instead of asking the owner
 		after  func(*management)
 		back   bool
 	}{
-		"one whose owner was asked":       {asks, nil, true},
-		"one whose Machine is gone since": {asks, func(m *management) { m.remove(unhealthy()) }, true},
-		"not one that is closed": {func(m *management) {
-			asks(m)
-			m.change("w1", func(w *clusterv1.Machine) {
-				w.Status.Conditions = nil
-				says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
-			})
-			m.reconcile(2 * time.Minute)
-		}, nil, false},
+		"one whose owner was asked":               {nil, nil, true},
+		"one whose Machine is gone since":         {nil, func(m *management) { m.remove(unhealthy()) }, true},
+		"not one that is closed":                  {func(m *management) { asks(m); m.heal(time.Minute); m.reconcile(2 * time.Minute) }, nil, false},
 		"not one whose remediation has not begun": {func(*management) {}, nil, false},
-		"not one whose remediation is over": {asks, func(m *management) {
-			m.change("w1", func(w *clusterv1.Machine) {
-				w.Status.Conditions = nil
-				says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
-			})
+		"not one whose remediation is over":       {nil, func(m *management) { m.heal(time.Minute) }, false},
+		"not one of a Cluster that is gone":       {nil, func(m *management) { m.remove(theCluster()) }, false},
+		"not one of a Cluster of that name that was made anew": {nil, func(m *management) {
+			m.remove(theCluster())
+			another := theCluster()
+			another.UID = "another"
+			m.create(another)
 		}, false},
-		"not one of a Cluster that is gone": {asks, func(m *management) {
-			m.remove(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c"}})
-		}, false},
-		"not one of a Cluster of that name that was made anew": {asks, func(m *management) {
-			m.remove(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c"}})
-			m.create(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c", UID: "another"}})
-		}, false},
-		"not one of a Cluster that is paused, as while it is moved": {asks, func(m *management) { pause(m, true) }, false},
-		"not one beside another record of the machine": {asks, func(m *management) {
+		"not one of a Cluster that is paused, as while it is moved": {nil, func(m *management) { m.pause(true) }, false},
+		"not one beside another record of the machine": {nil, func(m *management) {
 			m.create(recordOf(func(is *mendv1.RemediationRecord) {
 				is.Name, is.Labels[mendv1.RecordTargetLabel] = "w1-another", "w1"
 			}))
 		}, false},
-		"not another manager's": {asks, func(m *management) { m.WatchFilterValue = "east" }, false},
+		"not another manager's": {nil, func(m *management) { m.WatchFilterValue = "east" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(is *mendv1.RemediationRecord) {
 				is.Labels[mendv1.RecordTargetLabel] = "w1"
 			}))...)
+			if tc.before == nil {
+				tc.before = asks
+			}
 			tc.before(m)
 			m.vanish()
 			if tc.after != nil {
 				tc.after(m)
 			}
-			if is := m.look(3 * time.Minute); (is != nil) != tc.back {
+			if is := m.look(3*time.Minute, recordKey); (is != nil) != tc.back {
 				t.Errorf("there is %v", is)
 			}
 		})
 	}
 }
 
-// pause pauses the Cluster, or ends that.
-func pause(m *management, paused bool) {
-	is := &clusterv1.Cluster{}
-	if err := m.server.Get(m.t.Context(), client.ObjectKey{Namespace: "metal", Name: "c"}, is); err != nil {
-		m.t.Fatal(err)
-	}
-	is.Spec.Paused = &paused
-	if err := m.server.Update(m.t.Context(), is); err != nil {
-		m.t.Fatal(err)
-	}
-}
-
 func TestARecordComesBackWhenItsClusterIsNotPausedAnyMore(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
-	asks(m)
+	m := asked(t)
 	m.vanish()
-	pause(m, true)
-	m.look(time.Minute)
-	pause(m, false)
-	if m.look(3*time.Minute) == nil {
+	m.pause(true)
+	m.look(time.Minute, recordKey)
+	m.pause(false)
+	if m.look(3*time.Minute, recordKey) == nil {
 		t.Error("it does not come back")
 	}
 }
 
 // A record that is closed leaves the cache, which has open ones alone: it shows what the record said before.
 func TestARecordThatIsDeletedAfterItsEndStaysDeleted(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
-	asks(m)
+	m := asked(t)
 	before := m.record()
-	m.change("w1", func(w *clusterv1.Machine) {
-		w.Status.Conditions = nil
-		says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
-	})
+	m.heal(time.Minute)
 	if m.reconcile(2 * time.Minute).Open() {
 		t.Fatal("it is open")
 	}
 	m.noteVanished(before)
 	m.remove(m.record())
-	m.change("w1", func(w *clusterv1.Machine) { // it is unhealthy again, and the next remediation has a record of its own
-		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, 2*time.Minute)
-	})
-	if m.look(3*time.Minute) != nil {
+	m.ask(2 * time.Minute) // it is unhealthy again, and the next remediation has a record of its own
+	if m.look(3*time.Minute, recordKey) != nil {
 		t.Error("it comes back")
 	}
 }
 
 func TestARecordThatIsDeletedAgainAndAgainComesBackOnceAMinute(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
-	asks(m)
+	m := asked(t)
 	back := 0
 	for i := range 60 { // ten minutes
-		if is := m.look(time.Minute + time.Duration(i)*10*time.Second); is != nil {
+		if is := m.look(time.Minute+time.Duration(i)*10*time.Second, recordKey); is != nil {
 			back++
 			if len(is.Status.Steps) > 4 {
 				t.Fatalf("its steps are %v", reasons(is))
@@ -211,8 +163,7 @@ func TestTheLabelOfAnOpenRecordComesBack(t *testing.T) {
 		"that was given another value": func(labels map[string]string) { labels[mendv1.RecordOpenLabel] = "false" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
-			asks(m)
+			m := asked(t)
 			is := m.record()
 			m.noteVanished(is.DeepCopy())
 			change(is.Labels)
@@ -220,15 +171,8 @@ func TestTheLabelOfAnOpenRecordComesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			hidden := m.Client // a cache that has open records alone
-			m.Client = interceptor.NewClient(m.server, interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-					if key == recordKey {
-						return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
-					}
-					return c.Get(ctx, key, o, opts...)
-				},
-			})
-			m.look(time.Minute)
+			m.Client = refusing[*mendv1.RemediationRecord](m.server, apierrors.NewNotFound(schema.GroupResource{}, recordKey.Name))
+			m.look(time.Minute, recordKey)
 			m.Client = hidden
 			if m.record().Labels[mendv1.RecordOpenLabel] != "true" {
 				t.Error("it is not followed any more")
@@ -251,8 +195,7 @@ func TestARecordThatCannotComeBackNowIsTriedAgain(t *testing.T) {
 		"a kind that is gone":               {apierrors.NewNotFound(schema.GroupResource{}, "w1-record"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newManagement(t, append(fleet(), unhealthy(), recordOf(nil))...)
-			asks(m)
+			m := asked(t)
 			m.vanish()
 			refuses := true
 			m.Client = interceptor.NewClient(m.server, interceptor.Funcs{
@@ -267,7 +210,7 @@ func TestARecordThatCannotComeBackNowIsTriedAgain(t *testing.T) {
 			if (err != nil) != tc.again {
 				t.Fatalf("it says %v", err)
 			}
-			if refuses = false; (m.look(time.Minute) != nil) != tc.again {
+			if refuses = false; (m.look(time.Minute, recordKey) != nil) != tc.again {
 				t.Error("that it comes back is not", tc.again)
 			}
 		})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
@@ -69,81 +71,52 @@ func left(t *testing.T, c client.Client) string {
 
 func TestWhatIsTooOldOrTooMuchIsDeleted(t *testing.T) {
 	open := recordOf(func(r *mendv1.RemediationRecord) { r.Name = "open" })
+	odd, future, unowned := closedOne("a", "c", "", 25), closedOne("a", "c", "", -100000), closedOne("a", "c", "", 0)
+	odd.Labels[mendv1.RecordOpenLabel] = "false"
+	future.CreationTimestamp = metav1.NewTime(noon.Add(-9 * time.Hour))
+	unowned.OwnerReferences = nil
+	east := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "east", Labels: map[string]string{clusterv1.WatchLabel: "east"}}}
+	keep := func(hours time.Duration, perCluster, perHost int) Options {
+		return Options{Keep: hours * time.Hour, PerCluster: perCluster, PerHost: perHost}
+	}
 	for name, tc := range map[string]struct {
 		options Options
 		at      *place
 		with    []client.Object
-		change  func(*Retention)
+		filter  string
 		want    string
 	}{
-		"after the retention": {
-			options: Options{Keep: 24 * time.Hour, PerCluster: 10, PerHost: 10},
-			with:    []client.Object{closedOne("a", "c", "", 23), closedOne("b", "c", "", 24), closedOne("n", "", "", 30), open}, want: "a open",
-		},
-		"also one that is labelled as if it could be open": {
-			options: Options{Keep: 24 * time.Hour, PerCluster: 10, PerHost: 10},
-			with: []client.Object{func() client.Object {
-				odd := closedOne("a", "c", "", 25)
-				odd.Labels[mendv1.RecordOpenLabel] = "false"
-				return odd
-			}(), closedOne("b", "c", "", 1)}, want: "b",
-		},
-		"the oldest of a Cluster first": {
-			options: Options{Keep: 999 * time.Hour, PerCluster: 2, PerHost: 10},
-			with:    []client.Object{closedOne("a", "c", "", 3), closedOne("b", "c", "", 1), closedOne("d", "c", "", 2), closedOne("e", "other", "", 9), open}, want: "b d e open",
-		},
-		"the oldest of a host first, and these count no more": {
-			options: Options{Keep: 999 * time.Hour, PerCluster: 3, PerHost: 1},
-			with:    []client.Object{closedOne("a", "c", "h", 1), closedOne("b", "c", "h", 2), closedOne("d", "c", "", 3), closedOne("e", "c", "", 4)}, want: "a d e",
-		},
-		"of a namespace, what belongs to no Cluster": {
-			options: Options{Keep: 999 * time.Hour, PerCluster: 1, PerHost: 10},
-			with:    []client.Object{closedOne("a", "", "", 1), closedOne("b", "", "", 2), closedOne("d", "c", "", 3)}, want: "a d",
-		},
-		"of one Cluster alone": {
-			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10}, at: &place{"metal", "c"},
-			with: []client.Object{closedOne("a", "c", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2)}, want: "b d",
-		},
-		"of what belongs to none": {
-			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10}, at: &place{"metal", ""},
-			with: []client.Object{closedOne("a", "c", "", 2), closedOne("d", "", "", 2)}, want: "a",
-		},
-		"what was observed pushes out nothing that was done": {
-			options: Options{Keep: 10 * time.Hour, PerCluster: 1, PerHost: 1},
-			with: []client.Object{
-				closedOne("a", "c", "h", 3), seenOnly(closedOne("b", "c", "h", 1)), seenOnly(closedOne("d", "c", "", 2)), closedOne("e", "c", "", 4),
-			}, want: "a b",
-		},
-		"none is the newest one by an end that has not come": {
-			options: Options{Keep: 10 * time.Hour, PerCluster: 2, PerHost: 10},
-			with: []client.Object{func() client.Object {
-				forged := closedOne("a", "c", "", -100000)
-				forged.CreationTimestamp = metav1.NewTime(noon.Add(-9 * time.Hour))
-				return forged
-			}(), closedOne("b", "c", "", 1), closedOne("d", "c", "", 2)}, want: "b d",
-		},
-		"none of a Cluster by what belongs to none": {
-			options: Options{Keep: 10 * time.Hour, PerCluster: 1, PerHost: 10},
-			with: []client.Object{func() client.Object {
-				forged := closedOne("a", "c", "", 0)
-				forged.OwnerReferences = nil
-				return forged
-			}(), closedOne("b", "c", "", 1)}, want: "a b",
-		},
-		"not that of another shard": {
-			options: Options{Keep: time.Hour, PerCluster: 10, PerHost: 10},
-			with: []client.Object{
-				&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "east", Labels: map[string]string{clusterv1.WatchLabel: "east"}}},
-				closedOne("a", "east", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2),
-			},
-			change: func(r *Retention) { r.WatchFilterValue, r.Nodes = "east", false }, want: "b d",
-		},
+		"after the retention": {keep(24, 10, 10), nil, []client.Object{
+			closedOne("a", "c", "", 23), closedOne("b", "c", "", 24), closedOne("n", "", "", 30), open,
+		}, "", "a open"},
+		"also one that is labelled as if it could be open": {keep(24, 10, 10), nil, []client.Object{odd, closedOne("b", "c", "", 1)}, "", "b"},
+		"the oldest of a Cluster first": {keep(999, 2, 10), nil, []client.Object{
+			closedOne("a", "c", "", 3), closedOne("b", "c", "", 1), closedOne("d", "c", "", 2), closedOne("e", "other", "", 9), open,
+		}, "", "b d e open"},
+		"the oldest of a host first, and these count no more": {keep(999, 3, 1), nil, []client.Object{
+			closedOne("a", "c", "h", 1), closedOne("b", "c", "h", 2), closedOne("d", "c", "", 3), closedOne("e", "c", "", 4),
+		}, "", "a d e"},
+		"of a namespace, what belongs to no Cluster": {keep(999, 1, 10), nil, []client.Object{
+			closedOne("a", "", "", 1), closedOne("b", "", "", 2), closedOne("d", "c", "", 3),
+		}, "", "a d"},
+		"of one Cluster alone": {keep(1, 10, 10), &place{"metal", "c"}, []client.Object{
+			closedOne("a", "c", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2),
+		}, "", "b d"},
+		"of what belongs to none": {keep(1, 10, 10), &place{"metal", ""}, []client.Object{closedOne("a", "c", "", 2), closedOne("d", "", "", 2)}, "", "a"},
+		"what was observed pushes out nothing that was done": {keep(10, 1, 1), nil, []client.Object{
+			closedOne("a", "c", "h", 3), seenOnly(closedOne("b", "c", "h", 1)), seenOnly(closedOne("d", "c", "", 2)), closedOne("e", "c", "", 4),
+		}, "", "a b"},
+		"none is the newest one by an end that has not come": {keep(10, 2, 10), nil, []client.Object{
+			future, closedOne("b", "c", "", 1), closedOne("d", "c", "", 2),
+		}, "", "b d"},
+		"none of a Cluster by what belongs to none": {keep(10, 1, 10), nil, []client.Object{unowned, closedOne("b", "c", "", 1)}, "", "a b"},
+		"not that of another shard": {keep(1, 10, 10), nil, []client.Object{
+			east, closedOne("a", "east", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2),
+		}, "east", "b d"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, c := retention(t, tc.options, tc.with...)
-			if tc.change != nil {
-				tc.change(r)
-			}
+			r.WatchFilterValue, r.Nodes = tc.filter, tc.filter == ""
 			if err := r.Sweep(t.Context(), tc.at); err != nil {
 				t.Fatal(err)
 			}
@@ -271,5 +244,77 @@ func TestClosedRecordsCostLittleMemory(t *testing.T) {
 		t.Errorf("%d pages take %d KiB, at most %d KiB are allowed", page, used>>10, most>>10)
 	} else {
 		t.Logf("%d closed records take %d KiB while they are looked at", all, used>>10)
+	}
+}
+
+func TestTheTimeOfTheAPIServerIsThatOfItsAnswers(t *testing.T) {
+	date := noon.Format(http.TimeFormat)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Date", date) }))
+	defer server.Close()
+	s := &ServerTime{Clock: clocktesting.NewFakeClock(noon.Add(time.Hour))}
+	if _, known := s.Now(); known {
+		t.Error("it is known before an answer")
+	}
+	ask := func() {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := (&http.Client{Transport: s.Watch(http.DefaultTransport)}).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	ask()
+	date = "what a proxy says"
+	ask()
+	if got, known := s.Now(); !known || !got.Equal(noon) {
+		t.Errorf("it is %s, %t", got, known)
+	}
+}
+
+// A manager whose clock is ahead by a whole retention must not delete all records, nor one whose clock is right where that of the API server is ahead.
+func TestNoRecordIsTooOldByOneClockAlone(t *testing.T) {
+	month := 720 * time.Hour
+	for name, tc := range map[string]struct {
+		own, server time.Duration // from noon on
+		unknown     bool
+		want        string
+	}{
+		"by neither":                         {0, 0, false, "new old"},
+		"by both":                            {month, month, false, "new"},
+		"by that of the manager":             {month, 0, false, "new old"},
+		"by that of the manager, much ahead": {100 * month, 0, false, "new old"},
+		"by that of the API server":          {0, month, false, "new old"},
+		"while the API server says no time":  {month, 0, true, "new old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, c := retention(t, Options{Keep: month, PerCluster: 10, PerHost: 10}, closedOne("old", "c", "", 2), closedOne("new", "c", "", -1))
+			r.Clock = clocktesting.NewFakeClock(noon.Add(tc.own))
+			r.Server = func() (time.Time, bool) { return noon.Add(tc.server), !tc.unknown }
+			if err := r.Sweep(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if got := left(t, c); got != tc.want {
+				t.Errorf("left are %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// What could be found out about no more is an open record that is deleted by its age, too.
+func TestNoOpenRecordExpiresByOneClockAlone(t *testing.T) {
+	r, _ := retention(t, Options{Keep: time.Hour})
+	o := &observed{now: noon.Add(100 * time.Hour)}
+	o.facts.Decided = noon
+	server := noon
+	r.Server = func() (time.Time, bool) { return server, true }
+	if r.expired(o) {
+		t.Error("it expires by the clock of the manager")
+	}
+	if server = o.now; !r.expired(o) {
+		t.Error("it does not expire by both")
 	}
 }

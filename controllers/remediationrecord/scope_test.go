@@ -1,7 +1,8 @@
 package remediationrecord
 
 import (
-	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,13 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // theirs are the objects of another namespace, of which a record in metal must learn nothing.
@@ -112,24 +114,17 @@ func TestTheMachineOfANodeIsFollowedWhenItIsGone(t *testing.T) {
 			own := func(m *clusterv1.Machine) *clusterv1.Machine { m.Labels = labels; return m }
 			m := newManagement(t, append(fleet(), own(unhealthy()), nodeCheck("metal"), recordOf(ofNodes))...)
 			if _, has := labels[clusterv1.MachineDeploymentNameLabel]; !has {
-				set := &clusterv1.MachineSet{}
-				_ = m.server.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "pool"}, set)
-				set.Labels = nil
-				_ = m.server.Update(t.Context(), set)
+				set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "pool"}}
+				m.edit(set, func(o client.Object) { o.SetLabels(nil) })
 			}
-			m.change("w1", func(w *clusterv1.Machine) {
-				says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
-			})
+			m.ask(time.Second)
 			m.reconcile(2 * time.Second)
 			m.remove(unhealthy())
 			if got := m.reconcile(time.Minute); !got.Open() {
 				t.Fatalf("before another one is there it ends as %s by %s", got.Status.Outcome, got.Status.EndedBy)
 			}
 			m.create(own(machine("w2", 2*time.Minute)))
-			m.change("w2", func(w *clusterv1.Machine) {
-				w.Status.NodeRef.Name = "n2"
-				says(w, clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, 3*time.Minute)
-			})
+			m.ready("w2", 3*time.Minute)
 			got := m.reconcile(4 * time.Minute)
 			if got.Status.Outcome != mendv1.RecordReplaced || got.Status.Replacement.Machine.Name != "w2" {
 				t.Errorf("it ends as %q by %q: %v", got.Status.Outcome, got.Status.EndedBy, reasons(got))
@@ -142,15 +137,8 @@ func TestTheMachineOfANodeIsFollowedWhenItIsGone(t *testing.T) {
 func TestNothingIsWrittenBeforeAMovedClusterIsSeen(t *testing.T) {
 	objects := fleet()
 	objects[1].(*clusterv1.Cluster).Spec.Paused = new(true)
-	m := newManagement(t, append(objects, recordOf(nil))...)
-	m.Client = interceptor.NewClient(m.server, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if _, is := o.(*clusterv1.Cluster); is {
-				return apierrors.NewNotFound(schema.GroupResource{Resource: "clusters"}, key.Name)
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-	})
+	m := newManagement(t, append(objects, recordOf())...)
+	m.Client = refusing[*clusterv1.Cluster](m.server, apierrors.NewNotFound(schema.GroupResource{}, "c"))
 	if got := m.reconcile(time.Minute); len(got.Status.Steps) > 0 {
 		t.Errorf("it says %v", reasons(got))
 	}
@@ -165,12 +153,9 @@ func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 		at     time.Duration
 		gone   bool
 	}{
-		"one that cannot be read": {recordOf(unread), keep, true},
-		"not before":              {recordOf(unread), keep - time.Second, false},
-		"not one whose Machine waits that long": {recordOf(func(r *mendv1.RemediationRecord) {
-			r.Status.Begun = new(after(time.Second))
-			r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: "OwnerRequested"}}
-		}), 2 * keep, false},
+		"one that cannot be read":               {recordOf(unread), keep, true},
+		"not before":                            {recordOf(unread), keep - time.Second, false},
+		"not one whose Machine waits that long": {recordOf(begun("OwnerRequested")), 2 * keep, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w1 := unhealthy()
@@ -191,11 +176,8 @@ func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 
 // Events about checks of nodes are in the namespace default, where who may write records in another one may not write.
 func TestARecordOfWhatIsElsewhereSendsNoEvents(t *testing.T) {
-	is := recordOf(func(r *mendv1.RemediationRecord) {
-		ofNodes(r)
+	is := recordOf(ofNodes, begun("RequestCreated"), func(r *mendv1.RemediationRecord) {
 		r.Spec.Target.Machine.Namespace = "theirs"
-		r.Status.Begun = new(after(time.Second))
-		r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: "RequestCreated"}}
 		r.Status.Waits = []mendv1.RecordWait{{Reason: "NoHost", Since: new(after(time.Second))}}
 	})
 	m := newManagement(t, append(append(fleet(), theirs()...), nodeCheck("elsewhere"), is)...)
@@ -204,5 +186,79 @@ func TestARecordOfWhatIsElsewhereSendsNoEvents(t *testing.T) {
 	}
 	if len(m.reported) > 0 {
 		t.Errorf("reported are %v", m.reported)
+	}
+}
+
+// besideAnother is the record in the end, if a healthy Machine has the name of the one that its owner was asked for, and another UID.
+func besideAnother(t *testing.T, edit func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
+	t.Helper()
+	is := recordOf(begun("OwnerRequested"), edit)
+	w1 := unhealthy()
+	w1.UID = "another"
+	says(w1, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
+	return newManagement(t, append(fleet(), w1, is)...).reconcile(10 * time.Minute)
+}
+
+// After a move all UIDs are others.
+func TestAMovedRecordIsFollowed(t *testing.T) {
+	got := besideAnother(t, func(r *mendv1.RemediationRecord) { r.OwnerReferences[0].UID = "of the new management cluster" })
+	if got.Status.Outcome != mendv1.RecordHealed {
+		t.Errorf("it ends as %q", got.Status.Outcome)
+	}
+}
+
+func TestAMachineOfTheSameNameIsAnother(t *testing.T) {
+	got := besideAnother(t, func(*mendv1.RemediationRecord) {})
+	if got.Status.Outcome == mendv1.RecordHealed || !slices.Contains(reasons(got), "TargetGone") {
+		t.Errorf("it ends as %q with %v", got.Status.Outcome, reasons(got))
+	}
+}
+
+// The owner of a control-plane machine writes down which machine replaces which.
+func TestAMachineOfAControlPlaneIsFollowed(t *testing.T) {
+	owned := func(m *clusterv1.Machine) *clusterv1.Machine {
+		m.Labels = map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.MachineControlPlaneLabel: "", clusterv1.MachineControlPlaneNameLabel: "kcp"}
+		m.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: controlplanev1.GroupVersion.String(), Kind: "KubeadmControlPlane", Name: "kcp", UID: "kcp", Controller: new(true),
+		}}
+		return m
+	}
+	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "kcp"}}
+	kcp.Spec.Replicas = new(int32(1))
+	is := recordOf(func(r *mendv1.RemediationRecord) {
+		r.Spec.Target.Owner = &mendv1.RecordRef{APIVersion: controlplanev1.GroupVersion.String(), Kind: "KubeadmControlPlane", Namespace: "metal", Name: "kcp"}
+	})
+	m := newManagement(t, append(fleet(), kcp, owned(unhealthy()), is)...)
+	m.ask(time.Second)
+	if got := m.reconcile(10 * time.Second); condition(got, mendv1.RecordCapacityBack) != "False WaitingForRemediation" {
+		t.Errorf("it waits for %q", condition(got, mendv1.RecordCapacityBack))
+	}
+	m.remove(unhealthy())
+	by := owned(machine("w2", time.Minute))
+	by.Annotations = map[string]string{controlplanev1.RemediationForAnnotation: `{"machine":"w1","timestamp":"2026-03-02T12:00:30Z","retryCount":0}`}
+	m.create(by)
+	m.ready("w2", 2*time.Minute)
+	got := m.reconcile(3 * time.Minute)
+	if got.Status.Outcome != mendv1.RecordReplaced || got.Status.Replacement.Guessed {
+		t.Errorf("it ends as %q, replaced by %+v", got.Status.Outcome, got.Status.Replacement)
+	}
+}
+
+// What the roles of the manager do not let it read is not asked for.
+func TestNothingIsReadInVain(t *testing.T) {
+	m := newManagement(t, fleet()...)
+	r := NewReader(m.server, m.server)
+	for name, tc := range map[string]struct {
+		err  error
+		read bool
+	}{
+		"a MachineSet": {r.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "pool"}, &clusterv1.MachineSet{}), true},
+		"Machines":     {r.List(t.Context(), &clusterv1.MachineList{}), true},
+		"a Secret":     {r.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "s"}, &corev1.Secret{}), false},
+		"Pods":         {r.List(t.Context(), &corev1.PodList{}), false},
+	} {
+		if unread := errors.Is(tc.err, explain.ErrUnread); unread == tc.read || tc.read && tc.err != nil {
+			t.Errorf("%s: %v", name, tc.err)
+		}
 	}
 }

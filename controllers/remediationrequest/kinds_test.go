@@ -3,6 +3,9 @@ package remediationrequest
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,16 +52,15 @@ func kindsOf(t *testing.T, kinds ...schema.GroupVersionKind) *Kinds[*Metadata] {
 }
 
 func TestAWatchThatFailsIsTriedAgainAndTheOthersAreNot(t *testing.T) {
-	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
-	k := kindsOf(t, kind)
+	k := kindsOf(t, things)
 	first, second := &watcher{}, &watcher{refuses: true}
 	k.Notify(first, nil)
 	k.Notify(second, nil)
-	if _, err := k.Ready(context.Background(), kind); err == nil {
+	if _, err := k.Ready(context.Background(), things); err == nil {
 		t.Fatal("a watch that was refused is no error")
 	}
 	second.refuses = false
-	if _, err := k.Ready(context.Background(), kind); err != nil {
+	if _, err := k.Ready(context.Background(), things); err != nil {
 		t.Fatal(err)
 	}
 	if first.watches != 1 || second.watches != 1 {
@@ -82,110 +84,74 @@ func TestAKindInTwoVersionsIsInUseOnce(t *testing.T) {
 }
 
 func TestKindsOfWhichThereAreMarkedObjectsAreDiscovered(t *testing.T) {
-	of := func(kind string) schema.GroupVersionKind {
-		return schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}
-	}
-	object := func(kind, mark string) client.Object {
-		obj := NewMetadata()
-		obj.SetGroupVersionKind(of(kind))
-		obj.Namespace, obj.Name, obj.Labels = "ns", "n", map[string]string{mark: ""}
-		return obj
-	}
-	k := kindsOf(t, of("Ours"), of("Theirs"), of("Others"), of("Alone"))
-	k.live = fake.NewClientBuilder().WithScheme(k.live.(client.Client).Scheme()).WithObjects(
-		object("Ours", "our-mark"), object("Theirs", "their-mark"), object("Others", "other-mark"), object("Alone", "our-mark")).Build()
-	list := &metav1.APIResourceList{GroupVersion: "example.org/v1"}
-	for _, kind := range []string{"Ours", "OursTemplate", "Theirs", "TheirsTemplate", "Others", "OthersTemplate", "Alone"} {
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: kind, Kind: kind})
-	}
-	if err := k.Discover(t.Context(), []*metav1.APIResourceList{list}, client.HasLabels{"our-mark"}, client.HasLabels{"their-mark"}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]schema.GroupVersionKind{of("Ours"), of("Theirs")}, k.InUse()); diff != "" {
-		t.Errorf("InUse() (-want +got):\n%s", diff)
-	}
-}
-
-func TestNoRequestsAreLookedForAmongTheKindsOfKubernetes(t *testing.T) {
 	of := func(group, kind string) schema.GroupVersionKind {
 		return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
 	}
-	marked := func(kind schema.GroupVersionKind) client.Object {
-		obj := NewMetadata()
-		obj.SetGroupVersionKind(kind)
-		obj.Namespace, obj.Name, obj.Labels = "ns", "n", map[string]string{"mark": ""}
-		return obj
+	const example = "example.org"
+	ours, theirs, reboot := of(example, "Ours"), of(example, "Theirs"), of("infrastructure.cluster.x-k8s.io", "Reboot")
+	marks := map[schema.GroupVersionKind]string{
+		ours: "our-mark", theirs: "their-mark", reboot: "our-mark",
+		of(example, "Others"): "other-mark", of(example, "Alone"): "our-mark", // without a template
+		of("", "Pod"): "our-mark", of("apps", "ReplicaSet"): "our-mark", of("resource.k8s.io", "ResourceClaim"): "our-mark", // which are Kubernetes' own
 	}
-	all := []schema.GroupVersionKind{
-		of("", "Pod"), of("apps", "ReplicaSet"), of("resource.k8s.io", "ResourceClaim"), of("infrastructure.cluster.x-k8s.io", "Reboot"),
-	}
-	k := kindsOf(t, all...)
+	k := kindsOf(t, slices.Collect(maps.Keys(marks))...)
 	objects := fake.NewClientBuilder().WithScheme(k.live.(client.Client).Scheme())
 	var lists []*metav1.APIResourceList
-	for _, kind := range all {
-		objects = objects.WithObjects(marked(kind))
-		lists = append(lists, &metav1.APIResourceList{GroupVersion: kind.GroupVersion().String(), APIResources: []metav1.APIResource{
-			{Name: kind.Kind, Kind: kind.Kind}, {Name: kind.Kind + "Template", Kind: kind.Kind + "Template"},
-		}})
+	for kind, mark := range marks {
+		obj := NewMetadata()
+		obj.SetGroupVersionKind(kind)
+		obj.Namespace, obj.Name, obj.Labels = "ns", "n", map[string]string{mark: ""}
+		objects = objects.WithObjects(obj)
+		list := &metav1.APIResourceList{GroupVersion: kind.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: kind.Kind, Kind: kind.Kind}}}
+		if kind.Kind != "Alone" {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: kind.Kind + "Template", Kind: kind.Kind + "Template"})
+		}
+		lists = append(lists, list)
 	}
 	k.live = objects.Build()
-	if err := k.Discover(t.Context(), lists, client.HasLabels{"mark"}); err != nil {
+	if err := k.Discover(t.Context(), lists, client.HasLabels{"our-mark"}, client.HasLabels{"their-mark"}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(all[3:], k.InUse()); diff != "" {
+	if diff := cmp.Diff([]schema.GroupVersionKind{ours, theirs, reboot}, k.InUse()); diff != "" {
 		t.Errorf("InUse() (-want +got):\n%s", diff)
-	}
-}
-
-func TestAKindThatMayNotBeWatchedIsPolledUntilItMay(t *testing.T) {
-	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
-	k := kindsOf(t, kind)
-	w := &watcher{}
-	k.Notify(w, nil)
-	may := false
-	k.AskFirst(func(context.Context, schema.GroupVersionKind) (bool, error) { return may, nil })
-	for _, row := range []struct {
-		may     bool
-		watches int
-	}{{false, 0}, {false, 0}, {true, 1}, {false, 1}} { // what is watched is not asked about again
-		may = row.may
-		ready, err := k.Ready(context.Background(), kind)
-		if err != nil || !ready || w.watches != row.watches || k.Polled(kind) != (row.watches == 0) {
-			t.Errorf("may watch: %v; ready %v, %v, %d watches, polled %v", may, ready, err, w.watches, k.Polled(kind))
-		}
-		if diff := cmp.Diff([]schema.GroupVersionKind{kind}, k.InUse()); diff != "" {
-			t.Errorf("in use (-want +got):\n%s", diff)
-		}
 	}
 }
 
 // A check waits also for a polled kind: another check names it, and its requests were not read in that reconcile.
-func TestAKindThatIsPolledIsNotWatchedByWhoWaitsForIt(t *testing.T) {
-	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
-	k := kindsOf(t, kind)
-	w := &watcher{}
-	k.Notify(w, nil)
-	may := false
-	k.AskFirst(func(context.Context, schema.GroupVersionKind) (bool, error) { return may, nil })
-	for _, row := range []struct {
-		may     bool
-		watches int
-	}{{false, 0}, {true, 1}, {true, 1}} {
-		may = row.may
-		_, readErr := k.Readable(t.Context(), kind)
-		if err := errors.Join(readErr, k.Watch(t.Context(), kind)); err != nil || w.watches != row.watches || k.Polled(kind) != (row.watches == 0) {
-			t.Errorf("may watch: %v; %v, %d watches, polled %v", may, err, w.watches, k.Polled(kind))
-		}
-		if ready, err := k.Readable(t.Context(), kind); err != nil || !ready {
-			t.Errorf("may watch: %v; readable %v, %v", may, ready, err)
+func TestAKindThatMayNotBeWatchedIsPolledUntilItMay(t *testing.T) {
+	for name, look := range map[string]func(*Kinds[*Metadata]) (bool, error){
+		"by who uses it": func(k *Kinds[*Metadata]) (bool, error) { return k.Ready(context.Background(), things) },
+		"by who waits for it": func(k *Kinds[*Metadata]) (bool, error) {
+			_, err := k.Readable(t.Context(), things)
+			err = errors.Join(err, k.Watch(t.Context(), things))
+			ready, again := k.Readable(t.Context(), things)
+			return ready, errors.Join(err, again)
+		},
+	} {
+		k := kindsOf(t, things)
+		w := &watcher{}
+		k.Notify(w, nil)
+		may := false
+		k.AskFirst(func(context.Context, schema.GroupVersionKind) (bool, error) { return may, nil })
+		for _, row := range []struct {
+			may     bool
+			watches int
+		}{{false, 0}, {false, 0}, {true, 1}, {false, 1}} { // what is watched is not asked about again
+			may = row.may
+			ready, err := look(k)
+			if err != nil || !ready || w.watches != row.watches || k.Polled(things) != (row.watches == 0) {
+				t.Errorf("%s, may watch: %v; ready %v, %v, %d watches, polled %v", name, may, ready, err, w.watches, k.Polled(things))
+			}
+			if diff := cmp.Diff([]schema.GroupVersionKind{things}, k.InUse()); diff != "" {
+				t.Errorf("%s, in use (-want +got):\n%s", name, diff)
+			}
 		}
 	}
 }
 
 func TestWhetherAKindMayBeWatchedIsAskedOfTheAPIServer(t *testing.T) {
-	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(kind, meta.RESTScopeNamespace)
+	mapper.Add(things, meta.RESTScopeNamespace)
 	for name, row := range map[string]struct {
 		allowed bool
 		err     error
@@ -206,7 +172,7 @@ func TestWhetherAKindMayBeWatchedIsAskedOfTheAPIServer(t *testing.T) {
 					return row.err
 				},
 			}).Build()
-			got, err := MayWatchAll(c, mapper)(context.Background(), kind)
+			got, err := MayWatchAll(c, mapper)(context.Background(), things)
 			if got != row.want || (err != nil) != row.fails {
 				t.Errorf("got %v, %v", got, err)
 			}
@@ -228,7 +194,7 @@ func TestAKindThatIsNotInstalledIsAskedForOnce(t *testing.T) {
 		},
 	})
 	for range 1000 {
-		if _, err := k.Ready(t.Context(), schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}); !Missing(err) {
+		if _, err := k.Ready(t.Context(), things); !Missing(err) {
 			t.Fatalf("got %v, want that the kind is missing", err)
 		}
 	}
@@ -273,5 +239,45 @@ func TestAVersionThatIsNotServedAnyMoreIsNotInUse(t *testing.T) {
 	delete(k.absent, of("v1")) // as after a while
 	if err := ready("v1"); err != nil {
 		t.Errorf("it is served again, and %v", err)
+	}
+}
+
+// starting is a controller that takes no watch before it has started.
+type starting struct{ told, started chan struct{} }
+
+func (s starting) Watch(source.TypedSource[reconcile.Request]) error {
+	close(s.told)
+	<-s.started
+	return nil
+}
+
+func TestAKindOfWhichAWatchIsJustBeginningIsNotListedAgain(t *testing.T) {
+	k := kindsOf(t, things)
+	var lists atomic.Int64
+	k.live = interceptor.NewClient(k.live.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			lists.Add(1)
+			return nil
+		},
+	})
+	w := starting{told: make(chan struct{}), started: make(chan struct{})}
+	k.Notify(w, nil)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := k.Ready(context.Background(), things)
+		ended <- err
+	}()
+	<-w.told
+	for range 100 {
+		if ready, err := k.Ready(t.Context(), things); ready || err != nil {
+			t.Fatal(ready, err)
+		}
+	}
+	close(w.started)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if n := lists.Load(); n != 1 {
+		t.Errorf("the kind is listed %d times, want once", n)
 	}
 }

@@ -2,12 +2,14 @@ package remediationrequest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,51 +120,48 @@ func TestTheWatchOfAKindEndsWithTheLastCheckThatNamesIt(t *testing.T) {
 	}
 }
 
-func TestAKindIsWatchedUntilTheLastRequestOfACheckIsGone(t *testing.T) {
-	asked := 0
-	k, c := listed(t, &asked, things, templates)
-	k.nameAndWatch(t, aCheck, templates, things)
-	req := marked("m")
-	if err := c.Create(t.Context(), req); err != nil {
-		t.Fatal(err)
-	}
-	k.nameAndWatch(t, aCheck)
-	if diff := cmp.Diff(map[string]bool{"Thing": true}, k.watched(t)); diff != "" {
-		t.Errorf("while there is one (-want +got):\n%s", diff)
-	}
-	if err := c.Delete(t.Context(), req); err != nil {
-		t.Fatal(err)
-	}
-	k.nameAndWatch(t, another) // woken by its deletion
-	if diff := cmp.Diff(map[string]bool{}, k.watched(t)); diff != "" {
-		t.Errorf("when it is gone (-want +got):\n%s", diff)
-	}
-}
-
 // A node of the control plane that somebody else remediates keeps NodeHealthChecks from another one.
-func TestARequestOfOthersKeepsTheWatchWhereItCounts(t *testing.T) {
-	for name, counts := range map[string]bool{"it counts": true, "it does not": false} {
+func TestAKindIsWatchedUntilTheLastRequestThatCountsIsGone(t *testing.T) {
+	named := func(k *Kinds[*Metadata]) error {
+		k.nameAndWatch(t, aCheck, templates, things)
+		return nil
+	}
+	for name, tc := range map[string]struct {
+		begins         func(*Kinds[*Metadata]) error
+		others, counts bool
+		watched        bool
+	}{
+		"that of a check":                       {begins: named, watched: true},
+		"that of others, where it counts":       {begins: named, others: true, counts: true, watched: true},
+		"not that of others, where it does not": {begins: named, others: true},
+		"that of a check, of a kind that was found": {begins: func(k *Kinds[*Metadata]) error {
+			list := &metav1.APIResourceList{GroupVersion: "example.org/v1", APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing"}, {Name: "ts", Kind: "ThingTemplate"}}}
+			return k.Discover(t.Context(), []*metav1.APIResourceList{list}, client.HasLabels{mendv1.MadeByUIDLabel})
+		}, watched: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			k, c := listed(t, new(int), things, templates)
-			if counts {
+			if tc.counts {
 				k.KeepWhileAny()
 			}
-			k.nameAndWatch(t, aCheck, templates, things)
 			req := marked("m")
-			req.Labels, req.Annotations = nil, nil
-			if err := c.Create(t.Context(), req); err != nil {
+			if tc.others {
+				req.Labels, req.Annotations = nil, nil
+			}
+			if err := errors.Join(c.Create(t.Context(), req), tc.begins(k)); err != nil {
 				t.Fatal(err)
 			}
 			k.nameAndWatch(t, aCheck)
-			if watched := k.watched(t)["Thing"]; watched != counts {
-				t.Errorf("the kind is watched: %t, want %t", watched, counts)
+			if watched := k.watched(t); watched["Thing"] != tc.watched || watched["ThingTemplate"] {
+				t.Errorf("while there is one, %v are watched", watched)
 			}
 			if err := c.Delete(t.Context(), req); err != nil {
 				t.Fatal(err)
 			}
-			k.nameAndWatch(t, another)
-			if k.watched(t)["Thing"] {
-				t.Error("the kind is watched without a request")
+			k.nameAndWatch(t, aCheck)
+			k.nameAndWatch(t, another) // woken by its deletion
+			if diff := cmp.Diff(map[string]bool{}, k.watched(t)); diff != "" {
+				t.Errorf("when it is gone (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -210,25 +209,59 @@ func TestTheKindsThatKubemendServesStayWatched(t *testing.T) {
 	}
 }
 
-func TestAKindThatWasFoundIsWatchedNoLongerThanThereAreRequests(t *testing.T) {
-	k, c := listed(t, new(int), things, templates)
-	req := marked("m")
-	if err := c.Create(t.Context(), req); err != nil {
+// stored is a cache with the store of one informer, which may not have read its first list.
+type stored struct {
+	cache.Cache
+	toolscache.SharedIndexInformer
+	store  toolscache.Indexer
+	synced bool
+}
+
+func (s *stored) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return s, nil
+}
+func (s *stored) RemoveInformer(context.Context, client.Object) error { return nil }
+func (s *stored) GetIndexer() toolscache.Indexer                      { return s.store }
+func (s *stored) HasSynced() bool                                     { return s.synced }
+func (s *stored) AddIndexers(indexers toolscache.Indexers) error {
+	return s.store.AddIndexers(indexers)
+}
+
+func TestRequestsAreReadFromTheStoreOfAWatch(t *testing.T) {
+	is := &stored{store: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})}
+	for _, name := range []string{"ns/a", "ns/b", "elsewhere/c"} {
+		namespace, name, _ := toolscache.SplitMetaNamespaceKey(name)
+		if err := is.store.Add(&Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := kindsOf(t, things)
+	k.cache = is
+	cached := func() (int, bool) {
+		all, has, err := k.Cached(t.Context(), things, "ns")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all), has
+	}
+	if _, has := cached(); has {
+		t.Error("a kind that is not watched is in the cache")
+	}
+	if err := k.Named(t.Context(), aCheck, things); err != nil {
 		t.Fatal(err)
 	}
-	list := &metav1.APIResourceList{GroupVersion: "example.org/v1", APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing"}, {Name: "ts", Kind: "ThingTemplate"}}}
-	if err := k.Discover(t.Context(), []*metav1.APIResourceList{list}, client.HasLabels{mendv1.MadeByUIDLabel}); err != nil {
+	if err := k.Watch(t.Context(), things); err != nil {
 		t.Fatal(err)
 	}
-	k.nameAndWatch(t, aCheck)
-	if diff := cmp.Diff(map[string]bool{"Thing": true}, k.watched(t)); diff != "" {
-		t.Errorf("while there is one (-want +got):\n%s", diff)
+	if _, has := cached(); has {
+		t.Error("a kind whose first list was not read is in the cache")
 	}
-	if err := c.Delete(t.Context(), req); err != nil {
-		t.Fatal(err)
+	is.synced = true
+	if all, has := cached(); all != 2 || !has {
+		t.Errorf("the cache has %d requests, %t; want 2", all, has)
 	}
-	k.nameAndWatch(t, aCheck)
-	if diff := cmp.Diff(map[string]bool{}, k.watched(t)); diff != "" {
-		t.Errorf("when it is gone (-want +got):\n%s", diff)
+	k.drop(t.Context(), things, func() bool { return false })
+	if _, has := cached(); has {
+		t.Error("a kind whose watch has ended is in the cache")
 	}
 }

@@ -3,18 +3,19 @@ package teardown
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -26,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -107,6 +107,21 @@ func called(name string, annotations map[string]string, edits ...func(*metav1.Ob
 	return m
 }
 
+func aClaim() *clusterv1.MachineHealthCheck {
+	return &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: mendv1.Claim})}
+}
+
+func aRequest(annotations map[string]string, edits ...func(*metav1.ObjectMeta)) *mendv1.HostRemediation {
+	return &mendv1.HostRemediation{ObjectMeta: called("m", annotations, edits...)}
+}
+
+// aCluster is one whose nodes can be looked at.
+func aCluster(edits ...func(*metav1.ObjectMeta)) *clusterv1.Cluster {
+	c := &clusterv1.Cluster{ObjectMeta: called("c", nil, edits...)}
+	c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue}}
+	return c
+}
+
 func labelled(key, value string) func(*metav1.ObjectMeta) {
 	return func(m *metav1.ObjectMeta) { m.Labels = map[string]string{key: value} }
 }
@@ -126,11 +141,10 @@ func metaOf(t *testing.T, u *Uninstaller, o client.Object) map[string]any {
 		return nil
 	}
 	left := map[string]any{}
-	for key, value := range o.GetAnnotations() {
-		left[key] = value
-	}
-	for key, value := range o.GetLabels() {
-		left[key] = value
+	for _, all := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
+		for key, value := range all {
+			left[key] = value
+		}
 	}
 	for _, f := range o.GetFinalizers() {
 		left[f] = true
@@ -140,43 +154,37 @@ func metaOf(t *testing.T, u *Uninstaller, o client.Object) map[string]any {
 
 func TestWhatIsTakenOffAnObject(t *testing.T) {
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: called("check", nil)}
+	ours := []string{"hostremediations"}
 	byCheck := map[string]string{mendv1.MadeByAnnotation: "check", mendv1.RecordAnnotation: "record", mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload"}`}
 	for name, tc := range map[string]struct {
 		ours  []string
 		given client.Object
 		want  map[string]any
 	}{
-		"a claim goes, and what its user has set besides stays": {nil,
-			&clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{
-				clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: "Cluster", mendv1.MaxInFlightAnnotation: "1",
-			})},
-			map[string]any{mendv1.MaxInFlightAnnotation: "1"}},
-		"a pause is no claim": {nil,
-			&clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: "true"})},
+		"a claim goes, and what its user has set besides stays": {nil, &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{
+			clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: "Cluster", mendv1.MaxInFlightAnnotation: "1",
+		})}, map[string]any{mendv1.MaxInFlightAnnotation: "1"}},
+		"a pause is no claim": {nil, &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: "true"})},
 			map[string]any{clusterv1.PausedAnnotation: "true"}},
-		"a request loses the mark of its maker, and nothing of its power cycle": {[]string{"hostremediations"},
-			&mendv1.HostRemediation{ObjectMeta: called("m", byCheck, kept, labelled(mendv1.MadeByUIDLabel, "u"))},
+		"a request loses the mark of its maker, and nothing of its power cycle": {ours, aRequest(byCheck, kept, labelled(mendv1.MadeByUIDLabel, "u")),
 			map[string]any{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload"}`, mendv1.HostRemediationFinalizer: true, "keep.me/too": true}},
-		"one whose check is gone is deleted": {[]string{"hostremediations"},
-			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByAnnotation: "gone"})}, nil},
-		"a remediation without a controller is forgotten": {nil,
-			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.PowerCycleAnnotation: "{", mendv1.RecordAnnotation: "record", clusterctlv1.BlockMoveAnnotation: "kubemend"}, kept)},
-			map[string]any{"keep.me/too": true}},
-		"one of CAPM3's keeps CAPM3's finalizer, and somebody else's block": {nil,
-			&infrav1.Metal3Remediation{ObjectMeta: called("m", map[string]string{mendv1.PowerCycleAnnotation: "{}", clusterctlv1.BlockMoveAnnotation: ""},
-				func(m *metav1.ObjectMeta) { m.Finalizers = []string{infrav1.RemediationFinalizer} })},
-			map[string]any{clusterctlv1.BlockMoveAnnotation: "", infrav1.RemediationFinalizer: true}},
-		"a request of NodeHealthChecks that are another's stays": {nil,
-			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByNodeCheckAnnotation: "n", mendv1.RecordAnnotation: "record"}, labelled(mendv1.MadeByNodeCheckUIDLabel, "u"))},
-			map[string]any{}},
-		"one of ours is left to their controller": {[]string{"nodehealthchecks"},
-			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByNodeCheckAnnotation: "n"})},
+		"one whose check is gone is deleted": {ours, aRequest(map[string]string{mendv1.MadeByAnnotation: "gone"}), nil},
+		"a remediation without a controller is forgotten": {nil, aRequest(map[string]string{
+			mendv1.PowerCycleAnnotation: "{", mendv1.RecordAnnotation: "record", clusterctlv1.BlockMoveAnnotation: "kubemend",
+		}, kept), map[string]any{"keep.me/too": true}},
+		"one of CAPM3's keeps CAPM3's finalizer, and somebody else's block": {nil, &infrav1.Metal3Remediation{ObjectMeta: called("m",
+			map[string]string{mendv1.PowerCycleAnnotation: "{}", clusterctlv1.BlockMoveAnnotation: ""},
+			func(m *metav1.ObjectMeta) { m.Finalizers = []string{infrav1.RemediationFinalizer} },
+		)}, map[string]any{clusterctlv1.BlockMoveAnnotation: "", infrav1.RemediationFinalizer: true}},
+		"a request of NodeHealthChecks that are another's stays": {nil, aRequest(map[string]string{
+			mendv1.MadeByNodeCheckAnnotation: "n", mendv1.RecordAnnotation: "record",
+		}, labelled(mendv1.MadeByNodeCheckUIDLabel, "u")), map[string]any{}},
+		"one of ours is left to their controller": {[]string{"nodehealthchecks"}, aRequest(map[string]string{mendv1.MadeByNodeCheckAnnotation: "n"}),
 			map[string]any{mendv1.MadeByNodeCheckAnnotation: "n"}},
-		"a host stays marked as unhealthy": {nil,
-			&bmov1alpha1.BareMetalHost{ObjectMeta: called("m", map[string]string{mendv1.MarkedForAnnotation: "u", infrav1.UnhealthyAnnotation: "x"})},
-			map[string]any{infrav1.UnhealthyAnnotation: "x"}},
-		"a hold is not cut": {nil,
-			&bmov1alpha1.BareMetalHost{ObjectMeta: called("m", map[string]string{infrav1.PowerOffAnnotationPrefix + "u": "x"})},
+		"a host stays marked as unhealthy": {nil, &bmov1alpha1.BareMetalHost{ObjectMeta: called("m", map[string]string{
+			mendv1.MarkedForAnnotation: "u", infrav1.UnhealthyAnnotation: "x",
+		})}, map[string]any{infrav1.UnhealthyAnnotation: "x"}},
+		"a hold is not cut": {nil, &bmov1alpha1.BareMetalHost{ObjectMeta: called("m", map[string]string{infrav1.PowerOffAnnotationPrefix + "u": "x"})},
 			map[string]any{infrav1.PowerOffAnnotationPrefix + "u": "x"}},
 	} {
 		u, write, _ := uninstallerOf(t, tc.ours, check.DeepCopy(), tc.given)
@@ -188,14 +196,14 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 	}
 }
 
+// A manager answers for its readiness before it starts what it runs.
 func TestWhatIsLeft(t *testing.T) {
-	cluster := &clusterv1.Cluster{ObjectMeta: called("c", nil)}
-	cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue}}
+	cluster := aCluster()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "leases", Name: "node-a"}}
 	lease.Spec.HolderIdentity = ptr.To(nhcv1.LeaseHolderPrefix + "n")
 	hold := &bmov1alpha1.BareMetalHost{ObjectMeta: called("h", map[string]string{infrav1.PowerOffAnnotationPrefix + "capm3s": "x"})}
 	capm3s := &infrav1.Metal3Remediation{ObjectMeta: called("r", nil, func(m *metav1.ObjectMeta) { m.UID = "capm3s" })}
-	filtered := &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: mendv1.Claim})}
+	filtered := aClaim()
 	for name, tc := range map[string]struct {
 		ours    []string
 		given   []client.Object
@@ -218,13 +226,12 @@ func TestWhatIsLeft(t *testing.T) {
 		"what it sees itself, if the leader does; it knows no nodes":   {follows: true, edit: heldBy(Identity("host_2")), given: []client.Object{cluster}},
 		"also to who follows, what is on objects of this very cluster": {follows: true, edit: heldBy(Identity("host_2")), given: []client.Object{filtered}, left: "ns/m"},
 	} {
-		objects := make([]client.Object, 0, len(tc.given))
-		for _, o := range tc.given {
-			objects = append(objects, o.DeepCopyObject().(client.Object))
-		}
-		u, _, clock := uninstallerOf(t, tc.ours, objects...)
+		u, _, clock := uninstallerOf(t, tc.ours, tc.given...)
 		if tc.edit != nil {
 			tc.edit(u)
+		}
+		if u.Ready(nil) == nil {
+			t.Errorf("%s: it is ready before it has looked, and a user who deletes it then would orphan claims", name)
 		}
 		left := u.reconcile(t.Context(), !tc.follows)
 		if tc.after > 0 {
@@ -238,32 +245,6 @@ func TestWhatIsLeft(t *testing.T) {
 		}
 		if (said == "") != (tc.left == "") || !strings.Contains(said, tc.left) {
 			t.Errorf("%s: %q, want %q in it", name, said, tc.left)
-		}
-	}
-}
-
-// A manager answers for its readiness before it starts what it runs. A user who deletes the manager as soon as it is ready would orphan claims.
-func TestAManagerThatHasNotLookedYetIsNotReady(t *testing.T) {
-	u, _, _ := uninstallerOf(t, nil)
-	if err := u.Ready(nil); err == nil {
-		t.Error("it is ready before it has looked")
-	}
-	u.keep(t.Context(), u.reconcile(t.Context(), true))
-	if err := u.Ready(nil); err != nil {
-		t.Errorf("it has looked, and nothing is left: %v", err)
-	}
-}
-
-func TestTheLogSaysOnceThatEverythingIsRemoved(t *testing.T) {
-	claimed := &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: mendv1.Claim})}
-	u, _, _ := uninstallerOf(t, nil, claimed)
-	var lines []string
-	ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))
-	for _, want := range []int{0, 1, 1} { // it removes the claim, finds none, and finds none again
-		u.keep(ctx, u.reconcile(ctx, true))
-		said := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.Contains(l, "Removed everything") })
-		if len(said) != want {
-			t.Errorf("the log says %d times that everything is removed, want %d:\n%s", len(said), want, strings.Join(lines, "\n"))
 		}
 	}
 }
@@ -284,9 +265,7 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 	remembers := func(filter string) map[string]string {
 		return map[string]string{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload","filter":"` + filter + `"}`}
 	}
-	cluster := &clusterv1.Cluster{ObjectMeta: called("cluster", nil, labelled(clusterv1.WatchLabel, "east"))}
-	cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue}}
-	u, _, _ := uninstallerOf(t, []string{"hostremediations"}, cluster,
+	u, _, _ := uninstallerOf(t, []string{"hostremediations"}, aCluster(labelled(clusterv1.WatchLabel, "east")),
 		&mendv1.HostRemediation{ObjectMeta: called("east", remembers("east"))}, &mendv1.HostRemediation{ObjectMeta: called("west", remembers("west"))})
 	u.WatchFilterValue = "east"
 	there := fake.NewClientBuilder()
@@ -311,7 +290,7 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 
 func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "leader"}}
-	claimed := &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: mendv1.Claim})}
+	claimed := aClaim()
 	u, _, _ := uninstallerOf(t, nil, lease, claimed)
 	u.Lease, u.Pod = ptr.To(client.ObjectKeyFromObject(lease)), &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
 
@@ -330,5 +309,41 @@ func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 	}
 	if diff := cmp.Diff([]metav1.OwnerReference{*u.Pod}, owners()); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+}
+
+// withoutHosts is an API server as a manager sees it that has no right to hosts.
+type withoutHosts struct {
+	client.Reader
+	kind bool // whether there are HostRemediations
+}
+
+func (r withoutHosts) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, is := list.(*bmov1alpha1.BareMetalHostList); is {
+		return apierrors.NewForbidden(schema.GroupResource{Group: "metal3.io", Resource: "baremetalhosts"}, "", nil)
+	}
+	if l, is := list.(*metav1.PartialObjectMetadataList); is && !r.kind && l.GroupVersionKind().Group == mendv1.GroupVersion.Group {
+		return &meta.NoKindMatchError{GroupKind: l.GroupVersionKind().GroupKind()}
+	}
+	return r.Reader.List(ctx, list, opts...)
+}
+
+// A host that is off must not stay off because the rights were taken away before the manager left.
+func TestHostsThatMayNotBeLookedAt(t *testing.T) {
+	for name, row := range map[string]struct {
+		kind bool
+		says string
+	}{
+		"where there is the kind that holds them, they may be off": {true, "list BareMetalHosts"},
+		"where there never was, none is":                           {false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, _, _ := uninstallerOf(t, nil)
+			u.Live = withoutHosts{u.Live, row.kind}
+			_, err := u.observe(t.Context(), false)
+			if (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Errorf("%v, want %q", err, row.says)
+			}
+		})
 	}
 }

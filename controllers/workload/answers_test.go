@@ -2,52 +2,40 @@ package workload
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"strings"
+	"net/http/httptest"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// client-go takes an answer that does not say what it is for what was asked for, and the type of a watch for as much as it can read of it.
-func TestAnAnswerIsDecodedAsWhatItWasCountedAs(t *testing.T) {
-	many := strings.Repeat("\x12\x00", 100_000) // nodes in a list, and taints, conditions or the like in a spec
-	sent := map[bool][]byte{false: inEnvelope(t, "NodeList", []byte(many)), true: inFrames(inEnvelope(t, "Node", []byte(sub(3, strings.ReplaceAll(many, "\x12", "\x22")))))}
-	for name, contentType := range map[string][]string{"no type": nil, "one that cannot be read": {runtime.ContentTypeProtobuf + "; ="}} {
-		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Header()["Content-Type"] = contentType
-			_, _ = w.Write(sent[r.URL.Query().Has("watch")])
-		})
-		t.Run(name+" of a list", func(t *testing.T) {
-			list := &corev1.NodeList{}
-			if err := through(t, server, "").List(t.Context(), list); err == nil || len(list.Items) > 0 {
-				t.Errorf("%d nodes, %v", len(list.Items), err)
-			}
-		})
-		t.Run(name+" of a watch", func(t *testing.T) {
-			watched, err := through(t, server, "").Watch(t.Context(), &corev1.NodeList{})
-			if err != nil {
-				return
-			}
-			for event := range watched.ResultChan() {
-				if node, is := event.Object.(*corev1.Node); is {
-					t.Errorf("a node of %d conditions", len(node.Status.Conditions))
-				}
-			}
-		})
-	}
+func serve(t *testing.T, f http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewTLSServer(f)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func writeJSON(w http.ResponseWriter, content string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, content)
+}
+
+func writeStatus(w http.ResponseWriter, code int, reason string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
 }
 
 func TestWhatAProxySaysWithoutATypeIsAnErrorThatSaysIt(t *testing.T) {
-	c := through(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	c, _ := through(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = nil
 		w.WriteHeader(http.StatusBadGateway)
 		_, _ = io.WriteString(w, "no server is behind me")
@@ -62,10 +50,7 @@ func TestWhatAProxySaysWithoutATypeIsAnErrorThatSaysIt(t *testing.T) {
 // The probe of ClusterCache asks for the path / and wants no more than an answer. The simulated API servers of Cluster API's docker provider, and proxies, give
 // an empty one, which has no type.
 func TestAnEmptyAnswerToAProbeIsOne(t *testing.T) {
-	server := serve(t, func(http.ResponseWriter, *http.Request) {})
-	content := kubeconfigOf(server, "token: t", "")
-	_, config := clientOf(t, &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf(content)).Build(), Transports: carried()})
-	t.Cleanup(func() { carried().forget(c1) })
+	_, config := through(t, serve(t, func(http.ResponseWriter, *http.Request) {}), "")
 	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
 	probe, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
@@ -79,8 +64,12 @@ func TestAnEmptyAnswerToAProbeIsOne(t *testing.T) {
 // The probe of such a cluster may be answered well, and its cache shows the nodes as they were before. It is out of reach for this alone.
 func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 	for name, answers := range map[string]http.HandlerFunc{
-		"nothing":              func(http.ResponseWriter, *http.Request) {},
-		"nothing, in JSON":     func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, "") },
+		"nothing":          func(http.ResponseWriter, *http.Request) {},
+		"nothing, in JSON": func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, "") },
+		"nodes of no type": func(w http.ResponseWriter, _ *http.Request) { // which client-go would take for what was asked for
+			w.Header()["Content-Type"] = nil
+			_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","items":[]}`)
+		},
 		"no content":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 		"the page of a proxy":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>back soon</html>") },
 		"404 of a proxy":       http.NotFound,
@@ -96,8 +85,9 @@ func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 					return c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 				},
 			}
+			c, _ := through(t, server, "")
 			for verb, ask := range asks {
-				if err := ask(through(t, server, "")); !errors.Is(err, errNoAnswer) {
+				if err := ask(c); !errors.Is(err, errNoAnswer) {
 					t.Errorf("%s: %v", verb, err)
 				}
 			}
@@ -105,5 +95,53 @@ func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 				t.Error("the cluster is not out of reach")
 			}
 		})
+	}
+}
+
+// A node that is called deleted is remediated at once. So it takes more than a 404, which proxies send as well, of whatever.
+func TestOnlyTheAPIServersWordAboutTheNodeIsThatItIsGone(t *testing.T) {
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":404,"reason":"NotFound"`
+	for name, tc := range map[string]struct {
+		kind, body string
+		gone       bool
+	}{
+		"the node is not there":                     {"application/json", status + `,"message":"nodes \"n\" not found","details":{"name":"n","kind":"nodes"}}`, true},
+		"the default backend of a proxy":            {"text/plain", "404 page not found", false},
+		"a page of a load balancer":                 {"text/html", "<html>Not Found</html>", false},
+		"an API server that does not know the path": {"application/json", status + `,"message":"the server could not find the requested resource","details":{}}`, false},
+		"a status about nothing":                    {"application/json", status + `}`, false},
+		"another node is not there":                 {"application/json", status + `,"details":{"name":"m","kind":"nodes"}}`, false},
+		"something else is not there":               {"application/json", status + `,"details":{"name":"n","kind":"pods"}}`, false},
+		"a group of another API has such nodes":     {"application/json", status + `,"details":{"name":"n","group":"metrics.k8s.io","kind":"nodes"}}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tc.kind)
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = w.Write([]byte(tc.body))
+			}))
+			defer server.Close()
+			there, err := NewClusters(oneServer{config: &rest.Config{Host: server.URL}}).NodesExist(t.Context(), client.ObjectKey{}, []string{"n"})
+			if gone := err == nil && !there["n"]; gone != tc.gone {
+				t.Errorf("gone: %t, %v", gone, err)
+			}
+			if !tc.gone && err == nil {
+				t.Error("it is not said that the cluster could not be asked")
+			}
+		})
+	}
+}
+
+// A user with write access to a Machine chooses the name of its node. With an impossible name, kubemend would not hear that another one is gone.
+func TestANameThatNoNodeCanHaveHidesNoOther(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		writeJSON(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"n"}}`)
+	}))
+	defer server.Close()
+	there, err := NewClusters(oneServer{config: &rest.Config{Host: server.URL}}).NodesExist(t.Context(), client.ObjectKey{}, []string{"a/b", "..", "%2e", "n"})
+	if err != nil || !there["n"] || there["a/b"] || len(asked) != 1 || asked[0] != "/api/v1/nodes/n" {
+		t.Errorf("there are %v, asked for %q: %v", there, asked, err)
 	}
 }

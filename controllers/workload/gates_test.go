@@ -214,7 +214,6 @@ func TestAServerThatAnswersWithoutEndIsOneThatHangs(t *testing.T) {
 			w.Header().Set("Content-Length", strconv.Itoa(1<<40))
 			w.WriteHeader(http.StatusOK)
 		},
-		"a redirection": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
 		"an answer that is far larger once it is decoded": func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, `{"kind":"PartialObjectMetadata","metadata":{"managedFields":[{}`+strings.Repeat(",{}", 10_000)+"]}}")
 		},
@@ -223,10 +222,7 @@ func TestAServerThatAnswersWithoutEndIsOneThatHangs(t *testing.T) {
 			server := httptest.NewTLSServer(answer)
 			defer server.Close()
 			clock := testclock.NewFakeClock(noon.Time)
-			transports := &Transports{Limit: 1 << 20, Clock: clock}
-			if _, err := transports.route(gated, kubeconfigOf(server, "token: t", "")); err != nil {
-				t.Fatal(err)
-			}
+			transports := routed(t, gated, server, &Transports{Limit: 1 << 20, Clock: clock})
 			clusters := NewClusters(&Gates{ClusterCache: oneServer{config: &rest.Config{Host: "http://" + hostOf(gated), Transport: transports}}, Clock: clock})
 			for i := range lost {
 				if _, err := clusters.NodesExist(t.Context(), gated, []string{strconv.Itoa(i)}); err == nil || errors.Is(err, ErrSilent) {

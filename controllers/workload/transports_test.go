@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,14 +37,17 @@ var carried = sync.OnceValue(func() *Transports {
 	return t
 })
 
-// clientOf is the client that ClusterCache would make of the kubeconfig in a Secret.
-func clientOf(t *testing.T, secrets client.Reader) (client.WithWatch, *rest.Config) {
+// through is the client, and its configuration, that ClusterCache would make of the kubeconfig of a server.
+func through(t *testing.T, server *httptest.Server, path string) (client.WithWatch, *rest.Config) {
 	t.Helper()
-	content, err := kubeconfig.FromSecret(t.Context(), secrets, c1)
+	content := strings.Replace(string(kubeconfigOf(server, "token: t", "")), server.URL, server.URL+path, 1)
+	k := &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf([]byte(content))).Build(), Transports: carried()}
+	t.Cleanup(func() { carried().forget(c1) })
+	routed, err := kubeconfig.FromSecret(t.Context(), k, c1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	config, err := clientcmd.RESTConfigFromKubeConfig(routed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,31 +58,9 @@ func clientOf(t *testing.T, secrets client.Reader) (client.WithWatch, *rest.Conf
 	return c, config
 }
 
-// through is a client of a server that was made of the kubeconfig for it.
-func through(t *testing.T, server *httptest.Server, path string) client.WithWatch {
-	t.Helper()
-	content := strings.Replace(string(kubeconfigOf(server, "token: t", "")), server.URL, server.URL+path, 1)
-	k := &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf([]byte(content))).Build(), Transports: carried()}
-	t.Cleanup(func() { carried().forget(c1) })
-	c, _ := clientOf(t, k)
-	return c
-}
-
-func serve(t *testing.T, f http.HandlerFunc) *httptest.Server {
-	t.Helper()
-	server := httptest.NewTLSServer(f)
-	t.Cleanup(server.Close)
-	return server
-}
-
-func writeJSON(w http.ResponseWriter, content string) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, content)
-}
-
 func TestWhatAClusterIsAskedGoesByItsOwnKubeconfig(t *testing.T) {
 	var asked string
-	c := through(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := through(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = fmt.Sprint(r.Host == r.TLS.ServerName || r.Host != "tenant.c1", " ", r.URL.Path, " ", r.Header.Get("Authorization"))
 		writeJSON(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`)
 	}), "/clusters/1")
@@ -93,7 +75,7 @@ func TestWhatAClusterIsAskedGoesByItsOwnKubeconfig(t *testing.T) {
 
 func TestAnAnswerThatDoesNotEndIsCutOff(t *testing.T) {
 	var sent int64
-	c := through(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := through(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[`)
 		for r.Context().Err() == nil {
 			n, err := io.WriteString(w, `{"metadata":{"name":"`+strings.Repeat("n", 2*bytesPerItem)+`"}},`)
@@ -114,7 +96,6 @@ func TestAnAnswerThatDoesNotEndIsCutOff(t *testing.T) {
 // heard is how many events a watch tells that goes on for ever, each of them taking so long, and how it ends.
 func heard(t *testing.T, each time.Duration) (int, watch.EventType) {
 	t.Helper()
-	transports := &Transports{Limit: 64 << 10, Clock: &testclock.SimpleIntervalClock{Time: noon.Time, Duration: each}}
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, "")
 		for i := 0; r.Context().Err() == nil; i++ {
@@ -125,10 +106,8 @@ func heard(t *testing.T, each time.Duration) (int, watch.EventType) {
 			}
 		}
 	})
-	if _, err := transports.route(c1, kubeconfigOf(server, "token: t", "")); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.NewWithWatch(&rest.Config{Host: "http://" + hostOf(c1), Transport: transports}, client.Options{Mapper: nodesOnly()})
+	transports := routed(t, c1, server, &Transports{Limit: 64 << 10, Clock: &testclock.SimpleIntervalClock{Time: noon.Time, Duration: each}})
+	c, err := client.NewWithWatch(configOf(transports), client.Options{Mapper: nodesOnly()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,22 +126,21 @@ func heard(t *testing.T, each time.Duration) (int, watch.EventType) {
 	return count, ""
 }
 
-func TestAWatchThatToldMuchOverTimeEndsAsIfTheConnectionBroke(t *testing.T) {
-	if got, ended := heard(t, flood); ended != "" || got < 64 || got > 128 {
-		t.Errorf("%d events were heard before %q", got, ended)
-	}
-}
-
-func TestAWatchThatTellsAllAtOnceIsCutOff(t *testing.T) {
-	if got, ended := heard(t, time.Millisecond); ended != watch.Error || got < 64 || got > 128 {
-		t.Errorf("%d events were heard before %q", got, ended)
+func TestAWatchThatTellsMuchEnds(t *testing.T) {
+	for each, want := range map[time.Duration]watch.EventType{
+		flood:            "", // over time, as if the connection broke
+		time.Millisecond: watch.Error,
+	} {
+		if got, ended := heard(t, each); ended != want || got < 64 || got > 128 {
+			t.Errorf("one each %s: %d events were heard before %q, want %q", each, got, ended, want)
+		}
 	}
 }
 
 // cacheOfNodes is a cache of the nodes of a cluster, as ClusterCache has one. It is not started yet.
 func cacheOfNodes(t *testing.T, transports *Transports) cache.Cache {
 	t.Helper()
-	nodes, err := cache.New(&rest.Config{Host: "http://" + hostOf(c1), Transport: transports}, cache.Options{Mapper: nodesOnly()})
+	nodes, err := cache.New(configOf(transports), cache.Options{Mapper: nodesOnly()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,14 +154,9 @@ func TestAServerForWhichAllHasExpiredIsNotAskedAgainAtOnce(t *testing.T) {
 	var asked atomic.Int32
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
-		w.WriteHeader(http.StatusGone)
-		writeJSON(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
+		writeStatus(w, http.StatusGone, "Expired")
 	})
-	transports := &Transports{Limit: 1 << 20, Clock: testclock.NewFakeClock(noon.Time)}
-	if _, err := transports.route(c1, kubeconfigOf(server, "token: t", "")); err != nil {
-		t.Fatal(err)
-	}
-	nodes := cacheOfNodes(t, transports)
+	nodes := cacheOfNodes(t, ways(t, server))
 	ctx, done := context.WithTimeout(t.Context(), time.Second)
 	defer done()
 	if err := nodes.Start(ctx); err != nil {
@@ -206,11 +179,7 @@ func TestWhatWasCutOffIsNotAskedForAgainForAWhile(t *testing.T) {
 		}
 	})
 	passive := testclock.NewFakeClock(noon.Time)
-	transports := &Transports{Limit: 1 << 20, Clock: passive}
-	secret := string(kubeconfigOf(server, "token: t", ""))
-	if _, err := transports.route(c1, []byte(secret)); err != nil {
-		t.Fatal(err)
-	}
+	transports := routed(t, c1, server, &Transports{Limit: 1 << 20, Clock: passive})
 	asks := func(path string) bool {
 		t.Helper()
 		was := asked
@@ -246,7 +215,7 @@ func TestWhatWasCutOffIsNotAskedForAgainForAWhile(t *testing.T) {
 			t.Errorf("%d: the nodes do not rest", i)
 		}
 	}
-	if _, err := transports.route(c1, []byte(strings.Replace(secret, "token: t", "token: new", 1))); err != nil {
+	if _, err := transports.route(c1, kubeconfigOf(server, "token: new", "")); err != nil {
 		t.Fatal(err)
 	}
 	if asks(nodesPath) {
@@ -256,19 +225,9 @@ func TestWhatWasCutOffIsNotAskedForAgainForAWhile(t *testing.T) {
 
 func TestRedirectionsAreNotFollowed(t *testing.T) {
 	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("another server is asked") })
-	c := through(t, serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }), "")
+	c, _ := through(t, serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }), "")
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}); err == nil || !strings.Contains(err.Error(), "redirects") {
 		t.Errorf("Get() = %v", err)
-	}
-}
-
-func TestAKubeconfigThatNamesAnotherClusterByOurAddressIsRefused(t *testing.T) {
-	k := &Kubeconfigs{Transports: carried(), Reader: fake.NewClientBuilder().WithObjects(secretOf([]byte(
-		`{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}],
-clusters: [{name: c, cluster: {server: "workload://other-tenant.c2"}}], users: [{name: u, user: {}}]}`))).Build()}
-	var refused *RefusedError
-	if _, err := kubeconfig.FromSecret(t.Context(), k, c1); !errors.As(err, &refused) || k.Refused(c1) == nil {
-		t.Errorf("it is not refused: %v", err)
 	}
 }
 
@@ -286,9 +245,7 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 				return func(w http.ResponseWriter, r *http.Request) {
 					switch {
 					case strings.HasSuffix(r.URL.Path, "/api/v1/namespaces/ns/pods/us") && tc.uid == "":
-						w.Header().Set("Content-Type", "application/json")
-						w.WriteHeader(http.StatusNotFound)
-						_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+						writeStatus(w, http.StatusNotFound, "NotFound")
 					case strings.HasSuffix(r.URL.Path, "/api/v1/namespaces/ns/pods/us"):
 						writeJSON(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"uid":"`+tc.uid+`"}}`)
 					default:
@@ -308,19 +265,121 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 			if _, err := transports.route(c1, []byte(content)); err != nil {
 				t.Fatal(err)
 			}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "workload://tenant.c1/api/v1/nodes/n", http.NoBody)
+			c, err := client.New(configOf(transports), client.Options{Mapper: nodesOnly()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := transports.RoundTrip(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = got.Body.Close() }()
-			body, err := io.ReadAll(got.Body)
-			if err != nil || strings.Contains(string(body), "inside Bearer t") != tc.locally {
-				t.Errorf("it says %s, %v", body, err)
+			is := &corev1.Node{}
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, is); err != nil || (is.Name == "inside Bearer t") != tc.locally {
+				t.Errorf("it is %q, %v", is.Name, err)
 			}
 		})
+	}
+}
+
+// older is an API server that does not tell a list as a watch, as those before v1.34 do not, and has so many nodes of 2 KiB each. What is asked for of
+// the resource version 0 it answers from its cache, which knows no pages. It says that more follow for ever if it has -1 nodes.
+func older(t *testing.T, nodes int) *httptest.Server {
+	t.Helper()
+	labels := strings.Repeat("x", 2<<10)
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		switch {
+		case query.Get("sendInitialEvents") == "true":
+			writeStatus(w, http.StatusUnprocessableEntity, "Invalid")
+			return
+		case query.Has("watch"):
+			writeJSON(w, "")
+			_ = http.NewResponseController(w).Flush() // the client sees whether it came
+			<-r.Context().Done()
+			return
+		}
+		first, _ := strconv.Atoi(query.Get("continue"))
+		limit, _ := strconv.Atoi(query.Get("limit"))
+		if limit == 0 || query.Get("resourceVersion") == "0" {
+			limit = nodes
+		}
+		last, more := first+limit, ""
+		if nodes < 0 {
+			more = strconv.Itoa(last)
+		} else if last = min(last, nodes); last < nodes {
+			more = strconv.Itoa(last)
+		}
+		kind, version := "Node", "v1"
+		if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadataList") {
+			kind, version = "PartialObjectMetadata", "meta.k8s.io/v1"
+		}
+		items := make([]string, 0, limit)
+		for i := first; i < last; i++ {
+			items = append(items, fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"name":"n%d","resourceVersion":"7","annotations":{"a":%q}}}`,
+				kind, version, i, labels))
+		}
+		writeJSON(w, fmt.Sprintf(`{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"7","continue":%q},"items":[%s]}`,
+			kind, version, more, strings.Join(items, ",")))
+	})
+}
+
+// routed are transports that know the way to a server of a cluster.
+func routed(t *testing.T, cluster client.ObjectKey, server *httptest.Server, transports *Transports) *Transports {
+	t.Helper()
+	if _, err := transports.route(cluster, kubeconfigOf(server, "token: t", "")); err != nil {
+		t.Fatal(err)
+	}
+	return transports
+}
+
+// ways to a server of c1. What is JSON may be a quarter of the limit long.
+func ways(t *testing.T, server *httptest.Server) *Transports {
+	t.Helper()
+	return routed(t, c1, server, &Transports{Limit: 6 << 20, Clock: testclock.NewFakeClock(noon.Time)})
+}
+
+// configOf is the configuration of the clients of c1 that go by transports.
+func configOf(transports *Transports) *rest.Config {
+	return &rest.Config{Host: "http://" + hostOf(c1), Transport: transports}
+}
+
+func TestMoreNodesThanGoIntoOneAnswerAreReadInPages(t *testing.T) {
+	const nodes = 1700
+	cached := cacheOfNodes(t, ways(t, older(t, nodes)))
+	ctx, done := context.WithTimeout(t.Context(), 20*time.Second)
+	defer done()
+	ended := make(chan error)
+	go func() { ended <- cached.Start(ctx) }()
+	if !cached.WaitForCacheSync(ctx) {
+		t.Fatal("the nodes were not read")
+	}
+	list := &corev1.NodeList{}
+	if err := cached.List(ctx, list); err != nil || len(list.Items) != nodes {
+		t.Errorf("%d nodes were read, %v; want %d", len(list.Items), err, nodes)
+	}
+	done()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNodesAreAskedForLiveInPages(t *testing.T) {
+	const nodes = 1700
+	versions, err := NewClusters(oneServer{config: configOf(ways(t, older(t, nodes)))}).nodeVersions(t.Context(), c1)
+	if err != nil || len(versions) != nodes || versions["n1699"] != "7" {
+		t.Errorf("%d nodes were read, %v; want %d", len(versions), err, nodes)
+	}
+}
+
+func TestAListWhosePagesDoNotEndIsCutOff(t *testing.T) {
+	transports := ways(t, older(t, -1))
+	c, err := client.NewWithWatch(configOf(transports), client.Options{Mapper: nodesOnly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for list, page := (&corev1.NodeList{}), ""; err == nil; page = list.Continue {
+		err = c.List(t.Context(), list, client.Limit(500), client.Continue(page))
+	}
+	if !errors.Is(err, errPages) {
+		t.Errorf("the list ended with %v", err)
+	}
+	if !transports.rests(c1, noon.Time) {
+		t.Error("it is asked for again at once")
 	}
 }

@@ -29,19 +29,9 @@ func cpOf(edit func(*Facts)) func(*Facts) {
 }
 
 func TestWhatAnOwnerWaitsFor(t *testing.T) {
-	cp := Object{Kind: "KubeadmControlPlane", Name: "cp"}
-	five := ago(5 * time.Minute)
 	scaling := func(message string, since time.Duration) func(*Facts) {
 		return func(f *Facts) {
 			f.Owner.ScalingUp = Condition{Status: "True", Reason: "ScalingUp", Message: message, Since: ago(since)}
-		}
-	}
-	asked := func(reason, message string, since time.Duration, edits ...func(*Facts)) func(*Facts) {
-		return func(f *Facts) {
-			f.Old.Asked = isFalse(reason, message, since)
-			for _, edit := range edits {
-				edit(f)
-			}
 		}
 	}
 	preflightFailed := func(since time.Duration) func(*Facts) {
@@ -53,70 +43,46 @@ func TestWhatAnOwnerWaitsFor(t *testing.T) {
 		f.Others[1].Deleting, f.Others[1].Asked = ago(time.Minute), isFalse("MachineDeleting", "Machine is deleting", time.Minute)
 	}
 	rows{
-		"an owner that was just asked answers by itself": {
-			asked("WaitingForRemediation", "", time.Minute), says{OwnerActs, WaitsForOwner, "w1", md0, ago(time.Minute), time.Time{}, false, OwnerReplaces, "", Replacement{}},
-		},
-		"a control plane that replaces another machine says nothing, and is not waited for without a reason": {
+		{"an owner that was just asked answers by itself", asked("WaitingForRemediation", "", time.Minute),
+			"OwnerActs WaitingForRemediation w1 waits=MachineDeployment/md-0 since=1m0s next=OwnerReplaces"},
+		{"a control plane that replaces another machine says nothing, and is not waited for without a reason",
 			asked("WaitingForRemediation", "", 10*time.Minute, cpOf(func(f *Facts) { f.Owner.Kubeadm.InProgress = "w3" })),
-			says{OwnerActs, KubeadmDefers, "w1", Object{Kind: "Machine", Name: "w3"}, ago(10 * time.Minute), time.Time{}, false, OwnerReplaces, "", Replacement{}},
-		},
-		"a control plane that has answered for another machine is not waited for without a reason": {
+			"OwnerActs KubeadmDefers w1 waits=Machine/w3 since=10m0s next=OwnerReplaces"},
+		{"a control plane that has answered for another machine is not waited for without a reason",
 			asked("WaitingForRemediation", "", 10*time.Minute, cpOf(func(f *Facts) {
 				f.Others[0].Unhealthy, f.Others[0].Asked = true, isFalse("CannotBeRemediated", "etcd would lose its quorum", 9*time.Minute)
-			})),
-			says{OwnerActs, OtherFirst, "w1", Object{Kind: "Machine", Name: "w2"}, ago(10 * time.Minute), time.Time{}, false, OwnerReplaces, "", Replacement{}},
-		},
-		"that machine may be gone already": {
+			})), "OwnerActs OtherFirst w1 waits=Machine/w2 since=10m0s next=OwnerReplaces"},
+		{"that machine may be gone already",
 			asked("WaitingForRemediation", "", 10*time.Minute, cpOf(func(f *Facts) { f.Owner.Kubeadm.InProgress = "w9" })),
-			says{OwnerActs, KubeadmDefers, "w1", cp, ago(10 * time.Minute), time.Time{}, false, OwnerReplaces, "", Replacement{}},
-		},
-		"of a set that replaces as many machines as it may, one of these is named": {
+			"OwnerActs KubeadmDefers w1 waits=KubeadmControlPlane/cp since=10m0s next=OwnerReplaces"},
+		{"of a set that replaces as many machines as it may, one of these is named",
 			asked("RemediationDeferred", tooMany, 10*time.Minute, deletingToo),
-			says{OwnerActs, OwnerDeferred, "w1", Object{Kind: "Machine", Name: "w3"}, ago(10 * time.Minute), time.Time{}, false, OwnerReplaces, "", Replacement{}},
-		},
-		"but not if a preflight check is what it waits for": {
-			asked("RemediationDeferred", preflight, 10*time.Minute, deletingToo),
-			says{OwnerActs, OwnerDeferred, "w1", md0, ago(10 * time.Minute), time.Time{}, false, OwnerReplaces, "", Replacement{}},
-		},
-		"an owner makes a machine within a moment": {
-			gone(func(f *Facts) { f.Old.GoneAt = ago(time.Minute) }),
-			says{NoReplacement, OwnerCreates, "w1", md0, ago(time.Minute), time.Time{}, false, ReplacementIsMade, "", Replacement{}},
-		},
-		"a control plane lists what keeps it from making one": {
-			gone(cpOf(scaling(etcdUnhealthy, 5*time.Minute))), says{NoReplacement, OwnerBlocked, "w1", cp, five, time.Time{}, false, ReplacementIsMade, UnblockOwner, Replacement{}},
-		},
-		"which usually passes": {
-			gone(cpOf(scaling(etcdUnhealthy, time.Minute)), func(f *Facts) { f.Old.GoneAt = ago(time.Minute) }),
-			says{NoReplacement, OwnerBlocked, "w1", cp, ago(time.Minute), time.Time{}, false, ReplacementIsMade, "", Replacement{}},
-		},
-		"before another machine is gone it makes none": {
-			gone(cpOf(func(f *Facts) {
-				scaling("Scaling up from 2 to 3 replicas is blocked because:\n* waiting for a control plane Machine to complete deletion", 5*time.Minute)(f)
-				f.Owner.Kubeadm.Deleting = []string{"w3"}
-			})), says{NoReplacement, OwnerBlocked, "w1", Object{Kind: "Machine", Name: "w3"}, five, time.Time{}, false, ReplacementIsMade, "", Replacement{}},
-		},
-		"a set that waits for its control plane goes on by itself": {
-			gone(preflightFailed(5 * time.Minute)),
-			says{NoReplacement, OwnerBlocked, "w1", md0, five, time.Time{}, false, ReplacementIsMade, "", Replacement{}},
-		},
-		"unless that takes too long": {
-			gone(preflightFailed(30*time.Minute), func(f *Facts) { f.Old.GoneAt = ago(30 * time.Minute) }),
-			says{NoReplacement, OwnerBlocked, "w1", md0, ago(30 * time.Minute), time.Time{}, false, ReplacementIsMade, UnblockOwner, Replacement{}},
-		},
-		"an owner that only counts is not blocked": {
-			gone(scaling("Scaling up from 2 to 3 replicas", 5*time.Minute)),
-			says{NoReplacement, OwnerCreates, "w1", md0, five, time.Time{}, false, ReplacementIsMade, LookAtOwner, Replacement{}},
-		},
-		"of a machine that is not known to have been there, the owner says since when it is missing": {
+			"OwnerActs RemediationDeferred w1 waits=Machine/w3 since=10m0s next=OwnerReplaces"},
+		{"but not if a preflight check is what it waits for", asked("RemediationDeferred", preflight, 10*time.Minute, deletingToo),
+			"OwnerActs RemediationDeferred w1 waits=MachineDeployment/md-0 since=10m0s next=OwnerReplaces"},
+		{"an owner makes a machine within a moment", gone(func(f *Facts) { f.Old.GoneAt = ago(time.Minute) }),
+			"NoReplacement OwnerCreates w1 waits=MachineDeployment/md-0 since=1m0s next=ReplacementIsMade"},
+		{"a control plane lists what keeps it from making one", gone(cpOf(scaling(etcdUnhealthy, 5*time.Minute))),
+			"NoReplacement ScalingUpBlocked w1 waits=KubeadmControlPlane/cp since=5m0s next=ReplacementIsMade todo=UnblockOwner"},
+		{"which usually passes", gone(cpOf(scaling(etcdUnhealthy, time.Minute)), func(f *Facts) { f.Old.GoneAt = ago(time.Minute) }),
+			"NoReplacement ScalingUpBlocked w1 waits=KubeadmControlPlane/cp since=1m0s next=ReplacementIsMade"},
+		{"before another machine is gone it makes none", gone(cpOf(func(f *Facts) {
+			scaling("Scaling up from 2 to 3 replicas is blocked because:\n* waiting for a control plane Machine to complete deletion", 5*time.Minute)(f)
+			f.Owner.Kubeadm.Deleting = []string{"w3"}
+		})), "NoReplacement ScalingUpBlocked w1 waits=Machine/w3 since=5m0s next=ReplacementIsMade"},
+		{"a set that waits for its control plane goes on by itself", gone(preflightFailed(5 * time.Minute)),
+			"NoReplacement ScalingUpBlocked w1 waits=MachineDeployment/md-0 since=5m0s next=ReplacementIsMade"},
+		{"unless that takes too long", gone(preflightFailed(30*time.Minute), func(f *Facts) { f.Old.GoneAt = ago(30 * time.Minute) }),
+			"NoReplacement ScalingUpBlocked w1 waits=MachineDeployment/md-0 since=30m0s next=ReplacementIsMade todo=UnblockOwner"},
+		{"an owner that only counts is not blocked", gone(scaling("Scaling up from 2 to 3 replicas", 5*time.Minute)),
+			"NoReplacement OwnerCreates w1 waits=MachineDeployment/md-0 since=5m0s next=ReplacementIsMade todo=LookAtOwner"},
+		{"of a machine that is not known to have been there, the owner says since when it is missing",
 			gone(func(f *Facts) { f.Old, f.Began = Machine{Gone: true}, time.Time{} }, scaling("Scaling up from 2 to 3 replicas", 7*time.Minute)),
-			says{NoReplacement, OwnerCreates, "", md0, ago(7 * time.Minute), time.Time{}, false, ReplacementIsMade, LookAtOwner, Replacement{}},
-		},
+			"NoReplacement OwnerCreates  waits=MachineDeployment/md-0 since=7m0s next=ReplacementIsMade todo=LookAtOwner"},
 	}.run(t)
 }
 
 func TestWhatNoWaitingBringsBack(t *testing.T) {
-	by := Replacement{Name: "w4", By: Alone}
-	c1, docker := Object{Kind: "Cluster", Name: "c1"}, Object{Kind: "DockerMachine", Name: "w4"}
 	provisioned := func(_ *Facts, m *Machine) {
 		m.BootstrapProvided, m.InfrastructureProvisioned, m.Infrastructure = true, true, isTrue(2*time.Minute)
 	}
@@ -127,61 +93,38 @@ func TestWhatNoWaitingBringsBack(t *testing.T) {
 	lost := isFalse("ObjectDeleted", "DockerMachine has been deleted while the Machine still exists", 6*time.Minute)
 	cutOff := func(f *Facts) { f.Old.Connection = down(10 * time.Minute) }
 	rows{
-		"of a node that cannot be reached nothing is known": {
-			withNode(down(10 * time.Minute)), says{NodeNotReady, Disconnected, "w4", c1, ago(10 * time.Minute), time.Time{}, false, NodeGetsReady, RestoreConnection, by},
-		},
-		"a connection that has just been lost comes back": {
-			withNode(down(time.Minute)), says{NodeNotReady, Disconnected, "w4", c1, ago(time.Minute), time.Time{}, false, NodeGetsReady, "", by},
-		},
-		"without a connection no node is found": {
+		{"of a node that cannot be reached nothing is known", withNode(down(10 * time.Minute)),
+			"NodeNotReady ConnectionDown w4 waits=Cluster/c1 since=10m0s next=NodeGetsReady todo=RestoreConnection by=w4/Alone?"},
+		{"a connection that has just been lost comes back", withNode(down(time.Minute)),
+			"NodeNotReady ConnectionDown w4 waits=Cluster/c1 since=1m0s next=NodeGetsReady by=w4/Alone?"},
+		{"without a connection no node is found",
 			followed(provisioned, func(_ *Facts, m *Machine) { m.Connection = down(10 * time.Minute) }),
-			says{Booting, Disconnected, "w4", c1, ago(10 * time.Minute), time.Time{}, false, NodeRegisters, RestoreConnection, by},
-		},
-		"a node that was deleted registers when its kubelet is restarted": {
-			withNode(deleted), says{NodeNotReady, NodeGone, "w4", Object{Kind: "Node", Name: "n4"}, ago(6 * time.Minute), time.Time{}, false, NodeRegisters, RestartKubelet, by},
-		},
-		"so does that of a machine which no owner was asked to replace": {
-			func(f *Facts) { f.Old.NodeReady = deleted },
-			says{NodeNotReady, NodeGone, "w1", Object{Kind: "Node", Name: "node-w1"}, ago(6 * time.Minute), time.Time{}, false, NodeRegisters, RestartKubelet, Replacement{}},
-		},
-		"infrastructure that was deleted is not made again": {
+			"Booting ConnectionDown w4 waits=Cluster/c1 since=10m0s next=NodeRegisters todo=RestoreConnection by=w4/Alone?"},
+		{"a node that was deleted registers when its kubelet is restarted", withNode(deleted),
+			"NodeNotReady NodeDeleted w4 waits=Node/n4 since=6m0s next=NodeRegisters todo=RestartKubelet by=w4/Alone?"},
+		{"so does that of a machine which no owner was asked to replace", func(f *Facts) { f.Old.NodeReady = deleted },
+			"NodeNotReady NodeDeleted w1 waits=Node/node-w1 since=6m0s next=NodeRegisters todo=RestartKubelet"},
+		{"infrastructure that was deleted is not made again",
 			followed(provisioned, func(_ *Facts, m *Machine) { m.Infrastructure = lost }),
-			says{Provisioning, InfrastructureGone, "w4", docker, ago(6 * time.Minute), time.Time{}, false, GoesOn, DeleteMachine, by},
-		},
-		"and the node of such a machine does not become Ready": {
-			func(f *Facts) { f.Old.Infrastructure = lost },
-			says{Provisioning, InfrastructureGone, "w1", Object{Kind: "DockerMachine", Name: "w1"}, ago(6 * time.Minute), time.Time{}, false, GoesOn, DeleteMachine, Replacement{}},
-		},
-		"a node that is Ready is capacity all the same": {
-			gone(func(f *Facts) {
-				m := worker("w4", 4*time.Minute)
-				m.Infrastructure = lost
-				f.Others = append(f.Others, m)
-			}), says{Back, Replaced, "w4", Object{}, ago(4 * time.Minute), time.Time{}, false, Nothing, "", by},
-		},
-		"without a connection no pod is evicted": {
-			deleting("DrainingNode", cutOff), says{Deleting, Disconnected, "w1", c1, ago(10 * time.Minute), time.Time{}, false, GoesOn, RestoreConnection, Replacement{}},
-		},
-		"and the drain is given up at its timeout": {
-			deleting("DrainingNode", cutOff, func(f *Facts) {
-				f.Old.Deletion.DrainSince, f.Old.Deletion.DrainTimeout = ago(8*time.Minute), 10*time.Minute
-			}),
-			says{Deleting, Disconnected, "w1", c1, ago(10 * time.Minute), noon.Add(2 * time.Minute), false, DrainGivenUp, RestoreConnection, Replacement{}},
-		},
-		"nor is a volume seen to be detached": {
-			deleting("WaitingForVolumeDetach", cutOff), says{Deleting, Disconnected, "w1", c1, ago(10 * time.Minute), time.Time{}, false, GoesOn, RestoreConnection, Replacement{}},
-		},
-		"nor a node deleted": {
-			deleting("DeletingNode", cutOff), says{Deleting, Disconnected, "w1", c1, ago(10 * time.Minute), time.Time{}, false, GoesOn, RestoreConnection, Replacement{}},
-		},
-		"a node whose deletion fails for ever needs a person": {
-			deleting("DeletingNode"), says{Deleting, NodeDeletion, "w1", Object{Kind: "Node", Name: "node-w1"}, nine, time.Time{}, false, MachineGoes, LookAtController, Replacement{}},
-		},
+			"Provisioning InfrastructureDeleted w4 waits=DockerMachine/w4 since=6m0s next=GoesOn todo=DeleteMachine by=w4/Alone?"},
+		{"and the node of such a machine does not become Ready", func(f *Facts) { f.Old.Infrastructure = lost },
+			"Provisioning InfrastructureDeleted w1 waits=DockerMachine/w1 since=6m0s next=GoesOn todo=DeleteMachine"},
+		{"a node that is Ready is capacity all the same", gone(made(worker("w4", 4*time.Minute, func(m *Machine) { m.Infrastructure = lost }))), "Back Replaced w4 since=4m0s next=Nothing by=w4/Alone?"},
+		{"without a connection no pod is evicted", deleting("DrainingNode", cutOff),
+			"Deleting ConnectionDown w1 waits=Cluster/c1 since=10m0s next=GoesOn todo=RestoreConnection"},
+		{"and the drain is given up at its timeout", deleting("DrainingNode", cutOff, func(f *Facts) {
+			f.Old.Deletion.DrainSince, f.Old.Deletion.DrainTimeout = ago(8*time.Minute), 10*time.Minute
+		}), "Deleting ConnectionDown w1 waits=Cluster/c1 since=10m0s until=2m0s next=DrainGivenUp todo=RestoreConnection"},
+		{"nor is a volume seen to be detached", deleting("WaitingForVolumeDetach", cutOff),
+			"Deleting ConnectionDown w1 waits=Cluster/c1 since=10m0s next=GoesOn todo=RestoreConnection"},
+		{"nor a node deleted", deleting("DeletingNode", cutOff),
+			"Deleting ConnectionDown w1 waits=Cluster/c1 since=10m0s next=GoesOn todo=RestoreConnection"},
+		{"a node whose deletion fails for ever needs a person", deleting("DeletingNode"),
+			"Deleting DeletingNode w1 waits=Node/node-w1 since=9m0s next=MachineGoes todo=LookAtController"},
 	}.run(t)
 }
 
 func TestWhatOfADeletionTakesTooLong(t *testing.T) {
-	docker, config, h1 := Object{Kind: "DockerMachine", Name: "w1"}, Object{Kind: "KubeadmConfig", Name: "w1"}, Object{Kind: "BareMetalHost", Name: "h1"}
 	ours := []Finalizer{{Name: "dockermachine.infrastructure.cluster.x-k8s.io"}}
 	infra := func(is Remains) func(*Facts) { return func(f *Facts) { f.Old.Deletion.Infra = is } }
 	bootstrap := func(is Remains) func(*Facts) { return func(f *Facts) { f.Old.Deletion.Bootstrap = is } }
@@ -193,37 +136,28 @@ func TestWhatOfADeletionTakesTooLong(t *testing.T) {
 	}
 	waits := "WaitingForInfrastructureDeletion"
 	rows{
-		"a deletion that has just begun is not reported on yet": {
-			deleting("", func(f *Facts) { f.Old.Deleting = ago(time.Minute) }), says{Deleting, DeletionBegins, "w1", w1, ago(time.Minute), time.Time{}, false, DeletionGoesOn, "", Replacement{}},
-		},
-		"infrastructure that is paused is not deleted": {
+		{"a deletion that has just begun is not reported on yet", deleting("", func(f *Facts) { f.Old.Deleting = ago(time.Minute) }),
+			"Deleting DeletionBegins w1 waits=Machine/w1 since=1m0s next=DeletionGoesOn"},
+		{"infrastructure that is paused is not deleted",
 			deleting(waits, infra(Remains{Exists: true, Paused: true, Deleting: ago(time.Minute), Finalizers: ours})),
-			says{Deleting, ObjectPaused, "w1", docker, ago(time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
-		},
-		"a provider that deletes for long is looked at": {
+			"Deleting ObjectPaused w1 waits=DockerMachine/w1 since=1m0s next=GoesOn todo=Unpause"},
+		{"a provider that deletes for long is looked at",
 			deleting(waits, infra(Remains{Exists: true, Deleting: ago(21 * time.Minute), Finalizers: ours})),
-			says{Deleting, InfrastructureDeletion, "w1", docker, ago(21 * time.Minute), time.Time{}, false, MachineGoes, LookAtInfrastructure, Replacement{}},
-		},
-		"to clean a host takes long": {
-			deleting(waits, cleaned(2*time.Hour)), says{Deleting, HostDeprovisioning, "w1", h1, ago(2 * time.Hour), time.Time{}, false, MachineGoes, "", Replacement{}},
-		},
-		"but not for ever": {
-			deleting(waits, cleaned(2*time.Hour+time.Second)),
-			says{Deleting, HostDeprovisioning, "w1", h1, ago(2*time.Hour + time.Second), time.Time{}, false, MachineGoes, LookAtInfrastructure, Replacement{}},
-		},
-		"a bootstrap config that is paused is not deleted": {
+			"Deleting WaitingForInfrastructureDeletion w1 waits=DockerMachine/w1 since=21m0s next=MachineGoes todo=LookAtInfrastructure"},
+		{"to clean a host takes long", deleting(waits, cleaned(2*time.Hour)),
+			"Deleting HostDeprovisioning w1 waits=BareMetalHost/h1 since=2h0m0s next=MachineGoes"},
+		{"but not for ever", deleting(waits, cleaned(2*time.Hour+time.Second)),
+			"Deleting HostDeprovisioning w1 waits=BareMetalHost/h1 since=2h0m1s next=MachineGoes todo=LookAtInfrastructure"},
+		{"a bootstrap config that is paused is not deleted",
 			deleting("WaitingForBootstrapDeletion", bootstrap(Remains{Exists: true, Paused: true, Deleting: ago(time.Minute)})),
-			says{Deleting, ObjectPaused, "w1", config, ago(time.Minute), time.Time{}, false, GoesOn, Unpause, Replacement{}},
-		},
-		"one that is deleted for long is looked at": {
+			"Deleting ObjectPaused w1 waits=KubeadmConfig/w1 since=1m0s next=GoesOn todo=Unpause"},
+		{"one that is deleted for long is looked at",
 			deleting("WaitingForBootstrapDeletion", bootstrap(Remains{Exists: true, Deleting: ago(6 * time.Minute)})),
-			says{Deleting, BootstrapDeletion, "w1", config, ago(6 * time.Minute), time.Time{}, false, MachineGoes, LookAtBootstrap, Replacement{}},
-		},
+			"Deleting WaitingForBootstrapDeletion w1 waits=KubeadmConfig/w1 since=6m0s next=MachineGoes todo=LookAtBootstrap"},
 	}.run(t)
 }
 
 func TestWhatAMachineOnBareMetalWaitsForBesidesItsHost(t *testing.T) {
-	by, m3m, h4 := Replacement{Name: "w4", By: Alone}, Object{Kind: "Metal3Machine", Name: "w4"}, Object{Kind: "BareMetalHost", Name: "h4"}
 	free := Host{Name: "h1", Selected: true, State: "available"}
 	searching := func(is Condition, all ...Host) func(*Facts) {
 		return followed(metal, hosts(all...), func(_ *Facts, m *Machine) { m.Associated = is })
@@ -234,50 +168,39 @@ func TestWhatAMachineOnBareMetalWaitsForBesidesItsHost(t *testing.T) {
 	noData := isFalse("WaitingForMetal3Data", "Waiting for Metal3Data to become ready", 3*time.Minute)
 	noNode := isFalse("CreateError", "failed to set ProviderID on Metal3Machine based on Cloud Provider Node ProviderID", 21*time.Minute)
 	rows{
-		"before its Cluster is ready no host is taken": {
+		{"before its Cluster is ready no host is taken",
 			searching(isFalse("WaitingForClusterInfrastructureReady", "Waiting for Metal3Cluster Controller to create cluster infrastructure", 3*time.Minute), free),
-			says{Provisioning, InfrastructureNotReady, "w4", m3m, ago(3 * time.Minute), time.Time{}, false, InfrastructureComes, "", by},
-		},
-		"a Metal3Machine that is paused takes none": {
-			searching(isFalse("Paused", "", 3*time.Minute), free), says{Provisioning, ObjectPaused, "w4", m3m, ago(3 * time.Minute), time.Time{}, false, GoesOn, Unpause, by},
-		},
-		"a search that failed before goes on with the host that is there now": {
+			"Provisioning InfrastructureNotReady w4 waits=Metal3Machine/w4 since=3m0s next=InfrastructureComes by=w4/Alone?"},
+		{"a Metal3Machine that is paused takes none", searching(isFalse("Paused", "", 3*time.Minute), free),
+			"Provisioning ObjectPaused w4 waits=Metal3Machine/w4 since=3m0s next=GoesOn todo=Unpause by=w4/Alone?"},
+		{"a search that failed before goes on with the host that is there now",
 			searching(isFalse("AssociateBareMetalHostFailed", "no available host found. Requeuing", 3*time.Minute), free),
-			says{Provisioning, HostChosen, "w4", m3m, ago(4 * time.Minute), time.Time{}, false, HostIsTaken, "", by},
-		},
-		"a host that is kept for the machine is waited for, though another one is free": {
+			"Provisioning HostChosen w4 waits=Metal3Machine/w4 since=4m0s next=HostIsTaken by=w4/Alone?"},
+		{"a host that is kept for the machine is waited for, though another one is free",
 			searching(Condition{}, free, Host{Name: "h2", Selected: true, State: "deprovisioning", Reserved: "md-0", Consumer: "Cluster c1"}),
-			says{NoHostFits, HostFrees, "w4", Object{Kind: "BareMetalHost", Name: "h2"}, ago(4 * time.Minute), time.Time{}, false, HostIsTaken, "", by},
-		},
-		"so is one that comes first in the list": {
+			"NoHostFits HostFrees w4 waits=BareMetalHost/h2 since=4m0s next=HostIsTaken by=w4/Alone?"},
+		{"so is one that comes first in the list",
 			searching(Condition{}, Host{Name: "h2", Selected: true, State: "deprovisioning", Reserved: "md-0"}, free),
-			says{NoHostFits, HostFrees, "w4", Object{Kind: "BareMetalHost", Name: "h2"}, ago(4 * time.Minute), time.Time{}, false, HostIsTaken, "", by},
-		},
-		"one that has an error is not": {
+			"NoHostFits HostFrees w4 waits=BareMetalHost/h2 since=4m0s next=HostIsTaken by=w4/Alone?"},
+		{"one that has an error is not",
 			searching(Condition{}, free, Host{Name: "h2", Selected: true, State: "deprovisioning", Reserved: "md-0", Error: "no power"}),
-			says{Provisioning, HostChosen, "w4", m3m, ago(4 * time.Minute), time.Time{}, false, HostIsTaken, "", by},
-		},
-		"nor is one that is kept for others": {
+			"Provisioning HostChosen w4 waits=Metal3Machine/w4 since=4m0s next=HostIsTaken by=w4/Alone?"},
+		{"nor is one that is kept for others",
 			searching(Condition{}, free, Host{Name: "h2", Selected: true, State: "deprovisioning", Reserved: "md-1", Unreserved: true}),
-			says{Provisioning, HostChosen, "w4", m3m, ago(4 * time.Minute), time.Time{}, false, HostIsTaken, "", by},
-		},
-		"a host gets no image before its data is there": {
-			onHost(noData, Host{Name: "h4", State: "available"}), says{Provisioning, InfrastructureNotReady, "w4", m3m, ago(3 * time.Minute), time.Time{}, false, InfrastructureComes, "", by},
-		},
-		"an error of the host comes first": {
-			onHost(noData, Host{Name: "h4", State: "available", Error: "no power"}), says{Provisioning, HostTrouble, "w4", h4, ago(4 * time.Minute), time.Time{}, false, InfrastructureComes, RepairHost, by},
-		},
-		"a host that has its data is provisioned": {
-			onHost(noData, Host{Name: "h4", State: "provisioning", Since: ago(time.Minute)}), says{Provisioning, HostWorks, "w4", h4, ago(time.Minute), time.Time{}, false, InfrastructureComes, "", by},
-		},
-		"of a host that is provisioned the node is waited for, where that has to bring its provider ID": {
-			onHost(noNode, Host{Name: "h4", State: "provisioned", PoweredOn: true}), says{Booting, NoNode, "w4", h4, ago(21 * time.Minute), time.Time{}, false, NodeRegisters, LookAtConsole, by},
-		},
-		"a host that is on and has an error is repaired": {
+			"Provisioning HostChosen w4 waits=Metal3Machine/w4 since=4m0s next=HostIsTaken by=w4/Alone?"},
+		{"a host gets no image before its data is there", onHost(noData, Host{Name: "h4", State: "available"}),
+			"Provisioning InfrastructureNotReady w4 waits=Metal3Machine/w4 since=3m0s next=InfrastructureComes by=w4/Alone?"},
+		{"an error of the host comes first", onHost(noData, Host{Name: "h4", State: "available", Error: "no power"}),
+			"Provisioning HostTrouble w4 waits=BareMetalHost/h4 since=4m0s next=InfrastructureComes todo=RepairHost by=w4/Alone?"},
+		{"a host that has its data is provisioned", onHost(noData, Host{Name: "h4", State: "provisioning", Since: ago(time.Minute)}),
+			"Provisioning HostProvisioning w4 waits=BareMetalHost/h4 since=1m0s next=InfrastructureComes by=w4/Alone?"},
+		{"of a host that is provisioned the node is waited for, where that has to bring its provider ID",
+			onHost(noNode, Host{Name: "h4", State: "provisioned", PoweredOn: true}),
+			"Booting NoNode w4 waits=BareMetalHost/h4 since=21m0s next=NodeRegisters todo=LookAtConsole by=w4/Alone?"},
+		{"a host that is on and has an error is repaired",
 			followed(metal, hosts(Host{Name: "h4", State: "provisioned", PoweredOn: true, Online: true, Error: "servicing failed"}), func(_ *Facts, m *Machine) {
 				m.Host, m.InfrastructureProvisioned, m.Infrastructure = "h4", true, isTrue(time.Minute)
-			}), says{Booting, HostTrouble, "w4", h4, ago(time.Minute), time.Time{}, false, NodeRegisters, RepairHost, by},
-		},
+			}), "Booting HostTrouble w4 waits=BareMetalHost/h4 since=1m0s next=NodeRegisters todo=RepairHost by=w4/Alone?"},
 	}.run(t)
 }
 
@@ -291,7 +214,6 @@ func TestTheTopologyThatWritesAnOwnerIsNamed(t *testing.T) {
 
 // A person who removes the hook of a control plane may cost it the majority of etcd.
 func TestTheHookOfAControlPlane(t *testing.T) {
-	cp, three := Object{Kind: "KubeadmControlPlane", Name: "cp"}, ago(3*time.Minute)
 	ours, theirs := Hook{Name: kubeadmHook}, Hook{Name: "pre-terminate.delete.hook.machine.cluster.x-k8s.io/z-backup", Owner: "velero"}
 	waits := func(since time.Duration, hooks []Hook, edits ...func(*Facts)) func(*Facts) {
 		return deleting("WaitingForPreTerminateHook", cpOf(func(f *Facts) {
@@ -308,30 +230,20 @@ func TestTheHookOfAControlPlane(t *testing.T) {
 		f.Owner.Ailing = isFalse("NotHealthy", "* Machine cp-2: EtcdMemberHealthy: no leader", time.Hour)
 	}
 	rows{
-		"is removed within a moment": {
-			waits(time.Minute, []Hook{ours}), says{Deleting, PreTerminateHook, "w1", cp, ago(time.Minute), time.Time{}, false, InfrastructureGoes, "", Replacement{}},
-		},
-		"is not removed while etcd would lose its majority": {
-			waits(3*time.Minute, []Hook{ours}, ailing), says{Deleting, PreTerminateHook, "w1", cp, three, time.Time{}, false, InfrastructureGoes, RepairControlPlane, Replacement{}},
-		},
-		"is not removed before a machine without it is gone": {
-			waits(3*time.Minute, []Hook{ours}, ailing, too(time.Minute)),
-			says{Deleting, PreTerminateHook, "w1", Object{Kind: "Machine", Name: "w3"}, three, time.Time{}, false, InfrastructureGoes, "", Replacement{}},
-		},
-		"is removed first from the machine that is being deleted for longest": {
-			waits(3*time.Minute, []Hook{ours}, too(time.Hour, ours)),
-			says{Deleting, PreTerminateHook, "w1", Object{Kind: "Machine", Name: "w3"}, three, time.Time{}, false, InfrastructureGoes, "", Replacement{}},
-		},
-		"does not wait for machines that are being deleted since later": {
-			waits(3*time.Minute, []Hook{ours}, too(time.Minute, ours)), says{Deleting, PreTerminateHook, "w1", cp, three, time.Time{}, false, InfrastructureGoes, LookAtOwner, Replacement{}},
-		},
-		"is not removed by one that is paused": {
-			waits(3*time.Minute, []Hook{ours}, func(f *Facts) { f.Owner.Paused = true }),
-			says{Deleting, ObjectPaused, "w1", cp, three, time.Time{}, false, GoesOn, Unpause, Replacement{}},
-		},
-		"waits for hooks of others": {
-			waits(3*time.Minute, []Hook{ours, theirs}), says{Deleting, PreTerminateHook, "w1", w1, three, time.Time{}, false, InfrastructureGoes, EndHook, Replacement{}},
-		},
+		{"is removed within a moment", waits(time.Minute, []Hook{ours}),
+			"Deleting WaitingForPreTerminateHook w1 waits=KubeadmControlPlane/cp since=1m0s next=InfrastructureGoes"},
+		{"is not removed while etcd would lose its majority", waits(3*time.Minute, []Hook{ours}, ailing),
+			"Deleting WaitingForPreTerminateHook w1 waits=KubeadmControlPlane/cp since=3m0s next=InfrastructureGoes todo=RepairControlPlane"},
+		{"is not removed before a machine without it is gone", waits(3*time.Minute, []Hook{ours}, ailing, too(time.Minute)),
+			"Deleting WaitingForPreTerminateHook w1 waits=Machine/w3 since=3m0s next=InfrastructureGoes"},
+		{"is removed first from the machine that is being deleted for longest", waits(3*time.Minute, []Hook{ours}, too(time.Hour, ours)),
+			"Deleting WaitingForPreTerminateHook w1 waits=Machine/w3 since=3m0s next=InfrastructureGoes"},
+		{"does not wait for machines that are being deleted since later", waits(3*time.Minute, []Hook{ours}, too(time.Minute, ours)),
+			"Deleting WaitingForPreTerminateHook w1 waits=KubeadmControlPlane/cp since=3m0s next=InfrastructureGoes todo=LookAtOwner"},
+		{"is not removed by one that is paused", waits(3*time.Minute, []Hook{ours}, func(f *Facts) { f.Owner.Paused = true }),
+			"Deleting ObjectPaused w1 waits=KubeadmControlPlane/cp since=3m0s next=GoesOn todo=Unpause"},
+		{"waits for hooks of others", waits(3*time.Minute, []Hook{ours, theirs}),
+			"Deleting WaitingForPreTerminateHook w1 waits=Machine/w1 since=3m0s next=InfrastructureGoes todo=EndHook"},
 	}.run(t)
 	if s := Decide(given(waits(time.Minute, []Hook{ours, theirs}))); s.Args.Hooks[0] != theirs {
 		t.Errorf("the hook that a person ends is %s", s.Args.Hooks[0].Name)
@@ -340,19 +252,16 @@ func TestTheHookOfAControlPlane(t *testing.T) {
 
 // What becomes of infrastructure after it was provisioned, its provider says in the same condition.
 func TestInfrastructureThatFailsLater(t *testing.T) {
-	by, docker := Replacement{Name: "w4", By: Alone}, Object{Kind: "DockerMachine", Name: "w4"}
 	stopped := func(since time.Duration) func(*Facts) {
 		return followed(func(_ *Facts, m *Machine) {
 			m.BootstrapProvided, m.InfrastructureProvisioned, m.Infrastructure = true, true, isFalse("InstanceTerminated", "instance i-1 is terminated", since)
 		})
 	}
 	rows{
-		"no node comes of a machine that was stopped": {
-			stopped(6 * time.Minute), says{Booting, InfrastructureNotReady, "w4", docker, ago(6 * time.Minute), time.Time{}, false, NodeRegisters, LookAtInfrastructure, by},
-		},
-		"its provider may start it again": {
-			stopped(time.Minute), says{Booting, InfrastructureNotReady, "w4", docker, ago(time.Minute), time.Time{}, false, NodeRegisters, "", by},
-		},
+		{"no node comes of a machine that was stopped", stopped(6 * time.Minute),
+			"Booting InfrastructureNotReady w4 waits=DockerMachine/w4 since=6m0s next=NodeRegisters todo=LookAtInfrastructure by=w4/Alone?"},
+		{"its provider may start it again", stopped(time.Minute),
+			"Booting InfrastructureNotReady w4 waits=DockerMachine/w4 since=1m0s next=NodeRegisters by=w4/Alone?"},
 	}.run(t)
 	for name, edit := range map[string]func(*Facts){
 		"a node that is not Ready": func(*Facts) {},
@@ -375,4 +284,28 @@ func TestCAPM3TakesAnyHostThatFits(t *testing.T) {
 	if diff := cmp.Diff([]any{HostChosen, []string{"h1", "h3"}, []HostAnswer(nil)}, []any{s.Reason, s.Args.Fitting, s.Args.Hosts}); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func TestAHostThatIsOff(t *testing.T) {
+	off := func(since time.Duration, edit func(*Host)) func(*Facts) {
+		return followed(metal, func(f *Facts, m *Machine) {
+			h := Host{Name: "h4", State: "provisioned"}
+			edit(&h)
+			f.Hosts, f.HostsKnown, m.Host = []Host{h}, true, "h4"
+			m.BootstrapProvided, m.InfrastructureProvisioned, m.Infrastructure = true, true, isTrue(since)
+		})
+	}
+	rows{
+		{"a host that has just been provisioned is powered on by itself", off(2*time.Minute, func(h *Host) { h.Online = true }),
+			"Booting HostPoweredOff w4 waits=BareMetalHost/h4 since=2m0s next=NodeRegisters by=w4/Alone?"},
+		{"one that is still off after minutes is repaired by a person", off(6*time.Minute, func(h *Host) { h.Online = true }),
+			"Booting HostPoweredOff w4 waits=BareMetalHost/h4 since=6m0s next=NodeRegisters todo=RepairHost by=w4/Alone?"},
+		{"one that is to be off is powered on by a person", off(time.Minute, func(*Host) {}),
+			"Booting HostPoweredOff w4 waits=BareMetalHost/h4 since=1m0s next=NodeRegisters todo=PowerHostOn by=w4/Alone?"},
+		{"one that cannot be powered on has an error", off(time.Minute, func(h *Host) { h.Online, h.Error = true, "no power" }),
+			"Booting HostTrouble w4 waits=BareMetalHost/h4 since=1m0s next=NodeRegisters todo=RepairHost by=w4/Alone?"},
+		{"one that is detached is not powered on by the Bare Metal Operator",
+			off(time.Minute, func(h *Host) { h.Online, h.Detached = true, true }),
+			"Booting HostTrouble w4 waits=BareMetalHost/h4 since=1m0s next=NodeRegisters todo=Unpause by=w4/Alone?"},
+	}.run(t)
 }

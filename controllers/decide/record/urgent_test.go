@@ -1,6 +1,7 @@
 package record
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -71,5 +72,126 @@ func TestWhatIsUrgent(t *testing.T) {
 				t.Errorf("urgent: %t, want %t, with %v", p.Urgent, tc.want, p.State.Steps)
 			}
 		})
+	}
+}
+
+// What holds up the next step of a ladder may do so for hours, and what is left to come is not given up.
+func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
+	ladder := Ref{Kind: "NodeHealthCheck", Name: "nodes"}
+	for name, change := range map[string]func(*Facts){
+		"after its request has failed":  withRequest(func(r *Request) { r.Acts, r.Failed = true, true }),
+		"after its request was deleted": both(withRequest(func(*Request) {}), func(f *Facts) { f.Requests = nil }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := at(time.Minute, change)
+			f.State = Decide(f).State // before the check says that it has one
+			f.Next = ladder
+			for _, late := range []time.Duration{2 * time.Minute, Settle + 2*time.Minute, 3 * time.Hour} {
+				f.Now = after(late)
+				p := Decide(f)
+				if p.Waiting != AwaitingNextStep || p.Object != ladder || !p.State.Ended.IsZero() {
+					t.Fatalf("after %s it waits for %q and has ended as %q", late, p.Waiting, p.State.Outcome)
+				}
+				f.State = p.State
+			}
+			f.Next = Ref{}
+			f.Now = after(4 * time.Hour)
+			p := Decide(f)
+			if !p.State.Ended.IsZero() || !p.Again.Equal(f.Now.Add(Settle)) {
+				t.Fatalf("when it has none any more it ends as %q, again at %s", p.State.Outcome, p.Again)
+			}
+			f.State, f.Now = p.State, p.Again
+			if got := Decide(f).State; got.Ended.IsZero() {
+				t.Error("it does not end")
+			}
+		})
+	}
+}
+
+// A moment that has passed would have the record looked at again at once, for ever.
+func TestWhatHasPassedIsNotWaitedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after  time.Duration
+		unread bool
+		want   time.Time
+	}{
+		"until it is due to begin":                             {after: time.Minute, want: after(Unbegun)},
+		"also if its requests cannot be read":                  {after: time.Minute, unread: true, want: after(Unbegun)},
+		"not after that, while its requests cannot be read":    {after: Unbegun, unread: true},
+		"nor long after that, while its requests are not read": {after: time.Hour, unread: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if p := Decide(at(tc.after, func(f *Facts) { f.RequestsUnread = tc.unread })); !p.Again.Equal(tc.want) || !p.State.Ended.IsZero() {
+				t.Errorf("again at %v, want %v; it has ended as %q", p.Again, tc.want, p.State.Outcome)
+			}
+		})
+	}
+}
+
+// restored are the moments at which s says that the record was written again.
+func restored(s *State) []time.Time {
+	var all []time.Time
+	for _, step := range s.Steps {
+		if step.Reason == RecordRestored {
+			all = append(all, step.Time)
+		}
+	}
+	return all
+}
+
+// A user who deletes a record again and again does not fill it with that.
+func TestARecordSaysWhenItWasWrittenAgain(t *testing.T) {
+	lost := func(f Facts, at time.Duration) Facts {
+		f.Now, f.Lost = after(at), true
+		f.State = Decide(f).State
+		f.Lost = false
+		return f
+	}
+	f := lost(at(time.Minute, asked), time.Minute)
+	if got, want := restored(&f.State), []time.Time{after(time.Minute)}; !slices.Equal(got, want) {
+		t.Errorf("once: it says %v, want %v", got, want)
+	}
+	f = lost(f, 2*time.Minute)
+	if got, want := restored(&f.State), []time.Time{after(2 * time.Minute)}; !slices.Equal(got, want) {
+		t.Errorf("twice, and nothing between: it says %v, want %v", got, want)
+	}
+	f.Target.Deleting = after(3 * time.Minute)
+	f.Now = after(3 * time.Minute)
+	f.State = Decide(f).State
+	f = lost(f, 4*time.Minute)
+	if got, want := restored(&f.State), []time.Time{after(2 * time.Minute), after(4 * time.Minute)}; !slices.Equal(got, want) {
+		t.Errorf("once more, after another step: it says %v, want %v", got, want)
+	}
+}
+
+// The deadline of what a replacement would wait for is not that of the next step of a ladder.
+func TestADeadlineCountsForWhatIsWaitedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*Facts)
+		want bool
+	}{
+		"that of the capacity that is waited for": {edit: asked, want: true},
+		"not beside a request that is acted on":   {edit: withRequest(func(r *Request) { r.Acts, r.State = true, "PoweringOff" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := at(time.Minute, tc.edit)
+			f.Capacity = Capacity{Known: true, Reason: "NoNode", Overdue: true, Over: true}
+			if p := Decide(f); p.Overdue != tc.want || p.Over != tc.want {
+				t.Errorf("while it waits for %q, overdue is %t and over is %t, want %t", p.Waiting, p.Overdue, p.Over, tc.want)
+			}
+		})
+	}
+}
+
+// Steps that were displaced may have been the effect: nothing is said of the target that healed by itself then.
+func TestARecordThatIsFullDoesNotSayThatItsTargetRecovered(t *testing.T) {
+	for steps, want := range map[int]string{MaxSteps - 1: "Recovered", MaxSteps: ""} {
+		f := at(10*time.Minute, both(asked, healthy))
+		for len(f.State.Steps) < steps {
+			f.State.Steps = append(f.State.Steps, Step{Time: after(time.Minute), Reason: "NoNode"})
+		}
+		if got := Decide(f).State; got.Outcome != Healed || got.EndedBy != want {
+			t.Errorf("after %d steps it ends as %q by %q, want it healed by %q", steps, got.Outcome, got.EndedBy, want)
+		}
 	}
 }
