@@ -9,75 +9,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"go.uber.org/mock/gomock"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
-
-func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheOwner(t *testing.T) {
-	k := fixtureOf(t)
-	k.r.Clusters = boots("before", corev1.ConditionUnknown)
-	control := gomock.NewController(t)
-	power, marker, fencer := NewMockHostPower(control), NewMockHostMarker(control), NewMockNodeFencer(control)
-	k.r.Hosts = struct {
-		HostReader
-		HostPower
-		HostMarker
-	}{k.hosts, power, marker}
-	k.r.Fencer = struct {
-		NodeReader
-		NodeFencer
-		NodeWatcher
-		FenceModes
-	}{k.nodes, fencer, k.nodes, k.nodes}
-	some := gomock.Any()
-	var order []any
-	for range 2 { // attempts
-		order = append(order,
-			power.EXPECT().KeepOff(some, k.host, some).DoAndReturn(k.hosts.KeepOff),
-			fencer.EXPECT().Fence(some, some, some, some, fence.Taint).DoAndReturn(k.nodes.Fence),
-			power.EXPECT().Release(some, k.host, some).DoAndReturn(k.hosts.Release),
-			fencer.EXPECT().Unfence(some, some, some, some, some).DoAndReturn(k.nodes.Unfence))
-	}
-	gomock.InOrder(append(order, marker.EXPECT().MarkUnhealthy(some, k.host, some).DoAndReturn(k.hosts.MarkUnhealthy))...)
-	k.expects(powersOff, fences, releases, unfences, powersOff, fences, releases, unfences, marks)
-
-	for range 2 {
-		k.pass()
-		k.power(false)
-		if got := k.pass(); got.Step != string(powercycle.MovingWorkload) || k.host.Annotations[holdOff+string(fixtureUID)] == "" {
-			t.Fatalf("in %s; want the host to be held off while the workload moves", got.Step)
-		}
-		k.seen.Drained = true
-		k.pass()
-		k.power(true)
-		if got := k.pass(); got.Step != string(powercycle.Booting) {
-			t.Fatalf("in %s, want Booting", got.Step)
-		}
-		k.wait(10 * time.Minute)
-	}
-	rem, m := k.remediation(), k.machine(t.Context())
-	if rem.Status.Step != string(powercycle.OwnerRequested) || rem.Status.Phase != infrav1.PhaseDeleting || len(rem.Finalizers) != 0 {
-		t.Errorf("in %s, phase %q, finalizers %v; want its owner to be asked", rem.Status.Step, rem.Status.Phase, rem.Finalizers)
-	}
-	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status != metav1.ConditionFalse {
-		t.Errorf("the owner of the machine was not asked: %v", c)
-	}
-}
 
 func TestAHostThatTheMachineHasLostIsReleased(t *testing.T) {
 	k := fixtureOf(t)

@@ -14,7 +14,6 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -29,30 +28,6 @@ func rebootedScene(t *testing.T, rem client.Object) *scene {
 	s := sceneOf(t, remediation.Own, h, node, rem)
 	s.ready("before")
 	return s
-}
-
-// A reset takes seconds, and its node is Ready until then: nothing has succeeded before it has booted.
-func TestAHostThatIsRebootedIsNotWellBeforeItsNodeHasBooted(t *testing.T) {
-	rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
-	s := rebootedScene(t, rem)
-	is := func() powercycle.State {
-		got := &mendv1.HostRemediation{}
-		if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
-			t.Fatal(err)
-		}
-		return remediation.Remembered(got).State
-	}
-	s.reconcile("victim", 6, nil)
-	s.receipt() // the ask is taken
-	s.reconcile("victim", 6, nil)
-	if state := is(); state != powercycle.Booting {
-		t.Errorf("before the node has booted it is %s", state)
-	}
-	s.ready("after")
-	s.reconcile("victim", 6, nil)
-	if state := is(); state != powercycle.Succeeded {
-		t.Errorf("after the node has booted it is %s", state)
-	}
 }
 
 // unseenYet is a workload cluster whose nodes are not seen yet.
