@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -38,59 +39,6 @@ func TestAHostThatTheMachineHasLostIsReleased(t *testing.T) {
 	}
 	if len(k.host.Annotations) != 0 {
 		t.Errorf("the former host keeps %v", k.host.Annotations)
-	}
-}
-
-func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
-	// BMO acts on the annotation when it can again.
-	mayBeHeld := map[string]bool{"it went off": true, "it is being deprovisioned": true}
-	for name, change := range map[string]func(h *bmov1alpha1.BareMetalHost){
-		"it was switched off":       func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false },
-		"it went off":               func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn = false },
-		"it is another machine's":   func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = "other" },
-		"it is being deprovisioned": func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning },
-	} {
-		t.Run(name, func(t *testing.T) {
-			rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
-			s := sceneOf(t, remediation.Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, &corev1.Node{}, rem)
-			cached, lags := s.host(), true
-			h := cached.DeepCopy()
-			change(h)
-			if err := s.here.Update(t.Context(), h); err != nil {
-				t.Fatal(err)
-			}
-			c := interceptor.NewClient(s.here.(client.WithWatch), interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-					if h, is := into.(*bmov1alpha1.BareMetalHost); is && lags {
-						cached.DeepCopyInto(h)
-						return nil
-					}
-					return c.Get(ctx, key, into, opts...)
-				},
-			})
-			s.r.Client, s.r.Hosts = c, &host.Hosts{Client: c, Live: s.here}
-			s.reconcile("victim", 5, nil)
-			if len(s.host().Annotations) > 0 {
-				t.Errorf("it has %v", s.host().Annotations)
-			}
-			before := &mendv1.HostRemediation{}
-			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), before); err != nil {
-				t.Fatal(err)
-			}
-			if state := remediation.Remembered(before).State; state != powercycle.PoweringOff {
-				t.Errorf("in %s, want PoweringOff", state)
-			}
-			s.reconcile("victim", 5, nil)
-			after := before.DeepCopy()
-			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), after); err != nil || after.ResourceVersion != before.ResourceVersion {
-				t.Errorf("it is tried again and again while the cache lags (%v)", err)
-			}
-			lags = false
-			s.reconcile("victim", 5, nil)
-			if _, held := s.host().Annotations[holdOff+"r"]; held != mayBeHeld[name] {
-				t.Errorf("once the cache shows it, it is held: %t", held)
-			}
-		})
 	}
 }
 
@@ -291,30 +239,6 @@ func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
 	}
 }
 
-// ADR 17: of two that begin at the same moment both see each other, before either acts.
-func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *testing.T) {
-	rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
-	s := sceneOf(t, remediation.Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, &corev1.Node{}, rem)
-	m := &clusterv1.Machine{}
-	if err := s.here.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "victim"}, m); err != nil {
-		t.Fatal(err)
-	}
-	m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
-	if err := s.here.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	for pass, want := range []int{0, 1} {
-		s.reconcile("victim", 1, nil)
-		got := &mendv1.HostRemediation{}
-		if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
-			t.Fatal(err)
-		}
-		if rec := remediation.Remembered(got); rec.State != powercycle.PoweringOff || rec.Attempt != 1 || len(s.host().Annotations) != want {
-			t.Errorf("after pass %d it is in %s, attempt %d, and its host has %v", pass+1, rec.State, rec.Attempt, s.host().Annotations)
-		}
-	}
-}
-
 // A host that refuses what is asked of it would have it stored again and again.
 func TestWhatARemediationRemembersEnqueuesNothing(t *testing.T) {
 	was := remembering("victim", "r", nil, `{"state":"PoweringOff"}`)
@@ -326,5 +250,18 @@ func TestWhatARemediationRemembersEnqueuesNothing(t *testing.T) {
 	}
 	if !metadataChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: told}) {
 		t.Error("a pause enqueues nothing")
+	}
+}
+
+// ADR 17: of two that begin at the same moment both see each other, before either acts.
+func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *testing.T) {
+	p := planeOf(t)
+	for pass, held := range []bool{false, true} {
+		if _, err := p.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: p.key}); err != nil {
+			t.Fatal(err)
+		}
+		if rec := remediation.Remembered(p.remediation()); rec.State != powercycle.PoweringOff || rec.Attempt != 1 || p.held() != held {
+			t.Errorf("after pass %d it is in %s, attempt %d, and its host is held: %t", pass+1, rec.State, rec.Attempt, p.held())
+		}
 	}
 }
