@@ -134,7 +134,7 @@ func TestWhatIsReportedOfANode(t *testing.T) {
 
 func TestWatches(t *testing.T) {
 	for name, play := range map[string]func(*testing.T, *server, *Nodes){
-		"a watch goes on from what was seen: what has left the node between the read and the watch is reported": func(t *testing.T, s *server, n *Nodes) {
+		"a watch goes on from what was seen, so that what has left meanwhile is reported": func(t *testing.T, s *server, n *Nodes) {
 			if err := n.Watch(t.Context(), cluster, "n", Seen{pods: "17"}); err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,9 @@ import (
 )
 
 // ownStrategy is the default.
-var ownStrategy = &mendv1.HostRemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: 600}
+var ownStrategy = &mendv1.HostRemediationStrategy{
+	Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: 600,
+}
 
 // remembering is a HostRemediation with that memory.
 func remembering(name string, uid types.UID, owners []metav1.OwnerReference, memory string) *mendv1.HostRemediation {
@@ -45,7 +47,8 @@ func TestNoRemediationGoesFirstByAForgedBeginning(t *testing.T) {
 
 // A clock that never runs out would hold up all that wait for the remediation.
 func TestAMomentThatHasNotComeIsNotRemembered(t *testing.T) {
-	k := fixtureOf(t, remembers(`{"state":"Booting","since":"2999-01-01T00:00:00Z","attempt":1,"began":"2999-01-01T00:00:00Z","uid":"remediation-uid"}`))
+	const never = `{"state":"Booting","since":"2999-01-01T00:00:00Z","attempt":1,"began":"2999-01-01T00:00:00Z","uid":"remediation-uid"}`
+	k := fixtureOf(t, remembers(never))
 	k.obeys()
 	k.pass()
 	if rec := remediation.Remembered(k.remediation()); rec.Since.After(noon) || rec.Began.After(noon) {
@@ -61,7 +64,9 @@ func TestTheFenceOfARemediationThatIsGoneGoesWithTheNext(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.seen.Mark, k.seen.Fenced = uid, true
-		k.seen.Node.Spec.Taints = []corev1.Taint{{Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect}}
+		k.seen.Node.Spec.Taints = []corev1.Taint{{
+			Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
+		}}
 		k.expects(want...)
 		k.reaches(powercycle.Booting)
 	}

@@ -105,6 +105,7 @@ func (k *fixture) everything() map[string]any {
 		counted[key.kind+" "+key.String()] = string(is.state)
 	}
 	return map[string]any{
-		"remediations": rems.Items, "machines": machines.Items, "host": k.host.DeepCopy(), "claimed": claimed, "counted": counted, "did": slices.Clone(k.did),
+		"remediations": rems.Items, "machines": machines.Items, "host": k.host.DeepCopy(), "claimed": claimed, "counted": counted,
+		"did": slices.Clone(k.did),
 	}
 }

@@ -1,5 +1,5 @@
-// Package hostile has API servers of workload clusters that hang, answer without end, or a byte a second: test/bench measures what they cost
-// others. That each of them holds few workers, and those once, is tested in controllers/workload.
+// Package hostile has API servers of workload clusters that hang, answer without end, or a byte a second: test/bench measures what they
+// cost others. That each of them holds few workers, and those once, is tested in controllers/workload.
 package hostile
 
 import (

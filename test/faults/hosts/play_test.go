@@ -187,7 +187,8 @@ const longEnough = 12 * time.Hour
 
 func playWithPartners(rt *rapid.T, k kind) {
 	fencing := rapid.SampledFrom([]fence.Mode{fence.Taint, fence.Delete}).Draw(rt, "how nodes are fenced")
-	as := settings{fencing: fencing, mayRecycle: true, downtime: time.Duration(rapid.IntRange(0, 60).Draw(rt, "seconds of downtime")) * time.Second}
+	as := settings{mayRecycle: true, fencing: fencing}
+	as.downtime = time.Duration(rapid.IntRange(0, 60).Draw(rt, "seconds of downtime")) * time.Second
 	e := newEnvironment(rt, k, as)
 	e.box.model.Times.Servicing = 20 * time.Minute
 	e.box.model.Times.Registering = 10 * time.Second

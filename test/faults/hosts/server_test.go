@@ -40,7 +40,7 @@ import (
 
 // server is the API server of a cluster, in memory. It heeds what the controllers rely on: versions and UIDs as preconditions, finalizers,
 // and the status as a resource of its own. It does what controller-runtime's fake client does, and the UIDs, in a tenth of the time, which is
-// what most of a campaign is spent on; TestTheServerIsAsStrictAsTheFakeClient compares the two.
+// what most of a campaign is spent on.
 type server struct {
 	client.WithWatch // nil: what is not below is not asked for
 	scheme           *runtime.Scheme

@@ -120,7 +120,8 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 					e.annotateHost(func(on map[string]string) { on[infrav1.PowerOffAnnotationPrefix+string(uid)] = "x" })
 				}
 				memory, err := json.Marshal(remediation.Record{
-					Memory: powercycle.Memory{State: powercycle.Ended, Since: noon, Fencing: true}, UID: uid, Machine: "mine", Host: e.at.Name, Node: e.nodeName, Cluster: "c1",
+					Memory: powercycle.Memory{State: powercycle.Ended, Since: noon, Fencing: true},
+					UID:    uid, Machine: "mine", Host: e.at.Name, Node: e.nodeName, Cluster: "c1",
 				})
 				e.do(err)
 				evil := e.make(metav1.ObjectMeta{Namespace: e.at.Namespace, Name: "evil", OwnerReferences: row.owners, Annotations: map[string]string{
@@ -182,7 +183,9 @@ func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
 		"it was switched off":       {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }},
 		"it is another machine's":   {change: builders.ConsumedBy("other")},
 		"it went off":               {true, func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn = false }, true},
-		"it is being deprovisioned": {true, func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning }, true},
+		"it is being deprovisioned": {true, func(h *bmov1alpha1.BareMetalHost) {
+			h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bothKinds(t, settings{box: func(b *box) { b.model.Faults.Stopped = true }}, func(t *testing.T, e *environment) {
