@@ -386,15 +386,3 @@ func newScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(betweenKind, &unstructured.Unstructured{})
 	return s
 }
-
-func newMapper(s *runtime.Scheme) meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(s.PrioritizedVersionsAllGroups())
-	for gvk := range s.AllKnownTypes() {
-		scope := meta.RESTScopeNamespace
-		if gvk.Kind == "Node" || gvk.Kind == "VolumeAttachment" {
-			scope = meta.RESTScopeRoot
-		}
-		m.Add(gvk, scope)
-	}
-	return m
-}

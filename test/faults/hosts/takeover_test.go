@@ -180,9 +180,9 @@ func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
 		change func(*bmov1alpha1.BareMetalHost)
 		held   bool // once the cache shows it: the Bare Metal Operator acts on the annotation when it can again
 	}{
-		"it was switched off":       {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }},
-		"it is another machine's":   {change: builders.ConsumedBy("other")},
-		"it went off":               {true, func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn = false }, true},
+		"it was switched off":     {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }},
+		"it is another machine's": {change: builders.ConsumedBy("other")},
+		"it went off":             {true, func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn = false }, true},
 		"it is being deprovisioned": {true, func(h *bmov1alpha1.BareMetalHost) {
 			h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
 		}, true},
