@@ -53,11 +53,16 @@ func TestF4WhatAnotherHasUnderWayIsTakenOver(t *testing.T) {
 		heldByAnother(e)
 		e.meanwhile(func() {
 			edit(e, e.work, e.node(), false, func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, theTaint) })
+			for e.host().Status.PoweredOn {
+				e.box.step(e.clock.Now())
+				e.clock.SetTime(e.clock.Now().Add(time.Second))
+			}
 			e.reconcile(e.clock.Now()) // there is a record from then on
 		})
 		e.stands("MovingWorkload")
 		e.until(time.Minute)
 		equal(t, "whether the host is held while its workload moves", heldOff(e.host()), true)
+		equal(t, "whether it was known that the host was off before, which takes a receipt", memoryOf(e.remediation()).WasOff, true)
 		e.evict()
 		e.detach()
 		e.ends("Succeeded")
