@@ -16,6 +16,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -43,7 +44,7 @@ var (
 	betweenKind  = infrav1.GroupVersion.WithKind("Metal3Machine")
 	clusterKey   = client.ObjectKey{Namespace: "ns", Name: "c1"}
 	scheme       = newScheme()
-	mapper       = newMapper(scheme)
+	mapper       = testrestmapper.TestOnlyStaticRESTMapper(scheme)
 	theHost      = client.ObjectKey{Namespace: "ns", Name: "w"} // and the name of its machine, of what is between the two, and of the remediation
 	theNode      = client.ObjectKey{Name: "node-w"}
 	theNeighbour = "neighbour" // the name of a host and of a node that no remediation is about

@@ -40,7 +40,7 @@ import (
 
 // server is the API server of a cluster, in memory. It heeds what the controllers rely on: versions and UIDs as preconditions, finalizers,
 // and the status as a resource of its own. It does what controller-runtime's fake client does, and the UIDs, in a tenth of the time, which is
-// what most of a campaign is spent on; TestTheServerIsAsStrictAsTheFakeClient compares the two.
+// what most of a campaign is spent on.
 type server struct {
 	client.WithWatch // nil: what is not below is not asked for
 	scheme           *runtime.Scheme
@@ -385,16 +385,4 @@ func newScheme() *runtime.Scheme {
 	}
 	s.AddKnownTypeWithName(betweenKind, &unstructured.Unstructured{})
 	return s
-}
-
-func newMapper(s *runtime.Scheme) meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(s.PrioritizedVersionsAllGroups())
-	for gvk := range s.AllKnownTypes() {
-		scope := meta.RESTScopeNamespace
-		if gvk.Kind == "Node" || gvk.Kind == "VolumeAttachment" {
-			scope = meta.RESTScopeRoot
-		}
-		m.Add(gvk, scope)
-	}
-	return m
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +68,7 @@ func scene(t *testing.T, story func(ctx context.Context, e *environment)) {
 
 func clientOf(server *apiserver.Server) client.Client {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{bmov1alpha1.AddToScheme, clientgoscheme.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme} {
 		Expect(add(scheme)).To(Succeed())
 	}
 	c, err := client.New(server.Config(), client.Options{Scheme: scheme})

@@ -1,0 +1,59 @@
+package kubemend_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/inmemory/apiserver"
+	"github.com/kubemend/kubemend/test/inmemory/kubemend"
+)
+
+// Nothing else would enqueue it before the end of the attempt.
+func TestARemediationHearsOfItsBareMetalHost(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		for _, kind := range []apiserver.Kind{
+			kubemend.Kind(bmov1alpha1.GroupVersion.Group, "v1alpha1", "BareMetalHost"), kubemend.Kind(infrav1.GroupVersion.Group, "v1beta2", "Metal3Machine"),
+			{GroupVersionKind: remediation.Own.GroupVersionKind},
+		} {
+			e.management.Serve(kind)
+			Expect(e.here.Create(ctx, kubemend.CRD(kind))).To(Succeed())
+		}
+		time.Sleep(5 * time.Minute) // it has found them
+		machine := e.machine(ctx)
+		between := builders.Metal3Machine(machine)
+		between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/h"})
+		host := builders.BareMetalHost("ns", "h", builders.ExternallyDeployed, builders.ConsumedBy(machine.Name))
+		rem := builders.HostRemediation(metav1.ObjectMeta{
+			Namespace: "ns", Name: machine.Name,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID}},
+		}, infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600})
+		Expect(e.here.Create(ctx, between)).To(Succeed())
+		Expect(e.here.Create(ctx, host)).To(Succeed())
+		host.Status.PoweredOn, host.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
+		host.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
+		Expect(e.here.Status().Update(ctx, host)).To(Succeed())
+		Expect(e.here.Create(ctx, rem)).To(Succeed())
+		is := func() powercycle.State {
+			Expect(e.here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
+			return remediation.Remembered(rem).State
+		}
+		time.Sleep(time.Minute)
+		Expect(is()).To(Equal(powercycle.PoweringOff))
+		Expect(e.here.Get(ctx, client.ObjectKeyFromObject(host), host)).To(Succeed())
+		host.Status.PoweredOn = false
+		Expect(e.here.Status().Update(ctx, host)).To(Succeed())
+		time.Sleep(time.Second)
+		Expect(is()).To(Equal(powercycle.MovingWorkload))
+	})
+}
