@@ -125,31 +125,6 @@ func TestNothingBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
 	}
 }
 
-func TestNoFurtherStepBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
-	k := watching(t, ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))
-	k.bad("b")
-	k.settle("nhc")
-	k.answers("Reboot", nhcv1.SucceededCondition, "False")
-	k.cutOff(10 * time.Minute)
-	k.settle("nhc")
-	k.wants("the first step has failed, and no kubelet could report", "Reboot/b")
-	k.after(grace - time.Second)
-	k.settle("nhc")
-	k.wants("kubelets have a second left", "Reboot/b")
-	k.after(time.Second)
-	k.settle("nhc")
-	k.wants("b has not reported", "Reboot/b", "Replace/b")
-}
-
-func TestAnOutageThatIsShortHoldsNothingUp(t *testing.T) {
-	k := watching(t, classic)
-	k.turn("b", corev1.ConditionUnknown)
-	k.after(295 * time.Second)
-	k.cutOff(5 * time.Second)
-	k.settle("nhc")
-	k.wants("each kubelet could report", "Reboot/b")
-}
-
 // The first step has five minutes.
 func TestTimeInWhichNoRemediatorCouldWorkDoesNotCount(t *testing.T) {
 	twoSteps := ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))

@@ -7,11 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/controlplane"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // clinging is a check with two steps, and a node whose first remediation has begun: its remediator has a finalizer on its request.
@@ -150,30 +147,6 @@ func TestARequestStaysWhileItsRemediatorHasTakenTheNodeAway(t *testing.T) {
 	k.wants("it did not help", "Reboot/b", "Replace/b")
 }
 
-func TestARequestWhoseNodeStaysAwayIsStoppedAndDeleted(t *testing.T) {
-	for name, tc := range map[string]struct {
-		happens func(*fixture)
-		told    bool
-	}{
-		"its remediator clings to it":             {func(k *fixture) { k.after(nodeAway); k.settle("nhc") }, true},
-		"its remediator has failed":               {func(k *fixture) { k.answers("Reboot", nhcv1.SucceededCondition, "False"); k.settle("nhc") }, true},
-		"somebody had deleted it before":          {func(k *fixture) { k.remove(k.objects()[0]); k.settle("nhc") }, true},
-		"it is not over":                          {func(k *fixture) { k.after(nodeAway - time.Second); k.settle("nhc") }, false},
-		"its remediator means to delete the node": {func(k *fixture) { k.says(nhcv1.NodeDeletionExpectedCondition, "True", "", ""); k.settle("nhc") }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := clinging(t)
-			k.remove(node("b", nil))
-			k.settle("nhc")
-			tc.happens(k)
-			obj := k.objects()[0]
-			if _, told := obj.GetAnnotations()[nhcv1.TimedOutAnnotation]; told != tc.told || (obj.GetDeletionTimestamp() != nil) != tc.told {
-				t.Errorf("told %v, deleted %v, want %v", told, obj.GetDeletionTimestamp(), tc.told)
-			}
-		})
-	}
-}
-
 // The remediator never releases the request. (Self Node Remediation does, when it is notified to stop; Fence Agents Remediation does not.)
 func TestTheNextStepComesForANodeThatWasDeletedAndMadeAgain(t *testing.T) {
 	k := clinging(t)
@@ -187,62 +160,4 @@ func TestTheNextStepComesForANodeThatWasDeletedAndMadeAgain(t *testing.T) {
 	k.after(300 * time.Second)
 	k.settle("nhc")
 	k.wants("the first step was notified to stop", "Reboot/b", "Replace/b")
-}
-
-func TestARequestOfANodeThatIsGoneBlocksNoControlPlaneForEver(t *testing.T) {
-	machine := &clusterv1.Machine{}
-	machine.Namespace, machine.Name, machine.UID = namespace, "m", "m-uid"
-	for name, tc := range map[string]struct {
-		happens func(*fixture)
-		wait    time.Duration
-	}{
-		"its remediator never releases it": {func(k *fixture) {
-			k.atWork()
-			k.answers("Reboot", nhcv1.SucceededCondition, "False")
-			k.remove(k.node("m0"))
-			k.settle("nhc")
-		}, remediationrequest.ClingingFor},
-		"its Machine stays": {func(k *fixture) {
-			k.ofMachine()
-			k.create(machine.DeepCopy())
-			k.remove(k.node("m0"))
-			k.settle("nhc")
-		}, controlplane.ReplacementPatience},
-		"its Machine stays, and its remediator never releases it": {func(k *fixture) {
-			k.ofMachine()
-			k.atWork()
-			k.answers("Reboot", nhcv1.SucceededCondition, "False")
-			k.create(machine.DeepCopy())
-			k.remove(k.node("m0"))
-			k.settle("nhc")
-		}, controlplane.ReplacementPatience},
-	} {
-		for _, other := range []string{"nhc", "another"} {
-			t.Run(name+", and check "+other+" asks", func(t *testing.T) {
-				k := newFixture(t, five(check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
-					if other != "nhc" {
-						s.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
-					}
-				}), check("another", func(s *nhcv1.NodeHealthCheckSpec) {
-					s.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
-					if other == "nhc" {
-						s.PauseRequests = []string{"another day"}
-					}
-				}))...)
-				k.bad("m0")
-				k.settle("nhc")
-				tc.happens(k)
-				end := k.clock.Now().Add(tc.wait)
-				k.bad("m1")
-				k.settle(other)
-				k.wants("m0 may be coming back", "Reboot/m0")
-				k.after(end.Sub(k.clock.Now()) - time.Second)
-				k.settle(other)
-				k.wants("m0 may still be coming back", "Reboot/m0")
-				k.after(time.Second)
-				k.settle(other)
-				k.wants("it has not", "Reboot/m0", "Reboot/m1")
-			})
-		}
-	}
 }

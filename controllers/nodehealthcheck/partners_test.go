@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -101,58 +100,6 @@ func (k *fixture) owners() []string {
 	return owners
 }
 
-func TestWhichMachineOwnsARequest(t *testing.T) {
-	rebootIn := func(namespace string) corev1.ObjectReference {
-		ref := refTo("Reboot", "reboot")
-		ref.Namespace = namespace
-		return ref
-	}
-	const ofCAPI, ofOpenShift = "cluster.x-k8s.io/v1beta2/Machine/m-b/capi-m-b", "machine.openshift.io/v1beta1/Machine/worker-b/openshift-worker-b"
-	for name, row := range map[string]struct {
-		template corev1.ObjectReference
-		machines []client.Object
-		owners   []string
-		request  string
-	}{
-		"kubemend's own remediation has the Machine of Cluster API, and its name": {
-			aboutMachine("HostRemediation", "capi"), []client.Object{capiMachine("capi")}, []string{ofCAPI}, "HostRemediation/m-b",
-		},
-		"Metal3's has it too": {aboutMachine("Metal3Remediation", "capi"), []client.Object{capiMachine("capi")}, []string{ofCAPI}, "Metal3Remediation/m-b"},
-		"medik8s' remediators, which know Machines of OpenShift alone, are given no Machine of Cluster API": {
-			rebootIn("capi"), []client.Object{capiMachine("capi")}, []string{}, "Reboot/b",
-		},
-		"they are given OpenShift's": {rebootIn(machineNamespace), []client.Object{theirMachine(machineNamespace)}, []string{ofOpenShift}, "Reboot/b"},
-		"a Machine of Cluster API in another namespace hides no Machine of OpenShift": {
-			rebootIn(machineNamespace), []client.Object{capiMachine("openshift-cluster-api"), theirMachine(machineNamespace)}, []string{ofOpenShift}, "Reboot/b",
-		},
-		"nor does one in the same namespace": {
-			rebootIn(machineNamespace), []client.Object{capiMachine(machineNamespace), theirMachine(machineNamespace)}, []string{ofOpenShift}, "Reboot/b",
-		},
-		"OpenShift's Metal3 has OpenShift's Machine, and the node's name": {
-			aboutMachine("Metal3Remediation", machineNamespace), []client.Object{theirMachine(machineNamespace)}, []string{ofOpenShift}, "Metal3Remediation/b",
-		},
-		"so it has beside a Machine of Cluster API in another namespace": {
-			aboutMachine("Metal3Remediation", machineNamespace), []client.Object{capiMachine("openshift-cluster-api"), theirMachine(machineNamespace)},
-			[]string{ofOpenShift}, "Metal3Remediation/b",
-		},
-		"where both are in the namespace it has Cluster API's": {
-			aboutMachine("Metal3Remediation", machineNamespace), []client.Object{capiMachine(machineNamespace), theirMachine(machineNamespace)},
-			[]string{ofCAPI}, "Metal3Remediation/m-b",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := partnered(t, byOne(row.template), row.machines...)
-			k.settle("nhc")
-			if diff := cmp.Diff(row.owners, k.owners()); diff != "" {
-				t.Errorf("owners besides the check (-want +got):\n%s", diff)
-			}
-			if got := k.allObjects()[0]; got.GetKind()+"/"+got.GetName() != row.request {
-				t.Errorf("the request is %s/%s, want %s", got.GetKind(), got.GetName(), row.request)
-			}
-		})
-	}
-}
-
 func TestATemplateAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		template corev1.ObjectReference
@@ -182,45 +129,6 @@ func TestATemplateAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
 		k.reconciles("nhc")
 		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {
 			t.Errorf("told:\n%s\nrequests: %v", told, k.allObjects())
-		}
-	})
-}
-
-func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
-	host, metal3 := aboutMachine("HostRemediation", "elsewhere"), aboutMachine("Metal3Remediation", "elsewhere")
-	reboot := refTo("Reboot", "reboot")
-	t.Run("at the foot of the ladder", func(t *testing.T) {
-		k := partnered(t, ladder(host, metal3, reboot))
-		if would := k.look("nhc").Targets[1].Action; !strings.Contains(would, "makes a Reboot") {
-			t.Errorf("explain says that kubemend %s", would)
-		}
-		k.settle("nhc")
-		k.wants("the first step that can help is taken", "Reboot/b")
-		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "Passed over HostRemediationTemplate elsewhere/hostremediation (order 0) for node b, because") {
-			t.Errorf("told:\n%s", told)
-		}
-	})
-	t.Run("in its middle", func(t *testing.T) {
-		k := partnered(t, ladder(reboot, host, refTo("Reboot", "again")))
-		k.settle("nhc")
-		k.minutes(6, "nhc")
-		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "made from another template") {
-			t.Errorf("the third step was not come to:\n%s", told)
-		}
-	})
-	t.Run("at its end nothing is left to try", func(t *testing.T) {
-		k := partnered(t, ladder(reboot, host))
-		k.settle("nhc")
-		k.minutes(6, "nhc")
-		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "no template left to try") {
-			t.Errorf("told:\n%s", told)
-		}
-	})
-	t.Run("where none can be about it the check says why", func(t *testing.T) {
-		k := partnered(t, ladder(host, metal3))
-		k.reconciles("nhc")
-		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "is about Machines of Cluster API, and the node belongs to none of this cluster") {
-			t.Errorf("told:\n%s", told)
 		}
 	})
 }

@@ -11,8 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,28 +33,6 @@ func (k *fixture) wants(what string, want ...string) {
 
 func (k *fixture) told(reason string) bool {
 	return slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, " "+reason+" ") })
-}
-
-func TestWhatHasSucceededBeginsAnewWhenTheNodeIsBadOnceMore(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
-		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
-	}))...)
-	k.bad("b")
-	k.settle("nhc")
-	k.answers("Reboot", nhcv1.SucceededCondition, "True")
-	k.after(time.Second)
-	k.settle("nhc")
-	first := k.objects()[0].GetUID()
-	k.turn("b", corev1.ConditionTrue)
-	k.after(time.Second)
-	k.settle("nhc")
-	k.wants("it is delayed", "Reboot/b")
-	k.bad("b")
-	k.settle("nhc")
-	k.wants("it has begun anew", "Reboot/b")
-	if k.objects()[0].GetUID() == first {
-		t.Error("the request that had succeeded is still there, and nothing is done about the node")
-	}
 }
 
 func TestRequestsThatMayNotBeReadAreNotTakenForNone(t *testing.T) {
@@ -146,19 +122,4 @@ func TestARequestWithoutItsLabelsIsOneOfTheControlPlaneAllTheSame(t *testing.T) 
 	k.bad("m1")
 	k.settle("nhc")
 	k.wants("another one waits", "Reboot/m0")
-}
-
-func TestWhatSucceededAtNoTimeIsNoRelapse(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.bad("b")
-	k.settle("nhc")
-	obj := k.objects()[0]
-	if err := unstructured.SetNestedSlice(obj.Object, []any{map[string]any{"type": "Succeeded", "status": "True"}}, "status", "conditions"); err != nil {
-		t.Fatal(err)
-	}
-	k.update(obj)
-	k.settle("nhc")
-	if len(k.made) != 1 {
-		t.Errorf("it was made %d times", len(k.made))
-	}
 }

@@ -168,26 +168,6 @@ func TestACheckThatIsThereIsNotReleasedByACacheThatLagsBehind(t *testing.T) {
 	}
 }
 
-// The orphaned request of a deleted check may be at work, and no other check may begin beside it.
-func TestTheLeaseLastsAsLongAsTheOrphanedRequests(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
-	k.bad("b")
-	k.settle("nhc")
-	k.ofMachine()
-	k.atWork()
-	k.goes("nhc")
-	for range 40 {
-		k.settle("nhc")
-		k.settle("other")
-		k.wants("the former one is at work", "Reboot/b")
-		k.after(time.Minute)
-	}
-	k.over()
-	k.settle("nhc")
-	k.settle("other")
-	k.wants("the other one may begin", "Replace/b")
-}
-
 func TestACheckThatIsMadeAnewWaitsForTheOrphansOfTheFormerOne(t *testing.T) {
 	for name, turn := range map[string]corev1.ConditionStatus{
 		"for a node that is bad": corev1.ConditionUnknown,
