@@ -44,8 +44,7 @@ func TestAManagerThatIsStartedAgainAndAgainBeginsAfterAll(t *testing.T) {
 
 func TestARemediatorThatMayNotBeNotifiedIsReportedOnce(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.atWork()
 	k.remove(node("b", nil))
 	k.settle("nhc")

@@ -141,8 +141,7 @@ func TestTimeInWhichNoRemediatorCouldWorkDoesNotCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := watching(t, twoSteps)
-			k.bad("b")
-			k.settle("nhc")
+			badB(k)
 			k.wants("the first step", "Reboot/b")
 			k.after(time.Minute)
 			k.settle("nhc")

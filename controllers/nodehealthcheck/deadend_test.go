@@ -16,8 +16,7 @@ func clinging(t *testing.T) *fixture {
 	t.Helper()
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.atWork()
 	k.settle("nhc")
 	return k
@@ -88,8 +87,7 @@ func TestARequestThatClingsIsMadeAgainWhenItIsGone(t *testing.T) {
 	k.after(2 * time.Minute)
 	k.turn("b", corev1.ConditionTrue)
 	k.settle("nhc")
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.after(time.Minute)
 	k.over()
 	k.settle("nhc")

@@ -97,8 +97,7 @@ func TestWhatBlocksAllNodesIsReportedEveryHour(t *testing.T) {
 	c := check("nhc")
 	c.Spec.PauseRequests = []string{"later"}
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), c)...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.minutes(119, "nhc")
 	told := 0
 	for _, e := range k.events() {
@@ -124,8 +123,7 @@ func TestARequestThatDoesNotNameItsNodeAnyMoreIsFoundByItsName(t *testing.T) {
 			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-1", UID: "machine-1"}}
 			machine.Status.NodeRef.Name = "b"
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", tc.several), check("nhc"), machine)...)
-			k.bad("b")
-			k.settle("nhc")
+			badB(k)
 			obj := k.objects()[0]
 			if tc.owner {
 				k.remove(obj)
@@ -134,9 +132,7 @@ func TestARequestThatDoesNotNameItsNodeAnyMoreIsFoundByItsName(t *testing.T) {
 				obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
 					APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "machine-1", UID: "machine-1",
 				}))
-				if err := k.client.Create(t.Context(), obj); err != nil {
-					t.Fatal(err)
-				}
+				k.create(obj)
 				obj = k.objects()[0]
 			}
 			obj.SetAnnotations(nil)

@@ -115,10 +115,7 @@ func TestAnotherChecksConfirmationIsLeftToIt(t *testing.T) {
 	k.bad("b")
 	k.settle("one")
 	k.turn("b", corev1.ConditionTrue)
-	n := &corev1.Node{}
-	if err := k.client.Get(t.Context(), client.ObjectKey{Name: "b"}, n); err != nil {
-		t.Fatal(err)
-	}
+	n := k.node("b")
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, nhcv1.ConfirmedHealthyAnnotation, "")
 	k.update(n)
 	k.settle("two")

@@ -14,7 +14,6 @@ import (
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	_ "github.com/kubemend/kubemend/controllers/console" // --logging-format=console
 )
@@ -90,10 +89,7 @@ func besideMachineChecks(t *testing.T, all ...*unstructured.Unstructured) *fixtu
 		k.makes(obj)
 	}
 	k.turn("a", corev1.ConditionUnknown)
-	n := &corev1.Node{}
-	if err := k.client.Get(t.Context(), client.ObjectKey{Name: "a"}, n); err != nil {
-		t.Fatal(err)
-	}
+	n := k.node("a")
 	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch)})
 	if err := k.client.Status().Update(t.Context(), n); err != nil {
 		t.Fatal(err)

@@ -37,8 +37,7 @@ func (k *fixture) told(reason string) bool {
 
 func TestRequestsThatMayNotBeReadAreNotTakenForNone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.turn("b", corev1.ConditionTrue)
 	k.deny("Reboot")
 	k.restart()
@@ -63,8 +62,7 @@ func TestRequestsThatMayNotBeReadAreNotTakenForNone(t *testing.T) {
 func TestWhatGoesOnIsReportedAgainWhenItsEventIsGone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	if !k.told(nhcv1.EventRemediationSkipped) {
 		t.Fatal("no event says that it is skipped")
 	}
@@ -88,14 +86,11 @@ func named(lease *coordinationv1.Lease, name string) *coordinationv1.Lease {
 func TestARemediatorThatDeletesItsRequestsDoesNotHoldTheLadderUp(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	for range 5 {
 		for _, obj := range k.objects() {
 			if obj.GetKind() == "Reboot" {
-				if err := k.client.Delete(t.Context(), obj); err != nil {
-					t.Fatal(err)
-				}
+				k.remove(obj)
 			}
 		}
 		k.settle("nhc")

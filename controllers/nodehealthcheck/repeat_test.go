@@ -67,8 +67,7 @@ func TestASingleRemediationIsNotRepeatedBeforeTheNodeWasHealthy(t *testing.T) {
 // A node that was deleted and made again, as Poison Pill does, was not healthy.
 func TestASingleRemediationIsNotRepeatedSinceItsNodeWasGone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.says(nhcv1.NodeDeletionExpectedCondition, "True", "Deletes", "")
 	k.remove(node("b", nil))
 	k.settle("nhc")
@@ -190,8 +189,7 @@ func TestASingleRemediationIsNotRepeatedSinceItsNodeWasHealthyBeforeItSucceeded(
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
 	}))...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.turn("b", corev1.ConditionTrue)
 	k.settle("nhc")
 	k.after(time.Minute)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,10 +35,7 @@ func TestWeaknessesThatMedik8sHas(t *testing.T) {
 // annotateNode sets annotations of a node.
 func (k *fixture) annotateNode(name string, annotations map[string]string) {
 	k.t.Helper()
-	n := &corev1.Node{}
-	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, n); err != nil {
-		k.t.Fatal(err)
-	}
+	n := k.node(name)
 	for key, value := range annotations {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value)
 	}
@@ -68,9 +64,7 @@ func fewReads(t *testing.T) {
 			},
 		})
 		k.r.Live = nil // nothing is read past the caches
-		if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}); err != nil {
-			t.Fatal(err)
-		}
+		k.reconcile("nhc")
 		return lists, gets
 	}
 	lists, gets := reads(3)

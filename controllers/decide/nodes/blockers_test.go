@@ -46,7 +46,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		},
 		"another check of its Machine":           {of(lost(machine(func(m *Machine) { m.WatchedBy = "capi/mhc" }))), []Reason{OverlappingCheck}},
 		"an update of its Machine in place":      {of(lost(machine(func(m *Machine) { m.Updating = true }))), []Reason{MachineUpdating}},
-		"a lease that another holder has":        {of(lost(func(n *Node) { n.Lease = leaseOf("NMO", time.Hour, 0, 0) })), []Reason{LeaseTaken}},
+		"C37: a lease that another holder has":   {of(lost(func(n *Node) { n.Lease = leaseOf("NMO", time.Hour, 0, 0) })), []Reason{LeaseTaken}},
 		"none that has expired":                  {of(lost(func(n *Node) { n.Lease = leaseOf("NMO", time.Minute, 0, time.Hour) })), nil},
 		"nor one of the check":                   {of(lost(func(n *Node) { n.Lease = leaseOf(us, time.Hour, 0, 0) })), nil},
 		"a request of a check that is gone":      {of(lost(orphaned)), []Reason{OrphanedRequest}},
@@ -94,10 +94,10 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"none follows for a node that is not selected any more either":  {of(lost(unselected, asked(failed))).with(two, awaited), []Reason{KubeletsAwaited}},
 		"none follows while its template cannot be read":                {of(lost(asked(failed))).with(two, unreadable(1)), []Reason{TemplateUnread}},
 		"one follows while the template of another step cannot be read": {of(lost(asked(failed))).with(two, unreadable(0)), nil},
-		"one follows however many nodes are unhealthy":                  {of(lost(asked(failed))).with(two, limit("0")), nil},
-		"one follows in a storm":                                        {of(lost(asked(failed))).with(two, storm), nil},
+		"W10: one follows however many nodes are unhealthy":             {of(lost(asked(failed))).with(two, limit("0")), nil},
+		"W10: one follows in a storm":                                   {of(lost(asked(failed))).with(two, storm), nil},
 		"one follows while another check watches the Machine":           {of(lost(asked(failed), machine(func(m *Machine) { m.WatchedBy, m.Updating = "capi/mhc", true }))).with(two), nil},
-		"one follows after the node has left the selection":             {of(lost(asked(failed), unselected)).with(two), nil},
+		"W9: one follows after the node has left the selection":         {of(lost(asked(failed), unselected)).with(two), nil},
 		"none follows while its user excludes the node":                 {of(lost(asked(failed), excluded)).with(two), []Reason{NodeExcluded}},
 		"none follows while another holder has the lease":               {of(lost(asked(failed), leased(leaseOf("NMO", time.Hour, 0, 0)))).with(two), []Reason{LeaseTaken}},
 		"a request of the last failure has its own name":                {of(lost(asked(deleting(0), kept), named(true, "reboot"))), []Reason{StillDeleted}},
@@ -183,14 +183,14 @@ func TestWhichMachineOwnsARequest(t *testing.T) {
 		node               Node
 		clusterAPI, byOpen bool
 	}{
-		"no Machine":                             {machines, lost(), false, false},
-		"a Machine of Cluster API":               {machines, lost(here), true, false},
-		"a Machine of OpenShift":                 {machines, lost(openshift), false, true},
-		"both":                                   {machines, lost(here, openshift), true, false},
-		"OpenShift's for requests of nodes":      {nodes, lost(func(n *Node) { n.OpenShift = Ref{"Machine", "remediators", "m"} }), false, true},
-		"OpenShift's elsewhere":                  {nodes, lost(openshift), false, false},
-		"Cluster API's for no requests of nodes": {nodes, lost(machine(func(m *Machine) { m.Namespace = "remediators" })), false, false},
-		"none, for a template without namespace": {Template{ForOpenShift: true}, lost(), false, false},
+		"no Machine":                                  {machines, lost(), false, false},
+		"a Machine of Cluster API":                    {machines, lost(here), true, false},
+		"a Machine of OpenShift":                      {machines, lost(openshift), false, true},
+		"both":                                        {machines, lost(here, openshift), true, false},
+		"OpenShift's for requests of nodes":           {nodes, lost(func(n *Node) { n.OpenShift = Ref{"Machine", "remediators", "m"} }), false, true},
+		"OpenShift's elsewhere":                       {nodes, lost(openshift), false, false},
+		"C70: Cluster API's for no requests of nodes": {nodes, lost(machine(func(m *Machine) { m.Namespace = "remediators" })), false, false},
+		"none, for a template without namespace":      {Template{ForOpenShift: true}, lost(), false, false},
 	} {
 		if got := tc.template.OwnedByMachine(&tc.node); got != tc.clusterAPI {
 			t.Errorf("%s: OwnedByMachine() = %t", name, got)
@@ -210,7 +210,7 @@ func TestAnUpgradeThatBlocksIsNamed(t *testing.T) {
 	}{
 		"none":                                    {of(lost(machine(func(*Machine) {}))), nil},
 		"whether there is one cannot be read":     {of(lost(reconfigured)).with(func(f *Facts) { f.Upgrade = Upgrade{true, "version"} }), []string{UpgradeUnread, ""}},
-		"of the node itself":                      {of(lost(reconfigured)), []string{NodeChanges, "a"}},
+		"C68: of the node itself":                 {of(lost(reconfigured)), []string{NodeChanges, "a"}},
 		"of another unhealthy node":               {of(lost(), lost(reconfigured)), []string{NodeChanges, "b"}},
 		"of a healthy node: nothing":              {of(lost(), healthy(reconfigured)), nil},
 		"of a pending node: nothing yet":          {of(lost(), lost(since(time.Minute), reconfigured)), nil},

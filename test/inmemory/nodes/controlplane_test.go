@@ -118,33 +118,6 @@ var _ = Describe("Nodes of the control plane", func() {
 		})
 	}
 
-	once("that are lost are remediated one at a time, also where no majority is left", func(ctx context.Context, s *environment) {
-		s.members(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers, maxUnhealthy("3"))
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		s.storm(ctx, "check", "c1", "c2")
-		Eventually(s.nodesRequested(ctx)).Should(HaveLen(1))
-		first, second := "c1", "c2"
-		if s.nodesRequested(ctx)()[0] == "c2" {
-			first, second = second, first
-		}
-		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ContainElement(HavePrefix(fmt.Sprintf(quorum, second))))
-		s.recovers(ctx, first)
-		Eventually(s.about).WithArguments(ctx, first).Should(BeEmpty())
-		s.clock.Step(time.Minute)
-		s.request(ctx, second)
-	})
-
-	for n := range 2 {
-		once(fmt.Sprintf("seed 2.11: of a control plane of %d are remediated, one at a time", n+1), func(ctx context.Context, s *environment) {
-			s.members(ctx, n+1)
-			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers, maxUnhealthy("100%"))
-			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-			s.fails(ctx, "c1")
-			s.request(ctx, "c1")
-		})
-	}
-
 	once("W3: whose API server is alive are not remediated where that would leave no majority of all, also of those that no check selects",
 		func(ctx context.Context, s *environment) {
 			s.members(ctx, 3)

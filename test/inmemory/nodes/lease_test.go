@@ -9,8 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
 // term is for how long the node of a remediation is leased in the mode of the environment, without the minute that is added.
@@ -66,22 +64,6 @@ var _ = Describe("The lease on a node", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	inEveryMode("C41: of another holder is left alone, and the remediation ends all the same", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
-		s.takes(ctx, "w1", "somebody", time.Hour)
-		taken := s.lease(ctx, "w1")
-
-		s.recovers(ctx, "w1")
-		Eventually(s.isGone(ctx, req)).Should(BeTrue())
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		Expect(s.listed(ctx, "check")()).To(BeEmpty())
-		Expect(s.lease(ctx, "w1").ResourceVersion).To(Equal(taken.ResourceVersion))
-	})
-
 	inEveryMode("C42, W13: blocks the node until it expires; then the check takes it over, and renews it without acquiring it again", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.takes(ctx, "w1", "maintenance", 3*time.Minute)
@@ -119,22 +101,5 @@ var _ = Describe("The lease on a node", func() {
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 		Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty())
 		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
-	})
-
-	in(mode{escalating: true}, "W2: lasts for the timeout of the current step, also if an earlier step is of the same kind", func(ctx context.Context, s *environment) {
-		soft, hard := s.template(ctx, reboot, "soft", several), s.template(ctx, reboot, "hard", several)
-		s.workers(ctx, 3)
-		s.check(ctx, "check", ladder(time.Minute, soft, hard), func(c *nhcv1.NodeHealthCheck) {
-			c.Spec.EscalatingRemediations[1].Timeout.Duration = 20 * time.Minute
-		})
-		s.fails(ctx, "w1")
-		s.request(ctx, "w1")
-		Expect(*s.lease(ctx, "w1").Spec.LeaseDurationSeconds).To(BeEquivalentTo(120))
-		s.clock.Step(time.Minute)
-		s.latest(ctx, "w1", 2)
-		Eventually(func() int32 { return *s.lease(ctx, "w1").Spec.LeaseDurationSeconds }).Should(BeEquivalentTo(21 * 60))
-		s.clock.Step(15 * time.Minute)
-		s.settle("check")
-		Expect(s.holder(ctx, "w1")()).To(Equal("check"), "three times the twenty minutes are not over")
 	})
 })

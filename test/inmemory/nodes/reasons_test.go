@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
 var _ = Describe("As medik8s does, a check", func() {
@@ -73,31 +72,6 @@ var _ = Describe("As medik8s does, a check", func() {
 		s.request(ctx, "out")
 	})
 
-	inEveryMode("C61: keeps the request of a node for the healthy delay", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), delay(3*time.Minute))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		before := s.clock.Now()
-		s.recovers(ctx, "w1")
-		since := s.annotation(ctx, req, "remediation.medik8s.io/healthy-delay")
-		Eventually(since).ShouldNot(BeEmpty())
-		at, err := time.Parse(time.RFC3339, since())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(at).To(BeTemporally(">=", before.Truncate(time.Second)))
-		Expect(at).To(BeTemporally("<=", s.clock.Now()))
-		Expect(since()).To(HaveSuffix("Z"))
-		Eventually(s.isDelayed).WithArguments(ctx, "check", "w1").Should(BeTrue())
-		Expect(s.counts(ctx, "check")()).To(Equal([]int{3, 2}))
-		s.clock.Step(2 * time.Minute)
-		s.settle("check")
-		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
-		Expect(s.isGone(ctx, req)()).To(BeFalse())
-		s.clock.Step(time.Minute)
-		Eventually(s.isGone(ctx, req)).Should(BeTrue())
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-	})
-
 	inEveryMode("C62, W6: keeps the request of a node until a user confirms that the node is healthy", func(ctx context.Context, s *environment) {
 		const confirmed = "remediation.medik8s.io/manually-confirmed-healthy"
 		s.workers(ctx, 3)
@@ -140,29 +114,6 @@ var _ = Describe("As medik8s does, a check", func() {
 			Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
 		})
-
-	inEveryMode("C64, W31: deletes the request of a deleted node, and the lease once the request is gone", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		s.keeps(ctx, req)
-		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionFalse) // one that says nothing has ten minutes
-		s.loses(ctx, "w1")
-		Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
-		Eventually(s.annotation(ctx, req, nhcv1.TimedOutAnnotation)).ShouldNot(BeEmpty())
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
-		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*"}))
-		Expect(s.holder(ctx, "w1")()).To(Equal("check"))
-		s.removesFinalizers(ctx, req)
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
-		Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1"}))
-		s.clock.Step(controlplane.ReplacementPatience)
-		s.settle("check")
-		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
-	})
 
 	inEveryMode("C67, W12, gap, seed 0.4, 1.5, 2.8: starts nothing while it is paused, and still cleans up and counts", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
