@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,16 +24,6 @@ func (k *fixture) replaces(names ...string) {
 	k.says(nhcv1.NodeDeletionExpectedCondition, "True", "MachineDeleted", "")
 	for _, name := range names {
 		k.remove(node(name, nil))
-	}
-}
-
-// terminates gives a node the condition by which OpenShift's own MachineHealthCheck ends it.
-func (k *fixture) terminates(name string) {
-	k.t.Helper()
-	n := k.node(name)
-	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch)})
-	if err := k.client.Status().Update(k.t.Context(), n); err != nil {
-		k.t.Fatal(err)
 	}
 }
 

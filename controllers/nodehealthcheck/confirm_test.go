@@ -24,21 +24,11 @@ func TestANodeIsReadPastTheCacheBeforeItsFirstRequest(t *testing.T) {
 		return append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))
 	}
 	for name, really := range map[string]func(*fixture){
-		"it is healthy":          func(*fixture) {},
-		"it turned a moment ago": func(k *fixture) { k.after(300 * time.Second); k.turn("b", corev1.ConditionUnknown) },
-		"it is gone":             func(k *fixture) { k.remove(node("b", nil)) },
-		"it is another one": func(k *fixture) {
-			k.remove(node("b", nil))
-			n := node("b", nil)
-			n.UID = "another"
-			k.create(n)
-			k.bad("b")
-		},
-		"its user wants it left": func(k *fixture) { k.bad("b"); k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"}) },
+		"it is healthy": func(*fixture) {},
+		"it is gone":    func(k *fixture) { k.remove(node("b", nil)) },
 		"its state is not known": func(k *fixture) {
 			k.client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{Get: failingGet})
 		},
-		"it was bad, and is no more": func(k *fixture) { k.bad("b"); k.turn("b", corev1.ConditionTrue) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, server := newFixture(t, objects()...), newFixture(t, objects()...)

@@ -124,36 +124,3 @@ func TestNothingBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
 		})
 	}
 }
-
-// The first step has five minutes.
-func TestTimeInWhichNoRemediatorCouldWorkDoesNotCount(t *testing.T) {
-	twoSteps := ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))
-	for name, tc := range map[string]struct {
-		away func(*fixture)
-		left time.Duration
-	}{
-		"the API server was out of reach":                        {func(k *fixture) { k.cutOff(10 * time.Minute) }, 4 * time.Minute},
-		"it was twice":                                           {func(k *fixture) { k.cutOff(10 * time.Minute); k.settle("nhc"); k.cutOff(time.Hour) }, 4 * time.Minute},
-		"it was before the manager was started":                  {func(k *fixture) { k.cutOff(10 * time.Minute); k.settle("nhc"); k.restart() }, 4 * time.Minute},
-		"no manager ran":                                         {func(k *fixture) { k.after(10 * time.Minute); k.restart() }, 5 * time.Minute},
-		"no manager ran for less than half of the step's lease":  {func(k *fixture) { k.after(time.Minute); k.restart() }, 3 * time.Minute},
-		"the status that remembers it lags behind, for a moment": {func(k *fixture) { k.cutOff(10 * time.Minute); k.settle("nhc"); k.forget() }, 4 * time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := watching(t, twoSteps)
-			badB(k)
-			k.wants("the first step", "Reboot/b")
-			k.after(time.Minute)
-			k.settle("nhc")
-			tc.away(k)
-			k.settle("nhc")
-			k.wants("its remediator gets its chance", "Reboot/b")
-			k.after(tc.left - time.Second)
-			k.settle("nhc")
-			k.wants("its time is not over", "Reboot/b")
-			k.after(time.Second)
-			k.settle("nhc")
-			k.wants("its time is over", "Reboot/b", "Replace/b")
-		})
-	}
-}

@@ -68,6 +68,7 @@ type tester interface {
 	Helper()
 	Context() context.Context
 	Fatal(args ...any)
+	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 

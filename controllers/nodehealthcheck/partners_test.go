@@ -16,9 +16,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// machineNamespace is where OpenShift has its Machines.
-const machineNamespace = "openshift-machine-api"
-
 // aboutMachine are references to templates of requests about Machines, by kind.
 func aboutMachine(kind, in string) corev1.ObjectReference {
 	gv := map[string]string{"Metal3Remediation": "infrastructure.cluster.x-k8s.io/v1beta1", "HostRemediation": "kubemend.io/v1alpha1"}[kind]
@@ -40,16 +37,6 @@ func capiMachine(in string) *clusterv1.Machine {
 	return m
 }
 
-// theirMachine is OpenShift's Machine of node b.
-func theirMachine(in string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(openshift.Machines)
-	u.SetNamespace(in)
-	u.SetName("worker-b")
-	u.SetUID("openshift-worker-b")
-	return u
-}
-
 // partnered is a cluster with node b that is unhealthy, and Machines behind it.
 func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...client.Object) *fixture {
 	t.Helper()
@@ -66,13 +53,8 @@ func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...c
 	}
 	k := newFixture(t, append(append(workers("a", "b", "c"), c), objects...)...)
 	for _, obj := range objects {
-		switch obj.GetObjectKind().GroupVersionKind().Group {
-		case openshift.MachineGroup:
-			k.annotateNode("b", map[string]string{openshift.MachineAnnotation: obj.GetNamespace() + "/" + obj.GetName()})
-		default:
-			if _, is := obj.(*clusterv1.Machine); is {
-				k.annotateNode("b", map[string]string{clusterv1.MachineAnnotation: obj.GetName(), clusterv1.ClusterNamespaceAnnotation: obj.GetNamespace()})
-			}
+		if _, is := obj.(*clusterv1.Machine); is {
+			k.annotateNode("b", map[string]string{clusterv1.MachineAnnotation: obj.GetName(), clusterv1.ClusterNamespaceAnnotation: obj.GetNamespace()})
 		}
 	}
 	k.bad("b")
@@ -84,53 +66,13 @@ func byOne(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
 	return func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = &ref }
 }
 
-// owners are the owners of the one request, but for the check, as apiVersion/kind/name/uid.
-func (k *fixture) owners() []string {
-	k.t.Helper()
-	all := k.allObjects()
-	if len(all) != 1 {
-		k.t.Fatalf("there are %d requests, want one: %v", len(all), k.events())
+func TestNothingIsMadeForANodeWhoseMachineOfOpenShiftIsNotThere(t *testing.T) {
+	k := partnered(t, byOne(aboutMachine("Metal3Remediation", "openshift-machine-api")))
+	k.annotateNode("b", map[string]string{openshift.MachineAnnotation: "openshift-machine-api" + "/worker-b"})
+	k.reconciles("nhc")
+	if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {
+		t.Errorf("told:\n%s\nrequests: %v", told, k.allObjects())
 	}
-	owners := []string{}
-	for _, o := range all[0].GetOwnerReferences() {
-		if o.Kind != "NodeHealthCheck" {
-			owners = append(owners, o.APIVersion+"/"+o.Kind+"/"+o.Name+"/"+string(o.UID))
-		}
-	}
-	return owners
-}
-
-func TestATemplateAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
-	for name, row := range map[string]struct {
-		template corev1.ObjectReference
-		machines []client.Object
-		why      string
-	}{
-		"OpenShift's Metal3 template outside of the namespace of the Machines": {
-			aboutMachine("Metal3Remediation", "elsewhere"), []client.Object{theirMachine(machineNamespace)},
-			"Metal3RemediationTemplate must be in the openshift-machine-api namespace, that of the Machine. It is configured to be in namespace: elsewhere",
-		},
-		"kubemend's own template for a Machine of OpenShift": {
-			aboutMachine("HostRemediation", machineNamespace), []client.Object{theirMachine(machineNamespace)},
-			"HostRemediation is about Machines of Cluster API, and the node belongs to none of this cluster",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := partnered(t, byOne(row.template), row.machines...)
-			k.reconciles("nhc")
-			if told := strings.Join(k.events(), "\n"); !strings.Contains(told, row.why) || len(k.allObjects()) > 0 {
-				t.Errorf("told:\n%s\nwant:\n%s\nrequests: %v", told, row.why, k.allObjects())
-			}
-		})
-	}
-	t.Run("a Machine of OpenShift that is not there", func(t *testing.T) {
-		k := partnered(t, byOne(aboutMachine("Metal3Remediation", machineNamespace)))
-		k.annotateNode("b", map[string]string{openshift.MachineAnnotation: machineNamespace + "/worker-b"})
-		k.reconciles("nhc")
-		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {
-			t.Errorf("told:\n%s\nrequests: %v", told, k.allObjects())
-		}
-	})
 }
 
 // allObjects are the requests of all kinds.

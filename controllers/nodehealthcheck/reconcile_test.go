@@ -83,26 +83,6 @@ func named(lease *coordinationv1.Lease, name string) *coordinationv1.Lease {
 	return lease
 }
 
-func TestARemediatorThatDeletesItsRequestsDoesNotHoldTheLadderUp(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
-		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
-	badB(k)
-	for range 5 {
-		for _, obj := range k.objects() {
-			if obj.GetKind() == "Reboot" {
-				k.remove(obj)
-			}
-		}
-		k.settle("nhc")
-		k.after(remake)
-		k.settle("nhc")
-	}
-	k.wants("the first step's five minutes are over", "Replace/b")
-	if n := len(k.check("nhc").Status.UnhealthyNodes[0].Remediations); n > 4 {
-		t.Errorf("the status remembers %d remediations", n)
-	}
-}
-
 func TestARequestWithoutItsLabelsIsOneOfTheControlPlaneAllTheSame(t *testing.T) {
 	objects := []client.Object{template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.MaxUnhealthy = ptr.To(intstr.FromInt32(5)) })}
 	for _, name := range []string{"m0", "m1", "m2", "m3", "m4"} {

@@ -165,7 +165,7 @@ func TestACheckThatIsThereIsNotReleasedByACacheThatLagsBehind(t *testing.T) {
 func TestACheckThatIsMadeAnewWaitsForTheOrphansOfTheFormerOne(t *testing.T) {
 	for name, turn := range map[string]corev1.ConditionStatus{
 		"W32: for a node that is bad": corev1.ConditionUnknown,
-		"for a healthy node":     corev1.ConditionTrue,
+		"for a healthy node":          corev1.ConditionTrue,
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)

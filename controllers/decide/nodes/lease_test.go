@@ -106,7 +106,7 @@ func TestTheLeaseOfANode(t *testing.T) {
 		want  LeaseAction
 		term  Term
 	}{
-		"is taken for the time of the step":                      {of(lost(asked())).with(two), TakeLease, step},
+		"C40: is taken for the time of the step":                 {of(lost(asked())).with(two), TakeLease, step},
 		"W2: for that of the highest one that has a request":     {of(lost(asked(on(1)), asked())).with(two, longest), TakeLease, Term{Length: 20 * minute}},
 		"for that of one that cannot be read":                    {of(lost(func(n *Node) { n.Unseen = []Listed{{Step: 1, Started: epoch}} })).with(two, longest), TakeLease, Term{Length: 20 * minute}},
 		"for ten minutes without a timeout":                      {of(lost(asked())), TakeLease, single},

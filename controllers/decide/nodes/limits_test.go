@@ -31,7 +31,7 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"also if one of two cannot be read":               {of(healthy(asked(), unseen)), budget.Population{Recovering: 1, InFlight: 1}},
 		"a node of which an orphaned request is there":    {of(healthy(orphaned)), budget.Population{Recovering: 1}},
 		"a node that OpenShift is ending is unknown":      {of(lost(terminating)).with(left), budget.Population{Unknown: 1}},
-		"a node that has left the selection":              {of(lost(unselected, asked())), budget.Population{}},
+		"C69: a node that has left the selection":         {of(lost(unselected, asked())), budget.Population{}},
 		"a healthy node that has left it":                 {of(healthy(unselected)), budget.Population{}},
 		"a node that is gone, whose request is there":     {of(gone(asked())), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"one whose request cannot be read":                {of(gone(unseen)), budget.Population{Unhealthy: 1, InFlight: 1}},

@@ -43,24 +43,6 @@ var _ = Describe("Bad input:", func() {
 		})
 	}
 
-	in(ladders, "one bad template of a ladder disables the check, and remediations under way end", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		s.deleteTemplate(ctx, replace, "hard")
-		Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateNotFound"))
-		s.fails(ctx, "w2")
-		s.settle("check")
-		s.clock.Step(step)
-		Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty())
-		s.settle("check")
-		Expect(s.nodesRequested(ctx)()).To(Equal([]string{"w1"}))
-		s.recovers(ctx, "w1")
-		Eventually(s.isGone(ctx, req)).Should(BeTrue())
-		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
-	})
-
 	once("a template whose CRD is installed later is found then", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(corev1.ObjectReference{

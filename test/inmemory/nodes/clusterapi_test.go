@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/suite"
 )
 
 // cluster makes the Cluster that the nodes belong to, managed from the cluster itself.
@@ -178,28 +177,4 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		s.fails(ctx, "w1")
 		Expect(s.request(ctx, "w1").GetOwnerReferences()).To(HaveLen(1))
 	})
-
-	for text, annotation := range suite.InOrder(map[string]string{
-		"is not to be remediated": clusterv1.MachineSkipRemediationAnnotation, "is paused": clusterv1.PausedAnnotation,
-	}) {
-		in(ladders, "a node whose Machine "+text+" gets no step, at the start or later", func(ctx context.Context, s *environment) {
-			s.workers(ctx, 3)
-			m := s.machine(ctx, s.cluster(ctx), "w1")
-			s.annotates(ctx, m, annotation, "yes")
-			s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
-			s.fails(ctx, "w1")
-			s.skipped(ctx, "check", "w1", annotation)
-			Expect(s.about(ctx, "w1")).To(BeEmpty())
-			s.annotates(ctx, m, annotation, "")
-			req := s.request(ctx, "w1")
-			s.annotates(ctx, m, annotation, "yes")
-			s.settle("check")
-			s.clock.Step(step)
-			Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty(), "what has started ends in time")
-			s.settle("check")
-			Expect(s.about(ctx, "w1")).To(HaveLen(1))
-			s.annotates(ctx, m, annotation, "")
-			s.latest(ctx, "w1", 2)
-		})
-	}
 })

@@ -40,27 +40,6 @@ var _ = Describe("Remediators", func() {
 		})
 	}
 
-	inEveryMode("get their requests in the namespace of their template", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		near := s.template(ctx, reboot, "soft")
-		far := near
-		far.Namespace = s.elsewhere
-		t := reboot.object(s.elsewhere, "soft")
-		t.SetGroupVersionKind(reboot.templates())
-		t.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(7)}}}
-		if s.several {
-			several(t)
-		}
-		Expect(s.here.Create(ctx, t)).To(Succeed())
-		s.check(ctx, "check", s.by(far))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		Expect(req.GetNamespace()).To(Equal(s.elsewhere))
-		Expect(req.Object["spec"]).To(Equal(map[string]any{"size": int64(7)}))
-		s.recovers(ctx, "w1")
-		Eventually(s.isGone(ctx, req)).Should(BeTrue())
-	})
-
 	in(ladders, "of one kind in two namespaces are distinguished", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		near := s.template(ctx, reboot, "soft")

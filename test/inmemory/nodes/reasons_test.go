@@ -72,24 +72,6 @@ var _ = Describe("As medik8s does, a check", func() {
 		s.request(ctx, "out")
 	})
 
-	inEveryMode("C62, W6: keeps the request of a node until a user confirms that the node is healthy", func(ctx context.Context, s *environment) {
-		const confirmed = "remediation.medik8s.io/manually-confirmed-healthy"
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), delay(-time.Second))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		s.recovers(ctx, "w1")
-		Eventually(s.isDelayed).WithArguments(ctx, "check", "w1").Should(BeTrue())
-		s.clock.Step(24 * time.Hour)
-		s.settle("check")
-		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
-		Expect(s.isGone(ctx, req)()).To(BeFalse())
-		s.changeNode(ctx, "w1", annotated(map[string]string{confirmed: "by me", "example.org/other": "stays"}))
-		Eventually(s.isGone(ctx, req)).Should(BeTrue())
-		Eventually(func() map[string]string { return s.getNode(ctx, "w1").Annotations }).Should(Equal(map[string]string{"example.org/other": "stays"}))
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-	})
-
 	inEveryMode("C63, seed 2.16: keeps the request of a deleted node until it has succeeded, if its remediator expects the deletion",
 		func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
@@ -137,19 +119,6 @@ var _ = Describe("As medik8s does, a check", func() {
 		s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = nil })
 		s.request(ctx, "w2")
 		Eventually(s.allowed(ctx, "check")).Should(Equal(yes))
-	})
-
-	inEveryMode("C69: counts the nodes that its selector selects, as their labels change", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.node(ctx, "other", labelled("pool", "others"))
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
-		s.changeNode(ctx, "other", labelled("pool", "workers"))
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{4, 4}))
-		s.changeNode(ctx, "w1", labelled("pool", "others"))
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
-		s.changeNode(ctx, "w2", func(n *corev1.Node) { delete(n.Labels, "pool") })
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
 	})
 
 	inEveryMode("C71: waits for its cooldown after a storm, which starts again with the next storm", func(ctx context.Context, s *environment) {
@@ -203,12 +172,6 @@ var _ = Describe("As medik8s does, a check", func() {
 
 func delay(d time.Duration) func(*nhcv1.NodeHealthCheck) {
 	return func(c *nhcv1.NodeHealthCheck) { c.Spec.HealthyDelay = &metav1.Duration{Duration: d} }
-}
-
-// isDelayed reports whether a check says that the end of a node's remediation is delayed.
-func (s *environment) isDelayed(ctx context.Context, check, node string) bool {
-	entry := s.entry(ctx, check, node)
-	return entry != nil && entry.HealthyDelayed != nil && *entry.HealthyDelayed
 }
 
 // storm makes nodes unhealthy at one moment, when all are healthy: their conditions have lasted long enough only when the check has

@@ -18,9 +18,8 @@ func cooldown(d time.Duration) func(*nhcv1.NodeHealthCheck) {
 	return func(c *nhcv1.NodeHealthCheck) { c.Spec.StormCooldownDuration = &metav1.Duration{Duration: d} }
 }
 
-// W1 is in C53, W2 beside C42, W3 with the control plane, W4 with the rights, W6 is C62, W13 in C42, W20 with ladders, W24 is C36, W25 with
-// OpenShift, W29 and W33 with Cluster API, W31 is C64. W14, W19 and W30, and W29 where nothing can be asked, are shown by the tests of package
-// nodehealthcheck, W21 and W34 by those of admission, W35 by those of the docs. W22 is not about NodeHealthChecks.
+// Here are those that need a controller. The rows of decide/nodes and decide/escalation that begin with their ids show the others, and the tests
+// of nodehealthcheck, of its admission and of the docs those that are about these.
 var _ = Describe("Unlike medik8s', a check", func() {
 	inEveryMode("W8, seed 0.24: forgets a node that is gone together with its request, once a replacement has joined", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
@@ -73,20 +72,5 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		req := s.request(ctx, "w1")
 		Expect(req.Object["spec"]).To(Equal(map[string]any{"size": int64(42), "deep": map[string]any{"er": "yes"}}))
 		Expect(req.GetLabels()).NotTo(HaveKey("not"))
-	})
-
-	once("W23: handles other nodes when one cannot be remediated, and takes no lease of a node that another client's request blocks", func(ctx context.Context, s *environment) {
-		template := s.template(ctx, reboot, "soft")
-		s.workers(ctx, 7)
-		foreign := reboot.object(s.name, s.called("w1"))
-		foreign.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: s.called("w1"), nhcv1.TemplateNameAnnotation: "another"})
-		Expect(s.here.Create(ctx, foreign)).To(Succeed())
-		s.check(ctx, "check", s.by(template))
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		s.storm(ctx, "check", "w1", "w2", "w3")
-		s.request(ctx, "w2")
-		s.request(ctx, "w3")
-		Expect(s.lease(ctx, "w1")).To(BeNil())
-		s.skipped(ctx, "check", "w1", "exists and was not made by this NodeHealthCheck")
 	})
 })
