@@ -75,6 +75,15 @@ func TestNothingIsMadeForANodeWhoseMachineOfOpenShiftIsNotThere(t *testing.T) {
 	}
 }
 
+func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
+	k := partnered(t, ladder(aboutMachine("HostRemediation", "elsewhere"), refTo("Reboot", "reboot")))
+	k.settle("nhc")
+	k.wants("the first step that can help is taken", "Reboot/b")
+	if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "Passed over HostRemediationTemplate elsewhere/hostremediation (order 0) for node b, because") {
+		t.Errorf("told:\n%s", told)
+	}
+}
+
 // allObjects are the requests of all kinds.
 func (k *fixture) allObjects() []*unstructured.Unstructured {
 	k.t.Helper()

@@ -175,6 +175,13 @@ func TestACheckThatIsMadeAnewWaitsForTheOrphansOfTheFormerOne(t *testing.T) {
 			k.goes("nhc")
 			k.create(replacing("nhc", "another"))
 			k.turn("b", turn)
+			deleted := 0
+			k.fails = func(verb string, _ client.Object) error {
+				if verb == "delete" {
+					deleted++
+				}
+				return nil
+			}
 			for range 40 {
 				k.settle("nhc")
 				k.wants("the former remediator is at work", "Reboot/b")
@@ -184,6 +191,9 @@ func TestACheckThatIsMadeAnewWaitsForTheOrphansOfTheFormerOne(t *testing.T) {
 				k.settle("other")
 				k.wants("and another check waits for the lease", "Reboot/b")
 				k.after(time.Minute)
+			}
+			if deleted != 1 {
+				t.Errorf("it is deleted %d times", deleted)
 			}
 			told := strings.Join(k.events(), "\n")
 			if want := "Skipped remediation of node: b, because Reboot remediators/b, orphaned by a deleted NodeHealthCheck of the same name, is not gone yet"; turn != corev1.ConditionTrue &&

@@ -93,6 +93,8 @@ var _ = Describe("Nodes of the control plane", func() {
 				first, second, waits = "c2", "c1", "one"
 			}
 			Eventually(s.listed(ctx, waits)).Should(Equal([]string{second}))
+			s.kill()
+			s.start()
 			s.clock.Step(time.Minute)
 			s.settle("one")
 			s.settle("two")
