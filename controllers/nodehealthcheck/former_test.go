@@ -36,45 +36,37 @@ func (k *fixture) remove(obj client.Object) {
 	}
 }
 
+// A right to make namespaces is one to make any: that of the leases is asked for.
 func TestALeaseThatCannotBeTakenIsReported(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.fails = func(_ string, obj client.Object) error {
-		if _, is := obj.(*coordinationv1.Lease); is {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, obj.GetName(), nil)
+	for name, tc := range map[string]struct {
+		refusal error
+		says    []string
+	}{
+		"it is forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, leaseName("b"), nil), []string{"create lease medik8s-leases/node-b"}},
+		"its namespace is missing": {
+			apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, nhcv1.DefaultLeaseNamespace),
+			[]string{"the namespace medik8s-leases of the leases on nodes is missing", "--node-lease-namespace"},
+		},
+	} {
+		k := single(t)
+		k.fails = func(verb string, obj client.Object) error {
+			switch obj.(type) {
+			case *corev1.Namespace:
+				t.Errorf("%s: the namespace %s is made", name, obj.GetName())
+			case *coordinationv1.Lease:
+				return tc.refusal
+			}
+			return nil
 		}
-		return nil
-	}
-	k.bad("b")
-	k.reconciles("nhc")
-	k.wants("nothing is done without it")
-	if !slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, "create lease medik8s-leases/node-b") }) {
-		t.Error("no event says so")
-	}
-}
-
-// A right to make namespaces is one to make any.
-func TestTheNamespaceOfTheLeasesIsNotMadeButAskedFor(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	var made []string
-	k.fails = func(verb string, obj client.Object) error {
-		if _, is := obj.(*corev1.Namespace); is {
-			made = append(made, obj.GetName())
+		k.bad("b")
+		k.reconciles("nhc")
+		k.wants("nothing is done without it")
+		told := strings.Join(k.events(), "\n")
+		for _, want := range tc.says {
+			if !strings.Contains(told, want) {
+				t.Errorf("%s: told\n%s\nwant %q", name, told, want)
+			}
 		}
-		if _, is := obj.(*coordinationv1.Lease); is && verb == "create" {
-			return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, obj.GetNamespace())
-		}
-		return nil
-	}
-	k.bad("b")
-	k.reconciles("nhc")
-	k.wants("nothing is done without the lease")
-	if len(made) > 0 {
-		t.Errorf("namespaces are made: %v", made)
-	}
-	if !slices.ContainsFunc(k.events(), func(e string) bool {
-		return strings.Contains(e, "the namespace medik8s-leases of the leases on nodes is missing") && strings.Contains(e, "--node-lease-namespace")
-	}) {
-		t.Error("no event says what is missing")
 	}
 }
 

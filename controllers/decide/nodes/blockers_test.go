@@ -72,6 +72,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			of(lost()).with(storm), []Reason{StormNotOver},
 		},
 		"a control plane that was not read":       {of(lost(member)), []Reason{MembersNotSeen}},
+		"unless it is excluded":                   {of(lost(member, excluded)), []Reason{NodeExcluded}},
 		"nothing but that of the control plane":   {of(lost(member)).with(five), nil},
 		"another node of the control plane first": {of(lost(member), lost(member, since(time.Hour))).with(five, func(f *Facts) { f.ControlPlane.Nodes[1].Ready = false }), []Reason{NotFirst}},
 		"etcd": {
