@@ -6,10 +6,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 func TestARequestThatClingsToAHealthyMemberBlocksTheOthersForAWhileOnly(t *testing.T) {
@@ -44,8 +48,7 @@ func TestAManagerThatIsStartedAgainAndAgainBeginsAfterAll(t *testing.T) {
 
 func TestARemediatorThatMayNotBeNotifiedIsReportedOnce(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.atWork()
 	k.remove(node("b", nil))
 	k.settle("nhc")
@@ -61,5 +64,29 @@ func TestARemediatorThatMayNotBeNotifiedIsReportedOnce(t *testing.T) {
 	k.reconciles("nhc")
 	if k.writes != before {
 		t.Errorf("%d writes in a steady state", k.writes-before)
+	}
+}
+
+func TestARequestOfAMemberThatIsGoneBlocksTheOthersForAWhileOnly(t *testing.T) {
+	for machineStays, wait := range map[bool]time.Duration{false: remediationrequest.ClingingFor, true: controlplane.ReplacementPatience} {
+		k := newFixture(t, five(check("nhc"))...)
+		k.bad("m0")
+		k.settle("nhc")
+		k.atWork()
+		k.answers("Reboot", nhcv1.SucceededCondition, "False")
+		if machineStays {
+			k.ofMachine()
+			k.create(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m", UID: "m-uid"}})
+		}
+		k.remove(k.node("m0"))
+		k.settle("nhc")
+		end := k.clock.Now().Add(wait)
+		k.bad("m1")
+		k.after(end.Sub(k.clock.Now()) - time.Second)
+		k.settle("nhc")
+		k.wants("m0 may be coming back", "Reboot/m0")
+		k.after(time.Second)
+		k.settle("nhc")
+		k.wants("it has not", "Reboot/m0", "Reboot/m1")
 	}
 }

@@ -12,10 +12,7 @@ import (
 // turn gives a node a Ready condition of that status since now.
 func (k *fixture) turn(node string, ready corev1.ConditionStatus) {
 	k.t.Helper()
-	n := &corev1.Node{}
-	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: node}, n); err != nil {
-		k.t.Fatal(err)
-	}
+	n := k.node(node)
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(k.clock.Now())}}
 	if err := k.client.Status().Update(k.t.Context(), n); err != nil {
 		k.t.Fatal(err)
@@ -25,10 +22,7 @@ func (k *fixture) turn(node string, ready corev1.ConditionStatus) {
 // label sets labels of a node; one with the value "-" is removed.
 func (k *fixture) label(node string, labels map[string]string) {
 	k.t.Helper()
-	n := &corev1.Node{}
-	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: node}, n); err != nil {
-		k.t.Fatal(err)
-	}
+	n := k.node(node)
 	for key, value := range labels {
 		if value == "-" {
 			delete(n.Labels, key)
@@ -82,7 +76,5 @@ func (k *fixture) makes(obj *unstructured.Unstructured) {
 	if err := client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj.DeepCopy())); err != nil {
 		k.t.Fatal(err)
 	}
-	if err := k.client.Create(k.t.Context(), obj); err != nil {
-		k.t.Fatal(err)
-	}
+	k.create(obj)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,8 +48,34 @@ func TestLook(t *testing.T) {
 		if told := k.events(); len(told) > 0 {
 			t.Errorf("events were told: %v", told)
 		}
+		k.does(is)
 		return printed(t, is)
 	})
+}
+
+// does makes a reconcile, which does what the look says.
+func (k *fixture) does(is *explain.Check) {
+	k.t.Helper()
+	if is.Reason == nhcv1.KindUnreadReason { // which a check says only after a while
+		return
+	}
+	starts := 0
+	for i := range is.Targets {
+		if t := &is.Targets[i]; t.StartsNow {
+			starts++
+			if len(t.Blockers) > 0 {
+				k.t.Fatalf("%s begins although there are blockers: %+v", t.Name, t.Blockers)
+			}
+		}
+	}
+	made := len(k.made)
+	k.reconcile(is.Name)
+	if n := len(k.made) - made; n != starts {
+		k.t.Errorf("the reconcile has made %v, and the look foresaw %d", k.made[made:], starts)
+	}
+	if diff := cmp.Diff(is.Conditions, k.check(is.Name).Status.Conditions, cmpopts.EquateEmpty()); diff != "" {
+		k.t.Errorf("conditions (-look +reconcile):\n%s", diff)
+	}
 }
 
 // look looks at a check, twice: nothing has been written, and nothing is different the second time.

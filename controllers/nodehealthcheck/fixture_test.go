@@ -68,6 +68,7 @@ type tester interface {
 	Helper()
 	Context() context.Context
 	Fatal(args ...any)
+	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
@@ -224,10 +225,7 @@ func (k *fixture) settle(check string) {
 	k.t.Helper()
 	for range 20 {
 		writes := k.writes
-		result, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}})
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		result := k.reconcile(check)
 		if k.writes == writes && result.RequeueAfter != enqueue.MergeWindow {
 			return
 		}
@@ -256,13 +254,21 @@ func (k *fixture) read(check string) {
 	}
 }
 
+// reconcile makes one reconcile.
+func (k *fixture) reconcile(check string) ctrl.Result {
+	k.t.Helper()
+	result, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return result
+}
+
 // reconciles makes a few reconciles, of which some may go on failing.
 func (k *fixture) reconciles(check string) {
 	k.t.Helper()
 	for range 5 {
-		if _, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
-			k.t.Fatal(err)
-		}
+		k.reconcile(check)
 	}
 }
 

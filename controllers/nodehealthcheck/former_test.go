@@ -36,171 +36,37 @@ func (k *fixture) remove(obj client.Object) {
 	}
 }
 
-func TestTheLeaseOfANodeThatNothingIsDoneAboutIsGivenBack(t *testing.T) {
-	for name, leave := range map[string]func(*fixture){
-		"it has left the selection":      func(k *fixture) { k.label("b", map[string]string{"pool": "other"}) },
-		"it is excluded":                 func(k *fixture) { k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"}) },
-		"the check was paused meanwhile": func(k *fixture) { c := k.check("nhc"); c.Spec.PauseRequests = []string{"later"}; k.update(c) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := check("nhc")
-			c.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
-			k := newFixture(t, template("Reboot", "reboot", false), c)
-			for _, n := range []string{"a", "b", "c"} {
-				if err := k.client.Create(t.Context(), node(n, map[string]string{"pool": "a"})); err != nil {
-					t.Fatal(err)
-				}
-			}
-			k.bad("b")
-			k.settle("nhc")
-			leave(k)
-			k.settle("nhc")
-			k.wants("what has begun goes on", "Reboot/b")
-			if len(k.leases()) != 1 {
-				t.Fatal("the node is remediated, and its lease is not held")
-			}
-			k.remove(k.objects()[0])
-			k.minutes(2, "nhc")
-			k.wants("it is not requested again")
-			if len(k.leases()) != 0 {
-				t.Error("nothing is done about the node, and its lease is held")
-			}
-		})
-	}
-}
-
-func TestALadderThatCameToNothingLeavesTheNodeToOthers(t *testing.T) {
-	for name, then := range map[string]func(*fixture){
-		"also when the node flaps":                    func(k *fixture) { k.turn("b", corev1.ConditionFalse) },
-		"also when a person deletes its requests":     func(k *fixture) { k.remove(k.objects()[0]) },
-		"also when the node is healthy for the delay": func(k *fixture) { k.turn("b", corev1.ConditionTrue) },
-		"and nothing takes the lease back by itself":  func(*fixture) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot")),
-				func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: time.Hour} }))...)
-			k.bad("b")
-			k.settle("nhc")
-			k.minutes(30, "nhc")
-			if len(k.leases()) != 0 {
-				t.Fatal("three times its time is over, and the lease is held")
-			}
-			then(k)
-			for range 12 {
-				k.minutes(1, "nhc")
-				if len(k.leases()) != 0 {
-					t.Fatal("the lease is held again")
-				}
-			}
-		})
-	}
-}
-
-func TestANewFailureBeginsAtTheFirstTemplateWhateverIsLeftOfTheLast(t *testing.T) {
-	for name, restart := range map[string]bool{"seen all the way": false, "with a manager that was away": true} {
-		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
-				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
-			k.bad("b")
-			k.settle("nhc")
-			former := k.objects()[0]
-			former.SetFinalizers([]string{"example.org/at-work"})
-			k.update(former)
-			k.after(2 * time.Minute)
-			k.turn("b", corev1.ConditionTrue)
-			k.settle("nhc")
-			k.after(30 * time.Second)
-			k.turn("b", corev1.ConditionUnknown)
-			if !restart {
-				k.settle("nhc")
-			}
-			k.after(10 * time.Minute)
-			if !restart {
-				k.reconciles("nhc")
-				k.wants("its remediator has not released it", "Reboot/b")
-				if !slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, "still being deleted") }) {
-					t.Error("no event says why nothing begins")
-				}
-			}
-			former = k.objects()[0]
-			former.SetFinalizers(nil)
-			k.update(former)
-			k.settle("nhc")
-			if want := []string{"Reboot/b", "Reboot/b"}; !slices.Equal(k.made, want) {
-				t.Errorf("made %v, want %v", k.made, want)
-			}
-		})
-	}
-}
-
-func TestARecoveryThatWasNotSeenEndsAStreak(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.turn("b", corev1.ConditionUnknown)
-	k.settle("nhc")
-	k.after(4 * time.Minute)
-	k.turn("b", corev1.ConditionTrue)
-	k.after(time.Second)
-	k.turn("b", corev1.ConditionUnknown)
-	k.after(299 * time.Second)
-	k.settle("nhc")
-	k.wants("it was healthy not five minutes ago")
-	k.after(time.Second)
-	k.settle("nhc")
-	k.wants("now it was", "Reboot/b")
-}
-
-func TestTwoStepsWithTheSameTemplateAreSaid(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", true), template("Replace", "replace", false),
-		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
-	k.bad("b")
-	k.settle("nhc")
-	k.minutes(6, "nhc")
-	if !slices.ContainsFunc(k.events(), func(e string) bool {
-		return strings.Contains(e, "two steps of the check have the same template, reboot")
-	}) {
-		t.Error("the ladder stops, and no event says why")
-	}
-}
-
+// A right to make namespaces is one to make any: that of the leases is asked for.
 func TestALeaseThatCannotBeTakenIsReported(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.fails = func(_ string, obj client.Object) error {
-		if _, is := obj.(*coordinationv1.Lease); is {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, obj.GetName(), nil)
+	for name, tc := range map[string]struct {
+		refusal error
+		says    []string
+	}{
+		"it is forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, leaseName("b"), nil), []string{"create lease medik8s-leases/node-b"}},
+		"its namespace is missing": {
+			apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, nhcv1.DefaultLeaseNamespace),
+			[]string{"the namespace medik8s-leases of the leases on nodes is missing", "--node-lease-namespace"},
+		},
+	} {
+		k := single(t)
+		k.fails = func(verb string, obj client.Object) error {
+			switch obj.(type) {
+			case *corev1.Namespace:
+				t.Errorf("%s: the namespace %s is made", name, obj.GetName())
+			case *coordinationv1.Lease:
+				return tc.refusal
+			}
+			return nil
 		}
-		return nil
-	}
-	k.bad("b")
-	k.reconciles("nhc")
-	k.wants("nothing is done without it")
-	if !slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, "create lease medik8s-leases/node-b") }) {
-		t.Error("no event says so")
-	}
-}
-
-// A right to make namespaces is one to make any.
-func TestTheNamespaceOfTheLeasesIsNotMadeButAskedFor(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	var made []string
-	k.fails = func(verb string, obj client.Object) error {
-		if _, is := obj.(*corev1.Namespace); is {
-			made = append(made, obj.GetName())
+		k.bad("b")
+		k.reconciles("nhc")
+		k.wants("nothing is done without it")
+		told := strings.Join(k.events(), "\n")
+		for _, want := range tc.says {
+			if !strings.Contains(told, want) {
+				t.Errorf("%s: told\n%s\nwant %q", name, told, want)
+			}
 		}
-		if _, is := obj.(*coordinationv1.Lease); is && verb == "create" {
-			return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, obj.GetNamespace())
-		}
-		return nil
-	}
-	k.bad("b")
-	k.reconciles("nhc")
-	k.wants("nothing is done without the lease")
-	if len(made) > 0 {
-		t.Errorf("namespaces are made: %v", made)
-	}
-	if !slices.ContainsFunc(k.events(), func(e string) bool {
-		return strings.Contains(e, "the namespace medik8s-leases of the leases on nodes is missing") && strings.Contains(e, "--node-lease-namespace")
-	}) {
-		t.Error("no event says what is missing")
 	}
 }
 
@@ -223,8 +89,7 @@ func TestWhatBlocksAllNodesIsReportedEveryHour(t *testing.T) {
 	c := check("nhc")
 	c.Spec.PauseRequests = []string{"later"}
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), c)...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.minutes(119, "nhc")
 	told := 0
 	for _, e := range k.events() {
@@ -250,8 +115,7 @@ func TestARequestThatDoesNotNameItsNodeAnyMoreIsFoundByItsName(t *testing.T) {
 			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-1", UID: "machine-1"}}
 			machine.Status.NodeRef.Name = "b"
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", tc.several), check("nhc"), machine)...)
-			k.bad("b")
-			k.settle("nhc")
+			badB(k)
 			obj := k.objects()[0]
 			if tc.owner {
 				k.remove(obj)
@@ -260,9 +124,7 @@ func TestARequestThatDoesNotNameItsNodeAnyMoreIsFoundByItsName(t *testing.T) {
 				obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
 					APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "machine-1", UID: "machine-1",
 				}))
-				if err := k.client.Create(t.Context(), obj); err != nil {
-					t.Fatal(err)
-				}
+				k.create(obj)
 				obj = k.objects()[0]
 			}
 			obj.SetAnnotations(nil)
@@ -282,48 +144,6 @@ func TestARequestThatDoesNotNameItsNodeAnyMoreIsFoundByItsName(t *testing.T) {
 	}
 }
 
-func TestAFenceThatDeletesItsNodeMakesNoOrphan(t *testing.T) {
-	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-1", UID: "machine-1", Finalizers: []string{"example.org/kept"}}}
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), machine)...)
-	k.bad("b")
-	k.settle("nhc")
-	obj := k.objects()[0]
-	obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "machine-1", UID: "machine-1",
-	}))
-	k.update(obj)
-	k.remove(node("b", nil))
-	k.settle("nhc")
-	k.wants("its Machine is there: it goes on", "Reboot/b")
-	k.remove(machine)
-	k.settle("nhc")
-	k.wants("its Machine is going: it is over")
-	if len(k.leases()) != 0 {
-		t.Errorf("orphaned: %v", k.leases())
-	}
-}
-
-func TestAFormerLeaseDoesNotBlockItsOwnCheck(t *testing.T) {
-	long := metav1.NewMicroTime(epoch.Add(-10 * time.Hour))
-	left := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: leaseName("b")}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: ptr.To(nhcv1.LeaseHolderPrefix + "nhc"), LeaseDurationSeconds: ptr.To[int32](600), AcquireTime: &long, RenewTime: &long,
-	}}
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot"))), left)...)
-	k.bad("b")
-	k.fails = func(verb string, obj client.Object) error {
-		if _, is := obj.(*coordinationv1.Lease); is && verb == "delete" {
-			t.Error("the lease of a node whose remediation begins is given back")
-		}
-		return nil
-	}
-	k.settle("nhc")
-	k.wants("it begins", "Reboot/b")
-	lease := &coordinationv1.Lease{}
-	if err := k.client.Get(t.Context(), client.ObjectKeyFromObject(left), lease); err != nil || !lease.Spec.AcquireTime.Time.Equal(k.clock.Now()) {
-		t.Errorf("%v: its lease was acquired at %v, want now", err, lease.Spec.AcquireTime)
-	}
-}
-
 func TestAStatusStaysSmallEnoughToBeWritten(t *testing.T) {
 	list := make([]nhcv1.UnhealthyNode, 0, 2*mostListed)
 	for i := range 2 * mostListed {
@@ -340,34 +160,5 @@ func TestAStatusStaysSmallEnoughToBeWritten(t *testing.T) {
 	}
 	if want := (2*mostListed + 2) / 3; len(kept) != mostListed || remediated != want {
 		t.Errorf("%d nodes are listed, %d of them remediated; want %d, with all %d that are", len(kept), remediated, mostListed, want)
-	}
-}
-
-func TestANodeThatComesBackUnderTheNameOfOneThatIsGoneBeginsAtTheFirstTemplate(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
-		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
-	k.bad("b")
-	k.settle("nhc")
-	former := k.objects()[0]
-	former.SetFinalizers([]string{"example.org/at-work"})
-	k.update(former)
-	k.remove(node("b", nil))
-	k.settle("nhc")
-	k.after(nodeAway)
-	k.settle("nhc")
-	again := node("b", nil)
-	again.UID = "another"
-	if err := k.client.Create(t.Context(), again); err != nil {
-		t.Fatal(err)
-	}
-	k.turn("b", corev1.ConditionUnknown)
-	k.settle("nhc")
-	former = k.objects()[0]
-	former.SetFinalizers(nil)
-	k.update(former)
-	k.after(10 * time.Minute)
-	k.settle("nhc")
-	if want := []string{"Reboot/b", "Reboot/b"}; !slices.Equal(k.made, want) {
-		t.Errorf("made %v, want %v", k.made, want)
 	}
 }

@@ -5,9 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // oldest is what is exported of the oldest request of the check nhc; false if nothing is.
@@ -44,12 +41,8 @@ func TestTheOldestRequestIsExportedUntilTheCheckGoes(t *testing.T) {
 	if at, _ := oldest(t); !at.Equal(first) || len(k.requests()) != 2 {
 		t.Errorf("of the requests %v, the oldest is said to be of %s, want %s", k.requests(), at, first)
 	}
-	if err := k.client.Delete(t.Context(), k.check("oldest")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "oldest"}}); err != nil {
-		t.Fatal(err)
-	}
+	k.remove(k.check("oldest"))
+	k.reconcile("oldest")
 	if at, exported := oldest(t); exported {
 		t.Errorf("without the check %s is exported, want nothing", at)
 	}

@@ -25,8 +25,7 @@ func (k *fixture) watches(want ...string) {
 
 func TestAKindThatNoCheckNamesAnyMoreIsWatchedUntilItsLastRequestIsGone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"))...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.watches("Reboot")
 
 	named := k.check("nhc")
@@ -45,9 +44,7 @@ func TestAKindThatNoCheckNamesAnyMoreIsWatchedUntilItsLastRequestIsGone(t *testi
 	k.settle("nhc")
 	k.watches("Replace")
 
-	if err := k.client.Delete(t.Context(), &nhcv1.NodeHealthCheck{ObjectMeta: named.ObjectMeta}); err != nil {
-		t.Fatal(err)
-	}
+	k.remove(&nhcv1.NodeHealthCheck{ObjectMeta: named.ObjectMeta})
 	k.settle("nhc")
 	k.watches()
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,9 +15,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
-
-// machineNamespace is where OpenShift has its Machines.
-const machineNamespace = "openshift-machine-api"
 
 // aboutMachine are references to templates of requests about Machines, by kind.
 func aboutMachine(kind, in string) corev1.ObjectReference {
@@ -41,16 +37,6 @@ func capiMachine(in string) *clusterv1.Machine {
 	return m
 }
 
-// theirMachine is OpenShift's Machine of node b.
-func theirMachine(in string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(openshift.Machines)
-	u.SetNamespace(in)
-	u.SetName("worker-b")
-	u.SetUID("openshift-worker-b")
-	return u
-}
-
 // partnered is a cluster with node b that is unhealthy, and Machines behind it.
 func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...client.Object) *fixture {
 	t.Helper()
@@ -67,13 +53,8 @@ func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...c
 	}
 	k := newFixture(t, append(append(workers("a", "b", "c"), c), objects...)...)
 	for _, obj := range objects {
-		switch obj.GetObjectKind().GroupVersionKind().Group {
-		case openshift.MachineGroup:
-			k.annotateNode("b", map[string]string{openshift.MachineAnnotation: obj.GetNamespace() + "/" + obj.GetName()})
-		default:
-			if _, is := obj.(*clusterv1.Machine); is {
-				k.annotateNode("b", map[string]string{clusterv1.MachineAnnotation: obj.GetName(), clusterv1.ClusterNamespaceAnnotation: obj.GetNamespace()})
-			}
+		if _, is := obj.(*clusterv1.Machine); is {
+			k.annotateNode("b", map[string]string{clusterv1.MachineAnnotation: obj.GetName(), clusterv1.ClusterNamespaceAnnotation: obj.GetNamespace()})
 		}
 	}
 	k.bad("b")
@@ -85,144 +66,22 @@ func byOne(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
 	return func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = &ref }
 }
 
-// owners are the owners of the one request, but for the check, as apiVersion/kind/name/uid.
-func (k *fixture) owners() []string {
-	k.t.Helper()
-	all := k.allObjects()
-	if len(all) != 1 {
-		k.t.Fatalf("there are %d requests, want one: %v", len(all), k.events())
+func TestNothingIsMadeForANodeWhoseMachineOfOpenShiftIsNotThere(t *testing.T) {
+	k := partnered(t, byOne(aboutMachine("Metal3Remediation", "openshift-machine-api")))
+	k.annotateNode("b", map[string]string{openshift.MachineAnnotation: "openshift-machine-api" + "/worker-b"})
+	k.reconciles("nhc")
+	if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {
+		t.Errorf("told:\n%s\nrequests: %v", told, k.allObjects())
 	}
-	owners := []string{}
-	for _, o := range all[0].GetOwnerReferences() {
-		if o.Kind != "NodeHealthCheck" {
-			owners = append(owners, o.APIVersion+"/"+o.Kind+"/"+o.Name+"/"+string(o.UID))
-		}
-	}
-	return owners
-}
-
-func TestWhichMachineOwnsARequest(t *testing.T) {
-	rebootIn := func(namespace string) corev1.ObjectReference {
-		ref := refTo("Reboot", "reboot")
-		ref.Namespace = namespace
-		return ref
-	}
-	const ofCAPI, ofOpenShift = "cluster.x-k8s.io/v1beta2/Machine/m-b/capi-m-b", "machine.openshift.io/v1beta1/Machine/worker-b/openshift-worker-b"
-	for name, row := range map[string]struct {
-		template corev1.ObjectReference
-		machines []client.Object
-		owners   []string
-		request  string
-	}{
-		"kubemend's own remediation has the Machine of Cluster API, and its name": {
-			aboutMachine("HostRemediation", "capi"), []client.Object{capiMachine("capi")}, []string{ofCAPI}, "HostRemediation/m-b",
-		},
-		"Metal3's has it too": {aboutMachine("Metal3Remediation", "capi"), []client.Object{capiMachine("capi")}, []string{ofCAPI}, "Metal3Remediation/m-b"},
-		"medik8s' remediators, which know Machines of OpenShift alone, are given no Machine of Cluster API": {
-			rebootIn("capi"), []client.Object{capiMachine("capi")}, []string{}, "Reboot/b",
-		},
-		"they are given OpenShift's": {rebootIn(machineNamespace), []client.Object{theirMachine(machineNamespace)}, []string{ofOpenShift}, "Reboot/b"},
-		"a Machine of Cluster API in another namespace hides no Machine of OpenShift": {
-			rebootIn(machineNamespace), []client.Object{capiMachine("openshift-cluster-api"), theirMachine(machineNamespace)}, []string{ofOpenShift}, "Reboot/b",
-		},
-		"nor does one in the same namespace": {
-			rebootIn(machineNamespace), []client.Object{capiMachine(machineNamespace), theirMachine(machineNamespace)}, []string{ofOpenShift}, "Reboot/b",
-		},
-		"OpenShift's Metal3 has OpenShift's Machine, and the node's name": {
-			aboutMachine("Metal3Remediation", machineNamespace), []client.Object{theirMachine(machineNamespace)}, []string{ofOpenShift}, "Metal3Remediation/b",
-		},
-		"so it has beside a Machine of Cluster API in another namespace": {
-			aboutMachine("Metal3Remediation", machineNamespace), []client.Object{capiMachine("openshift-cluster-api"), theirMachine(machineNamespace)},
-			[]string{ofOpenShift}, "Metal3Remediation/b",
-		},
-		"where both are in the namespace it has Cluster API's": {
-			aboutMachine("Metal3Remediation", machineNamespace), []client.Object{capiMachine(machineNamespace), theirMachine(machineNamespace)},
-			[]string{ofCAPI}, "Metal3Remediation/m-b",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := partnered(t, byOne(row.template), row.machines...)
-			k.settle("nhc")
-			if diff := cmp.Diff(row.owners, k.owners()); diff != "" {
-				t.Errorf("owners besides the check (-want +got):\n%s", diff)
-			}
-			if got := k.allObjects()[0]; got.GetKind()+"/"+got.GetName() != row.request {
-				t.Errorf("the request is %s/%s, want %s", got.GetKind(), got.GetName(), row.request)
-			}
-		})
-	}
-}
-
-func TestATemplateAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
-	for name, row := range map[string]struct {
-		template corev1.ObjectReference
-		machines []client.Object
-		why      string
-	}{
-		"OpenShift's Metal3 template outside of the namespace of the Machines": {
-			aboutMachine("Metal3Remediation", "elsewhere"), []client.Object{theirMachine(machineNamespace)},
-			"Metal3RemediationTemplate must be in the openshift-machine-api namespace, that of the Machine. It is configured to be in namespace: elsewhere",
-		},
-		"kubemend's own template for a Machine of OpenShift": {
-			aboutMachine("HostRemediation", machineNamespace), []client.Object{theirMachine(machineNamespace)},
-			"HostRemediation is about Machines of Cluster API, and the node belongs to none of this cluster",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := partnered(t, byOne(row.template), row.machines...)
-			k.reconciles("nhc")
-			if told := strings.Join(k.events(), "\n"); !strings.Contains(told, row.why) || len(k.allObjects()) > 0 {
-				t.Errorf("told:\n%s\nwant:\n%s\nrequests: %v", told, row.why, k.allObjects())
-			}
-		})
-	}
-	t.Run("a Machine of OpenShift that is not there", func(t *testing.T) {
-		k := partnered(t, byOne(aboutMachine("Metal3Remediation", machineNamespace)))
-		k.annotateNode("b", map[string]string{openshift.MachineAnnotation: machineNamespace + "/worker-b"})
-		k.reconciles("nhc")
-		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {
-			t.Errorf("told:\n%s\nrequests: %v", told, k.allObjects())
-		}
-	})
 }
 
 func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
-	host, metal3 := aboutMachine("HostRemediation", "elsewhere"), aboutMachine("Metal3Remediation", "elsewhere")
-	reboot := refTo("Reboot", "reboot")
-	t.Run("at the foot of the ladder", func(t *testing.T) {
-		k := partnered(t, ladder(host, metal3, reboot))
-		if would := k.look("nhc").Targets[1].Action; !strings.Contains(would, "makes a Reboot") {
-			t.Errorf("explain says that kubemend %s", would)
-		}
-		k.settle("nhc")
-		k.wants("the first step that can help is taken", "Reboot/b")
-		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "Passed over HostRemediationTemplate elsewhere/hostremediation (order 0) for node b, because") {
-			t.Errorf("told:\n%s", told)
-		}
-	})
-	t.Run("in its middle", func(t *testing.T) {
-		k := partnered(t, ladder(reboot, host, refTo("Reboot", "again")))
-		k.settle("nhc")
-		k.minutes(6, "nhc")
-		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "made from another template") {
-			t.Errorf("the third step was not come to:\n%s", told)
-		}
-	})
-	t.Run("at its end nothing is left to try", func(t *testing.T) {
-		k := partnered(t, ladder(reboot, host))
-		k.settle("nhc")
-		k.minutes(6, "nhc")
-		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "no template left to try") {
-			t.Errorf("told:\n%s", told)
-		}
-	})
-	t.Run("where none can be about it the check says why", func(t *testing.T) {
-		k := partnered(t, ladder(host, metal3))
-		k.reconciles("nhc")
-		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "is about Machines of Cluster API, and the node belongs to none of this cluster") {
-			t.Errorf("told:\n%s", told)
-		}
-	})
+	k := partnered(t, ladder(aboutMachine("HostRemediation", "elsewhere"), refTo("Reboot", "reboot")))
+	k.settle("nhc")
+	k.wants("the first step that can help is taken", "Reboot/b")
+	if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "Passed over HostRemediationTemplate elsewhere/hostremediation (order 0) for node b, because") {
+		t.Errorf("told:\n%s", told)
+	}
 }
 
 // allObjects are the requests of all kinds.

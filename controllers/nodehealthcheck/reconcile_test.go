@@ -11,8 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,32 +35,9 @@ func (k *fixture) told(reason string) bool {
 	return slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, " "+reason+" ") })
 }
 
-func TestWhatHasSucceededBeginsAnewWhenTheNodeIsBadOnceMore(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
-		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
-	}))...)
-	k.bad("b")
-	k.settle("nhc")
-	k.answers("Reboot", nhcv1.SucceededCondition, "True")
-	k.after(time.Second)
-	k.settle("nhc")
-	first := k.objects()[0].GetUID()
-	k.turn("b", corev1.ConditionTrue)
-	k.after(time.Second)
-	k.settle("nhc")
-	k.wants("it is delayed", "Reboot/b")
-	k.bad("b")
-	k.settle("nhc")
-	k.wants("it has begun anew", "Reboot/b")
-	if k.objects()[0].GetUID() == first {
-		t.Error("the request that had succeeded is still there, and nothing is done about the node")
-	}
-}
-
 func TestRequestsThatMayNotBeReadAreNotTakenForNone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.turn("b", corev1.ConditionTrue)
 	k.deny("Reboot")
 	k.restart()
@@ -87,8 +62,7 @@ func TestRequestsThatMayNotBeReadAreNotTakenForNone(t *testing.T) {
 func TestWhatGoesOnIsReportedAgainWhenItsEventIsGone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	if !k.told(nhcv1.EventRemediationSkipped) {
 		t.Fatal("no event says that it is skipped")
 	}
@@ -109,29 +83,6 @@ func named(lease *coordinationv1.Lease, name string) *coordinationv1.Lease {
 	return lease
 }
 
-func TestARemediatorThatDeletesItsRequestsDoesNotHoldTheLadderUp(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
-		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
-	k.bad("b")
-	k.settle("nhc")
-	for range 5 {
-		for _, obj := range k.objects() {
-			if obj.GetKind() == "Reboot" {
-				if err := k.client.Delete(t.Context(), obj); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		k.settle("nhc")
-		k.after(remake)
-		k.settle("nhc")
-	}
-	k.wants("the first step's five minutes are over", "Replace/b")
-	if n := len(k.check("nhc").Status.UnhealthyNodes[0].Remediations); n > 4 {
-		t.Errorf("the status remembers %d remediations", n)
-	}
-}
-
 func TestARequestWithoutItsLabelsIsOneOfTheControlPlaneAllTheSame(t *testing.T) {
 	objects := []client.Object{template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.MaxUnhealthy = ptr.To(intstr.FromInt32(5)) })}
 	for _, name := range []string{"m0", "m1", "m2", "m3", "m4"} {
@@ -146,19 +97,4 @@ func TestARequestWithoutItsLabelsIsOneOfTheControlPlaneAllTheSame(t *testing.T) 
 	k.bad("m1")
 	k.settle("nhc")
 	k.wants("another one waits", "Reboot/m0")
-}
-
-func TestWhatSucceededAtNoTimeIsNoRelapse(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.bad("b")
-	k.settle("nhc")
-	obj := k.objects()[0]
-	if err := unstructured.SetNestedSlice(obj.Object, []any{map[string]any{"type": "Succeeded", "status": "True"}}, "status", "conditions"); err != nil {
-		t.Fatal(err)
-	}
-	k.update(obj)
-	k.settle("nhc")
-	if len(k.made) != 1 {
-		t.Errorf("it was made %d times", len(k.made))
-	}
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -96,46 +95,6 @@ func TestTheRecordOfANodeOnBareMetalHasItsHost(t *testing.T) {
 	}
 }
 
-func TestAnEscalationHasOneRecord(t *testing.T) {
-	for name, between := range map[string]func(*fixture){
-		"one step after the other":                            func(*fixture) {},
-		"in between it is forgotten which record was created": func(k *fixture) { k.recording() },
-		"a step deletes the node, which comes back with another UID": func(k *fixture) {
-			n := &corev1.Node{}
-			if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: "w0"}, n); err != nil {
-				k.t.Fatal(err)
-			}
-			if err := k.client.Delete(k.t.Context(), n); err != nil {
-				k.t.Fatal(err)
-			}
-			n.UID, n.ResourceVersion = n.UID+"-again", ""
-			if err := k.client.Create(k.t.Context(), n); err != nil {
-				k.t.Fatal(err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), template("Replace", "replace", false), template("Pray", "pray", false),
-				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"), refTo("Pray", "pray"))))...).recording()
-			var named []string
-			k.named(&named)
-			k.turn("w0", corev1.ConditionFalse)
-			for range 4 {
-				k.after(5 * time.Minute)
-				k.settle("nhc")
-				between(k)
-			}
-			all := k.records()
-			if want := []string{"Reboot/w0", "Replace/w0", "Pray/w0"}; !slices.Equal(k.made, want) || len(all) != 1 {
-				t.Fatalf("%q were made, want %q, with %d records", k.made, want, len(all))
-			}
-			if want := []string{all[0].Name, all[0].Name, all[0].Name}; !slices.Equal(named, want) {
-				t.Errorf("the requests name %q, want %q", named, want)
-			}
-		})
-	}
-}
-
 // Templates of the steps may be in several namespaces. The record is where the first request is.
 func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
 	far := template("Replace", "replace", false)
@@ -156,33 +115,6 @@ func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
 	}
 	if want := []string{all[0].Name, namespace + "/" + all[0].Name}; !slices.Equal(named, want) {
 		t.Errorf("the requests name %q, want %q", named, want)
-	}
-}
-
-// The manager is killed between the record and the request, which the next one makes.
-func TestARecordIsFoundAfterARestart(t *testing.T) {
-	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"))...).recording()
-	killed := false
-	k.fails = func(verb string, obj client.Object) error {
-		_, record := obj.(*mendv1.RemediationRecord)
-		if killed = killed || verb == "create" && obj.GetObjectKind().GroupVersionKind().Kind == "Reboot"; killed && !record {
-			return errors.New("the manager is killed")
-		}
-		return nil
-	}
-	k.turn("w0", corev1.ConditionFalse)
-	k.settle("nhc")
-	k.after(5 * time.Minute)
-	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}); err != nil || len(k.made) > 0 || len(k.records()) != 1 {
-		t.Fatalf("%q were made, with %d records: %v", k.made, len(k.records()), err)
-	}
-	k.fails = nil
-	k.restart()
-	k.recording()
-	k.after(time.Minute)
-	k.settle("nhc")
-	if all := k.records(); len(k.made) != 1 || len(all) != 1 || k.objects()[0].GetAnnotations()[mendv1.RecordAnnotation] != all[0].Name {
-		t.Errorf("%q were made, with %d records", k.made, len(all))
 	}
 }
 

@@ -90,8 +90,7 @@ func TestAMemberThatADeletedCheckHasRemediatedIsBusyAfterARestart(t *testing.T) 
 
 func TestTheOrphanedLeaseOfADeletedCheckIsReleasedAfterARestart(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.goes("nhc")
 	k.restart()
 	k.wants("the garbage collector has deleted what had no other owner")
@@ -144,7 +143,6 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.search.done.Store(false)
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.wants("a worker is remediated", "Reboot/b")
 }

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -26,12 +25,6 @@ func TestARequestThatMayHaveBeenMadeKeepsTheOtherMembersWaiting(t *testing.T) {
 	one.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
 	two.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
 	k := newFixture(t, five(one, two)...)
-	reconcile := func(check string) {
-		t.Helper()
-		if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	k.turn("m0", corev1.ConditionUnknown)
 	k.turn("m1", corev1.ConditionUnknown)
 	k.settle("one")
@@ -45,19 +38,19 @@ func TestARequestThatMayHaveBeenMadeKeepsTheOtherMembersWaiting(t *testing.T) {
 		}
 		return nil
 	}
-	reconcile("one")
+	k.reconcile("one")
 	if asked != 1 {
 		t.Fatalf("asked %d times", asked)
 	}
 	for range 20 {
 		k.after(time.Second)
-		reconcile("two")
+		k.reconcile("two")
 	}
 	if asked != 1 {
 		t.Errorf("%d requests may be on their way", asked)
 	}
 	k.after(time.Minute)
-	reconcile("two")
+	k.reconcile("two")
 	if asked != 2 {
 		t.Errorf("asked %d times: what has not appeared by now is waited for no longer", asked)
 	}

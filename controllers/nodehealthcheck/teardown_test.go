@@ -20,8 +20,7 @@ func TestTeardownRemovesTheRequestsOfAllChecks(t *testing.T) {
 	} {
 		for _, lets := range []bool{true, false} {
 			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-			k.bad("b")
-			k.settle("nhc")
+			badB(k)
 			k.atWork()
 			for _, obj := range k.objects() {
 				strip(obj)
@@ -55,8 +54,7 @@ func TestTeardownRemovesTheRequestsOfAllChecks(t *testing.T) {
 func TestTeardownStartsNothing(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Teardown = true
-	k.bad("b")
-	k.settle("nhc")
+	badB(k)
 	k.wants("none was made")
 	if len(k.leases()) > 0 {
 		t.Errorf("leases %v", k.leases())

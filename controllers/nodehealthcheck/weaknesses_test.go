@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,7 +23,6 @@ import (
 // Those that are shown at one go.
 func TestWeaknessesThatMedik8sHas(t *testing.T) {
 	for name, isNotThere := range map[string]func(*testing.T){
-		"W14: a lease that lasts for long holds no step up":                         longLease,
 		"W19: how much a reconcile reads does not depend on the number of nodes":    fewReads,
 		"W25: nothing is decided before the MachineHealthChecks were read":          unreadConflict,
 		"W25: a conflict that cannot be looked for is not none":                     unknownConflict,
@@ -35,36 +32,10 @@ func TestWeaknessesThatMedik8sHas(t *testing.T) {
 	}
 }
 
-// medik8s ends a reconcile at a lease that is overdue, and the next step waits until something else happens. Here a lease is never overdue while a
-// step is left: a node that is on its way back keeps it for as long as that takes.
-func longLease(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
-		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")), func(s *nhcv1.NodeHealthCheckSpec) {
-			s.UnhealthyConditions[0].Duration.Duration = time.Hour // of Ready=False
-		}))...)
-	k.bad("b")
-	k.settle("nhc")
-	k.turn("b", corev1.ConditionFalse)
-	for range 11 {
-		k.after(5 * time.Minute)
-		k.settle("nhc")
-	}
-	k.wants("it is on its way back", "Reboot/b")
-	if len(k.leases()) != 1 {
-		t.Errorf("after 55 minutes with a step of five the leases are %v", k.leases())
-	}
-	k.after(5 * time.Minute)
-	k.settle("nhc")
-	k.wants("it has not come back, and the next step begins at once", "Reboot/b", "Replace/b")
-}
-
 // annotateNode sets annotations of a node.
 func (k *fixture) annotateNode(name string, annotations map[string]string) {
 	k.t.Helper()
-	n := &corev1.Node{}
-	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, n); err != nil {
-		k.t.Fatal(err)
-	}
+	n := k.node(name)
 	for key, value := range annotations {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value)
 	}
@@ -93,9 +64,7 @@ func fewReads(t *testing.T) {
 			},
 		})
 		k.r.Live = nil // nothing is read past the caches
-		if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}); err != nil {
-			t.Fatal(err)
-		}
+		k.reconcile("nhc")
 		return lists, gets
 	}
 	lists, gets := reads(3)

@@ -47,21 +47,13 @@ func (k *fixture) lagging(kinds ...string) (catchUp func()) {
 func TestAReconcileWaitsForACacheThatDoesNotShowWhatWasWritten(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.read("nhc")
-	reconcile := func() ctrl.Result {
-		t.Helper()
-		result, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result
-	}
 	catchUp := k.lagging()
 	k.bad("b")
-	reconcile()
+	k.reconcile("nhc")
 	k.wants("a request is made", "Reboot/b")
 	writes := k.writes
 	for _, want := range []time.Duration{consistency.Lag, 2 * consistency.Lag, 4 * consistency.Lag} {
-		if result := reconcile(); result.RequeueAfter != want {
+		if result := k.reconcile("nhc"); result.RequeueAfter != want {
 			t.Errorf("looked at again after %s, want %s", result.RequeueAfter, want)
 		}
 	}
@@ -69,7 +61,7 @@ func TestAReconcileWaitsForACacheThatDoesNotShowWhatWasWritten(t *testing.T) {
 		t.Errorf("%d writes, and %v were made", k.writes-writes, k.made)
 	}
 	catchUp()
-	if result := reconcile(); result.RequeueAfter <= consistency.Wait(1000) {
+	if result := k.reconcile("nhc"); result.RequeueAfter <= consistency.Wait(1000) {
 		t.Errorf("looked at again after %s although the cache has caught up", result.RequeueAfter)
 	}
 }
@@ -80,9 +72,7 @@ func TestARequestThatIsGoneBeforeTheCacheHasShownItIsNotWaitedFor(t *testing.T) 
 	k.bad("b")
 	k.reconciles("nhc")
 	for _, obj := range k.objects() {
-		if err := k.client.Delete(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		k.remove(obj)
 	}
 	k.turn("b", corev1.ConditionTrue)
 	k.settle("nhc")
@@ -123,20 +113,10 @@ func TestACheckThatIsGoneReadsACacheThatStandsStillLessAndLessOften(t *testing.T
 	k.read("nhc")
 	k.lagging()
 	k.bad("b")
-	reconcile := func() ctrl.Result {
-		t.Helper()
-		result, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result
-	}
-	reconcile()
-	if err := k.client.Delete(t.Context(), k.check("nhc")); err != nil {
-		t.Fatal(err)
-	}
+	k.reconcile("nhc")
+	k.remove(k.check("nhc"))
 	for _, want := range []time.Duration{consistency.Lag, 2 * consistency.Lag, 4 * consistency.Lag} {
-		if result := reconcile(); result.RequeueAfter != want {
+		if result := k.reconcile("nhc"); result.RequeueAfter != want {
 			t.Errorf("looked at again after %s, want %s", result.RequeueAfter, want)
 		}
 	}
@@ -158,19 +138,13 @@ func TestANodeThatTurnsWhileACacheCatchesUpWasNotHealthyInBetween(t *testing.T) 
 			k.turn("b", corev1.ConditionUnknown)
 			k.settle("nhc")
 			k.after(200 * time.Second)
-			reconcile := func() {
-				t.Helper()
-				if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}); err != nil {
-					t.Fatal(err)
-				}
-			}
 			catchUp := k.lagging()
-			reconcile()
+			k.reconcile("nhc")
 			k.wants("c is due", "Reboot/c")
-			reconcile()
+			k.reconcile("nhc")
 			k.after(tc.lags)
 			k.turn("b", corev1.ConditionFalse)
-			reconcile()
+			k.reconcile("nhc")
 			catchUp()
 			k.settle("nhc")
 			k.after(100 * time.Second)

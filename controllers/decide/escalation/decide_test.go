@@ -175,10 +175,12 @@ func TestExpires(t *testing.T) {
 	}
 }
 
-func TestActionsHaveNames(t *testing.T) {
-	for a, want := range map[Action]string{Wait: "wait", Start: "start", GiveUp: "give up", Exhausted: "exhausted", -1: "unknown"} {
-		if got := a.String(); got != want {
-			t.Errorf("%d is %q, want %q", int(a), got, want)
+func TestWhatNothingFollows(t *testing.T) {
+	for is, want := range map[Decision]bool{
+		{Reason: Failed}: true, {Reason: Stopped}: true, {Reason: ToldToStop}: true, {Reason: InProgress}: false, {Do: GiveUp, Reason: Failed}: false,
+	} {
+		if got := is.NothingFollows(); got != want {
+			t.Errorf("%+v: %t", is, got)
 		}
 	}
 }

@@ -71,21 +71,6 @@ const (
 	Exhausted
 )
 
-// String returns the action in lower case.
-func (a Action) String() string {
-	switch a {
-	case Wait:
-		return "wait"
-	case Start:
-		return "start"
-	case GiveUp:
-		return "give up"
-	case Exhausted:
-		return "exhausted"
-	}
-	return "unknown"
-}
-
 // The reasons of steps.
 const (
 	// InProgress waits for a remediator that is at work, or has not said that it is not.

@@ -82,11 +82,11 @@ func TestWhetherEtcdCanDoWithoutANode(t *testing.T) {
 		can  bool
 	}{
 		"there is none of OpenShift's":                         {Etcd{}, true},
-		"its budget allows a disruption":                       {Etcd{There: true, Budgets: 1, Allows: true}, true},
-		"the guard on the node is the one that is lost":        {Etcd{There: true, Budgets: 1}, true},
+		"C66: its budget allows a disruption":                  {Etcd{There: true, Budgets: 1, Allows: true}, true},
+		"C66: the guard on the node is the one that is lost":   {Etcd{There: true, Budgets: 1}, true},
 		"there is no guard on the node":                        {Etcd{There: true, Budgets: 1, Guards: guards("other")}, true},
 		"another guard is lost, and that on the node is not":   {Etcd{There: true, Budgets: 1, Guards: guards("n")}, false},
-		"it has no budget":                                     {Etcd{There: true}, false},
+		"C66: it has no budget":                                {Etcd{There: true}, false},
 		"it has two budgets, and it is not known which counts": {Etcd{There: true, Budgets: 2}, false},
 		"it could not be asked":                                {Etcd{There: true, Unread: true}, false},
 	} {

@@ -20,7 +20,7 @@ func TestLeaseStep(t *testing.T) {
 		"ours is kept for half its term":                            {leaseOf(us, 11*time.Minute, 5*time.Minute, 299*time.Second), classic, 0, KeepLease},
 		"ours is renewed after half its term":                       {leaseOf(us, 11*time.Minute, 6*time.Minute, 5*time.Minute), classic, 0, RenewLease},
 		"C53: ours is renewed for the next step's term":             {leaseOf(us, 11*time.Minute, 0, 0), step, 0, RenewLease},
-		"somebody else's is theirs":                                 {leaseOf("NMO", 11*time.Minute, 0, 0), classic, 0, KeepLease},
+		"C41: somebody else's is theirs":                            {leaseOf("NMO", 11*time.Minute, 0, 0), classic, 0, KeepLease},
 		"C42: somebody else's that has expired is taken over":       {leaseOf("NMO", 60*time.Second, 2*time.Minute, 61*time.Second), classic, 0, TakeLease},
 		"one renewed in the future counts for nothing":              {leaseOf("NMO", 60*time.Second, 0, -time.Hour), classic, 0, TakeLease},
 		"one renewed a little in the future counts: clocks differ":  {leaseOf("NMO", 60*time.Second, 0, -30*time.Second), classic, 0, KeepLease},
@@ -106,13 +106,13 @@ func TestTheLeaseOfANode(t *testing.T) {
 		want  LeaseAction
 		term  Term
 	}{
-		"is taken for the time of the step":                      {of(lost(asked())).with(two), TakeLease, step},
-		"for that of the highest one that has a request":         {of(lost(asked(on(1)), asked())).with(two, longest), TakeLease, Term{Length: 20 * minute}},
+		"C40: is taken for the time of the step":                 {of(lost(asked())).with(two), TakeLease, step},
+		"W2: for that of the highest one that has a request":     {of(lost(asked(on(1)), asked())).with(two, longest), TakeLease, Term{Length: 20 * minute}},
 		"for that of one that cannot be read":                    {of(lost(func(n *Node) { n.Unseen = []Listed{{Step: 1, Started: epoch}} })).with(two, longest), TakeLease, Term{Length: 20 * minute}},
 		"for ten minutes without a timeout":                      {of(lost(asked())), TakeLease, single},
 		"for ten minutes if the template is not named now":       {of(lost(asked(on(-1)), since(minute))).with(two), TakeLease, single},
 		"is kept while it is fresh":                              {of(lost(asked(), ours(6*minute, 0))).with(two), KeepLease, step},
-		"is kept however long a step goes on":                    {of(lost(asked(started(4*minute)), ours(6*minute, 90*minute))).with(two), KeepLease, step},
+		"W14: is kept however long a step goes on":               {of(lost(asked(started(4*minute)), ours(6*minute, 90*minute))).with(two), KeepLease, step},
 		"is kept for a while when no step is left":               {of(lost(asked(on(1), gaveUp), ours(6*minute, 19*minute))).with(two), KeepLease, last},
 		"is given back after it":                                 {of(lost(asked(on(1), gaveUp), ours(6*minute, 21*minute))).with(two), DropLease, last},
 		"is not given back while a step is left":                 {of(lost(asked(failed), ours(6*minute, 21*minute))).with(two, pausedBy("me")), KeepLease, step},

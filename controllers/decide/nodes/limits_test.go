@@ -31,7 +31,7 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"also if one of two cannot be read":               {of(healthy(asked(), unseen)), budget.Population{Recovering: 1, InFlight: 1}},
 		"a node of which an orphaned request is there":    {of(healthy(orphaned)), budget.Population{Recovering: 1}},
 		"a node that OpenShift is ending is unknown":      {of(lost(terminating)).with(left), budget.Population{Unknown: 1}},
-		"a node that has left the selection":              {of(lost(unselected, asked())), budget.Population{}},
+		"C69: a node that has left the selection":         {of(lost(unselected, asked())), budget.Population{}},
 		"a healthy node that has left it":                 {of(healthy(unselected)), budget.Population{}},
 		"a node that is gone, whose request is there":     {of(gone(asked())), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"one whose request cannot be read":                {of(gone(unseen)), budget.Population{Unhealthy: 1, InFlight: 1}},
@@ -70,7 +70,7 @@ func TestWhichNodesAreMissing(t *testing.T) {
 		"none, as none is gone":                          {of(healthy(), lost()), nil},
 		"one that is gone while its request was there":   {of(away(10 * minute)), map[string]time.Time{"a": at(10 * minute)}},
 		"one whose request the status lists":             {of(gone(requests(1))), map[string]time.Time{"a": epoch}},
-		"none that the status lists without any":         {of(gone(requests(0))), nil},
+		"W7: none that the status lists without any":     {of(gone(requests(0))), nil},
 		"none whose request cannot be read":              {of(gone(unseen, listed(at(minute)))), nil},
 		"none that is there":                             {of(lost(listed(at(minute)))), nil},
 		"one for half an hour":                           {of(away(controlplane.ReplacementPatience - 1)), map[string]time.Time{"a": at(controlplane.ReplacementPatience - 1)}},
@@ -134,14 +134,14 @@ func TestWhatAStormIs(t *testing.T) {
 		given           Facts
 		active, blocked bool
 	}{
-		"too many unhealthy nodes begin one":      {of(lost()).with(limit("0"), cooldown), true, true},
-		"as many as may be do not":                {of(lost()).with(limit("1"), cooldown), false, false},
-		"too many pending nodes do not":           {of(pending).with(limit("0"), cooldown), false, false},
-		"they prolong it":                         {of(pending).with(limit("0"), cooldown, active), true, true},
-		"too few healthy nodes begin none":        {of(healthy()).with(func(f *Facts) { f.MaxUnhealthy, f.MinHealthy = "", "2" }, cooldown), false, false},
-		"it blocks while it cools down":           {of(healthy()).with(storm), true, true},
-		"it is over after that":                   {of(healthy()).with(storm, func(f *Facts) { f.Storm.CoolingSince = epoch.Add(-time.Hour) }), false, false},
-		"it is over when the cooldown is removed": {of(lost()).with(limit("0"), active), false, false},
+		"too many unhealthy nodes begin one":           {of(lost()).with(limit("0"), cooldown), true, true},
+		"as many as may be do not":                     {of(lost()).with(limit("1"), cooldown), false, false},
+		"too many pending nodes do not":                {of(pending).with(limit("0"), cooldown), false, false},
+		"they prolong it":                              {of(pending).with(limit("0"), cooldown, active), true, true},
+		"too few healthy nodes begin none":             {of(healthy()).with(func(f *Facts) { f.MaxUnhealthy, f.MinHealthy = "", "2" }, cooldown), false, false},
+		"it blocks while it cools down":                {of(healthy()).with(storm), true, true},
+		"W11: it is over after that":                   {of(healthy()).with(storm, func(f *Facts) { f.Storm.CoolingSince = epoch.Add(-time.Hour) }), false, false},
+		"W11: it is over when the cooldown is removed": {of(lost()).with(limit("0"), active), false, false},
 	} {
 		p := Decide(tc.given)
 		if p.Storm.Active != tc.active || p.Storm.Blocks != tc.blocked {

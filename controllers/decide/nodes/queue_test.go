@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -169,23 +168,6 @@ func TestWhenTheControlPlaneHasToBeRead(t *testing.T) {
 	} {
 		if got := NeedsControlPlane(tc.given); got != tc.want {
 			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
-// As long as the control plane is not read, that is what blocks its nodes; but not those that something else blocks.
-func TestAControlPlaneThatIsNotReadBlocksItsNodes(t *testing.T) {
-	for name, tc := range map[string]struct {
-		given Facts
-		want  []Reason
-	}{
-		"an unhealthy one": {of(lost(member)), []Reason{MembersNotSeen}},
-		"an excluded one":  {of(lost(member, excluded)), []Reason{NodeExcluded}},
-		"a worker":         {of(lost()), nil},
-	} {
-		p := Decide(tc.given)
-		if got := reasons(p.Decisions[0].Blockers); fmt.Sprint(got) != fmt.Sprint(tc.want) {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"context"
 	"iter"
 	"maps"
 	"slices"
@@ -104,7 +105,7 @@ var orders = map[string]struct {
 		"the check is paused", "the check is unpaused", "the time of a step passes", "the template is another", "the node recovers"}},
 	"two steps: the node and the check are deleted": {twoSteps, []string{
 		"the node is deleted", "the check is deleted", "the manager restarts", "the remediator keeps its request", "the time of a step passes"}},
-	"two steps: two nodes at once": {twoSteps, []string{
+	"two steps: two nodes of the control plane at once": {ofTwoMembers, []string{
 		"another node fails", "the node recovers", "the remediator fails", "the cache is late", "the manager restarts"}},
 }
 
@@ -116,6 +117,15 @@ func classicAnd(e *environment) {
 func twoSteps(e *environment) {
 	e.template(replace, "other", false)
 	ladder(soft, hard)(e)
+}
+
+func ofTwoMembers(e *environment) {
+	for _, name := range []string{"w1", "w2"} {
+		n := e.getNode(name)
+		n.Labels["node-role.kubernetes.io/control-plane"] = ""
+		e.must(e.server.Update(context.Background(), n))
+	}
+	twoSteps(e)
 }
 
 // orderCounts is how many orders were tried of each set.

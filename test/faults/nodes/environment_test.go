@@ -11,11 +11,10 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,12 +56,6 @@ type environment struct {
 	late    bool // the cache of the controller is
 }
 
-// silent is a recorder that drops its events.
-type silent struct{}
-
-// Eventf does nothing.
-func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
-
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	var kinds []inmemory.Kind
@@ -76,7 +69,7 @@ func newEnvironment(t *testing.T) *environment {
 		t.Fatal(err)
 	}
 	e := &environment{T: t, server: server}
-	e.program = Program(server, Options{Leases: elsewhere, Recorder: silent{}, Logger: logr.Discard()})
+	e.program = Program(server, Options{Leases: elsewhere, Recorder: &events.FakeRecorder{}, Logger: logr.Discard()})
 	e.program.Restarts = true
 	e.safety = &safety{environment: e, seen: map[string]bool{}, told: map[string]string{}, steps: map[string]int{}}
 	e.program.AfterReconcile = e.safety.check
@@ -130,20 +123,24 @@ func (e *environment) turns(name string, status corev1.ConditionStatus, ago time
 func (e *environment) fails(name string)    { e.turns(name, corev1.ConditionUnknown, 10*time.Minute) }
 func (e *environment) recovers(name string) { e.turns(name, corev1.ConditionTrue, 0) }
 
+// get reads obj, and reports whether it is there.
+func (e *environment) get(obj client.Object) bool {
+	err := e.server.Get(context.Background(), client.ObjectKeyFromObject(obj), obj)
+	e.must(client.IgnoreNotFound(err))
+	return err == nil
+}
+
 // getNode returns a node; nil if there is none.
 func (e *environment) getNode(name string) *corev1.Node {
-	n := &corev1.Node{}
-	err := e.server.Get(context.Background(), client.ObjectKey{Name: name}, n)
-	if apierrors.IsNotFound(err) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if !e.get(n) {
 		return nil
 	}
-	e.must(err)
 	return n
 }
 
 func (e *environment) loses(name string) {
-	e.Helper()
-	e.must(client.IgnoreNotFound(e.server.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})))
+	e.deletes(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // template makes a template. Its remediator copes with one request for a node, or with several.
@@ -195,12 +192,10 @@ func escalating(refs ...corev1.ObjectReference) func(*nhcv1.NodeHealthCheck) {
 
 // getCheck returns a check; nil if there is none.
 func (e *environment) getCheck(name string) *nhcv1.NodeHealthCheck {
-	c := &nhcv1.NodeHealthCheck{}
-	err := e.server.Get(context.Background(), client.ObjectKey{Name: name}, c)
-	if apierrors.IsNotFound(err) {
+	c := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if !e.get(c) {
 		return nil
 	}
-	e.must(err)
 	return c
 }
 
@@ -280,13 +275,10 @@ func (e *environment) says(req *unstructured.Unstructured, kind string, status m
 
 // again reads a request once more; nil if it is gone.
 func (e *environment) again(req *unstructured.Unstructured) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(req.GroupVersionKind())
-	err := e.server.Get(context.Background(), client.ObjectKeyFromObject(req), u)
-	if apierrors.IsNotFound(err) || err == nil && u.GetUID() != req.GetUID() {
+	u := req.DeepCopy()
+	if !e.get(u) || u.GetUID() != req.GetUID() {
 		return nil
 	}
-	e.must(err)
 	return u
 }
 

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,10 +159,12 @@ func confirming(e *environment) {
 		e.Fatalf("no user has confirmed that the node is healthy\n%s", e.state())
 	}
 	n := e.getNode("w1")
-	metav1.SetMetaDataAnnotation(&n.ObjectMeta, nhcv1.ConfirmedHealthyAnnotation, "by me")
+	n.Annotations = map[string]string{nhcv1.ConfirmedHealthyAnnotation: "by me", "example.org/other": "stays"}
 	e.must(e.server.Update(context.Background(), n))
 	e.ends()
-	e.awaits("that the annotation is removed", func() bool { return len(e.getNode("w1").Annotations) == 0 })
+	e.awaits("that the annotation is removed", func() bool {
+		return maps.Equal(e.getNode("w1").Annotations, map[string]string{"example.org/other": "stays"})
+	})
 }
 
 // lasting: the request is marked as old.

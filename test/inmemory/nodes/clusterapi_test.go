@@ -3,7 +3,6 @@ package nodes
 import (
 	"context"
 	"fmt"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/suite"
 )
 
 // cluster makes the Cluster that the nodes belong to, managed from the cluster itself.
@@ -121,18 +119,6 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		s.request(ctx, "w1")
 	})
 
-	once("a machine that is updated in place is waited for", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		m := s.machine(ctx, s.cluster(ctx), "w1")
-		s.sets(ctx, m, clusterv1.MachineUpdatingCondition, metav1.ConditionTrue)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
-		s.fails(ctx, "w1")
-		s.skipped(ctx, "check", "w1", "its Machine m-w1 is being updated in place")
-		Expect(s.about(ctx, "w1")).To(BeEmpty())
-		s.sets(ctx, m, clusterv1.MachineUpdatingCondition, metav1.ConditionFalse)
-		s.request(ctx, "w1")
-	})
-
 	for _, r := range []remediator{metal3, hosts} {
 		in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step at its timeout", r.kind.Kind),
 			func(ctx context.Context, s *environment) {
@@ -181,16 +167,6 @@ var _ = Describe("Nodes of Cluster API,", func() {
 			})
 	}
 
-	once("C70: no Machine owns requests of other kinds", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.machine(ctx, s.cluster(ctx), "w1")
-		s.check(ctx, "check", s.by(s.template(ctx, selfNode, "automatic")))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		Expect(req.GetName()).To(Equal(s.called("w1")))
-		Expect(req.GetOwnerReferences()).To(HaveLen(1))
-	})
-
 	once("a Machine that names another node does not count as the node's", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		m := s.machine(ctx, s.cluster(ctx), "w1")
@@ -201,58 +177,4 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		s.fails(ctx, "w1")
 		Expect(s.request(ctx, "w1").GetOwnerReferences()).To(HaveLen(1))
 	})
-
-	for text, annotation := range suite.InOrder(map[string]string{
-		"is not to be remediated": clusterv1.MachineSkipRemediationAnnotation, "is paused": clusterv1.PausedAnnotation,
-	}) {
-		in(ladders, "a node whose Machine "+text+" gets no step, at the start or later", func(ctx context.Context, s *environment) {
-			s.workers(ctx, 3)
-			m := s.machine(ctx, s.cluster(ctx), "w1")
-			s.annotates(ctx, m, annotation, "yes")
-			s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
-			s.fails(ctx, "w1")
-			s.skipped(ctx, "check", "w1", annotation)
-			Expect(s.about(ctx, "w1")).To(BeEmpty())
-			s.annotates(ctx, m, annotation, "")
-			req := s.request(ctx, "w1")
-			s.annotates(ctx, m, annotation, "yes")
-			s.settle("check")
-			s.clock.Step(step)
-			Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty(), "what has started ends in time")
-			s.settle("check")
-			Expect(s.about(ctx, "w1")).To(HaveLen(1))
-			s.annotates(ctx, m, annotation, "")
-			s.latest(ctx, "w1", 2)
-		})
-	}
-
-	for text, busy := range suite.InOrder(map[string]func(context.Context, *environment, *clusterv1.Machine){
-		"whose Machine was handed to its owner": func(ctx context.Context, s *environment, m *clusterv1.Machine) {
-			s.sets(ctx, m, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse)
-		},
-		"whose Machine is remediated externally": func(ctx context.Context, s *environment, m *clusterv1.Machine) {
-			s.sets(ctx, m, clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse)
-		},
-		"whose Machine is being deleted": func(ctx context.Context, s *environment, m *clusterv1.Machine) {
-			before := m.DeepCopy()
-			m.Finalizers = []string{keep}
-			Expect(s.here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
-			Expect(s.here.Delete(ctx, m)).To(Succeed())
-		},
-	}) {
-		once("W3: a node of the control plane waits for another one "+text, func(ctx context.Context, s *environment) {
-			c := s.cluster(ctx)
-			s.members(ctx, 5)
-			s.machine(ctx, c, "c1")
-			busy(ctx, s, s.machine(ctx, c, "c2"))
-			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers)
-			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-			s.fails(ctx, "c1")
-			s.skipped(ctx, "check", "c1", "c2 is being remediated")
-			Expect(s.about(ctx, "c1")).To(BeEmpty())
-			s.clock.Step(time.Minute)
-			s.settle("check")
-			Expect(s.about(ctx, "c1")).To(BeEmpty())
-		})
-	}
 })

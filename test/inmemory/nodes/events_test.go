@@ -72,20 +72,6 @@ var _ = Describe("A check reports", func() {
 		Expect(s.notes.number()).To(Equal(told))
 	})
 
-	once("its columns, and a status with medik8s' fields and values", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		st := s.get(ctx, "check").Status
-		Expect(st.InFlightRemediations).To(BeNil())
-		Expect(st.LastUpdateTime.Time).To(BeTemporally("~", s.clock.Now(), 5*time.Second))
-		kinds := map[string]string{}
-		for _, c := range st.Conditions {
-			kinds[c.Type] = string(c.Status) + "/" + c.Reason
-		}
-		Expect(kinds).To(Equal(map[string]string{"Disabled": "False/NodeHealthCheckEnabled", "RemediationAllowed": yes}))
-	})
-
 	in(ladders, "its remediations in metrics, with medik8s' names and with kubemend's", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
@@ -40,41 +39,6 @@ var _ = Describe("Remediators", func() {
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		})
 	}
-
-	inEveryMode("get their requests in the namespace of their template", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		near := s.template(ctx, reboot, "soft")
-		far := near
-		far.Namespace = s.elsewhere
-		t := reboot.object(s.elsewhere, "soft")
-		t.SetGroupVersionKind(reboot.templates())
-		t.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(7)}}}
-		if s.several {
-			several(t)
-		}
-		Expect(s.here.Create(ctx, t)).To(Succeed())
-		s.check(ctx, "check", s.by(far))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		Expect(req.GetNamespace()).To(Equal(s.elsewhere))
-		Expect(req.Object["spec"]).To(Equal(map[string]any{"size": int64(7)}))
-		s.recovers(ctx, "w1")
-		Eventually(s.isGone(ctx, req)).Should(BeTrue())
-	})
-
-	in(ladders, "that support one request per node get one, and the status says why no other one follows", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, reboot, "hard")))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		s.clock.Step(step)
-		Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty())
-		s.skipped(ctx, "check", "w1", "using multiple templates of same kind is not supported for this template")
-		s.settle("check")
-		Expect(s.about(ctx, "w1")).To(HaveLen(1))
-		s.recovers(ctx, "w1")
-		Eventually(s.requested(ctx, "w1")).Should(BeEmpty())
-	})
 
 	in(ladders, "of one kind in two namespaces are distinguished", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
@@ -110,20 +74,6 @@ var _ = Describe("Remediators", func() {
 		s.settle("check")
 		s.recovers(ctx, "w1")
 		Expect(s.request(ctx, "w2").Object["spec"]).To(Equal(map[string]any{"size": int64(43)}))
-	})
-
-	inEveryMode("get a new request when a node fails again", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
-		for range 3 {
-			s.fails(ctx, "w1")
-			req := s.request(ctx, "w1")
-			s.says(ctx, req, nhcv1.SucceededCondition, "True")
-			s.recovers(ctx, "w1")
-			Eventually(s.isGone(ctx, req)).Should(BeTrue())
-			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-			Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
-		}
 	})
 
 	once("get a new request for a new node of the same name", func(ctx context.Context, s *environment) {

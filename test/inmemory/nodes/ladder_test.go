@@ -66,29 +66,6 @@ var _ = Describe("A node that stays unhealthy", func() {
 		Eventually(s.events(ctx, "check", "RemediationCreated")).Should(HaveEach("Normal [remediation] Created remediation object for node w1"))
 	})
 
-	inEveryMode("C52: does not stop a remediator that reported success", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		hard := s.template(ctx, replace, "hard")
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), func(c *nhcv1.NodeHealthCheck) {
-			if s.escalating {
-				ladder(step, hard)(c)
-				c.Spec.EscalatingRemediations[1].Order++
-			}
-		})
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionTrue)
-		s.settle("check")
-		Expect(s.about(ctx, "w1")).To(HaveLen(1))
-		s.clock.Step(time.Hour)
-		s.settle("check")
-		if s.escalating {
-			s.latest(ctx, "w1", 2)
-			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
-		}
-		Expect(s.timedOut(ctx, req)()).To(BeEmpty())
-	})
-
 	in(ladders, "C53, W1, gap, seed 2.13, 2.15: gets all steps one after the other, also several of one kind, each for its own timeout",
 		func(ctx context.Context, s *environment) {
 			templates := []corev1.ObjectReference{
@@ -131,46 +108,6 @@ var _ = Describe("A node that stays unhealthy", func() {
 			Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		})
-
-	in(ladders, "C54, seed 2.14: gets the next step at once when the first one reports that it failed", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
-		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionUnknown)
-		s.settle("check")
-		Expect(s.about(ctx, "w1")).To(HaveLen(1))
-		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionFalse)
-		s.latest(ctx, "w1", 2)
-		Expect(s.timedOut(ctx, req)()).NotTo(BeEmpty())
-		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
-	})
-
-	in(ladders, "seed 2.14: gets the next step 30 s after a remediator stopped that never reported Succeeded", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionFalse)
-		s.settle("check")
-		Expect(s.about(ctx, "w1")).To(HaveLen(1))
-		s.clock.Step(30 * time.Second)
-		s.latest(ctx, "w1", 2)
-	})
-
-	in(ladders, "C52: and NHC#208: keeps a step whose remediator is idle while Succeeded is Unknown", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionUnknown)
-		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionFalse)
-		s.settle("check")
-		s.clock.Step(time.Minute)
-		s.settle("check")
-		Expect(s.about(ctx, "w1")).To(HaveLen(1))
-	})
 
 	in(ladders, "W20: gets its steps by their order, whatever their place in the list, and the status is not written again and again", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)

@@ -3,19 +3,16 @@ package nodes
 import (
 	"context"
 	"fmt"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/builders"
 )
 
 // Kinds of OpenShift. They are installed by the specs that need them, since their presence alone changes what is done.
@@ -93,19 +90,6 @@ var _ = Describe("On OpenShift", func() {
 			})
 	}
 
-	once("C68: nothing starts while the configuration of a node is being changed", func(ctx context.Context, s *environment) {
-		const desired, current = "machineconfiguration.openshift.io/desiredConfig", "machineconfiguration.openshift.io/currentConfig"
-		s.workers(ctx, 3)
-		s.changeNode(ctx, "w1", annotated(map[string]string{desired: "new", current: "old"}))
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
-		s.fails(ctx, "w1")
-		Eventually(s.allowed(ctx, "check")).Should(Equal("False/ClusterUpgrading"))
-		Expect(s.about(ctx, "w1")).To(BeEmpty())
-		Expect(s.phase(ctx, "check")()).To(Equal(enabled))
-		s.changeNode(ctx, "w1", annotated(map[string]string{current: "new"}))
-		s.request(ctx, "w1")
-	})
-
 	onOpenShift("seed 1.13, 1.14, 1.15, W25: a node that is terminating is left to the MachineHealthCheck for that, and no other node is", mode{},
 		func(ctx context.Context, s *environment) {
 			handler := s.theirCheckOf("machine-api-termination-handler", "Terminating")
@@ -164,61 +148,6 @@ var _ = Describe("On OpenShift", func() {
 			Expect(s.here.Patch(ctx, handler, client.MergeFrom(before))).To(Succeed())
 			Eventually(s.phase(ctx, "check")).Should(Equal(disabled), "the default one is changed")
 		})
-
-	onOpenShift("C66: a control-plane node is remediated only if the disruption budget of etcd allows it", mode{}, func(ctx context.Context, s *environment) {
-		const etcd = "openshift-etcd"
-		Expect(s.here.Create(ctx, builders.Namespace(etcd))).To(Succeed())
-		guards := map[string]string{"app": "guard"}
-		pdb := &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "etcd-guard-pdb"},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: guards}},
-		}
-		s.members(ctx, 5)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers, maxUnhealthy("3"))
-		forbidden := func(member string) {
-			GinkgoHelper()
-			Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ContainElement(HavePrefix(fmt.Sprintf(quorum, member))))
-			Expect(s.about(ctx, member)).To(BeEmpty())
-		}
-		s.fails(ctx, "c1")
-		forbidden("c1") // there is no budget at all
-
-		Expect(s.here.Create(ctx, pdb)).To(Succeed())
-		guard := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "guard-c1", Labels: guards},
-			Spec:       corev1.PodSpec{NodeName: s.called("c1"), Containers: []corev1.Container{{Name: "guard", Image: "guard"}}},
-		}
-		Expect(s.here.Create(ctx, guard)).To(Succeed())
-		ready := func(status corev1.ConditionStatus) {
-			GinkgoHelper()
-			guard.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
-			Expect(s.here.Status().Update(ctx, guard)).To(Succeed())
-			s.clock.Step(time.Minute)
-			s.settle("check")
-		}
-		ready(corev1.ConditionTrue)
-		Expect(s.about(ctx, "c1")).To(BeEmpty())
-		ready(corev1.ConditionUnknown)
-		Expect(s.about(ctx, "c1")).To(BeEmpty())
-		ready(corev1.ConditionFalse)
-		s.request(ctx, "c1")
-		s.recovers(ctx, "c1")
-		Eventually(s.requested(ctx, "c1")).Should(BeEmpty())
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-
-		s.clock.Step(time.Minute) // for that long no other node takes the slot of the last one
-		s.fails(ctx, "c2")        // without a guard
-		s.request(ctx, "c2")
-		s.recovers(ctx, "c2")
-		Eventually(s.requested(ctx, "c2")).Should(BeEmpty())
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		ready(corev1.ConditionTrue)
-		s.clock.Step(time.Minute)
-		pdb.Status.DisruptionsAllowed = 1
-		Expect(s.here.Status().Update(ctx, pdb)).To(Succeed())
-		s.fails(ctx, "c1")
-		s.request(ctx, "c1")
-	})
 
 	onOpenShift("C70: the Machine that a node names owns its request, if it is in the namespace of the template", mode{}, func(ctx context.Context, s *environment) {
 		near, far := theirs(theirMachine, s.name, "near", map[string]any{}), theirs(theirMachine, s.elsewhere, "far", map[string]any{})

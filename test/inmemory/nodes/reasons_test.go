@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
 var _ = Describe("As medik8s does, a check", func() {
@@ -73,49 +72,6 @@ var _ = Describe("As medik8s does, a check", func() {
 		s.request(ctx, "out")
 	})
 
-	inEveryMode("C61: keeps the request of a node for the healthy delay", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), delay(3*time.Minute))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		before := s.clock.Now()
-		s.recovers(ctx, "w1")
-		since := s.annotation(ctx, req, "remediation.medik8s.io/healthy-delay")
-		Eventually(since).ShouldNot(BeEmpty())
-		at, err := time.Parse(time.RFC3339, since())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(at).To(BeTemporally(">=", before.Truncate(time.Second)))
-		Expect(at).To(BeTemporally("<=", s.clock.Now()))
-		Expect(since()).To(HaveSuffix("Z"))
-		Eventually(s.isDelayed).WithArguments(ctx, "check", "w1").Should(BeTrue())
-		Expect(s.counts(ctx, "check")()).To(Equal([]int{3, 2}))
-		s.clock.Step(2 * time.Minute)
-		s.settle("check")
-		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
-		Expect(s.isGone(ctx, req)()).To(BeFalse())
-		s.clock.Step(time.Minute)
-		Eventually(s.isGone(ctx, req)).Should(BeTrue())
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-	})
-
-	inEveryMode("C62, W6: keeps the request of a node until a user confirms that the node is healthy", func(ctx context.Context, s *environment) {
-		const confirmed = "remediation.medik8s.io/manually-confirmed-healthy"
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), delay(-time.Second))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		s.recovers(ctx, "w1")
-		Eventually(s.isDelayed).WithArguments(ctx, "check", "w1").Should(BeTrue())
-		s.clock.Step(24 * time.Hour)
-		s.settle("check")
-		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
-		Expect(s.isGone(ctx, req)()).To(BeFalse())
-		s.changeNode(ctx, "w1", annotated(map[string]string{confirmed: "by me", "example.org/other": "stays"}))
-		Eventually(s.isGone(ctx, req)).Should(BeTrue())
-		Eventually(func() map[string]string { return s.getNode(ctx, "w1").Annotations }).Should(Equal(map[string]string{"example.org/other": "stays"}))
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-	})
-
 	inEveryMode("C63, seed 2.16: keeps the request of a deleted node until it has succeeded, if its remediator expects the deletion",
 		func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
@@ -141,29 +97,6 @@ var _ = Describe("As medik8s does, a check", func() {
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
 		})
 
-	inEveryMode("C64, W31: deletes the request of a deleted node, and the lease once the request is gone", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		s.keeps(ctx, req)
-		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionFalse) // one that says nothing has ten minutes
-		s.loses(ctx, "w1")
-		Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
-		Eventually(s.annotation(ctx, req, nhcv1.TimedOutAnnotation)).ShouldNot(BeEmpty())
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
-		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*"}))
-		Expect(s.holder(ctx, "w1")()).To(Equal("check"))
-		s.removesFinalizers(ctx, req)
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
-		Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1"}))
-		s.clock.Step(controlplane.ReplacementPatience)
-		s.settle("check")
-		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
-	})
-
 	inEveryMode("C67, W12, gap, seed 0.4, 1.5, 2.8: starts nothing while it is paused, and still cleans up and counts", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
@@ -186,19 +119,6 @@ var _ = Describe("As medik8s does, a check", func() {
 		s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = nil })
 		s.request(ctx, "w2")
 		Eventually(s.allowed(ctx, "check")).Should(Equal(yes))
-	})
-
-	inEveryMode("C69: counts the nodes that its selector selects, as their labels change", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.node(ctx, "other", labelled("pool", "others"))
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
-		s.changeNode(ctx, "other", labelled("pool", "workers"))
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{4, 4}))
-		s.changeNode(ctx, "w1", labelled("pool", "others"))
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
-		s.changeNode(ctx, "w2", func(n *corev1.Node) { delete(n.Labels, "pool") })
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
 	})
 
 	inEveryMode("C71: waits for its cooldown after a storm, which starts again with the next storm", func(ctx context.Context, s *environment) {
@@ -252,12 +172,6 @@ var _ = Describe("As medik8s does, a check", func() {
 
 func delay(d time.Duration) func(*nhcv1.NodeHealthCheck) {
 	return func(c *nhcv1.NodeHealthCheck) { c.Spec.HealthyDelay = &metav1.Duration{Duration: d} }
-}
-
-// isDelayed reports whether a check says that the end of a node's remediation is delayed.
-func (s *environment) isDelayed(ctx context.Context, check, node string) bool {
-	entry := s.entry(ctx, check, node)
-	return entry != nil && entry.HealthyDelayed != nil && *entry.HealthyDelayed
 }
 
 // storm makes nodes unhealthy at one moment, when all are healthy: their conditions have lasted long enough only when the check has

@@ -174,25 +174,4 @@ var _ = Describe("As medik8s does,", func() {
 			s.isDeleted(ctx, foreign)
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft"}))
 		})
-
-	inEveryMode("C37, bad input: of two checks on one node one remediates it, with its lease", func(ctx context.Context, s *environment) {
-		soft, hard := s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")
-		s.workers(ctx, 3)
-		s.check(ctx, "one", s.by(soft))
-		s.check(ctx, "two", s.by(hard))
-		Eventually(s.phase(ctx, "one")).Should(Equal(enabled))
-		Eventually(s.phase(ctx, "two")).Should(Equal(enabled))
-
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		first, second := "one", "two"
-		if req.GetKind() == replace.kind.Kind {
-			first, second = second, first
-		}
-		Expect(s.holder(ctx, "w1")()).To(Equal(first))
-		Eventually(s.listed(ctx, second)).Should(Equal([]string{"w1"}))
-		Eventually(s.events(ctx, second, "RemediationSkipped")).Should(ContainElement(ContainSubstring("node lease is already taken")))
-		Expect(s.about(ctx, "w1")).To(HaveLen(1))
-		Expect(s.phase(ctx, second)()).To(Equal(enabled))
-	})
 })

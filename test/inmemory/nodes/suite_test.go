@@ -1,15 +1,10 @@
-// Package nodes tests the NodeHealthCheck controller in memory, on virtual time: the cases of medik8s' own tests (C30 to C71), the rows
-// of the three seeds, and the weaknesses of medik8s that it does not share (W1 to W32). A spec is named after the case that it shows.
-// Package test/faults/nodes tries every write of every ladder, and package test/e2e/nodes runs the built manager with the rights that it
-// ships with.
+// Package nodes tests the NodeHealthCheck controller in memory, on virtual time: what of the cases of medik8s' own tests, of the rows of the three
+// seeds and of the weaknesses of medik8s that it does not share needs a controller. A spec is named after the case that it shows; the other ids are
+// those of tables beside the code. Package test/faults/nodes tries every write of every ladder, and package test/e2e/nodes runs the built manager
+// with the rights that it ships with.
 //
 // Nodes are objects whose status the tests write, the tests play the remediators, and no other controller runs: nothing is
 // garbage-collected here.
-//
-// Not here, because it is shown elsewhere: C01 to C21 and what else is refused when it is written (admission and the CRD's own rules);
-// C80 to C84 (tables of packages nodehealthcheck and budget), and seed 0.11 to 0.13, 1.10 in numbers; what cannot be stored (both
-// thresholds, no template, a kind that is none of templates, W21, two steps of one order); seed 1.1, the default check (its flag);
-// seed 1.12, which is a slip; seed 2.1, starting. C85 is about MachineHealthChecks of OpenShift, which no controller reconciles here.
 package nodes
 
 import (
