@@ -306,10 +306,10 @@ func told(s capacity.Story) string {
 		line += fmt.Sprint(" pods=", len(s.Args.Pods))
 		for _, p := range s.Args.Pods {
 			if p.Completes {
-				line += " completes=" + p.Name
+				line = fmt.Sprint(line, " completes=", p.Name)
 			}
 			if p.Later {
-				line += " later=" + p.Name
+				line = fmt.Sprint(line, " later=", p.Name)
 			}
 		}
 	}

@@ -76,8 +76,8 @@ func TestWhatIsTooOldOrTooMuchIsDeleted(t *testing.T) {
 	future.CreationTimestamp = metav1.NewTime(noon.Add(-9 * time.Hour))
 	unowned.OwnerReferences = nil
 	east := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "east", Labels: map[string]string{clusterv1.WatchLabel: "east"}}}
-	keep := func(hours time.Duration, perCluster, perHost int) Options {
-		return Options{Keep: hours * time.Hour, PerCluster: perCluster, PerHost: perHost}
+	keep := func(hours, perCluster, perHost int) Options {
+		return Options{Keep: time.Duration(hours) * time.Hour, PerCluster: perCluster, PerHost: perHost}
 	}
 	for name, tc := range map[string]struct {
 		options Options

@@ -150,7 +150,7 @@ func told(s Story) string {
 		{"next", string(s.Next)}, {"todo", string(s.Todo)}, {"by", by(s.Replacement)},
 	} {
 		if is.value != "" {
-			line += " " + is.name + "=" + is.value
+			line = fmt.Sprintf("%s %s=%s", line, is.name, is.value)
 		}
 	}
 	return line
