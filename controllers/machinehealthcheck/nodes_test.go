@@ -227,3 +227,14 @@ func TestAFailureThatIsFinalReachesTheCacheAndEnqueuesTheCheck(t *testing.T) {
 		t.Error("the check is not enqueued when it fails")
 	}
 }
+
+func TestTheStartUpTimeoutOfACheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		seconds *int32
+		want    time.Duration
+	}{"ten minutes by default": {nil, 10 * time.Minute}, "0 waits for ever": {ptr.To[int32](0), 0}, "what it says": {ptr.To[int32](90), 90 * time.Second}} {
+		if got := policyOf(clusterv1.MachineHealthCheckChecks{NodeStartupTimeoutSeconds: tc.seconds}).NodeStartup; got != tc.want {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+	}
+}

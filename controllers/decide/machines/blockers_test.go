@@ -31,7 +31,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"so is one whose infrastructure is not ready": {of(is(health.Unknown, func(t *given) {
 			t.Verdict.Gate = health.InfrastructureNotReady
 		})), []Reason{InfrastructureNotReady}},
-		"a machine that is being deleted":                                {of(bad(deleting)), []Reason{MachineDeleting}},
+		"W2: a machine that is being deleted":                            {of(bad(deleting)), []Reason{MachineDeleting}},
 		"a machine of an older check":                                    {of(bad(older)), []Reason{OlderCheckActs}},
 		"a check that is not acted on":                                   {of(bad()).with(observe), []Reason{NotActing}},
 		"an update in place":                                             {of(bad(updating)), []Reason{MachineUpdating}},

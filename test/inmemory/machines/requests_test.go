@@ -54,111 +54,6 @@ func TestRequestsHaveTheTemplatesSpecAndTheMachinesNameAndNameTheirOrigin(t *tes
 	})
 }
 
-func TestRequestsNeedNoSpecTemplateInTheTemplate(t *testing.T) {
-	run(t, func(s *environment) {
-		bare := metal3.object("Metal3RemediationTemplate", s.cluster.Namespace, "bare")
-		s.Expect(s.here.Create(s.ctx, bare)).To(Succeed())
-		s.worker("a")
-		s.check("check", by("bare"))
-		s.fallsSilent("a")
-
-		s.Eventually(s.requested()).Should(ConsistOf("a"))
-		s.Expect(s.request("a").GetLabels()).To(HaveKeyWithValue("cluster.x-k8s.io/cluster-name", "c1"))
-	})
-}
-
-func TestRequestsAreDeletedWhenTheMachineIsHealthyAndAreNotChangedUntilThen(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot")
-		s.template("reboot-harder")
-		s.worker("a")
-		s.check("check", by("reboot"))
-		s.fallsSilent("a")
-		s.isRequested("a")
-		uid := s.made("a")
-
-		s.changeCheck("check", by("reboot-harder"))
-		generation := s.getCheck("check").Generation
-		s.Eventually(func() int64 { return s.getCheck("check").Status.ObservedGeneration }).Should(Equal(generation))
-		s.Expect(s.uid("a")()).To(Equal(uid), "another template of the same kind keeps the old request")
-
-		s.comesBack("a")
-		s.Eventually(s.request).WithArguments("a").Should(BeNil())
-		s.Eventually(s.health("a")).Should(Equal(well))
-	})
-}
-
-func TestRequestsLeaveExternallyRemediatedToTheProviderWhileTheyExist(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot")
-		s.workers("a", "b", "c")
-		s.check("check", by("reboot"))
-		s.fallsSilent("a", "b")
-		s.isRequested("a")
-		s.isRequested("b")
-
-		s.change("a", func(m *clusterv1.Machine) {
-			conditions.Set(m, condition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionTrue, 0))
-		})
-		s.change("b", func(m *clusterv1.Machine) { conditions.Delete(m, clusterv1.MachineExternallyRemediatedCondition) })
-		s.fallsSilent("c") // so there is one more reconcile, at least
-
-		s.isRequested("c")
-		s.Consistently(s.external("a")).Should(Equal("True/Test"))
-		s.Expect(s.external("b")()).To(Equal("-"))
-	})
-}
-
-func TestW1RequestsAnExistingRequestDoesNotEndTheReconcileForOtherMachines(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot")
-		s.workers("a", "b", "c", "d", "e", "f")
-		s.check("check", by("reboot"))
-		s.fallsSilent("a", "b")
-		s.Eventually(s.requested()).Should(ConsistOf("a", "b"))
-
-		s.fallsSilent("c", "d", "e")
-
-		s.Eventually(s.requested()).Should(ConsistOf("a", "b", "c", "d", "e"))
-		for _, m := range []string{"c", "d", "e"} {
-			s.isRequested(m)
-			s.Expect(s.health(m)()).To(Equal(silent))
-		}
-	})
-}
-
-func TestW2RequestsAMachineThatIsBeingDeletedGetsNoRequest(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot")
-		s.workers("going", "b")
-		s.check("check", by("reboot"))
-		s.Eventually(s.health("going")).Should(Equal(well))
-		s.isDeleted("going")
-		s.Eventually(s.counts("check")).Should(Equal([]int32{2, 1, 1}))
-
-		s.losesNode("going")
-		s.fallsSilent("b")
-
-		s.isRequested("b")
-		s.Consistently(s.requested()).Should(ConsistOf("b"))
-		s.Expect(s.external("going")()).To(Equal("-"))
-		s.Expect(s.health("going")()).To(Equal(well), "it is no news that its node goes")
-	})
-}
-
-func TestW3RequestsConditionsOfAHealthyMachineWithoutARequestAreKeptUpToDate(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot")
-		s.worker("never-failed")
-		s.worker("once-failed", everFailed)
-		s.check("check", by("reboot"))
-
-		s.Eventually(s.health("never-failed")).Should(Equal(well))
-		s.Eventually(s.health("once-failed")).Should(Equal(well))
-		s.Eventually(s.external("once-failed")).Should(Equal("-"))
-	})
-}
-
 func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLongAsItIsMissing(t *testing.T) {
 	run(t, func(s *environment) {
 		s.workers("a", "b", "good")
@@ -190,44 +85,6 @@ func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLong
 	})
 }
 
-func TestW4W5RequestsARequestThatCannotBeMadeIsReportedWithItsCauseUntilItCanBeMade(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot", func(embedded map[string]any) {
-			embedded["metadata"] = map[string]any{"labels": map[string]any{"bad": "no value has spaces"}}
-		})
-		s.workers("a", "b")
-		s.check("check", by("reboot"))
-		s.fallsSilent("a")
-
-		s.Eventually(s.external("a")).Should(Equal("False/RemediationRequestCreationFailed"))
-		s.Expect(s.health("a")()).To(Equal(silent))
-		s.Expect(conditions.GetMessage(s.get("a"), "ExternallyRemediated")).To(ContainSubstring("no value has spaces"))
-		s.Eventually(s.health("b")).Should(Equal(well))
-		s.Eventually(s.both("check", "ExternalRemediationRequestAvailable")).Should(Equal("- False/ExternalRemediationRequestCreationFailed"))
-		s.Eventually(s.events("a", "RemediationFailed")).Should(Equal(1))
-
-		s.template("reboot")
-
-		s.isRequested("a")
-		s.Eventually(s.both("check", "ExternalRemediationRequestAvailable")).Should(Equal(nothing))
-		s.Expect(s.events("a", "RemediationFailed")()).To(Equal(1), "however often it was tried")
-	})
-}
-
-func TestW5RequestsExternallyRemediatedIsRemovedWhenTheMachineRecovers(t *testing.T) {
-	run(t, func(s *environment) {
-		s.workers("a", "b")
-		s.check("check", by("missing"))
-		s.fallsSilent("a")
-		s.Eventually(s.external("a")).Should(Equal("False/RemediationTemplateNotFound"))
-
-		s.comesBack("a")
-
-		s.Eventually(s.health("a")).Should(Equal(well))
-		s.Expect(s.external("a")()).To(Equal("-"))
-	})
-}
-
 func TestW8RequestsTheNextRequestIsMadeAsSoonAsATerminatingOneIsGone(t *testing.T) {
 	run(t, func(s *environment) {
 		s.template("reboot")
@@ -244,27 +101,5 @@ func TestW8RequestsTheNextRequestIsMadeAsSoonAsATerminatingOneIsGone(t *testing.
 
 		s.keep("a")
 		s.Eventually(s.uid("a")).Should(And(Not(BeEmpty()), Not(Equal(uid))))
-	})
-}
-
-func TestW8RequestsAHealthyMachinesTerminatingRequestIsNotDeletedAgainNorIsALaterOne(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot")
-		s.worker("a")
-		s.check("check", by("reboot"))
-		s.fallsSilent("a")
-		s.isRequested("a")
-		s.keep("a", "test.kubemend.io/keep")
-
-		s.comesBack("a")
-		s.Eventually(func() *metav1.Time { return s.request("a").GetDeletionTimestamp() }).ShouldNot(BeNil())
-		s.Eventually(s.health("a")).Should(Equal(well))
-		s.fallsSilent("a")
-		s.Eventually(s.health("a")).Should(Equal(silent))
-		old := s.request("a")
-		s.Expect(old.GetDeletionTimestamp()).NotTo(BeNil(), "the machine is bad again, and the old request still ends")
-
-		s.keep("a")
-		s.Eventually(s.uid("a")).Should(And(Not(BeEmpty()), Not(BeEquivalentTo(old.GetUID()))))
 	})
 }
