@@ -158,24 +158,6 @@ func TestParseRangeRefuses(t *testing.T) {
 	}
 }
 
-func TestOfIsTheFloorAndMonotone(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		percent, total := rapid.IntRange(0, 100).Draw(t, "percent"), rapid.IntRange(0, 10_000_000).Draw(t, "total")
-		a := Amount{value: percent, percent: true}
-		n := a.Of(total)
-		if exact := percent * total; n*100 > exact || (n+1)*100 <= exact {
-			t.Fatalf("%s of %d = %d", a, total, n)
-		}
-		if more := a.Of(total + 1); more < n || more > n+1 {
-			t.Fatalf("%s of %d = %d, of one more = %d", a, total, n, more)
-		}
-		a.value++
-		if more := a.Of(total); more < n {
-			t.Fatalf("%s of %d = %d, less than %d", a, total, more, n)
-		}
-	})
-}
-
 // anyAmount is an ordinary one, or a very large one: that is where it might overflow.
 var anyAmount = rapid.Custom(func(t *rapid.T) Amount {
 	value := rapid.OneOf(rapid.IntRange(0, 200), rapid.IntRange(math.MaxInt32-1000, math.MaxInt32))

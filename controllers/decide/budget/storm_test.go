@@ -96,7 +96,7 @@ func TestTheDocumentedStorm(t *testing.T) {
 		grant := Decide(Population{Healthy: 10 - pass.bad, Unhealthy: pass.bad, Waiting: pass.bad}, limits)
 		s := storm.Next(&cooldown, grant.ShortCircuited(), now)
 		if s.Turn != pass.want || s.Blocks != pass.blocks {
-			t.Errorf("12:%02d: %+v, want it to have %s", pass.at, s, pass.want)
+			t.Errorf("12:%02d: %+v, want the turn %d", pass.at, s, pass.want)
 		}
 		storm = s.Storm
 	}

@@ -128,10 +128,3 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 		}
 	}
 }
-
-// docs/judging.md says so: after that a machine on a host is remediated although it is not known whether its host is power-cycled.
-func TestPowerCyclesThatAreNotKnownBlockForTenMinutes(t *testing.T) {
-	if CyclesUnreadFor != 10*time.Minute {
-		t.Errorf("they do for %s", CyclesUnreadFor)
-	}
-}

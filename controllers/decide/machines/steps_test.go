@@ -184,24 +184,3 @@ func TestAMachineWhoseRequestAppearsIsMarkedTogetherWithIt(t *testing.T) {
 		})
 	}
 }
-
-func TestWhatADecisionDoesIsFoundInIt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		given                    Facts
-		idle, healthy, unhealthy bool
-	}{
-		"about a machine that is marked healthy it does nothing":          {of(is(health.Healthy, markedHealthy)), true, false, false},
-		"about one that is pending it does nothing":                       {of(is(health.Pending)), true, false, false},
-		"it marks one that is healthy, without a step":                    {of(is(health.Healthy)), false, true, false},
-		"it adopts a request and sets nothing on a machine":               {of(is(health.Healthy, markedHealthy, requested(AdoptableRequest))).with(external), false, false, false},
-		"it asks an owner, and sets another condition to the same status": {of(bad()), false, false, true},
-	} {
-		d := Decide(tc.given).Decisions[0]
-		if d.Idle() != tc.idle || d.Sets(HealthCheckSucceeded, conditionTrue) != tc.healthy || d.Sets(HealthCheckSucceeded, conditionFalse) != tc.unhealthy {
-			t.Errorf("%s: idle %t, %s", name, d.Idle(), d.steps())
-		}
-		if d.Sets(OwnerRemediated, conditionTrue) {
-			t.Errorf("%s: it says that the owner has remediated the machine", name)
-		}
-	}
-}

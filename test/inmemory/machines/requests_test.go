@@ -20,40 +20,6 @@ func everFailed(m *clusterv1.Machine) {
 	v1beta1conditions.MarkFalse(m, clusterv1.MachineHealthCheckSucceededV1Beta1Condition, "Test", clusterv1.ConditionSeverityWarning, "")
 }
 
-func TestRequestsHaveTheTemplatesSpecAndTheMachinesNameAndNameTheirOrigin(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot", func(embedded map[string]any) {
-			meta := embedded["metadata"].(map[string]any)
-			meta["finalizers"], meta["resourceVersion"], meta["uid"] = []any{"test.kubemend.io/keep"}, "12", "34"
-		})
-		machine := s.worker("a")
-		check := s.check("check", by("reboot"))
-		s.fallsSilent("a")
-
-		s.isRequested("a")
-		s.Expect(s.health("a")()).To(Equal(silent))
-		s.Expect(s.owner("a")()).To(Equal(nothing))
-		s.made("a")
-		r := s.request("a")
-		s.Expect(r.Object["spec"]).To(Equal(map[string]any{"strategy": map[string]any{"type": "Reboot", "retryLimit": int64(1), "timeout": "300s"}}))
-		s.Expect(r.GetLabels()).To(Equal(map[string]string{
-			"from": "template", "cluster.x-k8s.io/cluster-name": "c1", "kubemend.io/made-by-uid": string(check.UID),
-		}))
-		s.Expect(r.GetAnnotations()).To(Equal(map[string]string{
-			"note":                                   "kept",
-			"cluster.x-k8s.io/cloned-from-name":      "reboot",
-			"cluster.x-k8s.io/cloned-from-groupkind": "Metal3RemediationTemplate.infrastructure.cluster.x-k8s.io",
-			"kubemend.io/made-by":                    "check",
-			"kubemend.io/record":                     s.recorded()[0].Name,
-		}))
-		s.Expect(r.GetOwnerReferences()).To(Equal([]metav1.OwnerReference{{
-			APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Name: "a", UID: machine.UID,
-		}}))
-		s.Expect(r.GetFinalizers()).To(BeEmpty())
-		s.Expect(r.GetUID()).NotTo(BeEquivalentTo("34"))
-	})
-}
-
 func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLongAsItIsMissing(t *testing.T) {
 	run(t, func(s *environment) {
 		s.workers("a", "b", "good")
