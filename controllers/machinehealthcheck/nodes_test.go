@@ -143,3 +143,16 @@ func TestTheStartUpTimeoutOfACheck(t *testing.T) {
 		}
 	}
 }
+
+func TestTheRulesOfACheckBecomeThoseOfItsPolicy(t *testing.T) {
+	got := policyOf(clusterv1.MachineHealthCheckChecks{
+		UnhealthyMachineConditions: []clusterv1.UnhealthyMachineCondition{{Type: "GPU", Status: "False", TimeoutSeconds: ptr.To[int32](60)}},
+		UnhealthyNodeConditions:    []clusterv1.UnhealthyNodeCondition{{Type: "Ready", Status: "Unknown"}},
+	}).Rules
+	want := []health.Rule{
+		{Source: health.OnMachine, Type: "GPU", Status: "False", For: time.Minute}, {Source: health.OnNode, Type: "Ready", Status: "Unknown"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

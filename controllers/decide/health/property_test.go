@@ -248,3 +248,13 @@ func TestTheOrderOfSignalsDoesNotShow(t *testing.T) {
 		same(t, "the order of signals shows", want, Judge(target, p, noon))
 	})
 }
+
+func TestFindingsAreOrderedAsTheRulesAre(t *testing.T) {
+	rank := map[Reason]int{MarkedByHand: 0, MachineFailed: 1, MachineCondition: 2, NodeDeleted: 3, NodeStartup: 3, NodeCondition: 3}
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		fs := Judge(target, p, noon).Findings
+		if !slices.IsSortedFunc(fs, func(a, b Finding) int { return rank[a.Reason] - rank[b.Reason] }) {
+			t.Fatalf("out of order: %+v", fs)
+		}
+	})
+}
