@@ -32,25 +32,6 @@ func TestAFailedHealthCheckHasTheReasonsOfBothFlavours(t *testing.T) {
 	}
 }
 
-func TestAnOwnersAnswerIsNeverOverwritten(t *testing.T) {
-	deferred := a("m", health.Unhealthy, withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
-	next := written(deferred, nil, noon, setUnhealthy, ownerAsked)
-	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c.Reason != "RemediationDeferred" {
-		t.Errorf("OwnerRemediated is %s/%s, want it left as it was", c.Status, c.Reason)
-	}
-	if c := v1beta1conditions.Get(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition); c == nil || c.Status != corev1.ConditionFalse {
-		t.Errorf("the other flavour is %v, want False: each is asked on its own", c)
-	}
-}
-
-func TestAnOwnerIsAskedAgainAfterItWasDone(t *testing.T) {
-	done := a("m", health.Unhealthy, withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionTrue, "Done")).machine
-	next := written(done, nil, noon, setUnhealthy, ownerAsked)
-	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c.Status != metav1.ConditionFalse {
-		t.Errorf("OwnerRemediated is %s, want False", c.Status)
-	}
-}
-
 func TestWhatIsForgottenIsForgottenInBothFlavours(t *testing.T) {
 	m := a("m", health.Unhealthy).machine
 	m = written(m, nil, noon, setUnhealthy, ownerAsked)
@@ -58,22 +39,6 @@ func TestWhatIsForgottenIsForgottenInBothFlavours(t *testing.T) {
 	next := written(m, nil, noon, setUnhealthy, ownerForgot)
 	if conditionOf(next, clusterv1.MachineOwnerRemediatedCondition) != nil || v1beta1conditions.Get(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition) != nil {
 		t.Errorf("%+v, want no OwnerRemediated", next.Status)
-	}
-}
-
-func TestAProvidersConditionIsNotTouchedWhileItsRequestIsUnderWay(t *testing.T) {
-	at := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "PoweringOff")
-	w := aCheck(a("m", health.Unhealthy, at, requestedBy("check", "check-uid"))).external()
-	if c := stepsOf(w, decide(w))[0].external(); c.Type != "" {
-		t.Errorf("ExternallyRemediated becomes %s, want the provider's PoweringOff", c.Reason)
-	}
-}
-
-func TestW4AFailureOfOursIsReplacedWhenItWorks(t *testing.T) {
-	at := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason)
-	w := aCheck(a("m", health.Unhealthy, at)).external()
-	if c := stepsOf(w, decide(w))[0].external(); c.Reason != clusterv1.MachineExternallyRemediatedWaitingForRemediationReason {
-		t.Errorf("ExternallyRemediated is %s, want WaitingForRemediation", c.Reason)
 	}
 }
 
@@ -139,24 +104,28 @@ func TestReleasingRemovesOnlyTheConditionsOfChecks(t *testing.T) {
 	}
 }
 
-// Owners answer in the condition. It must not be reset while they work.
+// Owners answer in the condition, in each flavour on its own. It must not be reset while they work.
 func TestTheAnswerOfAnOwnerIsNotOverwritten(t *testing.T) {
-	kind := clusterv1.MachineOwnerRemediatedV1Beta1Condition
+	kind, waits := clusterv1.MachineOwnerRemediatedCondition, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason
+	deferred := func(t *target) {
+		v1beta1conditions.MarkFalse(t.machine, clusterv1.ConditionType(kind), "RemediationDeferred", clusterv1.ConditionSeverityInfo, "")
+	}
 	for name, tc := range map[string]struct {
-		before *clusterv1.Condition
-		want   string
+		before        []func(*target)
+		want, v1beta1 string
 	}{
-		"it was never asked":       {nil, clusterv1.WaitingForRemediationV1Beta1Reason},
-		"it has done it before":    {&clusterv1.Condition{Type: kind, Status: corev1.ConditionTrue}, clusterv1.WaitingForRemediationV1Beta1Reason},
-		"it has said why it waits": {&clusterv1.Condition{Type: kind, Status: corev1.ConditionFalse, Reason: "RemediationDeferred"}, "RemediationDeferred"},
+		"it was never asked":                       {nil, waits, waits},
+		"it has done it before":                    {[]func(*target){withCondition(kind, metav1.ConditionTrue, "Done")}, waits, waits},
+		"it has said why it waits":                 {[]func(*target){withCondition(kind, metav1.ConditionFalse, "RemediationDeferred")}, "RemediationDeferred", waits},
+		"it has said so in the older flavour":      {[]func(*target){deferred}, waits, "RemediationDeferred"},
+		"it has done it before in the older alone": {[]func(*target){func(t *target) { v1beta1conditions.MarkTrue(t.machine, clusterv1.ConditionType(kind)) }}, waits, waits},
 	} {
-		m := a("m", health.Unhealthy).machine
-		if tc.before != nil {
-			m.SetV1Beta1Conditions(clusterv1.Conditions{*tc.before})
-		}
-		askOwner(m, noon, "")
-		if c := v1beta1conditions.Get(m, kind); c == nil || c.Status != corev1.ConditionFalse || c.Reason != tc.want {
+		next := written(a("m", health.Unhealthy, tc.before...).machine, nil, noon, setUnhealthy, ownerAsked)
+		if c := conditionOf(next, kind); c == nil || c.Status != metav1.ConditionFalse || c.Reason != tc.want {
 			t.Errorf("%s: got %v, want False %s", name, c, tc.want)
+		}
+		if c := v1beta1conditions.Get(next, clusterv1.ConditionType(kind)); c == nil || c.Status != corev1.ConditionFalse || c.Reason != tc.v1beta1 {
+			t.Errorf("%s: the older flavour is %v, want False %s", name, c, tc.v1beta1)
 		}
 	}
 }

@@ -60,11 +60,9 @@ func (w *observed) also(targets ...target) *observed {
 	return w
 }
 
-// given is what a test says of a machine beside what is read of it: its verdict, and what is remembered.
+// given is what a test says of a machine beside what is read of it.
 type given struct {
 	verdict health.Verdict
-	begun   bool
-	refused time.Time
 }
 
 var (
@@ -100,13 +98,7 @@ func decide(w *observed) plan {
 	maps.Copy(m.Begun, was.Begun)
 	maps.Copy(m.Refused, was.Refused)
 	for i, t := range f.Targets {
-		is := of(w.targets[i])
-		if m.Decisions = append(m.Decisions, &machines.Decision{Target: t, Verdict: is.verdict, At: w.now}); is.begun {
-			m.Began(t.ID, f.Kind, w.now)
-		}
-		if !is.refused.IsZero() {
-			m.Failed(t.ID, is.refused)
-		}
+		m.Decisions = append(m.Decisions, &machines.Decision{Target: t, Verdict: of(w.targets[i]).verdict, At: w.now})
 	}
 	return plan{Plan: machines.Decide(f), facts: f}
 }
@@ -179,8 +171,6 @@ func a(name string, state health.State, changes ...func(*target)) target {
 	return t
 }
 
-func begunLately(t *target) { of(t).begun = true }
-
 func withoutOwner(t *target) { t.machine.OwnerReferences = nil }
 
 func beingDeleted(t *target) { t.machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
@@ -191,11 +181,6 @@ func beingUpdated(t *target) {
 
 func dueFor(d time.Duration) func(*target) {
 	return func(t *target) { of(t).verdict.Findings[0].Due = ago(d) }
-}
-
-func byUser(t *target) {
-	is := of(t)
-	is.verdict.Findings = append([]health.Finding{{Reason: health.MarkedByHand}}, is.verdict.Findings...)
 }
 
 func olderCheck(name string) func(*target) { return func(t *target) { t.older = name } }

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
-	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -122,18 +121,6 @@ func TestWhatBlocksAMachine(t *testing.T) {
 				t.Errorf("blocked by %q, want %q", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestThoseWhoHaveToWaitSaySoAndTheOthersDoNot(t *testing.T) {
-	w := aCheck(a("late", health.Unhealthy, dueFor(time.Minute)), a("later", health.Unhealthy, dueFor(time.Hour)))
-	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	is := explanationOf(w)
-	if late := is.Targets[0]; late.StartsNow || !slices.Equal(reasons(late.Blockers), []string{string(budget.AtWork)}) {
-		t.Errorf("the one that was due last: begins %t, blocked by %+v", late.StartsNow, late.Blockers)
-	}
-	if later := is.Targets[1]; !later.StartsNow || len(later.Blockers) > 0 {
-		t.Errorf("the one that was due first: begins %t, blocked by %+v", later.StartsNow, later.Blockers)
 	}
 }
 
@@ -253,75 +240,6 @@ func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 	if !slices.Equal(counts, []string{"the control plane was initialized"}) {
 		t.Errorf("these count: %q", counts)
 	}
-}
-
-// Explain starts what a reconcile starts, and says why a machine is unhealthy and not remediated.
-func TestExplainStartsWhatAReconcileStarts(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := aRandomCheck(t)
-		is := explanationOf(w)
-		s := decide(w)
-		begins := map[string]bool{}
-		if w.mode == machines.Active {
-			for _, step := range stepsOf(w, s) {
-				begins[step.target.machine.Name] = step.Starts()
-			}
-		}
-		for i := range is.Targets {
-			target := &is.Targets[i]
-			if target.Skipped != "" {
-				continue
-			}
-			switch waits := target.State == health.Unhealthy && !target.InFlight; {
-			case target.StartsNow != begins[target.Name]:
-				t.Errorf("%s: explain starts it: %t, the reconcile: %t", target.Name, target.StartsNow, begins[target.Name])
-			case waits && target.StartsNow != (len(target.Blockers) == 0):
-				t.Errorf("%s: begins %t, blocked by %+v", target.Name, target.StartsNow, target.Blockers)
-			case target.State != health.Healthy && target.Next == (explain.Step{}) && !deleting(w.targets[i].machine):
-				t.Errorf("%s is %s, and nothing is said of what happens next", target.Name, target.State)
-			}
-		}
-	})
-}
-
-func aRandomCheck(t *rapid.T) *observed {
-	changes := []func(*target){
-		nil, nil, nil, beingDeleted, olderCheck("other"), askedOwner, requestedBy("check", "check-uid"), requestedBy("other", "uid"), requestedBy("", ""),
-	}
-	var targets []target
-	for i := range rapid.IntRange(0, 6).Draw(t, "targets") {
-		state := rapid.SampledFrom([]health.State{health.Healthy, health.Starting, health.Pending, health.Unknown, health.Unhealthy}).Draw(t, "state")
-		one := a("m"+string(rune('a'+i)), state)
-		if state == health.Pending || state == health.Starting {
-			dueIn(time.Duration(rapid.IntRange(1, 600).Draw(t, "due")) * time.Second)(&one)
-		}
-		if change := rapid.SampledFrom(changes).Draw(t, "change"); change != nil {
-			change(&one)
-		}
-		targets = append(targets, one)
-	}
-	w := aCheck(targets...)
-	w.mode = rapid.SampledFrom([]machines.Mode{machines.Paused, machines.Observed, machines.Active, machines.Active, machines.Active}).Draw(t, "mode")
-	w.link.Link = rapid.SampledFrom([]workload.Link{workload.Up, workload.Up, workload.Down}).Draw(t, "link")
-	if rapid.Bool().Draw(t, "external") {
-		w.external()
-		w.remediation.Known = rapid.Bool().Draw(t, "known")
-		w.remediation.Missing = rapid.SampledFrom([]string{"", "", "it is not there"}).Draw(t, "missing")
-	} else {
-		for i := range w.targets {
-			w.targets[i].request = nil
-		}
-	}
-	if limit := rapid.SampledFrom([]string{"", "0", "40%", "3", "100%", "some"}).Draw(t, "limit"); limit != "" {
-		w.limited(limit)
-	}
-	if rapid.Bool().Draw(t, "few at once") {
-		w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	}
-	if rapid.Bool().Draw(t, "paused cluster") {
-		w.cluster.Spec.Paused = ptr.To(true)
-	}
-	return w
 }
 
 func TestWhyAMachineIsNotSelected(t *testing.T) {

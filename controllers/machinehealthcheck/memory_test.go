@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -29,13 +28,15 @@ func TestARestrictionIsReportedOnce(t *testing.T) {
 		reconciles [][]target
 		unsaved    int // the reconcile whose status cannot be saved, from 1
 		limits     []string
+		restarts   bool // before each reconcile
 		want       []string
 	}{
-		"a rollout is not worth a word":                          {reconciles: [][]target{well, starting, starting, well}},
-		"a bad machine is, and its recovery":                     {reconciles: [][]target{well, bad, bad, well}, want: []string{restricted, allowed}},
-		"also if the limit was exceeded before":                  {reconciles: [][]target{well, starting, bad, well}, want: []string{restricted, allowed}},
-		"also if a machine that is being deleted was bad before": {reconciles: [][]target{leaving, joined, well}, want: []string{restricted, allowed}},
-		"also if it could not be saved at first":                 {reconciles: [][]target{starting, bad, bad}, unsaved: 2, want: []string{restricted}},
+		"a rollout is not worth a word":                            {reconciles: [][]target{well, starting, starting, well}},
+		"a bad machine is, and its recovery":                       {reconciles: [][]target{well, bad, bad, well}, want: []string{restricted, allowed}},
+		"also if the limit was exceeded before":                    {reconciles: [][]target{well, starting, bad, well}, want: []string{restricted, allowed}},
+		"also if a machine that is being deleted was bad before":   {reconciles: [][]target{leaving, joined, well}, want: []string{restricted, allowed}},
+		"also if it could not be saved at first":                   {reconciles: [][]target{starting, bad, bad}, unsaved: 2, want: []string{restricted}},
+		"after a restart it is not reported again, and its end is": {reconciles: [][]target{bad, bad, well}, restarts: true, want: []string{restricted, allowed}},
 		"an impossible limit is reported though nothing was allowed before": {
 			reconciles: [][]target{bad, bad, bad}, limits: []string{"0%", "-1", "-1"}, want: []string{restricted, restricted},
 		},
@@ -49,7 +50,9 @@ func TestARestrictionIsReportedOnce(t *testing.T) {
 				if tc.limits != nil {
 					w.limited(tc.limits[i])
 				}
-				w.check.Status, w.before.warned = check.Status, warned
+				if w.check.Status = check.Status; !tc.restarts {
+					w.before.warned = warned
+				}
 				p := decide(w)
 				next := statusAfter(w, p, result{})
 				if i+1 == tc.unsaved {
@@ -125,46 +128,6 @@ func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 		m.recall(w)
 		if n := begunUncounted(w, decide(w)); n != 0 {
 			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
-		}
-	}
-}
-
-func TestHowARemediationEnded(t *testing.T) {
-	for name, tc := range map[string]struct {
-		targets []target
-		want    map[ending]int
-	}{
-		"a healthy machine has recovered":              {[]target{a("m1", health.Healthy)}, map[ending]int{{"Owner", recoveredResult}: 1}},
-		"of a pending machine it was cancelled":        {[]target{a("m1", health.Pending)}, map[ending]int{{"Owner", cancelledResult}: 1}},
-		"a machine that is gone was replaced":          {nil, map[ending]int{{"Owner", replacedResult}: 1}},
-		"one that is still in flight has not ended":    {[]target{a("m1", health.Unhealthy, askedOwner)}, map[ending]int{}},
-		"a machine without a remediation ends nothing": {[]target{a("m1", health.Unhealthy, askedOwner), a("m2", health.Healthy)}, map[ending]int{}},
-	} {
-		w := aCheck(tc.targets...)
-		w.before.inFlight = map[types.UID]flight{"uid-of-m1": {"m1", "Owner"}}
-		if got := ended(w, decide(w)); !maps.Equal(got, tc.want) {
-			t.Errorf("%s: got %v, want %v", name, got, tc.want)
-		}
-	}
-}
-
-func TestAfterARestartARestrictionIsNotReportedAgain(t *testing.T) {
-	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Healthy)).limited("0")
-	p := decide(w)
-	w.check.Status = statusAfter(w, p, result{}).Status
-	for name, again := range map[string]*observed{
-		"it goes on": aCheck(a("m1", health.Unhealthy), a("m2", health.Healthy)), "it is over": aCheck(a("m1", health.Healthy), a("m2", health.Healthy)),
-	} {
-		again.limited("0")
-		again.check.Status = w.check.Status
-		p := decide(again)
-		var told []string
-		for _, n := range turnNotes(again, p, statusAfter(again, p, result{})) {
-			told = append(told, n.Reason)
-		}
-		want := map[string][]string{"it is over": {mendv1.EventRemediationAllowed}}[name]
-		if !slices.Equal(told, want) {
-			t.Errorf("%s: told %v, want %v", name, told, want)
 		}
 	}
 }

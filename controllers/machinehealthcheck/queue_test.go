@@ -3,8 +3,6 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,8 +32,6 @@ func refusedBefore(t *target) {
 		clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)(t)
 }
 
-func failedAgo(d time.Duration) func(*target) { return func(t *target) { of(t).refused = ago(d) } }
-
 // refusedByOwner is a target that was handed to an owner which cannot replace it.
 func refusedByOwner(t *target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
@@ -45,96 +41,6 @@ func refusedByOwner(t *target) {
 func putOffByOwner(t *target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
 	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineRemediationDeferredReason)(t)
-}
-
-func badTemplate(w *observed) *observed {
-	w.remediation.template, w.remediation.templateErr = nil, errors.New("the template is of no use")
-	return w
-}
-
-func TestAMachineThatCannotBeRemediatedLetsTheOthersGoOn(t *testing.T) {
-	const hour, minute = time.Hour, time.Minute
-	for name, tc := range map[string]struct {
-		given *observed
-		begun string
-	}{
-		"one whose request was refused goes last":            {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedBefore), a("b", health.Unhealthy)).external(), "b"},
-		"also if that could not be written":                  {aCheck(a("a", health.Unhealthy, dueFor(hour), failedAgo(minute)), a("b", health.Unhealthy)).external(), "b"},
-		"also if a user marked it":                           {aCheck(a("a", health.Unhealthy, byUser, failedAgo(minute)), a("b", health.Unhealthy)), "b"},
-		"alone it is tried again":                            {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedBefore)).external(), "a"},
-		"of two, the one that was tried longest ago":         {aCheck(a("a", health.Unhealthy, dueFor(hour), failedAgo(minute)), a("b", health.Unhealthy, failedAgo(2*minute))).external(), "b"},
-		"one that its owner cannot replace takes no place":   {aCheck(a("a", health.Unhealthy, dueFor(hour), refusedByOwner), a("b", health.Unhealthy)), "b"},
-		"one that its owner has put off does":                {aCheck(a("a", health.Unhealthy, dueFor(hour), putOffByOwner), a("b", health.Unhealthy)), ""},
-		"a request that came to nothing takes none either":   {aCheck(a("a", health.Unhealthy, requestedBy("check", "check-uid"), refusedByOwner), a("b", health.Unhealthy)).external(), "b"},
-		"one without an owner goes last":                     {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)), "b"},
-		"with no owner to ask it takes no place":             {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner, askedOwner), a("b", health.Unhealthy)), "b"},
-		"and those after it are not kept waiting":            {aCheck(a("a", health.Unhealthy, withoutOwner), a("b", health.Unhealthy, withoutOwner)), "a b"},
-		"that it has no owner does not matter to a provider": {aCheck(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)).external(), "a"},
-		"a template of no use begins nothing":                {badTemplate(aCheck(a("a", health.Unhealthy)).external()), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := tc.given.oneAtOnce()
-			var begun []string
-			for _, s := range stepsOf(w, decide(w)) {
-				if s.Starts() {
-					begun = append(begun, s.target.machine.Name)
-				}
-			}
-			if got := strings.Join(begun, " "); got != tc.begun {
-				t.Errorf("begun are %q, want %q", got, tc.begun)
-			}
-		})
-	}
-}
-
-// What explain says that begins, a reconcile begins, and it says of the others why not.
-func TestExplainStartsWhatAReconcileStartsFromTheQueue(t *testing.T) {
-	for name, w := range map[string]*observed{
-		"one of two":            aCheck(a("a", health.Unhealthy), a("b", health.Unhealthy)),
-		"one that was refused":  aCheck(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy)).external(),
-		"a bad template":        badTemplate(aCheck(a("a", health.Unhealthy), a("b", health.Unhealthy)).external()),
-		"one without an owner":  aCheck(a("a", health.Unhealthy, withoutOwner, askedOwner), a("b", health.Unhealthy)),
-		"an owner that refuses": aCheck(a("a", health.Unhealthy, refusedByOwner), a("b", health.Unhealthy)).external(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			w.oneAtOnce()
-			s := decide(w)
-			var begun []string
-			for _, s := range stepsOf(w, s) {
-				if s.Starts() {
-					begun = append(begun, s.target.machine.Name)
-				}
-			}
-			for i := range w.targets {
-				is := seen(w, s, w.targets[i])
-				if is.StartsNow != slices.Contains(begun, is.Name) {
-					t.Errorf("explain says of %s that it begins: %t; begun are %v", is.Name, is.StartsNow, begun)
-				}
-				if !is.StartsNow && !is.InFlight && len(is.Blockers) == 0 {
-					t.Errorf("nothing says why %s does not begin", is.Name)
-				}
-			}
-		})
-	}
-}
-
-func TestATemplateThatIsAddedAfterTheOwnerRefusedIsUsed(t *testing.T) {
-	for name, tc := range map[string]struct {
-		given target
-		want  string
-	}{
-		"the owner cannot":         {a("m", health.Unhealthy, refusedByOwner), "creates a request, says unhealthy, forgets that the owner was asked, says waiting"},
-		"there is no owner":        {a("m", health.Unhealthy, askedOwner, withoutOwner), "creates a request, says unhealthy, forgets that the owner was asked, says waiting"},
-		"the owner may be at work": {a("m", health.Unhealthy, askedOwner), "says unhealthy"},
-		"the owner tries again":    {a("m", health.Unhealthy, putOffByOwner), "says unhealthy"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := aCheck(tc.given).external()
-			if got := did(stepsOf(w, decide(w))[0]); got != tc.want {
-				t.Errorf("stepsOf() %s, want %s", got, tc.want)
-			}
-		})
-	}
 }
 
 // A power cycle of a machine that its user has just protected, or whose node was seen well meanwhile, must not begin on what a cache shows late.

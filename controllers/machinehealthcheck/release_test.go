@@ -127,3 +127,18 @@ func TestTheRequestsOfACheckWhoseSelectorCannotBeParsedStay(t *testing.T) {
 		})
 	}
 }
+
+func TestTheRequestsOfAMachineThatIsBeingDeletedAreLeftToTheGarbageCollector(t *testing.T) {
+	m := machineIn("c1", "m1")
+	m.Finalizers, m.DeletionTimestamp = []string{clusterv1.MachineFinalizer}, &metav1.Time{Time: noon}
+	r := releaserOf(t, m, hostRemediation("m1"))
+	if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "m1"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "m1"}, hostRemediation("m1")); err != nil {
+		t.Errorf("the request is gone: %v", err)
+	}
+}

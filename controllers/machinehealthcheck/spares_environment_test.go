@@ -43,9 +43,6 @@ type pool struct {
 	api   client.WithWatch
 	hosts *hostWatch
 	told  *events.FakeRecorder
-	// crash is after how many writes from now the process dies; below zero for never.
-	crash   int
-	crashed bool
 	// then is called once, when a Metal3Machine is read next: after the hosts, and before anything is decided on them.
 	then func()
 }
@@ -99,18 +96,7 @@ func newPool(t *testing.T) *pool {
 
 // start starts a process that knows nothing.
 func (r *pool) start() {
-	r.crash, r.crashed, r.told = -1, false, events.NewFakeRecorder(1000)
-	write := func(do func() error) error {
-		if r.crashed {
-			return errors.New("the process has crashed")
-		}
-		err := do()
-		r.crash--
-		if r.crash == 0 {
-			r.crashed = true
-		}
-		return err
-	}
+	r.told = events.NewFakeRecorder(1000)
 	c := interceptor.NewClient(r.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
 			if then := r.then; then != nil && obj.GetObjectKind().GroupVersionKind() == betweenKind {
@@ -118,12 +104,6 @@ func (r *pool) start() {
 				then()
 			}
 			return c.Get(ctx, key, obj, o...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, o ...client.PatchOption) error {
-			return write(func() error { return c.Patch(ctx, obj, p, o...) })
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
-			return write(func() error { return c.SubResource(sub).Patch(ctx, obj, p, o...) })
 		},
 	})
 	r.Reconciler = &Reconciler{
@@ -190,7 +170,7 @@ func (r *pool) pass(at time.Duration, check string) time.Duration {
 	r.t.Helper()
 	r.clock.SetTime(noon.Add(at))
 	result, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: check}})
-	if err != nil && !r.crashed {
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	return result.RequeueAfter

@@ -2,7 +2,6 @@ package machinehealthcheck
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 const (
@@ -118,33 +119,6 @@ func TestAfterItsDeadlineARemediationBeginsWithoutAHostAndSaysSo(t *testing.T) {
 	}
 }
 
-// A process is killed after each of its writes, and each is also restarted while nothing happens: the deadline stays what it was, and nothing begins before.
-func TestARestartNeitherExtendsAWaitNorEndsIt(t *testing.T) {
-	for kill := 1; kill <= 4; kill++ {
-		t.Run(fmt.Sprintf("killed after write %d", kill), func(t *testing.T) {
-			r := newPool(t)
-			r.bad("c1", "a")
-			r.crash = kill
-			r.pass(0, "c1")
-			for _, at := range []time.Duration{time.Second, 3 * time.Minute, 10*time.Minute - time.Second} {
-				r.start()
-				next := r.pass(at, "c1")
-				if r.asked() != "" || at+next > 10*time.Minute+time.Second {
-					t.Errorf("%s after it began: asked %q, looked at again in %s", at, r.asked(), next)
-				}
-			}
-			r.start()
-			r.crash = kill
-			r.pass(10*time.Minute+time.Second, "c1")
-			r.start()
-			r.pass(10*time.Minute+2*time.Second, "c1")
-			if r.asked() != "a" || r.says(r.get("a")) != "" || r.says(r.check("c1")) != "" {
-				t.Errorf("after the deadline: asked %q; says %q, %q", r.asked(), r.says(r.get("a")), r.says(r.check("c1")))
-			}
-		})
-	}
-}
-
 func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
 	for name, second := range map[string]func(*pool){
 		"one after the other":         func(r *pool) { r.pass(0, "c1"); r.pass(0, "c2") },
@@ -184,58 +158,6 @@ func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
 			r.pass(2*time.Minute, "c2")
 			if got := r.asked(); !strings.Contains(got, "b") {
 				t.Errorf("with a second host: asked %q, want b among them", got)
-			}
-		})
-	}
-}
-
-func TestAMachineOfAControlPlaneWaitsToo(t *testing.T) {
-	r := newPool(t)
-	r.bad("c1", "a")
-	m := r.get("a")
-	m.Labels[clusterv1.MachineControlPlaneLabel] = ""
-	m.OwnerReferences[0].APIVersion, m.OwnerReferences[0].Kind = "controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane"
-	if err := r.api.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	r.pass(0, "c1")
-	if r.asked() != "" || r.says(r.get("a")) != waitsOfMachine {
-		t.Errorf("asked: %q; says %q", r.asked(), r.says(r.get("a")))
-	}
-	r.host("spare", "", "")
-	r.pass(time.Minute, "c1")
-	if r.asked() != "a" {
-		t.Error("with a host its owner is not asked")
-	}
-}
-
-// A machine waits for nothing any more if its check does not ask for it, or if its user wants it left alone.
-func TestWhatIsOverIsNotSaidAnyMore(t *testing.T) {
-	for name, change := range map[string]func(*pool){
-		"the annotation is gone": func(r *pool) {
-			check := r.check("c1")
-			check.Annotations = nil
-			if err := r.api.Update(r.t.Context(), check); err != nil {
-				r.t.Fatal(err)
-			}
-		},
-		"its user wants it left alone": func(r *pool) {
-			m := r.get("a")
-			m.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
-			if err := r.api.Update(r.t.Context(), m); err != nil {
-				r.t.Fatal(err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newPool(t)
-			r.bad("c1", "a")
-			r.pass(0, "c1")
-			change(r)
-			r.start()
-			r.pass(time.Minute, "c1")
-			if r.says(r.get("a")) != "" || r.says(r.check("c1")) != "" {
-				t.Errorf("says %q, %q", r.says(r.get("a")), r.says(r.check("c1")))
 			}
 		})
 	}
@@ -303,26 +225,6 @@ func TestADeadlineEndsAlsoIfHostsCannotBeReadAfterOneWasTaken(t *testing.T) {
 	}
 }
 
-func TestACheckThatDoesNotWaitForAHostReadsNone(t *testing.T) {
-	for name, annotations := range map[string]map[string]string{
-		"without the annotation": nil,
-		"with false":             {mendv1.WaitForSpareAnnotation: "false"},
-		"with a time alone":      {mendv1.WaitForSpareTimeoutAnnotation: "1m"},
-	} {
-		r := newPool(t)
-		r.bad("c1", "a")
-		check := r.check("c1")
-		check.Annotations = annotations
-		if err := r.api.Update(t.Context(), check); err != nil {
-			t.Fatal(err)
-		}
-		r.pass(0, "c1")
-		if r.asked() != "a" || r.hosts.asked > 0 {
-			t.Errorf("%s: asked %q, hosts were asked for %d times", name, r.asked(), r.hosts.asked)
-		}
-	}
-}
-
 // When another check's machine needs no host any more, the one that waits hears of it.
 func TestAMachineOfAnotherCheckEnqueuesTheOneThatWaits(t *testing.T) {
 	r := newPool(t)
@@ -345,35 +247,34 @@ func TestAMachineOfAnotherCheckEnqueuesTheOneThatWaits(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadOfAWaitForAHostBeginsNothingAndIsSaid(t *testing.T) {
-	for name, tc := range map[string]struct{ annotation, value, want string }{
-		"a value that is no boolean":  {mendv1.WaitForSpareAnnotation, "yes", `metadata.annotations[kubemend.io/wait-for-spare]: "yes" is neither true nor false`},
-		"an empty one":                {mendv1.WaitForSpareAnnotation, "", `metadata.annotations[kubemend.io/wait-for-spare]: "" is neither true nor false`},
-		"a time that is no duration":  {mendv1.WaitForSpareTimeoutAnnotation, "ten", `[kubemend.io/wait-for-spare-timeout]: "ten" is no duration of more than zero and at most 24h`},
-		"no time":                     {mendv1.WaitForSpareTimeoutAnnotation, "0s", `"0s" is no duration of more than zero`},
-		"a time that is below zero":   {mendv1.WaitForSpareTimeoutAnnotation, "-5m", `"-5m" is no duration of more than zero`},
-		"a time that is for too long": {mendv1.WaitForSpareTimeoutAnnotation, "24h1s", `"24h1s" is no duration of more than zero and at most 24h`},
-		"the longest time":            {mendv1.WaitForSpareTimeoutAnnotation, "24h", ""},
-		"true":                        {mendv1.WaitForSpareAnnotation, "true", ""},
+func TestForHowLongACheckWaitsForASpareHost(t *testing.T) {
+	wait, timeout := mendv1.WaitForSpareAnnotation, mendv1.WaitForSpareTimeoutAnnotation
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        time.Duration // zero for none
+		why         string
+	}{
+		"an hour by default":          {map[string]string{wait: "true"}, time.Hour, ""},
+		"the longest time":            {map[string]string{wait: "true", timeout: "24h"}, 24 * time.Hour, ""},
+		"not without the annotation":  {nil, 0, ""},
+		"not with false":              {map[string]string{wait: "false"}, 0, ""},
+		"not with a time alone":       {map[string]string{timeout: "1m"}, 0, ""},
+		"a value that is no boolean":  {map[string]string{wait: "yes"}, 0, `metadata.annotations[kubemend.io/wait-for-spare]: "yes" is neither true nor false`},
+		"an empty one":                {map[string]string{wait: ""}, 0, `metadata.annotations[kubemend.io/wait-for-spare]: "" is neither true nor false`},
+		"a time that is no duration":  {map[string]string{timeout: "ten"}, 0, `[kubemend.io/wait-for-spare-timeout]: "ten" is no duration of more than zero and at most 24h`},
+		"no time":                     {map[string]string{timeout: "0s"}, 0, `"0s" is no duration of more than zero`},
+		"a time that is below zero":   {map[string]string{timeout: "-5m"}, 0, `"-5m" is no duration of more than zero`},
+		"a time that is for too long": {map[string]string{timeout: "24h1s"}, 0, `"24h1s" is no duration of more than zero and at most 24h`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newPool(t)
-			r.bad("c1", "a")
-			r.host("spare", "", "")
-			check := r.check("c1")
-			check.Annotations = map[string]string{tc.annotation: tc.value}
-			if err := r.api.Update(t.Context(), check); err != nil {
-				t.Fatal(err)
-			}
-			r.pass(0, "c1")
-			c := conditionOf(r.check("c1"), clusterv1.MachineHealthCheckRemediationAllowedCondition)
-			if begins := r.asked() == "a"; begins != (tc.want == "") || !strings.Contains(c.Message, tc.want) || !begins && c.Reason != mendv1.InvalidLimitReason {
-				t.Errorf("begins: %t; RemediationAllowed is %s: %s", begins, c.Reason, c.Message)
-			}
-		})
-	}
-	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mendv1.WaitForSpareAnnotation: "true"}}}
-	if d, invalid := SpareWaitOf(check); invalid != nil || d == nil || *d != time.Hour {
-		t.Errorf("without a time it waits %v (%v)", d, invalid)
+		w := aCheck(a("m", health.Unhealthy))
+		w.check.Annotations = tc.annotations
+		d, invalid := SpareWaitOf(w.check)
+		if ptr.Deref(d, 0) != tc.want && invalid == nil || (invalid == nil) != (tc.why == "") {
+			t.Errorf("%s: it waits %v (%v)", name, d, invalid)
+		}
+		p := decide(w)
+		if c := allowed(p); tc.why != "" && (p.starts() > 0 || c.Reason != mendv1.InvalidLimitReason || !strings.Contains(c.Message, tc.why)) {
+			t.Errorf("%s: %d begin; RemediationAllowed is %s: %s", name, p.starts(), c.Reason, c.Message)
+		}
 	}
 }

@@ -76,31 +76,6 @@ func TestRemediationAllowedIsTheSameInBothFlavours(t *testing.T) {
 	}
 }
 
-func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
-	for name, tc := range map[string]struct {
-		known   bool
-		missing string
-		want    metav1.ConditionStatus
-	}{
-		"one that was read is available":           {true, "", metav1.ConditionTrue},
-		"one that is missing is not":               {true, "it is gone", metav1.ConditionFalse},
-		"one that is missing, requests unread":     {false, "it is gone", metav1.ConditionFalse},
-		"of one that was not read nothing is said": {false, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := aCheck(a("a", health.Healthy)).external()
-			w.remediation.Known, w.remediation.Missing = tc.known, tc.missing
-			var got metav1.ConditionStatus
-			if c := conditionOf(statusAfter(w, decide(w), result{}), mendv1.RemediationTemplateAvailable); c != nil {
-				got = c.Status
-			}
-			if got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestAStatusIsTheSameAfterASecondReconcile(t *testing.T) {
 	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
 	w.remediation.Missing = "it is gone"

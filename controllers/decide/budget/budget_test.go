@@ -225,36 +225,7 @@ func holds(t *testing.T, rule func(*rapid.T, Population, Limits)) {
 	rapid.Check(t, func(t *rapid.T) { rule(t, anyPopulation.Draw(t, "population"), anyLimits.Draw(t, "limits")) })
 }
 
-func TestEveryMachineIsCountedOnce(t *testing.T) {
-	holds(t, func(t *rapid.T, p Population, _ Limits) {
-		bad := p.Unhealthy + p.Pending + p.Starting + p.Recovering + p.Deleting + p.Unknown + p.Unread
-		if p.NotHealthy() != bad || p.Total() != bad+p.Healthy {
-			t.Fatalf("%d not healthy of %d, want %d of %d", p.NotHealthy(), p.Total(), bad, bad+p.Healthy)
-		}
-	})
-}
-
-func TestTheStatusCompletesWhatWasRead(t *testing.T) {
-	for name, tc := range map[string]struct {
-		read           Population
-		total, healthy int
-		want           Population
-	}{
-		"nothing was read":                        {Population{}, 5, 3, Population{Healthy: 3, Unread: 2}},
-		"one of the unhealthy was read":           {Population{Unhealthy: 1}, 5, 3, Population{Healthy: 3, Unhealthy: 1, Unread: 1}},
-		"one of the healthy was read":             {Population{Healthy: 1}, 5, 3, Population{Healthy: 3, Unread: 2}},
-		"one is not healthy since then":           {Population{Pending: 1}, 5, 5, Population{Healthy: 4, Pending: 1}},
-		"the first is healthy since then":         {Population{Healthy: 1}, 2, 0, Population{Healthy: 1, Unread: 1}},
-		"there are more than the status has seen": {Population{Starting: 1}, 0, 0, Population{Starting: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := tc.read.Complete(tc.total, tc.healthy); got != tc.want {
-				t.Errorf("got %+v, want %+v", got, tc.want)
-			}
-		})
-	}
-}
-
+// What is allowed is granted, and no more; every refusal has a reason that a user can read, and none is given where nothing was refused.
 func TestAGrantStaysWithinItsLimits(t *testing.T) {
 	holds(t, func(t *rapid.T, p Population, l Limits) {
 		g, bad := Decide(p, l), p.NotHealthy()
@@ -273,53 +244,8 @@ func TestAGrantStaysWithinItsLimits(t *testing.T) {
 		if g.Remaining < 0 || (!g.ShortCircuited() && g.Remaining != max(l.AtMost-bad, 0)) {
 			t.Fatalf("%d more may turn bad, want %d", g.Remaining, l.AtMost-bad)
 		}
-	})
-}
-
-// Every refusal has a reason that a user can read, and none is given where nothing was refused.
-func TestAReasonIsGivenExactlyWhenSomethingIsBlocked(t *testing.T) {
-	holds(t, func(t *rapid.T, p Population, l Limits) {
-		g := Decide(p, l)
 		if blocked := g.Start < p.Waiting || g.ShortCircuited(); blocked != (g.Reason != Enough) {
 			t.Fatalf("%d wait: %+v", p.Waiting, g)
-		}
-	})
-}
-
-func TestAWorsePopulationNeverGetsMore(t *testing.T) {
-	worse := map[string]func(*Population){
-		"one more fails, and its remediation has begun": begun,
-		"one more is pending":                           pending,
-		"one more starts":                               starting,
-		"one more is deleted":                           deleting,
-		"one more cannot be asked":                      unknown,
-		"one more recovers":                             recovering,
-		"one more is in flight":                         lingering,
-	}
-	for name, change := range worse {
-		t.Run(name, func(t *testing.T) {
-			holds(t, func(t *rapid.T, p Population, l Limits) {
-				l.AtLeast = min(l.AtLeast, p.NotHealthy()) // getting worse is what lifts a population to a range
-				was := Decide(p, l)
-				change(&p)
-				if is := Decide(p, l); is.Start > was.Start || is.Remaining > was.Remaining {
-					t.Fatalf("%+v became %+v", was, is)
-				}
-			})
-		})
-	}
-}
-
-func TestALooserLimitNeverGrantsLess(t *testing.T) {
-	holds(t, func(t *rapid.T, p Population, l Limits) {
-		was := Decide(p, l)
-		l.AtMost += few.Draw(t, "more")
-		l.AtLeast -= min(l.AtLeast, few.Draw(t, "less"))
-		if l.InFlight != Unlimited {
-			l.InFlight += few.Draw(t, "places")
-		}
-		if is := Decide(p, l); is.Start < was.Start || is.Remaining < was.Remaining {
-			t.Fatalf("%+v became %+v", was, is)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"math"
 	"os"
 	"regexp"
 	"strconv"
@@ -9,42 +8,6 @@ import (
 
 	"pgregory.net/rapid"
 )
-
-func TestSpareIsWhatRoundingUpLeaves(t *testing.T) {
-	cases := map[string]struct {
-		amount      string
-		total, want int
-	}{
-		"51% of 3 is 2 healthy":                       {"51%", 3, 1},
-		"51% of 7 is 4 healthy":                       {"51%", 7, 3},
-		"51% of 1 is the one":                         {"51%", 1, 0},
-		"a percentage that fits":                      {"60%", 5, 2},
-		"a percentage that does not":                  {"61%", 5, 1},
-		"all":                                         {"100%", 7, 0},
-		"none":                                        {"0%", 7, 7},
-		"a percentage of none":                        {"51%", 0, 0},
-		"a number":                                    {"2", 7, 5},
-		"a number that is all there are":              {"7", 7, 0},
-		"a number that is more than there are":        {"9", 7, -2},
-		"a number of none":                            {"3", 0, -3},
-		"nothing of none":                             {"0", 0, 0},
-		"a percentage that is more than there are":    {"150%", 4, -2},
-		"a percentage of very many nodes":             {"99%", 10_000_000, 100_000},
-		"a percentage that is more than fits":         {"2147483647%", math.MaxInt32, 0},
-		"a number that fits no integer, of very many": {"99999999999999999999", math.MaxInt32, 0},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			a, err := ParseAmount(tc.amount)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := a.Spare(tc.total); got != tc.want {
-				t.Errorf("%d nodes spare %d while %s are healthy, want %d", tc.total, got, tc.amount, tc.want)
-			}
-		})
-	}
-}
 
 // Section 2.6 of the operator's rules: ceil(p% n) = n - floor((100-p)% n). So the default of today and that of seed 000 are one rule.
 func TestMinHealthyIsTheSameRuleAsMaxUnhealthyOfTheRest(t *testing.T) {
@@ -140,39 +103,6 @@ func TestTheDocumentedThresholds(t *testing.T) {
 			}
 			if healthy := strconv.Itoa(total - l.AtMost); healthy != row[4] || mayBeBad != row[5] {
 				t.Errorf("%s have to be healthy and %s may be bad", healthy, mayBeBad)
-			}
-		})
-	}
-}
-
-// What the event about a skipped remediation says: "... is <healthy> and should equal or exceed <this>".
-func TestHowManyHaveToBeHealthyIsReadOffTheLimits(t *testing.T) {
-	cases := map[string]struct {
-		minHealthy, maxUnhealthy string
-		total, want              int
-	}{
-		"a number":                            {"3", "", 5, 3},
-		"a number above what is there":        {"9", "", 5, 9},
-		"a percentage":                        {"51%", "", 7, 4},
-		"the default":                         {"", "", 7, 4},
-		"the default, of an even number":      {"", "", 4, 3},
-		"a number of unhealthy ones":          {"", "2", 5, 3},
-		"a percentage of unhealthy ones":      {"", "40%", 6, 4},
-		"more unhealthy ones than are there":  {"", "9", 5, 0},
-		"more than all unhealthy ones, by %":  {"", "150%", 5, 0},
-		"a number of no nodes at all":         {"3", "", 0, 3},
-		"unhealthy ones of no nodes at all":   {"", "3", 0, 0},
-		"unhealthy ones that fit no integer":  {"", "99999999999999999999", 5, 0},
-		"all that could be, of those who are": {"100%", "", 5, 5},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			l, err := NodeLimits(tc.minHealthy, tc.maxUnhealthy, tc.total)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := tc.total - l.AtMost; got != tc.want || l.InFlight != Unlimited || l.AtLeast != 0 {
-				t.Errorf("%d of %d have to be healthy, want %d; limits %+v", got, tc.total, tc.want, l)
 			}
 		})
 	}

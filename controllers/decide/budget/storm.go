@@ -27,21 +27,6 @@ const (
 	StormEnded
 )
 
-// String returns the turn in lower case.
-func (t StormTurn) String() string {
-	switch t {
-	case StormUnchanged:
-		return "unchanged"
-	case StormBegan:
-		return "began"
-	case StormCooling:
-		return "cooling"
-	case StormEnded:
-		return "ended"
-	}
-	return "unknown"
-}
-
 // StormStep is a storm after one more reconcile.
 type StormStep struct {
 	Storm

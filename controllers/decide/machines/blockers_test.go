@@ -31,7 +31,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"so is one whose infrastructure is not ready": {of(is(health.Unknown, func(t *given) {
 			t.Verdict.Gate = health.InfrastructureNotReady
 		})), []Reason{InfrastructureNotReady}},
-		"a machine that is being deleted":                                {of(bad(deleting)), []Reason{MachineDeleting}},
+		"W2: a machine that is being deleted":                            {of(bad(deleting)), []Reason{MachineDeleting}},
 		"a machine of an older check":                                    {of(bad(older)), []Reason{OlderCheckActs}},
 		"a check that is not acted on":                                   {of(bad()).with(observe), []Reason{NotActing}},
 		"an update in place":                                             {of(bad(updating)), []Reason{MachineUpdating}},
@@ -126,12 +126,5 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 		if got := Decide(tc.given).Decisions[0].Blockers[0].Reason; got.Unjudged() != tc.want {
 			t.Errorf("%s: %s says that the machine is not judged: %t", name, got, got.Unjudged())
 		}
-	}
-}
-
-// docs/judging.md says so: after that a machine on a host is remediated although it is not known whether its host is power-cycled.
-func TestPowerCyclesThatAreNotKnownBlockForTenMinutes(t *testing.T) {
-	if CyclesUnreadFor != 10*time.Minute {
-		t.Errorf("they do for %s", CyclesUnreadFor)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/kubemend/kubemend/controllers/decide/budget"
@@ -197,15 +196,6 @@ func TestARemediationEndsWhenItsMachineIsHealthy(t *testing.T) {
 	})
 }
 
-func TestTheSameFactsMakeTheSamePlan(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := anyFacts.Draw(t, "facts")
-		if diff := cmp.Diff(Decide(f), Decide(f), cmpopts.IgnoreUnexported(Memory{})); diff != "" {
-			t.Fatalf("-once +twice\n%s", diff)
-		}
-	})
-}
-
 // Where time alone changes something, the plan says when. Nothing else causes another decision.
 func TestWhatTimeEndsIsLookedAtThen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -258,20 +248,4 @@ func TestTheOrderOfTheFactsDecidesNothing(t *testing.T) {
 			t.Fatalf("-in one order +in another\n%s", diff)
 		}
 	})
-}
-
-func TestWhatIsSeenStartsASettlingTimeLater(t *testing.T) {
-	f := of(bad()).with(func(f *Facts) { f.Limited = true })
-	p := Decide(f)
-	if p.Decisions[0].Starts() || !p.Recheck.Equal(noon.Add(Settling)) {
-		t.Fatalf("starts at once: %t, is looked at again at %v", p.Decisions[0].Starts(), p.Recheck)
-	}
-	for after, want := range map[time.Duration]bool{Settling - 1: false, Settling: true} {
-		t.Run(after.String(), func(t *testing.T) {
-			f.Now, f.Memory = noon.Add(after), p.Memory
-			if got := Decide(f).Decisions[0].Starts(); got != want {
-				t.Errorf("starts: %t", got)
-			}
-		})
-	}
 }

@@ -68,6 +68,7 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 	}{
 		"a node that is silent for long enough":                               {judging(silent(ago(5 * minute))), health.Unhealthy, time.Time{}},
 		"one that is for a shorter time":                                      {judging(silent(ago(4 * minute))), health.Pending, noon.Add(minute)},
+		"W15: also while too many are unhealthy":                              {judging(silent(ago(4*minute)), tooMany), health.Pending, noon.Add(minute)},
 		"before the control plane is initialized nothing is known of workers": {judging(silent(hour), uninitialized), health.Unknown, time.Time{}},
 		"but of the control plane it is":                                      {judging(controlPlane(noNode(hour)), uninitialized), health.Unhealthy, time.Time{}},
 		"before the infrastructure is ready of none":                          {judging(controlPlane(noNode(hour)), unready), health.Unknown, time.Time{}},

@@ -16,6 +16,7 @@ func TestWhichMachinesStart(t *testing.T) {
 		given Facts
 		want  string
 	}{
+		"W1: all beside one that has its request":                              {of(bad(requested(OwnRequest)), bad(), bad()).with(external), "bc"},
 		"all that are unhealthy":                                               {of(bad(), is(health.Pending), bad()), "ac"},
 		"the longest overdue is first":                                         {of(bad(), bad(due(hour))).with(atOnce(1)), "b"},
 		"before it, one that a person marked":                                  {of(bad(due(hour)), bad(byPerson)).with(atOnce(1)), "b"},

@@ -263,32 +263,6 @@ func TestWhateverIsKnownOfSpareHosts(t *testing.T) {
 	})
 }
 
-// Where machines want the same hosts, no more start with a host than are left by those that were to take one before.
-func TestNoMoreStartThanHostsAreLeft(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		machines, free, before := rapid.IntRange(0, 6).Draw(t, "machines"), rapid.IntRange(0, 4).Draw(t, "hosts"), rapid.IntRange(0, 3).Draw(t, "expected")
-		hosts := []string{"h1", "h2", "h3", "h4"}[:free]
-		var all []given
-		fits := make([][]string, machines)
-		for i := range machines {
-			all, fits[i] = append(all, bad(onHost, due(time.Duration(rapid.IntRange(1, 90).Draw(t, "due"))*time.Minute))), hosts
-		}
-		f := of(all...).with(waitsFor(time.Hour, fits...))
-		late := 0
-		for range before {
-			f = f.with(expecting(hosts...))
-		}
-		for i := range all {
-			if !all[i].Verdict.Findings[0].Due.After(ago(time.Hour)) {
-				late++
-			}
-		}
-		if got, want := len(f.starting()), max(late, min(machines, max(0, free-before))); got != want {
-			t.Fatalf("%d of %d start with %d hosts, which %d are to take before, and %d that wait no longer; want %d", got, machines, free, before, late, want)
-		}
-	})
-}
-
 // A restart forgets all that is remembered, and a crash can come at any moment: the deadline is the same.
 func TestTheDeadlineOfAWaitOutlivesTheProcess(t *testing.T) {
 	wait := waitsFor(10*time.Minute, none)

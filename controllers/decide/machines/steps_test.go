@@ -41,7 +41,7 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		want  string
 	}{
 		"a healthy machine that is marked so needs nothing":            {of(is(health.Healthy, markedHealthy)), ""},
-		"a healthy machine is marked healthy":                          {of(is(health.Healthy)), healthy + ", " + noReport},
+		"W3: a healthy machine is marked healthy":                      {of(is(health.Healthy)), healthy + ", " + noReport},
 		"one that is being deleted keeps its conditions":               {of(is(health.Healthy, deleting)), ""},
 		"one that an older check acts on keeps its conditions":         {of(is(health.Healthy, older)), ""},
 		"a pending machine keeps its conditions and its request":       {of(is(health.Pending, marked, requested(OwnRequest))).with(external), ""},
@@ -65,12 +65,12 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"one that was created before a crash is announced":             {of(bad(requested(OwnRequest))).with(external), unhealthy + ", " + waiting},
 		"the report of its provider stands":                            {of(bad(reports, requested(OwnRequest))).with(external), unhealthy},
 		"an adoptable one is adopted":                                  {of(bad(marked, requested(AdoptableRequest))).with(external), "adopt request, " + unhealthy + ", " + waiting},
-		"unless it is being deleted":                                   {of(bad(marked, requested(AdoptableRequest), requestDeleting)).with(external), unhealthy},
+		"W8: unless it is being deleted":                               {of(bad(marked, requested(AdoptableRequest), requestDeleting)).with(external), unhealthy},
 		"one of another check is in the way":                           {of(bad(requested(ForeignRequest))).with(external), unhealthy + ", RemediationRequestCreationFailed because of RequestInTheWay"},
-		"a template that is missing is reported":                       {of(bad()).with(missing), unhealthy + ", RemediationTemplateNotFound because of TemplateMissing"},
+		"W4: a template that is missing is reported":                   {of(bad()).with(missing), unhealthy + ", RemediationTemplateNotFound because of TemplateMissing"},
 		"so is one that can be none":                                   {of(bad()).with(refused), unhealthy + ", RemediationTemplateNotFound because of TemplateRefused"},
 		"so is one of no use":                                          {of(bad(unusable)).with(external), unhealthy + ", RemediationRequestCreationFailed because of TemplateUnusable"},
-		"that it was missing is removed":                               {of(bad(notFound)).with(external).with(atOnce(0)), unhealthy + ", " + noReport},
+		"W5: that it was missing is removed":                           {of(bad(notFound)).with(external).with(atOnce(0)), unhealthy + ", " + noReport},
 		"while requests are listed for the first time nothing is set":  {of(bad()).with(unknown, syncing), ""},
 		"but on a machine that is marked":                              {of(bad(marked)).with(unknown, syncing), unhealthy},
 		"what this process created is announced before it is observed": {of(bad(begun)).with(external), unhealthy + ", " + waiting},
@@ -182,26 +182,5 @@ func TestAMachineWhoseRequestAppearsIsMarkedTogetherWithIt(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestWhatADecisionDoesIsFoundInIt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		given                    Facts
-		idle, healthy, unhealthy bool
-	}{
-		"about a machine that is marked healthy it does nothing":          {of(is(health.Healthy, markedHealthy)), true, false, false},
-		"about one that is pending it does nothing":                       {of(is(health.Pending)), true, false, false},
-		"it marks one that is healthy, without a step":                    {of(is(health.Healthy)), false, true, false},
-		"it adopts a request and sets nothing on a machine":               {of(is(health.Healthy, markedHealthy, requested(AdoptableRequest))).with(external), false, false, false},
-		"it asks an owner, and sets another condition to the same status": {of(bad()), false, false, true},
-	} {
-		d := Decide(tc.given).Decisions[0]
-		if d.Idle() != tc.idle || d.Sets(HealthCheckSucceeded, conditionTrue) != tc.healthy || d.Sets(HealthCheckSucceeded, conditionFalse) != tc.unhealthy {
-			t.Errorf("%s: idle %t, %s", name, d.Idle(), d.steps())
-		}
-		if d.Sets(OwnerRemediated, conditionTrue) {
-			t.Errorf("%s: it says that the owner has remediated the machine", name)
-		}
 	}
 }

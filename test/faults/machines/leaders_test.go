@@ -93,7 +93,9 @@ func TestARemediationBeginsWhoseRecordIsRefused(t *testing.T) {
 				},
 			})
 			e.settle(wait)
-			e.happens(wait, func() { e.fail("m1") })
+			e.fail("m1")
+			e.enqueueAll()
+			e.settle(wait)
 			check := &clusterv1.MachineHealthCheck{}
 			e.must(e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: "check"}, check))
 			if !e.flies(check, e.machine("m1")) {

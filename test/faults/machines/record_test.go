@@ -259,26 +259,6 @@ func (e *environment) count() {
 	e.record.counted = now
 }
 
-// gauge is the sum of all series of a gauge about this environment's namespace that have a label of that value.
-func (e *environment) gauge(name, value string) (sum float64) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(machinehealthcheck.Metrics()...)
-	families, err := registry.Gather()
-	e.must(err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			var here, is bool
-			for _, l := range m.GetLabel() {
-				here, is = here || l.GetValue() == e.namespace, is || l.GetValue() == value
-			}
-			if f.GetName() == name && here && is {
-				sum += m.GetGauge().GetValue()
-			}
-		}
-	}
-	return sum
-}
-
 func (e *environment) collect(from *prometheus.CounterVec, into map[string]float64) {
 	all := make(chan prometheus.Metric)
 	go func() {

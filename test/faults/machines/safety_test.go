@@ -2,7 +2,6 @@ package machines
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -32,8 +31,6 @@ func (e *environment) mayStartLocked(m *clusterv1.Machine, what string, more int
 	unsafe := func(why string) { e.t.Errorf("%s machine %s, although %s, after %q", what, m.Name, why, e.record.log) }
 	check := e.checkOf(m)
 	_, byHand := m.Annotations[clusterv1.RemediateMachineAnnotation]
-	// Of its own fault a machine tells itself.
-	itself := byHand || meta.IsStatusConditionFalse(m.Status.Conditions, "GPUHealthy")
 	_, skipped := m.Annotations[clusterv1.MachineSkipRemediationAnnotation]
 	switch {
 	case !m.DeletionTimestamp.IsZero():
@@ -42,9 +39,9 @@ func (e *environment) mayStartLocked(m *clusterv1.Machine, what string, more int
 		unsafe("it is to be left alone")
 	case check == nil:
 		unsafe("no check acts on it")
-	case !itself && e.lost():
+	case !byHand && e.lost():
 		unsafe("its node is unknown")
-	case !itself && e.ready(m.Name):
+	case !byHand && e.ready(m.Name):
 		unsafe("it is healthy")
 	default:
 		e.withinLimits(check, more, unsafe)

@@ -6,13 +6,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -21,11 +19,6 @@ func atMost(limit string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) {
 		c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.Parse(limit))
 	}
-}
-
-// between lets a check remediate while the number of those not healthy is in the range.
-func between(limits string) func(*clusterv1.MachineHealthCheck) {
-	return func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TriggerIf.UnhealthyInRange = limits }
 }
 
 // lenient makes silent machines of a check pending, strict makes all of them unhealthy: in one reconcile, when all of them are in the cache.
@@ -43,101 +36,6 @@ const (
 	remediates = "True/RemediationAllowed"
 	restricted = "False/TooManyUnhealthy"
 )
-
-func TestCountingCountsPendingStartingAndDeletedMachinesAsNotHealthy(t *testing.T) {
-	run(t, func(s *environment) {
-		s.workers("well", "pending", "going")
-		s.machine("starting")
-		s.nodeReports("pending", corev1.NodeReady, corev1.ConditionUnknown, 0)
-		s.isDeleted("going")
-		s.check("check", atMost("2"))
-
-		s.Eventually(s.allowed("check")).Should(Equal(restricted))
-		s.Eventually(s.counts("check")).Should(Equal([]int32{4, 1, 0}))
-		s.Expect(s.getCheck("check").Status.Targets).To(Equal([]string{"going", "pending", "starting", "well"}))
-		s.Expect(s.message("check", "RemediationAllowed")()).To(Equal(
-			"Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 4, unhealthy: 0, unhealthyLessThanOrEqualTo: 2). " +
-				"3 of 4 targets are not healthy: 0 unhealthy, 1 pending, 1 starting, 1 being deleted, 0 unknown; 2 of 4 allows 2"))
-	})
-}
-
-func TestCountingRoundsAPercentageDownMarksMachinesWhileShortCircuitedAndResumesAfterwards(t *testing.T) {
-	run(t, func(s *environment) {
-		s.workers("a", "b", "c", "d", "e", "f")
-		s.check("check", atMost("40%"))
-		s.Eventually(s.counts("check")).Should(Equal([]int32{6, 6, 2}), "40% of 6 is 2")
-
-		s.fallsSilent("a", "b")
-		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
-		s.Eventually(s.owner("b")).Should(Equal(ownerRequested))
-		s.Eventually(s.counts("check")).Should(Equal([]int32{6, 4, 0}))
-		s.Expect(s.allowed("check")()).To(Equal(remediates))
-
-		s.fallsSilent("c")
-		s.Eventually(s.health("c")).Should(Equal(silent))
-		s.Eventually(s.allowed("check")).Should(Equal(restricted))
-		s.Expect(s.counts("check")()).To(Equal([]int32{6, 3, 0}))
-		s.Expect(s.message("check", "RemediationAllowed")()).To(HaveSuffix(
-			"(total: 6, unhealthy: 3, unhealthyLessThanOrEqualTo: 40%). 3 of 6 targets are not healthy: " +
-				"3 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; 40% of 6 allows 2"))
-		before := v1beta1conditions.Get(s.getCheck("check"), clusterv1.RemediationAllowedV1Beta1Condition)
-		s.Expect(before.Status).To(Equal(corev1.ConditionFalse))
-		s.Expect(before.Severity).To(Equal(clusterv1.ConditionSeverityWarning))
-		s.Expect(before.Message).To(Equal(s.message("check", "RemediationAllowed")()))
-		s.Expect(s.owner("c")()).To(Equal(nothing), "restricted")
-		s.Expect(s.owner("a")()).To(Equal(ownerRequested), "what has started continues")
-
-		s.comesBack("a")
-		s.Eventually(s.owner("c")).Should(Equal(ownerRequested))
-		s.Eventually(s.allowed("check")).Should(Equal(remediates))
-		s.Expect(s.counts("check")()).To(Equal([]int32{6, 4, 0}))
-	})
-}
-
-func TestCountingAllowsBothEndsOfARangeAndNothingBelowOrAbove(t *testing.T) {
-	run(t, func(s *environment) {
-		s.workers("a", "b", "c", "d")
-		s.check("check", between("[2-3]"), atMost("0"))
-		s.Eventually(s.allowed("check")).Should(Equal(restricted))
-
-		s.fallsSilent("a")
-		s.Eventually(s.message("check", "RemediationAllowed")).Should(Equal(
-			"Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range " +
-				"(total: 4, unhealthy: 1, unhealthyInRange: [2-3]). 1 of 4 targets are not healthy: " +
-				"1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3"))
-		s.Expect(s.owner("a")()).To(Equal(nothing))
-
-		s.fallsSilent("b")
-		s.Eventually(s.counts("check")).Should(Equal([]int32{4, 2, 1}), "the range goes before the number")
-		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
-		s.Eventually(s.owner("b")).Should(Equal(ownerRequested))
-
-		s.fallsSilent("c")
-		s.Eventually(s.owner("c")).Should(Equal(ownerRequested))
-		s.Eventually(s.counts("check")).Should(Equal([]int32{4, 1, 0}))
-		s.Expect(s.allowed("check")()).To(Equal(remediates))
-
-		s.fallsSilent("d")
-		s.Eventually(s.health("d")).Should(Equal(silent))
-		s.Eventually(s.allowed("check")).Should(Equal(restricted))
-		s.Expect(s.owner("d")()).To(Equal(nothing))
-	})
-}
-
-func TestCountingAllowsRemediationWhenNoMachineIsSelectedUnlessARangeDemandsUnhealthyOnes(t *testing.T) {
-	run(t, func(s *environment) {
-		s.worker("a")
-		elsewhere := func(c *clusterv1.MachineHealthCheck) {
-			c.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "elsewhere"}}
-		}
-		s.check("none", elsewhere)
-		s.check("range", elsewhere, between("[1-3]"))
-
-		s.Eventually(s.counts("none")).Should(Equal([]int32{0, 0, 0}))
-		s.Expect(s.allowed("none")()).To(Equal(remediates))
-		s.Eventually(s.allowed("range")).Should(Equal(restricted))
-	})
-}
 
 func TestCountingSelectsNothingWithAnEmptySelector(t *testing.T) {
 	run(t, func(s *environment) {

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -152,19 +151,6 @@ func (s *environment) change(machine string, change func(*clusterv1.Machine)) {
 	s.Expect(s.here.Status().Patch(s.ctx, m, client.MergeFrom(before))).To(Succeed())
 }
 
-// isDeleted deletes a machine that a finalizer of another client keeps.
-func (s *environment) isDeleted(machine string) {
-	s.change(machine, func(m *clusterv1.Machine) { m.Finalizers = []string{"test.kubemend.io/keep"} })
-	s.Expect(s.here.Delete(s.ctx, s.get(machine))).To(Succeed())
-}
-
-// isGone ends a deletion.
-func (s *environment) isGone(machine string) {
-	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.cluster.Namespace, Name: machine}}
-	withoutFinalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	s.Expect(client.IgnoreNotFound(s.here.Patch(s.ctx, m, withoutFinalizers))).To(Succeed())
-}
-
 func annotated(key, value string) func(*clusterv1.Machine) {
 	return func(m *clusterv1.Machine) {
 		if m.Annotations == nil {
@@ -206,15 +192,4 @@ func (s *environment) getCheck(name string) *clusterv1.MachineHealthCheck {
 	c := &clusterv1.MachineHealthCheck{}
 	s.Expect(s.here.Get(s.ctx, client.ObjectKey{Namespace: s.cluster.Namespace, Name: name}, c)).To(Succeed())
 	return c
-}
-
-// begun has the manager begin a remediation of another check, and end it. Before that it does not know yet which power cycles are under way.
-func (s *environment) begun() {
-	s.t.Helper()
-	s.worker("first", func(m *clusterv1.Machine) { m.Labels["pool"] = "first" })
-	s.fallsSilent("first")
-	c := s.check("first", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "first" })
-	s.Eventually(s.owner("first")).Should(Equal(ownerRequested))
-	s.Expect(s.here.Delete(s.ctx, c)).To(Succeed())
-	s.Expect(s.here.Delete(s.ctx, s.get("first"))).To(Succeed())
 }

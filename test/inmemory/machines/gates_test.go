@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/test/builders"
 )
 
@@ -27,57 +28,7 @@ func notInitialized(c *clusterv1.Cluster) {
 	c.Status.Initialization.ControlPlaneInitialized = nil
 }
 
-func ofControlPlane(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }
-
 const neverStarted = "False/NodeStartupTimeout False/NodeStartupTimeout"
-
-func TestGatesLetOnlyControlPlaneMachinesBeJudgedByTheirStartUpBeforeTheControlPlaneIsInitialized(t *testing.T) {
-	run(t, func(s *environment) {
-		s.changeCluster(notInitialized)
-		s.machine("control", ofControlPlane)
-		s.machine("control-with-node", ofControlPlane, s.hasNode("unread"))
-		s.machine("worker")
-		s.check("check", builders.StartsWithin(time.Second))
-
-		s.Eventually(s.health("control")).Should(Equal(neverStarted))
-		s.Eventually(s.owner("control")).Should(Equal(ownerRequested))
-		s.Eventually(s.counts("check")).Should(Equal([]int32{3, 0, 0}))
-		s.Expect(s.of("check", "WorkloadClusterReachable")()).To(Equal("Unknown/NotInitialized"))
-		s.Eventually(s.number("kubemend_machinehealthcheck_targets", s.labels("check", `state="unknown"`)...)).Should(BeEquivalentTo(2))
-		s.Consistently(s.health("worker")).Should(Equal(nothing))
-		s.Expect(s.health("control-with-node")()).To(Equal(nothing), "its node cannot be read")
-	})
-}
-
-func TestGatesDoNotKeepAMachineThatAUserMarkedFromBeingRemediatedButTheLimitDoes(t *testing.T) {
-	run(t, func(s *environment) {
-		s.changeCluster(notInitialized)
-		s.machine("a", annotated(clusterv1.RemediateMachineAnnotation, ""))
-		s.machine("b")
-		s.check("none", atMost("0"))
-		s.Eventually(s.health("a")).Should(Equal("False/HasRemediateAnnotation False/HasRemediateMachineAnnotation"))
-		s.Eventually(s.counts("none")).Should(Equal([]int32{2, 0, 0}))
-		s.changeCheck("none", atMost("1"))
-		s.Eventually(s.message("none", "RemediationAllowed")).Should(HaveSuffix("2 of 2 targets are not healthy: " +
-			"1 unhealthy, 0 pending, 0 starting, 0 being deleted, 1 unknown; 1 of 2 allows 1"))
-		s.Expect(s.allowed("none")()).To(Equal(restricted), "b is not healthy either")
-		s.Expect(s.owner("a")()).To(Equal(nothing))
-
-		s.changeCheck("none", atMost("2"))
-		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
-		s.Expect(s.health("b")()).To(Equal(nothing))
-	})
-}
-
-func TestGatesGiveAFirstNodeTenMinutesByDefault(t *testing.T) {
-	run(t, func(s *environment) {
-		m := s.machine("a")
-		s.check("check")
-
-		deadline := s.number("kubemend_machinehealthcheck_next_deadline_timestamp_seconds", s.labels("check")...)
-		s.Eventually(deadline).Should(BeEquivalentTo(m.CreationTimestamp.Add(10 * time.Minute).Unix()))
-	})
-}
 
 func TestW6GatesAClusterThatBecomesInitializedOrWhoseInfrastructureBecomesReadyEnqueuesItsChecks(t *testing.T) {
 	run(t, func(s *environment) {
@@ -130,7 +81,7 @@ func TestMissingInputDelaysNoOtherCheckNoClusterNoKubeconfig(t *testing.T) {
 	alone(t, func(s *environment) {
 		orphan := &environment{setting: s.setting, cluster: builders.Cluster(s.cluster.Namespace, "c2")}
 		s.unreachable["mute"] = true
-		s.start(acting)
+		s.start(machinehealthcheck.Act)
 		orphan.check("orphan")
 		mute := s.environment(s.cluster.Namespace, "mute")
 		mute.machine("mute-marked", annotated(clusterv1.RemediateMachineAnnotation, ""))

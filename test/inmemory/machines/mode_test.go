@@ -4,9 +4,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/test/builders"
@@ -45,65 +43,8 @@ func TestPausedIsFalseWhileKubemendActsOnAnUnclaimedCheckAndHasAReasonWhenItIsTr
 	})
 }
 
-func TestPausedIsTheOnlyConditionOfACheckThatIsPausedFromTheStart(t *testing.T) {
-	run(t, func(s *environment) {
-		s.worker("a")
-		s.fallsSilent("a")
-		s.check("check", pausedAs("true"))
-
-		s.Eventually(s.of("check", "Paused")).Should(Equal("True/Paused"))
-		c := s.getCheck("check")
-		s.Expect(c.Labels).NotTo(HaveKey(clusterv1.ClusterNameLabel))
-		s.Expect(c.OwnerReferences).To(BeEmpty())
-		s.Expect(c.Status.Conditions).To(HaveLen(1))
-		s.Consistently(s.health("a")).Should(Equal(nothing))
-	})
-}
-
-func TestPausedKeepsRequestsAndConditions(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot")
-		s.worker("a")
-		s.check("check", by("reboot"))
-		s.fallsSilent("a")
-		s.isRequested("a")
-
-		s.changeCheck("check", pausedAs("true"))
-		s.Eventually(s.of("check", "Paused")).Should(Equal("True/Paused"))
-		s.comesBack("a")
-		s.Consistently(s.requested()).Should(ConsistOf("a"))
-
-		s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
-		s.Eventually(s.requested()).Should(BeEmpty())
-		s.Eventually(s.health("a")).Should(Equal(well))
-	})
-}
-
-func TestPausedIsWrittenByClusterAPIOnAClaimedCheck(t *testing.T) {
-	run(t, func(s *environment) {
-		s.worker("a")
-		s.check("check", builders.Claimed)
-		s.Eventually(s.health("a")).Should(Equal(well))
-		s.Eventually(func() error { // the condition of Cluster API core, which its reason identifies
-			c := s.getCheck("check")
-			c.Status.Conditions = append(c.Status.Conditions, condition(clusterv1.PausedCondition, metav1.ConditionTrue, long))
-			return s.here.Status().Update(s.ctx, c)
-		}).Should(Succeed())
-
-		s.fallsSilent("a")
-		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
-		s.Eventually(s.counts("check")).Should(Equal([]int32{1, 0, 0}))
-		s.Expect(s.of("check", "Paused")()).To(Equal("True/Test"))
-		s.pause(true)
-		s.Eventually(s.exported("kubemend_machinehealthcheck_targets", s.labels("check")...)).Should(BeZero())
-		s.comesBack("a")
-		s.Consistently(s.health("a")).Should(Equal(silent), "a paused Cluster stops us too")
-		s.Expect(s.of("check", "Paused")()).To(Equal("True/Test"))
-	})
-}
-
 func TestUnclaimedChecksAreJudgedAndCountedInModeObserveWithoutAWriteButOfRecords(t *testing.T) {
-	runWith(t, observing, func(s *environment) {
+	runWith(t, machinehealthcheck.Observe, func(s *environment) {
 		s.template("reboot")
 		s.workers("good", "bad")
 		s.worker("once-failed", everFailed)
@@ -148,69 +89,3 @@ func TestUnclaimedChecksAreJudgedAndCountedInModeObserveWithoutAWriteButOfRecord
 		s.Consistently(s.requested()).Should(ConsistOf("good", "once-failed"), "Cluster API acts on it now")
 	})
 }
-
-func TestUnclaimedChecksAreNotReadInModeIgnoreUnlikeClaimedOnes(t *testing.T) {
-	runWith(t, ignoring, func(s *environment) {
-		s.workers("a")
-		s.worker("b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
-		s.fallsSilent("a", "b")
-		s.check("check")
-		s.check("claimed", builders.Claimed, func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "b" })
-
-		s.Eventually(s.owner("b")).Should(Equal(ownerRequested))
-		s.Consistently(s.health("a")).Should(Equal(nothing))
-		s.Expect(s.getCheck("check").Status.Conditions).To(BeEmpty())
-		s.Expect(s.exported("kubemend_machinehealthcheck_targets", s.labels("check")...)()).To(BeZero())
-		s.Eventually(s.exported("kubemend_machinehealthcheck_targets", s.labels("claimed")...)).ShouldNot(BeZero())
-	})
-}
-
-func TestUnclaimedChecksAreNeitherJudgedNorCountedInModeObserveWhileTheyArePausedForEverybody(t *testing.T) {
-	runWith(t, observing, func(s *environment) {
-		s.worker("a")
-		s.fallsSilent("a")
-		s.check("check", pausedAs("true"))
-		s.worker("b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
-		s.check("other", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "b" })
-		before := s.versions()
-
-		s.Eventually(s.exported("kubemend_machinehealthcheck_targets", s.labels("other")...)).ShouldNot(BeZero())
-		s.Consistently(s.versions).Should(Equal(before))
-		s.Expect(s.exported("kubemend_machinehealthcheck_targets", s.labels("check")...)()).To(BeZero())
-	})
-}
-
-func TestAManagerWithAFilterFindsChecksWithoutALabelThroughThatOfTheirClusterAsItChanges(t *testing.T) {
-	alone(t, func(s *environment) {
-		s.labelled("east")
-		s.start(flags{unclaimed: machinehealthcheck.Act, filter: "east"})
-		s.worker("a")
-		s.fallsSilent("a")
-		s.check("check", unlabelled)
-		s.worker("b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
-		s.check("own", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "b" })
-		s.changeCheck("own", func(c *clusterv1.MachineHealthCheck) { c.Labels = map[string]string{clusterv1.WatchLabel: "nowhere"} })
-		seen := s.exported("kubemend_machinehealthcheck_targets", s.labels("check")...)
-		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
-		s.Eventually(seen).ShouldNot(BeZero())
-
-		s.labelled("west")
-		s.Eventually(seen).Should(BeZero())
-		s.comesBack("a")
-		s.Consistently(s.health("a")).Should(Equal(silent), "it is another manager's affair")
-		s.start(flags{unclaimed: machinehealthcheck.Act, filter: "west"})
-		s.Eventually(s.health("a")).Should(Equal(well), "the other manager judges it")
-		s.Eventually(seen).ShouldNot(BeZero())
-		s.Expect(s.exported("kubemend_machinehealthcheck_targets", s.labels("own")...)()).To(BeZero(), "its own label counts before that of its Cluster")
-	})
-}
-
-// labelled says which manager looks after the Cluster.
-func (s *environment) labelled(filter string) {
-	s.t.Helper()
-	before := s.cluster.DeepCopy()
-	s.cluster.Labels = map[string]string{clusterv1.WatchLabel: filter}
-	s.Expect(s.here.Patch(s.ctx, s.cluster, client.MergeFrom(before))).To(Succeed())
-}
-
-func unlabelled(c *clusterv1.MachineHealthCheck) { c.Labels = nil }

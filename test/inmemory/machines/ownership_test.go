@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // ofDisk makes a check judge by the disk alone.
@@ -65,69 +66,6 @@ func TestW9OwnershipOfRequestsOfTwoOverlappingChecksTheOlderOneActsBothReportThe
 	})
 }
 
-func TestW9OwnershipOfRequestsARequestOfAnotherClientIsLeftAloneAndReported(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot")
-		s.workers("a", "b")
-		foreign := s.byHand("a", nil)
-		s.check("check", by("reboot"))
-		s.fallsSilent("a", "b")
-
-		s.Eventually(s.external("a")).Should(Equal("False/RemediationRequestCreationFailed"))
-		s.Expect(conditions.GetMessage(s.get("a"), "ExternallyRemediated")).To(Equal(
-			"Metal3Remediation a exists and was not made by this MachineHealthCheck"))
-		s.isRequested("b")
-
-		s.comesBack("a")
-		s.Eventually(s.health("a")).Should(Equal(well))
-		s.Expect(s.external("a")()).To(Equal("-"))
-		s.Expect(s.here.Delete(s.ctx, s.getCheck("check"))).To(Succeed())
-		s.Eventually(s.requested()).Should(ConsistOf("a"))
-		now := s.request("a")
-		s.Expect(now.GetResourceVersion()).To(Equal(foreign.GetResourceVersion()))
-	})
-}
-
-func TestW9OwnershipOfRequestsARequestThatClusterAPIMadeFromTheSameTemplateIsAdopted(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot")
-		s.workers("a", "b")
-		before := s.byHand("a", clonedFrom("reboot"))
-		s.byHand("b", clonedFrom("reboot")) // and this machine is healthy
-		s.fallsSilent("a")
-		check := s.check("check", by("reboot"))
-
-		s.Eventually(func() map[string]string { return s.request("a").GetLabels() }).Should(
-			HaveKeyWithValue("kubemend.io/made-by-uid", string(check.UID)))
-		taken := s.request("a")
-		s.Expect(taken.GetUID()).To(Equal(before.GetUID()))
-		s.Expect(taken.GetAnnotations()).To(HaveKeyWithValue("kubemend.io/made-by", "check"))
-		s.isRequested("a")
-
-		s.comesBack("a")
-		s.Eventually(s.requested()).ShouldNot(ContainElement("a"))
-		s.Eventually(s.requested()).Should(BeEmpty(), "no other client would ever delete the request of the healthy machine")
-	})
-}
-
-func TestW9OwnershipOfRequestsACheckThatIsRecreatedUnderTheSameNameAdoptsItsRequests(t *testing.T) {
-	run(t, func(s *environment) {
-		s.template("reboot")
-		s.worker("a")
-		s.fallsSilent("a")
-		check := s.check("check", by("reboot"), pausedAs("test")) // else the request is one of a check that is gone, and ended as that
-		request := s.byHand("a", clonedFrom("reboot"))
-		request.SetAnnotations(map[string]string{"kubemend.io/made-by": "check"})
-		request.SetLabels(map[string]string{"kubemend.io/made-by-uid": "of-before"})
-		s.Expect(s.here.Update(s.ctx, request)).To(Succeed())
-		s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, clusterv1.PausedAnnotation) })
-
-		s.Eventually(func() map[string]string { return s.request("a").GetLabels() }).Should(
-			HaveKeyWithValue("kubemend.io/made-by-uid", string(check.UID)))
-		s.Expect(s.uid("a")()).To(BeEquivalentTo(request.GetUID()))
-	})
-}
-
 // asking is an environment with two machines under way.
 func asking(s *environment) {
 	s.t.Helper()
@@ -137,129 +75,6 @@ func asking(s *environment) {
 	s.fallsSilent("a", "b")
 	s.isRequested("a")
 	s.isRequested("b")
-}
-
-func TestW16ReleasingMachinesDeletingACheckDeletesItsRequestsAndRemovesItsConditionsWithoutAFinalizer(t *testing.T) {
-	run(t, func(s *environment) {
-		asking(s)
-		check := s.getCheck("check")
-		s.Expect(check.Finalizers).To(BeEmpty())
-
-		s.Expect(s.here.Delete(s.ctx, check)).To(Succeed())
-
-		s.Eventually(s.requested()).Should(BeEmpty())
-		for _, m := range []string{"a", "b"} {
-			s.Eventually(s.health(m)).Should(Equal(nothing))
-			s.Expect(s.external(m)()).To(Equal("-"))
-		}
-		s.Eventually(s.exported("kubemend_machinehealthcheck_targets", s.labels("check")...)).Should(BeZero())
-	})
-}
-
-func TestW16ReleasingMachinesDeletingACheckRemovesAnOwnerRemediationRequestThatTheOwnerHasNotActedOnAndNoOther(t *testing.T) {
-	run(t, func(s *environment) {
-		s.begun()
-		s.worker("a")
-		s.worker("at-work", ownerSaid(metav1.ConditionFalse, metav1.ConditionFalse))
-		check := s.check("check")
-		s.fallsSilent("a", "at-work")
-		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
-		s.Eventually(s.health("at-work")).Should(Equal(silent))
-
-		s.Expect(s.here.Delete(s.ctx, check)).To(Succeed())
-
-		s.Eventually(s.health("a")).Should(Equal(nothing))
-		s.Expect(s.owner("a")()).To(Equal(nothing))
-		s.Eventually(s.health("at-work")).Should(Equal(nothing))
-		s.Expect(s.owner("at-work")()).To(Equal("False/Test False/Test"))
-	})
-}
-
-func TestW16ReleasingMachinesATemplateOfAnotherKindDeletesTheRequestsOfTheFormerKind(t *testing.T) {
-	run(t, func(s *environment) {
-		asking(s)
-		s.templateOf(another, "replace")
-
-		s.changeCheck("check", byOne(another, "replace"))
-
-		s.Eventually(s.requested()).Should(BeEmpty())
-		s.Eventually(s.requestedOf(another)).Should(ConsistOf("a", "b"))
-		s.Eventually(s.external("a")).Should(Equal(asked))
-	})
-}
-
-func TestW16ReleasingMachinesACheckThatLosesItsTemplateDeletesItsRequestsAndRequestsOwnerRemediation(t *testing.T) {
-	run(t, func(s *environment) {
-		asking(s)
-
-		s.changeCheck("check", byOwner)
-
-		s.Eventually(s.requested()).Should(BeEmpty())
-		for _, m := range []string{"a", "b"} {
-			s.Eventually(s.owner(m)).Should(Equal(ownerRequested))
-			s.Eventually(s.external(m)).Should(Equal("-"))
-		}
-		s.Eventually(s.of("check", "RemediationTemplateAvailable")).Should(Equal("-"))
-	})
-}
-
-func TestW16ReleasingMachinesAMachineThatNoCheckSelectsAnyLongerIsReleased(t *testing.T) {
-	run(t, func(s *environment) {
-		asking(s)
-
-		s.change("a", func(m *clusterv1.Machine) { m.Labels["pool"] = "elsewhere" })
-
-		s.Eventually(s.requested()).Should(ConsistOf("b"))
-		s.Eventually(s.health("a")).Should(Equal(nothing))
-		s.Expect(s.external("a")()).To(Equal("-"))
-		s.Expect(s.external("b")()).To(Equal(asked))
-		s.Eventually(s.counts("check")).Should(Equal([]int32{1, 0, 0}))
-	})
-}
-
-func TestW16ReleasingMachinesAChangedSelectorReleasesTheMachinesThatItLeavesOut(t *testing.T) {
-	run(t, func(s *environment) {
-		asking(s)
-		s.worker("c", func(m *clusterv1.Machine) { m.Labels["pool"] = "elsewhere" })
-
-		s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "elsewhere" })
-
-		s.Eventually(s.requested()).Should(BeEmpty())
-		s.Eventually(s.health("a")).Should(Equal(nothing))
-		s.Eventually(s.health("c")).Should(Equal(well))
-	})
-}
-
-func TestW16ReleasingMachinesSkippingOrPausingAMachineDeletesItsRequestAndRemovesItsConditions(t *testing.T) {
-	run(t, func(s *environment) {
-		asking(s)
-
-		s.change("a", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
-		s.change("b", annotated(clusterv1.PausedAnnotation, ""))
-
-		s.Eventually(s.requested()).Should(BeEmpty())
-		for _, m := range []string{"a", "b"} {
-			s.Eventually(s.health(m)).Should(Equal(nothing))
-			s.Expect(s.external(m)()).To(Equal("-"))
-		}
-		s.Eventually(s.counts("check")).Should(Equal([]int32{0, 0, 0}))
-	})
-}
-
-func TestReleasingMachinesWaitsWhileTheClusterIsPaused(t *testing.T) {
-	run(t, func(s *environment) {
-		asking(s)
-		s.pause(true)
-		s.Eventually(s.of("check", "Paused")).Should(Equal("True/Paused"))
-
-		s.Expect(s.here.Delete(s.ctx, s.getCheck("check"))).To(Succeed())
-		s.Consistently(s.requested()).Should(ConsistOf("a", "b"))
-		s.Expect(s.health("a")()).To(Equal(silent))
-
-		s.pause(false)
-		s.Eventually(s.requested()).Should(BeEmpty())
-		s.Eventually(s.health("a")).Should(Equal(nothing))
-	})
 }
 
 func TestReleasingMachinesLeavesConditionsOfOtherWritersAloneOnAMachineThatNoCheckSelects(t *testing.T) {
@@ -300,7 +115,7 @@ func TestW16ReleasingMachinesWhatBecameOrphanedWhileNoManagerRanIsReleasedAtTheS
 		s.Expect(s.here.Delete(s.ctx, s.getCheck("check"))).To(Succeed())
 		s.Expect(s.here.Delete(s.ctx, s.getCheck("check-b"))).To(Succeed())
 		s.Consistently(s.requested()).Should(ConsistOf("a", "c"), "no manager runs that could delete them")
-		s.start(acting)
+		s.start(machinehealthcheck.Act)
 
 		s.Eventually(s.requested()).Should(ConsistOf("c"))
 		s.Eventually(s.requestedOf(another)).Should(BeEmpty())
@@ -309,4 +124,69 @@ func TestW16ReleasingMachinesWhatBecameOrphanedWhileNoManagerRanIsReleasedAtTheS
 		s.Expect(s.external("b")()).To(Equal("-"))
 		s.Expect(s.uid("c")()).To(Equal(kept))
 	})
+}
+
+func TestW16ReleasingMachines(t *testing.T) {
+	released := func(s *environment, machines ...string) {
+		s.Eventually(s.requested()).ShouldNot(ContainElements(machines))
+		for _, m := range machines {
+			s.Eventually(s.health(m)).Should(Equal(nothing))
+			s.Eventually(s.external(m)).Should(Equal("-"))
+		}
+	}
+	for name, happens := range map[string]func(s *environment){
+		"a check that is deleted has no finalizer, and releases all": func(s *environment) {
+			check := s.getCheck("check")
+			s.Expect(check.Finalizers).To(BeEmpty())
+			s.Expect(s.here.Delete(s.ctx, check)).To(Succeed())
+			released(s, "a", "b")
+			s.Eventually(s.exported("kubemend_machinehealthcheck_targets", s.labels("check")...)).Should(BeZero())
+		},
+		"a template of another kind ends the requests of the former": func(s *environment) {
+			s.templateOf(another, "replace")
+			s.changeCheck("check", byOne(another, "replace"))
+			s.Eventually(s.requested()).Should(BeEmpty())
+			s.Eventually(s.requestedOf(another)).Should(ConsistOf("a", "b"))
+			s.Eventually(s.external("a")).Should(Equal(asked))
+		},
+		"a check that loses its template asks owners": func(s *environment) {
+			s.changeCheck("check", byOwner)
+			s.Eventually(s.requested()).Should(BeEmpty())
+			s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
+			s.Eventually(s.external("a")).Should(Equal("-"))
+			s.Eventually(s.of("check", "RemediationTemplateAvailable")).Should(Equal("-"))
+		},
+		"a machine that no check selects any longer": func(s *environment) {
+			s.change("a", func(m *clusterv1.Machine) { m.Labels["pool"] = "elsewhere" })
+			released(s, "a")
+			s.Expect(s.external("b")()).To(Equal(asked))
+			s.Eventually(s.counts("check")).Should(Equal([]int32{1, 0, 0}))
+		},
+		"a selector that leaves them out": func(s *environment) {
+			s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "elsewhere" })
+			released(s, "a", "b")
+		},
+		"machines that are skipped or paused": func(s *environment) {
+			s.change("a", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
+			s.change("b", annotated(clusterv1.PausedAnnotation, ""))
+			released(s, "a", "b")
+			s.Eventually(s.counts("check")).Should(Equal([]int32{0, 0, 0}))
+		},
+		"nothing while the Cluster is paused": func(s *environment) {
+			s.pause(true)
+			s.Eventually(s.of("check", "Paused")).Should(Equal("True/Paused"))
+			s.Expect(s.here.Delete(s.ctx, s.getCheck("check"))).To(Succeed())
+			s.Consistently(s.requested()).Should(ConsistOf("a", "b"))
+			s.Expect(s.health("a")()).To(Equal(silent))
+			s.pause(false)
+			released(s, "a", "b")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(s *environment) {
+				asking(s)
+				happens(s)
+			})
+		})
+	}
 }

@@ -19,11 +19,10 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/reference"
 	"k8s.io/utils/clock"
@@ -50,6 +49,7 @@ import (
 // so for a minute.
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	utilruntime.ErrorHandlers = nil // one waits by the time of the process before
 	SetDefaultEventuallyTimeout(3 * time.Second)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Minute)
@@ -106,28 +106,16 @@ type setting struct {
 	unreachable map[string]bool
 }
 
-// flags are those of a manager.
-type flags struct {
-	unclaimed         machinehealthcheck.Unclaimed
-	filter, namespace string
-}
-
-var (
-	acting    = flags{unclaimed: machinehealthcheck.Act}
-	observing = flags{unclaimed: machinehealthcheck.Observe}
-	ignoring  = flags{unclaimed: machinehealthcheck.Ignore}
-)
-
 var environments atomic.Int64
 
 // run runs a test in a bubble, with an environment and a manager that acts on all checks.
-func run(t *testing.T, test func(s *environment)) { runWith(t, acting, test) }
+func run(t *testing.T, test func(s *environment)) { runWith(t, machinehealthcheck.Act, test) }
 
-// runWith runs a test with a manager with these flags.
-func runWith(t *testing.T, f flags, test func(s *environment)) {
+// runWith runs a test with a manager that does that with checks which nobody has claimed.
+func runWith(t *testing.T, unclaimed machinehealthcheck.Unclaimed, test func(s *environment)) {
 	t.Helper()
 	alone(t, func(s *environment) {
-		s.start(f)
+		s.start(unclaimed)
 		test(s)
 	})
 }
@@ -146,19 +134,8 @@ func newSetting(t *testing.T) *setting {
 	w := &setting{WithT: NewWithT(t), t: t, ctx: t.Context(), unreachable: map[string]bool{}}
 	w.writes.Ignore = []string{"Event"}
 	w.here = inmemory.New(theScheme(), nil, managementKinds()...)
-	w.here.Refuse = refuseLabels
 	w.there = &inmemory.Workload{Server: inmemory.New(theScheme(), nil, inmemory.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node"), Global: true})}
 	return w
-}
-
-// refuseLabels is what every API server says of labels that are none.
-func refuseLabels(obj client.Object) error {
-	for _, value := range obj.GetLabels() {
-		if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
-			return apierrors.NewBadRequest(fmt.Sprintf("metadata.labels: Invalid value: %q: %s", value, wrong[0]))
-		}
-	}
-	return nil
 }
 
 // namespace makes one.
@@ -182,10 +159,10 @@ type program struct {
 }
 
 // start starts a manager, as setup_machinehealthcheck.go and setup_remediationrecord.go set it up.
-func (w *setting) start(f flags) *program {
+func (w *setting) start(unclaimed machinehealthcheck.Unclaimed) {
 	w.t.Helper()
 	w.writes.Restart()
-	m, err := inmemory.NewManager(w.here, cacheOptions(f.namespace), &w.writes, &teller{notes: &w.told, writes: &w.writes})
+	m, err := inmemory.NewManager(w.here, cacheOptions(), &w.writes, &teller{notes: &w.told, writes: &w.writes})
 	w.Expect(err).NotTo(HaveOccurred())
 	// The collectors of this manager are registered anew with each of them.
 	fresh := prometheus.NewRegistry()
@@ -200,12 +177,11 @@ func (w *setting) start(f flags) *program {
 	w.Expect(err).NotTo(HaveOccurred())
 	clusters := workload.NewClusters(cc)
 	w.Expect(clusters.ForgetDeleted(w.ctx, m.GetCache())).To(Succeed())
-	w.Expect(setUp(w.ctx, m, cc, clusters, f)).To(Succeed())
+	w.Expect(setUp(w.ctx, m, cc, clusters, unclaimed)).To(Succeed())
 	m.Shown = w.shown
 	p := &program{m, w}
 	w.programs = append(w.programs, p)
 	w.Expect(m.Run(w.ctx, &clusterv1.Cluster{}, &clusterv1.Machine{}, &clusterv1.MachineHealthCheck{}, &mendv1.RemediationRecord{})).To(Succeed())
-	return p
 }
 
 // shown gives a machine whose status the program has written what an API server keeps of that.
@@ -244,45 +220,38 @@ func (p *program) kill() {
 	p.setting.Expect(p.Kill()).To(Or(Succeed(), MatchError(context.Canceled)))
 }
 
-func cacheOptions(namespace string) cache.Options {
-	o := cache.Options{
+func cacheOptions() cache.Options {
+	return cache.Options{
 		DefaultTransform: machinehealthcheck.SlimMetadata,
 		ByObject: map[client.Object]cache.ByObject{
 			&clusterv1.Machine{}: {Transform: machinehealthcheck.SlimMachine}, &mendv1.RemediationRecord{}: records.CacheOptions(),
 		},
 	}
-	if namespace != "" {
-		o.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	}
-	return o
 }
 
-func setUp(ctx context.Context, m *inmemory.Manager, cc *inmemory.ClusterCache, clusters *workload.Clusters, f flags) error {
+func setUp(ctx context.Context, m *inmemory.Manager, cc *inmemory.ClusterCache, clusters *workload.Clusters, unclaimed machinehealthcheck.Unclaimed) error {
 	writer := client.WithFieldOwner(m.GetClient(), mendv1.FieldOwner)
 	installed := func(_ context.Context, crd string) (bool, error) { return crd != "hostremediations.kubemend.io", nil }
-	kept := &records.Records{Client: writer, Live: m.GetAPIReader(), Installed: installed, Clock: clock.RealClock{}, Namespace: f.namespace}
+	kept := &records.Records{Client: writer, Live: m.GetAPIReader(), Installed: installed, Clock: clock.RealClock{}}
 	requests := &remediationrequest.Requests{Client: writer, Live: m.GetAPIReader()}
-	kinds := remediationrequest.NewKinds(m.GetCache(), m.GetAPIReader(), f.namespace, remediationrequest.NewMetadata)
+	kinds := remediationrequest.NewKinds(m.GetCache(), m.GetAPIReader(), "", remediationrequest.NewMetadata)
 	newHost := func() *bmov1alpha1.BareMetalHost { return &bmov1alpha1.BareMetalHost{} }
-	hosts := remediationrequest.NewKinds(m.GetCache(), m.GetAPIReader(), f.namespace, newHost)
+	hosts := remediationrequest.NewKinds(m.GetCache(), m.GetAPIReader(), "", newHost)
 	r := &machinehealthcheck.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Clusters: clusters, Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: m.Recorder,
 		Clock: clock.RealClock{}, Installed: installed, Records: kept, Metal: &host.Hosts{Client: writer, Live: m.GetAPIReader()},
-		Unclaimed: f.unclaimed, WatchFilterValue: f.filter, Resync: 10 * time.Minute,
+		Unclaimed: unclaimed, Resync: 10 * time.Minute,
 	}
 	releaser := &machinehealthcheck.Releaser{
 		Client: writer, Live: m.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: m.Recorder, Discovery: m.Discovery(),
-		WatchFilterValue: f.filter,
 	}
 	follower := &remediationrecord.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Mapper: m.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
 		Cached: []remediationrecord.RequestCache{kinds.Cached}, Recorder: m.Recorder,
-		Capacity:         &capacity.Observer{Management: remediationrecord.NewReader(m.GetAPIReader(), m.GetClient()), Mapper: m.GetRESTMapper()},
-		WatchFilterValue: f.filter,
+		Capacity: &capacity.Observer{Management: remediationrecord.NewReader(m.GetAPIReader(), m.GetClient()), Mapper: m.GetRESTMapper()},
 		Retention: remediationrecord.NewRetention(&remediationrecord.Retention{
 			Client: writer, Live: m.GetAPIReader(), Clock: clock.RealClock{},
-			Options:   remediationrecord.Options{Keep: 30 * 24 * time.Hour, PerCluster: 1000, PerHost: 50},
-			Namespace: f.namespace, WatchFilterValue: f.filter,
+			Options: remediationrecord.Options{Keep: 30 * 24 * time.Hour, PerCluster: 1000, PerHost: 50},
 		}),
 	}
 	workers := controller.Options{MaxConcurrentReconciles: 10}
