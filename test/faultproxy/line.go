@@ -1,3 +1,4 @@
+// Package faultproxy stands between a manager and an API server, and breaks their connections.
 package faultproxy
 
 import (
