@@ -118,7 +118,7 @@ run: bin/manager ## Run the manager against the current kubeconfig, listening on
 # Cluster API's core and the manager are built while the demo begins, which waits for each when it starts it. A manager of before is not taken for one that
 # cannot be built.
 .PHONY: demo .rig/demo
-demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (SCENE=replace|short-circuit|reboot|dead-host|escalate, KEEP=1)
+demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (SCENE=replace|short-circuit|reboot, KEEP=1)
 	@$(MAKE) --no-print-directory .rig/demo rig-api-servers
 	@{ GO='$(GO)' $(RIG_BUILD) capi-core; $(MAKE) --no-print-directory bin/manager || rm -f bin/manager; } & builder=$$!; code=0; \
 		KUBEMEND_RIG_BUILDER=$$builder .rig/demo || code=$$?; wait $$builder; exit $$code

@@ -15,21 +15,6 @@ import (
 // scrapeEvery is the interval of reading the manager's metrics: the only source of what is pending.
 const scrapeEvery = 200 * time.Millisecond
 
-// scope is the check whose pending targets are watched.
-type scope struct {
-	check, by, things string // the name of the check, its controller, what it watches
-	metrics           string // what the names of its metrics begin with
-	environment       string // what the scenes about it need, for people
-}
-
-var (
-	machinesOfCheck = scope{check: checkName, by: kubemend, things: "machines", metrics: "kubemend_machinehealthcheck_", environment: "two control planes"}
-	nodesOfCheck    = scope{
-		check: nodeCheckName, by: kubemendNodes, things: "nodes", metrics: "kubemend_nodehealthcheck_",
-		environment: "one control plane, of a cluster that manages itself",
-	}
-)
-
 // pendingTargets are the targets that are pending.
 type pendingTargets struct {
 	pending, total int
@@ -52,7 +37,7 @@ func (s *environment) watchPending(background context.Context) {
 		if err != nil {
 			continue // it may be restarting; a scene that waits for it says so
 		}
-		now, err := s.watched.pendingIn(text)
+		now, err := pendingIn(text)
 		if err != nil {
 			continue
 		}
@@ -70,14 +55,14 @@ func (s *environment) pendingObserved(now pendingTargets) observation {
 		are, they = "are", "they are"
 	}
 	return observation{
-		by: s.watched.by, fact: pendingFact, about: s.watched.check, number: now.pending, of: now.total,
-		text: fmt.Sprintf("%d of %d %s %s pending: unhealthy at %s unless %s Ready before", now.pending, now.total, s.watched.things, are,
+		by: kubemend, fact: pendingFact, about: checkName, number: now.pending, of: now.total,
+		text: fmt.Sprintf("%d of %d machines %s pending: unhealthy at %s unless %s Ready before", now.pending, now.total, are,
 			s.narrator.at(now.until), they),
 	}
 }
 
 // pendingIn reads the pending targets from the metrics of the check.
-func (w scope) pendingIn(text string) (pendingTargets, error) {
+func pendingIn(text string) (pendingTargets, error) {
 	decoder := expfmt.SampleDecoder{
 		Dec:  expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain)),
 		Opts: &expfmt.DecodeOptions{},
@@ -93,16 +78,16 @@ func (w scope) pendingIn(text string) (pendingTargets, error) {
 			return found, fmt.Errorf("read metrics: %w", err)
 		}
 		for _, sample := range samples {
-			found.take(w, sample)
+			found.take(sample)
 		}
 	}
 }
 
-func (found *pendingTargets) take(w scope, sample *model.Sample) {
-	if sample.Metric["name"] != model.LabelValue(w.check) {
+func (found *pendingTargets) take(sample *model.Sample) {
+	if sample.Metric["name"] != checkName {
 		return
 	}
-	switch strings.TrimPrefix(string(sample.Metric[model.MetricNameLabel]), w.metrics) {
+	switch strings.TrimPrefix(string(sample.Metric[model.MetricNameLabel]), "kubemend_machinehealthcheck_") {
 	case "targets":
 		found.total += int(sample.Value)
 		if sample.Metric["state"] == "pending" {
