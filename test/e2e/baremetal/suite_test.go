@@ -59,7 +59,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
-			Core: true, ControllerManager: true, Own: true, CRDs: []string{remediator}, Webhooks: true, Audit: true,
+			Core: true, ControllerManager: true, Own: true, Webhooks: true, Audit: true,
 		})
 		return err
 	})
@@ -72,7 +72,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(group.Wait()).To(Succeed())
 	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane}) })
 	here = clientFor(management.Config())
-	mayRemediate(ctx) // before the rights of the manager, which are waited for: it looks for requests as soon as it starts
 	var err error
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())

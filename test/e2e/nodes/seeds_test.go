@@ -51,7 +51,7 @@ var _ = Describe("The manifests of the documentation", func() {
 
 		Eventually(counts(ctx, sample)).Should(Equal("3 of 4"))
 		Expect(check(ctx, sample).Status.Phase).To(Equal(nhcv1.PhasePaused))
-		Consistently(none(ctx, pill)).Should(BeEmpty())
+		Expect(none(ctx, pill)()).To(BeEmpty())
 		unpause := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"pauseRequests":null}}`))
 		Expect(here.Patch(ctx, check(ctx, sample), unpause)).To(Succeed())
 		asked := requested(ctx, pill, "openshift-operators", name)
