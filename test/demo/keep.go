@@ -41,7 +41,7 @@ Try this, with the name of a machine, which is also that of its node, for NAME. 
   kubectl annotate machine NAME cluster.x-k8s.io/remediate-machine=    (remediated now)
   kubectl annotate machine NAME cluster.x-k8s.io/skip-remediation=     (left alone)
   kubectl edit machinehealthcheck %[2]s
-  kubectl delete node NAME                                               (unhealthy at once)
+  kubectl delete node NAME                                             (unhealthy at once)
 
 %[5]s
 `
