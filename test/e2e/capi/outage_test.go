@@ -1,11 +1,15 @@
 package capi
 
 import (
+	"context"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
 )
@@ -55,3 +59,9 @@ var _ = Describe("A node that went bad and recovered while the owners did not ru
 		Expect(before).To(BeEmpty(), "none was replaced")
 	}, SpecTimeout(specPatience))
 })
+
+// remediation sets spec.remediation of the control plane, and nothing else of it. The topology leaves alone what is not in the class.
+func (env *environment) remediation(ctx context.Context, is string) {
+	GinkgoHelper()
+	Expect(here.Patch(ctx, env.owner(ctx), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediation":`+is+`}}`)))).To(Succeed())
+}

@@ -16,10 +16,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-const (
-	deferred = "False/" + controlplanev1.KubeadmControlPlaneMachineRemediationDeferredReason
-	refused  = "False/" + controlplanev1.KubeadmControlPlaneMachineCannotBeRemediatedReason
-)
+const refused = "False/" + controlplanev1.KubeadmControlPlaneMachineCannotBeRemediatedReason
 
 // What the documentation of Cluster API says of the rules of control planes (seed 004), with what kubemend says meanwhile.
 var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", func() {

@@ -176,11 +176,17 @@ func TestAWorkloadClusterThatDoesNotAnswerIsNoEvidenceAgainstAMachine(t *testing
 		e.workload.Silence(true)
 		time.Sleep(24 * time.Hour)
 		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue), "nothing is known")
+		e.worker(ctx, "marked")
+		mark := []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":""}}}`)
+		Expect(e.here.Patch(ctx, e.machine(ctx, "marked"), client.RawPatch(client.Merge.Type(), mark))).To(Succeed())
+		Eventually(e.health(ctx, "marked")).Should(Equal(metav1.ConditionFalse), "a mark needs no connection")
 		e.workload.Silence(false)
 		e.reports(ctx, "a", corev1.ConditionTrue)
 		time.Sleep(time.Hour)
 		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue))
 		Expect(conditions.Has(e.machine(ctx, "a"), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
+		Expect(e.there.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})).To(Succeed())
+		Eventually(e.health(ctx, "a")).WithTimeout(time.Minute).Should(Equal(metav1.ConditionFalse), "the watch is one of the new connection")
 	})
 }
 
