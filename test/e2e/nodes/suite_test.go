@@ -34,12 +34,11 @@ const (
 	agentTakes = time.Second
 )
 
-// The kinds of requests of the simulated remediators. The first two help, by starting the kubelet again; the agent never does.
+// The kinds of requests of the simulated remediators. The first one helps, by starting the kubelet again; the agent never does.
 var (
-	providerX = schema.GroupVersionKind{Group: "medik8s.io", Version: "v1alpha1", Kind: "ProviderXRemediation"}
-	pill      = schema.GroupVersionKind{Group: "poison-pill.medik8s.io", Version: "v1alpha1", Kind: "PoisonPillRemediation"}
-	agent     = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
-	host      = mendv1.GroupVersion.WithKind("HostRemediation")
+	pill  = schema.GroupVersionKind{Group: "poison-pill.medik8s.io", Version: "v1alpha1", Kind: "PoisonPillRemediation"}
+	agent = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
+	host  = mendv1.GroupVersion.WithKind("HostRemediation")
 )
 
 // What all specs share.
@@ -64,9 +63,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), Own: true, Webhooks: true, Audit: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{plane}, providerX.Group, pill.Group, agent.Group) })
+	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{plane}, pill.Group, agent.Group) })
 	here = suite.Client(plane.Config(), clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
-	for _, kind := range []schema.GroupVersionKind{providerX, pill, agent} {
+	for _, kind := range []schema.GroupVersionKind{pill, agent} {
 		Expect(simulator.InstallRemediator(plane.Config(), kind)).To(Succeed())
 	}
 	account, err = plane.Install(ctx, "standalone")
@@ -92,7 +91,7 @@ func startCluster() {
 	GinkgoHelper()
 	_, provider = suite.Hardware(plane.Config())
 	for _, o := range []simulator.RemediatorOptions{
-		{Kind: providerX, Takes: time.Second, Remediate: restart}, {Kind: pill, Takes: time.Second, Remediate: restart}, {Kind: agent, Takes: agentTakes},
+		{Kind: pill, Takes: time.Second, Remediate: restart}, {Kind: agent, Takes: agentTakes},
 	} {
 		remediator, err := simulator.NewRemediator(plane.Config(), o)
 		Expect(err).NotTo(HaveOccurred())
