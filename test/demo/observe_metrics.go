@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 // scrapeEvery is the interval of reading the manager's metrics: the only source of what is pending.
@@ -37,10 +33,7 @@ func (s *environment) watchPending(background context.Context) {
 		if err != nil {
 			continue // it may be restarting; a scene that waits for it says so
 		}
-		now, err := pendingIn(text)
-		if err != nil {
-			continue
-		}
+		now := pendingIn(text)
 		// Fewer pending targets are reported by what became of them.
 		if now.pending > last {
 			s.add(s.pendingObserved(now))
@@ -62,38 +55,21 @@ func (s *environment) pendingObserved(now pendingTargets) observation {
 }
 
 // pendingIn reads the pending targets from the metrics of the check.
-func pendingIn(text string) (pendingTargets, error) {
-	decoder := expfmt.SampleDecoder{
-		Dec:  expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain)),
-		Opts: &expfmt.DecodeOptions{},
-	}
-	var found pendingTargets
-	for {
-		var samples model.Vector
-		err := decoder.Decode(&samples)
-		if errors.Is(err, io.EOF) {
-			return found, nil
-		}
-		if err != nil {
-			return found, fmt.Errorf("read metrics: %w", err)
-		}
-		for _, sample := range samples {
-			found.take(sample)
+func pendingIn(text string) (found pendingTargets) {
+	for line := range strings.Lines(text) {
+		name, rest, _ := strings.Cut(line, "{")
+		labels, sample, _ := strings.Cut(strings.TrimSpace(rest), "} ")
+		value, err := strconv.ParseFloat(sample, 64)
+		switch {
+		case err != nil || !strings.Contains(labels, `name="`+checkName+`"`):
+		case name == "kubemend_machinehealthcheck_targets":
+			found.total += int(value)
+			if strings.Contains(labels, `state="pending"`) {
+				found.pending = int(value)
+			}
+		case name == "kubemend_machinehealthcheck_next_deadline_timestamp_seconds":
+			found.until = time.Unix(int64(value), 0)
 		}
 	}
-}
-
-func (found *pendingTargets) take(sample *model.Sample) {
-	if sample.Metric["name"] != checkName {
-		return
-	}
-	switch strings.TrimPrefix(string(sample.Metric[model.MetricNameLabel]), "kubemend_machinehealthcheck_") {
-	case "targets":
-		found.total += int(sample.Value)
-		if sample.Metric["state"] == "pending" {
-			found.pending = int(sample.Value)
-		}
-	case "next_deadline_timestamp_seconds":
-		found.until = time.Unix(int64(sample.Value), 0)
-	}
+	return found
 }
