@@ -18,7 +18,8 @@ func remediationChanged(written func(time.Time) string) func(was, is *mendv1.Hos
 		case is == nil:
 			return requestDeleted(was)
 		case was == nil:
-			return saw(makerOfRequest(is), requestMade, is.Name, "the timeout of Machine %[1]s has expired: makes HostRemediation %[1]s from the template", is.Name)
+			return saw(makerOfRequest(is), requestMade, is.Name,
+				"the timeout of Machine %[1]s has expired: makes HostRemediation %[1]s from the template", is.Name)
 		}
 		if was.Status.Attempt != is.Status.Attempt && is.Status.Deadline != nil {
 			text := fmt.Sprintf("starts attempt 1 of %d", *is.Spec.Strategy.RetryLimit+1)

@@ -5,7 +5,6 @@ package baremetal
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -30,9 +29,6 @@ import (
 )
 
 const specPatience = suite.SpecPatience
-
-// remediator are the kinds of one that is not there, for NodeHealthChecks.
-var remediator = filepath.Join("..", "..", "..", "docs", "examples", "remediator.yaml")
 
 // What all specs share.
 var (
