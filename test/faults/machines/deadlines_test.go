@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// What a check does at a given moment is tested here, with a clock that leaps. `test/inmemory/kubemend` tests that time alone causes reconciles.
+// What a check does at a given moment is tested here, with a clock that leaps. The conformance suite tests that time alone causes reconciles.
 
 const (
 	healthy      = "True/HealthCheckSucceeded"
