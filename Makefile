@@ -65,7 +65,7 @@ CODE_MODULES = $(filter-out hack/cosign hack/tools test/rig/certmanager test/rig
 # half a minute; with six leases run out. `go test` starts packages in the order in which they are named: those that take longest come first, so that nothing
 # runs alone at the end.
 PARALLEL ?= 3
-PACKAGES ?= ./test/e2e ./test/e2e/baremetal ./test/api ./test/e2e/capi ./test/e2e/... ./test/conformance ./test/demo ./...
+PACKAGES ?= ./test/e2e ./test/e2e/baremetal ./test/api ./test/e2e/capi ./test/e2e/... ./test/demo ./...
 
 # `go test ./...` does not look into other modules. Those with tests are run too, unless PACKAGES asks for certain packages. All of it is one
 # stream, for one summary.
@@ -118,7 +118,7 @@ run: bin/manager ## Run the manager against the current kubeconfig, listening on
 # Cluster API's core and the manager are built while the demo begins, which waits for each when it starts it. A manager of before is not taken for one that
 # cannot be built.
 .PHONY: demo .rig/demo
-demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (SCENE=replace|short-circuit|reboot|dead-host|escalate, KEEP=1)
+demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (SCENE=replace|short-circuit|reboot, KEEP=1)
 	@$(MAKE) --no-print-directory .rig/demo rig-api-servers
 	@{ GO='$(GO)' $(RIG_BUILD) capi-core; $(MAKE) --no-print-directory bin/manager || rm -f bin/manager; } & builder=$$!; code=0; \
 		KUBEMEND_RIG_BUILDER=$$builder .rig/demo || code=$$?; wait $$builder; exit $$code

@@ -114,6 +114,7 @@ func TestEtcdKeepsItsMajority(t *testing.T) {
 			}
 		})
 	}
+}
 
 func TestWhichMachinesAreBeingRemediated(t *testing.T) {
 	at := metav1.NewTime(epoch)

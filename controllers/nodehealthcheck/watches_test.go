@@ -39,8 +39,8 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 		},
 		"that it is being deleted": {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: epoch} }, true},
 		"the taint of a drain":     {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}} }, true},
-		"C80: a heartbeat":  {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(epoch) }, false},
-		"C80: what it runs": {func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}} }, false},
+		"C80: a heartbeat":         {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(epoch) }, false},
+		"C80: what it runs":        {func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}} }, false},
 		"unlike medik8s: a condition that turned and turned back": {
 			func(n *corev1.Node) { n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch) }, true,
 		},

@@ -10,11 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/seeds"
 	"github.com/kubemend/kubemend/test/suite"
@@ -175,6 +177,13 @@ func takesManifests(management *cluster) {
 			Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
 			Expect(management.try(ctx, wrong, author)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed: %s", shipped)
 		}
+	}, SpecTimeout(specPatience))
+
+	It("makes no check anew that is gone when a claim is applied, since that names its UID", func(ctx SpecContext) {
+		gone := claimedCheck()
+		gone.SetUID(uuid.NewUUID())
+		Expect(management.Apply(ctx, client.ApplyConfigurationFromUnstructured(gone), client.FieldOwner(mendv1.ClaimFieldOwner))).
+			To(MatchError(ContainSubstring("uid mismatch")))
 	}, SpecTimeout(specPatience))
 
 	It("gets no template that lacks the cluster's name", func(ctx SpecContext) {

@@ -118,6 +118,7 @@ func answersRequests(management *cluster) {
 	}, SpecTimeout(specPatience))
 
 	recordsAreTaken(management)
+	obeyPolicies(management)
 
 	Context("with all webhooks", func() {
 		BeforeAll(func(ctx SpecContext) {

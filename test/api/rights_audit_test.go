@@ -5,18 +5,21 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/rights"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // audited are the requests of kubemend so far.
@@ -42,13 +45,13 @@ func texts[T fmt.Stringer](all []T) []string {
 	return found
 }
 
-// asked is the answer of the manager to an authenticated client without the right to read its metrics.
-func asked(ctx context.Context) func() (int, error) {
+// asked is the answer of the manager to who wants to read its metrics: a ServiceAccount, or nobody.
+func asked(ctx context.Context, reader *corev1.ServiceAccount) func() (int, error) {
 	GinkgoHelper()
-	powerless := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "powerless"}}
-	Expect(here.Create(ctx, powerless)).To(Succeed())
 	token := &authenticationv1.TokenRequest{}
-	Expect(here.SubResource("token").Create(ctx, powerless, token)).To(Succeed())
+	if reader != nil {
+		Expect(here.SubResource("token").Create(ctx, reader, token)).To(Succeed())
+	}
 	// Its certificate is one that it has made itself.
 	anybody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	DeferCleanup(anybody.CloseIdleConnections)
@@ -57,13 +60,28 @@ func asked(ctx context.Context) func() (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		request.Header.Set("Authorization", "Bearer "+token.Status.Token)
+		if reader != nil {
+			request.Header.Set("Authorization", "Bearer "+token.Status.Token)
+		}
 		response, err := anybody.Do(request)
 		if err != nil {
 			return 0, err
 		}
 		return response.StatusCode, response.Body.Close()
 	}
+}
+
+// mayRead gives a ServiceAccount the right that ships for Prometheus.
+func mayRead(ctx context.Context, reader *corev1.ServiceAccount) {
+	GinkgoHelper()
+	role := suite.Manifest(filepath.Join(root, "config", "observability", "prometheus-rbac.yaml"))[0]
+	Expect(role.GetKind()).To(Equal("ClusterRole"))
+	Expect(here.Create(ctx, role)).To(Succeed())
+	Expect(here.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.GetName()},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.GetName()},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: reader.Namespace, Name: reader.Name}},
+	})).To(Succeed())
 }
 
 // mayListSecrets asks the API server whether the manager may, in a namespace.

@@ -48,7 +48,12 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		byDefault := &nhcv1.NodeHealthCheck{}
 		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Name: "nhc-worker-default"}, byDefault) }).Should(Succeed())
 		Expect(here.Delete(ctx, byDefault)).To(Succeed())
-		Eventually(asked(ctx)).Should(Equal(http.StatusForbidden))
+		Eventually(asked(ctx, nil)).Should(Equal(http.StatusUnauthorized))
+		reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reader"}}
+		Expect(here.Create(ctx, reader)).To(Succeed())
+		Eventually(asked(ctx, reader)).Should(Equal(http.StatusForbidden))
+		mayRead(ctx, reader)
+		Eventually(asked(ctx, reader)).Should(Equal(http.StatusOK))
 	}, SpecTimeout(specPatience))
 
 	It("has a machine replaced", func(ctx SpecContext) {

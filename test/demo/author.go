@@ -11,7 +11,6 @@ import (
 const (
 	kubemend          = "kubemend (check)" // its controller of MachineHealthChecks
 	kubemendHost      = "kubemend (host)"  // its controller of HostRemediations
-	kubemendNodes     = "kubemend (nodes)" // its controller of NodeHealthChecks
 	controllerManager = "kube-controller-manager"
 	kubelet           = "kubelet"
 	machineSet        = "MachineSet"
@@ -19,7 +18,6 @@ const (
 	clusterAPI        = "Cluster API core"
 	provider          = "CAPM3 (simulated)"
 	operator          = "BMO (simulated)"
-	agent             = "SNR (simulated)" // Self Node Remediation
 	attacher          = "CSI (simulated)"
 	demo              = "demo"
 )

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +19,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/builders"
@@ -41,38 +39,30 @@ const (
 	machinesRunning = time.Minute
 )
 
-// environment is what the scenes run in: two control planes, a cluster of simulated hosts, the manager, and the record of what
-// was observed.
+// environment is what the scenes run in: a cluster of simulated hosts that manages itself, the manager, and the record of what was observed.
 type environment struct {
 	*record
 	narrator *narrator
 
-	rig        *rig.Rig
-	management *rig.ControlPlane
-	workload   *rig.ControlPlane // the same one if the cluster manages itself
-	manager    *rig.Kubemend
-	hosts      *simulator.Hosts
-	provider   *simulator.Infrastructure
-	here       client.Client // the management cluster
-	there      client.Client // the workload cluster
-	cluster    *clusterv1.Cluster
-	watched    scope
+	rig      *rig.Rig
+	plane    *rig.ControlPlane
+	manager  *rig.Kubemend
+	hosts    *simulator.Hosts
+	provider *simulator.Infrastructure
+	here     client.Client
+	cluster  *clusterv1.Cluster
 
 	background sync.WaitGroup
 	end        context.CancelFunc
 }
 
 // start sets up the environment. Stop what it returns, also if there is an error.
-func start(ctx context.Context, n *narrator, selfHosted bool) (*environment, error) {
+func start(ctx context.Context, n *narrator) (*environment, error) {
 	background, end := context.WithCancel(context.Background())
-	s := &environment{narrator: n, record: newRecord(n), end: end, watched: machinesOfCheck}
-	begin := s.startControlPlanes
-	if selfHosted {
-		s.watched, begin = nodesOfCheck, s.startOneControlPlane
-	}
-	n.heading(fmt.Sprintf("Environment: %s, a cluster of 3 + 5 machines on bare-metal hosts, kubemend", s.watched.environment), "")
+	s := &environment{narrator: n, record: newRecord(n), end: end}
+	n.heading("Environment: a cluster of 3 + 5 machines on bare-metal hosts that manages itself, kubemend", "")
 	for _, step := range []func(context.Context) error{
-		begin,
+		s.startControlPlane,
 		func(context.Context) error { return s.startSimulation(background) },
 		s.startManager,
 		s.buildCluster,
@@ -95,61 +85,24 @@ func (s *environment) stop() error {
 	return s.rig.Stop()
 }
 
-func (s *environment) startControlPlanes(ctx context.Context) error {
+func (s *environment) startControlPlane(ctx context.Context) error {
 	var err error
 	if s.rig, err = rig.Start(ctx, rig.Options{Log: s.narrator.plain()}); err != nil {
 		return err
 	}
-	group, booting := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		s.management, err = s.rig.Management(booting, rig.ManagementOptions{Core: true, ControllerManager: true, CRDs: []string{ownKinds}})
-		return err
+	s.plane, err = s.rig.Management(ctx, rig.ManagementOptions{
+		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers()), CRDs: []string{ownKinds},
 	})
-	group.Go(func() (err error) {
-		s.workload, err = s.rig.Workload(booting, "workload", rig.WorkloadOptions{
-			Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers()),
-		})
-		return err
-	})
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return s.reach()
-}
-
-// startOneControlPlane starts one for both: a cluster that manages itself, as NodeHealthChecks are about the nodes of the API server that
-// they are in.
-func (s *environment) startOneControlPlane(ctx context.Context) error {
-	var err error
-	if s.rig, err = rig.Start(ctx, rig.Options{Log: s.narrator.plain()}); err != nil {
-		return err
-	}
-	s.management, err = s.rig.Management(ctx, rig.ManagementOptions{Core: true, Controllers: rig.NodeControllers(), CRDs: []string{ownKinds}})
 	if err != nil {
 		return err
 	}
-	s.workload = s.management
-	if err := simulator.InstallRemediator(s.management.Config(), selfNodeRemediation); err != nil {
-		return err
-	}
-	return s.reach()
-}
-
-// selfHosted reports whether the cluster is its own management cluster.
-func (s *environment) selfHosted() bool { return s.workload == s.management }
-
-func (s *environment) reach() (err error) {
-	if s.here, err = clientFor(s.management.Config()); err != nil {
-		return err
-	}
-	s.there, err = clientFor(s.workload.Config())
+	s.here, err = clientFor(s.plane.Config())
 	return err
 }
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme),
-		mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme))
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
 	if err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
@@ -170,8 +123,8 @@ func clientFor(config *rest.Config) (client.Client, error) {
 
 func (s *environment) startManager(ctx context.Context) (err error) {
 	began := time.Now()
-	// The namespace of its manager lease, with the binding that makes the lease count; and the namespace of leases on nodes.
-	err = builders.Apply(ctx, s.here, builders.Namespace(rig.Namespace), builders.Namespace(nhcv1.DefaultLeaseNamespace), &rbacv1.ClusterRoleBinding{
+	// The namespace of its manager lease, with the binding that makes the lease count.
+	err = builders.Apply(ctx, s.here, builders.Namespace(rig.Namespace), &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: managerlease.OfKubemend.Account, Labels: managerlease.OfKubemend.Labelled},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: managerlease.OfKubemend.Roles[0]},
@@ -180,7 +133,7 @@ func (s *environment) startManager(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.manager, err = s.management.Kubemend(ctx, "demo", nil); err != nil {
+	if s.manager, err = s.plane.Kubemend(ctx, "demo", nil); err != nil {
 		return err
 	}
 	s.narrator.note("kubemend's manager is ready: bin/manager with its default flags (%.1fs)", time.Since(began).Seconds())
@@ -192,14 +145,14 @@ func (s *environment) buildCluster(ctx context.Context) error {
 	began := time.Now()
 	s.cluster = builders.Cluster(namespace, clusterName)
 	key := client.ObjectKeyFromObject(s.cluster)
-	if err := s.provider.Serve(key, s.workload.Config()); err != nil {
+	if err := s.provider.Serve(key, s.plane.Config()); err != nil {
 		return err
 	}
 	deployment := builders.MachineDeployment(s.cluster, pool, workers, func(md *clusterv1.MachineDeployment) {
 		md.Spec.Template.Labels["nodepool"] = "nodepool-0" // what the manifest in templates/ selects
 	})
 	objects := append([]client.Object{
-		rig.KubeconfigSecret(key, s.workload), builders.Metal3Cluster(s.cluster), s.cluster,
+		rig.KubeconfigSecret(key, s.plane), builders.Metal3Cluster(s.cluster), s.cluster,
 		builders.Metal3MachineTemplate(s.cluster, pool), deployment,
 	}, builders.ControlPlane(s.cluster, controlPlanes)...)
 	hosts := builders.BareMetalHosts(namespace, "host", controlPlanes+workers+spareHosts)

@@ -22,52 +22,26 @@ const commands = `Commands: list
 
 const guide = `In another terminal:
 
-  export MANAGEMENT=%[1]s
-  export WORKLOAD=%[2]s
-
-Inspect, after "make build":
-
-  bin/kubectl-mend --kubeconfig $MANAGEMENT status
-  bin/kubectl-mend --kubeconfig $MANAGEMENT explain machine/NAME
-  kubectl --kubeconfig $MANAGEMENT get machinehealthchecks,machinesets,machines,baremetalhosts
-  kubectl --kubeconfig $MANAGEMENT get hostremediations --watch
-  kubectl --kubeconfig $MANAGEMENT describe machinehealthcheck %[3]s
-  kubectl --kubeconfig $MANAGEMENT events --watch
-  kubectl --kubeconfig $WORKLOAD get nodes,pods,volumeattachments
-  curl -s %[4]s | grep ^kubemend_
-  less +F %[5]s
-
-Try this, with the name of a machine, which is also that of its node, for NAME. %[7]s
-
-  kubectl --kubeconfig $MANAGEMENT annotate machine NAME cluster.x-k8s.io/remediate-machine=    (remediated now)
-  kubectl --kubeconfig $MANAGEMENT annotate machine NAME cluster.x-k8s.io/skip-remediation=     (left alone)
-  kubectl --kubeconfig $MANAGEMENT edit machinehealthcheck %[3]s
-  kubectl --kubeconfig $WORKLOAD delete node NAME                                               (unhealthy at once)
-
-%[6]s
-`
-
-const guideOfNodes = `In another terminal:
-
   export KUBECONFIG=%[1]s
 
 Inspect, after "make build":
 
   bin/kubectl-mend status
-  bin/kubectl-mend explain node/NAME
-  kubectl get nodehealthchecks,nodes,machines,baremetalhosts
-  kubectl get selfnoderemediations,hostremediations --watch
-  kubectl describe nodehealthcheck %[2]s
-  kubectl get leases --namespace medik8s-leases
+  bin/kubectl-mend explain machine/NAME
+  kubectl get machinehealthchecks,machinesets,machines,baremetalhosts,nodes,pods
+  kubectl get hostremediations --watch
+  kubectl describe machinehealthcheck %[2]s
   kubectl events --watch
-  curl -s %[3]s | grep healthcheck
+  kubectl get volumeattachments --watch
+  curl -s %[3]s | grep ^kubemend_
   less +F %[4]s
 
-Try this, with the name of a node, which is also that of its Machine, for NAME. If a node is unhealthy, its agent fails, and its host is power-cycled.
+Try this, with the name of a machine, which is also that of its node, for NAME. %[6]s
 
-  kubectl label node NAME remediation.medik8s.io/exclude-from-remediation=true                  (left alone)
-  kubectl patch nodehealthcheck %[2]s --type merge --patch '{"spec":{"pauseRequests":["me"]}}'
-  kubectl edit nodehealthcheck %[2]s
+  kubectl annotate machine NAME cluster.x-k8s.io/remediate-machine=    (remediated now)
+  kubectl annotate machine NAME cluster.x-k8s.io/skip-remediation=     (left alone)
+  kubectl edit machinehealthcheck %[2]s
+  kubectl delete node NAME                                             (unhealthy at once)
 
 %[5]s
 `
@@ -100,11 +74,7 @@ func (s *environment) keep(ctx context.Context, in io.Reader) {
 }
 
 func (s *environment) guide(ctx context.Context) {
-	if s.selfHosted() {
-		s.narrator.note(guideOfNodes, s.management.KubeconfigFile(), nodeCheckName, s.manager.Metrics, s.manager.Log, commands)
-		return
-	}
-	s.narrator.note(guide, s.management.KubeconfigFile(), s.workload.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands, s.way(ctx))
+	s.narrator.note(guide, s.plane.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands, s.way(ctx))
 }
 
 // linesOf are the lines that come in, until the context ends or there are no more.

@@ -1,8 +1,8 @@
-// Command demo shows kubemend in action: real control planes, the real manager, and Cluster API's own controllers; only the
+// Command demo shows kubemend in action: a real control plane, the real manager, and Cluster API's own controllers; only the
 // hosts and their kubelets are simulated.
 //
 // It takes its settings from the environment, so that `make demo KEEP=1 SCENE=replace` reaches it:
-// SCENE is the name of one scene, or all for those that run one after another in a minute or two; KEEP leaves everything
+// SCENE is the name of one scene, or all; KEEP leaves everything
 // running at the end, with a prompt.
 //
 // Each line of commentary reports a change of an object, an event or a metric. A scene fails if an expected change does not
@@ -46,7 +46,7 @@ func perform(ctx context.Context, n *narrator) int {
 		n.note("%v", err)
 		return failed
 	}
-	s, err := start(ctx, n, chosen[0].selfHosted)
+	s, err := start(ctx, n)
 	if err == nil {
 		err = s.play(ctx, chosen)
 	}
@@ -61,9 +61,6 @@ func perform(ctx context.Context, n *narrator) int {
 		code = failed
 	default:
 		n.verdict(fmt.Sprintf("Success: everything happened as expected, in %.0f s.", time.Since(began).Seconds()))
-		if more := leftOut(chosen); more != "" {
-			n.note("%s", more)
-		}
 	}
 	if keep := os.Getenv("KEEP"); keep != "" && keep != "0" && ctx.Err() == nil {
 		s.keep(ctx, os.Stdin)

@@ -11,7 +11,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
@@ -60,7 +59,7 @@ func checkChanged(was, is *clusterv1.MachineHealthCheck) (seen []observation) {
 	return seen
 }
 
-// limitTurned reports whether a check of either kind has just said that it starts nothing, or that it may again. It is empty if neither.
+// limitTurned reports whether a check has just said that it starts nothing, or that it may again. It is empty if neither.
 func limitTurned(was, is conditions.Getter, kind string) fact {
 	before, now := conditions.Get(was, kind), conditions.Get(is, kind)
 	switch {
@@ -87,47 +86,12 @@ var noMachines = regexp.MustCompile(`\b0 [a-z ]+, |, 0 [a-z ]+`)
 
 // eventChanged describes a new or repeated event. What a change of another object shows as well is left out.
 func eventChanged(_, is *eventsv1.Event) []observation {
-	by := map[string]string{mendv1.EventRemediationRestricted: kubemend, nhcv1.EventRemediationSkipped: kubemendNodes}
-	if is == nil || by[is.Reason] == "" || is.ReportingController != mendv1.FieldOwner && is.ReportingController != "NodeHealthCheck" {
+	if is == nil || is.Reason != mendv1.EventRemediationRestricted || is.ReportingController != mendv1.FieldOwner {
 		return nil
 	}
 	text := fmt.Sprintf("%s event %s on %s %s", is.Type, is.Reason, is.Regarding.Kind, is.Regarding.Name)
 	if is.Series != nil {
 		text = fmt.Sprintf("%s, %d times by now", text, is.Series.Count)
 	}
-	return saw(by[is.Reason], restrictedEvent, is.Regarding.Name, "%s", text)
-}
-
-// nodeCheckChanged describes a change of a NodeHealthCheck.
-func nodeCheckChanged(was, is *nhcv1.NodeHealthCheck) (seen []observation) {
-	if is == nil {
-		return nil
-	}
-	if was == nil {
-		was = &nhcv1.NodeHealthCheck{}
-	}
-	if turned(was, is, nhcv1.DisabledCondition, metav1.ConditionFalse) {
-		var kinds []string
-		for _, step := range is.Spec.EscalatingRemediations {
-			kinds = append(kinds, step.RemediationTemplate.Kind)
-		}
-		seen = saw(kubemendNodes, checkEnabled, is.Name, "found the templates: unhealthy nodes get a request made from %s",
-			strings.Join(kinds, ", then from "))
-	}
-	healthy, observed := ptr.Deref(is.Status.HealthyNodes, 0), ptr.Deref(is.Status.ObservedNodes, 0)
-	if healthy != ptr.Deref(was.Status.HealthyNodes, 0) || observed != ptr.Deref(was.Status.ObservedNodes, 0) {
-		count := saw(kubemendNodes, counted, is.Name, "%d of %d nodes are healthy", healthy, observed)
-		count[0].number, count[0].of = healthy, observed
-		seen = append(seen, count...)
-	}
-	const allowed = nhcv1.RemediationAllowedCondition
-	switch limitTurned(was, is, allowed) {
-	case shortCircuited:
-		sum := noMachines.ReplaceAllString(conditions.GetMessage(is, allowed), "")
-		seen = append(seen, saw(kubemendNodes, shortCircuited, is.Name, "RemediationAllowed=False, %s: %s",
-			conditions.GetReason(is, allowed), sum)...)
-	case allowedAgain:
-		seen = append(seen, saw(kubemendNodes, allowedAgain, is.Name, "RemediationAllowed=True again")...)
-	}
-	return seen
+	return saw(kubemend, restrictedEvent, is.Regarding.Name, "%s", text)
 }

@@ -54,15 +54,6 @@ const (
 	volumeAttached fact = "a volume is attached"
 	volumeToDetach fact = "the detachment of a volume is requested"
 	volumeDetached fact = "a volume is detached"
-
-	checkEnabled     fact = "a check of nodes is enabled"
-	leaseTaken       fact = "the lease on a node is taken"
-	leaseGone        fact = "the lease on a node is deleted"
-	agentRequest     fact = "an agent's remediation is requested"
-	agentWorks       fact = "an agent reports that it works"
-	agentFailed      fact = "an agent reports that it has failed"
-	agentStopped     fact = "an agent is stopped"
-	agentRequestGone fact = "the request of an agent is deleted"
 )
 
 // observation is one change of an object, an event or a metric.

@@ -34,7 +34,7 @@ func reboot(ctx context.Context, s *environment) error {
 	if err != nil {
 		return err
 	}
-	if err := s.checkReboots(ctx, rebootingCheck, map[string]string{"NODE_UNHEALTHY_TIMEOUT": nodeTimeout.String()}); err != nil {
+	if err := s.checkReboots(ctx); err != nil {
 		return err
 	}
 	before, err := s.origin(ctx, lost)
@@ -58,7 +58,7 @@ func reboot(ctx context.Context, s *environment) error {
 // startWorkload starts one pod with a volume, and returns the node that it runs on.
 func (s *environment) startWorkload(ctx context.Context) (string, error) {
 	objects := append(builders.Volume(claimNamespace, workload), builders.Deployment(claimNamespace, workload, 1, builders.WithVolume(workload)))
-	if err := builders.Apply(ctx, s.there, objects...); err != nil {
+	if err := builders.Apply(ctx, s.here, objects...); err != nil {
 		return "", err
 	}
 	s.narrator.line(time.Now(), demo, fmt.Sprintf("applies Deployment %s: one Pod with a volume that only one Node at a time can attach", workload))
@@ -73,14 +73,13 @@ func (s *environment) startWorkload(ctx context.Context) (string, error) {
 	return node, err
 }
 
-// checkReboots gives the check a template, by a file of templates/ with its variables, and waits until the check uses it.
-func (s *environment) checkReboots(ctx context.Context, file string, variables map[string]string) error {
+// checkReboots gives the check a template, and waits until the check uses it.
+func (s *environment) checkReboots(ctx context.Context) error {
 	template, err := builders.Template(rebootTemplate, map[string]string{"CLUSTER_NAME": clusterName, "TIMEOUT_SECONDS": attemptSeconds})
 	if err != nil {
 		return err
 	}
-	variables["CLUSTER_NAME"] = clusterName
-	check, err := builders.Template(file, variables)
+	check, err := builders.Template(rebootingCheck, map[string]string{"CLUSTER_NAME": clusterName, "NODE_UNHEALTHY_TIMEOUT": nodeTimeout.String()})
 	if err != nil {
 		return err
 	}
@@ -93,7 +92,7 @@ func (s *environment) checkReboots(ctx context.Context, file string, variables m
 // requested expects a machine to be found unhealthy, and a remediation that takes its first attempt.
 func (s *environment) requested(ctx context.Context, of origin) error {
 	each := []string{of.machine}
-	if err := s.inAnyOrder(ctx, // they are seen by watches of two clusters, of which either may be late
+	if err := s.inAnyOrder(ctx, // they are seen by two watches, of which either may be late
 		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: each},
 		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact},
 	); err != nil {
@@ -109,18 +108,11 @@ func (s *environment) requested(ctx context.Context, of origin) error {
 			text: "the check makes a HostRemediation", fact: requestMade, each: each,
 			where: func(seen observation) bool { return seen.by == kubemend },
 		},
-		s.attempt(1, patience, of.machine),
+		expectation{text: "an attempt begins", fact: attemptBegun, each: each},
 	)
 }
 
-func (s *environment) attempt(number int, within time.Duration, lost string) expectation {
-	return expectation{
-		text: fmt.Sprintf("attempt %d begins", number), within: within, fact: attemptBegun, each: []string{lost},
-		where: func(seen observation) bool { return seen.number == number },
-	}
-}
-
-// poweredOff expects the host to be off and its node to be fenced. That it is off first cannot be seen by watches of two clusters, of which either
+// poweredOff expects the host to be off and its node to be fenced. That it is off first cannot be seen by two watches, of which either
 // may be late.
 func (s *environment) poweredOff(ctx context.Context, of origin) error {
 	host := []string{of.host.Key().Name}
@@ -168,7 +160,7 @@ func (s *environment) poweredOn(ctx context.Context, of origin) error {
 		return err
 	}
 	defer s.rewind()() // the kubelet need not wait for the taint to go
-	// The taint goes after the host is on, but the two are seen by watches of two clusters, of which either may be late.
+	// The taint goes after the host is on, but the two are seen by two watches, of which either may be late.
 	return s.inAnyOrder(ctx,
 		expectation{text: "the host is on", fact: hostOn, each: host},
 		expectation{text: "the taint is removed", fact: nodeUnfenced, each: each},
@@ -210,7 +202,7 @@ func (s *environment) nothingIsLeft(ctx context.Context, before origin) error {
 		return fmt.Errorf("%d HostRemediations are left", len(requests.Items))
 	}
 	node := &corev1.Node{}
-	if err := s.there.Get(ctx, client.ObjectKey{Name: before.machine}, node); err != nil {
+	if err := s.here.Get(ctx, client.ObjectKey{Name: before.machine}, node); err != nil {
 		return fmt.Errorf("read node %s: %w", before.machine, err)
 	}
 	if _, signed := node.Annotations[fence.FencedByAnnotation]; signed || outOfService(node) {

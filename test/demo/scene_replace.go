@@ -23,7 +23,7 @@ func replace(ctx context.Context, s *environment) error {
 	s.narrator.line(time.Now(), demo, "stops the kubelet of Machine "+lost)
 
 	mine := func(seen observation) bool { return seen.by == kubemend }
-	if err := s.inAnyOrder(ctx, // they are seen by watches of two clusters, of which either may be late
+	if err := s.inAnyOrder(ctx, // they are seen by two watches, of which either may be late
 		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: chosen},
 		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact},
 	); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/simulator"
@@ -19,12 +18,6 @@ import (
 // only when something else about the machine changes.
 var hostTimes = simulator.Times{PowerOff: 2 * time.Second, PowerOn: 2 * time.Second, Boot: time.Second, Deprovisioning: time.Second}
 
-// selfNodeRemediation are the requests that are left to the agent on a node. Their remediator is simulated, by the contract of medik8s: the agent hangs
-// with the kubelet, and after agentTakes the remediator notices.
-var selfNodeRemediation = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
-
-const agentTakes = 4 * time.Second
-
 // ownKinds is the folder with the kinds that kubemend defines, seen from where `make demo` runs.
 var ownKinds = filepath.Join("config", "crd", "bases")
 
@@ -32,29 +25,21 @@ var ownKinds = filepath.Join("config", "crd", "bases")
 // until the environment is stopped. If one ends early, what it should do is not observed, and a scene says so.
 func (s *environment) startSimulation(background context.Context) error {
 	var err error
-	if s.hosts, err = simulator.NewHosts(s.management.Config(), simulator.HostsOptions{}); err != nil {
+	if s.hosts, err = simulator.NewHosts(s.plane.Config(), simulator.HostsOptions{}); err != nil {
 		return err
 	}
-	if s.provider, err = simulator.NewInfrastructure(s.management.Config(), simulator.InfrastructureOptions{Hosts: s.hosts}); err != nil {
+	if s.provider, err = simulator.NewInfrastructure(s.plane.Config(), simulator.InfrastructureOptions{Hosts: s.hosts}); err != nil {
 		return err
 	}
-	scheduler, err := simulator.NewScheduler(s.workload.Config(), logr.Discard())
+	scheduler, err := simulator.NewScheduler(s.plane.Config(), logr.Discard())
 	if err != nil {
 		return err
 	}
-	volumes, err := simulator.NewAttacher(s.workload.Config(), logr.Discard())
+	volumes, err := simulator.NewAttacher(s.plane.Config(), logr.Discard())
 	if err != nil {
 		return err
 	}
-	simulators := []func(context.Context) error{s.hosts.Start, s.provider.Start, scheduler.Start, volumes.Start}
-	if s.selfHosted() {
-		agents, err := simulator.NewRemediator(s.management.Config(), simulator.RemediatorOptions{Kind: selfNodeRemediation, Takes: agentTakes})
-		if err != nil {
-			return err
-		}
-		simulators = append(simulators, agents.Start)
-	}
-	for _, start := range simulators {
+	for _, start := range []func(context.Context) error{s.hosts.Start, s.provider.Start, scheduler.Start, volumes.Start} {
 		s.background.Go(func() { _ = start(background) })
 	}
 	return nil

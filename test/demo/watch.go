@@ -5,69 +5,50 @@ import (
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// watch records what changes in both clusters from now on, until the context ends.
+// watch records what changes from now on, until the context ends.
 func (s *environment) watch(background context.Context) error {
 	hosts := builders.Metal3Machine(&clusterv1.Machine{})
-	seen := map[client.Object]toolscache.ResourceEventHandler{
+	here, err := s.observe(background, map[client.Object]toolscache.ResourceEventHandler{
 		hosts:                           changes(s.record, hostChanged),
 		&clusterv1.Machine{}:            changes(s.record, machineChanged),
 		&clusterv1.MachineHealthCheck{}: changes(s.record, checkChanged),
 		&eventsv1.Event{}:               changes(s.record, eventChanged),
 		&bmov1alpha1.BareMetalHost{}:    changes(s.record, bareMetalChanged),
 		&mendv1.HostRemediation{}:       changes(s.record, remediationChanged(s.narrator.at)),
-	}
-	if s.selfHosted() {
-		asked := &unstructured.Unstructured{}
-		asked.SetGroupVersionKind(selfNodeRemediation)
-		seen[asked] = changes(s.record, agentAsked)
-		seen[&nhcv1.NodeHealthCheck{}] = changes(s.record, nodeCheckChanged)
-		seen[&coordinationv1.Lease{}] = changes(s.record, leaseChanged)
-	}
-	here, err := s.observe(background, s.management.Config(), seen)
-	if err != nil {
-		return err
-	}
-	there, err := s.observe(background, s.workload.Config(), map[client.Object]toolscache.ResourceEventHandler{
-		&corev1.Node{}:                changes(s.record, nodeChanged),
-		&corev1.Pod{}:                 changes(s.record, podChanged),
-		&storagev1.VolumeAttachment{}: changes(s.record, volumeChanged),
+		&corev1.Node{}:                  changes(s.record, nodeChanged),
+		&corev1.Pod{}:                   changes(s.record, podChanged),
+		&storagev1.VolumeAttachment{}:   changes(s.record, volumeChanged),
 	})
 	if err != nil {
 		return err
 	}
 	ready, cancel := context.WithTimeout(background, patience)
 	defer cancel()
-	if !here.WaitForCacheSync(ready) || !there.WaitForCacheSync(ready) {
-		return fmt.Errorf("watch both clusters: the first lists took longer than %s", patience)
+	if !here.WaitForCacheSync(ready) {
+		return fmt.Errorf("watch the cluster: the first lists took longer than %s", patience)
 	}
 	s.background.Go(func() { s.watchPending(background) })
 	return nil
 }
 
-func (s *environment) observe(
-	background context.Context, config *rest.Config, handlers map[client.Object]toolscache.ResourceEventHandler,
-) (cache.Cache, error) {
+func (s *environment) observe(background context.Context, handlers map[client.Object]toolscache.ResourceEventHandler) (cache.Cache, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
-	c, err := cache.New(config, cache.Options{Scheme: scheme})
+	c, err := cache.New(s.plane.Config(), cache.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make a cache: %w", err)
 	}

@@ -11,13 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
@@ -78,29 +76,16 @@ func (s *environment) state(ctx context.Context) string {
 	return out.String()
 }
 
-// checkState prints the status of the check, of either kind.
+// checkState prints the status of the check.
 func (s *environment) checkState(ctx context.Context, out io.Writer) {
-	var err error
-	var said []metav1.Condition
-	var title string
-	if s.selfHosted() {
-		check := &nhcv1.NodeHealthCheck{}
-		err = s.here.Get(ctx, client.ObjectKey{Name: nodeCheckName}, check)
-		said = check.Status.Conditions
-		title = fmt.Sprintf("NodeHealthCheck %s: %d of %d healthy, %s: %s", nodeCheckName,
-			ptr.Deref(check.Status.HealthyNodes, 0), ptr.Deref(check.Status.ObservedNodes, 0), check.Status.Phase, check.Status.Reason)
-	} else {
-		check := &clusterv1.MachineHealthCheck{}
-		err = s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: checkName}, check)
-		said = check.Status.Conditions
-		title = fmt.Sprintf("MachineHealthCheck %s: %d of %d healthy", checkName,
-			ptr.Deref(check.Status.CurrentHealthy, 0), ptr.Deref(check.Status.ExpectedMachines, 0))
+	check := &clusterv1.MachineHealthCheck{}
+	if err := s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: checkName}, check); err != nil {
+		_, _ = fmt.Fprintf(out, "\n%v\n", err)
+		return
 	}
-	if err != nil {
-		title = err.Error()
-	}
-	_, _ = fmt.Fprintf(out, "\n%s\n", title)
-	for _, c := range said {
+	_, _ = fmt.Fprintf(out, "\nMachineHealthCheck %s: %d of %d healthy\n", checkName,
+		ptr.Deref(check.Status.CurrentHealthy, 0), ptr.Deref(check.Status.ExpectedMachines, 0))
+	for _, c := range check.Status.Conditions {
 		_, _ = fmt.Fprintf(out, "  %s=%s (%s) %s\n", c.Type, c.Status, c.Reason, c.Message)
 	}
 }
@@ -126,7 +111,7 @@ func (s *environment) nodeReady(ctx context.Context, name string) string {
 	if name == "" {
 		return "-"
 	}
-	if err := s.there.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+	if err := s.here.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		return "?"
 	}
 	if ready := nodeCondition(node, corev1.NodeReady); ready != nil {

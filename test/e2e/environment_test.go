@@ -142,6 +142,7 @@ func untouched(ctx context.Context, before map[string]types.UID) {
 		Expect(m.DeletionTimestamp).To(BeNil(), name)
 		Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
 	}
+	Expect(suite.Written(management, "machines", CurrentSpecReport().StartTime, clusterv1.MachineOwnerRemediatedCondition)).To(BeEmpty(), "no owner was asked")
 }
 
 // silence hangs the kubelets of machines, until the spec ends.

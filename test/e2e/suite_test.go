@@ -24,7 +24,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
@@ -51,8 +50,7 @@ var (
 	here       client.WithWatch // to the management cluster
 	provider   *simulator.Infrastructure
 	manager    *rig.Kubemend
-	account    []byte           // the manager's kubeconfig
-	line       *faultproxy.Line // between the manager and the workload cluster
+	account    []byte // the manager's kubeconfig
 
 	fixture = suite.Site{Namespace: "fleet", Name: "prod", ControlPlanes: 1, Workers: 5, Spare: 3, Roles: []string{"kubemend-workload-reader"}}
 )
@@ -90,10 +88,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	here = clientFor(management.Config())
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
-	line, err = faultproxy.NewLine(fixture.Plane.Config().Host)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(line.Cut)
-	fixture.Way = line.Through
 	_, provider = suite.Hardware(management.Config())
 	startManager(ctx)
 	fixture.Build(ctx, here, provider, func(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["nodepool"] = "nodepool-0" })

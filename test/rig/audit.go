@@ -11,13 +11,13 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// auditPolicy says what is noted: every request of kubemend, without its content, and no other. Watches are noted when they begin, since
+// auditPolicy says what is noted: every request of kubemend, with what it writes, and no other. Watches are noted when they begin, since
 // they may outlast the test.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-- level: Metadata
+- level: Request
   users: [%q, %q]
 - level: None
 `

@@ -6,12 +6,10 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
@@ -51,18 +49,6 @@ func clientOf(config *rest.Config, scheme *runtime.Scheme) client.WithWatch {
 	c, err := client.NewWithWatch(Unhurried(config), client.Options{Scheme: scheme})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return c
-}
-
-// Mapped is a client of those kinds, and what finds them when they are first asked for: kinds may be made meanwhile.
-func Mapped(config *rest.Config, scheme *runtime.Scheme) (client.Client, meta.RESTMapper) {
-	ginkgo.GinkgoHelper()
-	web, err := rest.HTTPClientFor(config)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	mapper, err := apiutil.NewDynamicRESTMapper(config, web)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	return c, mapper
 }
 
 // Hardware is a pool of simulated hosts, and who puts the Machines of a management cluster on them. Both run until the suite, or the spec that

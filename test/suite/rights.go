@@ -1,8 +1,10 @@
 package suite
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -32,4 +34,20 @@ func NothingForbidden(planes []*rig.ControlPlane, latecomers ...string) {
 		}
 	}
 	gomega.Expect(found).To(gomega.BeEmpty(), "what kubemend was not allowed")
+}
+
+// Written are the names of the objects of a resource into which kubemend has written a text since a moment, though it may be gone from there.
+func Written(plane *rig.ControlPlane, resource string, since time.Time, text string) []string {
+	ginkgo.GinkgoHelper()
+	events, err := plane.Audited()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	var names []string
+	for i := range events {
+		e := &events[i]
+		if e.ObjectRef != nil && e.ObjectRef.Resource == resource && e.RequestObject != nil && e.RequestReceivedTimestamp.After(since) &&
+			bytes.Contains(e.RequestObject.Raw, []byte(text)) {
+			names = append(names, e.ObjectRef.Name)
+		}
+	}
+	return names
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	kubeconfig "sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
@@ -25,8 +24,6 @@ type Site struct {
 	Spare           int               // hosts that no machine has
 	Plane           *rig.ControlPlane // of the workload cluster
 	Roles           []string          // of kubemend there; all that it ships, if empty
-	// Way changes the kubeconfig with which kubemend gets there; may be nil.
-	Way func(kubeconfig []byte) []byte
 
 	// What Build makes.
 	Cluster *clusterv1.Cluster
@@ -43,11 +40,6 @@ func (s *Site) Build(ctx context.Context, here client.Client, provider *simulato
 	s.There = clientOf(s.Plane.Config(), here.Scheme())
 	s.Cluster = builders.Cluster(s.Namespace, s.Name)
 	objects := Reachable(ctx, s.Cluster, s.Plane, provider, s.Roles...)
-	for _, o := range objects {
-		if secret, is := o.(*corev1.Secret); is && s.Way != nil {
-			secret.Data[kubeconfig.KubeconfigDataName] = s.Way(secret.Data[kubeconfig.KubeconfigDataName])
-		}
-	}
 	objects = append(objects, builders.BareMetalHosts(s.Namespace, "host", s.ControlPlanes+int(s.Workers)+s.Spare)...)
 	objects = append(objects, builders.ControlPlane(s.Cluster, s.ControlPlanes)...)
 	objects = append(objects, builders.Workers(s.Cluster, s.Pool(), s.Workers, edits...)...)

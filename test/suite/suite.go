@@ -7,26 +7,10 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 )
-
-// AtOnce does the same for every number below n, as many of them at a time as there are places. What fails in one stops no other.
-func AtOnce(places, n int, do func(i int)) {
-	var all sync.WaitGroup
-	taken := make(chan struct{}, places)
-	for i := range n {
-		taken <- struct{}{}
-		all.Go(func() {
-			defer func() { <-taken }()
-			defer ginkgo.GinkgoRecover()
-			do(i)
-		})
-	}
-	all.Wait()
-}
 
 // InOrder yields the entries of a table by name: specs have to be declared in the same order each time.
 func InOrder[V any](table map[string]V) iter.Seq2[string, V] {

@@ -2,8 +2,6 @@ package baremetal
 
 import (
 	"context"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -15,12 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/simulator"
 )
-
-// plugin is the built kubectl-mend.
-var plugin = filepath.Join("..", "..", "..", "bin", "kubectl-mend")
 
 // A deadline is at least 100 s away: what is broken first is checked last, and a cluster is moved meanwhile.
 var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
@@ -49,22 +43,6 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 		for _, name := range fixture.WorkerNames(ctx) {
 			Expect(fixture.Host(name).Key()).NotTo(Equal(dead.host.Key()))
 		}
-	}, SpecTimeout(specPatience))
-
-	It("leaves a host that a user may reset, with the plugin, once its machine is gone", func(ctx SpecContext) {
-		host := dead.host.Key()
-		run := exec.CommandContext(ctx, plugin, "reset", "host/"+host.Name, "-n", host.Namespace, "--yes", "--reason", "repaired",
-			"--kubeconfig", management.KubeconfigFile())
-		out, err := run.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), string(out))
-		Expect(string(out)).To(ContainSubstring("kubemend.io/marked-unhealthy-for: says for which machine kubemend marked the host"))
-		bmh := &bmov1alpha1.BareMetalHost{}
-		Expect(here.Get(ctx, host, bmh)).To(Succeed())
-		Expect(bmh.Annotations).NotTo(Or(HaveKey(infrav1.UnhealthyAnnotation), HaveKey(infrav1.LegacyUnhealthyAnnotation), HaveKey(mendv1.MarkedForAnnotation)))
-		Expect(bmh.Annotations).To(HaveKey(mendv1.ResetAnnotation))
-		before := bmh.DeepCopy()
-		delete(bmh.Annotations, mendv1.ResetAnnotation) // another spec looks for what kubemend leaves behind; this is a user's
-		Expect(here.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
 	}, SpecTimeout(specPatience))
 })
 

@@ -194,17 +194,6 @@ func outOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == infrav1.OutOfServiceTaintKey })
 }
 
-// edit changes a node, and retries when another client has written to it at the same time.
-func (env *environment) edit(ctx context.Context, name string, change func(*corev1.Node)) {
-	GinkgoHelper()
-	Eventually(func() error {
-		node := env.Node(ctx, name)
-		before := node.DeepCopy()
-		change(node)
-		return env.There.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	}).Should(Succeed())
-}
-
 // changes are what a history is about.
 func changes(history simulator.History) []simulator.Power {
 	var all []simulator.Power

@@ -15,33 +15,32 @@ import (
 )
 
 var _ = Describe("A worker whose kubelet hangs", func() {
-	for _, k := range []kind{ours, theirs} {
-		It("is power-cycled by a "+k.name+", and its workload runs elsewhere meanwhile", func(ctx SpecContext) {
-			fixture.AllWell(ctx)
-			app := strings.ToLower(k.name)
-			Expect(builders.Apply(ctx, fixture.There, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
-			name := fixture.nodeOf(ctx, app)
-			identity := fixture.Machine(ctx, name).UID
-			fixture.watched(ctx, k)
-			host := fixture.Host(name)
-			// If the node were back before its host is reported on, its request would be deleted before that event.
-			host.Take(simulator.Times{Boot: 5 * time.Second})
-			DeferCleanup(func() { host.Take(simulator.Times{}) })
-			began := time.Now()
+	// A Metal3Remediation does the same: see the manifests of the documentation.
+	It("is power-cycled by a HostRemediation, and its workload runs elsewhere meanwhile", func(ctx SpecContext) {
+		fixture.AllWell(ctx)
+		app := strings.ToLower(ours.name)
+		Expect(builders.Apply(ctx, fixture.There, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
+		name := fixture.nodeOf(ctx, app)
+		identity := fixture.Machine(ctx, name).UID
+		fixture.watched(ctx, ours)
+		host := fixture.Host(name)
+		// If the node were back before its host is reported on, its request would be deleted before that event.
+		host.Take(simulator.Times{Boot: 5 * time.Second})
+		DeferCleanup(func() { host.Take(simulator.Times{}) })
+		began := time.Now()
 
-			host.Kubelet().Stop()
+		host.Kubelet().Stop()
 
-			Eventually(func() string { return fixture.nodeOf(ctx, app) }).ShouldNot(Equal(name))
-			Eventually(func() simulator.History { return host.History().Since(began) }).Should(HaveLen(2), "off and on")
-			Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
-			Eventually(func() bool { return fixture.gone(ctx, k, name) }).Should(BeTrue())
-			fixture.nothingIsLeft(ctx, host, name)
-			Expect(fixture.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
-			Eventually(fixture.recordedEvents(ctx, k.name, name, began)).Should(And(
-				HaveKey("PowerOffRequested"), HaveKey("Fenced"), HaveKey("PowerOnRequested"), HaveKey("PoweredOn")))
-			Eventually(fixture.recordedEvents(ctx, "BareMetalHost", host.Key().Name, began)).Should(HaveKey("PowerOffRequested"))
-		}, SpecTimeout(specPatience))
-	}
+		Eventually(func() string { return fixture.nodeOf(ctx, app) }).ShouldNot(Equal(name))
+		Eventually(func() simulator.History { return host.History().Since(began) }).Should(HaveLen(2), "off and on")
+		Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
+		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).Should(BeTrue())
+		fixture.nothingIsLeft(ctx, host, name)
+		Expect(fixture.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
+		Eventually(fixture.recordedEvents(ctx, ours.name, name, began)).Should(And(
+			HaveKey("PowerOffRequested"), HaveKey("Fenced"), HaveKey("PowerOnRequested"), HaveKey("PoweredOn")))
+		Eventually(fixture.recordedEvents(ctx, "BareMetalHost", host.Key().Name, began)).Should(HaveKey("PowerOffRequested"))
+	}, SpecTimeout(specPatience))
 })
 
 var _ = Describe("A power cycle", func() {

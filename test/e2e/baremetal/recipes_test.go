@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
 )
@@ -41,9 +40,7 @@ var _ = Describe("A check that stays with Cluster API core and names a HostRemed
 		now := &clusterv1.MachineHealthCheck{}
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(check), now)).To(Succeed())
 		Expect(now.Annotations).NotTo(HaveKey(clusterv1.PausedAnnotation))
-		for _, writer := range now.ManagedFields {
-			Expect(writer.Manager).NotTo(Equal(mendv1.FieldOwner), "the check is core's")
-		}
+		Expect(suite.Written(management, "machinehealthchecks", began, "")).NotTo(ContainElement(check.GetName()), "the check is core's")
 	}, SpecTimeout(specPatience))
 })
 

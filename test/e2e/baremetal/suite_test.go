@@ -5,7 +5,6 @@ package baremetal
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -30,9 +29,6 @@ import (
 )
 
 const specPatience = suite.SpecPatience
-
-// remediator are the kinds of one that is not there, for NodeHealthChecks.
-var remediator = filepath.Join("..", "..", "..", "docs", "examples", "remediator.yaml")
 
 // What all specs share.
 var (
@@ -59,7 +55,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
-			Core: true, ControllerManager: true, Own: true, CRDs: []string{remediator}, Webhooks: true, Audit: true,
+			Core: true, ControllerManager: true, Own: true, Webhooks: true, Audit: true,
 		})
 		return err
 	})
@@ -72,7 +68,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(group.Wait()).To(Succeed())
 	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane}) })
 	here = clientFor(management.Config())
-	mayRemediate(ctx) // before the rights of the manager, which are waited for: it looks for requests as soon as it starts
 	var err error
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())

@@ -1,10 +1,15 @@
 package capi
 
 import (
+	"context"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
 )
@@ -33,12 +38,30 @@ var _ = Describe("A node that went bad and recovered while the owners did not ru
 		for _, p := range owners {
 			Expect(management.StartProvider(ctx, p)).To(Succeed())
 		}
-		Consistently(func(g Gomega) {
-			g.Expect(shared.identities(ctx)).To(Equal(before))
-			for name, m := range shared.machines(ctx) {
-				g.Expect(m.DeletionTimestamp).To(BeNil(), name)
-			}
+		By("having the owners look at their machines")
+		shared.remediation(ctx, `{"maxRetry":3}`)
+		DeferCleanup(func(ctx SpecContext) { shared.remediation(ctx, `null`) })
+		Eventually(func(g Gomega) {
+			owner := shared.owner(ctx)
+			g.Expect(owner.Status.ObservedGeneration).To(Equal(owner.Generation))
 		}).Should(Succeed())
-		Eventually(shared.untouched(ctx, before)).Should(Succeed())
+		shared.scale(ctx, shared.controlPlanes, shared.workers+1)
+		DeferCleanup(func(ctx SpecContext) { shared.scale(ctx, shared.controlPlanes, shared.workers-1) })
+		shared.allHealthy(ctx)
+		for name, m := range shared.machines(ctx) {
+			if _, was := before[name]; !was {
+				continue
+			}
+			Expect(m.UID).To(Equal(before[name]), name)
+			Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
+			delete(before, name)
+		}
+		Expect(before).To(BeEmpty(), "none was replaced")
 	}, SpecTimeout(specPatience))
 })
+
+// remediation sets spec.remediation of the control plane, and nothing else of it. The topology leaves alone what is not in the class.
+func (env *environment) remediation(ctx context.Context, is string) {
+	GinkgoHelper()
+	Expect(here.Patch(ctx, env.owner(ctx), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediation":`+is+`}}`)))).To(Succeed())
+}

@@ -9,10 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/test/suite"
 )
 
 var _ = Describe("A machine whose node stops being ready", func() {
@@ -34,20 +32,21 @@ var _ = Describe("A machine whose node stops being ready", func() {
 		before, lost := shared.identities(ctx), shared.names(ctx, controlPlane)[0]
 		Expect(shared.members(ctx)).To(ContainElement(lost))
 
-		history := suite.HistoryOf(ctx, here, client.InNamespace(shared.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: shared.name})
-		DeferCleanup(history.Stop)
+		written := shared.written(ctx)
 		shared.turn(ctx, lost, corev1.ConditionFalse)
 
-		var answers, verdicts []string // write by write: the machine may be gone before a busy computer looks at it
-		Eventually(func() []string {
-			for _, machines := range history.Since() {
-				answers = append(answers, saidOf(machines[lost], clusterv1.MachineOwnerRemediatedCondition))
-				verdicts = append(verdicts, saidOf(machines[lost], clusterv1.MachineHealthCheckSucceededCondition))
+		said := func(kind string) (all []string) {
+			for _, m := range written() {
+				if m.Name == lost {
+					all = append(all, saidOf(m, kind))
+				}
 			}
-			return answers
-		}).Should(ContainElement("False/" + controlplanev1.KubeadmControlPlaneMachineRemediationMachineDeletingReason))
-		Expect(verdicts[slices.Index(verdicts, "False/UnhealthyNode"):]).To(HaveEach(Or(Equal("False/UnhealthyNode"), Equal("gone"))),
-			"why it is replaced, not that its node goes with it")
+			return all
+		}
+		Eventually(said).WithArguments(clusterv1.MachineOwnerRemediatedCondition).Should(
+			ContainElement("False/" + controlplanev1.KubeadmControlPlaneMachineRemediationMachineDeletingReason))
+		verdicts := said(clusterv1.MachineHealthCheckSucceededCondition)
+		Expect(verdicts[slices.Index(verdicts, "False/UnhealthyNode"):]).To(HaveEach("False/UnhealthyNode"), "why it is replaced, not that its node goes with it")
 		shared.replaced(ctx, before, lost)
 		Expect(shared.members(ctx)).To(HaveLen(3))
 		Expect(shared.members(ctx)).NotTo(ContainElement(lost))

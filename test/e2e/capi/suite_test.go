@@ -43,7 +43,7 @@ var (
 )
 
 func TestClusterAPI(t *testing.T) {
-	suite.Run(t, "Cluster API", suite.Patience{Eventually: suite.Wait, Consistently: 5 * time.Second, Polling: 100 * time.Millisecond})
+	suite.Run(t, "Cluster API", suite.Patience{Eventually: suite.Wait, Polling: 100 * time.Millisecond})
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

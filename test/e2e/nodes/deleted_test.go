@@ -28,21 +28,7 @@ var _ = Describe("A check that is deleted while the host of a node's Machine is 
 		}
 	}
 
-	It("has its request deleted, and host and node released", func(ctx SpecContext) {
-		name := metal.WorkerNames(ctx)[0]
-		takesItsTime(metal.Host(name))
-		silence(name)
-		requested(ctx, host, namespace, name)
-		Eventually(metal.Host(name).Powered).Should(BeFalse())
-
-		Expect(here.Delete(ctx, check(ctx, ladder))).To(Succeed())
-
-		Eventually(none(ctx, agent, host)).Should(BeEmpty())
-		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue), "its host is released")
-		nothingIsLeft(ctx)
-	}, SpecTimeout(specPatience))
-
-	It("has the same done as soon as a manager runs, if none ran then", func(ctx SpecContext) {
+	It("has its request deleted, and host and node released, as soon as a manager runs", func(ctx SpecContext) {
 		name := metal.WorkerNames(ctx)[0]
 		takesItsTime(metal.Host(name))
 		silence(name)

@@ -71,7 +71,7 @@ func leaveAsFound(ctx context.Context) {
 	}
 	allHealthy(ctx)
 	Eventually(func(g Gomega) { // while a node is being remediated a check cannot be deleted
-		for _, kind := range []schema.GroupVersionKind{providerX, pill, agent, host} {
+		for _, kind := range []schema.GroupVersionKind{pill, agent, host} {
 			g.Expect(requests(ctx, kind)).To(BeEmpty())
 		}
 		g.Expect(here.DeleteAllOf(ctx, &nhcv1.NodeHealthCheck{})).To(Succeed())

@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,40 +57,6 @@ var _ = Describe("A ladder", func() {
 		Eventually(seen.all).Should(Equal([]string{"SelfNodeRemediation " + name, "HostRemediation " + name}))
 		nothingIsLeft(ctx)
 	}, SpecTimeout(specPatience))
-
-	It("skips and repeats nothing when the manager is killed at any step", func(ctx SpecContext) {
-		name := metal.WorkerNames(ctx)[0]
-		slow := metal.Host(name)
-		takesItsTime(slow)
-		began := time.Now()
-		seen := follow(ctx, agent, host)
-
-		By("killing it while the node is pending")
-		silence(name)
-		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionUnknown))
-		restartManager(ctx)
-
-		By("killing it while the first step is under way, which fails meanwhile")
-		requested(ctx, agent, agentNamespace, name)
-		manager.Kill()
-		Eventually(answer(ctx, name)).Should(Equal("False"))
-		Eventually(seen.all).Should(Equal([]string{"SelfNodeRemediation " + name}))
-		startManager(ctx)
-
-		By("killing it as soon as the next step is requested, and while it is under way")
-		requested(ctx, host, namespace, name)
-		restartManager(ctx)
-		Eventually(slow.Powered).Should(BeFalse())
-		restartManager(ctx)
-
-		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue))
-		Eventually(none(ctx, agent, host)).Should(BeEmpty())
-		Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
-		Eventually(seen.all).Should(Equal([]string{"SelfNodeRemediation " + name, "HostRemediation " + name}))
-		Expect(changes(slow.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
-		Expect(recordsOf(ctx, metal.Machine(ctx, name).UID)).To(HaveLen(1), "one record of the whole ladder")
-		nothingIsLeft(ctx)
-	}, SpecTimeout(specPatience))
 })
 
 // recordsOf are the records of a Machine's remediations, as namespace/name.
@@ -139,27 +104,6 @@ func escalates(ctx context.Context) {
 func takesItsTime(h *simulator.Host) {
 	h.Take(simulator.Times{PowerOff: time.Second, PowerOn: time.Second, Boot: time.Second})
 	DeferCleanup(func() { h.Take(simulator.Times{}) })
-}
-
-func restartManager(ctx context.Context, more ...string) {
-	GinkgoHelper()
-	manager.Kill()
-	startManager(ctx, more...)
-}
-
-// answer is what the agent's remediator says of its success; empty if it says nothing.
-func answer(ctx context.Context, name string) func() string {
-	return func() string {
-		request := requested(ctx, agent, agentNamespace, name)
-		list, _, _ := unstructured.NestedSlice(request.Object, "status", "conditions") // what is none says nothing
-		for _, c := range list {
-			if fields, ok := c.(map[string]any); ok && fields["type"] == nhcv1.SucceededCondition {
-				status, _ := fields["status"].(string)
-				return status
-			}
-		}
-		return ""
-	}
 }
 
 func changes(history simulator.History) []simulator.Power {

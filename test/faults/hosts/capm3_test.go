@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/partners/bmo"
 )
 
-// What has to be as with CAPM3. C9, the conversion, is in test/conformance, where the webhook runs.
+// What has to be as with CAPM3. C9, the conversion, is in test/api, where the webhook runs.
 
 // stuck keeps everything on the node, so that the test itself decides when it goes.
 func stuck(b *box) { b.e.pods.stuck = true }

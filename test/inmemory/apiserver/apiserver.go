@@ -7,6 +7,7 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,6 +66,7 @@ type Server struct {
 	calls    []Call
 	lag      bool // watches hear of nothing new
 	silent   bool // nothing is answered
+	refused  func(Call) bool
 }
 
 var (
@@ -150,6 +153,13 @@ func (s *Server) Silence(silent bool) {
 	}
 }
 
+// Refuse makes the server refuse the calls that are chosen, instead of those chosen before; nil chooses none.
+func (s *Server) Refuse(chosen func(Call) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = chosen
+}
+
 // roundTripper hands requests to the Servers.
 type roundTripper struct{}
 
@@ -176,14 +186,17 @@ func (roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 func (s *Server) serve(r *http.Request, body []byte) (*http.Response, error) {
 	call := callOf(r)
 	s.mu.Lock()
-	silent := s.silent
+	silent, refused := s.silent, s.refused != nil && s.refused(call)
 	s.calls = append(s.calls, call)
 	s.mu.Unlock()
 	if silent {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}
-	answer := s.do(r, call, body)
+	answer := refusal(apierrors.NewInternalError(errors.New("refused")))
+	if !refused {
+		answer = s.do(r, call, body)
+	}
 	answer.Request = r
 	return answer, nil
 }

@@ -30,7 +30,7 @@ func TestARemediationHearsOfItsBareMetalHost(t *testing.T) {
 			Expect(e.here.Create(ctx, kubemend.CRD(kind))).To(Succeed())
 		}
 		time.Sleep(5 * time.Minute) // it has found them
-		machine := e.machine(ctx)
+		machine := e.machine(ctx, "a")
 		between := builders.Metal3Machine(machine)
 		between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/h"})
 		host := builders.BareMetalHost("ns", "h", builders.ExternallyDeployed, builders.ConsumedBy(machine.Name))

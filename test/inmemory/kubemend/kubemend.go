@@ -82,10 +82,10 @@ func Test(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// Kubeconfig leads to an API server.
-func Kubeconfig(host string) []byte {
+// Kubeconfig leads to an API server, as a user with these fields.
+func Kubeconfig(host string, user ...string) []byte {
 	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],
-clusters: [{name: c, cluster: {server: "http://%s"}}], users: [{name: u, user: {}}]}`, host)
+clusters: [{name: c, cluster: {server: "http://%s"}}], users: [{name: u, user: {%s}}]}`, host, strings.Join(user, ", "))
 }
 
 // Manager is a manager that runs. There may be one at a time.

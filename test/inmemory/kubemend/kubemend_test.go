@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
@@ -43,6 +44,17 @@ type environment struct {
 // scene runs a story with a manager that acts on all checks.
 func scene(t *testing.T, story func(ctx context.Context, e *environment)) {
 	t.Helper()
+	world(t, func(ctx context.Context, e *environment) {
+		defer e.start(t, "--unclaimed-machine-health-checks=act").Kill()
+		e.furnish(ctx)
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionTrue))
+		story(ctx, e)
+	})
+}
+
+// world runs a story with API servers alone.
+func world(t *testing.T, story func(ctx context.Context, e *environment)) {
+	t.Helper()
 	kubemend.Test(t, func(t *testing.T) {
 		RegisterTestingT(t)
 		e := &environment{management: apiserver.New(kubemend.Host, kubemend.Kinds()...), cluster: builders.Cluster("ns", "c1")}
@@ -58,17 +70,23 @@ func scene(t *testing.T, story func(ctx context.Context, e *environment)) {
 			e.management.Serve(kind)
 			Expect(e.here.Create(t.Context(), kubemend.CRD(kind))).To(Succeed())
 		}
-		manager := kubemend.Start(t, "--unclaimed-machine-health-checks=act")
-		defer manager.Kill()
-		time.Sleep(time.Minute) // it has asked which kinds there are
-		e.furnish(t.Context())
 		story(t.Context(), e)
 	})
 }
 
+// start starts a manager, and returns when it has asked which kinds there are.
+func (e *environment) start(t *testing.T, flags ...string) *kubemend.Manager {
+	t.Helper()
+	manager := kubemend.Start(t, flags...)
+	time.Sleep(time.Minute)
+	return manager
+}
+
 func clientOf(server *apiserver.Server) client.Client {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{bmov1alpha1.AddToScheme, clientgoscheme.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		bmov1alpha1.AddToScheme, clientgoscheme.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,
+	} {
 		Expect(add(scheme)).To(Succeed())
 	}
 	c, err := client.New(server.Config(), client.Options{Scheme: scheme})
@@ -77,40 +95,55 @@ func clientOf(server *apiserver.Server) client.Client {
 }
 
 func (e *environment) furnish(ctx context.Context) {
-	secret := &corev1.Secret{Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubemend.Kubeconfig("workload")}}
-	secret.Namespace, secret.Name, secret.Labels = "ns", "c1-kubeconfig", map[string]string{clusterv1.ClusterNameLabel: "c1"}
-	machine := builders.ControlPlaneMachine(e.cluster, "a")
-	delete(machine.Labels, clusterv1.MachineControlPlaneLabel)
-	for _, object := range []client.Object{builders.Namespace("ns"), secret, e.cluster, machine} {
+	for _, object := range []client.Object{builders.Namespace("ns"), kubeconfig(kubemend.Kubeconfig("workload")), e.cluster} {
 		Expect(e.here.Create(ctx, object)).To(Succeed())
 	}
 	e.cluster.Status = builders.Standing()
 	Expect(e.here.Status().Update(ctx, e.cluster)).To(Succeed())
-	Expect(e.there.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})).To(Succeed())
-	e.reports(ctx, corev1.ConditionTrue)
-	machine.Status.NodeRef.Name, machine.Status.Conditions = "node-a", []metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
-	Expect(e.here.Status().Update(ctx, machine)).To(Succeed())
+	e.node(ctx, "a")
+	e.worker(ctx, "a")
 	Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, "check"))).To(Succeed())
-	Eventually(e.health(ctx)).Should(Equal(metav1.ConditionTrue))
 }
 
-// reports sets the condition Ready of the node, as from now.
-func (e *environment) reports(ctx context.Context, status corev1.ConditionStatus) {
+// kubeconfig is the Secret of Cluster c1.
+func kubeconfig(content []byte) *corev1.Secret {
+	secret := &corev1.Secret{Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": content}}
+	secret.Namespace, secret.Name, secret.Labels = "ns", "c1-kubeconfig", map[string]string{clusterv1.ClusterNameLabel: "c1"}
+	return secret
+}
+
+// worker makes a Machine whose node has its name.
+func (e *environment) worker(ctx context.Context, name string) {
+	machine := builders.ControlPlaneMachine(e.cluster, name)
+	delete(machine.Labels, clusterv1.MachineControlPlaneLabel)
+	Expect(e.here.Create(ctx, machine)).To(Succeed())
+	machine.Status.NodeRef.Name, machine.Status.Conditions = "node-"+name, []metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
+	Expect(e.here.Status().Update(ctx, machine)).To(Succeed())
+}
+
+// node makes the node of a Machine, which is Ready.
+func (e *environment) node(ctx context.Context, machine string) {
+	Expect(e.there.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + machine}})).To(Succeed())
+	e.reports(ctx, machine, corev1.ConditionTrue)
+}
+
+// reports sets the condition Ready of the node of a Machine, as from now.
+func (e *environment) reports(ctx context.Context, machine string, status corev1.ConditionStatus) {
 	node := &corev1.Node{}
-	Expect(e.there.Get(ctx, client.ObjectKey{Name: "node-a"}, node)).To(Succeed())
+	Expect(e.there.Get(ctx, client.ObjectKey{Name: "node-" + machine}, node)).To(Succeed())
 	builders.Reports(node, corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now()})
 	Expect(e.there.Status().Update(ctx, node)).To(Succeed())
 }
 
-func (e *environment) machine(ctx context.Context) *clusterv1.Machine {
+func (e *environment) machine(ctx context.Context, name string) *clusterv1.Machine {
 	machine := &clusterv1.Machine{}
-	Expect(e.here.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "a"}, machine)).To(Succeed())
+	Expect(e.here.Get(ctx, client.ObjectKey{Namespace: "ns", Name: name}, machine)).To(Succeed())
 	return machine
 }
 
-func (e *environment) health(ctx context.Context) func() metav1.ConditionStatus {
+func (e *environment) health(ctx context.Context, machine string) func() metav1.ConditionStatus {
 	return func() metav1.ConditionStatus {
-		cond := conditions.Get(e.machine(ctx), clusterv1.MachineHealthCheckSucceededCondition)
+		cond := conditions.Get(e.machine(ctx, machine), clusterv1.MachineHealthCheckSucceededCondition)
 		if cond == nil {
 			return metav1.ConditionUnknown
 		}
@@ -118,44 +151,56 @@ func (e *environment) health(ctx context.Context) func() metav1.ConditionStatus 
 	}
 }
 
+func (e *environment) check(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
+	check := &clusterv1.MachineHealthCheck{}
+	Expect(e.here.Get(ctx, client.ObjectKey{Namespace: "ns", Name: name}, check)).To(Succeed())
+	return check
+}
+
 func TestAMachineIsUnhealthyWhenTheTimeoutEndsAndNotBefore(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
-		e.reports(ctx, corev1.ConditionUnknown)
+		e.reports(ctx, "a", corev1.ConditionUnknown)
 		time.Sleep(5*time.Minute - time.Second)
-		Expect(e.health(ctx)()).To(Equal(metav1.ConditionTrue))
+		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue))
 		time.Sleep(2 * time.Second)
-		Expect(e.health(ctx)()).To(Equal(metav1.ConditionFalse))
-		Expect(conditions.IsFalse(e.machine(ctx), clusterv1.MachineOwnerRemediatedCondition)).To(BeTrue())
-		e.reports(ctx, corev1.ConditionTrue)
+		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionFalse))
+		Expect(conditions.IsFalse(e.machine(ctx, "a"), clusterv1.MachineOwnerRemediatedCondition)).To(BeTrue())
+		e.reports(ctx, "a", corev1.ConditionTrue)
 		time.Sleep(time.Second)
-		Expect(e.health(ctx)()).To(Equal(metav1.ConditionTrue))
+		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue))
 	})
 }
 
 // ClusterCache gives a connection up after five probes, one each ten seconds, and tries to connect again each 30 s.
 func TestAWorkloadClusterThatDoesNotAnswerIsNoEvidenceAgainstAMachine(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
-		e.reports(ctx, corev1.ConditionUnknown)
+		e.reports(ctx, "a", corev1.ConditionUnknown)
 		time.Sleep(time.Minute)
 		e.workload.Silence(true)
 		time.Sleep(24 * time.Hour)
-		Expect(e.health(ctx)()).To(Equal(metav1.ConditionTrue), "nothing is known")
+		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue), "nothing is known")
+		e.worker(ctx, "marked")
+		mark := []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":""}}}`)
+		Expect(e.here.Patch(ctx, e.machine(ctx, "marked"), client.RawPatch(client.Merge.Type(), mark))).To(Succeed())
+		Eventually(e.health(ctx, "marked")).Should(Equal(metav1.ConditionFalse), "a mark needs no connection")
 		e.workload.Silence(false)
-		e.reports(ctx, corev1.ConditionTrue)
+		e.reports(ctx, "a", corev1.ConditionTrue)
 		time.Sleep(time.Hour)
-		Expect(e.health(ctx)()).To(Equal(metav1.ConditionTrue))
-		Expect(conditions.Has(e.machine(ctx), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
+		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue))
+		Expect(conditions.Has(e.machine(ctx, "a"), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
+		Expect(e.there.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})).To(Succeed())
+		Eventually(e.health(ctx, "a")).WithTimeout(time.Minute).Should(Equal(metav1.ConditionFalse), "the watch is one of the new connection")
 	})
 }
 
 func TestASteadyWorldCausesNoWrites(t *testing.T) {
 	scene(t, func(_ context.Context, e *environment) {
-		writes := func() int {
-			return len(e.management.Calls(func(call apiserver.Call) bool { return call.Writes() && call.Resource != "leases" }))
-		}
 		time.Sleep(time.Minute)
-		before := writes()
+		before := len(e.management.Calls(writes))
 		time.Sleep(24 * time.Hour)
-		Expect(writes()).To(Equal(before))
+		Expect(e.management.Calls(writes)).To(HaveLen(before))
 	})
 }
+
+// writes are calls that change what users see.
+func writes(call apiserver.Call) bool { return call.Writes() && call.Resource != "leases" }

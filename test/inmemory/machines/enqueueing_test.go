@@ -1,12 +1,16 @@
 package machines
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // ofKernel makes a check judge by a condition that the node problem detector reports, and which no Machine condition reports.
@@ -62,5 +66,59 @@ func TestW11ReconcilesAChangeOfAMachineThatNoVerdictDependsOnCausesNoReconcile(t
 
 		s.change("a", annotated("example.org/news", "")) // may be a mark by hand
 		s.Eventually(s.reconciles).Should(Equal(before + 1))
+	})
+}
+
+func TestW11ReconcilesAHeartbeatOfANodeCausesNoReconcileAndNoWrite(t *testing.T) {
+	run(t, func(s *environment) {
+		s.worker("a")
+		s.check("check")
+		before, versions := s.settles(), s.versions()
+		for range 20 {
+			node := &corev1.Node{}
+			s.Expect(s.there.Get(s.ctx, client.ObjectKey{Name: s.node("a")}, node)).To(Succeed())
+			for i := range node.Status.Conditions {
+				node.Status.Conditions[i].LastHeartbeatTime = metav1.Now()
+			}
+			s.Expect(s.there.Status().Update(s.ctx, node)).To(Succeed())
+			time.Sleep(time.Second)
+		}
+		s.Expect(s.reconciles()).To(Equal(before))
+		s.Expect(s.versions()).To(Equal(versions))
+	})
+}
+
+func TestW12ReconcilesABurstOfChangesCausesAFewNotOneForEachMachine(t *testing.T) {
+	run(t, func(s *environment) {
+		s.begun()
+		var names []string
+		for i := range 30 {
+			names = append(names, fmt.Sprintf("m%02d", i))
+		}
+		s.workers(names...)
+		s.check("check")
+		before := s.settles()
+
+		s.fallsSilent(names...)
+		s.Expect(s.settles() - before).To(BeNumerically("<", 5))
+		s.Expect(s.counts("check")()).To(Equal([]int32{30, 0, 0}))
+	})
+}
+
+func TestW12ReconcilesOneChangeCausesOneAndWhatKubemendWritesNone(t *testing.T) {
+	run(t, func(s *environment) {
+		s.begun()
+		s.workers("a", "b", "c", "d")
+		s.check("check")
+		last := s.settles()
+		for i, name := range []string{"a", "b", "c"} {
+			s.fallsSilent(name)
+			s.Eventually(s.owner(name)).Should(Equal(ownerRequested))
+			s.Eventually(s.counts("check")).Should(Equal([]int32{4, int32(3 - i), int32(3 - i)}))
+			// A second one says on the check what its record says that the capacity waits for.
+			now := s.settles()
+			s.Expect(now-last).To(BeNumerically("<=", 2), name)
+			last = now
+		}
 	})
 }

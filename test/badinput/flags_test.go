@@ -69,7 +69,7 @@ var flags = []flag{
 func TestAProgramRefusesInvalidFlags(t *testing.T) {
 	for _, row := range flags {
 		t.Run(row.program+" "+strings.Join(row.args, " "), func(t *testing.T) {
-			said, err := exec.CommandContext(t.Context(), filepath.Join("..", "..", "..", "bin", row.program), row.args...).CombinedOutput()
+			said, err := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", row.program), row.args...).CombinedOutput()
 			var ended *exec.ExitError
 			if !errors.As(err, &ended) {
 				t.Fatalf("%v: run make build\n%s", err, said)

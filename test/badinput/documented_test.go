@@ -49,7 +49,7 @@ func TestBadInputsAreDocumented(t *testing.T) {
 		}
 		table(&b, [][]string{{strings.Join(row.args, " "), row.says}}, 0)
 	}
-	golden.Compare(t, "../../../docs/bad-input.md", b.String())
+	golden.Compare(t, "../../docs/bad-input.md", b.String())
 	if all := len(schemas.Manifests) + len(checks) + len(annotations) + len(memories) + len(kubeconfigs) + len(flags); all < 60 {
 		t.Errorf("there are %d rows, want 60 at least", all)
 	}
@@ -59,7 +59,7 @@ func TestBadInputsAreDocumented(t *testing.T) {
 const (
 	documentHead = `# Bad input
 
-What kubemend does about a wrong value. ` + "`test/conformance/badinput`" + ` tries each, and
+What kubemend does about a wrong value. ` + "`test/badinput`" + ` tries each, and
 ` + "`make generate`" + ` writes this page. A wrong value blocks nothing else, and its correction needs no
 restart.
 

@@ -1,0 +1,168 @@
+package kubemend_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/inmemory/apiserver"
+	"github.com/kubemend/kubemend/test/inmemory/kubemend"
+)
+
+const (
+	infrastructure = "infrastructure.cluster.x-k8s.io"
+	requests       = "metal3remediations"
+)
+
+// byRequests makes the check "check" remediate with a Metal3RemediationTemplate, whose kind is served from now on.
+func (e *environment) byRequests(ctx context.Context) {
+	for _, name := range []string{"Metal3Remediation", "Metal3RemediationTemplate"} {
+		kind := kubemend.Kind(infrastructure, "v1beta1", name)
+		e.management.Serve(kind)
+		Expect(e.here.Create(ctx, kubemend.CRD(kind))).To(Succeed())
+	}
+	template := metal3("Metal3RemediationTemplate", "reboot")
+	template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
+	Expect(e.here.Create(ctx, template)).To(Succeed())
+	check := e.check(ctx, "check")
+	builders.RemediatedBy(template.GetAPIVersion(), template.GetKind(), template.GetName())(check)
+	Expect(e.here.Update(ctx, check)).To(Succeed())
+	Eventually(func() bool { return conditions.IsTrue(e.check(ctx, "check"), "RemediationTemplateAvailable") }).Should(BeTrue())
+}
+
+func metal3(kind, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	o.SetAPIVersion(infrastructure + "/v1beta1")
+	o.SetKind(kind)
+	o.SetNamespace("ns")
+	o.SetName(name)
+	return o
+}
+
+// created are the requests that anybody has made.
+func created(call apiserver.Call) bool { return call.Verb == "create" && call.Resource == requests }
+
+func TestW8ARequestThatCannotBeReadDoesNotCountAsAbsent(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		e.byRequests(ctx)
+		e.management.Refuse(func(call apiserver.Call) bool { return call.Verb == "get" && call.Resource == requests })
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		external := func() string {
+			return conditions.GetReason(e.machine(ctx, "a"), clusterv1.MachineExternallyRemediatedCondition)
+		}
+		Eventually(external).Should(Equal("RemediationRequestCreationFailed"))
+		Expect(conditions.GetMessage(e.machine(ctx, "a"), clusterv1.MachineExternallyRemediatedCondition)).To(ContainSubstring("look for Metal3Remediation"))
+		Eventually(func() *int32 { return e.check(ctx, "check").Status.CurrentHealthy }).Should(HaveValue(BeEquivalentTo(0)), "the reconcile continues without it")
+		Expect(e.management.Calls(created)).To(BeEmpty())
+
+		e.management.Refuse(nil)
+		Eventually(external).Should(Equal(clusterv1.MachineExternallyRemediatedWaitingForRemediationReason))
+		Expect(e.management.Calls(created)).To(HaveLen(1))
+	})
+}
+
+func TestW8ARequestThatTheCacheLacksIsFoundBeforeASecondOneIsMade(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		e.byRequests(ctx)
+		e.management.Lag(true)
+		request := metal3("Metal3Remediation", "a")
+		request.SetAnnotations(map[string]string{
+			clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: "Metal3RemediationTemplate." + infrastructure,
+		})
+		request.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "a", UID: e.machine(ctx, "a").UID,
+		}})
+		Expect(e.here.Create(ctx, request)).To(Succeed())
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionFalse))
+		time.Sleep(time.Minute)
+
+		e.management.Lag(false)
+		is := metal3("Metal3Remediation", "a")
+		Eventually(func() map[string]string {
+			Expect(e.here.Get(ctx, client.ObjectKeyFromObject(is), is)).To(Succeed())
+			return is.GetAnnotations()
+		}).Should(HaveKeyWithValue("kubemend.io/made-by", "check"))
+		Expect(is.GetUID()).To(Equal(request.GetUID()))
+		Expect(e.management.Calls(created)).To(HaveLen(1), "that of the test")
+	})
+}
+
+func TestW8ANodeThatTheCacheLacksDoesNotCountAsDeleted(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		e.workload.Lag(true)
+		e.node(ctx, "b")
+		e.worker(ctx, "b")
+		Expect(e.there.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})).To(Succeed())
+		e.worker(ctx, "c")
+		Eventually(e.health(ctx, "c")).Should(Equal(metav1.ConditionFalse), "there never was such a node, says the cluster itself")
+		Expect(e.health(ctx, "b")()).To(Equal(metav1.ConditionUnknown))
+		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue), "that this one is gone is not known yet")
+
+		e.workload.Lag(false)
+		Eventually(e.health(ctx, "b")).Should(Equal(metav1.ConditionTrue))
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionFalse))
+	})
+}
+
+func TestW12AReconcileWithoutChangesReadsOnlyCachesAndWritesNothing(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		e.byRequests(ctx)
+		e.node(ctx, "bad")
+		e.worker(ctx, "bad")
+		e.worker(ctx, "gone")
+		e.reports(ctx, "bad", corev1.ConditionUnknown)
+		Eventually(func() int { return len(e.management.Calls(created)) }).Should(Equal(2))
+		time.Sleep(time.Minute)
+		asked := func(call apiserver.Call) bool { return call.Verb != "watch" && call.Resource != "leases" }
+		before := len(e.management.Calls(asked))
+		const changes = 10
+		for value := range changes {
+			note := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"metadata":{"annotations":{"irrelevant":"%d"}}}`, value))
+			Expect(e.here.Patch(ctx, e.check(ctx, "check"), note)).To(Succeed())
+			time.Sleep(time.Second)
+		}
+		by := map[string]int{}
+		for _, call := range e.management.Calls(asked)[before:] {
+			by[fmt.Sprint(call)]++
+			Expect(writes(call) && call.Manager != "kubemend.test").To(BeFalse(), "%v", call)
+		}
+		for call, times := range by {
+			if !strings.Contains(call, "kubemend.test") {
+				Expect(times).To(BeNumerically("<", changes), "%s: who follows a record reads now and then, and a reconcile would each time", call)
+			}
+		}
+	})
+}
+
+func TestAKubeconfigThatNamesAFileOfTheManagerIsRefusedAndItsServerReceivesNoRequestUntilItIsCorrected(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		reachable := func() string { return conditions.GetReason(e.check(ctx, "check"), "WorkloadClusterReachable") }
+		Expect(e.here.Delete(ctx, kubeconfig(nil))).To(Succeed())
+		e.workload.Silence(true)
+		time.Sleep(time.Hour) // its connection is given up
+		e.workload.Silence(false)
+		Expect(e.here.Create(ctx, kubeconfig(kubemend.Kubeconfig("workload", `tokenFile: /token`)))).To(Succeed())
+		asked := func() int { return len(e.workload.Calls(func(apiserver.Call) bool { return true })) }
+		before := asked()
+		Eventually(reachable).Should(Equal("KubeconfigRefused"))
+		Expect(conditions.GetMessage(e.check(ctx, "check"), "WorkloadClusterReachable")).To(HavePrefix(
+			"Secret c1-kubeconfig: the kubeconfig is refused: users[u].user.tokenFile names a file, which would be read where this runs. "))
+		Expect(asked()).To(Equal(before))
+
+		Expect(e.here.Delete(ctx, kubeconfig(nil))).To(Succeed())
+		Expect(e.here.Create(ctx, kubeconfig(kubemend.Kubeconfig("workload")))).To(Succeed())
+		Eventually(reachable).Should(Equal("ReachableAgain"))
+	})
+}
