@@ -4,13 +4,15 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 func TestAManagerWithAFilterLeavesMachinesOfOtherManagersWhenItReleases(t *testing.T) {
 	alone(t, func(s *environment) {
-		s.labelled("one")
+		label := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"cluster.x-k8s.io/watch-filter":"one"}}}`))
+		s.Expect(s.here.Patch(s.ctx, s.cluster, label)).To(Succeed())
 		one := flags{unclaimed: machinehealthcheck.Act, filter: "one"}
 		m := s.start(one)
 		s.template("reboot")
