@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
@@ -41,5 +42,26 @@ func TestAManagerOfOneNamespaceWorksThereAloneAndFindsThereWhatIsOrphaned(t *tes
 		manager.Kill()
 		manager = e.start(t, "--unclaimed-machine-health-checks=act")
 		Eventually(said).ShouldNot(BeEmpty(), "without the flag it is reconciled")
+	})
+}
+
+func TestAManagerWithAFilterLeavesMachinesOfOtherManagersWhenItReleases(t *testing.T) {
+	world(t, func(ctx context.Context, e *environment) {
+		const acting = "--unclaimed-machine-health-checks=act"
+		e.cluster.Labels = map[string]string{clusterv1.WatchLabel: "one"}
+		manager := e.start(t, acting, "--watch-filter=one")
+		defer func() { manager.Kill() }()
+		e.furnish(ctx)
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionFalse))
+		manager.Kill()
+		Expect(e.here.Delete(ctx, e.check(ctx, "check"))).To(Succeed())
+
+		manager = e.start(t, acting, "--watch-filter=two")
+		time.Sleep(time.Hour)
+		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionFalse), "this is not its Cluster")
+		manager.Kill()
+		manager = e.start(t, acting, "--watch-filter=one")
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionUnknown))
 	})
 }

@@ -90,7 +90,6 @@ func TestW11ReconcilesAHeartbeatOfANodeCausesNoReconcileAndNoWrite(t *testing.T)
 
 func TestW12ReconcilesABurstOfChangesCausesAFewNotOneForEachMachine(t *testing.T) {
 	run(t, func(s *environment) {
-		s.begun()
 		var names []string
 		for i := range 30 {
 			names = append(names, fmt.Sprintf("m%02d", i))
@@ -107,7 +106,6 @@ func TestW12ReconcilesABurstOfChangesCausesAFewNotOneForEachMachine(t *testing.T
 
 func TestW12ReconcilesOneChangeCausesOneAndWhatKubemendWritesNone(t *testing.T) {
 	run(t, func(s *environment) {
-		s.begun()
 		s.workers("a", "b", "c", "d")
 		s.check("check")
 		last := s.settles()
@@ -116,8 +114,9 @@ func TestW12ReconcilesOneChangeCausesOneAndWhatKubemendWritesNone(t *testing.T) 
 			s.Eventually(s.owner(name)).Should(Equal(ownerRequested))
 			s.Eventually(s.counts("check")).Should(Equal([]int32{4, int32(3 - i), int32(3 - i)}))
 			// A second one says on the check what its record says that the capacity waits for.
+			// Before the first one it does not know yet which power cycles are under way.
 			now := s.settles()
-			s.Expect(now-last).To(BeNumerically("<=", 2), name)
+			s.Expect(now-last).To(BeNumerically("<=", max(2, 3-i)), name)
 			last = now
 		}
 	})
