@@ -302,11 +302,3 @@ func (s *environment) begun() {
 	s.Expect(s.here.Delete(s.ctx, c)).To(Succeed())
 	s.Expect(s.here.Delete(s.ctx, s.get("first"))).To(Succeed())
 }
-
-// labelled says which manager looks after the Cluster.
-func (s *environment) labelled(filter string) {
-	s.t.Helper()
-	before := s.cluster.DeepCopy()
-	s.cluster.Labels = map[string]string{clusterv1.WatchLabel: filter}
-	s.Expect(s.here.Patch(s.ctx, s.cluster, client.MergeFrom(before))).To(Succeed())
-}
