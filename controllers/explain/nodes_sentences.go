@@ -44,10 +44,13 @@ var nodeSentences = map[nodes.Reason]nodeSentence{
 		text: skippedNode + "node has Exclude from Remediation label", person: "remove the label " + nhcv1.ExcludeLabel + " from the node",
 		ends: "the label " + nhcv1.ExcludeLabel + " is removed from the node", event: nhcv1.EventRemediationSkipped,
 	},
-	nodes.NodeDeleting: {text: skippedNode + "it is being deleted", ends: "the Node is gone", event: nhcv1.EventRemediationSkipped, quiet: true},
+	nodes.NodeDeleting: {
+		text: skippedNode + "it is being deleted", ends: "the Node is gone", event: nhcv1.EventRemediationSkipped, quiet: true,
+	},
 	nodes.NodeStuck: {
 		text:   skippedNode + "it is being deleted for more than an hour, and kept by the finalizers {0}",
-		person: "find out why what put the finalizers {0} on the Node does not end it", ends: "the Node is gone", event: nhcv1.EventRemediationSkipped,
+		person: "find out why what put the finalizers {0} on the Node does not end it", ends: "the Node is gone",
+		event:  nhcv1.EventRemediationSkipped,
 	},
 	nodes.MachineUnread: {text: skippedNode + "its Machine could not be read", event: nhcv1.EventRemediationSkipped},
 	nodes.ClusterPaused: {text: skippedNode + "its Cluster is paused", person: "unpause Cluster {0}", event: nhcv1.EventRemediationSkipped},

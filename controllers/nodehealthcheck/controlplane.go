@@ -115,7 +115,8 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 		there[list[i].Name] = &list[i]
 		if node := &list[i]; controlplane.IsMember(node) {
 			away := controlplane.InMaintenance(node) || leaseFacts(w.leases[leaseName(node.Name)], node, w.check).Held(w.facts.Now)
-			c.Nodes = append(c.Nodes, nodes.Member{Name: node.Name, Ready: util.IsNodeReady(node), Away: away, Etcd: controlplane.EtcdOf(node)})
+			etcd := controlplane.EtcdOf(node)
+			c.Nodes = append(c.Nodes, nodes.Member{Name: node.Name, Ready: util.IsNodeReady(node), Away: away, Etcd: etcd})
 		}
 	}
 	machines, err := r.memberMachines(ctx, w)

@@ -229,7 +229,8 @@ func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 			was, is := e.ObjectOld, e.ObjectNew
 			return judged.Update(e) || !maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
-				was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || controlplane.InMaintenance(was) != controlplane.InMaintenance(is)
+				was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
+				controlplane.InMaintenance(was) != controlplane.InMaintenance(is)
 		},
 		GenericFunc: func(event.TypedGenericEvent[*corev1.Node]) bool { return false },
 	}

@@ -52,8 +52,8 @@ type Member struct {
 	Name string
 	// Node says whether its node is Ready, APIServer whether the API server on it renews its identity lease (see Servers).
 	Node, APIServer Sign
-	// Joining says that it has no node yet. Off, that its host is powered off, for whatever reason. Away, that somebody else has taken it for
-	// maintenance, and that it may go down at any moment.
+	// Joining says that it has no node yet. Off, that its host is powered off, for whatever reason. Away, that somebody else
+	// has taken it for maintenance, and that it may go down at any moment.
 	Joining, Off, Away bool
 	Etcd               Etcd
 	// ReplacedBy is what shows that it is being deleted, or that its owner was asked to replace it; empty if it is not. ReplacedSince is
