@@ -50,7 +50,7 @@ var nodeSentences = map[nodes.Reason]nodeSentence{
 	nodes.NodeStuck: {
 		text:   skippedNode + "it is being deleted for more than an hour, and kept by the finalizers {0}",
 		person: "find out why what put the finalizers {0} on the Node does not end it", ends: "the Node is gone",
-		event:  nhcv1.EventRemediationSkipped,
+		event: nhcv1.EventRemediationSkipped,
 	},
 	nodes.MachineUnread: {text: skippedNode + "its Machine could not be read", event: nhcv1.EventRemediationSkipped},
 	nodes.ClusterPaused: {text: skippedNode + "its Cluster is paused", person: "unpause Cluster {0}", event: nhcv1.EventRemediationSkipped},
