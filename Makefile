@@ -43,7 +43,6 @@ GOLANGCI_LINT := $(TOOLS)/golangci-lint
 GOTESTSUM := $(TOOLS)/gotestsum
 GOVULNCHECK := $(TOOLS)/govulncheck
 KUSTOMIZE := $(TOOLS)/kustomize
-MOCKGEN := $(TOOLS)/mockgen
 
 # Signs releases. It has a module of its own, which is larger than all others together: nothing but `make release-try` and the release workflow builds it.
 COSIGN := $(TOOLS)/cosign
@@ -231,8 +230,7 @@ generate-simulated: $(CONTROLLER_GEN) ## Rewrite the CRD of the simulated hosts 
 DOCUMENTED = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir='.?*' '^func Test[A-Za-z]*AreDocumented' .)))
 
 .PHONY: generate-docs
-generate-docs: $(MOCKGEN) ## Rewrite the documents that the program is the source of, and run the go:generate lines
-	$(GO) generate ./...
+generate-docs: ## Rewrite the documents that the program is the source of
 	$(GO) test $(TEST_FLAGS) -run 'AreDocumented$$' $(filter-out ./test/fences/,$(DOCUMENTED)) -update
 	$(GO) test $(TEST_FLAGS) -run 'AreDocumented$$' ./test/fences -update
 
@@ -395,7 +393,7 @@ release-try: $(COSIGN) ## Sign what make release has written, with a key made fo
 ##@ Prepare and clean up
 
 .PHONY: tools
-tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOTESTSUM) $(KUSTOMIZE) $(MOCKGEN) $(RELEASE_TOOLS) ## Build the pinned tools into .tools/bin/
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Build the pinned tools into .tools/bin/
 
 # Their recipes are in test/rig/rig.mk.
 .PHONY: rig rig-control-planes
@@ -409,9 +407,9 @@ clean: ## Remove all that was built: bin/, out/, .rig/, .tools/
 # Those of one module are built by one command: they share most of what is compiled, and are linked side by side. golangci-lint is large, and only
 # `make verify` needs it.
 TOOL_SOURCES := hack/tools/go.mod hack/tools/go.sum
-$(ACTIONLINT) $(CONTROLLER_GEN) $(GOTESTSUM) $(KUSTOMIZE) $(MOCKGEN) &: $(TOOL_SOURCES) | $(RIG_BUILD)
+$(ACTIONLINT) $(CONTROLLER_GEN) $(GOTESTSUM) $(KUSTOMIZE) &: $(TOOL_SOURCES) | $(RIG_BUILD)
 	@$(call announced,the tools,40s) $(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$(TOOLS)/ sigs.k8s.io/controller-tools/cmd/controller-gen \
-		gotest.tools/gotestsum go.uber.org/mock/mockgen sigs.k8s.io/kustomize/kustomize/v5 github.com/rhysd/actionlint/cmd/actionlint
+		gotest.tools/gotestsum sigs.k8s.io/kustomize/kustomize/v5 github.com/rhysd/actionlint/cmd/actionlint
 
 $(GOVULNCHECK): $(TOOL_SOURCES) | $(RIG_BUILD)
 	@$(call announced,govulncheck,20s) $(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$@ golang.org/x/vuln/cmd/govulncheck

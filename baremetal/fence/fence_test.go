@@ -201,12 +201,13 @@ func TestFence(t *testing.T) {
 		mode      Mode
 		want      []string
 		fails     bool
+		steady    bool // nothing is written
 	}{
 		"the taint and our mark come together":             {seen: node(notReady), want: []string{silent, oos, "mark us"}},
 		"W14: a taint of somebody else will do, unsigned":  {seen: node(outage), want: []string{oos}},
 		"one of another value will do as well":             {seen: node(tainted(oosKey, "maintenance", "NoExecute")), want: []string{oosOther}},
 		"one that evicts no pod will not":                  {seen: node(tainted(oosKey, "nodeshutdown", "NoSchedule")), want: []string{oosMild, oos, "mark us"}},
-		"what we signed is left as it is":                  {seen: node(outage, marked("us")), want: []string{oos, "mark us"}},
+		"what we signed is left as it is":                  {seen: node(outage, marked("us")), want: []string{oos, "mark us"}, steady: true},
 		"N10: what we signed before a move is signed anew": {seen: node(outage, marked("us-before-the-move")), want: []string{oos, "mark us"}},
 		"a mark whose taint is gone is written over":       {seen: node(marked("them")), want: []string{oos, "mark us"}},
 		"W15: a node that has changed is looked at again":  {seen: node(), meanwhile: meanwhile(notReady), want: []string{silent}, fails: true},
@@ -228,6 +229,7 @@ func TestFence(t *testing.T) {
 			if tc.mode == "" {
 				tc.mode = Taint
 			}
+			was := seen.DeepCopy()
 			for range 2 { // to repeat it does no harm
 				err := nodesOf(w).Fence(t.Context(), cluster, seen, us, tc.mode)
 				if (err != nil) != tc.fails {
@@ -240,6 +242,12 @@ func TestFence(t *testing.T) {
 					seen = is
 				}
 			}
+			if diff := cmp.Diff(was, seen); diff != "" {
+				t.Errorf("the node that was seen, and is shared with others that read (-before +after):\n%s", diff)
+			}
+			if is := now(t, w.client); tc.steady && is.ResourceVersion != was.ResourceVersion {
+				t.Errorf("a steady node was written: version %s, want %s", is.ResourceVersion, was.ResourceVersion)
+			}
 		})
 	}
 }
@@ -249,11 +257,12 @@ func TestUnfence(t *testing.T) {
 		seen      *corev1.Node
 		meanwhile func(*testing.T, client.Client)
 		want      []string
+		steady    bool // nothing is written
 	}{
 		"our taint and our mark go together":                 {seen: node(notReady, outage, marked("us")), want: []string{silent}},
 		"N10: what we signed before a move goes":             {seen: node(outage, marked("us-before-the-move")), want: nil},
 		"N13: a taint without a signature stays":             {seen: node(outage), want: []string{oos}},
-		"N13: a taint that another remediation signed stays": {seen: node(outage, marked("them")), want: []string{oos, "mark them"}},
+		"N13: a taint that another remediation signed stays": {seen: node(outage, marked("them")), want: []string{oos, "mark them"}, steady: true},
 		"a taint that took the place of ours stays":          {seen: node(tainted(oosKey, "maintenance", "NoExecute"), marked("us")), want: []string{oosOther}},
 		"a taint beside ours stays":                          {seen: node(tainted(oosKey, "nodeshutdown", "NoSchedule"), outage, marked("us")), want: []string{oosMild}},
 		"our mark goes if our taint is gone":                 {seen: node(marked("us")), want: nil},
@@ -280,6 +289,9 @@ func TestUnfence(t *testing.T) {
 					t.Fatalf("node (-want +got):\n%s", diff)
 				}
 			}
+			if is := now(t, w.client); tc.steady && is.ResourceVersion != seen.ResourceVersion {
+				t.Errorf("a steady node was written: version %s, want %s", is.ResourceVersion, seen.ResourceVersion)
+			}
 		})
 	}
 }
@@ -298,34 +310,6 @@ func TestANodeOutOfACacheLosesNothingButTheFence(t *testing.T) {
 	is := now(t, w.client)
 	if want := map[string]string{"example.org/rack": "7"}; !maps.Equal(is.Annotations, want) || is.Labels["zone"] != "a" || OutOfService(is) {
 		t.Errorf("it has %v %v %v", is.Annotations, is.Labels, is.Spec.Taints)
-	}
-}
-
-func TestNothingIsWrittenTwice(t *testing.T) {
-	w := clusterOf(interceptor.Funcs{}, node(outage, marked("us")))
-	before := now(t, w.client)
-	n := nodesOf(w)
-	if err := n.Fence(t.Context(), cluster, before, us, Taint); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Unfence(t.Context(), cluster, before, Owner{UID: "them"}, Backup{}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(before, now(t, w.client)); diff != "" {
-		t.Errorf("a steady node was written (-before +after):\n%s", diff)
-	}
-}
-
-// What the caller has read is shared with others that read at the same time.
-func TestWhatWasSeenIsNotChanged(t *testing.T) {
-	w := clusterOf(interceptor.Funcs{}, node(notReady))
-	seen := now(t, w.client)
-	was := seen.DeepCopy()
-	if err := nodesOf(w).Fence(t.Context(), cluster, seen, us, Taint); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(was, seen); diff != "" {
-		t.Errorf("the node that was seen (-before +after):\n%s", diff)
 	}
 }
 

@@ -3,7 +3,6 @@ package fence
 import (
 	"context"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,18 +47,5 @@ func TestAListWithoutEndIsNotFollowed(t *testing.T) {
 				t.Errorf("it is %d, because of %v; want that it could not be seen", seen.Presence, seen.Cause)
 			}
 		})
-	}
-}
-
-func TestALookWhoseTimeIsUpIsOfASilentCluster(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-	defer cancel()
-	silent := interceptor.Funcs{Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}}
-	seen, err := nodesOf(clusterOf(silent)).Look(ctx, cluster, "n", us)
-	if err != nil || seen.Presence != Unseen || seen.Cause == nil {
-		t.Errorf("Look() = %+v, %v", seen, err)
 	}
 }

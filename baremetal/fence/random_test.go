@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -33,31 +32,6 @@ var anyNode = rapid.Custom(func(t *rapid.T) *corev1.Node {
 })
 
 var anyMark = rapid.SampledFrom([]types.UID{"", "us", "us-before-the-move", "them"})
-
-func TestUnfenceNeverRemovesAForeignTaint(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		before := anyNode.Draw(t, "node")
-		after := before.DeepCopy()
-		putBackInService(after, us)
-		mark := types.UID(before.Annotations[FencedByAnnotation])
-		if mark != "us" && mark != "us-before-the-move" {
-			if diff := cmp.Diff(before, after); diff != "" {
-				t.Fatalf("a node that we did not sign has changed:\n%s", diff)
-			}
-			return
-		}
-		for _, taint := range before.Spec.Taints {
-			ours := taint.Key == infrav1.OutOfServiceTaintKey && taint.Value == infrav1.OutOfServiceTaintValue &&
-				taint.Effect == infrav1.OutOfServiceTaintEffect
-			if slices.Contains(after.Spec.Taints, taint) == ours {
-				t.Fatalf("ours: %t, but of %v there is left %v", ours, before.Spec.Taints, after.Spec.Taints)
-			}
-		}
-		if SeenOf(after, us).Ours {
-			t.Fatal("something of ours is left")
-		}
-	})
-}
 
 // Whatever two remediations do to a node, in whatever order, in the end it has the taints of others that it had, and none of theirs.
 func TestTwoRemediationsLeaveANodeAsItWas(t *testing.T) {

@@ -78,6 +78,16 @@ func (s *server) ended() []bool {
 	return ended
 }
 
+// watching runs a test in a bubble, with nodes of the server, which are closed after it.
+func watching(t *testing.T, s *server, play func(*testing.T, *Nodes)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := s.nodes()
+		defer n.Close()
+		play(t, n)
+	})
+}
+
 func same[T any](t *testing.T, what string, want, got T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -102,10 +112,8 @@ func told(grace int64) *metav1.PartialObjectMetadata {
 }
 
 func TestWhatIsReportedOfANode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		defer n.Close()
+	s := &server{}
+	watching(t, s, func(t *testing.T, n *Nodes) {
 		mustWatch(t, n, "n")
 		for _, tc := range []struct {
 			name string
@@ -124,46 +132,85 @@ func TestWhatIsReportedOfANode(t *testing.T) {
 	})
 }
 
-// What has left the node between the read and the watch the watch reports.
-func TestAWatchGoesOnFromWhatWasSeen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		defer n.Close()
-		if err := n.Watch(t.Context(), cluster, "n", Seen{pods: "17"}); err != nil {
-			t.Fatal(err)
-		}
-		same(t, "versions", []string{"17"}, s.since)
-	})
-}
-
-func TestAWatchIsOpenedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		defer n.Close()
-		for range 3 {
+func TestWatches(t *testing.T) {
+	for name, play := range map[string]func(*testing.T, *server, *Nodes){
+		"a watch goes on from what was seen: what has left the node between the read and the watch is reported": func(t *testing.T, s *server, n *Nodes) {
+			if err := n.Watch(t.Context(), cluster, "n", Seen{pods: "17"}); err != nil {
+				t.Fatal(err)
+			}
+			same(t, "versions", []string{"17"}, s.since)
+		},
+		"a watch is opened once": func(t *testing.T, s *server, n *Nodes) {
+			for range 3 {
+				mustWatch(t, n, "n")
+			}
+			mustWatch(t, n, "m")
+			same(t, "streams that have ended", []bool{false, false}, s.ended())
+		},
+		"a watch outlives the pass that asked for it": func(t *testing.T, s *server, n *Nodes) {
+			ctx, cancel := context.WithCancel(t.Context())
+			if err := n.Watch(ctx, cluster, "n", Seen{}); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			same(t, "streams that have ended", []bool{false}, s.ended())
+			s.streams[0].Delete(told(-1))
+			same(t, "reported", []string{"c/n"}, s.reported())
+		},
+		"other watches go on": func(t *testing.T, s *server, n *Nodes) {
 			mustWatch(t, n, "n")
-		}
-		mustWatch(t, n, "m")
-		same(t, "streams that have ended", []bool{false, false}, s.ended())
-	})
-}
-
-func TestAWatchOutlivesThePassThatAskedForIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		defer n.Close()
-		ctx, cancel := context.WithCancel(t.Context())
-		if err := n.Watch(ctx, cluster, "n", Seen{}); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		same(t, "streams that have ended", []bool{false}, s.ended())
-		s.streams[0].Delete(told(-1))
-		same(t, "reported", []string{"c/n"}, s.reported())
-	})
+			mustWatch(t, n, "m")
+			n.Unwatch(cluster, "n")
+			n.Forget(client.ObjectKey{Namespace: "ns", Name: "another"})
+			same(t, "streams that have ended", []bool{true, false}, s.ended())
+		},
+		"a watch that ends is not missed by who needs it no more": func(t *testing.T, s *server, n *Nodes) {
+			mustWatch(t, n, "n")
+			s.streams[0].Stop()
+			synctest.Wait()
+			n.Unwatch(cluster, "n")       // during the pause
+			time.Sleep(2 * pauseAfterEnd) //nolint:forbidigo // the clock of the bubble
+			same(t, "reported", nil, s.reported())
+		},
+		"a new connection gets a new watch": func(t *testing.T, s *server, n *Nodes) {
+			mustWatch(t, n, "n")
+			s.config = &rest.Config{}
+			mustWatch(t, n, "n")
+			same(t, "streams that have ended", []bool{true, false}, s.ended())
+			s.streams[1].Delete(told(-1))
+			same(t, "reported", []string{"c/n"}, s.reported())
+		},
+		"a cluster without a connection is not watched": func(t *testing.T, s *server, n *Nodes) {
+			s.down = true
+			mustWatch(t, n, "n")
+			if len(s.streams) > 0 || n.watched(Place{cluster, "n"}) {
+				t.Error("it is watched")
+			}
+		},
+		"Close returns when nothing runs any more": func(t *testing.T, s *server, n *Nodes) {
+			mustWatch(t, n, "n")
+			mustWatch(t, n, "m")
+			n.Unwatch(cluster, "m")
+			n.Close()
+			for i, stream := range s.streams {
+				if !stream.IsStopped() { // only Close waits for it here
+					t.Errorf("stream %d is still open", i)
+				}
+			}
+		},
+		"nothing is watched after Close": func(t *testing.T, s *server, n *Nodes) {
+			n.Close()
+			mustWatch(t, n, "n")
+			if len(s.streams) > 0 {
+				t.Error("a watch was opened")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{}
+			watching(t, s, func(t *testing.T, n *Nodes) { play(t, s, n) })
+		})
+	}
 }
 
 func TestAWatchEndsWhenToldTo(t *testing.T) {
@@ -173,9 +220,8 @@ func TestAWatchEndsWhenToldTo(t *testing.T) {
 		"closed":            func(n *Nodes) { n.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &server{}
-				n := s.nodes()
+			s := &server{}
+			watching(t, s, func(t *testing.T, n *Nodes) {
 				mustWatch(t, n, "n")
 				end(n)
 				end(n) // to repeat it does no harm
@@ -189,19 +235,6 @@ func TestAWatchEndsWhenToldTo(t *testing.T) {
 	}
 }
 
-func TestOtherWatchesGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		defer n.Close()
-		mustWatch(t, n, "n")
-		mustWatch(t, n, "m")
-		n.Unwatch(cluster, "n")
-		n.Forget(client.ObjectKey{Namespace: "ns", Name: "another"})
-		same(t, "streams that have ended", []bool{true, false}, s.ended())
-	})
-}
-
 // The end of a stream is reported like any other change, and the reconcile that follows opens the next one. Nothing is opened in between.
 func TestAStreamThatEndsIsReportedAfterAPause(t *testing.T) {
 	for name, end := range map[string]func(*watch.RaceFreeFakeWatcher){
@@ -211,10 +244,8 @@ func TestAStreamThatEndsIsReportedAfterAPause(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &server{}
-				n := s.nodes()
-				defer n.Close()
+			s := &server{}
+			watching(t, s, func(t *testing.T, n *Nodes) {
 				mustWatch(t, n, "n")
 				began := time.Now() //nolint:forbidigo // the clock of the bubble
 				end(s.streams[0])
@@ -248,51 +279,11 @@ func waitFor(t *testing.T, so func() bool) {
 	t.Fatal("it never came to that")
 }
 
-func TestAWatchThatEndsIsNotMissedByWhoNeedsItNoMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		mustWatch(t, n, "n")
-		s.streams[0].Stop()
-		synctest.Wait()
-		n.Unwatch(cluster, "n")       // during the pause
-		time.Sleep(2 * pauseAfterEnd) //nolint:forbidigo // the clock of the bubble
-		same(t, "reported", nil, s.reported())
-	})
-}
-
-func TestANewConnectionGetsANewWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		defer n.Close()
-		mustWatch(t, n, "n")
-		s.config = &rest.Config{}
-		mustWatch(t, n, "n")
-		same(t, "streams that have ended", []bool{true, false}, s.ended())
-		s.streams[1].Delete(told(-1))
-		same(t, "reported", []string{"c/n"}, s.reported())
-	})
-}
-
-func TestAClusterWithoutAConnectionIsNotWatched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		s.down = true
-		mustWatch(t, n, "n")
-		if len(s.streams) > 0 || n.watched(Place{cluster, "n"}) {
-			t.Error("it is watched")
-		}
-	})
-}
-
 func TestAWatchThatCannotBeOpenedIsAnErrorAndLeavesNothing(t *testing.T) {
 	refused := errors.New("refused")
 	for name, s := range map[string]*server{"refused": {refuses: refused}, "no answer": {hangs: true}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := s.nodes()
+			watching(t, s, func(t *testing.T, n *Nodes) {
 				if err := n.Watch(t.Context(), cluster, "n", Seen{}); err == nil {
 					t.Error("no error")
 				}
@@ -308,39 +299,10 @@ func TestAWatchThatCannotBeOpenedIsAnErrorAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestCloseReturnsWhenNothingRunsAnyMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		mustWatch(t, n, "n")
-		mustWatch(t, n, "m")
-		n.Unwatch(cluster, "m")
-		n.Close()
-		for i, stream := range s.streams {
-			if !stream.IsStopped() { // only Close waits for it here
-				t.Errorf("stream %d is still open", i)
-			}
-		}
-	})
-}
-
-func TestNothingIsWatchedAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		n.Close()
-		mustWatch(t, n, "n")
-		if len(s.streams) > 0 {
-			t.Error("a watch was opened")
-		}
-	})
-}
-
 // For the race detector, and for what is left running.
 func TestManyAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
+	s := &server{}
+	watching(t, s, func(t *testing.T, n *Nodes) {
 		var all sync.WaitGroup
 		for i := range 40 {
 			all.Go(func() {

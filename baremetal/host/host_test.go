@@ -287,64 +287,45 @@ func TestMarksComeAndGo(t *testing.T) {
 	us := Remediation{UID: "new", Before: "old"}
 	foreign := annotated(holdOff+"other", "x", "reboot.metal3.io/me", "", "note", "keep")
 	type change func(context.Context, *Hosts, *bmov1alpha1.BareMetalHost) error
+	keepOff := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+		return h.KeepOff(ctx, host, us)
+	}
+	reboot := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+		return h.Reboot(ctx, host, us, 2)
+	}
+	mark := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+		return h.MarkUnhealthy(ctx, host, "machine-uid")
+	}
+	unmark := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+		return h.MarkHealthy(ctx, host, "machine-uid")
+	}
 	release := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 		return h.Release(ctx, host, us)
 	}
 	cases := map[string]struct {
-		before    func(*bmov1alpha1.BareMetalHost)
-		do        []change
-		want      map[string]string
-		untouched bool
+		before func(*bmov1alpha1.BareMetalHost)
+		do     []change
+		want   map[string]string
 	}{
-		"a host is held off": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.KeepOff(ctx, host, us)
-			},
-		}, want: map[string]string{holdOff + "new": `{"mode":"hard","force":false}`}},
-		"and released": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.KeepOff(ctx, host, us)
-			}, release,
-		}},
+		"a host is held off":                    {do: []change{keepOff}, want: map[string]string{holdOff + "new": `{"mode":"hard","force":false}`}},
+		"and released":                          {do: []change{keepOff, release}},
 		"what was asked before a move goes too": {before: annotated(holdOff+"old", "x"), do: []change{release}},
-		"a reboot is asked for, and noted": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.Reboot(ctx, host, us, 2)
-			},
-		}, want: map[string]string{infrav1.RebootAnnotation: `{"mode":"hard"}`, mendv1.RebootedForAnnotation: "new/2"}},
-		"C12: a reboot that somebody else has asked for is left as it is": {before: annotated(infrav1.RebootAnnotation, ""), do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.Reboot(ctx, host, us, 2)
-			},
-		}, want: map[string]string{infrav1.RebootAnnotation: "", mendv1.RebootedForAnnotation: "new/2"}},
-		"and withdrawn": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.Reboot(ctx, host, us, 2)
-			}, release,
+		"a reboot is asked for, and noted": {do: []change{reboot}, want: map[string]string{
+			infrav1.RebootAnnotation: `{"mode":"hard"}`, mendv1.RebootedForAnnotation: "new/2",
 		}},
-		"a host is marked for every CAPM3": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.MarkUnhealthy(ctx, host, "machine-uid")
-			},
-		}, want: map[string]string{
+		"C12: a reboot that somebody else has asked for is left as it is": {
+			before: annotated(infrav1.RebootAnnotation, ""), do: []change{reboot},
+			want: map[string]string{infrav1.RebootAnnotation: "", mendv1.RebootedForAnnotation: "new/2"},
+		},
+		"and withdrawn": {do: []change{reboot, release}},
+		"a host is marked for every CAPM3": {do: []change{mark}, want: map[string]string{
 			infrav1.UnhealthyAnnotation: "capm3/UnhealthyNode", infrav1.LegacyUnhealthyAnnotation: "capm3/UnhealthyNode", mendv1.MarkedForAnnotation: "machine-uid",
 		}},
-		"W28: and the mark is removed": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.MarkUnhealthy(ctx, host, "machine-uid")
-			},
-			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.MarkHealthy(ctx, host, "machine-uid")
-			},
-		}},
-		"a mark that a person made stays": {before: annotated(infrav1.UnhealthyAnnotation, "by hand"), do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.MarkUnhealthy(ctx, host, "machine-uid")
-			},
-			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
-				return h.MarkHealthy(ctx, host, "machine-uid")
-			},
-		}, want: map[string]string{infrav1.UnhealthyAnnotation: "by hand", infrav1.LegacyUnhealthyAnnotation: "capm3/UnhealthyNode"}},
+		"W28: and the mark is removed": {do: []change{mark, unmark}},
+		"a mark that a person made stays": {
+			before: annotated(infrav1.UnhealthyAnnotation, "by hand"), do: []change{mark, unmark},
+			want: map[string]string{infrav1.UnhealthyAnnotation: "by hand", infrav1.LegacyUnhealthyAnnotation: "capm3/UnhealthyNode"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -7,46 +7,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestForesee(t *testing.T) {
-	cases := map[string]struct {
-		given  Facts
-		after  time.Duration // zero: never
-		do     Action
-		next   State
-		reason Reason
-	}{
-		"a host that does not go off fails its attempt, and the next begins": {in(PoweringOff, hasFailed), 9 * time.Minute, BeginAttempt, Preparing, "PowerOffTimedOut"},
-		"after the last attempt the owner is asked":                          {in(PoweringOff, second, hasFailed), 9 * time.Minute, Advance, RequestingOwner, "PowerOffTimedOut"},
-		"unless nothing says that its host fails":                            {in(PoweringOff, second), 9 * time.Minute, AskPerson, PoweringOff, "OperatorSilent"},
-		"of a host that was off a receipt is asked for":                      {in(PoweringOff, off, wasOff), 30 * time.Second, AskReceipt, PoweringOff, "ReceiptRequested"},
-		"a workload that does not move is not waited for":                    {in(MovingWorkload, fenced), 9 * time.Minute, Unfence, MovingWorkload, "WorkloadStuck"},
-		"a cluster that does not answer neither":                             {in(MovingWorkload, blind), 9 * time.Minute, Advance, PoweringOn, "WorkloadStuck"},
-		"and less if this host may be what it runs on":                       {in(MovingWorkload, blind, controlPlane), time.Minute, Advance, PoweringOn, "ClusterUnreachable"},
-		"a machine has all of its time to become well":                       {in(Booting), 9 * time.Minute, BeginAttempt, Preparing, "NodeStillUnhealthy"},
-		"a person is asked in the end about one that waits in its queue":     {in(Preparing, anothersTurn, attemptOver), 119 * time.Minute, AskPerson, Preparing, "QueueTimedOut"},
-		"also one that was not reconciled yet":                               {Facts{ControlPlane: true, Wanted: true}, 2 * time.Hour, AskPerson, Pending, "QueueTimedOut"},
-		"after a pause the clocks go on from where they stood":               {in(Booting, resumed, longAgo), 5 * time.Minute, BeginAttempt, Preparing, "NodeStillUnhealthy"},
-		"in a pause nothing happens":                                         {given: in(Booting, paused)},
-		"nor after an end":                                                   {given: in(Failed, free)},
-		"a fence that cannot be seen is not waited for for ever":             {in(Failed, blind, fenced), 9 * time.Minute, DropFinalizer, Failed, "UnfenceTimedOut"},
-		"what comes of a step that acts is not foreseen":                     {given: in(PoweringOff, released, notAsked)},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			at, next := Foresee(tc.given, policy, noon)
-			if tc.after == 0 {
-				if !at.IsZero() {
-					t.Fatalf("at %s %s, want nothing", at, next.Do)
-				}
-				return
-			}
-			if got := at.Sub(noon); got != tc.after || next.Do != tc.do || next.Next != tc.next || next.Reason != tc.reason {
-				t.Errorf("after %s %s, %s, %s; want after %s %s, %s, %s", got, next.Do, next.Next, next.Reason, tc.after, tc.do, tc.next, tc.reason)
-			}
-		})
-	}
-}
-
 // longAgo is five minutes before resumed was paused.
 func longAgo(f *Facts) { f.Since = ago(65 * time.Minute) }
 

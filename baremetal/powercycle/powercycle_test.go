@@ -115,6 +115,7 @@ func blind(f *Facts)          { f.Node = NodeUnseen }
 func blindLong(f *Facts)      { f.Node, f.Unseen = NodeUnseen, ago(time.Minute) }
 func noNode(f *Facts)         { f.Node = NodeAbsent }
 func fenced(f *Facts)         { f.Fenced, f.FencedByUs, f.Fencing = true, true, true }
+func mayBeFenced(f *Facts)    { f.Fencing = true }
 func fencedByOthers(f *Facts) { f.Fenced = true }
 func empty(f *Facts)          { f.Drained = true }
 func free(f *Facts)           { f.Finalizer = false }
@@ -303,6 +304,8 @@ func TestNext(t *testing.T) {
 		"N2: one that is deleted releases the host":                         {in(Ended, deleting, heldOff, fenced), Release, Ended, "Releasing"},
 		"then of the node":                                                  {in(Ended, deleting, fenced), Unfence, Ended, "Unfenced"},
 		"waits for a node that is out of sight":                             {in(Ended, deleting, fenced, blind), Wait, Ended, "Releasing"},
+		"also if it is only remembered that it may be fenced":               {in(Failed, blind, mayBeFenced), Wait, Failed, "Failed"},
+		"which one in sight is not":                                         {in(Failed, mayBeFenced), DropFinalizer, Failed, "Failed"},
 		"but not for ever, either":                                          {in(Ended, deleting, fenced, blind, stateOver), DropFinalizer, Ended, "UnfenceTimedOut"},
 		"nor where the fence cannot be taken away":                          {in(Ended, deleting, fenced, stateOver), DropFinalizer, Ended, "UnfenceTimedOut"},
 		"though that is tried while there is a remediation":                 {in(Failed, fenced, stateOver, free), Unfence, Failed, "Unfenced"},
@@ -352,6 +355,11 @@ func TestEveryStateEndsAndNoneCanHang(t *testing.T) {
 			if !boundedBefore(rows[:i]) && r.when.until == nil {
 				t.Errorf("%s: %q waits, and nothing before it runs out of time", s, r.when.name)
 			}
+		}
+	}
+	for _, s := range Steps() {
+		if s.Do == AskPerson && s.Detail == "" || s.Do != AskPerson && s.Detail == AsksPerson {
+			t.Errorf("%s in %s because of %s has the detail %q", s.Do, s.From, s.Reason, s.Detail)
 		}
 	}
 }

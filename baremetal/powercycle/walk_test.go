@@ -260,9 +260,20 @@ func wrong(s scene, step Step) string {
 func (f Facts) faulted() bool { return f.Faulted || f.PowerFails }
 
 // settles plays the scene on without any more disturbances, in an environment that obeys or in one that is dead, and says what is left
-// undone in the end; empty if nothing is.
-func (s scene) settles(obeys bool) string {
+// undone in the end; empty if nothing is. From the situations that are known nothing is left undone, and then from all on the way there.
+func (s scene) settles(obeys bool, known map[[20]byte]bool) (undone string) {
+	var way [][20]byte
+	defer func() {
+		for _, k := range way {
+			known[k] = undone == ""
+		}
+	}()
 	for range 200 {
+		k := s.key()
+		if known[k] {
+			return ""
+		}
+		way = append(way, k)
 		next, step := s.stepped()
 		switch {
 		case next != s:

@@ -16,8 +16,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-//go:generate mockgen -source=adapters.go -destination=mocks_test.go -package=hostremediation -exclude_interfaces=Hosts,Nodes,HostReader,NodeReader,NodeWatcher,FenceModes,Clusters -write_package_comment=false
-
 // Hosts are the bare-metal hosts; host.Hosts implements it.
 type Hosts interface {
 	HostReader

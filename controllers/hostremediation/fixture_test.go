@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -72,7 +73,7 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "machine-uid"}}
 	m.Spec.ClusterName, m.Status.NodeRef.Name = "c", "node"
 	scheme := runtime.NewScheme()
-	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(rem, m).
@@ -146,3 +147,27 @@ func (k *fixture) wait(d time.Duration) mendv1.HostRemediationStatus {
 }
 
 func (k *fixture) power(on bool) { k.host.Status.PoweredOn = on }
+
+const holdOff = infrav1.PowerOffAnnotationPrefix
+
+func ofMachine(name string, uid types.UID) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: uid}}
+}
+
+// aRemediation returns one that remembers this; nothing if it has not begun.
+func aRemediation(uid types.UID, remembers string) remediation.Object {
+	rem := remediation.Own.New()
+	rem.SetUID(uid)
+	rem.SetName(string(uid))
+	if remembers != "" {
+		rem.SetAnnotations(map[string]string{mendv1.PowerCycleAnnotation: remembers})
+	}
+	return rem
+}
+
+// remembers gives a remediation this memory.
+func remembers(memory string) func(*mendv1.HostRemediation) {
+	return func(rem *mendv1.HostRemediation) {
+		metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, memory)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -142,25 +141,21 @@ func TestANodeIsWellOnlyIfTheNodeHealthCheckThatAskedFindsNothingWrong(t *testin
 		"another check has its name":            {[]client.Object{another}, map[corev1.NodeConditionType]corev1.ConditionStatus{"Ready": "True", "KernelDeadlock": "True"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ns", Name: "victim", UID: "r", OwnerReferences: ofMachine("victim", "machine-uid"),
-			}}
-			ofNodeHealthCheck(rem)
-			rem.Annotations[mendv1.PowerCycleAnnotation] = `{"state":"Booting","since":"` + noon.Format(time.RFC3339) +
-				`","attempt":1,"uid":"r","machine":"victim","host":"h","node":"victim-node","bootID":"before"}`
-			rem.Spec.Strategy = ownStrategy
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
-			node.Spec.ProviderID, node.Status.NodeInfo.BootID = "metal3://victim", "after"
+			k := fixtureOf(t, ofNodeHealthCheck, remembers(`{"state":"Booting","since":"`+noon.Format(time.RFC3339)+
+				`","attempt":1,"uid":"remediation-uid","machine":"m","host":"h","node":"node","bootID":"before"}`))
+			for _, check := range row.checks {
+				if err := k.client.Create(t.Context(), check.DeepCopyObject().(client.Object)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+			node.Status.NodeInfo.BootID = "after"
 			for of, status := range row.conditions {
 				node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: of, Status: status})
 			}
-			s := sceneOf(t, remediation.Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, node, append(row.checks, rem)...)
-			s.reconcile("victim", 3, nil)
-			got := &mendv1.HostRemediation{}
-			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
-				t.Fatal(err)
-			}
-			if state := remediation.Remembered(got).State; (state == powercycle.Succeeded) != row.well {
+			k.r.Clusters = answering{nodes: []*corev1.Node{node}}
+			k.pass()
+			if state := remediation.Remembered(k.remediation()).State; (state == powercycle.Succeeded) != row.well {
 				t.Errorf("it is %s, want it to have succeeded: %t", state, row.well)
 			}
 		})

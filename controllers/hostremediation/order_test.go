@@ -9,75 +9,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"go.uber.org/mock/gomock"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
-
-func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheOwner(t *testing.T) {
-	k := fixtureOf(t)
-	k.r.Clusters = boots("before", corev1.ConditionUnknown)
-	control := gomock.NewController(t)
-	power, marker, fencer := NewMockHostPower(control), NewMockHostMarker(control), NewMockNodeFencer(control)
-	k.r.Hosts = struct {
-		HostReader
-		HostPower
-		HostMarker
-	}{k.hosts, power, marker}
-	k.r.Fencer = struct {
-		NodeReader
-		NodeFencer
-		NodeWatcher
-		FenceModes
-	}{k.nodes, fencer, k.nodes, k.nodes}
-	some := gomock.Any()
-	var order []any
-	for range 2 { // attempts
-		order = append(order,
-			power.EXPECT().KeepOff(some, k.host, some).DoAndReturn(k.hosts.KeepOff),
-			fencer.EXPECT().Fence(some, some, some, some, fence.Taint).DoAndReturn(k.nodes.Fence),
-			power.EXPECT().Release(some, k.host, some).DoAndReturn(k.hosts.Release),
-			fencer.EXPECT().Unfence(some, some, some, some, some).DoAndReturn(k.nodes.Unfence))
-	}
-	gomock.InOrder(append(order, marker.EXPECT().MarkUnhealthy(some, k.host, some).DoAndReturn(k.hosts.MarkUnhealthy))...)
-	k.expects(powersOff, fences, releases, unfences, powersOff, fences, releases, unfences, marks)
-
-	for range 2 {
-		k.pass()
-		k.power(false)
-		if got := k.pass(); got.Step != string(powercycle.MovingWorkload) || k.host.Annotations[holdOff+string(fixtureUID)] == "" {
-			t.Fatalf("in %s; want the host to be held off while the workload moves", got.Step)
-		}
-		k.seen.Drained = true
-		k.pass()
-		k.power(true)
-		if got := k.pass(); got.Step != string(powercycle.Booting) {
-			t.Fatalf("in %s, want Booting", got.Step)
-		}
-		k.wait(10 * time.Minute)
-	}
-	rem, m := k.remediation(), k.machine(t.Context())
-	if rem.Status.Step != string(powercycle.OwnerRequested) || rem.Status.Phase != infrav1.PhaseDeleting || len(rem.Finalizers) != 0 {
-		t.Errorf("in %s, phase %q, finalizers %v; want its owner to be asked", rem.Status.Step, rem.Status.Phase, rem.Finalizers)
-	}
-	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status != metav1.ConditionFalse {
-		t.Errorf("the owner of the machine was not asked: %v", c)
-	}
-}
 
 func TestAHostThatTheMachineHasLostIsReleased(t *testing.T) {
 	k := fixtureOf(t)
@@ -92,59 +39,6 @@ func TestAHostThatTheMachineHasLostIsReleased(t *testing.T) {
 	}
 	if len(k.host.Annotations) != 0 {
 		t.Errorf("the former host keeps %v", k.host.Annotations)
-	}
-}
-
-func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
-	// BMO acts on the annotation when it can again.
-	mayBeHeld := map[string]bool{"it went off": true, "it is being deprovisioned": true}
-	for name, change := range map[string]func(h *bmov1alpha1.BareMetalHost){
-		"it was switched off":       func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false },
-		"it went off":               func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn = false },
-		"it is another machine's":   func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = "other" },
-		"it is being deprovisioned": func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning },
-	} {
-		t.Run(name, func(t *testing.T) {
-			rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
-			s := sceneOf(t, remediation.Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, &corev1.Node{}, rem)
-			cached, lags := s.host(), true
-			h := cached.DeepCopy()
-			change(h)
-			if err := s.here.Update(t.Context(), h); err != nil {
-				t.Fatal(err)
-			}
-			c := interceptor.NewClient(s.here.(client.WithWatch), interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-					if h, is := into.(*bmov1alpha1.BareMetalHost); is && lags {
-						cached.DeepCopyInto(h)
-						return nil
-					}
-					return c.Get(ctx, key, into, opts...)
-				},
-			})
-			s.r.Client, s.r.Hosts = c, &host.Hosts{Client: c, Live: s.here}
-			s.reconcile("victim", 5, nil)
-			if len(s.host().Annotations) > 0 {
-				t.Errorf("it has %v", s.host().Annotations)
-			}
-			before := &mendv1.HostRemediation{}
-			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), before); err != nil {
-				t.Fatal(err)
-			}
-			if state := remediation.Remembered(before).State; state != powercycle.PoweringOff {
-				t.Errorf("in %s, want PoweringOff", state)
-			}
-			s.reconcile("victim", 5, nil)
-			after := before.DeepCopy()
-			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), after); err != nil || after.ResourceVersion != before.ResourceVersion {
-				t.Errorf("it is tried again and again while the cache lags (%v)", err)
-			}
-			lags = false
-			s.reconcile("victim", 5, nil)
-			if _, held := s.host().Annotations[holdOff+"r"]; held != mayBeHeld[name] {
-				t.Errorf("once the cache shows it, it is held: %t", held)
-			}
-		})
 	}
 }
 
@@ -345,30 +239,6 @@ func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
 	}
 }
 
-// ADR 17: of two that begin at the same moment both see each other, before either acts.
-func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *testing.T) {
-	rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
-	s := sceneOf(t, remediation.Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, &corev1.Node{}, rem)
-	m := &clusterv1.Machine{}
-	if err := s.here.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "victim"}, m); err != nil {
-		t.Fatal(err)
-	}
-	m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
-	if err := s.here.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	for pass, want := range []int{0, 1} {
-		s.reconcile("victim", 1, nil)
-		got := &mendv1.HostRemediation{}
-		if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
-			t.Fatal(err)
-		}
-		if rec := remediation.Remembered(got); rec.State != powercycle.PoweringOff || rec.Attempt != 1 || len(s.host().Annotations) != want {
-			t.Errorf("after pass %d it is in %s, attempt %d, and its host has %v", pass+1, rec.State, rec.Attempt, s.host().Annotations)
-		}
-	}
-}
-
 // A host that refuses what is asked of it would have it stored again and again.
 func TestWhatARemediationRemembersEnqueuesNothing(t *testing.T) {
 	was := remembering("victim", "r", nil, `{"state":"PoweringOff"}`)
@@ -380,5 +250,18 @@ func TestWhatARemediationRemembersEnqueuesNothing(t *testing.T) {
 	}
 	if !metadataChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: told}) {
 		t.Error("a pause enqueues nothing")
+	}
+}
+
+// ADR 17: of two that begin at the same moment both see each other, before either acts.
+func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *testing.T) {
+	p := planeOf(t)
+	for pass, held := range []bool{false, true} {
+		if _, err := p.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: p.key}); err != nil {
+			t.Fatal(err)
+		}
+		if rec := remediation.Remembered(p.remediation()); rec.State != powercycle.PoweringOff || rec.Attempt != 1 || p.held() != held {
+			t.Errorf("after pass %d it is in %s, attempt %d, and its host is held: %t", pass+1, rec.State, rec.Attempt, p.held())
+		}
 	}
 }

@@ -1,88 +1,16 @@
 package hostremediation
 
 import (
-	"context"
+	"slices"
 	"testing"
-	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
-
-// rebootedScene has a host that can only be rebooted, and whose node is Ready under the boot "before".
-func rebootedScene(t *testing.T, rem client.Object) *scene {
-	t.Helper()
-	h := &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}
-	h.Spec.DisablePowerOff = true
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
-	node.Spec.ProviderID = "metal3://victim"
-	s := sceneOf(t, remediation.Own, h, node, rem)
-	s.ready("before")
-	return s
-}
-
-// A reset takes seconds, and its node is Ready until then: nothing has succeeded before it has booted.
-func TestAHostThatIsRebootedIsNotWellBeforeItsNodeHasBooted(t *testing.T) {
-	rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
-	s := rebootedScene(t, rem)
-	is := func() powercycle.State {
-		got := &mendv1.HostRemediation{}
-		if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
-			t.Fatal(err)
-		}
-		return remediation.Remembered(got).State
-	}
-	s.reconcile("victim", 6, nil)
-	s.receipt() // the ask is taken
-	s.reconcile("victim", 6, nil)
-	if state := is(); state != powercycle.Booting {
-		t.Errorf("before the node has booted it is %s", state)
-	}
-	s.ready("after")
-	s.reconcile("victim", 6, nil)
-	if state := is(); state != powercycle.Succeeded {
-		t.Errorf("after the node has booted it is %s", state)
-	}
-}
-
-// unseenYet is a workload cluster whose nodes are not seen yet.
-type unseenYet struct{ plainCluster }
-
-func (unseenYet) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
-	return workload.View{}, clustercache.ErrClusterNotConnected
-}
-
-// Who does not know the boot of a node cannot tell later that it has booted.
-func TestAHostIsNotRebootedBeforeTheBootOfItsNodeIsKnown(t *testing.T) {
-	rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
-	s := rebootedScene(t, rem)
-	seen := s.r.Clusters
-	s.r.Clusters = unseenYet{}
-	asked := func() bool { _, is := s.host().Annotations[infrav1.RebootAnnotation]; return is }
-	s.reconcile("victim", 8, nil)
-	if asked() {
-		t.Fatal("it is asked to reboot before the boot of its node was seen")
-	}
-	s.r.Clusters = seen
-	s.reconcile("victim", 3, nil)
-	got := &mendv1.HostRemediation{}
-	if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
-		t.Fatal(err)
-	}
-	if boot := remediation.Remembered(got).BootID; !asked() || boot != "before" {
-		t.Errorf("asked to reboot: %t, with boot %q remembered; want it asked, and the boot that the node has", asked(), boot)
-	}
-}
 
 // A condition that a NodeHealthCheck has asked about enqueues the remediation when it is over; a heartbeat does not.
 func TestAConditionOfANodeThatChangesIsHeard(t *testing.T) {
@@ -95,5 +23,22 @@ func TestAConditionOfANodeThatChangesIsHeard(t *testing.T) {
 	}
 	if nodeChanges().Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: was, ObjectNew: later}) {
 		t.Error("a heartbeat is heard")
+	}
+}
+
+// Who does not know the boot of a node cannot tell later that it has booted.
+func TestAHostIsNotRebootedBeforeTheBootOfItsNodeIsKnown(t *testing.T) {
+	k := fixtureOf(t)
+	k.host.Spec.DisablePowerOff = true
+	k.r.Clusters = answering{err: clustercache.ErrClusterNotConnected}
+	k.pass()
+	if len(k.did) > 0 {
+		t.Fatal("it is asked to reboot before the boot of its node was seen")
+	}
+	k.r.Clusters = boots("before", corev1.ConditionTrue)
+	k.obeys()
+	k.pass()
+	if boot := remediation.Remembered(k.remediation()).BootID; !slices.Contains(k.did, reboots) || boot != "before" {
+		t.Errorf("%q is done, with boot %q remembered; want it asked to reboot, and the boot that the node has", k.did, boot)
 	}
 }

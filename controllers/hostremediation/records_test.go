@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -19,7 +18,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/records"
 )
@@ -48,47 +46,6 @@ func (k *fixture) wantsRecord(when string) {
 	if len(all) != 1 || k.remediation().Annotations[mendv1.RecordAnnotation] != all[0].Name {
 		k.t.Errorf("%s there are %d records, and the remediation has %v", when, len(all), k.remediation().Annotations)
 	}
-}
-
-func TestThereIsARecordBeforeTheHostIsPoweredOff(t *testing.T) {
-	k := fixtureOf(t).recording()
-	for _, a := range []act{powersOff, marks} {
-		k.at[a] = func() error { k.wantsRecord("before it is to " + string(a)); return nil }
-	}
-	k.r.Clusters = boots("before", corev1.ConditionUnknown)
-	k.obeys()
-	for range 2 { // attempts
-		k.pass()
-		k.power(false)
-		k.pass()
-		k.seen.Drained = true
-		k.pass()
-		k.power(true)
-		k.pass()
-		k.wait(10 * time.Minute)
-	}
-	if step := k.remediation().Status.Step; step != string(powercycle.OwnerRequested) {
-		t.Fatalf("in %s, want its owner to be asked", step)
-	}
-	k.wantsRecord("in the end")
-}
-
-func TestAHostThatIsGoneIsRecordedBeforeTheOwnerIsAsked(t *testing.T) {
-	k := fixtureOf(t).recording()
-	k.found = &host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.NoMachine}}
-	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			if _, is := o.(*clusterv1.Machine); is && len(k.records()) != 1 { //nolint:contextcheck // the fixture has one of its own
-				t.Errorf("the owner is asked with %d records", len(k.records())) //nolint:contextcheck // as above
-			}
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
-		},
-	})
-	k.pass()
-	if status := k.wait(2 * time.Hour); status.Step != string(powercycle.OwnerRequested) {
-		t.Fatalf("in %s: %s", status.Step, status.Message)
-	}
-	k.wantsRecord("once its owner is asked")
 }
 
 func TestTheRequestOfARecordedRemediationHasNoRecordOfItsOwn(t *testing.T) {
@@ -186,33 +143,6 @@ func TestARemediationGoesOnWithoutARecord(t *testing.T) {
 	if _, named := k.remediation().Annotations[mendv1.RecordAnnotation]; named || len(k.records()) > 0 {
 		t.Errorf("it names a record: %v", k.remediation().Annotations)
 	}
-}
-
-// The manager is killed after the record was created, before the remediation names it.
-func TestARecordThatTheRemediationDoesNotNameYetIsFoundAfterARestart(t *testing.T) {
-	k := fixtureOf(t)
-	killed := errors.New("the manager is killed")
-	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if k.r.Client != k.client {
-				return killed
-			}
-			return c.Patch(ctx, o, p, opts...)
-		},
-	})
-	k.recording()
-	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); !errors.Is(err, killed) {
-		t.Fatalf("it ends with %v", err)
-	}
-	if got := k.records(); len(got) != 1 || k.remediation().Annotations[mendv1.RecordAnnotation] != "" {
-		t.Fatalf("there are %d records", len(got))
-	}
-	k.r.Client = k.client
-	k.recording()
-	k.expects(powersOff)
-	k.clock.SetTime(noon.Add(time.Minute))
-	k.pass()
-	k.wantsRecord("after a restart")
 }
 
 // clusterctl makes the remediation anew, with another UID and the same annotations.

@@ -118,31 +118,6 @@ func (p *player) has(key string, want bool) {
 	}
 }
 
-func TestAHostIsOffWhileAnyClientAsksForThat(t *testing.T) {
-	for name, edit := range map[string]func(*bmov1alpha1.BareMetalHost){
-		"provisioned": deployed, "externally provisioned": external,
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := play(t, bmo.Times{PowerOff: 5 * time.Second, PowerOn: 7 * time.Second}, edit)
-			p.annotate(suffixed, hard)
-			p.pass(4 * time.Second)
-			p.is(true)
-			p.pass(time.Minute)
-			p.is(false, bmo.Off)
-			p.annotate(suffixed+"-too", "")
-			p.strip(suffixed)
-			p.pass(time.Hour)
-			p.is(false, bmo.Off)
-			p.has(suffixed+"-too", true) // only who set it takes it away
-			p.strip(suffixed + "-too")
-			p.pass(6 * time.Second)
-			p.is(false, bmo.Off)
-			p.pass(time.Minute)
-			p.is(true, bmo.Off, bmo.On)
-		})
-	}
-}
-
 func TestThePlainRebootAnnotationIsRemovedWhenTheHostWasOff(t *testing.T) {
 	p := play(t, bmo.Times{}, deployed)
 	p.annotate(bare, "")
@@ -318,42 +293,6 @@ func TestAHangingHostIsPoweredOffTheHardWayAfterASoftAttempt(t *testing.T) {
 	p.is(true)
 	p.pass(time.Hour)
 	p.is(false, bmo.Off)
-}
-
-func TestAHostThatMustNotBeOffIsReset(t *testing.T) {
-	p := play(t, bmo.Times{}, deployed, neverOff)
-	p.annotate(bare, hard)
-	p.pass(time.Hour)
-	p.is(true, bmo.Reset)
-	p.has(bare, false)
-	p.annotate(suffixed, hard)
-	p.pass(time.Hour)
-	if resets := len(p.power); resets < 6 || slices.ContainsFunc(p.power, func(to bmo.Power) bool { return to != bmo.Reset }) {
-		t.Errorf("its power went %q, want one reset after another", p.power)
-	}
-	p.has(suffixed, true)
-}
-
-func TestWhichAnnotationsOutliveAChangeOfTheProvisioningState(t *testing.T) {
-	for name, clearsAll := range map[string]bool{"BMO 0.13": true, "BMO 0.14": false} {
-		t.Run(name, func(t *testing.T) {
-			p := play(t, bmo.Times{}, deployed)
-			p.ClearsAllReboots = clearsAll
-			p.annotate(suffixed, hard)
-			p.pass(time.Minute)
-			p.bmh.Spec.Online, p.bmh.Spec.Image = false, nil
-			p.pass(time.Hour)
-			if got := p.bmh.Status.Provisioning.State; got != bmov1alpha1.StateAvailable {
-				t.Fatalf("it is %q", got)
-			}
-			p.has(suffixed, !clearsAll)
-			deployed(p.bmh)
-			p.pass(time.Hour)
-			if got := p.Powered(); got != clearsAll { // what was forgotten keeps the next machine off
-				t.Errorf("its next owner has it on: %t", got)
-			}
-		})
-	}
 }
 
 func TestAForcedRebootBeginsProvisioningAnew(t *testing.T) {

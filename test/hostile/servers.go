@@ -1,10 +1,5 @@
-// Package hostile has API servers of workload clusters that hang, answer without end, or a byte a second, for tests of what
-// they cost others.
-//
-// Its own tests run the controller of MachineHealthChecks beside them. The workload clusters are cheap servers of this
-// process, and so is the management cluster, which is a store in memory. The controller, its workers, the connections, their
-// caches and all that bounds them are the real ones; ClusterCache is stood in for, so that no manager is needed. test/bench
-// runs a whole manager beside the same servers.
+// Package hostile has API servers of workload clusters that hang, answer without end, or a byte a second: test/bench measures what they cost
+// others. That each of them holds few workers, and those once, is tested in controllers/workload.
 package hostile
 
 import (
@@ -13,8 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -24,13 +19,8 @@ import (
 type Server struct {
 	*httptest.Server
 
-	mu      sync.Mutex
-	open    int // requests that are not answered
-	most    int // of these at the same time
-	nodes   map[string]bool
-	events  chan string // tells a watch
+	nodes   []string
 	listed  atomic.Int32
-	asked   atomic.Int32
 	answers func(w http.ResponseWriter, r *http.Request) bool // a hostile answer, if it gives one
 }
 
@@ -39,31 +29,12 @@ type Hostility func(*Server) func(http.ResponseWriter, *http.Request) bool
 
 // NewServer starts a server that has those nodes. It is an honest one if answers is nil.
 func NewServer(answers Hostility, nodes ...string) *Server {
-	s := &Server{nodes: map[string]bool{}, events: make(chan string, 1)}
-	for _, name := range nodes {
-		s.nodes[name] = true
-	}
+	s := &Server{nodes: nodes}
 	if answers != nil {
 		s.answers = answers(s)
 	}
 	s.Server = httptest.NewServer(s)
 	return s
-}
-
-// Lose deletes a node.
-func (s *Server) Lose(name string) {
-	s.mu.Lock()
-	delete(s.nodes, name)
-	s.mu.Unlock()
-	s.events <- fmt.Sprintf(`{"type":"DELETED","object":%s}`+"\n", nodeJSON("Node", "v1", name))
-}
-
-// Gain adds a node.
-func (s *Server) Gain(name string) {
-	s.mu.Lock()
-	s.nodes[name] = true
-	s.mu.Unlock()
-	s.events <- fmt.Sprintf(`{"type":"ADDED","object":%s}`+"\n", nodeJSON("Node", "v1", name))
 }
 
 // ServeHTTP implements http.Handler.
@@ -73,7 +44,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, content)
 		return
 	}
-	if s.answers != nil && s.hostile(w, r) {
+	if s.answers != nil && s.answers(w, r) {
 		return
 	}
 	name, one := strings.CutPrefix(r.URL.Path, "/api/v1/nodes/")
@@ -83,23 +54,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Get("sendInitialEvents") == "true": // as before v1.32
 		status(w, http.StatusUnprocessableEntity, "Invalid", "")
 	case r.URL.Query().Has("watch"):
-		s.watch(w, r)
+		watch(w, r)
 	default:
 		s.list(w, r)
 	}
-}
-
-// hostile gives the hostile answer, if there is one to a request.
-func (s *Server) hostile(w http.ResponseWriter, r *http.Request) bool {
-	opened := func(n int) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.open += n
-		s.most = max(s.most, s.open)
-	}
-	opened(1)
-	defer opened(-1)
-	return s.answers(w, r)
 }
 
 // discovery is what ClusterCache asks for before and while it is connected: its probe, and which kinds there are. All servers answer it.
@@ -119,10 +77,7 @@ func status(w http.ResponseWriter, code int, reason, node string) {
 }
 
 func (s *Server) get(w http.ResponseWriter, name string) {
-	s.asked.Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.nodes[name] {
+	if !slices.Contains(s.nodes, name) {
 		status(w, http.StatusNotFound, "NotFound", name)
 		return
 	}
@@ -136,31 +91,22 @@ func nodeJSON(kind, version, name string) string {
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	s.listed.Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	kind, version := "Node", "v1"
 	if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadataList") {
 		kind, version = "PartialObjectMetadata", "meta.k8s.io/v1"
 	}
 	items := make([]string, 0, len(s.nodes))
-	for name := range s.nodes {
+	for _, name := range s.nodes {
 		items = append(items, nodeJSON(kind, version, name))
 	}
 	_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind, version, strings.Join(items, ","))
 }
 
-func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
+// watch tells nothing: the nodes stay as they are.
+func watch(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush() // the connection may be gone, which the context says
-	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case event := <-s.events:
-			_, _ = io.WriteString(w, event)
-			_ = http.NewResponseController(w).Flush()
-		}
-	}
+	<-r.Context().Done()
 }
 
 // Hostilities are what hostile servers do. They accept connections, or they would get no requests: their first list of nodes is honest.
@@ -201,7 +147,6 @@ var Hostilities = map[string]Hostility{
 				status(w, http.StatusGone, "Expired", "")
 				return true
 			}
-			s.asked.Add(1)
 			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
 			_, err := io.WriteString(w, head)
 			for err == nil && r.Context().Err() == nil {
@@ -227,7 +172,6 @@ func afterTheFirstList(s *Server, then http.HandlerFunc) func(http.ResponseWrite
 		if s.honest(r) {
 			return false
 		}
-		s.asked.Add(1)
 		then(w, r)
 		return true
 	}

@@ -29,17 +29,6 @@ func (h History) Since(moment time.Time) History {
 	return slices.DeleteFunc(slices.Clone(h), func(c PowerChange) bool { return c.At.Before(moment) })
 }
 
-// Cycles is how often the host went off and came on again.
-func (h History) Cycles() int {
-	cycles := 0
-	for i, change := range h {
-		if change.To == Reset || change.To == On && i > 0 && h[i-1].To == Off {
-			cycles++
-		}
-	}
-	return cycles
-}
-
 // MostOff is how many of the hosts were off at the same moment, at most, for having been switched off.
 func MostOff(histories ...History) int {
 	type turn struct {

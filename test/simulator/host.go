@@ -30,7 +30,6 @@ type Host struct {
 	turn    int
 	history History
 	carried *Kubelet
-	comesUp func() bool
 	mute    int
 }
 
@@ -110,12 +109,10 @@ func (h *Host) follow() {
 
 // Carry puts a kubelet on the host's disk. It starts when the host boots, which is now if the power is on, and stops
 // when the power goes. A deprovisioned host carries none any more.
-func (h *Host) Carry(kubelet *Kubelet) { h.carry(kubelet, func() bool { return true }) }
-
-func (h *Host) carry(kubelet *Kubelet, comesUp func() bool) {
+func (h *Host) Carry(kubelet *Kubelet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.carried, h.comesUp = kubelet, comesUp
+	h.carried = kubelet
 	if h.model.Powered() {
 		h.boot()
 	}
@@ -155,7 +152,7 @@ func (h *Host) boot() {
 	time.AfterFunc(h.model.Times.Boot, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if !h.closed && h.model.Powered() && h.turn == turn && h.carried == kubelet && h.comesUp() {
+		if !h.closed && h.model.Powered() && h.turn == turn && h.carried == kubelet {
 			kubelet.Start()
 		}
 	})
@@ -166,7 +163,7 @@ func (h *Host) wipe() {
 	if h.carried != nil {
 		go h.carried.Retire() // it waits for its last request
 	}
-	h.carried, h.comesUp = nil, nil
+	h.carried = nil
 }
 
 // shut ends everything that goes on by itself.

@@ -44,7 +44,6 @@ type Infrastructure struct {
 	mu      sync.Mutex
 	sites   map[client.ObjectKey]*site
 	tenants map[client.ObjectKey]*tenancy
-	refuses func(machine client.ObjectKey) bool
 }
 
 // site is where the nodes of one cluster are.
@@ -118,14 +117,6 @@ func (i *Infrastructure) Serve(cluster client.ObjectKey, workload *rest.Config) 
 		endpoint: clusterv1.APIEndpoint{Host: host.Hostname(), Port: int32(port)},
 	}
 	return nil
-}
-
-// RefuseToStart chooses machines whose host is provisioned, but whose kubelet does not come up by itself: those for
-// which the function is true, from now on. Nil chooses none.
-func (i *Infrastructure) RefuseToStart(refuses func(machine client.ObjectKey) bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.refuses = refuses
 }
 
 // Kubelet is the kubelet of a machine, or nil if the machine has not been provisioned. The machine, its Metal3Machine

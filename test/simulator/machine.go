@@ -218,9 +218,7 @@ func (i *Infrastructure) switchOn(machine client.ObjectKey, on *Host, o KubeletO
 		return
 	}
 	t.kubelet = NewKubelet(site.client, o)
-	if i.refuses == nil || !i.refuses(machine) {
-		t.kubelet.Start()
-	}
+	t.kubelet.Start()
 }
 
 // moveIn puts the kubelet of a machine on a host of the pool, which starts it whenever it boots.
@@ -240,11 +238,7 @@ func (i *Infrastructure) moveIn(machine client.ObjectKey, host *Host, o KubeletO
 	kubelet := NewKubelet(site.client, o)
 	i.tenants[machine] = &tenancy{kubelet: kubelet, host: host}
 	i.mu.Unlock()
-	host.carry(kubelet, func() bool {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		return i.refuses == nil || !i.refuses(machine)
-	})
+	host.Carry(kubelet)
 }
 
 // wipe switches the host of a machine off for good.

@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -338,56 +337,4 @@ func everyMoment(t *testing.T, all *figures) {
 func ended(e *environment) bool {
 	rem := e.remediation()
 	return rem == nil || memoryOf(rem).State.Final() && !e.kept()
-}
-
-// seeds are how many random runs there are of every tale.
-const seeds = 10
-
-// atRandom lets several writes fail, and several things happen at random moments.
-func atRandom(t *testing.T, all *figures) {
-	events := []event{pauses, goesOnToo, lags, catchesUp, breaks, heals, restarts, recovers, released, cancels}
-	for _, tl := range []tale{tales[0], tales[3]} {
-		all.row(tl.name)
-		for _, k := range kinds {
-			t.Run(tl.name+" by a "+k.Kind.Kind, func(t *testing.T) {
-				t.Parallel()
-				for seed := range uint64(seeds) {
-					if !faults.Whole() {
-						seed += faults.Seed()
-						if !faults.Tries(t.Name(), seed) {
-							continue
-						}
-					}
-					playAtRandom(t, tl, k, events, seed)
-					all.add(tl.name, k, 1)
-				}
-			})
-		}
-	}
-}
-
-func playAtRandom(t *testing.T, tl tale, k kind, events []event, seed uint64) {
-	t.Helper()
-	dice := rand.New(rand.NewPCG(seed, uint64(len(tl.name))))
-	as := tl.settings
-	as.mayRecycle, as.downtime = true, time.Duration(dice.IntN(60))*time.Second
-	e := newEnvironment(t, k, as)
-	e.label = fmt.Sprintf("%s with seed %d", tl.name, seed)
-	for range 6 {
-		if e.writes.Crashed() {
-			e.restart()
-		}
-		e.writes.Choose(1+dice.IntN(8), faults.Fates[dice.IntN(len(faults.Fates))])
-		e.until(time.Duration(1+dice.IntN(120)) * time.Second)
-		events[dice.IntN(len(events))].do(e)
-	}
-	if e.writes.Crashed() {
-		e.restart()
-	}
-	e.writes.Choose(0, "")
-	for _, end := range []event{goesOnToo, catchesUp, heals} {
-		end.do(e)
-	}
-	e.run(ended)
-	e.holds(false)
 }

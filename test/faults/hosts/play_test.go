@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/faults"
@@ -105,6 +106,7 @@ var happenings = []happening{
 	{"the caches catch up", catchesUp.do, false},
 	{"the manager restarts", restarts.do, false},
 	{"a person removes the hold", released.do, false},
+	{"the remediation is deleted", cancels.do, false},
 	{"the remediation is another object, as after a move", func(e *environment) {
 		if e.remediation() != nil && !heldOff(e.host()) {
 			moved(e)
@@ -184,7 +186,8 @@ func TestRandomActionsOfPartnersKeepAPowerCycleSafe(t *testing.T) {
 const longEnough = 12 * time.Hour
 
 func playWithPartners(rt *rapid.T, k kind) {
-	as := settings{mayRecycle: true, downtime: time.Duration(rapid.IntRange(0, 60).Draw(rt, "seconds of downtime")) * time.Second}
+	fencing := rapid.SampledFrom([]fence.Mode{fence.Taint, fence.Delete}).Draw(rt, "how nodes are fenced")
+	as := settings{fencing: fencing, mayRecycle: true, downtime: time.Duration(rapid.IntRange(0, 60).Draw(rt, "seconds of downtime")) * time.Second}
 	e := newEnvironment(rt, k, as)
 	e.box.model.Times.Servicing = 20 * time.Minute
 	e.box.model.Times.Registering = 10 * time.Second

@@ -8,7 +8,9 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -59,8 +61,8 @@ func (e *environment) check(at place) {
 	if holds := h != nil && held(h) || isFenced && !e.unreachable() && !e.safety.gaveUp; holds && !e.kept() && !e.safety.moving {
 		e.fault("something is held, and the remediation is not kept by its finalizer")
 	}
-	if n := len(e.records()); n > 1 || n == 0 && h != nil && held(h) {
-		e.fault("there are %d records of the remediation, also before its host is asked", n)
+	if n := len(e.records()); n > 1 || n == 0 && (h != nil && held(h) || e.asksOwner()) {
+		e.fault("there are %d records of the remediation, also before its host or the owner of its machine is asked", n)
 	}
 	if rem := e.remediation(); rem != nil && h != nil && held(h) && builders.ReportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {
 		e.fault("the remediation reports that it was stopped, so that another remediation may start, and still holds its host")
@@ -74,6 +76,12 @@ func (e *environment) check(at place) {
 	if off := e.cycles(); off > memoryOf(e.remediation()).Attempt && e.remediation() != nil && !e.as.mayRecycle && !e.safety.moving {
 		e.fault("the host was powered off or reset %d times in %d attempts", off, memoryOf(e.remediation()).Attempt)
 	}
+}
+
+// asksOwner reports whether the owner of the machine is asked to replace it.
+func (e *environment) asksOwner() bool {
+	m := e.machine()
+	return m != nil && conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition)
 }
 
 // lies reports whether the BMC may say "off" of a host that runs, and whose node is silent: that is beyond any proof. What it has said is

@@ -284,19 +284,6 @@ func TestN14OneRemediationWritesAsOftenAsIsStated(t *testing.T) {
 	})
 }
 
-func TestN15AMachineThatRecoversBeforeThePowerOffIsLeftAlone(t *testing.T) {
-	bothKinds(t, standstills[0].settings, func(_ *testing.T, e *environment) {
-		held := e.sees(sight{"the host is asked", func() bool { return held(e.host()) }})
-		e.comesTo(func(e *environment) bool { return memoryOf(e.remediation()).StartedUnhealthy })
-		e.box.recover()
-		e.ends("Succeeded")
-		standstills[0].resume(e)
-		e.until(time.Hour)
-		e.power()
-		e.went(*held)
-	})
-}
-
 func TestW23AHostWhoseConsumerIsAnotherMachineIsNotTouched(t *testing.T) {
 	bothKinds(t, settings{host: builders.ConsumedBy("other")}, func(t *testing.T, e *environment) {
 		e.stands("Preparing")
