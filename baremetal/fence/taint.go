@@ -20,13 +20,12 @@ import (
 )
 
 var (
-	errOther    = errors.New("another node has taken its name")
 	errGone     = errors.New("it is gone, and its labels and annotations cannot be restored yet")
 	errDeleting = errors.New("it is being deleted, and its labels and annotations cannot be restored yet")
 )
 
-// Fence makes the workload of a node move, by the given mode, and signs it as by. node is as it was last seen. To repeat it does no
-// harm, and a node that is gone needs no fence.
+// Fence makes the workload of a node move, by the given mode, and signs it as by. node is as it was last seen, and a conflict if it is not any more: it
+// may have come back since, and what decides is to look again. To repeat it does no harm, and a node that is gone needs no fence.
 //
 // With Taint, a taint of somebody else does as well, and is left as it is; one that by inherits is signed. With Delete, that very node is deleted,
 // not another one of its name; its backup must have been stored before.
@@ -35,15 +34,13 @@ func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev
 	if err == nil {
 		switch mode {
 		case Taint:
-			err = change(ctx, live, node, func(is *corev1.Node) error {
-				if is.UID != node.UID {
-					return errOther
-				}
+			err = changeSeen(ctx, live, node, func(is *corev1.Node) error {
 				putOutOfService(is, by)
 				return nil
 			})
 		case Delete:
-			err = live.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.Preconditions{UID: &node.UID})
+			err = live.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}},
+				client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
 		default:
 			err = fmt.Errorf("%q is no way to do that", mode)
 		}
@@ -115,26 +112,30 @@ func (n *Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *core
 	return nil
 }
 
-// change patches what edit changes in a node, if it changes anything. edit is given a copy of node, and after a conflict one of what the
-// API server has now.
+// changeSeen patches what edit changes in a copy of was, if it changes anything.
 //
 // The patch holds what was changed alone, but the list of taints only as a whole, for there is no key by which the taints of two
-// writers could be merged. So it applies to no other version than the one that was edited.
+// writers could be merged. So it applies to no other version than was.
+func changeSeen(ctx context.Context, live client.Client, was *corev1.Node, edit func(*corev1.Node) error) error {
+	is := was.DeepCopy()
+	if err := edit(is); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(was, is) {
+		return nil
+	}
+	patch, err := difference(was, is)
+	if err != nil {
+		return err
+	}
+	return live.Patch(ctx, is, patch, client.FieldOwner(mendv1.FieldOwner))
+}
+
+// change is changeSeen, which after a conflict edits what the API server has now.
 func change(ctx context.Context, live client.Client, node *corev1.Node, edit func(*corev1.Node) error) error {
 	was := node
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		is := was.DeepCopy()
-		if err := edit(is); err != nil {
-			return err
-		}
-		if equality.Semantic.DeepEqual(was, is) {
-			return nil
-		}
-		patch, err := difference(was, is)
-		if err != nil {
-			return err
-		}
-		err = live.Patch(ctx, is, patch, client.FieldOwner(mendv1.FieldOwner))
+		err := changeSeen(ctx, live, was, edit)
 		if !apierrors.IsConflict(err) {
 			return err
 		}

@@ -4,8 +4,10 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -46,10 +48,13 @@ type Found struct {
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
 
+// +kubebuilder:rbac:groups=metal3.io,resources=hostclaims,verbs=get
+
 // Of finds the host of m, and verifies it: the annotation metal3.io/BareMetalHost of its Metal3Machine names the host, as CAPM3 has
-// it, and the host's spec.consumerRef has to name that Metal3Machine. The namespace within the annotation is not used: a
-// Metal3Machine and its host share theirs. The error satisfies meta.IsNoMatchError if Metal3Machines are not served: that says nothing
-// of the host.
+// it, and so may the provider ID of m; the host's spec.consumerRef has to name that Metal3Machine, or a HostClaim of it. All that there is has to
+// agree, and no other Metal3Machine may name the host: each can be edited, and CAPM3 may take a host that another machine runs on
+// (cluster-api-provider-metal3#3516). The namespace within the annotation is not used: a Metal3Machine and its host share theirs. The error
+// satisfies meta.IsNoMatchError if Metal3Machines are not served: that says nothing of the host.
 func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	ref := m.Spec.InfrastructureRef
 	if ref.Kind != metal3Machine.Kind || ref.APIGroup != metal3Machine.Group {
@@ -63,8 +68,11 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	if between == nil {
 		return gone(Problem{Reason: NoMetal3Machine, Object: key.String()}), nil
 	}
-	value := between.Annotations[infrav1.HostAnnotation]
-	name := value[strings.LastIndex(value, "/")+1:]
+	name, id := annotatedHost(between), strings.Split(strings.TrimPrefix(m.Spec.ProviderID, providerIDPrefix), "/")
+	named := len(id) == 3 && strings.HasPrefix(m.Spec.ProviderID, providerIDPrefix) // metal3://namespace/host/metal3machine
+	if name == "" && named {
+		name = id[1]
+	}
 	if name == "" {
 		return gone(Problem{Reason: NoHostNamed, Object: key.String()}), nil
 	}
@@ -72,15 +80,50 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	switch why := mismatch(found, key); {
+	object := m.Namespace + "/" + name
+	switch {
 	case found == nil:
-		return gone(Problem{Reason: NoHost, Object: m.Namespace + "/" + name}), nil
+		return gone(Problem{Reason: NoHost, Object: object}), nil
 	case !found.DeletionTimestamp.IsZero():
-		return Found{Host: found, Is: powercycle.HostGone, Why: Problem{Reason: HostDeleting, Object: m.Namespace + "/" + name}}, nil
+		return Found{Host: found, Is: powercycle.HostGone, Why: Problem{Reason: HostDeleting, Object: object}}, nil
+	case named && !slices.Equal(id, []string{m.Namespace, name, key.Name}):
+		return Found{Host: found, Is: powercycle.HostForeign, Why: Problem{OtherProviderID, object, m.Spec.ProviderID, key.String()}}, nil
+	}
+	why, err := h.mismatch(ctx, found, key)
+	if err == nil && why == (Problem{}) {
+		why, err = h.namedTwice(ctx, between, name)
+	}
+	switch {
+	case err != nil:
+		return Found{}, err
 	case why != Problem{}:
 		return Found{Host: found, Is: powercycle.HostForeign, Why: why}, nil
 	}
 	return Found{Host: found, Is: powercycle.HostOurs}, nil
+}
+
+// providerIDPrefix is what CAPM3's provider IDs begin with. An older form, metal3://uid, names no host by its name.
+const providerIDPrefix = "metal3://"
+
+// annotatedHost is the name of the host that a Metal3Machine names; empty if it names none.
+func annotatedHost(m *metav1.PartialObjectMetadata) string {
+	value := m.Annotations[infrav1.HostAnnotation]
+	return value[strings.LastIndex(value, "/")+1:]
+}
+
+// namedTwice says which other Metal3Machine names the host of m; empty if none does.
+func (h *Hosts) namedTwice(ctx context.Context, m *metav1.PartialObjectMetadata, host string) (Problem, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(m.GroupVersionKind().GroupVersion().WithKind(m.Kind + "List"))
+	if err := h.Client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return Problem{}, fmt.Errorf("list the Metal3Machines in %s: %w", m.Namespace, err)
+	}
+	for i := range list.Items {
+		if other := &list.Items[i]; other.Name != m.Name && annotatedHost(other) == host {
+			return Problem{TwoMetal3Machines, m.Namespace + "/" + host, other.Namespace + "/" + other.Name, m.Namespace + "/" + m.Name}, nil
+		}
+	}
+	return Problem{}, nil
 }
 
 func gone(why Problem) Found { return Found{Is: powercycle.HostGone, Why: why} }
@@ -137,24 +180,26 @@ func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav
 }
 
 // mismatch says why host does not belong to the Metal3Machine called key; empty if it does.
-func mismatch(host *bmov1alpha1.BareMetalHost, key client.ObjectKey) Problem {
-	if host == nil {
-		return Problem{}
-	}
+func (h *Hosts) mismatch(ctx context.Context, host *bmov1alpha1.BareMetalHost, key client.ObjectKey) (Problem, error) {
 	is := Problem{Reason: NoConsumer, Object: host.Namespace + "/" + host.Name, Wanted: key.String()}
-	ref := host.Spec.ConsumerRef
+	ref, namespace := host.Spec.ConsumerRef, host.Namespace
+	if ref != nil && ref.Kind == "HostClaim" && ref.GroupVersionKind().Group == bmov1alpha1.GroupVersion.Group {
+		claim := &bmov1alpha1.HostClaim{} // since the Bare Metal Operator 0.14 it may stand between the two; few do, so that none is cached
+		claimKey := client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
+		if err := h.Live.Get(ctx, claimKey, claim); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+			return is, fmt.Errorf("read HostClaim %s: %w", claimKey, err)
+		}
+		ref, namespace = claim.Spec.ConsumerRef, claimKey.Namespace
+	}
 	if ref == nil {
-		return is
+		return is, nil
 	}
-	namespace := ref.Namespace
-	if namespace == "" {
-		namespace = host.Namespace
-	}
+	namespace = cmp.Or(ref.Namespace, namespace)
 	if ref.Kind == metal3Machine.Kind && ref.GroupVersionKind().Group == metal3Machine.Group && ref.Name == key.Name && namespace == key.Namespace {
-		return Problem{}
+		return Problem{}, nil
 	}
 	is.Reason, is.Found = OtherConsumer, fmt.Sprintf("%s %s/%s", ref.Kind, namespace, ref.Name)
-	return is
+	return is, nil
 }
 
 // Refresh reads the host that was found once more, past the cache, and finds out again whose it is not any more.

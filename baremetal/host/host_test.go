@@ -73,14 +73,34 @@ func aMetal3Machine(host string) *unstructured.Unstructured {
 	return m
 }
 
+func another(m *unstructured.Unstructured) *unstructured.Unstructured {
+	m.SetName("m3m-2")
+	return m
+}
+
+func aHostClaim(consumer string) *bmov1alpha1.HostClaim {
+	claim := &bmov1alpha1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "claim"}}
+	claim.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "ns", Name: consumer}
+	return claim
+}
+
+func claimed(h *bmov1alpha1.BareMetalHost) {
+	h.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "HostClaim", Namespace: "ns", Name: "claim"}
+}
+
+func provided(id string) func(*clusterv1.Machine) {
+	return func(m *clusterv1.Machine) { m.Spec.ProviderID = id }
+}
+
 func hosts(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Hosts {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+	scheme.AddKnownTypeWithName(infrav1.GroupVersion.WithKind("Metal3MachineList"), &unstructured.UnstructuredList{})
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{infrav1.GroupVersion, bmov1alpha1.GroupVersion})
-	for _, kind := range []schema.GroupVersionKind{infrav1.GroupVersion.WithKind("Metal3Machine"), bmov1alpha1.GroupVersion.WithKind("BareMetalHost")} {
+	for _, kind := range []schema.GroupVersionKind{infrav1.GroupVersion.WithKind("Metal3Machine"), bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), bmov1alpha1.GroupVersion.WithKind("HostClaim")} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
@@ -116,6 +136,43 @@ func TestOf(t *testing.T) {
 		"a host without a consumer": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil })},
 			is:      powercycle.HostForeign, host: "host-1", why: Problem{Reason: NoConsumer, Object: "ns/host-1", Wanted: "ns/m3m-1"},
+		},
+		"a host of a HostClaim of the Metal3Machine": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed), aHostClaim("m3m-1")}, is: powercycle.HostOurs, host: "host-1",
+		},
+		"a host of a HostClaim of another one": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed), aHostClaim("m3m-2")},
+			is:      powercycle.HostForeign, host: "host-1", why: Problem{OtherConsumer, "ns/host-1", "Metal3Machine ns/m3m-2", "ns/m3m-1"},
+		},
+		"a host of a HostClaim that is gone": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed)},
+			is:      powercycle.HostForeign, host: "host-1", why: Problem{Reason: NoConsumer, Object: "ns/host-1", Wanted: "ns/m3m-1"},
+		},
+		"a host that the provider ID names too": {
+			machine: aMachine(provided("metal3://ns/host-1/m3m-1")),
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
+		},
+		"one that it alone names": {
+			machine: aMachine(provided("metal3://ns/host-1/m3m-1")), objects: []client.Object{aMetal3Machine(""), aHost()}, is: powercycle.HostOurs, host: "host-1",
+		},
+		"an older provider ID names no host": {
+			machine: aMachine(provided("metal3://7c3bd5e0-0000-4000-8000-000000000001")),
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
+		},
+		"the annotation names one host, and the provider ID another": {
+			machine: aMachine(provided("metal3://ns/host-2/m3m-1")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
+			is: powercycle.HostForeign, host: "host-1", why: Problem{OtherProviderID, "ns/host-1", "metal3://ns/host-2/m3m-1", "ns/m3m-1"},
+		},
+		"the provider ID names another Metal3Machine": {
+			machine: aMachine(provided("metal3://ns/host-1/m3m-2")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
+			is: powercycle.HostForeign, host: "host-1", why: Problem{OtherProviderID, "ns/host-1", "metal3://ns/host-1/m3m-2", "ns/m3m-1"},
+		},
+		"a host that two Metal3Machines name": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-1")), aHost()},
+			is:      powercycle.HostForeign, host: "host-1", why: Problem{TwoMetal3Machines, "ns/host-1", "ns/m3m-2", "ns/m3m-1"},
+		},
+		"a Metal3Machine of another host beside it": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-2")), aHost()}, is: powercycle.HostOurs, host: "host-1",
 		},
 		"a host that does not exist": {
 			objects: []client.Object{aMetal3Machine("ns/host-1")}, is: powercycle.HostGone, why: Problem{Reason: NoHost, Object: "ns/host-1"},

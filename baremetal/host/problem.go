@@ -16,6 +16,8 @@ const (
 	NoConsumer          Reason = "NoConsumer"
 	OtherConsumer       Reason = "OtherConsumer" // Found
 	ConsumerChanged     Reason = "ConsumerChanged"
+	OtherProviderID     Reason = "OtherProviderID"   // Found, of the Machine
+	TwoMetal3Machines   Reason = "TwoMetal3Machines" // the other one is Found
 )
 
 // Why BMO does not act on the power of a host. Of Paused, NotRegistered and NotProvisioned, Found is what the host says.

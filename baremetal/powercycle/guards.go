@@ -69,9 +69,12 @@ func (s situation) awaitsReceipt() bool { return s.needsReceipt() && s.ReceiptAs
 // holding says that the host is held off by what was asked of this very object.
 func (s situation) holding() bool { return s.KeptOff && !s.HostAnew }
 
-// livedOn says that the node has given a sign of life since its host was proven off. Where the host was seen to go off, any sign that is newer
-// than that is one, for what told of the host may be stale; after a receipt, which is younger than all that, only one that is seen to come: else
-// it may be that the clock of the node is ahead.
+// stale says that what the operator says of the host is older than what it had said when the host was asked: a status that was restored from a
+// backup shows the power of that day. Both are by the operator's own clock.
+func (s situation) stale() bool { return s.Facts.Said.Before(s.Memory.Said) }
+
+// livedOn says that the node has given a sign of life since its host was proven off. Only one that is seen to come is: the clock of the node may be
+// ahead, or that of the operator behind (a machine's clock is not set before its network is up).
 func (s situation) livedOn() bool {
 	switch {
 	case !s.Looked || s.Node != NodePresent:
@@ -80,10 +83,8 @@ func (s situation) livedOn() bool {
 		return true
 	case s.Drained:
 		return false // nothing is there any more that may live, and its lease was not read
-	case s.Facts.Sign.After(s.Memory.Sign):
-		return true
 	}
-	return !s.WasOff && !s.Said.IsZero() && s.Facts.Sign.After(s.Said.Add(s.Skew))
+	return s.Facts.Sign.After(s.Memory.Sign)
 }
 
 // watched is when a node has been watched for long enough that may live.
@@ -166,7 +167,8 @@ var (
 	poweredOn        = is("host on", func(s situation) bool { return s.PoweredOn })
 	notKeptOff       = is("host not kept powered off", func(s situation) bool { return !s.holding() })
 	notNoted         = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
-	seenOn           = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn })
+	seenOn           = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
+	unproven         = is("host's status older than the request", situation.stale).tells(StatusOutdated)
 	unsettled        = guard{
 		name: "host was off when asked, not settled", until: situation.settledAt,
 		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
@@ -194,7 +196,7 @@ var (
 	mayLive     = guard{
 		name: "node not fenced, may live", until: situation.watched,
 		holds: func(s situation) bool {
-			return !s.Fenced && s.WasOff && s.Facts.Sign.After(s.Asked.Add(s.Skew)) && !s.past(s.watched())
+			return !s.Fenced && s.Facts.Sign.After(s.Asked.Add(s.Skew)) && !s.past(s.watched())
 		},
 	}
 	up = is("node booted", func(s situation) bool { return s.Up }).tells(NodeBooted)
@@ -224,7 +226,7 @@ var (
 	}}
 	overdueFaulty     = timed("attempt out of time, power fails", situation.deadline, situation.faulty)
 	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline, func(s situation) bool { return s.last() && s.faulty() })
-	overdueOff        = timed("attempt out of time, host off", situation.deadline, func(s situation) bool { return !s.PoweredOn })
+	overdueOff        = timed("attempt out of time, host off", situation.deadline, func(s situation) bool { return !s.PoweredOn && !s.stale() })
 	overduePending    = timed("attempt out of time, reboot not carried out", situation.deadline, func(s situation) bool { return s.RebootPending })
 	late              = timed("out of time", situation.stateDeadline, anyhow)
 	lastLate          = timed("last attempt, out of time", situation.stateDeadline, situation.last)

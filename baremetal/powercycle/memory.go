@@ -111,7 +111,7 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 		m.Faulted = true
 	}
 	if step.Reason == SignOfLifeReason && step.Do == Advance {
-		m.Asked, m.WasOff, m.Receipt = now, true, time.Time{}
+		m.Asked, m.Said, m.WasOff, m.Receipt = now, f.Said, true, time.Time{}
 	}
 	return m.withSign(f, step, now)
 }
@@ -172,7 +172,7 @@ func (m Memory) awake(paused bool, now time.Time) Memory {
 // did is m after something was done.
 func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Next == Preparing && (f.State != Preparing || step.Do == BeginAttempt) {
-		m.Asked, m.Acted, m.WasOff, m.Receipt, m.Faulted, m.Moved = time.Time{}, time.Time{}, false, time.Time{}, false, ""
+		m.Asked, m.Acted, m.Said, m.WasOff, m.Receipt, m.Faulted, m.Moved = time.Time{}, time.Time{}, time.Time{}, false, time.Time{}, false, ""
 		if f.Paused {
 			m.Began = now // it starts over, with all of its time
 		}
@@ -197,7 +197,7 @@ func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 		}
 		m.Attempt, m.Began, m.Since = m.Attempt+1, now, now
 	case KeepOff, NoteAsked:
-		m.Asked, m.WasOff, m.Receipt, m.Touched = now, !f.PoweredOn || f.HostAnew, time.Time{}, true
+		m.Asked, m.Said, m.WasOff, m.Receipt, m.Touched = now, f.Said, !f.PoweredOn || f.HostAnew, time.Time{}, true
 	case NoteReceipt:
 		m.Receipt = now
 	case AskPerson:
@@ -218,7 +218,7 @@ func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 
 // NotAfter is m without moments after now: a clock that never expires would keep others in the queue waiting for ever.
 func (m Memory) NotAfter(now time.Time) Memory {
-	for _, at := range []*time.Time{&m.Since, &m.Began, &m.Asked, &m.Unseen, &m.Paused} {
+	for _, at := range append(m.clocks(), &m.Paused) {
 		if at.After(now) {
 			*at = now
 		}

@@ -40,6 +40,21 @@ func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
 	}
 }
 
+func TestWhatTheOperatorHadSaidWhenTheHostWasAskedIsRemembered(t *testing.T) {
+	f := Facts{Said: ago(time.Minute), Memory: Memory{State: PoweringOff, Said: ago(time.Hour)}}
+	for step, want := range map[Step]time.Time{
+		{Do: KeepOff, Next: PoweringOff}:                                f.Said,
+		{Do: NoteAsked, Next: PoweringOff}:                              f.Said,
+		{Do: Advance, Next: PoweringOff, Reason: SignOfLifeReason}:      f.Said,
+		{Do: NoteOn, Next: PoweringOff}:                                 f.Memory.Said,
+		{Do: BeginAttempt, Next: Preparing, Reason: AttemptBeganReason}: {},
+	} {
+		if got := After(f, step, noon).Said; !got.Equal(want) {
+			t.Errorf("%+v: %s, want %s", step, got, want)
+		}
+	}
+}
+
 // What was seen of the object that was there before proves nothing of the one that is there now.
 func TestAHostThatIsRegisteredAnewIsNotSeenToGoOff(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -236,5 +251,19 @@ func TestAnAttemptHasEnoughTimeHoweverShortItIsAndAnEndNotMore(t *testing.T) {
 	f.Since = noon.Add(-policy.Releasing)
 	if step := Next(f, forEver, noon); step.Do != DropFinalizer {
 		t.Errorf("after %s: %s, want the finalizer dropped", policy.Releasing, step.Do)
+	}
+}
+
+// A manager whose clock is ahead remembers moments to come: counted from them, a host would be kept off for the error of that clock.
+func TestNoMomentIsToCome(t *testing.T) {
+	m := Memory{}
+	for _, at := range append(m.clocks(), &m.Paused) {
+		*at = noon.Add(2 * time.Hour)
+	}
+	m = m.NotAfter(noon)
+	for _, at := range append(m.clocks(), &m.Paused) {
+		if !at.Equal(noon) {
+			t.Errorf("%+v", m)
+		}
 	}
 }

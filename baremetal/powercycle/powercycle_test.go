@@ -75,7 +75,15 @@ func receiptNoted(f *Facts) {
 }
 func contradicted(f *Facts) { f.Sound = false }
 func anotherBoot(f *Facts)  { f.NewBoot = true }
-func renewed(f *Facts)      { f.Said, f.Sign = ago(time.Minute), ago(30*time.Second) }
+func renewed(f *Facts)      { f.Asked, f.Sign = ago(time.Minute), ago(30*time.Second) }
+func operatorBehind(f *Facts) { // by a minute
+	f.Asked, f.Said, f.Sign, f.Memory.Sign, f.SignSeen = ago(time.Second), ago(time.Minute), ago(time.Second), ago(time.Second), noon
+}
+func restored(f *Facts)  { f.Said, f.Memory.Said = ago(time.Hour), ago(time.Minute) }
+func saidSince(f *Facts) { f.Said, f.Memory.Said = ago(10*time.Second), ago(time.Minute) }
+func saysNothingNew(f *Facts) {
+	f.Said, f.Memory.Said = ago(time.Minute), ago(time.Minute)
+}
 func renewedAgain(f *Facts) {
 	f.Sign, f.Memory.Sign, f.SignSeen = ago(time.Second), ago(11*time.Second), ago(10*time.Second)
 }
@@ -209,7 +217,13 @@ func TestNext(t *testing.T) {
 		"a host that is another object has to be asked anew":             {in(PoweringOff, off, hostMadeAnew), KeepOff, PoweringOff, "PowerOffRequested"},
 		"also if its workload was moving, when what was seen is void":    {in(MovingWorkload, hostMadeAnew), Advance, PoweringOff, "PowerOffRequested"},
 		"a node that has booted since is not fenced":                     {in(MovingWorkload, anotherBoot), Advance, PoweringOff, "SignOfLife"},
-		"nor one that was heard of since":                                {in(MovingWorkload, renewed), Advance, PoweringOff, "SignOfLife"},
+		"nor one that was heard of since, before it was watched":         {in(MovingWorkload, renewed), Wait, MovingWorkload, "WatchingForLife"},
+		"the clock of the operator is not compared with the node's":      {in(MovingWorkload, operatorBehind), Fence, MovingWorkload, "Fenced"},
+		"a status of before the request proves nothing":                  {in(PoweringOff, off, restored), Wait, PoweringOff, "PoweringOff"},
+		"nor that the host was on in between":                            {in(PoweringOff, on, wasOff, restored), Wait, PoweringOff, "PoweringOff"},
+		"nor that it is off when time is over":                           {in(PoweringOff, off, restored, attemptOver, second), AskPerson, PoweringOff, "OperatorSilent"},
+		"one of since does":                                              {in(PoweringOff, off, saidSince), Advance, MovingWorkload, "PoweredOff"},
+		"so does one of the same second":                                 {in(PoweringOff, off, saysNothingNew), Advance, MovingWorkload, "PoweredOff"},
 		"a fence that is there comes off for it":                         {in(MovingWorkload, fenced, renewedAgain), Unfence, MovingWorkload, "SignOfLife"},
 		"a clock that is ahead is watched after a receipt":               {in(MovingWorkload, wasOff, receiptNoted, clockAhead), Wait, MovingWorkload, "WatchingForLife"},
 		"so is a node that was heard of since its host was asked":        {in(MovingWorkload, wasOff, askedLong, receiptNoted, heardSince), Wait, MovingWorkload, "WatchingForLife"},

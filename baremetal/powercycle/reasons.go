@@ -84,6 +84,8 @@ const (
 	ReceiptLate Detail = "ReceiptLate"
 	// ReceiptContradicted means that the operator has given its receipt, and reports what speaks against it.
 	ReceiptContradicted Detail = "ReceiptContradicted"
+	// StatusOutdated means that the status of the host is older than the request to power off.
+	StatusOutdated Detail = "StatusOutdated"
 	// NodeIsGone means that there is no node any more.
 	NodeIsGone Detail = "NodeIsGone"
 	// FencedBefore means that a remediation that is gone has fenced the node.

@@ -143,6 +143,7 @@ var table = map[State][]row{
 		{powerUnmanaged, Wait, PoweringOff, HostNotReadyReason},
 		{powerFails, Wait, PoweringOff, PowerOffFailedReason},
 		{overdue, waitForPerson, PoweringOff, OperatorSilentReason},
+		{unproven, Wait, PoweringOff, PoweringOffReason},
 		{poweredOn, Wait, PoweringOff, PoweringOffReason},
 		{unsettled, Wait, PoweringOff, PowerSettlingReason},
 		{unprovable, waitForPerson, PoweringOff, FencingImpossibleReason},

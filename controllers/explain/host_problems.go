@@ -24,6 +24,9 @@ var hostProblems = map[host.Reason]string{
 	host.NoConsumer:          "BareMetalHost {object} has no spec.consumerRef, expected Metal3Machine {wanted}",
 	host.OtherConsumer:       "spec.consumerRef of BareMetalHost {object} names {found}, expected Metal3Machine {wanted}",
 	host.ConsumerChanged:     "spec.consumerRef of BareMetalHost {object} has changed",
+	host.OtherProviderID: "Metal3Machine {wanted} names BareMetalHost {object} in its annotation " + infrav1.HostAnnotation +
+		", and spec.providerID of the Machine is {found}",
+	host.TwoMetal3Machines: "Metal3Machines {wanted} and {found} both name BareMetalHost {object}: either may run on it",
 
 	host.HostUnknown:   "there is no host",
 	host.Paused:        "the host is paused (annotation " + bmov1alpha1.PausedAnnotation + ": {quoted})",

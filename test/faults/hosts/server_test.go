@@ -310,12 +310,20 @@ func give(is client.Object, kind schema.GroupVersionKind, key client.ObjectKey, 
 		return apierrors.NewNotFound(resource(kind), key.Name)
 	}
 	if partial, only := into.(*metav1.PartialObjectMetadata); only {
-		partial.Name, partial.Namespace, partial.UID, partial.ResourceVersion = is.GetName(), is.GetNamespace(), is.GetUID(), is.GetResourceVersion()
-		partial.Annotations, partial.OwnerReferences = maps.Clone(is.GetAnnotations()), is.GetOwnerReferences()
+		metadataOf(is).DeepCopyInto(partial)
 		return nil
 	}
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(is.DeepCopyObject()).Elem())
 	return nil
+}
+
+func metadataOf(o client.Object) *metav1.PartialObjectMetadata {
+	partial := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+		Annotations: maps.Clone(o.GetAnnotations()), OwnerReferences: o.GetOwnerReferences(),
+	}}
+	partial.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	return partial
 }
 
 func list(scheme *runtime.Scheme, all map[place]client.Object, into client.ObjectList, opts []client.ListOption) error {
@@ -333,6 +341,9 @@ func list(scheme *runtime.Scheme, all map[place]client.Object, into client.Objec
 		case options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(o.GetLabels())):
 		case options.FieldSelector != nil && !options.FieldSelector.Matches(fields.Set{"spec.nodeName": pod.Spec.NodeName}):
 		default:
+			if _, only := into.(*metav1.PartialObjectMetadataList); only {
+				o = metadataOf(o)
+			}
 			items = append(items, o.DeepCopyObject())
 		}
 	}
