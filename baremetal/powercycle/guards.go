@@ -52,8 +52,12 @@ func (m Memory) Deadline(p Policy) time.Time {
 	return end
 }
 
-// lost is when a host that cannot be found is given up: it may be registered anew, and is not there for a moment then.
-func (s situation) lost() time.Time { return s.Missing.Add(s.Timeout) }
+// lost is when a person is asked about a host that cannot be found. Who may not change a BMC's address deletes the host and registers it anew, which
+// takes a quarter of an hour by hand; a machine that was replaced meanwhile would have its disks cleaned. (baremetal-operator#1458)
+func (s situation) lost() time.Time { return s.Missing.Add(s.Registering) }
+
+// unnamed is when a machine that never had a host is given up.
+func (s situation) unnamed() time.Time { return s.Missing.Add(s.Timeout) }
 
 // believed is when a receipt that was given is believed.
 func (s situation) believed() time.Time { return s.Receipt.Add(s.Doubt) }
@@ -154,10 +158,16 @@ var (
 	leaving = is("kubemend is being removed", func(s situation) bool { return s.Teardown && !s.moving() })
 
 	hostMissing = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
-	hostLost    = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone })
-	hostAway    = guard{name: "host gone for a moment", until: situation.lost, holds: func(s situation) bool {
-		return s.Host == HostGone && !s.past(s.lost())
+	hostLost    = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone && !s.HostUnnamed })
+	lostFenced  = timed("host gone for too long, node fenced by us", situation.lost, func(s situation) bool {
+		return s.Host == HostGone && !s.HostUnnamed && s.fencedHere()
+	})
+	hostless = timed("no host named for too long", situation.unnamed, func(s situation) bool { return s.Host == HostGone && s.HostUnnamed })
+	hostAway = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
+		return s.Host == HostGone && !(s.HostUnnamed && s.past(s.unnamed()))
 	}}
+	hostExternal     = is("host externally provisioned", func(s situation) bool { return s.HostExternal })
+	ownerless        = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
 	hostForeign      = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
 	foreignTooLong   = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
 	poweredOffBySpec = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })

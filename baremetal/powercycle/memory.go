@@ -73,7 +73,8 @@ func causeOf(f Facts, step Step) Cause {
 	switch over := step.Next.Final() || step.Next == RequestingOwner; {
 	case !over:
 		return Cause{}
-	case f.Cause == Cause{} && f.State != step.Next || step.Next == Succeeded && f.State != Succeeded:
+	case f.Cause == Cause{} && f.State != step.Next, step.Next == Succeeded && f.State != Succeeded,
+		step.Reason == HostExternalReason || step.Reason == OwnerlessReason: // why nobody was asked is more than that the attempts have not helped
 		return Cause{Reason: step.Reason, Detail: step.Detail, Do: step.Do, From: step.From, Next: step.Next}
 	}
 	return f.Cause
@@ -180,8 +181,8 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if f.State == Preparing && (step.Next == PoweringOff || step.Next == Rebooting) {
 		m.Acted = now
 	}
-	if step.Next != f.State {
-		m.Person = ""
+	if step.Next != f.State { // that the host could not be powered off says nothing of powering it on
+		m.Person, m.Faulted = "", false
 	}
 	// Not only when the attempt begins: a node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched

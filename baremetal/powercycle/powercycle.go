@@ -237,8 +237,8 @@ type Facts struct {
 	Healthy bool
 	// Unhealthy says that the machine was seen not to be healthy. A node that cannot be seen is neither.
 	Unhealthy bool
-	// OwnerAsked says that the owner of the machine was asked to remediate it.
-	OwnerAsked bool
+	// OwnerAsked says that the owner of the machine was asked to remediate it, Ownerless that it has none.
+	OwnerAsked, Ownerless bool
 
 	// ControlPlane says that the machine is one; First, that no other remediation goes first (see Queue): of another control-plane host of the
 	// cluster, or of the same machine.
@@ -250,6 +250,9 @@ type Facts struct {
 	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and seen of
 	// it, is void.
 	HostAnew bool
+	// HostUnnamed says that there is none that could come back. HostExternal says that it is externally provisioned: a replacement
+	// could not be provisioned on it.
+	HostUnnamed, HostExternal bool
 	// Wanted says that the owner of the host wants it on.
 	Wanted bool
 	// PoweredOn is the power state that was last seen.
@@ -319,6 +322,8 @@ type Policy struct {
 	Watch time.Duration
 	// Skew is by how much the clocks of a node and of the manager may differ without that being taken for a sign of life.
 	Skew time.Duration
+	// Registering is how long a host that is gone may take to be registered anew until a person is asked.
+	Registering time.Duration
 	// Servicing is how long the firmware of a host may be written until a person is asked.
 	Servicing time.Duration
 	// Unreachable is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.

@@ -98,7 +98,11 @@ var wordings = map[powercycle.Reason][]wording{
 		{does(powercycle.Unfence), "The remediation is paused; the fence is removed from the node"},
 		{nil, "The remediation is paused"},
 	},
+	powercycle.HostExternalReason: always("The attempts have not helped, and the host is externally provisioned: " +
+		"no owner is asked to replace a machine that cannot be provisioned anew"),
+	powercycle.OwnerlessReason: always("The attempts have not helped, and the machine has no owner that could replace it"),
 	powercycle.HostGoneReason: {
+		{told(powercycle.AsksPerson), "The host of the machine has been gone for more than an hour; waiting for it to come back"},
 		{does(powercycle.Wait), hostNotFound},
 		{in(powercycle.Pending, powercycle.Preparing), "The machine has no host that could be power-cycled"},
 		{nil, "The host does not exist any more"},

@@ -50,9 +50,11 @@ type Pause string
 
 // What may pause a remediation.
 const (
-	PausedByMove      Pause = "Moved"
-	PausedByItself    Pause = "Annotation"
-	PausedWithCluster Pause = "Cluster"
+	PausedByMove            Pause = "Moved"
+	PausedByItself          Pause = "Annotation"
+	PausedWithCluster       Pause = "Cluster"
+	PausedWithMachine       Pause = "Machine"
+	PausedWithMetal3Machine Pause = "Metal3Machine"
 )
 
 // HostDetails are what is known of a host besides the facts.
@@ -209,6 +211,8 @@ func (p *PowerCycle) pausedBy() string {
 		return "by its annotation " + clusterv1.PausedAnnotation
 	case PausedWithCluster:
 		return "with Cluster " + p.Cluster
+	case PausedWithMachine, PausedWithMetal3Machine:
+		return fmt.Sprintf("with its %s, by the annotation %s", p.Pause, clusterv1.PausedAnnotation)
 	}
 	return ""
 }

@@ -58,6 +58,8 @@ const (
 	watch = 40 * time.Second
 	// skew is by how much the clock of a node, or of BMO, may be ahead of ours.
 	skew = 5 * time.Second
+	// registering is how long a host may be gone until a person is asked: whoever changes a BMC registers it anew.
+	registering = time.Hour
 	// servicing is how long the firmware of a host may be written until a person is asked. Some take tens of minutes for each component.
 	servicing = 2 * time.Hour
 	// unreachable is how long a control-plane host is kept powered off while the API of its cluster does not answer: the API may run on it.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -212,6 +213,10 @@ func (w *observed) pause() explain.Pause {
 		return explain.PausedByItself
 	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):
 		return explain.PausedWithCluster
+	case w.machine != nil && annotations.HasPaused(w.machine):
+		return explain.PausedWithMachine
+	case w.found.Paused:
+		return explain.PausedWithMetal3Machine
 	}
 	return ""
 }
@@ -338,6 +343,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
+		HostUnnamed: w.found.Unnamed(w.record.Host), HostExternal: w.power.External,
 		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == host.Problem{},
 		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == host.Problem{},
 		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
@@ -354,6 +360,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	if w.found.Host != nil && host.MarkedFor(w.found.Host) == w.machine.UID {
 		f.Marked = true
 	}
+	f.Ownerless = metav1.GetControllerOf(w.machine) == nil
 	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(w.machine)
 	_, f.ControlPlane = w.machine.Labels[clusterv1.MachineControlPlaneLabel]
 	return f
@@ -363,7 +370,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 func policyOf(s *remediation.Strategy) powercycle.Policy {
 	p := powercycle.Policy{
 		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, Releasing: releasing,
-		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew, Servicing: servicing, Unreachable: unreachable, Queue: queue,
+		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew, Registering: registering, Servicing: servicing, Unreachable: unreachable, Queue: queue,
 	}
 	if s != nil {
 		p.Retries, p.Timeout = s.Retries, s.Timeout

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,9 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/builders"
 )
@@ -324,4 +327,23 @@ func TestAHostThatAPersonReleasesTooEarlyIsPoweredOffAgain(t *testing.T) {
 		e.detach()
 		e.ends("Succeeded")
 	})
+}
+
+// N3: a host that is gone may be registered anew, by hand: a person is asked, its machine is not replaced.
+func TestTheOwnerIsNotAskedForAHostThatIsGone(t *testing.T) {
+	for _, state := range []string{"PoweringOff", "MovingWorkload", "PoweringOn", "Booting"} {
+		s := standstills[slices.IndexFunc(standstills, func(s standstill) bool { return s.state == state })]
+		t.Run(state, func(t *testing.T) {
+			bothKinds(t, s.settings, func(t *testing.T, e *environment) {
+				e.stands(s.state)
+				e.vanish(e.management, e.host())
+				e.until(3 * time.Hour)
+				if c := conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedCondition); c != nil || powercycle.State(e.memory()).Final() {
+					t.Errorf("it is %s, and its owner: %v\n%s", e.memory(), c, e.story())
+				}
+				equal(t, "the reason for which a person is asked", memoryOf(e.remediation()).Person, powercycle.HostGoneReason)
+				equal(t, "whether the node is fenced", outOfService(e.node()), false)
+			})
+		})
+	}
 }
