@@ -52,8 +52,9 @@ func (m Memory) Deadline(p Policy) time.Time {
 	return end
 }
 
-// lost is when a person is asked about a host that cannot be found. Who may not change a BMC's address deletes the host and registers it anew, which
-// takes a quarter of an hour by hand; a machine that was replaced meanwhile would have its disks cleaned. (baremetal-operator#1458)
+// lost is when a person is asked about a host that cannot be found. Who may not change a BMC's address deletes the host and
+// registers it anew, which takes a quarter of an hour by hand; a machine that was replaced meanwhile would have its disks
+// cleaned. (baremetal-operator#1458)
 func (s situation) lost() time.Time { return s.Missing.Add(s.Registering) }
 
 // unnamed is when a machine that never had a host is given up.
@@ -73,12 +74,12 @@ func (s situation) awaitsReceipt() bool { return s.needsReceipt() && s.ReceiptAs
 // holding says that the host is held off by what was asked of this very object.
 func (s situation) holding() bool { return s.KeptOff && !s.HostAnew }
 
-// stale says that what the operator says of the host is older than what it had said when the host was asked: a status that was restored from a
-// backup shows the power of that day. Both are by the operator's own clock.
+// stale says that what the operator says of the host is older than what it had said when the host was asked: a status that was
+// restored from a backup shows the power of that day. Both are by the operator's own clock.
 func (s situation) stale() bool { return s.Facts.Said.Before(s.Memory.Said) }
 
-// livedOn says that the node has given a sign of life since its host was proven off. Only one that is seen to come is: the clock of the node may be
-// ahead, or that of the operator behind (a machine's clock is not set before its network is up).
+// livedOn says that the node has given a sign of life since its host was proven off. Only one that is seen to come is: the clock
+// of the node may be ahead, or that of the operator behind (a machine's clock is not set before its network is up).
 func (s situation) livedOn() bool {
 	switch {
 	case !s.Looked || s.Node != NodePresent:
@@ -236,13 +237,14 @@ var (
 	}}
 	overdueFaulty     = timed("attempt out of time, power fails", situation.deadline, situation.faulty)
 	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline, func(s situation) bool { return s.last() && s.faulty() })
-	overdueOff        = timed("attempt out of time, host off", situation.deadline, func(s situation) bool { return !s.PoweredOn && !s.stale() })
-	overduePending    = timed("attempt out of time, reboot not carried out", situation.deadline, func(s situation) bool { return s.RebootPending })
-	late              = timed("out of time", situation.stateDeadline, anyhow)
-	lastLate          = timed("last attempt, out of time", situation.stateDeadline, situation.last)
-	lateFaulty        = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
-	lastLateFaulty    = timed("last attempt, out of time, power fails", situation.stateDeadline, func(s situation) bool { return s.last() && s.faulty() })
-	lateUnreachable   = timed("out of time, workload cluster out of reach", situation.stateDeadline,
+	overdueOff        = timed("attempt out of time, host off", situation.deadline,
+		func(s situation) bool { return !s.PoweredOn && !s.stale() })
+	overduePending  = timed("attempt out of time, reboot not carried out", situation.deadline, func(s situation) bool { return s.RebootPending })
+	late            = timed("out of time", situation.stateDeadline, anyhow)
+	lastLate        = timed("last attempt, out of time", situation.stateDeadline, situation.last)
+	lateFaulty      = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
+	lastLateFaulty  = timed("last attempt, out of time, power fails", situation.stateDeadline, func(s situation) bool { return s.last() && s.faulty() })
+	lateUnreachable = timed("out of time, workload cluster out of reach", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
 	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return !s.Acts })
 

@@ -74,7 +74,7 @@ func causeOf(f Facts, step Step) Cause {
 	case !over:
 		return Cause{}
 	case f.Cause == Cause{} && f.State != step.Next, step.Next == Succeeded && f.State != Succeeded,
-		step.Reason == HostExternalReason || step.Reason == OwnerlessReason: // why nobody was asked is more than that the attempts have not helped
+		step.Reason == HostExternalReason || step.Reason == OwnerlessReason: // more than that the attempts have not helped
 		return Cause{Reason: step.Reason, Detail: step.Detail, Do: step.Do, From: step.From, Next: step.Next}
 	}
 	return f.Cause
@@ -173,7 +173,8 @@ func (m Memory) awake(paused bool, now time.Time) Memory {
 // did is m after something was done.
 func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Next == Preparing && (f.State != Preparing || step.Do == BeginAttempt) {
-		m.Asked, m.Acted, m.Said, m.WasOff, m.Receipt, m.Faulted, m.Moved = time.Time{}, time.Time{}, time.Time{}, false, time.Time{}, false, ""
+		m.Asked, m.Acted, m.Said, m.Receipt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+		m.WasOff, m.Faulted, m.Moved = false, false, ""
 		if f.Paused {
 			m.Began = now // it starts over, with all of its time
 		}

@@ -182,7 +182,8 @@ type Memory struct {
 	Acted time.Time `json:"acted,omitzero"`
 	// Asked is when the host was asked to power off in this attempt; zero if it was not.
 	Asked time.Time `json:"asked,omitzero"`
-	// Said is when the operator of the host had said anything of it last when it was asked, by its own clock. What it said before proves nothing.
+	// Said is when the operator of the host had said anything of it last when it was asked, by its own clock. What it said
+	// before proves nothing.
 	Said time.Time `json:"said,omitzero"`
 	// WasOff says that the host was off when it was asked: it was not seen to go off because of us, so that only a receipt proves it.
 	WasOff bool `json:"wasOff,omitempty"`

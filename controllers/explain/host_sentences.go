@@ -59,8 +59,8 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.RecoveredReason:       always("The machine became healthy; its host is not touched"),
 	powercycle.PowerOffFailedReason:  always("The host could not be powered off so far"),
 	powercycle.PoweringOffReason: {
-		{told(powercycle.StatusOutdated), "The status of the host is older than the request to power off, as after a restore from a backup; " +
-			"waiting for its operator to read the hardware"},
+		{told(powercycle.StatusOutdated), "The status of the host is older than the request to power off, as after a restore from a " +
+			"backup; waiting for its operator to read the hardware"},
 		{nil, "Waiting for the host to be off"},
 	},
 	powercycle.PowerSettlingReason:    always("The host was off before it was asked; waiting until it cannot have been about to power on"),

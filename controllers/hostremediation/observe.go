@@ -370,7 +370,8 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 func policyOf(s *remediation.Strategy) powercycle.Policy {
 	p := powercycle.Policy{
 		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, Releasing: releasing,
-		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew, Registering: registering, Servicing: servicing, Unreachable: unreachable, Queue: queue,
+		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew,
+		Registering: registering, Servicing: servicing, Unreachable: unreachable, Queue: queue,
 	}
 	if s != nil {
 		p.Retries, p.Timeout = s.Retries, s.Timeout

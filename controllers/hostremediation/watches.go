@@ -250,7 +250,8 @@ func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		decisive := []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition}
-		return was.UID != is.UID || annotations.HasPaused(was) != annotations.HasPaused(is) || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
+		return was.UID != is.UID || annotations.HasPaused(was) != annotations.HasPaused(is) ||
+			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
 			slices.ContainsFunc(decisive, func(c string) bool { return remediation.ConditionOf(was, c) != remediation.ConditionOf(is, c) })
 	}}
 }
