@@ -150,6 +150,9 @@ func awaitsClusterAPI(f *machines.Facts, _ *machines.Plan, _ *machines.Decision,
 
 func nodeNotSeen(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	name := d.Target.Health.NodeName
+	if other := d.Target.Health.Other; other.Name != "" {
+		return Blocker{Reason: NodeNotSeen, Detail: "Node " + other.Name, Text: otherNode(other)}
+	}
 	return Blocker{Reason: NodeNotSeen, Detail: "Node " + name,
 		Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists", name)}
 }

@@ -91,6 +91,9 @@ func findingText(f health.Finding) string {
 func observed(f health.Finding) string {
 	switch f.Reason {
 	case health.NodeStartup:
+		if f.Other.Name != "" {
+			return otherNode(f.Other)
+		}
 		return "The machine has no node yet"
 	case health.MachineCondition, health.NodeCondition:
 		text := fmt.Sprintf("%s condition %s is %s", f.Signal.Source, f.Signal.Type, f.Signal.Status)
@@ -100,6 +103,20 @@ func observed(f health.Finding) string {
 		return text
 	}
 	return findingText(f)
+}
+
+// otherNode says why the node of a machine is not known, and what a person can do.
+func otherNode(o health.Other) string {
+	switch {
+	case o.Twin():
+		return fmt.Sprintf("There are several nodes of provider ID %q, one of them is %s: which is the machine's is not known. Delete the one that is not",
+			o.Wanted, o.Name)
+	case o.ProviderID == "":
+		return fmt.Sprintf("Node %s has no provider ID, and Cluster API looks for %q: that is likely why the machine has no node. See to the cloud controller",
+			o.Name, o.Wanted)
+	}
+	return fmt.Sprintf("Node %s has the provider ID %q, and Cluster API looks for %q: that is likely why the machine has no node. See whose the node is",
+		o.Name, o.ProviderID, o.Wanted)
 }
 
 func nodeDeleted(name string) string { return "Node " + name + " has been deleted" }

@@ -119,6 +119,56 @@ func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	}
 }
 
+// The machine has named the node n, and has the provider ID azure://m/1.
+func TestWhichNodeIsThatOfAMachine(t *testing.T) {
+	const startup = 10 * time.Minute
+	node := func(name, id string, ready corev1.ConditionStatus) *corev1.Node {
+		n := nodeNamed(name, id)
+		n.CreationTimestamp = metav1.NewTime(ago(time.Minute))
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(ago(time.Hour))}}
+		return n
+	}
+	mirrored := saidAt(health.NodeReady, "True", "NodeReady", time.Hour)
+	for name, tc := range map[string]struct {
+		nodes []*corev1.Node
+		said  []metav1.Condition
+		want  health.State
+		later health.State // after the start-up timeout
+	}{
+		"of two provider IDs one may be in capitals":           {[]*corev1.Node{node("n", "azure://M/1", "True")}, nil, health.Healthy, health.Healthy},
+		"a node without provider ID is judged by its name":     {[]*corev1.Node{node("n", "", "False")}, nil, health.Unhealthy, health.Unhealthy},
+		"a node that came back under another name is there":    {[]*corev1.Node{node("renamed", "azure://m/1", "True")}, nil, health.Healthy, health.Healthy},
+		"a name that is another's says nothing of it":          {[]*corev1.Node{node("n", "azure://m/2", "True"), node("x", "azure://m/1", "False")}, nil, health.Unhealthy, health.Unhealthy},
+		"two of one provider ID condemn nobody":                {[]*corev1.Node{node("n", "azure://m/1", "False"), node("x", "azure://m/1", "True")}, nil, health.Unknown, health.Unknown},
+		"another's node of the name is no deleted one":         {[]*corev1.Node{node("n", "azure://m/2", "True")}, nil, health.Unknown, health.Unhealthy},
+		"nor if Cluster API says that it sees the right one":   {[]*corev1.Node{node("n", "azure://m/2", "True")}, []metav1.Condition{mirrored}, health.Unknown, health.Unknown},
+		"nor is one of the machine's name without provider ID": {[]*corev1.Node{node("m", "", "True")}, nil, health.Unknown, health.Unhealthy},
+		"a node that is gone is":                               {nil, nil, health.Unhealthy, health.Unhealthy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, at := range []time.Time{noon, noon.Add(startup)} {
+				w := aCheck(a("m", health.Healthy))
+				is, store := w.targets[0], toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+				is.machine.Spec.ProviderID, is.machine.Status.NodeRef.Name, is.machine.Status.Conditions = "azure://m/1", "n", tc.said
+				for _, n := range tc.nodes {
+					_ = store.Add(n) // the key can be made
+				}
+				w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
+				w.now, w.link = at, workload.Seen(workload.Up, store)
+				w.fresh, w.sighting = w.targets, &sighting{targets: w.targets}
+				(&Reconciler{Clusters: &asks{}}).observeNodes(t.Context(), w)
+				want := tc.want
+				if at.After(noon) {
+					want = tc.later
+				}
+				if got := w.decide().Decisions[0].Verdict; got.State != want {
+					t.Errorf("at %s it is %s, want %s: %+v", at.Format(time.TimeOnly), got.State, want, got.Findings)
+				}
+			}
+		})
+	}
+}
+
 func onNode(t *target) { t.machine.Status.NodeRef.Name = "node-" + t.machine.Name }
 
 func TestAFailureThatIsFinalReachesTheCacheAndEnqueuesTheCheck(t *testing.T) {
