@@ -171,12 +171,15 @@ func (r *reading) nodesWith(ctx context.Context, reader client.Reader, cluster c
 		}
 		node := corev1.Node{}
 		if m.Status.NodeRef.Name != "" {
-			if err := reader.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, &node); client.IgnoreNotFound(err) != nil {
+			err := reader.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, &node)
+			if client.IgnoreNotFound(err) != nil {
 				return nil, err
 			}
+			if err == nil {
+				nodes = append(nodes, node)
+			}
 		}
-		nodes = append(nodes, node)
-		known = health.IsNodeOf(m, &node) && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		known = m.Spec.ProviderID == "" || health.IsNodeOf(m, &node) && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
 	}
