@@ -159,7 +159,10 @@ func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, k
 	}
 	is.Created, is.InfrastructureReady = m.CreationTimestamp.Time, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))
 	is.OwnerReport, is.ProviderReport = reportOf(m, clusterv1.MachineOwnerRemediatedCondition), reportOf(m, clusterv1.MachineExternallyRemediatedCondition)
-	is.LeftAlone = leftAloneBy(m)
+	is.LeftAlone, is.NodeReady = leftAloneBy(m), known == health.NodeUnseen && conditionTrue(m, clusterv1.MachineNodeReadyCondition) != nil
+	is.NodeReady = is.NodeReady || node != nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 	if owner := metav1.GetControllerOf(m); owner != nil {
 		is.OwnerKind, is.OwnerName = owner.Kind, owner.Name
 	}
