@@ -248,17 +248,14 @@ func queued(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machine
 
 // failureContradicted says why a failure is not believed, and what a person has to look at.
 func failureContradicted(f *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
-	is := Blocker{
-		Reason: string(b.Reason), EndsWhen: "the capacity of the machine before is back", Detail: "Node " + d.Target.Health.NodeName + " is Ready",
-		Text: "Its node is Ready, which contradicts the failure that its provider once wrote: of such machines one is remediated at a time, the next when the " +
-			"capacity of the one before is back",
-		Fix: "See why the provider wrote it, such as a wrong credential or a quota. If the machine is to be replaced all the same, mark it with the annotation " +
-			clusterv1.RemediateMachineAnnotation,
+	return Blocker{
+		Reason: string(b.Reason), Detail: "Node " + d.Target.Health.NodeName + " is Ready",
+		EndsWhen: "the capacity of " + cmp.Or(f.Capacity.Target, "the machine before") + " is back",
+		Text: "Its node is Ready, which contradicts the failure that its provider once wrote: " +
+			"of such machines one is remediated at a time, the next when the capacity of the one before is back",
+		Fix: "See why the provider wrote it, such as a wrong credential. If the machine is to be replaced all the same, mark it with " +
+			"the annotation " + clusterv1.RemediateMachineAnnotation,
 	}
-	if f.Capacity.Missing > 0 {
-		is.EndsWhen = "the capacity of " + f.Capacity.Target + " is back"
-	}
-	return is
 }
 
 func queueUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {

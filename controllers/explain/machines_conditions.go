@@ -107,16 +107,12 @@ func observed(f health.Finding) string {
 
 // otherNode says why the node of a machine is not known, and what a person can do.
 func otherNode(o health.Other) string {
-	switch {
-	case o.Twin():
-		return fmt.Sprintf("There are several nodes of provider ID %q, one of them is %s: which is the machine's is not known. Delete the one that is not",
-			o.Wanted, o.Name)
-	case o.ProviderID == "":
-		return fmt.Sprintf("Node %s has no provider ID, and Cluster API looks for %q: that is likely why the machine has no node. See to the cloud controller",
+	if o.Twin() {
+		return fmt.Sprintf("Node %s is one of several of provider ID %q: which is the machine's is not known. Delete the others",
 			o.Name, o.Wanted)
 	}
-	return fmt.Sprintf("Node %s has the provider ID %q, and Cluster API looks for %q: that is likely why the machine has no node. See whose the node is",
-		o.Name, o.ProviderID, o.Wanted)
+	return fmt.Sprintf("Node %s has the provider ID %q, and Cluster API looks for %q: that is likely why the machine has no node. "+
+		"See whose the node is, and to the cloud controller", o.Name, o.ProviderID, o.Wanted)
 }
 
 func nodeDeleted(name string) string { return "Node " + name + " has been deleted" }

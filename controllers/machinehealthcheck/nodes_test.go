@@ -128,22 +128,23 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(ago(time.Hour))}}
 		return n
 	}
-	mirrored := saidAt(health.NodeReady, "True", "NodeReady", time.Hour)
+	these := func(nodes ...*corev1.Node) []*corev1.Node { return nodes }
+	seen := []metav1.Condition{saidAt(health.NodeReady, "True", "NodeReady", time.Hour)}
+	const well, bad, unknown = health.Healthy, health.Unhealthy, health.Unknown
 	for name, tc := range map[string]struct {
-		nodes []*corev1.Node
-		said  []metav1.Condition
-		want  health.State
-		later health.State // after the start-up timeout
+		nodes       []*corev1.Node
+		said        []metav1.Condition
+		want, later health.State // later is after the start-up timeout
 	}{
-		"of two provider IDs one may be in capitals":           {[]*corev1.Node{node("n", "azure://M/1", "True")}, nil, health.Healthy, health.Healthy},
-		"a node without provider ID is judged by its name":     {[]*corev1.Node{node("n", "", "False")}, nil, health.Unhealthy, health.Unhealthy},
-		"a node that came back under another name is there":    {[]*corev1.Node{node("renamed", "azure://m/1", "True")}, nil, health.Healthy, health.Healthy},
-		"a name that is another's says nothing of it":          {[]*corev1.Node{node("n", "azure://m/2", "True"), node("x", "azure://m/1", "False")}, nil, health.Unhealthy, health.Unhealthy},
-		"two of one provider ID condemn nobody":                {[]*corev1.Node{node("n", "azure://m/1", "False"), node("x", "azure://m/1", "True")}, nil, health.Unknown, health.Unknown},
-		"another's node of the name is no deleted one":         {[]*corev1.Node{node("n", "azure://m/2", "True")}, nil, health.Unknown, health.Unhealthy},
-		"nor if Cluster API says that it sees the right one":   {[]*corev1.Node{node("n", "azure://m/2", "True")}, []metav1.Condition{mirrored}, health.Unknown, health.Unknown},
-		"nor is one of the machine's name without provider ID": {[]*corev1.Node{node("m", "", "True")}, nil, health.Unknown, health.Unhealthy},
-		"a node that is gone is":                               {nil, nil, health.Unhealthy, health.Unhealthy},
+		"one ID may be in capitals":         {these(node("n", "azure://M/1", "True")), nil, well, well},
+		"without one the name decides":      {these(node("n", "", "False")), nil, bad, bad},
+		"it came back under another name":   {these(node("renamed", "azure://m/1", "True")), nil, well, well},
+		"the name is another's":             {these(node("n", "azure://m/2", "True"), node("x", "azure://m/1", "False")), nil, bad, bad},
+		"two of one ID condemn nobody":      {these(node("n", "azure://m/1", "False"), node("x", "azure://m/1", "True")), nil, unknown, unknown},
+		"another's is not a deleted one":    {these(node("n", "azure://m/2", "True")), nil, unknown, bad},
+		"nor if Cluster API sees its own":   {these(node("n", "azure://m/2", "True")), seen, unknown, unknown},
+		"nor one of its name without an ID": {these(node("m", "", "True")), nil, unknown, bad},
+		"one that is gone is":               {nil, nil, bad, bad},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, at := range []time.Time{noon, noon.Add(startup)} {

@@ -136,7 +136,7 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	}
 }
 
-// checksOfNode maps a node to the checks of its machine, within its own cluster: of those that have named it, and of those of its provider ID.
+// checksOfNode maps a node to the checks of its machine, within its own cluster: of those that have named it or have its provider ID.
 func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) []reconcile.Request {
 	var checks []reconcile.Request
 	for _, key := range []string{node.Name, strings.ToLower(node.Spec.ProviderID)} {

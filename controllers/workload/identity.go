@@ -26,8 +26,8 @@ func indexed(nodes toolscache.Indexer) error {
 	}})
 }
 
-// NodeOf returns the node of m, shared as Node's are. If it is not known which one that is, node is nil, and other is in the way: see health.NodeOf. A machine
-// that has named no node would have one of its own name.
+// NodeOf returns the node of m, or what is in the way of knowing it: see health.NodeOf. Both are shared, as Node's are. A machine that
+// has named no node would have one of its own name.
 func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 	var named *corev1.Node
 	if m.Status.NodeRef.Name != "" {

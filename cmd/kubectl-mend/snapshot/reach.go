@@ -160,8 +160,8 @@ func (r *reading) workloadReader(ctx context.Context, cluster client.ObjectKey) 
 	return reader, nil
 }
 
-// nodesWith reads the nodes of a workload cluster: all of them, or those of the machines that were read, if each is there and Ready. Else another one may have
-// the provider ID of its machine.
+// nodesWith reads the nodes of a workload cluster: those of the machines that were read, or all if one of these is not Ready, for another
+// node may have its provider ID.
 func (r *reading) nodesWith(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]corev1.Node, error) {
 	var nodes []corev1.Node
 	known := r.Machine != ""
@@ -179,9 +179,10 @@ func (r *reading) nodesWith(ctx context.Context, reader client.Reader, cluster c
 				nodes = append(nodes, node)
 			}
 		}
-		known = m.Spec.ProviderID == "" || health.IsNodeOf(m, &node) && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		ready := func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
+		}
+		known = m.Spec.ProviderID == "" || health.IsNodeOf(m, &node) && slices.ContainsFunc(node.Status.Conditions, ready)
 	}
 	if known {
 		return nodes, nil

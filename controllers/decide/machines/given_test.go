@@ -132,6 +132,8 @@ func refused(f *Facts) {
 	f.Template = Template{External: true, Refused: true, Missing: "it is a Lease"}
 }
 
+func capacityMissing(f *Facts) { f.Capacity.Missing = 1 }
+
 func coolsFor(d time.Duration) func(*Facts) { return func(f *Facts) { f.Cooldown = &d } }
 
 func cooling(since time.Duration) func(*Facts) {

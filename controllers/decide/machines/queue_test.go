@@ -51,7 +51,7 @@ func TestWhichMachinesStart(t *testing.T) {
 		"of machines that a provider calls failed and that are Ready one":      {of(bad(saidToFail), bad(), bad(saidToFail)), "ab"},
 		"none while the one before is remediated":                              {of(bad(saidToFail, asked), bad(saidToFail)), ""},
 		"nor before the one in its place has a node":                           {of(bad(saidToFail), is(health.Starting, awaited)), ""},
-		"nor while a record says that capacity is missing":                     {of(bad(saidToFail)).with(func(f *Facts) { f.Capacity.Missing = 1 }), ""},
+		"nor while a record says that capacity is missing":                     {of(bad(saidToFail)).with(capacityMissing), ""},
 		"nor as long as the one before cannot be replaced":                     {of(bad(saidToFail, refuses), bad(saidToFail)), ""},
 		"but one that a person marked":                                         {of(bad(saidToFail, asked), bad(saidToFail, byPerson)), "b"},
 		"and one that something else is held against":                          {of(bad(saidToFail, asked), bad(saidToFail, quiet)), "b"},
