@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -149,7 +151,7 @@ func (w *observed) mismatched(node *corev1.Node) bool {
 	if node == nil || w.machine == nil {
 		return false
 	}
-	if is, want := node.Spec.ProviderID, w.machine.Spec.ProviderID; is != "" && want != "" && is != want {
+	if !health.IsNodeOf(w.named(), node) {
 		return true
 	}
 	return w.record.State == powercycle.MovingWorkload && w.record.NodeUID != "" && w.record.NodeUID != node.UID
@@ -189,7 +191,9 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 		}
 		return
 	}
-	w.node = link.Node(name)
+	if w.node = link.Node(name); w.machine != nil {
+		w.node, _ = link.NodeOf(w.named())
+	}
 	r.judge(ctx, w)
 }
 
@@ -230,6 +234,13 @@ func (w *observed) nodeName() string {
 		return w.machine.Status.NodeRef.Name
 	}
 	return w.record.Node
+}
+
+// named is the machine with the name of its node, which the record keeps where the machine has lost it.
+func (w *observed) named() *clusterv1.Machine {
+	m := *w.machine
+	m.Status.NodeRef.Name = w.nodeName()
+	return &m
 }
 
 // booted reports whether the node is ready under another boot than before the power cycle. A node stays ready for a while after its host is off, so that it is
