@@ -118,6 +118,8 @@ func fenced(f *Facts)         { f.Fenced, f.FencedByUs, f.Fencing = true, true, 
 func mayBeFenced(f *Facts)    { f.Fencing = true }
 func fencedByOthers(f *Facts) { f.Fenced = true }
 func empty(f *Facts)          { f.Drained = true }
+func fencedBefore(f *Facts)   { f.FencedAt = ago(time.Minute) }
+func clusterGone(f *Facts)    { f.ClusterGone = true }
 func free(f *Facts)           { f.Finalizer = false }
 func second(f *Facts)         { f.Attempt = 2 }
 
@@ -234,7 +236,29 @@ func TestNext(t *testing.T) {
 		"a node is fenced while its host is off":                         {in(MovingWorkload), Fence, MovingWorkload, "Fenced"},
 		"but not while the power is unmanaged":                           {in(MovingWorkload, hostPaused), Wait, MovingWorkload, "HostNotReady"},
 		"a host that came on is powered off again":                       {in(MovingWorkload, on), Advance, PoweringOff, "PoweredOnAgain"},
-		"what keeps the host off is to be put back":                      {in(MovingWorkload, released), Advance, PoweringOff, "PowerOffRequested"},
+		"what kept the host off is not put back once it was proven off":  {in(MovingWorkload, released, fenced), Advance, PoweringOn, "HoldRemoved"},
+		"nor if the workload has moved by then":                          {in(MovingWorkload, released, fenced, empty), Advance, PoweringOn, "WorkloadMoved"},
+		"nor if nothing is remembered but that it was asked and is off":  {in(PoweringOff, off, released), Advance, PoweringOn, "HoldRemoved"},
+		"it is before that":                                              {in(PoweringOff, released), KeepOff, PoweringOff, "PowerOffRequested"},
+		"also of a host that was off":                                    {in(PoweringOff, off, wasOff, released), KeepOff, PoweringOff, "PowerOffRequested"},
+		"a workload on its way is waited for if the remediation goes":    {in(MovingWorkload, fenced, deleting), Wait, MovingWorkload, "WorkloadMoving"},
+		"or the machine":                                                 {in(MovingWorkload, fenced, machineGoing), Wait, MovingWorkload, "WorkloadMoving"},
+		"also when that is gone, and its host not to be found by it":     {in(MovingWorkload, fenced, machineVanished, hostVanished), Wait, MovingWorkload, "WorkloadMoving"},
+		"or its owner wants the host off":                                {in(MovingWorkload, fenced, switchedOff), Wait, MovingWorkload, "WorkloadMoving"},
+		"or the node was deleted to fence it":                            {in(MovingWorkload, deleting, noNode, func(f *Facts) { f.FencedByUs = true }), Wait, MovingWorkload, "WorkloadMoving"},
+		"or the cluster is out of reach":                                 {in(MovingWorkload, deleting, blind, fencedBefore), Wait, MovingWorkload, "WorkloadMoving"},
+		"but not if it hangs on this very host":                          {in(MovingWorkload, deleting, blind, fencedBefore, controlPlane), Advance, Ended, "Cancelled"},
+		"nor if the cluster is deleted":                                  {in(MovingWorkload, fenced, machineGoing, clusterGone), Advance, Ended, "MachineDeleting"},
+		"nor if the node is":                                             {in(MovingWorkload, deleting, noNode), Advance, Ended, "Cancelled"},
+		"nor if nothing was fenced":                                      {in(MovingWorkload, deleting), Advance, Ended, "Cancelled"},
+		"nor if the host is on":                                          {in(MovingWorkload, fenced, deleting, on), Advance, Ended, "Cancelled"},
+		"nor once it has moved":                                          {in(MovingWorkload, fenced, empty, switchedOff), Advance, Failed, "HostSwitchedOff"},
+		"nor after the deadline":                                         {in(MovingWorkload, fenced, deleting, attemptOver), Advance, Ended, "Cancelled"},
+		"volumes that nothing waits for keep no host off":                {in(MovingWorkload, fenced, empty, func(f *Facts) { f.Idle = true }), Advance, PoweringOn, "WorkloadMoved"},
+		"a node that lives on after it was fenced ends all attempts":     {in(MovingWorkload, fencedBefore, renewedAgain), Advance, Failed, "SignOfLife"},
+		"but not one that has booted, which says nothing of before":      {in(MovingWorkload, fencedBefore, anotherBoot), Advance, PoweringOff, "SignOfLife"},
+		"the fence goes when the node has booted, whatever is said":      {in(PoweringOn, fenced, anotherBoot), Unfence, PoweringOn, "Unfenced"},
+		"which may fail, and holds up nothing for ever":                  {in(PoweringOn, fenced, anotherBoot, stateOver, hasFailed), BeginAttempt, Preparing, "PowerOnTimedOut"},
 		"W10: a fenced node is given time to empty":                      {in(MovingWorkload, fenced), Wait, MovingWorkload, "WorkloadMoving"},
 		"N7: but not for ever, and the fence goes before the host comes": {in(MovingWorkload, fenced, attemptOver), Unfence, MovingWorkload, "WorkloadStuck"},
 		"which it does":                                                     {in(MovingWorkload, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
@@ -317,7 +341,7 @@ func TestNext(t *testing.T) {
 		"one that its check times out before it began touches nothing":      {in(Pending, toStop), Advance, Stopped, "TimedOutByCheck"},
 		"nor before the host was asked":                                     {in(Preparing, toStop), Advance, Stopped, "TimedOutByCheck"},
 		"not even for one that waits for its turn":                          {in(Preparing, toStop, anothersTurn), Advance, Stopped, "TimedOutByCheck"},
-		"it stops while the host is held off":                               {in(MovingWorkload, toStop, fenced), Advance, Stopped, "TimedOutByCheck"},
+		"it stops while the host is held off":                               {in(MovingWorkload, toStop), Advance, Stopped, "TimedOutByCheck"},
 		"releases the host":                                                 {in(Stopped, toStop, heldOff, fenced), Release, Stopped, "TimedOutByCheck"},
 		"and of the node":                                                   {in(Stopped, toStop, fenced), Unfence, Stopped, "Unfenced"},
 		"then it keeps no finalizer":                                        {in(Stopped, toStop), DropFinalizer, Stopped, "TimedOutByCheck"},
