@@ -20,7 +20,8 @@ import (
 // byNode is the index of attachments by the node they are of. The API server cannot select them by it.
 const byNode = "kubemend.io/node"
 
-// SlimAttachment is the transform of caches of VolumeAttachments: it keeps the name, the node, the volume, and whether that is attached and is to be detached.
+// SlimAttachment is the transform of caches of VolumeAttachments: it keeps the name, the node, the volume, whether that is attached, and whether it
+// is to be detached.
 func SlimAttachment(obj any) (any, error) {
 	a, ok := obj.(*storagev1.VolumeAttachment)
 	if !ok {
@@ -40,7 +41,9 @@ func SlimAttachment(obj any) (any, error) {
 //
 // A cache may be stale. One that still has what is gone will see it go, and that is reported. One that does not have yet what is new does
 // no harm here: nothing is attached anew to a node that is out of service.
-func (n *Nodes) attachmentsLeft(ctx context.Context, live client.Reader, cluster client.ObjectKey, node string, ask bool) ([]*storagev1.VolumeAttachment, error) {
+func (n *Nodes) attachmentsLeft(
+	ctx context.Context, live client.Reader, cluster client.ObjectKey, node string, ask bool,
+) ([]*storagev1.VolumeAttachment, error) {
 	switch cached := n.cachedAttachments(cluster); {
 	case cached != nil:
 		objs, err := cached.ByIndex(byNode, node)
@@ -82,8 +85,8 @@ func sorted(attachments []*storagev1.VolumeAttachment) []*storagev1.VolumeAttach
 //
 // Those of volumes that a pod has which stays on the node.
 //
-// If the fence has stood for long, those of volumes that no pod has, and none elsewhere waits for: nothing detaches them, be it because the CSI driver
-// is gone or because the attach-detach controller does not know of them, and nothing needs them. idle tells these.
+// If the fence has stood for long, those of volumes that no pod has, and none elsewhere waits for: nothing detaches them, and nothing needs them.
+// idle tells these.
 //
 // A volume that must not be read says nothing: its attachment has to go.
 func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment, long bool) (has, idle bool, err error) {

@@ -194,14 +194,12 @@ var (
 	notKeptOff       = is("host not kept powered off", func(s situation) bool { return !s.holding() })
 	// What was released, be it by us, is on its way up.
 	letGo        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
-	letGoDrained = is("host not kept powered off any more, workload moved", func(s situation) bool { return !s.KeptOff && !s.HostAnew && s.Drained })
-	letGoProven  = is("host proven off, not kept powered off any more", func(s situation) bool {
-		return !s.KeptOff && !s.HostAnew && s.provenOff()
-	})
-	notNoted  = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
-	seenOn    = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
-	unproven  = is("host's status older than the request", situation.stale).tells(StatusOutdated)
-	unsettled = guard{
+	letGoDrained = is("host not kept powered off any more, workload moved", func(s situation) bool { return letGo.holds(s) && s.Drained })
+	letGoProven  = is("host proven off, not kept powered off any more", func(s situation) bool { return letGo.holds(s) && s.provenOff() })
+	notNoted     = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
+	seenOn       = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
+	unproven     = is("host's status older than the request", situation.stale).tells(StatusOutdated)
+	unsettled    = guard{
 		name: "host was off when asked, not settled", until: situation.settledAt,
 		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
 	}

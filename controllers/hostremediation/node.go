@@ -210,7 +210,8 @@ func (r *Reconciler) stillJudged(ctx context.Context, w *observed) bool {
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the workload moves, and where the node
-// may be fenced by this remediation. (PoweringOn leaves that to Booting, unless it is paused, or the node has booted and nobody says that its host is on.)
+// may be fenced by this remediation. (PoweringOn leaves that to Booting, unless
+// it is paused, or the node has booted.)
 func needsNode(w *observed) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload:
@@ -218,7 +219,8 @@ func needsNode(w *observed) bool {
 	case "", powercycle.Pending:
 		return false
 	case powercycle.PoweringOn:
-		if bootedAnew := w.node != nil && w.record.BootID != "" && w.node.Status.NodeInfo.BootID != w.record.BootID; !w.facts.Paused && !bootedAnew {
+		booted := w.node != nil && w.record.BootID != "" && w.node.Status.NodeInfo.BootID != w.record.BootID
+		if !w.facts.Paused && !booted {
 			return false
 		}
 	}
