@@ -19,8 +19,8 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 			in(MovingWorkload, released, fenced, empty), Advance, PoweringOn, "WorkloadMoved",
 		},
 		{
-			"nor if nothing is remembered but that it was asked and is off",
-			in(PoweringOff, off, released), Advance, PoweringOn, "HoldRemoved",
+			"nor if it is remembered that it was, and no more",
+			in(PoweringOff, off, wasOff, receiptNoted, released), Advance, PoweringOn, "HoldRemoved",
 		},
 		{
 			"it is before that",

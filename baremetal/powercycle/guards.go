@@ -104,10 +104,9 @@ func (s situation) finishes() bool {
 	return off
 }
 
-// provenOff says that the host was asked, and was off since.
-func (s situation) provenOff() bool {
-	return !s.Asked.IsZero() && !s.PoweredOn && !s.stale() && (!s.WasOff || !s.Receipt.IsZero())
-}
+// provenOff says that a receipt proves that the host is off, which it is asked for together with the hold. That it went off without one does not say
+// whether it ever was held.
+func (s situation) provenOff() bool { return s.needsReceipt() && !s.stale() && !s.Receipt.IsZero() }
 
 // watched is when a node has been watched for long enough that may live.
 func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
