@@ -92,6 +92,27 @@ func (s situation) livedOn() bool {
 	return s.Facts.Sign.After(s.Memory.Sign)
 }
 
+// over says that there is no more need of the power cycle, or that somebody else wants the host off.
+func (s situation) over() bool {
+	return s.Deleting || s.Stop || s.Machine != MachinePresent || s.Host == HostOurs && !s.Wanted
+}
+
+// finishes says that the workload of a host that is held off is on its way, and can arrive.
+func (s situation) finishes() bool {
+	off := s.moving() && !s.Drained && !s.ClusterGone && !s.PoweredOn && !s.HostAnew && !s.Serviced && s.Host != HostForeign && !s.livedOn()
+	switch s.Node {
+	case NodeUnseen: // it may be that the API of its cluster runs on a control-plane host
+		return off && !s.FencedAt.IsZero() && !s.ControlPlane
+	case NodeAbsent: // it was deleted to fence it
+		return off && s.FencedByUs
+	}
+	return off
+}
+
+// provenOff says that a receipt proves that the host is off, which it is asked for together with the hold. That it went off without one does not say
+// whether it ever was held.
+func (s situation) provenOff() bool { return s.needsReceipt() && !s.stale() && !s.Receipt.IsZero() }
+
 // watched is when a node has been watched for long enough that may live.
 func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 
@@ -156,6 +177,10 @@ var (
 	stoppedHealthy  = is("timed out by its check, machine healthy", func(s situation) bool { return s.Stop && s.State == Booting && (s.Healthy || s.Up) })
 	stopped         = is("timed out by its check", func(s situation) bool { return s.Stop })
 
+	finishing = guard{name: "over, workload of a host that is off not moved", until: situation.deadline, holds: func(s situation) bool {
+		return s.over() && s.finishes() && !s.past(s.deadline())
+	}}
+
 	leaving = is("kubemend is being removed", func(s situation) bool { return s.Teardown && !s.moving() })
 
 	hostMissing = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
@@ -177,10 +202,14 @@ var (
 	powerUnmanaged   = is("power not managed now", func(s situation) bool { return !s.Acts })
 	poweredOn        = is("host on", func(s situation) bool { return s.PoweredOn })
 	notKeptOff       = is("host not kept powered off", func(s situation) bool { return !s.holding() })
-	notNoted         = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
-	seenOn           = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
-	unproven         = is("host's status older than the request", situation.stale).tells(StatusOutdated)
-	unsettled        = guard{
+	// What was released, be it by us, is on its way up.
+	letGo        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
+	letGoDrained = is("host not kept powered off any more, workload moved", func(s situation) bool { return letGo.holds(s) && s.Drained })
+	letGoProven  = is("host proven off, not kept powered off any more", func(s situation) bool { return letGo.holds(s) && s.provenOff() })
+	notNoted     = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
+	seenOn       = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
+	unproven     = is("host's status older than the request", situation.stale).tells(StatusOutdated)
+	unsettled    = guard{
 		name: "host was off when asked, not settled", until: situation.settledAt,
 		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
 	}
@@ -204,7 +233,11 @@ var (
 
 	alive       = is("node shows life", situation.livedOn)
 	aliveFenced = is("node shows life, fenced by us", func(s situation) bool { return s.livedOn() && s.fencedHere() })
-	mayLive     = guard{
+	refuted     = is("node shows life after it was fenced", func(s situation) bool {
+		return s.livedOn() && !s.NewBoot && !s.FencedAt.IsZero()
+	}).tells(ProofWrong)
+	bootedFenced = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
+	mayLive      = guard{
 		name: "node not fenced, may live", until: situation.watched,
 		holds: func(s situation) bool {
 			return !s.Fenced && s.Facts.Sign.After(s.Asked.Add(s.Skew)) && !s.past(s.watched())
@@ -268,6 +301,7 @@ var (
 	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
 	notFenced          = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
+	drainedIdle        = is("volumes attached that nothing waits for", func(s situation) bool { return s.Idle }).tells(VolumesIdle)
 	unfenceable        = impatient("node fenced by us", situation.fencedHere)
 	// A remediation in its queue waits for longer than an attempt takes.
 	unfenceableQueued = guard{name: "node fenced by us", until: situation.stateDeadline, holds: func(s situation) bool {

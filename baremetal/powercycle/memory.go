@@ -90,6 +90,12 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	case f.Node == NodePresent && !f.FencedByUs && f.Looked:
 		m.Fencing = false
 	}
+	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
+	case step.Next != MovingWorkload:
+		m.FencedAt = time.Time{}
+	case m.FencedAt.IsZero() && fenced:
+		m.FencedAt = now
+	}
 	switch {
 	case step.Next != MovingWorkload || f.Node != NodeUnseen:
 		m.Unseen = time.Time{}
@@ -142,7 +148,7 @@ func (f Facts) moving() bool {
 
 // clocks are the moments that patience is counted from.
 func (m *Memory) clocks() []*time.Time {
-	return []*time.Time{&m.Since, &m.Began, &m.Acted, &m.Asked, &m.Unseen, &m.Receipt, &m.Missing, &m.SignSeen}
+	return []*time.Time{&m.Since, &m.Began, &m.Acted, &m.Asked, &m.Unseen, &m.Receipt, &m.Missing, &m.SignSeen, &m.FencedAt}
 }
 
 // restore makes the clocks of m be those of before.

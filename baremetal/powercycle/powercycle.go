@@ -205,6 +205,8 @@ type Memory struct {
 	StartedUnhealthy bool `json:"startedUnhealthy,omitempty"`
 	// Fencing says that we may have fenced the node and have not taken it back.
 	Fencing bool `json:"fencing,omitempty"`
+	// FencedAt is since when the workload is on its way: the node was fenced, or seen to be fenced or gone. Zero if it is not.
+	FencedAt time.Time `json:"fencedAt,omitzero"`
 	// Unseen is since when the workload cluster cannot be asked, while the workload is to move.
 	Unseen time.Time `json:"unseen,omitzero"`
 	// Moved is the reason for which the workload was not waited for any longer; empty while it is.
@@ -294,6 +296,10 @@ type Facts struct {
 	NodeMismatch bool
 	// Drained says that nothing is left on the node, or of one that is gone, that would have to move.
 	Drained bool
+	// Idle says that attachments of volumes are left which nothing waits for.
+	Idle bool
+	// ClusterGone says that the workload cluster is gone or being deleted: there is nowhere for the workload to move to.
+	ClusterGone bool
 	// BootUnread says that there may be a node, and that under which boot it is will be known in a moment.
 	BootUnread bool
 	// OutOfReach says that the workload cluster cannot be reached, also where its answer does not matter.

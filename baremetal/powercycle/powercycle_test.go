@@ -121,6 +121,8 @@ func fenced(f *Facts)         { f.Fenced, f.FencedByUs, f.Fencing = true, true, 
 func mayBeFenced(f *Facts)    { f.Fencing = true }
 func fencedByOthers(f *Facts) { f.Fenced = true }
 func empty(f *Facts)          { f.Drained = true }
+func fencedBefore(f *Facts)   { f.FencedAt = ago(time.Minute) }
+func clusterGone(f *Facts)    { f.ClusterGone = true }
 func free(f *Facts)           { f.Finalizer = false }
 func second(f *Facts)         { f.Attempt = 2 }
 
@@ -239,7 +241,6 @@ func TestNext(t *testing.T) {
 		"a node is fenced while its host is off":                         {in(MovingWorkload), Fence, MovingWorkload, "Fenced"},
 		"but not while the power is unmanaged":                           {in(MovingWorkload, hostPaused), Wait, MovingWorkload, "HostNotReady"},
 		"a host that came on is powered off again":                       {in(MovingWorkload, on), Advance, PoweringOff, "PoweredOnAgain"},
-		"what keeps the host off is to be put back":                      {in(MovingWorkload, released), Advance, PoweringOff, "PowerOffRequested"},
 		"W10: a fenced node is given time to empty":                      {in(MovingWorkload, fenced), Wait, MovingWorkload, "WorkloadMoving"},
 		"N7: but not for ever, and the fence goes before the host comes": {in(MovingWorkload, fenced, attemptOver), Unfence, MovingWorkload, "WorkloadStuck"},
 		"which it does":                                                     {in(MovingWorkload, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
@@ -325,7 +326,7 @@ func TestNext(t *testing.T) {
 		"one that its check times out before it began touches nothing":      {in(Pending, toStop), Advance, Stopped, "TimedOutByCheck"},
 		"nor before the host was asked":                                     {in(Preparing, toStop), Advance, Stopped, "TimedOutByCheck"},
 		"not even for one that waits for its turn":                          {in(Preparing, toStop, anothersTurn), Advance, Stopped, "TimedOutByCheck"},
-		"it stops while the host is held off":                               {in(MovingWorkload, toStop, fenced), Advance, Stopped, "TimedOutByCheck"},
+		"it stops while the host is held off":                               {in(MovingWorkload, toStop), Advance, Stopped, "TimedOutByCheck"},
 		"releases the host":                                                 {in(Stopped, toStop, heldOff, fenced), Release, Stopped, "TimedOutByCheck"},
 		"and of the node":                                                   {in(Stopped, toStop, fenced), Unfence, Stopped, "Unfenced"},
 		"then it keeps no finalizer":                                        {in(Stopped, toStop), DropFinalizer, Stopped, "TimedOutByCheck"},

@@ -36,9 +36,12 @@ func (r row) detail() Detail {
 var rowsOf = func() map[State][]row {
 	all := map[State][]row{}
 	for s, own := range table {
-		if s.Final() {
+		switch {
+		case s.Final():
 			all[s] = slices.Concat(pauses(s), own)
-		} else {
+		case s == MovingWorkload:
+			all[s] = slices.Concat(pauses(s), []row{{finishing, Wait, s, WorkloadMovingReason}}, endings, own)
+		default:
 			all[s] = slices.Concat(pauses(s), endings, own)
 		}
 	}
@@ -65,7 +68,8 @@ func pauses(s State) []row {
 }
 
 // endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is
-// nothing left to do but to release the host.
+// nothing left to do but to release the host, and to unfence its node. While the workload of a host that is off is on its way that waits until it has
+// arrived, or for the deadline: on a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the host is off.
 //
 // A health check deletes its request as soon as the machine is healthy, which may be before the remediation sees that: so one that is deleted while
 // its machine boots has not been cancelled. Nor was one in vain that its check times out when the machine is healthy already.
@@ -86,7 +90,8 @@ var endings = []row{
 //
 // Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
 // somebody who acts on what we ask, and that state is entered only from PoweringOff, after the host was asked. Power is released
-// from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end releases the host.
+// from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end releases the host. A host that is
+// not held any more after it was proven off is not held again in that attempt: it may have been released already, and that not be remembered.
 var table = map[State][]row{
 	Pending: {
 		{hostless, Advance, RequestingOwner, HostGoneReason},
@@ -133,6 +138,7 @@ var table = map[State][]row{
 		{hostLost, waitForPerson, PoweringOff, HostGoneReason},
 		{hostMissing, Wait, PoweringOff, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
+		{letGoProven, Advance, PoweringOn, HoldRemovedReason},
 		{notKeptOffNotFirst, Advance, Preparing, WaitingInQueueReason},
 		{lastOverdueFaulty, Advance, RequestingOwner, PowerOffTimedOutReason},
 		{overdueFaulty, BeginAttempt, Preparing, PowerOffTimedOutReason},
@@ -169,9 +175,12 @@ var table = map[State][]row{
 		{hostMissing, Wait, MovingWorkload, HostGoneReason},
 		{servicedFenced, Unfence, MovingWorkload, HostServicedReason},
 		{serviced, Advance, Servicing, HostServicedReason},
+		{letGoDrained, Advance, PoweringOn, WorkloadMovedReason},
+		{letGo, Advance, PoweringOn, HoldRemovedReason},
 		{notKeptOff, Advance, PoweringOff, PowerOffRequestedReason},
 		{poweredOn, Advance, PoweringOff, PoweredOnAgainReason},
 		{aliveFenced, Unfence, MovingWorkload, SignOfLifeReason},
+		{refuted, Advance, Failed, SignOfLifeReason},
 		{alive, Advance, PoweringOff, SignOfLifeReason},
 		{noPowerOffStill, Release, Preparing, PowerOffDisabledReason},
 		{nodeAbsentEmpty, Advance, PoweringOn, NodeGoneReason},
@@ -184,6 +193,7 @@ var table = map[State][]row{
 		{notFenced, Fence, MovingWorkload, FencedReason},
 		{inherited, Fence, MovingWorkload, FencedReason},
 		{notDrained, Wait, MovingWorkload, WorkloadMovingReason},
+		{drainedIdle, Advance, PoweringOn, WorkloadMovedReason},
 		{always, Advance, PoweringOn, WorkloadMovedReason},
 	},
 	PoweringOn: {
@@ -191,6 +201,7 @@ var table = map[State][]row{
 		{hostless, Advance, RequestingOwner, HostGoneReason},
 		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hasPowerAnnotations, Release, PoweringOn, PowerOnRequestedReason},
+		{bootedFenced, Unfence, PoweringOn, UnfencedReason},
 		{up, Advance, Booting, PoweredOnReason},
 		{hostLost, Advance, Booting, HostGoneReason},
 		{hostMissing, Wait, PoweringOn, HostGoneReason},

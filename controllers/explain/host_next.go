@@ -37,6 +37,9 @@ var persons = map[powercycle.Reason]string{
 		"the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on its node by hand, and remove it afterwards",
 	powercycle.PowerOffFailedReason: seeToTheBMC, powercycle.PowerOffTimedOutReason: seeToTheBMC,
 	powercycle.PowerOnFailedReason: seeToTheBMC, powercycle.PowerOnTimedOutReason: seeToTheBMC, powercycle.RebootTimedOutReason: seeToTheBMC,
+	powercycle.SignOfLifeReason: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
+		"look whether data of what ran on the node is damaged; then delete the remediation",
+	powercycle.HoldRemovedReason:        "find out who removed the annotation that kept it powered off",
 	powercycle.PoweredOnAgainReason:     "find out who powers it on",
 	powercycle.NodeMismatchReason:       "see which machine the node belongs to: its spec.providerID, and those of the Machines",
 	powercycle.WorkloadStuckReason:      "check the finalizers of what is left, and the CSI driver's detach",

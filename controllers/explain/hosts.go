@@ -93,6 +93,8 @@ type NodeDetails struct {
 	Left            []string
 	Count           int
 	Drained         bool
+	// Idle are attachments of volumes that are left, and that nothing waits for.
+	Idle []string
 }
 
 // Decide returns the step that follows from the facts.
@@ -198,6 +200,8 @@ func (p *PowerCycle) details(reason powercycle.Reason) []string {
 		return []string{p.Node.Unseen}
 	case powercycle.WorkloadMovingReason, powercycle.WorkloadStuckReason:
 		return []string{p.left()}
+	case powercycle.WorkloadMovedReason:
+		return []string{strings.Join(p.Node.Idle, ", ")}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ package hostremediation
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -112,6 +113,7 @@ type Reconciler struct {
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	written    consistency.Writes
 	stale      consistency.Waits
+	unstored   sync.Map // what could not be stored, by the key of its remediation
 	idle       atomic.Bool
 	switched   enqueue.Broadcast[struct{}] // idle has changed
 }

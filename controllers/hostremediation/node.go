@@ -33,6 +33,7 @@ const (
 // control plane is the very case in which that is needed.
 func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	name := w.nodeName()
+	w.facts.ClusterGone = w.cluster == nil || !w.cluster.DeletionTimestamp.IsZero()
 	if name == "" {
 		w.facts.Node, w.facts.Drained = powercycle.NodeAbsent, true
 		return
@@ -113,7 +114,7 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	}
 	w.seen, w.facts.Node = seen, presence[seen.Presence]
 	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || !w.backup().Empty(), seen.Drained
-	w.facts.Inherited = seen.Inherited
+	w.facts.Inherited, w.facts.Idle = seen.Inherited, len(seen.Idle) > 0
 	w.facts.Looked = seen.Presence != fence.Unseen
 	w.facts.Sign = seen.Sign
 	if seen.Node != nil && w.record.BootID != "" && seen.Node.Status.NodeInfo.BootID != "" {
@@ -213,7 +214,8 @@ func (r *Reconciler) stillJudged(ctx context.Context, w *observed) bool {
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the workload moves, and where the node
-// may be fenced by this remediation. (PoweringOn leaves that to Booting, unless it is paused.)
+// may be fenced by this remediation. (PoweringOn leaves that to Booting, unless
+// it is paused, or the node has booted.)
 func needsNode(w *observed) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload:
@@ -221,7 +223,8 @@ func needsNode(w *observed) bool {
 	case "", powercycle.Pending:
 		return false
 	case powercycle.PoweringOn:
-		if !w.facts.Paused {
+		booted := w.node != nil && w.record.BootID != "" && w.node.Status.NodeInfo.BootID != w.record.BootID
+		if !w.facts.Paused && !booted {
 			return false
 		}
 	}

@@ -123,6 +123,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.Claims.End(r.Kind.Kind, key)
 	r.UnderWay.forget(r.Kind.Kind, key)
 	r.written.Forget(key)
+	r.unstored.Delete(key)
 }
 
 // read reads the remediation called key, and reports whether there is one.
@@ -132,6 +133,7 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *observed
 		return false, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
 	}
 	w.stored = metadataOf(w.rem)
+	r.recall(w)
 	return err == nil, nil
 }
 
