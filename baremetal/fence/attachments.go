@@ -20,8 +20,8 @@ import (
 // byNode is the index of attachments by the node they are of. The API server cannot select them by it.
 const byNode = "kubemend.io/node"
 
-// SlimAttachment is the transform of caches of VolumeAttachments: it keeps the name, the node, the volume, whether that is attached, and whether it
-// is to be detached.
+// SlimAttachment is the transform of caches of VolumeAttachments: it keeps the name, the node, the volume, whether that is
+// attached, and whether it is to be detached.
 func SlimAttachment(obj any) (any, error) {
 	a, ok := obj.(*storagev1.VolumeAttachment)
 	if !ok {
@@ -81,12 +81,13 @@ func sorted(attachments []*storagev1.VolumeAttachment) []*storagev1.VolumeAttach
 	return attachments
 }
 
-// hasToGo tells whether an attachment to a node with no pod that has to move has to go as well. One that is being deleted has. These need not:
+// hasToGo tells whether an attachment to a node with no pod that has to move has to go as well. One that is being deleted has.
+// These need not:
 //
 // Those of volumes that a pod has which stays on the node.
 //
-// If the fence has stood for long, those of volumes that no pod has, and none elsewhere waits for: nothing detaches them, and nothing needs them.
-// idle tells these.
+// If the fence has stood for long, those of volumes that no pod has, and none elsewhere waits for: nothing detaches them, and
+// nothing needs them. idle tells these.
 //
 // A volume that must not be read says nothing: its attachment has to go.
 func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment, long bool) (has, idle bool, err error) {

@@ -72,9 +72,10 @@ type podsOf struct {
 	version string
 }
 
-// podsLeft are the pods of a node, as the API server has them, not as a cache does. found are those that were there when it was fenced, nil if that is not
-// known: what has come since has never run there, and need not move. (A ReplicaSet whose pods name a node replaces each that is evicted by one on that
-// node: kubernetes/kubernetes#75913.) Of a list that does not end it returns what it found; if that is nothing, an error, for pods may follow.
+// podsLeft are the pods of a node, as the API server has them, not as a cache does. found are those that were there when it was
+// fenced, nil if that is not known: what has come since has never run there, and need not move. (A ReplicaSet whose pods name a
+// node replaces each that is evicted by one on that node: kubernetes/kubernetes#75913.) Of a list that does not end it returns what
+// it found; if that is nothing, an error, for pods may follow.
 func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, found []types.UID) (podsOf, error) {
 	pods, whole, err := podsOf{staying: map[client.ObjectKey]bool{}}, true, error(nil)
 	pods.version, whole, err = eachPod(ctx, live, func(pod *corev1.Pod) {
@@ -96,7 +97,9 @@ func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev
 }
 
 // eachPod calls do for each pod of a list. It returns the version of the list, and whether that was whole.
-func eachPod(ctx context.Context, live client.Reader, do func(*corev1.Pod), of ...client.ListOption) (version string, whole bool, err error) {
+func eachPod(
+	ctx context.Context, live client.Reader, do func(*corev1.Pod), of ...client.ListOption,
+) (version string, whole bool, err error) {
 	pods := &corev1.PodList{}
 	for range mostPages {
 		page := append(slices.Clip(of), client.Limit(podsPerPage), client.Continue(pods.Continue))

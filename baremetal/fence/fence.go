@@ -48,8 +48,8 @@ type Owner struct {
 	Unsigned bool
 	// Deletes says that it has deleted the node of its machine, or is about to.
 	Deletes bool
-	// Fences says that it is about to fence the node, so that it has to know the pods that are there; Found are those that it knows of, nil if it knows of
-	// none, and Long says that the fence has stood for as long as volumes take to be detached.
+	// Fences says that it is about to fence the node, so that it has to know the pods that are there; Found are those that it knows
+	// of, nil if it knows of none, and Long says that the fence has stood for as long as volumes take to be detached.
 	Fences bool
 	Found  []types.UID
 	Long   bool

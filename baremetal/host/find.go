@@ -67,8 +67,8 @@ func (f Found) Unnamed(before string) bool {
 // Of finds the host of m, and verifies it: the annotation metal3.io/BareMetalHost of its Metal3Machine names the host, as CAPM3
 // has it, and so may the provider ID of m; the host's spec.consumerRef has to name that Metal3Machine, or a HostClaim of it. All
 // that there is has to agree, and no other Metal3Machine may name the host: each can be edited, and CAPM3 may take a host that
-// another machine runs on (cluster-api-provider-metal3#3516). The namespace within the annotation is not used: a Metal3Machine and its host share theirs. The error
-// satisfies meta.IsNoMatchError if Metal3Machines are not served: that says nothing of the host.
+// another machine runs on (cluster-api-provider-metal3#3516). The namespace within the annotation is not used: a Metal3Machine and
+// its host share theirs. The error satisfies meta.IsNoMatchError if Metal3Machines are not served: that says nothing of the host.
 func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	ref := m.Spec.InfrastructureRef
 	if ref.Kind != metal3Machine.Kind || ref.APIGroup != metal3Machine.Group {
@@ -91,7 +91,7 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *metav1.PartialObjectMetadata) (Found, error) {
 	key := client.ObjectKeyFromObject(between)
 	name, id := annotatedHost(between), strings.Split(strings.TrimPrefix(m.Spec.ProviderID, providerIDPrefix), "/")
-	named := len(id) == 3 && strings.HasPrefix(m.Spec.ProviderID, providerIDPrefix) // metal3://namespace/host/metal3machine
+	named := len(id) == 3 && strings.HasPrefix(m.Spec.ProviderID, providerIDPrefix) // the parts are namespace, host and Metal3Machine
 	if name == "" && named {
 		name = id[1]
 	}

@@ -109,8 +109,8 @@ func (s situation) finishes() bool {
 	return off
 }
 
-// provenOff says that a receipt proves that the host is off, which it is asked for together with the hold. That it went off without one does not say
-// whether it ever was held.
+// provenOff says that a receipt proves that the host is off, which it is asked for together with the hold. That it went off without
+// one does not say whether it ever was held.
 func (s situation) provenOff() bool { return s.needsReceipt() && !s.stale() && !s.Receipt.IsZero() }
 
 // watched is when a node has been watched for long enough that may live.
@@ -272,11 +272,13 @@ var (
 	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline, func(s situation) bool { return s.last() && s.faulty() })
 	overdueOff        = timed("attempt out of time, host off", situation.deadline,
 		func(s situation) bool { return !s.PoweredOn && !s.stale() })
-	overduePending  = timed("attempt out of time, reboot not carried out", situation.deadline, func(s situation) bool { return s.RebootPending })
-	late            = timed("out of time", situation.stateDeadline, anyhow)
-	lastLate        = timed("last attempt, out of time", situation.stateDeadline, situation.last)
-	lateFaulty      = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
-	lastLateFaulty  = timed("last attempt, out of time, power fails", situation.stateDeadline, func(s situation) bool { return s.last() && s.faulty() })
+	overduePending = timed("attempt out of time, reboot not carried out", situation.deadline,
+		func(s situation) bool { return s.RebootPending })
+	late           = timed("out of time", situation.stateDeadline, anyhow)
+	lastLate       = timed("last attempt, out of time", situation.stateDeadline, situation.last)
+	lateFaulty     = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
+	lastLateFaulty = timed("last attempt, out of time, power fails", situation.stateDeadline,
+		func(s situation) bool { return s.last() && s.faulty() })
 	lateUnreachable = timed("out of time, workload cluster out of reach", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
 	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return !s.Acts })

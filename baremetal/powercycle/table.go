@@ -68,8 +68,9 @@ func pauses(s State) []row {
 }
 
 // endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is
-// nothing left to do but to release the host, and to unfence its node. While the workload of a host that is off is on its way that waits until it has
-// arrived, or for the deadline: on a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the host is off.
+// nothing left to do but to release the host, and to unfence its node. While the workload of a host that is off is on its way that
+// waits until it has arrived, or for the deadline: on a node that is unfenced before, Kubernetes finishes neither its pods nor
+// their volumes while the host is off.
 //
 // A health check deletes its request as soon as the machine is healthy, which may be before the remediation sees that: so one that is deleted while
 // its machine boots has not been cancelled. Nor was one in vain that its check times out when the machine is healthy already.
@@ -90,8 +91,9 @@ var endings = []row{
 //
 // Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
 // somebody who acts on what we ask, and that state is entered only from PoweringOff, after the host was asked. Power is released
-// from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end releases the host. A host that is
-// not held any more after it was proven off is not held again in that attempt: it may have been released already, and that not be remembered.
+// from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end releases the
+// host. A host that is not held any more after it was proven off is not held again in that attempt: it may have been released
+// already, and that not be remembered.
 var table = map[State][]row{
 	Pending: {
 		{hostless, Advance, RequestingOwner, HostGoneReason},
@@ -306,4 +308,19 @@ func ending(state State, reason, releasing Reason, withdraw ...row) []row {
 var order = []State{
 	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Servicing, Booting, RequestingOwner,
 	Succeeded, OwnerRequested, Failed, Ended, Stopped,
+}
+
+// Steps are all steps that the table has, each with the state in which it is taken: for those who have a sentence for each.
+func Steps() []Step {
+	var all []Step
+	for _, s := range order {
+		for _, r := range rowsOf[s] {
+			do := r.do
+			if do == waitForPerson {
+				do = AskPerson
+			}
+			all = append(all, Step{Do: do, From: s, Next: r.next, Reason: r.reason, Detail: r.detail()})
+		}
+	}
+	return all
 }

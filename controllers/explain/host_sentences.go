@@ -69,11 +69,12 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.PoweredOffReason:       always("The host is off"),
 	powercycle.PoweredOnAgainReason:   always("The host came on before the workload had moved"),
 	powercycle.SignOfLifeReason: {
-		{told(powercycle.ProofWrong), "The node went on to live after it was fenced, although its host showed off: what is said of the power of the host " +
-			"is wrong, and it is not power-cycled again"},
+		{told(powercycle.ProofWrong), "The node went on to live after it was fenced, although its host showed off: the reported power of " +
+			"the host is wrong, and it is not power-cycled again"},
 		{nil, "The node shows life although its host shows off: the host is not proven off"},
 	},
-	powercycle.HoldRemovedReason:     always("The host is not kept powered off any more after it was proven off; it is powered on, and not off again in this attempt"),
+	powercycle.HoldRemovedReason: always("The host is not kept powered off any more after it was proven off; it is powered on, and not " +
+		"off again in this attempt"),
 	powercycle.NodeGoneReason:        always("There is no node any more, and nothing is left of its workload"),
 	powercycle.NodeMismatchReason:    always("Another node has the name of the machine's node; it is not fenced, and the host is powered on"),
 	powercycle.WatchingForLifeReason: always("The node was heard of after its host was proven off; watching whether it is again"),

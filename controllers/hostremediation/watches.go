@@ -238,8 +238,8 @@ func metadataChanged() predicate.Predicate {
 	}}
 }
 
-func withoutMemory(annotations map[string]string) map[string]string {
-	others := maps.Clone(annotations)
+func withoutMemory(all map[string]string) map[string]string {
+	others := maps.Clone(all)
 	delete(others, mendv1.PowerCycleAnnotation)
 	delete(others, mendv1.RecordAnnotation)
 	return others

@@ -114,9 +114,11 @@ func (w *observed) factsAboutAll() []*machines.Target {
 func (w *observed) plainFacts(t *target) *machines.Target {
 	is := targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)
 	is.Older, is.OlderCheck, is.Health.Other = t.older != "", t.older, otherOf(t)
-	if t.known == health.NodeOther { // the machine may have had that name until the node took it, and its node until Cluster API missed that
+	if t.known == health.NodeOther {
+		// The machine may have had that name until the node took it, and its node until Cluster API missed that.
 		missed := since(conditionOf(t.machine, clusterv1.MachineNodeReadyCondition))
-		is.Health.AwaitedSince = slices.MaxFunc([]time.Time{is.Health.AwaitedSince, t.other.CreationTimestamp.Time, missed}, time.Time.Compare)
+		all := []time.Time{is.Health.AwaitedSince, t.other.CreationTimestamp.Time, missed}
+		is.Health.AwaitedSince = slices.MaxFunc(all, time.Time.Compare)
 	}
 	return is
 }

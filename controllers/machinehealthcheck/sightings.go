@@ -202,7 +202,8 @@ func (w *observed) complete(gone map[string]bool) {
 	for _, t := range w.fresh {
 		t.known = knownOf(w, t, gone)
 		was := w.last.target(t.name)
-		if was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node && was.other == t.other && was.known == t.known {
+		if was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node &&
+			was.other == t.other && was.known == t.known {
 			t.facts = was.facts
 		} else {
 			t.facts = w.plainFacts(t)

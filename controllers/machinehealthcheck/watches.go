@@ -43,7 +43,8 @@ const probeLost = workload.ProbeInterval + time.Second
 const (
 	// clusterIndex finds machines and checks by the cluster they belong to.
 	clusterIndex = "kubemend.cluster"
-	// nodeIndex finds machines by cluster and node: its name, or its provider ID in lower case. Nodes of different clusters often share names.
+	// nodeIndex finds machines by cluster and node: its name, or its provider ID in lower case. Nodes of different clusters often
+	// share names.
 	nodeIndex = "kubemend.node"
 )
 

@@ -17,8 +17,8 @@ type Looks struct {
 
 // Due reports whether BMO looks at bmh now, which it has heard of then.
 func (l *Looks) Due(bmh *bmov1alpha1.BareMetalHost, now time.Time) bool {
-	spec, _ := json.Marshal(bmh.Spec) // it has pointers, which differ between copies
-	told := fmt.Sprint(bmh.UID, bmh.Annotations, bmh.Finalizers, bmh.DeletionTimestamp, string(spec))
+	spec, err := json.Marshal(bmh.Spec) // it has pointers, which differ between copies
+	told := fmt.Sprint(bmh.UID, bmh.Annotations, bmh.Finalizers, bmh.DeletionTimestamp, string(spec), err)
 	if told == l.heard && (l.again.IsZero() || now.Before(l.again)) {
 		return false
 	}
