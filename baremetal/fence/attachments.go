@@ -109,8 +109,8 @@ func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.Vo
 	if p.staying[claim] || !long {
 		return !p.staying[claim], false, nil
 	}
-	awaited, whole := false, true
-	_, whole, err = eachPod(ctx, live, func(pod *corev1.Pod) {
+	awaited := false
+	_, whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
 		awaited = awaited || pod.Status.Phase == corev1.PodPending && slices.Contains(claimsOf(pod), claim)
 	}, client.InNamespace(claim.Namespace))
 	awaited = awaited || !whole // in doubt
