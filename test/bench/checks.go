@@ -33,10 +33,10 @@ func scaleOf(machines int, quick bool) scale {
 }
 
 const checkMethod = `One management and one workload API server of their own, with Machines of about 4 KiB with 11
-conditions, Nodes of about 8 KiB, and one MachineHealthCheck (Ready False or Unknown for 60 s). No
+conditions, Nodes of about 8 KiB, and one MachineHealthCheck (Ready False or Unknown for 5 s). No
 other controller runs, and the machines have no owners.
 
-- **Marked after**: from the API server's answer to the write of Ready=Unknown, dated 30 minutes
+- **Marked after**: from the API server's answer to the write of Ready=Unknown, dated 6 seconds
   back, to the watch event with which the Machine has HealthCheckSucceeded=False. *Alone*: the next
   change comes after everything that follows from the last one is over. *Spread*: at even intervals.
   *A tenth at once*: written by 24 clients. Each change is of another machine.

@@ -18,7 +18,7 @@ nothing to wait for after a node is fenced. So this is what kubemend and the API
 not how long a power cycle takes.
 
 - **From the node Unknown to the machine healthy**: from the API server's answer to the write of
-  Ready=Unknown, dated 30 minutes back, to HealthCheckSucceeded=True again.
+  Ready=Unknown, dated 6 seconds back, to HealthCheckSucceeded=True again.
 - **Writes, reads, calls**: of the manager, in rest_client_requests_total, until it is quiet; those
   for the MachineHealthCheck and for the RemediationRecord are among them, ClusterCache's probes are
   not.

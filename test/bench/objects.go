@@ -16,9 +16,10 @@ import (
 
 const (
 	namespace = "bench"
-	// checkTimeout is the timeout of every check. Nodes become Unknown with a transition that is longer ago.
-	checkTimeout = time.Minute
-	longSince    = 30 * time.Minute
+	// checkTimeout is the timeout of every check. Nodes become Unknown with a transition that is longer ago, but not by as much as
+	// kubemend takes for a wrong clock.
+	checkTimeout = 5 * time.Second
+	longSince    = 6 * time.Second
 	// touchLabel on a node makes a NodeHealthCheck reconcile.
 	touchLabel = "bench.kubemend.io/touched"
 )
