@@ -75,6 +75,30 @@ func TestW13AnUnreachableClusterMakesMachinesUnknownUntilItIsBack(t *testing.T) 
 	})
 }
 
+// Probes failed three times, so that ClusterCache kept the connection, and the watch of Nodes is made again half a minute later: until then the cache has
+// the node as it was.
+func TestW13ANodeThatRecoversInAShortOutageIsNotRemediatedByWhatTheCacheHadBefore(t *testing.T) {
+	run(t, func(s *environment) {
+		s.worker("a")
+		s.check("check", func(c *clusterv1.MachineHealthCheck) { silentFor(c, 2*time.Minute) })
+		s.Eventually(s.health("a")).Should(Equal(well))
+		s.nodeReports("a", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		time.Sleep(80 * time.Second)
+		s.there.Cut()
+		time.Sleep(20 * time.Second)
+		s.comesBack("a")
+		time.Sleep(15 * time.Second)
+		s.there.Mend()
+		watchAgain := s.there.Server.Cut("Node")
+		time.Sleep(25 * time.Second)
+		s.Expect(s.health("a")()).To(Equal(well), "20 s after the timeout of what the cache has")
+		watchAgain()
+		time.Sleep(time.Minute)
+		s.Expect(s.health("a")()).To(Equal(well))
+		s.Expect(s.of("check", "WorkloadClusterReachable")()).To(Equal("True/ReachableAgain"))
+	})
+}
+
 func TestW10ATimeoutExpiresToTheSecond(t *testing.T) {
 	run(t, func(s *environment) {
 		s.worker("a")
