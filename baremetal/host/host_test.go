@@ -10,6 +10,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -218,6 +219,33 @@ func TestMarksComeAndGo(t *testing.T) {
 				t.Errorf("annotations %v, want %v", now.Annotations, want)
 			}
 		})
+	}
+}
+
+// Somebody may have given the host to another machine since it was read.
+func TestWhatActsOnPowerIsWrittenOnlyToTheHostThatWasRead(t *testing.T) {
+	us := Remediation{UID: "new"}
+	for name, act := range map[string]func(*Hosts, *bmov1alpha1.BareMetalHost) error{
+		"KeepOff":    func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.KeepOff(t.Context(), read, us) },
+		"AskReceipt": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.AskReceipt(t.Context(), read, us, time.Now()) },
+		"Reboot":     func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.Reboot(t.Context(), read, us, 1) },
+		"RemoveOrphans": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error {
+			return h.RemoveOrphans(t.Context(), read, map[string]types.UID{holdOff + "old": "old"})
+		},
+	} {
+		h := hosts(t, interceptor.Funcs{}, aHost(annotated(holdOff+"old", "x")))
+		read, err := h.Named(t.Context(), "ns", "host-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := read.DeepCopy()
+		now.Spec.ConsumerRef.Name = "m3m-2"
+		if err := h.Client.Update(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		if err := act(h, read); !apierrors.IsConflict(err) {
+			t.Errorf("%s on a host that has changed: %v, want a conflict", name, err)
+		}
 	}
 }
 
