@@ -19,8 +19,7 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
-// Nothing else would enqueue it before the end of the attempt.
-func TestARemediationHearsOfItsBareMetalHost(t *testing.T) {
+func TestARemediationHearsOfItsBareMetalHostAndOfTime(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		for _, kind := range []apiserver.Kind{
 			kubemend.Kind(bmov1alpha1.GroupVersion.Group, "v1alpha1", "BareMetalHost"), kubemend.Kind(infrav1.GroupVersion.Group, "v1beta2", "Metal3Machine"),
@@ -55,5 +54,7 @@ func TestARemediationHearsOfItsBareMetalHost(t *testing.T) {
 		Expect(e.here.Status().Update(ctx, host)).To(Succeed())
 		time.Sleep(time.Second)
 		Expect(is()).To(Equal(powercycle.MovingWorkload))
+		time.Sleep(30 * time.Minute)
+		Expect(is()).To(Equal(powercycle.PoweringOn), "its timeout is over, and there was no event")
 	})
 }

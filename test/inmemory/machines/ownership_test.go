@@ -156,6 +156,15 @@ func TestW16ReleasingMachines(t *testing.T) {
 			s.Eventually(s.external("a")).Should(Equal("-"))
 			s.Eventually(s.of("check", "RemediationTemplateAvailable")).Should(Equal("-"))
 		},
+		"a check that has no requests is deleted": func(s *environment) {
+			s.changeCheck("check", byOwner)
+			s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
+			s.Eventually(s.requested()).Should(BeEmpty())
+			time.Sleep(time.Minute)
+			s.Expect(s.here.Delete(s.ctx, s.getCheck("check"))).To(Succeed())
+			released(s, "a", "b")
+			s.Expect(s.owner("a")()).To(Equal("- -"))
+		},
 		"a machine that no check selects any longer": func(s *environment) {
 			s.change("a", func(m *clusterv1.Machine) { m.Labels["pool"] = "elsewhere" })
 			released(s, "a")

@@ -75,8 +75,7 @@ func TestW13AnUnreachableClusterMakesMachinesUnknownUntilItIsBack(t *testing.T) 
 	})
 }
 
-// Probes failed three times, so that ClusterCache kept the connection, and the watch of Nodes is made again half a minute later: until then the cache has
-// the node as it was.
+// Probes failed three times, so that ClusterCache kept the connection, and the watch of Nodes is made again half a minute later.
 func TestW13ANodeThatRecoversInAShortOutageIsNotRemediatedByWhatTheCacheHadBefore(t *testing.T) {
 	run(t, func(s *environment) {
 		s.worker("a")
