@@ -232,7 +232,7 @@ func (r *Reconciler) Why(ctx context.Context, s *Service) (word, sentence string
 	}
 	if s.Choice == Auto && s.Foreign != nil {
 		if owner := s.Foreign(crd.Labels); owner != "" {
-			return ForeignReason, explain.CRDOfOther(owner), nil
+			return ForeignReason, fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner), nil
 		}
 	}
 	if because, err := r.outdone(ctx, s); err != nil || because != "" {
@@ -254,7 +254,7 @@ func (r *Reconciler) lacks(ctx context.Context, s *Service) (word, sentence stri
 		}
 	}
 	if len(missing) > 0 {
-		return "Waiting", explain.CRDsMissing(missing), nil
+		return "Waiting", "these are not installed: " + strings.Join(missing, ", "), nil
 	}
 	if because, err := r.forbidden(ctx, s); err != nil || because != "" {
 		return ForbiddenReason, because, err

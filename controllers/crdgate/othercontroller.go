@@ -10,8 +10,6 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 const (
@@ -76,7 +74,7 @@ func (r *Reconciler) outdone(ctx context.Context, s *Service) (string, error) {
 	if err != nil || lease == nil {
 		return "", err
 	}
-	return explain.OtherRuns(s.Other.Name, lease.String()), nil
+	return fmt.Sprintf("%s runs: it holds the lease %s", s.Other.Name, lease.String()), nil
 }
 
 func (r *Reconciler) now() time.Time {

@@ -130,11 +130,6 @@ func MachineAnnotated(annotation string) string {
 	return "The machine has the annotation " + annotation
 }
 
-// ClusterPaused is why the machines of a Cluster are left alone.
-func ClusterPaused(cluster string) string {
-	return fmt.Sprintf("Cluster %s is paused (spec.paused)", cluster)
-}
-
 // Announced is the line in which a plan of a person's is printed: what is done with an object, or why nothing is.
 func Announced(verb, object string, changes, refused bool, text string) string {
 	switch {
@@ -145,9 +140,6 @@ func Announced(verb, object string, changes, refused bool, text string) string {
 	}
 	return fmt.Sprintf("%s %s: %s", verb, object, text)
 }
-
-// CycledBy is that a request was made for a host.
-func CycledBy(request string) string { return "is power-cycled by HostRemediation " + request }
 
 // What a person can do where kubectl mend remediate requests nothing.
 var (

@@ -20,11 +20,15 @@ func checkIn(mode machines.Mode) *machines.Facts {
 	return &machines.Facts{Mode: mode, About: machines.About{Namespace: "ns", Name: "check", Cluster: "c1"}}
 }
 
-// One without its sentence would be a panic of kubectl mend explain.
+// One without its sentence would be an empty line of kubectl mend explain.
 func TestEveryBlockerOfAMachineHasItsSentence(t *testing.T) {
 	for _, reason := range constantsOf(t, "machines/plan.go", "Reason") {
 		is := machines.Reason(reason)
-		if said := rendered[is] != nil; said == (is == machines.NotUnhealthy) {
+		d := &machines.Decision{Spare: &machines.Spare{}, Target: &machines.Target{
+			Cycle: &machines.Cycle{}, RequestFacts: &machines.RequestFacts{}, UnusableWhy: "unusable",
+		}}
+		said := blockerOf(checkIn(machines.Active), &machines.Plan{}, d, machines.Blocker{Reason: is}) != (Blocker{})
+		if said == (is == machines.NotUnhealthy) {
 			t.Errorf("the blocker %s has a sentence: %t", reason, said)
 		}
 	}

@@ -65,26 +65,6 @@ const (
 	OtherServesNodeChecks = "another controller acts on NodeHealthChecks"
 )
 
-// CRDOfOther is why kubemend does not serve a kind whose CustomResourceDefinition belongs to another controller.
-func CRDOfOther(owner string) string {
-	return fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner)
-}
-
-// CRDsMissing is why kubemend does not serve a kind that needs others.
-func CRDsMissing(names []string) string {
-	return "these are not installed: " + strings.Join(names, ", ")
-}
-
-// OtherRuns is why kubemend does not serve a kind that another controller serves.
-func OtherRuns(controller, lease string) string {
-	return fmt.Sprintf("%s runs: it holds the lease %s", controller, lease)
-}
-
-// RightMissing is why kubemend does not serve a kind for which the manager lacks a right.
-func RightMissing(right, role string) string {
-	return fmt.Sprintf("the manager may not %s; the role %s says what it needs", right, role)
-}
-
 // What happens to the objects of a kind that kubemend does not serve.
 var (
 	OtherServes = Step{Reason: OtherControllerActs, Text: "the controller that serves the kind acts on it"}
@@ -92,16 +72,6 @@ var (
 	NoneServes  = Step{Reason: NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
 	CoreActs    = Step{Reason: OtherControllerActs, Text: "Cluster API core acts on it"}
 )
-
-// NotClaimed is why Cluster API core acts on a check that no manager of kubemend observes.
-func NotClaimed(because string) string {
-	return "The check is not claimed for kubemend: Cluster API core acts on it. " + because
-}
-
-// ManagerTeardown blocks the targets of a claimed check whose only manager is in teardown.
-func ManagerTeardown(because string) Blocker {
-	return Blocker{Reason: NoManager, Text: because, EndsWhen: "the manager in teardown has released the check to Cluster API core"}
-}
 
 // Unmanaged blocks the targets of a claimed check that no manager acts on.
 func Unmanaged(because, person, namespace, check string) Blocker {
@@ -196,11 +166,6 @@ func leaseNotTrusted(of managerlease.Installed, namespace string) string {
 func notBound(of managerlease.Installed) string {
 	return fmt.Sprintf("no binding with the label %s binds a ServiceAccount %s of that namespace to the ClusterRole %s",
 		labels.Set(of.Labelled), of.Account, of.Roles[0])
-}
-
-// LeaseUnverified is what is not known of a lease whose bindings could not be read.
-func LeaseUnverified(namespace, why string) string {
-	return fmt.Sprintf("whether the lease in namespace %s is a manager's cannot be seen (%s)", namespace, why)
 }
 
 // ManagersUnknown is what is not known of managers; others says that one is known to run.

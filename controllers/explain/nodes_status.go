@@ -175,24 +175,12 @@ func StepPassedOver(f *nodes.Facts, n *nodes.Node, step int) recorder.Event {
 	}
 }
 
-// RequestMade is the event about a request that was made.
-func RequestMade(node string) recorder.Event {
-	return recorder.Event{
-		Kind: corev1.EventTypeNormal, Reason: nhcv1.EventRemediationCreated, Action: "Remediate", Text: "Created remediation object for node " + node,
-	}
-}
-
 // RequestEnded is the event about a request that was deleted.
 func RequestEnded(r nodes.Ref) recorder.Event {
 	return recorder.Event{
 		Kind: corev1.EventTypeNormal, Reason: nhcv1.EventRemediationRemoved, Action: "Release",
 		Text: fmt.Sprintf("Deleted remediation CR of kind %s with name %s", r.Kind, r.Name),
 	}
-}
-
-// OrphanEnded says that a request of a check was deleted on which no controller acts any more.
-func OrphanEnded(r nodes.Ref) string {
-	return fmt.Sprintf("Deleted %s: no controller acts on the check that made it", r)
 }
 
 // RequestRefused is the event about a request that could not be made.
@@ -248,11 +236,6 @@ const TeardownMessage = "kubemend is being uninstalled: it does not act on this 
 
 // ConflictMessage is why a check is disabled beside MachineHealthChecks of OpenShift. (medik8s.)
 const ConflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
-
-// CheckDropped is the event about a check that kubemend does not act on any more.
-func CheckDropped() recorder.Event {
-	return recorder.Event{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown", Text: TeardownMessage}
-}
 
 // CheckTurned are the events about the check itself: one for each of its conditions that turned. Enabled and disabled say which way Disabled has.
 func CheckTurned(f *nodes.Facts, p *nodes.Plan, next []metav1.Condition) []recorder.Event {

@@ -127,7 +127,8 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 			errs = append(errs, err)
 			continue
 		}
-		r.tell(ctx, m, explain.MakerGone(kind.Kind, req.Name, maker.Name))
+		r.tell(ctx, m, fmt.Sprintf("Deleted %s %s: MachineHealthCheck %s, which made it, does not judge the machine any more", kind.Kind,
+			req.Name, maker.Name))
 	}
 	return errors.Join(errs...)
 }

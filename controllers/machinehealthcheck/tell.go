@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,7 +67,7 @@ func machineNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
 			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release", explain.MarkedSkipped(&p.facts, about.Name))
 		}
 		if o.newlyRefused() {
-			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate", explain.NotRequested(o.refused))
+			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate", "No remediation request could be made: "+o.refused.Error())
 		}
 	}
 	return notes
@@ -95,11 +96,12 @@ func remediationNotes(w *observed, p plan, outcomes []outcome) []recorder.Event 
 	for _, o := range outcomes {
 		switch {
 		case o.released != nil:
-			add(o.released, mendv1.EventRequestReleased, "Release", explain.NotNeeded(o.released.Kind, o.released.Name))
+			add(o.released, mendv1.EventRequestReleased, "Release", fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind,
+				o.released.Name))
 		case o.requested:
 			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", explain.Requested(&p.facts, o.target.machine.Name, o.Spare))
 		case o.recovered():
-			add(machineOf(o.target.machine), mendv1.EventRemediationEnded, "Judge", explain.Recovered(o.target.machine.Name))
+			add(machineOf(o.target.machine), mendv1.EventRemediationEnded, "Judge", "Healthy again: "+o.target.machine.Name)
 		}
 	}
 	return notes

@@ -292,7 +292,8 @@ func (n *reports) outcome(w *observed, p *nodes.Plan, o *outcome) {
 		for _, step := range o.PassedOver {
 			n.add(o.n, explain.StepPassedOver(&w.facts, o.n, step))
 		}
-		n.add(o.n, explain.RequestMade(name))
+		n.add(o.n, recorder.Event{Kind: corev1.EventTypeNormal, Reason: nhcv1.EventRemediationCreated, Action: "Remediate",
+			Text: "Created remediation object for node " + name})
 	}
 	for _, j := range o.ended {
 		n.add(o.n, explain.RequestEnded(o.n.Requests[j].Ref))

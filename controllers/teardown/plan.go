@@ -3,6 +3,7 @@
 package teardown
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -102,5 +103,5 @@ func waitOr(then action, since, now time.Time, why string) (action, string) {
 	if now.Before(since.Add(patience)) {
 		return wait, why
 	}
-	return then, explain.Within(why, patience)
+	return then, fmt.Sprintf("%s within %s", why, patience)
 }

@@ -113,7 +113,7 @@ func (f *byHandFacts) planCycle(r *explain.ByHand) {
 	if is := f.cyclePage.Remediations[0]; is.Reason == explain.NotServed || is.Reason == explain.NoManager {
 		r.Reason, r.Why = explain.NotActedOnKind, is.Text
 		if is.Next.Manual {
-			r.Do = capital(is.Next)
+			r.Do = text.Capital(is.Next.Text)
 		}
 		return
 	}
@@ -145,6 +145,3 @@ func blockerOf(check *page.Check, target *explain.Target) *explain.Blocker {
 	}
 	return nil
 }
-
-// capital is what a person has to do, as a sentence.
-func capital(s explain.Step) string { return text.Capital(s.Text) }

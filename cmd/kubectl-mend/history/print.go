@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // Layout is how entries are printed.
@@ -101,7 +100,7 @@ func (l Layout) lastSeen(e *Entry) string {
 	if e.Count < 2 {
 		return age
 	}
-	return explain.Repeated(age, int(e.Count), duration.HumanDuration(l.Now.Sub(e.At)))
+	return fmt.Sprintf("%s (x%d over %s)", age, int(e.Count), duration.HumanDuration(l.Now.Sub(e.At)))
 }
 
 // reporter is who has told an entry, or where it was found.

@@ -146,7 +146,7 @@ func decidedOf(r *mendv1.RemediationRecord) (reason, text string) {
 	observed := r.Spec.Mode == mendv1.RecordObserved
 	switch {
 	case r.Spec.BlockedBy != "":
-		return observedReason, explain.RecordObservedOthers(r.Spec.BlockedBy)
+		return observedReason, "remediation by others; kubemend would not have begun it: " + r.Spec.BlockedBy
 	case observed:
 		return observedReason, explain.RecordDecided(true, r.Spec.Cause, check, r.Spec.Requester.User)
 	}

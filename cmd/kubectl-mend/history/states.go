@@ -2,6 +2,7 @@ package history
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -60,13 +61,13 @@ func ofNodeCheck(c *nhcv1.NodeHealthCheck) []Entry {
 		}
 		for _, r := range n.Remediations {
 			request := explain.Ref{Kind: r.Resource.Kind, Name: r.Resource.Name}
-			add(r.Started, nhcv1.EventRemediationCreated, explain.NodeRequestMade(request, n.Name), false)
+			add(r.Started, nhcv1.EventRemediationCreated, fmt.Sprintf("%s created for node %s", request, n.Name), false)
 			if r.TimedOut != nil {
-				add(*r.TimedOut, nhcv1.EventRemediationTimedOut, explain.NodeRequestGivenUp(request, n.Name), true)
+				add(*r.TimedOut, nhcv1.EventRemediationTimedOut, fmt.Sprintf("%s for node %s timed out", request, n.Name), true)
 			}
 		}
 		if n.ConditionsHealthyTimestamp != nil {
-			add(*n.ConditionsHealthyTimestamp, "NodeHealthy", explain.NodeRecovered(n.Name), false)
+			add(*n.ConditionsHealthyTimestamp, "NodeHealthy", "node "+n.Name+" is healthy again; its remediation is still in flight", false)
 		}
 	}
 	return all
@@ -118,7 +119,8 @@ func ofRequest(r *unstructured.Unstructured) []Entry {
 		if c.Status != metav1.ConditionTrue {
 			continue // what is to come, or what is waited for now
 		}
-		all = append(all, Entry{At: c.LastTransitionTime.Time, Object: about, Reason: c.Type, Text: explain.RequestReported(c), Source: FromCondition})
+		all = append(all, Entry{At: c.LastTransitionTime.Time, Object: about, Reason: c.Type, Text: explain.ConditionTurned(c),
+			Source: FromCondition})
 	}
 	all = append(all, byHand(about, r)...)
 	for i := range all {

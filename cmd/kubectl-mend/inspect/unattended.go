@@ -19,13 +19,14 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 	because, person := explain.NoManagerActs(m.All, m.offs(check, cluster))
 	switch {
 	case c.Mode == explain.Acting && person == "":
-		leaving := explain.ManagerTeardown(because)
+		leaving := explain.Blocker{Reason: explain.NoManager, Text: because,
+			EndsWhen: "the manager in teardown has released the check to Cluster API core"}
 		unattended(c, explain.None, leaving, explain.NothingUntil(leaving))
 	case c.Mode == explain.Acting:
 		unmanaged := explain.Unmanaged(because, person, check.Namespace, check.Name)
 		unattended(c, m.unseen(), unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
 	case c.Mode == explain.Observing: // no manager observes it, or could be given it
-		c.Mode, c.ModeText = explain.Core, explain.NotClaimed(because)
+		c.Mode, c.ModeText = explain.Core, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
 		elsewhere(c)
 	}
 }

@@ -288,7 +288,7 @@ func (p *page) owner(o *Owner, notes []string) {
 		p.told("    ", c, notes)
 	}
 	if o.More > 0 {
-		p.line("  ", explain.MoreMachines(o.More)+".")
+		p.line("  ", fmt.Sprintf("%d more without a Ready node", o.More)+".")
 	}
 }
 

@@ -99,7 +99,7 @@ func (p *page) manager(m managerlease.Manager, wide bool) {
 // checks is the table: all columns if they fit, else fewer; and below each row what it cannot say.
 func (p *page) checks(s *Status, l Layout) {
 	if len(s.Unread) > 0 {
-		p.line("", p.paint.Waits(explain.ChecksNotListed(s.Unread))+".")
+		p.line("", p.paint.Waits(strings.Join(s.Unread, " and ")+" could not be read: there may be some")+".")
 	}
 	if len(s.Checks) == 0 {
 		if len(s.Unread) == 0 {
@@ -108,7 +108,8 @@ func (p *page) checks(s *Status, l Layout) {
 		return
 	}
 	rows := ordered(s.Checks, l)
-	p.line("", explain.Totals(len(s.Checks)-notOK(s.Checks), len(s.Checks), s.At.Format(time.TimeOnly+" MST"))+explain.MissingInAll(len(s.Missing.All)))
+	p.line("", fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks),
+		s.At.Format(time.TimeOnly+" MST"))+explain.MissingInAll(len(s.Missing.All)))
 	if len(rows) > 0 {
 		p.gap()
 		p.rows(rows, l, s.Recorded)

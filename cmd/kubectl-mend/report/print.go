@@ -48,7 +48,7 @@ func (r *Report) Print(out io.Writer, l Layout) error {
 		p.line(explain.RemediationsCounted(r.Total.Remediations, r.Total.Open, r.Total.NotBegun, p.since(r.Since)))
 	}
 	if r.Observed > 0 {
-		p.line(explain.ObservedLeftOut(r.Observed))
+		p.line(fmt.Sprintf("Left out: %d that kubemend observed (kubectl mend report shadow).", r.Observed))
 	}
 	if r.Total.Remediations > 0 {
 		p.gap()
@@ -201,7 +201,7 @@ func (p *printer) repeated(r *Report) {
 			p.slashed(is.Object), number(is.Most), p.ago(is.Last), orDash(is.HostModel), orDash(strings.Join(is.Causes, ", ")),
 		})
 	}
-	p.table(explain.RemediatedRepeatedly(r.AtLeast, days(r.Within)), rows)
+	p.table(fmt.Sprintf("Remediated at least %d times within %s:", r.AtLeast, days(r.Within)), rows)
 }
 
 func (p *printer) shortCircuits(r *Report) {
@@ -242,7 +242,7 @@ func (r *ShadowReport) Print(out io.Writer, l Layout) error {
 	}
 	p.line(explain.FailuresCompared(len(r.Shadows), p.since(r.Since)))
 	if r.Active > 0 {
-		p.line(explain.ActiveLeftOut(r.Active))
+		p.line(fmt.Sprintf("Left out: %d that kubemend decided itself (kubectl mend report).", r.Active))
 	}
 	if len(r.Shadows) == 0 {
 		return p.write(out)
@@ -255,10 +255,12 @@ func (r *ShadowReport) Print(out io.Writer, l Layout) error {
 	p.lines = append(p.lines, text.Table(rows)...)
 	p.gap()
 	if r.Later.Count > 0 {
-		p.line(explain.OthersLater(r.Later.Count, r.Count[cliv1.BothBegin], duration.HumanDuration(r.Later.Mean), duration.HumanDuration(r.Later.P95)))
+		p.line(fmt.Sprintf("In %d of %d, others began %s later than kubemend would have on average, 95%% of them within %s.", r.Later.Count,
+			r.Count[cliv1.BothBegin], duration.HumanDuration(r.Later.Mean), duration.HumanDuration(r.Later.P95)))
 	}
 	if r.Earlier.Count > 0 {
-		p.line(explain.OthersEarlier(r.Earlier.Count, r.Count[cliv1.BothBegin], duration.HumanDuration(r.Earlier.Mean), duration.HumanDuration(r.Earlier.P95)))
+		p.line(fmt.Sprintf("In %d of %d, others began %s earlier than kubemend would have on average, 95%% of them within %s.", r.Earlier.Count,
+			r.Count[cliv1.BothBegin], duration.HumanDuration(r.Earlier.Mean), duration.HumanDuration(r.Earlier.P95)))
 	}
 	p.failures(r)
 	return p.write(out)

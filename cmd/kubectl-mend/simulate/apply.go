@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,7 +111,7 @@ func replaces(ctx context.Context, w *snapshot.Snapshot, is, was client.Object, 
 	is.SetAnnotations(annotations)
 	notes = []string{explain.CheckReplaces}
 	if len(kept) > 0 {
-		notes = append(notes, explain.AnnotationsKept(kept))
+		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
 	}
 	return notes, nil
 }
@@ -140,9 +141,10 @@ func claim(check *clusterv1.MachineHealthCheck) []string {
 			check.Annotations = map[string]string{}
 		}
 		check.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim
-		return []string{explain.AsClaimed(clusterv1.PausedAnnotation + ": " + mendv1.Claim)}
+		return []string{fmt.Sprintf("It is simulated as if it were claimed: without the annotation %s Cluster API core acts on it",
+			clusterv1.PausedAnnotation+": "+mendv1.Claim)}
 	case by != mendv1.Claim:
-		return []string{explain.PausedBy(clusterv1.PausedAnnotation)}
+		return []string{fmt.Sprintf("It is paused by its annotation %s: nothing would happen", clusterv1.PausedAnnotation)}
 	}
 	return nil
 }

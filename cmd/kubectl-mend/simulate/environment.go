@@ -146,7 +146,7 @@ func (o *environment) fail(failing []nodeKey) {
 		if o.node(p) != nil {
 			o.faults[p] = true
 			o.turn(p, o.FailCondition)
-			o.eventLog.assumed(p.ref(), "NodeFails", explain.NodeTurns(o.FailCondition.String()))
+			o.eventLog.assumed(p.ref(), "NodeFails", "The node turns "+o.FailCondition.String())
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (p *report) check(c *explain.Check) {
 	if c.ModeText != "" {
 		p.line("  ", c.ModeText+".")
 	}
-	p.line("  ", c.Selected()+".")
+	p.line("  ", fmt.Sprintf("It selects %d; %s", c.Population.Total(), c.Allowance())+".")
 	var notes []string
 	add := func(s string) {
 		if s != "" && !slices.Contains(notes, s) {
@@ -135,11 +135,11 @@ func (p *report) would(c *explain.Check, t *explain.Target) string {
 		parts = append(parts, f.Text+p.counts(f))
 	}
 	for _, d := range t.Ignored {
-		parts = append(parts, d.Text+explain.NotCounted(d.Why))
+		parts = append(parts, d.Text+", which does not count: "+d.Why)
 	}
 	switch {
 	case t.StartsNow:
-		parts = append(parts, p.paint.Strong(explain.BeginsAtOnce(t.Action)))
+		parts = append(parts, p.paint.Strong("It begins at once: kubemend "+t.Action))
 	case t.InFlight:
 		parts = append(parts, explain.UnderWay+since(t.InFlightSince, p.At))
 	case len(t.Blockers) > 0:
@@ -233,7 +233,7 @@ func (p *report) called(r explain.Ref) string {
 
 // timeline is what happens.
 func (p *report) timeline() {
-	p.heading(explain.SimulatedTime(p.At, parsed(p.Summary.Horizon)))
+	p.heading(fmt.Sprintf("From %s on, for %s", p.At.Format(time.DateTime), explain.Brief(parsed(p.Summary.Horizon))))
 	if len(p.Timeline) == 0 {
 		p.line("  ", explain.NothingSimulated+".")
 		return

@@ -13,7 +13,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/explain"
+
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
@@ -94,5 +94,5 @@ func (o *environment) take(h *bmov1alpha1.BareMetalHost, m *clusterv1.Machine) {
 	}
 	h.Spec.Online, h.Status.PoweredOn, h.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
 	o.put(h)
-	o.eventLog.assumed(refOf("Machine", m), "HostTaken", explain.PutOnHost(h.Name))
+	o.eventLog.assumed(refOf("Machine", m), "HostTaken", "It is put on BareMetalHost "+h.Name)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,8 +14,6 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // patience is how long one answer of the management cluster is waited for: a list of thousands of machines takes some seconds.
@@ -48,7 +47,8 @@ func (r *reading) read(ctx context.Context, t task) {
 	if !slices.Contains(is.versions, t.gvk.Version) {
 		known := r.snapshot.scheme.Recognizes(t.gvk)
 		if known && !t.bare && !t.anyVersion {
-			r.snapshot.Lacks(plural(t.gvk.Kind), explain.OtherVersions(is.versions, t.gvk.Version))
+			r.snapshot.Lacks(plural(t.gvk.Kind),
+				fmt.Sprintf("they are served in %s, and version %s is needed", strings.Join(is.versions, ", "), t.gvk.Version))
 			return
 		}
 		t.bare = t.bare || known

@@ -24,7 +24,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
+
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -119,14 +119,15 @@ func (r *reading) labelled() []client.ListOption {
 // leaseOf reads a lease of some manager, wherever it is, or at least where it usually is.
 func leaseOf(name, usually string) task {
 	return task{
-		gvk: leaseGVK, called: leaseCalled(name), instead: []string{usually}, options: []client.ListOption{client.MatchingFields{"metadata.name": name}},
+		gvk: leaseGVK, called: "Lease " + name, instead: []string{usually},
+		options: []client.ListOption{client.MatchingFields{"metadata.name": name}},
 	}
 }
 
 // bindings reads who has the rights of a manager, by which its lease is believed.
 func bindings(kind string) task {
 	return task{
-		gvk: rbacv1.SchemeGroupVersion.WithKind(kind), called: bindingsOfManagers(kind),
+		gvk: rbacv1.SchemeGroupVersion.WithKind(kind), called: kind + "s of " + managerlease.OfKubemend.Roles[0],
 		options: []client.ListOption{managerlease.OfKubemend.Labelled},
 		keep: func(o client.Object) bool {
 			switch b := o.(type) {
@@ -318,7 +319,7 @@ func (r *reading) has(ctx context.Context, gvk schema.GroupVersionKind, mark cli
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	err := r.client.List(ctx, list, client.InNamespace(r.Namespace), client.Limit(1), mark)
 	if err != nil && (!apierrors.IsForbidden(err) || strings.HasSuffix(gvk.Kind, "Remediation")) && !r.done(gvk.GroupKind(), r.Namespace) {
-		r.snapshot.Lacks(explain.MadeByChecks(plural(gvk.Kind)), why(err))
+		r.snapshot.Lacks(plural(gvk.Kind)+" that a check has made", why(err))
 	}
 	return err == nil && len(list.Items) > 0
 }
