@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -151,7 +152,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 
 // again is after how long to look again although no CRD has changed; zero for never. Rights mostly come a moment after the kind that they are for.
 func (r *Reconciler) again() time.Duration {
-	if r.waitsForRights() {
+	if slices.Contains(slices.Collect(maps.Values(r.reasons)), ForbiddenReason) {
 		r.waited = min(max(2*r.waited, time.Second), listenEvery)
 		return r.waited
 	}
@@ -160,16 +161,6 @@ func (r *Reconciler) again() time.Duration {
 		return listenEvery
 	}
 	return 0
-}
-
-// waitsForRights reports whether a service is not started for want of a right. Nothing tells that it was granted.
-func (r *Reconciler) waitsForRights() bool {
-	for _, why := range r.reasons {
-		if why == ForbiddenReason {
-			return true
-		}
-	}
-	return false
 }
 
 // serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run. That a CRD is
@@ -221,14 +212,14 @@ const (
 // Why says why s cannot run, in a word and in a sentence; empty if it can. It starts nothing, and needs no more of r than its Client.
 func (r *Reconciler) Why(ctx context.Context, s *Service) (word, sentence string, err error) {
 	if s.Choice == Off {
-		return OffReason, explain.KindOff, nil
+		return OffReason, "it is switched off by a flag", nil
 	}
 	crd, err := r.crd(ctx, s.CRD)
 	switch {
 	case err != nil:
 		return "", "", err
 	case crd == nil:
-		return "NotInstalled", explain.CRDNotInstalled, nil
+		return "NotInstalled", "its CustomResourceDefinition is not installed", nil
 	}
 	if s.Choice == Auto && s.Foreign != nil {
 		if owner := s.Foreign(crd.Labels); owner != "" {

@@ -150,8 +150,4 @@ var (
 	// RequestOfNode is for a node that a NodeHealthCheck judges.
 	RequestOfNode = "Make a request from its template by hand, named after the node, and delete it when the node is healthy: docs/too-many-unhealthy.md. " +
 		"The host of a Machine is power-cycled with kubectl mend remediate host/NAME"
-	// RebootHost is for a host without a machine.
-	RebootHost = "To reboot it, annotate it with reboot.metal3.io"
-	// CycleElsewhere is for a host of a cluster without HostRemediations.
-	CycleElsewhere = "Install their CRD, or delete the machine, so that its owner replaces it"
 )

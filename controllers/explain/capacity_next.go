@@ -246,9 +246,6 @@ func OwnerCounts(ready, machines, replicas int, rollingOut bool) string {
 	return text
 }
 
-// WithoutReadyNode is the heading of the machines of an owner that have none.
-const WithoutReadyNode = "Machines without a Ready node"
-
 // StoryOf is the machine that a story is about, for a list of several.
 func StoryOf(s *capacity.Story) string {
 	if s.Machine == "" {

@@ -9,12 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What happened to objects, as their histories say it.
-const (
-	MachineMade = "Machine created"
-	CheckMade   = "check created"
-)
-
 // NoHistory is that what is known tells nothing of an object since a moment; of anything, if no object is named, and at any time, if the moment is zero.
 // Without a namespace all were looked at.
 func NoHistory(of Ref, since time.Time) string {

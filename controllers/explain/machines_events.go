@@ -10,9 +10,7 @@ import (
 
 // The texts of events about MachineHealthChecks that name nothing.
 const (
-	AllowedAgain      = "Remediation is allowed again"
-	ReachableAgain    = "The workload cluster can be reached again"
-	ConditionsRemoved = "No MachineHealthCheck judges the machine any more; the conditions that one had set were removed"
+	ReachableAgain = "The workload cluster can be reached again"
 )
 
 // MarkedUnhealthy says that the check marked the Machine unhealthy because of these findings. (Cluster API's sentence, and the findings.)

@@ -58,21 +58,6 @@ func MachineNotRead() Blocker {
 // KindNotServed is why nothing of a kind is acted on.
 func KindNotServed(because string) string { return "kubemend does not serve the kind: " + because }
 
-// Why kubemend does not serve a kind, as clauses.
-const (
-	KindOff               = "it is switched off by a flag"
-	CRDNotInstalled       = "its CustomResourceDefinition is not installed"
-	OtherServesNodeChecks = "another controller acts on NodeHealthChecks"
-)
-
-// What happens to the objects of a kind that kubemend does not serve.
-var (
-	OtherServes = Step{Reason: OtherControllerActs, Text: "the controller that serves the kind acts on it"}
-	OtherMayAct = Step{Reason: OtherControllerActs, Text: "another controller acts on it, if one serves the kind"}
-	NoneServes  = Step{Reason: NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
-	CoreActs    = Step{Reason: OtherControllerActs, Text: "Cluster API core acts on it"}
-)
-
 // Unmanaged blocks the targets of a claimed check that no manager acts on.
 func Unmanaged(because, person, namespace, check string) Blocker {
 	return Blocker{
@@ -83,12 +68,6 @@ func Unmanaged(because, person, namespace, check string) Blocker {
 
 // NothingUntil is the next step where nothing happens as long as b lasts.
 func NothingUntil(b Blocker) Step { return Step{Reason: b.Reason, Text: resumes(&b)} }
-
-// What happens next where no manager acts and there is nothing to do for a person.
-const (
-	RevertedNext  = "the manager reverts what it has begun, and starts nothing"
-	NoManagerNext = "nothing, as long as no manager reconciles it"
-)
 
 // NoManagerActs is why none of managers acts on an object, and what a user can do: offs are the reasons of those that run, if any does.
 func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (because, fix string) {

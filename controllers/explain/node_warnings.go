@@ -5,12 +5,6 @@ import (
 	"strings"
 )
 
-// What the webhook of NodeHealthChecks warns of.
-const (
-	SelectsAllNodes = "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane"
-	SelectsNoNode   = "spec.selector selects no node now"
-)
-
 // TemplateNotThere warns of a template that does not exist.
 func TemplateNotThere(template Ref) string {
 	name := template.String()

@@ -36,12 +36,6 @@ type Fact struct {
 	Value string `json:"value"`
 }
 
-// What is said of an object that no check judges.
-const (
-	NoChecks   = "There are no checks here"
-	NoManagers = "No manager of kubemend has announced itself: what follows is what one would do"
-)
-
 // The next steps of what has none of its own.
 var (
 	NothingNext = Step{Reason: NothingExpected, Text: "nothing is due"}

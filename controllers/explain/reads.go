@@ -12,9 +12,6 @@ const (
 	NoAnswer                   = "no answer came in time"
 )
 
-// UnreachableClusters is the heading of the list of workload clusters that the manager cannot reach.
-const UnreachableClusters = "Workload clusters that the manager cannot reach"
-
 // ClockDiffers is that the clock of this machine is ahead of that of the API server, or behind it if ahead is negative.
 func ClockDiffers(ahead time.Duration) string {
 	is := "ahead of"

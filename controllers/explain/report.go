@@ -6,8 +6,6 @@ import "fmt"
 const (
 	// NoRecordsKept is that there are no RemediationRecords, since their kind is not installed.
 	NoRecordsKept = "RemediationRecords are not installed, so no remediation was recorded."
-	// ShortCircuited is the heading of short-circuited checks, and from where they are known.
-	ShortCircuited = "Short-circuited, by conditions (their last change) and events (of an hour):"
 )
 
 // RemediationsCounted is how many remediations a report counts; since is empty if it is all of them.

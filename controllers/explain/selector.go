@@ -10,9 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// SelectsNothing is why a MachineHealthCheck with an empty selector does not select a machine.
-const SelectsNothing = "its spec.selector is empty, which selects nothing"
-
 // InvalidNodeSelector is that the selector of a NodeHealthCheck cannot be parsed.
 func InvalidNodeSelector(err error) string { return "spec.selector is invalid: " + err.Error() }
 

@@ -6,32 +6,9 @@ import (
 	"time"
 )
 
-// What the notes on a manifest, before it is applied, say of its checks.
-const (
-	CheckIsNew        = "It is new"
-	MachineCheckIsNew = "It is new, and so the youngest: of two that select the same machine the older one acts on it"
-	CheckReplaces     = "It replaces the one of its name"
-	PausesRequests    = "It has pauseRequests: no remediation would begin"
-)
-
 // What happens in a simulation.
 const (
-	NodeRecoversByItself = "The node recovers by itself"
-	NodeReadyAfterBoot   = "The node is Ready again after the boot"
-	NewNodeReady         = "The node of the new machine is Ready"
-	HostOff              = "The host is off"
-	HostReset            = "The host is reset"
-	HostOn               = "The host is on"
-)
-
-// What a page about a simulation says.
-const (
-	WouldBeRefused   = "The API server would refuse it"
-	ChecksElsewhere  = "MachineHealthChecks of other namespaces are not simulated (-A)"
-	UnderWay         = "Its remediation is under way"
-	AllHealthyAtEnd  = "All are healthy at the end"
-	NodesHaveNoPods  = "Nodes have no pods: they are drained at once"
-	NothingSimulated = "Nothing happens"
+	HostOff = "The host is off"
 )
 
 // SimulatedManagers is which managers are simulated: those of some namespaces with their settings, and those that announce none with the default ones.

@@ -48,7 +48,7 @@ func Unselected(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) strin
 	case check.Spec.ClusterName != m.Spec.ClusterName:
 		return fmt.Sprintf("it is about cluster %s, and the machine is of cluster %s", check.Spec.ClusterName, m.Spec.ClusterName)
 	case len(selector.MatchLabels)+len(selector.MatchExpressions) == 0:
-		return explain.SelectsNothing
+		return "its spec.selector is empty, which selects nothing"
 	default:
 		return explain.Unmatched(selector, m.Labels)
 	}

@@ -127,7 +127,7 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 	case is != "" && was != is:
 		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", allowed.Message)
 	case was != "" && allowed.Status == metav1.ConditionTrue:
-		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", explain.AllowedAgain)
+		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
 	}
 	if c, turned := turned(w.check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)

@@ -288,7 +288,7 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 	plan := nodes.Decide(*facts)
 	c := explain.NodeCheck(facts, &plan)
 	if r.idle.Load() {
-		c.Mode, c.ModeText = explain.None, explain.OtherServesNodeChecks
+		c.Mode, c.ModeText = explain.None, "another controller acts on NodeHealthChecks"
 	}
 	return c, nil
 }

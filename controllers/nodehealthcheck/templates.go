@@ -102,7 +102,10 @@ func (r *Reconciler) observeTemplates(ctx context.Context, w *observed) {
 		w.disable(why)
 	}
 	if len(w.templates) == 0 {
-		w.disable(explain.NoTemplateNamed())
+		w.disable(nodes.Disabled{
+			Reason:  nhcv1.TemplateInvalidReason,
+			Message: "Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations must be set",
+		})
 	}
 	r.observeFormer(ctx, w)
 }

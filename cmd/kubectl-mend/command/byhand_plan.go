@@ -49,7 +49,7 @@ func planByHand(f *byHandFacts) explain.ByHand {
 func planWithoutMachine(f *byHandFacts) explain.ByHand {
 	switch e := f.before; {
 	case f.asked == hostKind:
-		return explain.ByHand{Reason: explain.NoMachine, Do: explain.RebootHost}
+		return explain.ByHand{Reason: explain.NoMachine, Do: "To reboot it, annotate it with reboot.metal3.io"}
 	case len(e.Checks) > 0:
 		return explain.ByHand{Reason: explain.NodeCheckAlone, Check: e.Checks[0].String(), Do: explain.RequestOfNode}
 	case len(e.Unread) > 0:
@@ -106,7 +106,7 @@ func (f *byHandFacts) planMark(r *explain.ByHand) {
 // remediate the machine at this moment.
 func (f *byHandFacts) planCycle(r *explain.ByHand) {
 	if f.request == nil {
-		r.Reason, r.Do = explain.NotInstalled, explain.CycleElsewhere
+		r.Reason, r.Do = explain.NotInstalled, "Install their CRD, or delete the machine, so that its owner replaces it"
 		return
 	}
 	r.Request, r.Attempts = f.request.Name, int(*f.request.Spec.Strategy.RetryLimit)+1

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -89,7 +90,7 @@ func (l Layout) cells(e *Entry) []string {
 		all = append([]string{e.Object.Namespace}, all...)
 	}
 	if l.Wide {
-		all = append(all, e.At.In(l.Now.Location()).Format(time.DateTime+" MST"), reporter(*e))
+		all = append(all, e.At.In(l.Now.Location()).Format(time.DateTime+" MST"), cmp.Or(e.Reporter, "("+string(e.Source)+")"))
 	}
 	return all
 }
@@ -101,12 +102,4 @@ func (l Layout) lastSeen(e *Entry) string {
 		return age
 	}
 	return fmt.Sprintf("%s (x%d over %s)", age, int(e.Count), duration.HumanDuration(l.Now.Sub(e.At)))
-}
-
-// reporter is who has told an entry, or where it was found.
-func reporter(e Entry) string {
-	if e.Reporter == "" {
-		return "(" + string(e.Source) + ")"
-	}
-	return e.Reporter
 }

@@ -38,7 +38,7 @@ var (
 
 func ofMachine(m *clusterv1.Machine) []Entry {
 	about := refOf(machineKind, m)
-	all := append(lifeOf(about, m, explain.MachineMade), turns(about, m.CreationTimestamp.Time, m.Status.Conditions, machineConditions)...)
+	all := append(lifeOf(about, m, "Machine created"), turns(about, m.CreationTimestamp.Time, m.Status.Conditions, machineConditions)...)
 	all = append(all, byHand(about, m)...)
 	return append(all, annotated(about, m, func(key string) bool {
 		return key == clusterv1.RemediateMachineAnnotation || key == clusterv1.MachineSkipRemediationAnnotation || key == clusterv1.PausedAnnotation
@@ -47,13 +47,13 @@ func ofMachine(m *clusterv1.Machine) []Entry {
 
 func ofCheck(c *clusterv1.MachineHealthCheck) []Entry {
 	about := refOf(machineCheckKind, c)
-	all := append(lifeOf(about, c, explain.CheckMade), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, checkConditions)...)
+	all := append(lifeOf(about, c, "check created"), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, checkConditions)...)
 	return append(all, annotated(about, c, func(key string) bool { return key == clusterv1.PausedAnnotation })...)
 }
 
 func ofNodeCheck(c *nhcv1.NodeHealthCheck) []Entry {
 	about := refOf(nodeCheckKind, c)
-	all := append(lifeOf(about, c, explain.CheckMade), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, nodeCheckConditions)...)
+	all := append(lifeOf(about, c, "check created"), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, nodeCheckConditions)...)
 	for _, n := range c.Status.UnhealthyNodes {
 		node := explain.Ref{Kind: nodeKind, Name: n.Name}
 		add := func(at metav1.Time, reason, text string, warning bool) {

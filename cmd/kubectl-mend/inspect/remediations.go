@@ -131,7 +131,7 @@ func (a *Asker) remediation(ctx context.Context, n hostRemediation) (*explain.Re
 	}
 	because, person := explain.NoManagerActs(a.Managers.All, offs)
 	is.Acts, is.Reason, is.Text, is.Deadline = false, explain.NoManager, because, time.Time{}
-	is.Next = step(person, explain.NoManagerNext)
+	is.Next = step(person, "nothing, as long as no manager reconciles it")
 	return is, nil
 }
 

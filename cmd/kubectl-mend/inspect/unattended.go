@@ -41,7 +41,7 @@ func elsewhere(c *explain.Check) {
 		}
 		t.Blockers[at].Text, t.Blockers[at].Fix = c.ModeText, ""
 		if t.Next.Manual {
-			t.Next = explain.CoreActs
+			t.Next = explain.Step{Reason: explain.OtherControllerActs, Text: "Cluster API core acts on it"}
 		}
 	}
 }
@@ -53,7 +53,8 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 	case served || c.Mode != explain.Acting:
 	case not == nil:
 		because, person := explain.NoManagerActs(m.All, m.leaving())
-		unattended(c, m.unseen(), explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person, explain.RevertedNext))
+		unattended(c, m.unseen(), explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person,
+			"the manager reverts what it has begun, and starts nothing"))
 	default:
 		mode, next := otherwise(not)
 		hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}
@@ -76,11 +77,11 @@ func step(person, otherwise string) explain.Step {
 func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
 	switch kind.Reason {
 	case crdgate.ForeignReason:
-		return explain.Other, explain.OtherServes
+		return explain.Other, explain.Step{Reason: explain.OtherControllerActs, Text: "the controller that serves the kind acts on it"}
 	case crdgate.OffReason:
-		return explain.Other, explain.OtherMayAct
+		return explain.Other, explain.Step{Reason: explain.OtherControllerActs, Text: "another controller acts on it, if one serves the kind"}
 	}
-	return explain.None, explain.NoneServes
+	return explain.None, explain.Step{Reason: explain.NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
 }
 
 // unattended puts a blocker before all others of c.

@@ -145,7 +145,7 @@ func (p *page) besides(s *Status) {
 	})
 	if missing := p.brief(is); missing != nil {
 		p.gap()
-		p.line("", p.paint.Waits(explain.NotBackBesides)+": "+missing.String()+".")
+		p.line("", p.paint.Waits("Not back, and asked for by none of these checks")+": "+missing.String()+".")
 	}
 }
 

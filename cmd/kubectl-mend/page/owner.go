@@ -277,7 +277,7 @@ func (e *Explanation) concludeOwners() {
 func (p *page) owner(o *Owner, notes []string) {
 	if o.Ref == p.subject {
 		if len(o.Capacity) > 0 {
-			p.heading(explain.WithoutReadyNode)
+			p.heading("Machines without a Ready node")
 		}
 	} else {
 		p.heading(o.Kind + " " + o.Name + ": " + explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut))

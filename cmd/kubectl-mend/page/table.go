@@ -63,13 +63,13 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 		p.manager(m, l.Wide)
 	}
 	if len(s.Managers) == 0 && s.ManagersUnknown == "" {
-		p.line("", p.paint.Waits(explain.NoManagers)+".")
+		p.line("", p.paint.Waits("No manager of kubemend has announced itself: what follows is what one would do")+".")
 	}
 	p.gap()
 	p.checks(s, l)
 	p.besides(s)
 	if len(s.Unreachable) > 0 {
-		p.heading(explain.UnreachableClusters)
+		p.heading("Workload clusters that the manager cannot reach")
 		for _, c := range s.Unreachable {
 			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since)))
 		}
@@ -103,7 +103,7 @@ func (p *page) checks(s *Status, l Layout) {
 	}
 	if len(s.Checks) == 0 {
 		if len(s.Unread) == 0 {
-			p.line("", explain.NoChecks+".")
+			p.line("", "There are no checks here"+".")
 		}
 		return
 	}
@@ -185,7 +185,7 @@ func (p *page) below(r *Row) {
 		p.line("  ", remark+".")
 	}
 	if missing := p.brief(r.Missing); missing != nil {
-		p.line("  ", p.paint.Waits(explain.NotBack)+": "+missing.String()+".")
+		p.line("  ", p.paint.Waits("Not back")+": "+missing.String()+".")
 	}
 	if !r.ActsElsewhere() || !r.Next.At.IsZero() || r.Next.Manual { // else the remarks say who acts
 		p.step("  ", r.Next)

@@ -217,7 +217,7 @@ func (p *printer) shortCircuits(r *Report) {
 		}
 		rows = append(rows, []string{p.slashed(is.Check), p.ago(is.Begin), duration.HumanDuration(is.For), state, orDash(is.Reason)})
 	}
-	p.table(explain.ShortCircuited, rows)
+	p.table("Short-circuited, by conditions (their last change) and events (of an hour):", rows)
 }
 
 // days is a duration as --within takes it.

@@ -46,7 +46,7 @@ func (s *engine) leftOutMachineChecks() []string {
 		all = append(all, "No manager reconciles these MachineHealthChecks, which are not simulated: "+explain.FirstOf(unmanaged))
 	}
 	if elsewhere {
-		all = append(all, explain.ChecksElsewhere)
+		all = append(all, "MachineHealthChecks of other namespaces are not simulated (-A)")
 	}
 	return all
 }
@@ -140,7 +140,7 @@ func (o *environment) hasRuleFor(is NodeCondition) bool {
 func (o *environment) remediations() []string {
 	var all, others []string
 	if len(o.kindsOnMetal()) > 0 {
-		all = append(all, explain.HostsAssumed(switchingOff, switchingOn, o.BootTakes, o.Hard), explain.NodesHaveNoPods)
+		all = append(all, explain.HostsAssumed(switchingOff, switchingOn, o.BootTakes, o.Hard), "Nodes have no pods: they are drained at once")
 	}
 	for _, k := range o.kinds {
 		if because := o.managers.unserved(crdOf(k.GroupVersionKind)); because != "" {

@@ -160,7 +160,7 @@ func (o *environment) recover(ctx context.Context, failed []nodeKey) {
 		delete(o.faults, p)
 		if !o.off(ctx, p) && o.node(p) != nil {
 			o.ready(p, "")
-			o.eventLog.assumed(p.ref(), "NodeRecovers", explain.NodeRecoversByItself)
+			o.eventLog.assumed(p.ref(), "NodeRecovers", "The node recovers by itself")
 		}
 	}
 }

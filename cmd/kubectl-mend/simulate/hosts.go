@@ -116,8 +116,8 @@ func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.
 // powerEvents are the events of changes of the power.
 var powerEvents = map[bmo.Power]struct{ reason, text string }{
 	bmo.Off:   {"PoweredOff", explain.HostOff},
-	bmo.Reset: {"Rebooted", explain.HostReset},
-	bmo.On:    {"PoweredOn", explain.HostOn},
+	bmo.Reset: {"Rebooted", "The host is reset"},
+	bmo.On:    {"PoweredOn", "The host is on"},
 }
 
 // follow does what a change of the power entails: what runs on the host stops with it, and boots with it.
@@ -151,7 +151,7 @@ func (o *environment) boot(ctx context.Context, key client.ObjectKey, boot int) 
 	if p, has := o.nodeOn(ctx, h); has && !(o.Hard && o.faults[p]) {
 		delete(o.faults, p)
 		o.ready(p, fmt.Sprintf("boot-%d-of-%s", boot, key.Name))
-		o.eventLog.assumed(p.ref(), "NodeRecovers", explain.NodeReadyAfterBoot)
+		o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again after the boot")
 	}
 }
 

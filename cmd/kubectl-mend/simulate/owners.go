@@ -116,5 +116,5 @@ func (o *environment) join(key client.ObjectKey) {
 		LastTransitionTime: now,
 	})
 	o.put(m)
-	o.eventLog.assumed(refOf("Machine", m), "MachineReady", explain.NewNodeReady)
+	o.eventLog.assumed(refOf("Machine", m), "MachineReady", "The node of the new machine is Ready")
 }

@@ -33,9 +33,9 @@ func warnings(check *nhcv1.NodeHealthCheck, o outlook) []string {
 	var texts []string
 	switch {
 	case len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0:
-		texts = append(texts, explain.SelectsAllNodes)
+		texts = append(texts, "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane")
 	case o.nodes != nil && *o.nodes == 0:
-		texts = append(texts, explain.SelectsNoNode)
+		texts = append(texts, "spec.selector selects no node now")
 	}
 	for i := range spec.UnhealthyConditions {
 		texts = append(texts, ofStatus(i, string(spec.UnhealthyConditions[i].Status))...)
