@@ -157,14 +157,15 @@ func (r *Reconciler) again() time.Duration {
 		return r.waited
 	}
 	r.waited = 0
-	if r.listens() {
+	if slices.ContainsFunc(r.Services, func(s *Service) bool {
+		return s.Other != nil && r.Live != nil && (s.Choice == Auto || s.Releases == Auto)
+	}) {
 		return listenEvery
 	}
 	return 0
 }
 
-// serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run. That a CRD is
-// gone stops nothing: there is nothing left to act on, and it may be back in a moment.
+// serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run.
 func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 	why, detail, err := r.run(ctx, s)
 	if err != nil {
@@ -178,8 +179,7 @@ func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 	return nil
 }
 
-// run starts s if it can run, and returns why it does not serve its kind; empty if it does. One that is switched off runs by the choice that was made
-// before, to release what it holds.
+// run starts s if it can run, and returns why it does not serve its kind; empty if it does.
 func (r *Reconciler) run(ctx context.Context, s *Service) (why, detail string, err error) {
 	before := *s
 	if s.Choice == Off && s.Releases != "" {

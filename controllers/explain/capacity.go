@@ -46,30 +46,29 @@ func inStory(s *capacity.Story, text string) string {
 	}
 	return strings.NewReplacer(
 		"{machine}", machineText(s), "{owner}", objectText(s.Owner), "{object}", objectText(s.WaitsFor), "{old}", s.Old, "{lost}", lost(s),
-		"{said}", said(s), "{reported}", reported(s), "{finalizers}", finalizersText(s.Args.Finalizers), "{drain}", drainText(s), "{volumes}",
-		volumesText(s),
-		"{hooks}", hooksText(s.Args.Hooks), "{ailing owner}", ailing(s, objectText(s.Owner)), "{ailing it}", ailing(s, "it"),
-		"{ailing infrastructure}", ailing(s, "its infrastructure"), "{hosts}", hostsText(s.Args.Hosts), "{unread}", strings.Join(s.Args.Names,
-			", "),
-		"{host}", h.Name, "{state}", stateText(h.State), "{power}", power(h), "{trouble}", troubleText(h), "{hook}", hook, "{finalizer}",
-		finalizer,
+		"{said}", said(s), "{reported}", reported(s), "{finalizers}", finalizersText(s.Args.Finalizers), "{finalizer}", finalizer,
+		"{drain}", drainText(s), "{volumes}", volumesText(s), "{hooks}", hooksText(s.Args.Hooks), "{hook}", hook, "{where}", where(s),
+		"{ailing owner}", ailing(s, objectText(s.Owner)), "{ailing it}", ailing(s, "it"), "{hosts}", hostsText(s.Args.Hosts),
+		"{ailing infrastructure}", ailing(s, "its infrastructure"), "{unread}", strings.Join(s.Args.Names, ", "),
+		"{host}", h.Name, "{state}", stateText(h.State), "{power}", power(h), "{trouble}", troubleText(h), "{unpause}", unpauseText(s),
 		"{machines}", strconv.Itoa(s.Args.Machines), "{ready}", strconv.Itoa(s.Args.Ready), "{replicas}", strconv.Itoa(s.Args.Replicas),
-		"{rule}", string(s.Args.KubeadmAnswer.Reason), "{where}", where(s), "{unpause}", unpauseText(s),
+		"{rule}", string(s.Args.KubeadmAnswer.Reason),
 		"{kubeadm}", Clause(ByKubeadm(s.Owner.Name, s.Args.Kubeadm, s.Args.KubeadmAnswer).Text),
 	).Replace(text)
 }
 
 // capacityTexts has one sentence for each reason. inStory fills it in.
 var capacityTexts = map[capacity.Reason]string{
-	capacity.WaitsForOwner:     "{owner} was asked to replace {machine}, and has not answered",
-	capacity.OwnerDeferred:     "{owner} has put off the replacement of {machine}{said}",
-	capacity.KubeadmDefers:     "{owner} does not replace {machine} yet ({rule})",
-	capacity.OwnerRefuses:      "{owner} cannot replace {machine}{said}",
-	capacity.OwnerRollsOut:     "{owner} is rolling out, and replaces {machine} by that",
-	capacity.RolledOutOnDelete: "{owner} is rolling out, and replaces {machine} only after a user has deleted it (its strategy is OnDelete)",
-	capacity.OtherFirst:        "{owner} replaces one unhealthy machine at a time, and has answered for {object} and not for {machine}",
-	capacity.OwnerDeletes:      "{owner} is about to delete {machine}",
-	capacity.NoOwner:           "{machine} has no owner that could replace it",
+	capacity.WaitsForOwner: "{owner} was asked to replace {machine}, and has not answered",
+	capacity.OwnerDeferred: "{owner} has put off the replacement of {machine}{said}",
+	capacity.KubeadmDefers: "{owner} does not replace {machine} yet ({rule})",
+	capacity.OwnerRefuses:  "{owner} cannot replace {machine}{said}",
+	capacity.OwnerRollsOut: "{owner} is rolling out, and replaces {machine} by that",
+	capacity.RolledOutOnDelete: "{owner} is rolling out, and replaces {machine} only after a user has deleted it " +
+		"(its strategy is OnDelete)",
+	capacity.OtherFirst:   "{owner} replaces one unhealthy machine at a time, and has answered for {object} and not for {machine}",
+	capacity.OwnerDeletes: "{owner} is about to delete {machine}",
+	capacity.NoOwner:      "{machine} has no owner that could replace it",
 
 	capacity.DeletionBegins: "{machine} is being deleted, and its controller has not reported how far that is",
 	capacity.PreDrainHook:   "the deletion of {machine} waits before the drain for the owner of the annotation {hooks}{ailing owner}",
@@ -109,8 +108,9 @@ var capacityTexts = map[capacity.Reason]string{
 	capacity.NodeNotReadyReason:     "{object} of {machine} is not Ready{reported}{ailing infrastructure}",
 	capacity.NodeGone:               "{object} of {machine} was deleted from the workload cluster, and the machine was not",
 	capacity.InfrastructureGone:     "{object}, the infrastructure of {machine}, was deleted, and the machine was not",
-	capacity.Disconnected:           "Cluster API has no connection to the workload cluster of {object}, and {machine} waits for that{said}",
-	capacity.StillUnhealthy:         "the node of {machine} is Ready, and a health check marks the machine as unhealthy",
+	capacity.Disconnected: "Cluster API has no connection to the workload cluster of {object}, and {machine} " +
+		"waits for that{said}",
+	capacity.StillUnhealthy: "the node of {machine} is Ready, and a health check marks the machine as unhealthy",
 
 	capacity.Replaced:  "the capacity is back: the node of {machine} is Ready",
 	capacity.Recovered: "the capacity is back: {machine} is healthy again",

@@ -88,9 +88,8 @@ func blockerOf(f *machines.Facts, p *machines.Plan, d *machines.Decision, b mach
 	case machines.MachineUpdating:
 		return Blocker{
 			Reason: MachineBeingUpdated, EndsWhen: "its update is over",
-			Text: "The machine is being updated in place (its condition Updating is True): it is left alone, unless a person marks it with the " +
-				"annotation " +
-				clusterv1.RemediateMachineAnnotation,
+			Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
+				"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation,
 		}
 	case machines.FailureContradicted:
 		return failureContradicted(f, d, b)
@@ -111,7 +110,8 @@ func limitBlocker(f *machines.Facts, p *machines.Plan, d *machines.Decision, b m
 		}
 	case machines.JustSeen:
 		return Blocker{
-			Reason: string(b.Reason), Text: "It may be the first of many machines that fail, or recover, in the same moment", Until: b.Until,
+			Reason: string(b.Reason), Text: "It may be the first of many machines that fail, or recover, in the same moment",
+			Until:    b.Until,
 			EndsWhen: "the changes that come with it have been seen",
 		}
 	case machines.InvalidLimit:
@@ -132,8 +132,9 @@ func limitBlocker(f *machines.Facts, p *machines.Plan, d *machines.Decision, b m
 		}
 	case machines.QueueUnread:
 		return Blocker{
-			Reason: string(machines.QueueUnread), Text: "Its place in the queue of remediations is not known, as the other machines were not read",
-			Fix: "Ask again: explain the check itself, which reads them all",
+			Reason: string(machines.QueueUnread),
+			Text:   "Its place in the queue of remediations is not known, as the other machines were not read",
+			Fix:    "Ask again: explain the check itself, which reads them all",
 		}
 	}
 	return requestBlocker(f, d, b)
@@ -165,8 +166,9 @@ func requestBlocker(f *machines.Facts, d *machines.Decision, b machines.Blocker)
 		return Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}
 	case machines.TemplateUnusable:
 		return Blocker{
-			Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: d.Target.UnusableWhy, Object: templateRef(f),
-			Fix: "Fix the template, or name another one in spec.remediation.templateRef",
+			Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: d.Target.UnusableWhy,
+			Object: templateRef(f),
+			Fix:    "Fix the template, or name another one in spec.remediation.templateRef",
 		}
 	case machines.NoSpareHost, machines.SpareHostsUnread:
 		return noSpareHost(f, d, b)

@@ -37,34 +37,8 @@ func Unexplained(check Ref, why error) Check {
 	}
 }
 
-// NodesNotRead blocks what depends on the nodes of a workload cluster, which the reader may not read.
-func NodesNotRead(cluster, why string) Blocker {
-	return Blocker{
-		Reason: MissingPermission, Cause: NodesUnread, Detail: "nodes of cluster " + cluster,
-		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
-		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
-	}
-}
-
-// MachineNotRead blocks what depends on the Machine of a node, which the reader may not read.
-func MachineNotRead() Blocker {
-	return Blocker{
-		Reason: MissingPermission, Cause: MachineUnread, Detail: "its Machine",
-		Text: "What its Machine says could not be read with your rights, and the manager may read it",
-		Fix:  "Ask as a user who may read the Machine, its Cluster and its MachineHealthChecks",
-	}
-}
-
 // KindNotServed is why nothing of a kind is acted on.
 func KindNotServed(because string) string { return "kubemend does not serve the kind: " + because }
-
-// Unmanaged blocks the targets of a claimed check that no manager acts on.
-func Unmanaged(because, person, namespace, check string) Blocker {
-	return Blocker{
-		Reason: NoManager, Text: because,
-		Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check + " -n " + namespace,
-	}
-}
 
 // NothingUntil is the next step where nothing happens as long as b lasts.
 func NothingUntil(b Blocker) Step { return Step{Reason: b.Reason, Text: resumes(&b)} }

@@ -67,7 +67,8 @@ func machineNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
 			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release", explain.MarkedSkipped(&p.facts, about.Name))
 		}
 		if o.newlyRefused() {
-			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate", "No remediation request could be made: "+o.refused.Error())
+			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate",
+				"No remediation request could be made: "+o.refused.Error())
 		}
 	}
 	return notes
@@ -96,8 +97,8 @@ func remediationNotes(w *observed, p plan, outcomes []outcome) []recorder.Event 
 	for _, o := range outcomes {
 		switch {
 		case o.released != nil:
-			add(o.released, mendv1.EventRequestReleased, "Release", fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind,
-				o.released.Name))
+			add(o.released, mendv1.EventRequestReleased, "Release",
+				fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
 		case o.requested:
 			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", explain.Requested(&p.facts, o.target.machine.Name, o.Spare))
 		case o.recovered():
@@ -143,8 +144,7 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 	return notes
 }
 
-// restricted is the restriction of which the last event told. After a restart it is what the check's condition says, which tells as well of limits
-// that kept no machine from being remediated.
+// restricted is the restriction of which the last event told.
 func (w *observed) restricted() string {
 	if w.before.warned != nil {
 		return *w.before.warned
@@ -168,8 +168,7 @@ func warnedAfter(w *observed, p plan, next *clusterv1.MachineHealthCheck) string
 	return w.restricted()
 }
 
-// turned returns the condition of that type in next, and whether its status differs from before. A condition that was
-// not there before counts as good: a new check has nothing to announce but trouble.
+// turned returns the condition of that type in next, and whether its status differs from before.
 func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Condition, bool) {
 	is := conditionOf(next, kind)
 	if is == nil {

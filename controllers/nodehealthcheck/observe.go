@@ -155,8 +155,7 @@ func (w *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 	}
 }
 
-// readRetry is how soon a template is looked for again that was not there (medik8s), and what is not watched is looked at. Templates that come
-// later are watched; their kinds are not.
+// readRetry is how soon a template is looked for again that was not there (medik8s), and what is not watched is looked at.
 const readRetry = 15 * time.Second
 
 // retry makes what could not be read be looked for again.

@@ -300,8 +300,8 @@ func (n *reports) outcome(w *observed, p *nodes.Plan, o *outcome) {
 	}
 	for _, j := range o.ended {
 		ref := o.n.Requests[j].Ref
-		n.add(o.n, recorder.Normal(nhcv1.EventRemediationRemoved, "Release", "Deleted remediation CR of kind %s with name %s", ref.Kind,
-			ref.Name))
+		n.add(o.n, recorder.Normal(nhcv1.EventRemediationRemoved, "Release",
+			"Deleted remediation CR of kind %s with name %s", ref.Kind, ref.Name))
 	}
 	if o.refused != nil {
 		n.eventOnce(name+"/refused", o.n, recorder.Warning(nhcv1.EventRequestFailed, "Remediate",

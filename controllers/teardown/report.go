@@ -52,8 +52,9 @@ func noteOf(s step) recorder.Event {
 			n.Kind, n.Text = corev1.EventTypeWarning, explain.CheckReleased(s.template.Kind)
 		}
 	case pass:
-		n.Kind, n.Reason, n.Text = corev1.EventTypeWarning, mendv1.EventNotRemoved, fmt.Sprintf("Its nodes could not be read: %v. A node that "+
-			"is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", s.cause)
+		n.Kind, n.Reason, n.Text = corev1.EventTypeWarning, mendv1.EventNotRemoved,
+			fmt.Sprintf("Its nodes could not be read: %v. "+
+				"A node that is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", s.cause)
 	case unfence:
 		n.Reason, n.Text = mendv1.EventOrphanSwept, fmt.Sprintf("Unfenced %s: %s", s.owned.String(), s.why)
 		n.About = clusterOf(s.owned)

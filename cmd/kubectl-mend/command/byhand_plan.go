@@ -14,8 +14,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// planByHand returns whether the remediation that a person asks for is requested, and how. Nothing is requested that no controller acts on, or that the limits
-// of a check would not let begin and no controller would block.
+// planByHand returns whether the remediation that a person asks for is requested, and how.
 func planByHand(f *byHandFacts) explain.ByHand {
 	if f.machine == nil {
 		return planWithoutMachine(f)

@@ -23,7 +23,8 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 			EndsWhen: "the manager in teardown has released the check to Cluster API core"}
 		unattended(c, explain.None, leaving, explain.NothingUntil(leaving))
 	case c.Mode == explain.Acting:
-		unmanaged := explain.Unmanaged(because, person, check.Namespace, check.Name)
+		unmanaged := explain.Blocker{Reason: explain.NoManager, Text: because,
+			Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace}
 		unattended(c, m.unseen(), unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
 	case c.Mode == explain.Observing: // no manager observes it, or could be given it
 		c.Mode, c.ModeText = explain.Core, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
@@ -79,7 +80,8 @@ func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
 	case crdgate.ForeignReason:
 		return explain.Other, explain.Step{Reason: explain.OtherControllerActs, Text: "the controller that serves the kind acts on it"}
 	case crdgate.OffReason:
-		return explain.Other, explain.Step{Reason: explain.OtherControllerActs, Text: "another controller acts on it, if one serves the kind"}
+		return explain.Other, explain.Step{Reason: explain.OtherControllerActs,
+			Text: "another controller acts on it, if one serves the kind"}
 	}
 	return explain.None, explain.Step{Reason: explain.NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
 }

@@ -17,8 +17,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
@@ -46,11 +44,6 @@ type Owner struct {
 
 	cluster string
 	members []*clusterv1.Machine
-}
-
-// object is the owner for programs.
-func (o *Owner) object() cliv1.MachineOwner {
-	return cliv1.MachineOwner{Reference: document.Reference(o.Ref), Replicas: o.Replicas, Machines: o.Machines, Ready: o.Ready, RollingOut: o.RollingOut}
 }
 
 // MachineDeployment explains what the machines of a MachineDeployment wait for.

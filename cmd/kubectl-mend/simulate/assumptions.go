@@ -66,8 +66,8 @@ func (s *engine) leftOutNodes(ctx context.Context) []string {
 			continue
 		}
 		if err := s.unread(ctx, machineKind, namespace); err != nil {
-			all = append(all, fmt.Sprintf("Nodes whose Machines are in namespace %s are left alone, since these could not be read: %v", namespace,
-				err))
+			all = append(all,
+				fmt.Sprintf("Nodes whose Machines are in namespace %s are left alone, since these could not be read: %v", namespace, err))
 		}
 	}
 	slices.Sort(all)
@@ -91,8 +91,8 @@ func (o *environment) unreadRemediations(ctx context.Context) []string {
 		template := kind.GroupVersion().WithKind(kind.Kind + remediationrequest.TemplateSuffix)
 		for _, of := range []schema.GroupVersionKind{template, kind.GroupVersionKind} {
 			if err := o.unread(ctx, of, ""); err != nil {
-				all = append(all, fmt.Sprintf("%ss are neither requested nor simulated, since they or their templates could not be read: %v", kind.Kind,
-					err))
+				all = append(all, fmt.Sprintf("%ss are neither requested nor simulated, since they or their templates "+
+					"could not be read: %v", kind.Kind, err))
 				break
 			}
 		}
@@ -106,15 +106,13 @@ func (o *environment) faultsAndOwners() []string {
 	if o.Fail != "" {
 		all = append(all, explain.FaultAssumed(o.Fail, o.FailCondition.String(), o.FailAt, o.For))
 		if !o.hasRuleFor(o.FailCondition) {
-			all = append(all, fmt.Sprintf("No rule of a check matches %s, so no check notices it: name with --fail-condition what a rule matches",
-				o.FailCondition.String()))
+			all = append(all, "No rule of a check matches "+o.FailCondition.String()+
+				", so no check notices it: name with --fail-condition what a rule matches")
 		}
 	}
-	return append(all,
-		fmt.Sprintf("An owner that is asked to remediate a machine deletes it, which takes %s (--deletion-takes), and makes a new one "+
-			"at once, whose node is Ready %s later (--replacement-takes); a control plane waits until the old one is gone, and replaces one after "+
-			"the other",
-			explain.Brief(o.DeletionTakes), explain.Brief(o.ReplacementTakes)))
+	return append(all, fmt.Sprintf("An owner that is asked to remediate a machine deletes it, which takes %s (--deletion-takes), and "+
+		"makes a new one at once, whose node is Ready %s later (--replacement-takes); a control plane waits until the old one is gone, "+
+		"and replaces one after the other", explain.Brief(o.DeletionTakes), explain.Brief(o.ReplacementTakes)))
 }
 
 // hasRuleFor reports whether a rule of any check matches a condition of a node.
@@ -140,7 +138,8 @@ func (o *environment) hasRuleFor(is NodeCondition) bool {
 func (o *environment) remediations() []string {
 	var all, others []string
 	if len(o.kindsOnMetal()) > 0 {
-		all = append(all, explain.HostsAssumed(switchingOff, switchingOn, o.BootTakes, o.Hard), "Nodes have no pods: they are drained at once")
+		all = append(all, explain.HostsAssumed(switchingOff, switchingOn, o.BootTakes, o.Hard),
+			"Nodes have no pods: they are drained at once")
 	}
 	for _, k := range o.kinds {
 		if because := o.managers.unserved(crdOf(k.GroupVersionKind)); because != "" {

@@ -111,8 +111,11 @@ func (r *reading) list(ctx context.Context, t task) error {
 			return fmt.Errorf("%s: %w", client.ObjectKeyFromObject(obj), err)
 		}
 	}
-	if name := t.name(); name != "" && len(all) == 0 {
-		r.snapshot.forget(t.gvk.GroupKind(), client.ObjectKey{Namespace: t.namespace, Name: name})
+	if name := t.name(); name != "" && len(all) == 0 { // it was deleted before it was read whole; one that is known whole stays as it was
+		known := r.snapshot.kinds[t.gvk.GroupKind()].records[client.ObjectKey{Namespace: t.namespace, Name: name}]
+		if known != nil && isMetadata(known.is) {
+			r.snapshot.remove(known)
+		}
 	}
 	return nil
 }
@@ -128,14 +131,6 @@ func (t task) name() string {
 	}
 	name, _ := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
 	return name
-}
-
-// forget takes an object out of which no more than metadata is known: it was deleted before it was read whole. One that is known whole stays as it was then.
-// The lock is held.
-func (w *Snapshot) forget(gk schema.GroupKind, key client.ObjectKey) {
-	if r := w.kinds[gk].records[key]; r != nil && isMetadata(r.is) {
-		w.remove(r)
-	}
 }
 
 // kept is what is kept of an object; nil if nothing is.

@@ -45,8 +45,9 @@ func warnings(check *nhcv1.NodeHealthCheck, o outlook) []string {
 		texts = append(texts, explain.TemplateNotThere(explain.Ref{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}))
 	}
 	for _, s := range o.shared {
-		texts = append(texts, fmt.Sprintf("NodeHealthChecks %s and %s select the same nodes, such as %s: whichever is first remediates, and "+
-			"the other one waits", check.Name, s.check, s.node))
+		texts = append(texts,
+			fmt.Sprintf("NodeHealthChecks %s and %s select the same nodes, such as %s: whichever is first remediates, and "+
+				"the other one waits", check.Name, s.check, s.node))
 	}
 	return texts
 }
