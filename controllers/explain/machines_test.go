@@ -20,7 +20,6 @@ func checkIn(mode machines.Mode) *machines.Facts {
 	return &machines.Facts{Mode: mode, About: machines.About{Namespace: "ns", Name: "check", Cluster: "c1"}}
 }
 
-// One without its sentence would be an empty line of kubectl mend explain.
 func TestEveryBlockerOfAMachineHasItsSentence(t *testing.T) {
 	is := &machines.Target{Cycle: &machines.Cycle{}, RequestFacts: &machines.RequestFacts{}}
 	d := &machines.Decision{Spare: &machines.Spare{}, Target: is}
