@@ -369,14 +369,6 @@ type RemediationRecord struct {
 	Status RemediationRecordStatus `json:"status,omitempty,omitzero"`
 }
 
-// GetConditions returns the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
-func (r *RemediationRecord) GetConditions() []metav1.Condition { return r.Status.Conditions }
-
-// SetConditions replaces the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
-func (r *RemediationRecord) SetConditions(conditions []metav1.Condition) {
-	r.Status.Conditions = conditions
-}
-
 // Open reports whether more may be written to it.
 func (r *RemediationRecord) Open() bool { return r.Status.Ended == nil }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -151,29 +152,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 
 // again is after how long to look again although no CRD has changed; zero for never. Rights mostly come a moment after the kind that they are for.
 func (r *Reconciler) again() time.Duration {
-	if r.waitsForRights() {
+	if slices.Contains(slices.Collect(maps.Values(r.reasons)), ForbiddenReason) {
 		r.waited = min(max(2*r.waited, time.Second), listenEvery)
 		return r.waited
 	}
 	r.waited = 0
-	if r.listens() {
+	if slices.ContainsFunc(r.Services, func(s *Service) bool {
+		return s.Other != nil && r.Live != nil && (s.Choice == Auto || s.Releases == Auto)
+	}) {
 		return listenEvery
 	}
 	return 0
 }
 
-// waitsForRights reports whether a service is not started for want of a right. Nothing tells that it was granted.
-func (r *Reconciler) waitsForRights() bool {
-	for _, why := range r.reasons {
-		if why == ForbiddenReason {
-			return true
-		}
-	}
-	return false
-}
-
-// serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run. That a CRD is
-// gone stops nothing: there is nothing left to act on, and it may be back in a moment.
+// serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run.
 func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 	why, detail, err := r.run(ctx, s)
 	if err != nil {
@@ -187,8 +179,7 @@ func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 	return nil
 }
 
-// run starts s if it can run, and returns why it does not serve its kind; empty if it does. One that is switched off runs by the choice that was made
-// before, to release what it holds.
+// run starts s if it can run, and returns why it does not serve its kind; empty if it does.
 func (r *Reconciler) run(ctx context.Context, s *Service) (why, detail string, err error) {
 	before := *s
 	if s.Choice == Off && s.Releases != "" {
@@ -221,18 +212,18 @@ const (
 // Why says why s cannot run, in a word and in a sentence; empty if it can. It starts nothing, and needs no more of r than its Client.
 func (r *Reconciler) Why(ctx context.Context, s *Service) (word, sentence string, err error) {
 	if s.Choice == Off {
-		return OffReason, explain.KindOff, nil
+		return OffReason, "it is switched off by a flag", nil
 	}
 	crd, err := r.crd(ctx, s.CRD)
 	switch {
 	case err != nil:
 		return "", "", err
 	case crd == nil:
-		return "NotInstalled", explain.CRDNotInstalled, nil
+		return "NotInstalled", "its CustomResourceDefinition is not installed", nil
 	}
 	if s.Choice == Auto && s.Foreign != nil {
 		if owner := s.Foreign(crd.Labels); owner != "" {
-			return ForeignReason, explain.CRDOfOther(owner), nil
+			return ForeignReason, fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner), nil
 		}
 	}
 	if because, err := r.outdone(ctx, s); err != nil || because != "" {
@@ -254,7 +245,7 @@ func (r *Reconciler) lacks(ctx context.Context, s *Service) (word, sentence stri
 		}
 	}
 	if len(missing) > 0 {
-		return "Waiting", explain.CRDsMissing(missing), nil
+		return "Waiting", "these are not installed: " + strings.Join(missing, ", "), nil
 	}
 	if because, err := r.forbidden(ctx, s); err != nil || because != "" {
 		return ForbiddenReason, because, err

@@ -1,6 +1,7 @@
 package crdgate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -10,8 +11,6 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 const (
@@ -72,26 +71,9 @@ func (r *Reconciler) outdone(ctx context.Context, s *Service) (string, error) {
 	if s.Choice != Auto || s.Other == nil || r.Live == nil {
 		return "", nil
 	}
-	lease, err := s.Other.leads(ctx, r.Live, r.now())
+	lease, err := s.Other.leads(ctx, r.Live, cmp.Or[clock.PassiveClock](r.Clock, clock.RealClock{}).Now())
 	if err != nil || lease == nil {
 		return "", err
 	}
-	return explain.OtherRuns(s.Other.Name, lease.String()), nil
-}
-
-func (r *Reconciler) now() time.Time {
-	if r.Clock == nil {
-		return clock.RealClock{}.Now()
-	}
-	return r.Clock.Now()
-}
-
-// listens reports whether the lease of another controller has to be read again.
-func (r *Reconciler) listens() bool {
-	for _, s := range r.Services {
-		if s.Other != nil && r.Live != nil && (s.Choice == Auto || s.Releases == Auto) {
-			return true
-		}
-	}
-	return false
+	return fmt.Sprintf("%s runs: it holds the lease %s", s.Other.Name, lease.String()), nil
 }

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/access"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // ForbiddenReason is that of a kind whose feature was installed without its rights.
@@ -69,7 +68,7 @@ func (r *Reconciler) forbidden(ctx context.Context, s *Service) (string, error) 
 			return "", err
 		}
 		if !allowed {
-			return explain.RightMissing(right.String(), s.Role), nil
+			return fmt.Sprintf("the manager may not %s; the role %s says what it needs", right.String(), s.Role), nil
 		}
 	}
 	return "", nil

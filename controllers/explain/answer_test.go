@@ -211,7 +211,7 @@ func TestTimeoutsAreWrittenWithoutUnitsOfNothing(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		5 * time.Minute: "5m", time.Hour: "1h", 90 * time.Second: "1m30s", 10 * time.Second: "10s", 30 * time.Hour: "30h", 0: "0s", 70 * time.Minute: "1h10m",
 	} {
-		if got := Rounded(d); got != want {
+		if got := Brief(d); got != want {
 			t.Errorf("%s is %q, want %q", d, got, want)
 		}
 	}

@@ -81,8 +81,3 @@ func withReason(text, reason string) string {
 func MayNot(user, verb, resource, namespace string) string {
 	return fmt.Sprintf("%s may not %s %s in namespace %s", user, verb, resource, namespace)
 }
-
-// NoEvent is that no event will tell of it, since the user may not create one.
-func NoEvent(user, namespace string) string {
-	return MayNot(user, "create", "events.events.k8s.io", namespace) + ": the annotation alone records it"
-}

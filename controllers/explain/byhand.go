@@ -130,11 +130,6 @@ func MachineAnnotated(annotation string) string {
 	return "The machine has the annotation " + annotation
 }
 
-// ClusterPaused is why the machines of a Cluster are left alone.
-func ClusterPaused(cluster string) string {
-	return fmt.Sprintf("Cluster %s is paused (spec.paused)", cluster)
-}
-
 // Announced is the line in which a plan of a person's is printed: what is done with an object, or why nothing is.
 func Announced(verb, object string, changes, refused bool, text string) string {
 	switch {
@@ -146,9 +141,6 @@ func Announced(verb, object string, changes, refused bool, text string) string {
 	return fmt.Sprintf("%s %s: %s", verb, object, text)
 }
 
-// CycledBy is that a request was made for a host.
-func CycledBy(request string) string { return "is power-cycled by HostRemediation " + request }
-
 // What a person can do where kubectl mend remediate requests nothing.
 var (
 	// CycleOnce is for a machine that waits for a budget.
@@ -158,8 +150,4 @@ var (
 	// RequestOfNode is for a node that a NodeHealthCheck judges.
 	RequestOfNode = "Make a request from its template by hand, named after the node, and delete it when the node is healthy: docs/too-many-unhealthy.md. " +
 		"The host of a Machine is power-cycled with kubectl mend remediate host/NAME"
-	// RebootHost is for a host without a machine.
-	RebootHost = "To reboot it, annotate it with reboot.metal3.io"
-	// CycleElsewhere is for a host of a cluster without HostRemediations.
-	CycleElsewhere = "Install their CRD, or delete the machine, so that its owner replaces it"
 )

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
@@ -19,167 +20,108 @@ func machineText(s *capacity.Story) string { return "Machine " + s.Machine }
 
 // Capacity is what the capacity of a machine waits for, or how the wait has ended, as a clause. It holds no age.
 func Capacity(s *capacity.Story) string {
-	if text := capacityTexts[s.Reason]; text != nil {
-		return text(s)
+	text := capacityTexts[s.Reason]
+	switch {
+	case text == "":
+		return string(s.Reason)
+	case s.Reason == capacity.HostChosen && len(s.Args.Fitting) > 1:
+		return fmt.Sprintf("any of %d BareMetalHosts fits %s: %s", len(s.Args.Fitting), machineText(s), few(s.Args.Fitting))
+	case s.Reason == capacity.NoNode && s.Args.Message != "":
+		text = "{machine} is provisioned, and no node with its provider ID has registered{reported}"
 	}
-	return string(s.Reason)
+	return inStory(s, text)
 }
 
-// capacityTexts has one function for each reason.
-var capacityTexts = map[capacity.Reason]func(*capacity.Story) string{
-	capacity.WaitsForOwner: func(s *capacity.Story) string {
-		return objectText(s.Owner) + " was asked to replace " + machineText(s) + ", and has not answered"
-	},
-	capacity.OwnerDeferred: func(s *capacity.Story) string {
-		return objectText(s.Owner) + " has put off the replacement of " + machineText(s) + said(s)
-	},
-	capacity.KubeadmDefers: func(s *capacity.Story) string {
-		return fmt.Sprintf("%s does not replace %s yet (%s)", objectText(s.Owner), machineText(s), s.Args.KubeadmAnswer.Reason)
-	},
-	capacity.OwnerRefuses: func(s *capacity.Story) string {
-		return objectText(s.Owner) + " cannot replace " + machineText(s) + said(s)
-	},
-	capacity.OwnerRollsOut: func(s *capacity.Story) string {
-		return objectText(s.Owner) + " is rolling out, and replaces " + machineText(s) + " by that"
-	},
-	capacity.RolledOutOnDelete: func(s *capacity.Story) string {
-		return objectText(s.Owner) + " is rolling out, and replaces " + machineText(s) + " only after a user has deleted it (its strategy is OnDelete)"
-	},
-	capacity.OtherFirst: func(s *capacity.Story) string {
-		return fmt.Sprintf("%s replaces one unhealthy machine at a time, and has answered for %s and not for %s",
-			objectText(s.Owner), objectText(s.WaitsFor), machineText(s))
-	},
-	capacity.OwnerDeletes: func(s *capacity.Story) string { return objectText(s.Owner) + " is about to delete " + machineText(s) },
-	capacity.NoOwner: func(s *capacity.Story) string {
-		return machineText(s) + " has no owner that could replace it"
-	},
+// inStory is a text with the names and the clauses of a story in it.
+func inStory(s *capacity.Story, text string) string {
+	h, hook, finalizer := s.Args.Host, "", ""
+	if h == nil {
+		h = &capacity.Host{}
+	}
+	if len(s.Args.Hooks) > 0 {
+		hook = s.Args.Hooks[0].Name
+	}
+	if len(s.Args.Finalizers) > 0 {
+		finalizer = s.Args.Finalizers[0].Name
+	}
+	return strings.NewReplacer(
+		"{machine}", machineText(s), "{owner}", objectText(s.Owner), "{object}", objectText(s.WaitsFor), "{old}", s.Old, "{lost}", lost(s),
+		"{said}", said(s), "{reported}", reported(s), "{finalizers}", finalizersText(s.Args.Finalizers), "{finalizer}", finalizer,
+		"{drain}", drainText(s), "{volumes}", volumesText(s), "{hooks}", hooksText(s.Args.Hooks), "{hook}", hook, "{where}", where(s),
+		"{ailing owner}", ailing(s, objectText(s.Owner)), "{ailing it}", ailing(s, "it"), "{hosts}", hostsText(s.Args.Hosts),
+		"{ailing infrastructure}", ailing(s, "its infrastructure"), "{unread}", strings.Join(s.Args.Names, ", "),
+		"{host}", h.Name, "{state}", stateText(h.State), "{power}", power(h), "{trouble}", troubleText(h), "{unpause}", unpauseText(s),
+		"{machines}", strconv.Itoa(s.Args.Machines), "{ready}", strconv.Itoa(s.Args.Ready), "{replicas}", strconv.Itoa(s.Args.Replicas),
+		"{rule}", string(s.Args.KubeadmAnswer.Reason),
+		"{kubeadm}", Clause(ByKubeadm(s.Owner.Name, s.Args.Kubeadm, s.Args.KubeadmAnswer).Text),
+	).Replace(text)
+}
 
-	capacity.DeletionBegins: func(s *capacity.Story) string {
-		return machineText(s) + " is being deleted, and its controller has not reported how far that is"
-	},
-	capacity.PreDrainHook:         func(s *capacity.Story) string { return hookText(s, "before the drain") },
-	capacity.PreTerminateHook:     func(s *capacity.Story) string { return hookText(s, "before its infrastructure is deleted") },
-	capacity.Draining:             drainText,
-	capacity.DrainBlockedByBudget: drainText,
-	capacity.VolumesAttached:      volumesText,
-	capacity.InfrastructureDeletion: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + ", the infrastructure of " + machineText(s) + ", is being deleted" + finalizersText(s.Args.Finalizers) + ailing(s, "it")
-	},
-	capacity.InfrastructureFinalizer: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + ", the infrastructure of " + machineText(s) + ", cannot go" + finalizersText(s.Args.Finalizers)
-	},
-	capacity.HostDeprovisioning: func(s *capacity.Story) string {
-		return fmt.Sprintf("BareMetalHost %s of %s is being deprovisioned (%s)", s.Args.Host.Name, machineText(s), hostState(s.Args.Host))
-	},
-	capacity.HostHindersDeletion: func(s *capacity.Story) string {
-		return "the deletion of " + machineText(s) + " waits: " + troubleText(s.Args.Host)
-	},
-	capacity.BootstrapDeletion: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + ", which has the bootstrap data of " + machineText(s) + ", is being deleted" + finalizersText(s.Args.Finalizers)
-	},
-	capacity.NodeDeletion: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + " cannot be deleted from the workload cluster" + said(s)
-	},
-	capacity.ForeignFinalizer: func(s *capacity.Story) string {
-		return "Cluster API has deleted what belongs to " + machineText(s) + ", which remains" + finalizersText(s.Args.Finalizers)
-	},
-	capacity.DeletionFails:     func(s *capacity.Story) string { return "the deletion of " + machineText(s) + " fails" + said(s) },
-	capacity.DeletionCompletes: func(s *capacity.Story) string { return "the deletion of " + machineText(s) + " is complete" },
+// capacityTexts has one sentence for each reason. inStory fills it in.
+var capacityTexts = map[capacity.Reason]string{
+	capacity.WaitsForOwner: "{owner} was asked to replace {machine}, and has not answered",
+	capacity.OwnerDeferred: "{owner} has put off the replacement of {machine}{said}",
+	capacity.KubeadmDefers: "{owner} does not replace {machine} yet ({rule})",
+	capacity.OwnerRefuses:  "{owner} cannot replace {machine}{said}",
+	capacity.OwnerRollsOut: "{owner} is rolling out, and replaces {machine} by that",
+	capacity.RolledOutOnDelete: "{owner} is rolling out, and replaces {machine} only after a user has deleted it " +
+		"(its strategy is OnDelete)",
+	capacity.OtherFirst:   "{owner} replaces one unhealthy machine at a time, and has answered for {object} and not for {machine}",
+	capacity.OwnerDeletes: "{owner} is about to delete {machine}",
+	capacity.NoOwner:      "{machine} has no owner that could replace it",
 
-	capacity.OwnerUnfamiliar: func(s *capacity.Story) string {
-		return lost(s) + ", and when " + objectText(s.Owner) + " makes another one is not known: kubemend does not know the rules of its kind"
-	},
-	capacity.OwnerCreates: func(s *capacity.Story) string {
-		return lost(s) + ", and " + objectText(s.Owner) + " has not made another one"
-	},
-	capacity.OwnerBlocked: func(s *capacity.Story) string {
-		return lost(s) + ", and " + objectText(s.Owner) + " cannot make another one" + said(s)
-	},
-	capacity.CreationDisabled: func(s *capacity.Story) string {
-		return lost(s) + ", and an annotation forbids " + objectText(s.Owner) + " to make another one"
-	},
-	capacity.PausedReason: pausedText,
-	capacity.ObjectPaused: pausedText,
+	capacity.DeletionBegins: "{machine} is being deleted, and its controller has not reported how far that is",
+	capacity.PreDrainHook:   "the deletion of {machine} waits before the drain for the owner of the annotation {hooks}{ailing owner}",
+	capacity.PreTerminateHook: "the deletion of {machine} waits before its infrastructure is deleted for the owner of the annotation " +
+		"{hooks}{ailing owner}",
+	capacity.Draining:             "{drain}",
+	capacity.DrainBlockedByBudget: "{drain}",
+	capacity.VolumesAttached:      "{volumes}",
 
-	capacity.NotInitialized: func(s *capacity.Story) string {
-		return machineText(s) + " gets no bootstrap data before the control plane of " + objectText(s.WaitsFor) + " is initialized"
-	},
-	capacity.BootstrapNotReady: func(s *capacity.Story) string {
-		return machineText(s) + " waits for the bootstrap data of " + objectText(s.WaitsFor) + reported(s)
-	},
-	capacity.NoHost: func(s *capacity.Story) string {
-		return machineText(s) + " waits for a BareMetalHost, and " + hostsText(s.Args.Hosts)
-	},
-	capacity.HostFrees: func(s *capacity.Story) string {
-		return fmt.Sprintf("%s waits for BareMetalHost %s, which is being made available (state %s)",
-			machineText(s), s.Args.Host.Name, stateText(s.Args.Host.State))
-	},
-	capacity.HostChosen: func(s *capacity.Story) string {
-		if all := s.Args.Fitting; len(all) > 1 {
-			return fmt.Sprintf("any of %d BareMetalHosts fits %s: %s", len(all), machineText(s), few(all))
-		}
-		return fmt.Sprintf("BareMetalHost %s fits %s", s.Args.Host.Name, machineText(s))
-	},
-	capacity.HostWorks: func(s *capacity.Story) string {
-		return fmt.Sprintf("BareMetalHost %s of %s is being provisioned (%s)", s.Args.Host.Name, machineText(s), hostState(s.Args.Host))
-	},
-	capacity.HostTrouble: func(s *capacity.Story) string { return machineText(s) + " waits: " + troubleText(s.Args.Host) },
-	capacity.InfrastructureNotReady: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + ", the infrastructure of " + machineText(s) + ", is not ready" + reported(s)
-	},
-	capacity.NoNode: func(s *capacity.Story) string {
-		if s.Args.Message == "" {
-			return machineText(s) + " is provisioned, and no node has registered"
-		}
-		return machineText(s) + " is provisioned, and no node with its provider ID has registered" + reported(s)
-	},
-	capacity.HostOff: func(s *capacity.Story) string {
-		return fmt.Sprintf("%s is provisioned, and its BareMetalHost %s is powered off", machineText(s), s.Args.Host.Name)
-	},
-	capacity.NodeNotReadyReason: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + " of " + machineText(s) + " is not Ready" + reported(s) + ailing(s, "its infrastructure")
-	},
-	capacity.NodeGone: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + " of " + machineText(s) + " was deleted from the workload cluster, and the machine was not"
-	},
-	capacity.InfrastructureGone: func(s *capacity.Story) string {
-		return objectText(s.WaitsFor) + ", the infrastructure of " + machineText(s) + ", was deleted, and the machine was not"
-	},
-	capacity.Disconnected: func(s *capacity.Story) string {
-		return "Cluster API has no connection to the workload cluster of " + objectText(s.WaitsFor) + ", and " + machineText(s) + " waits for that" + said(s)
-	},
-	capacity.StillUnhealthy: func(s *capacity.Story) string {
-		return "the node of " + machineText(s) + " is Ready, and a health check marks the machine as unhealthy"
-	},
+	capacity.InfrastructureDeletion:  "{object}, the infrastructure of {machine}, is being deleted{finalizers}{ailing it}",
+	capacity.InfrastructureFinalizer: "{object}, the infrastructure of {machine}, cannot go{finalizers}",
+	capacity.HostDeprovisioning:      "BareMetalHost {host} of {machine} is being deprovisioned (state {state}, power {power})",
+	capacity.HostHindersDeletion:     "the deletion of {machine} waits: {trouble}",
+	capacity.BootstrapDeletion:       "{object}, which has the bootstrap data of {machine}, is being deleted{finalizers}",
+	capacity.NodeDeletion:            "{object} cannot be deleted from the workload cluster{said}",
+	capacity.ForeignFinalizer:        "Cluster API has deleted what belongs to {machine}, which remains{finalizers}",
+	capacity.DeletionFails:           "the deletion of {machine} fails{said}",
+	capacity.DeletionCompletes:       "the deletion of {machine} is complete",
 
-	capacity.Replaced: func(s *capacity.Story) string {
-		return "the capacity is back: the node of " + machineText(s) + " is Ready"
-	},
-	capacity.Recovered: func(s *capacity.Story) string {
-		return "the capacity is back: " + machineText(s) + " is healthy again"
-	},
-	capacity.RolledOut: func(s *capacity.Story) string {
-		return fmt.Sprintf("the capacity is back: of a rollout %s has %d of %d machines with a Ready node", objectText(s.Owner), s.Args.Ready, s.Args.Replicas)
-	},
-	capacity.OwnerComplete: func(s *capacity.Story) string {
-		return fmt.Sprintf("the capacity is back: %s has %d of %d machines with a Ready node; which of them replaces Machine %s is not known",
-			objectText(s.Owner), s.Args.Ready, s.Args.Replicas, s.Old)
-	},
-	capacity.ScaledDown: func(s *capacity.Story) string {
-		return fmt.Sprintf("Machine %s is not replaced: %s has %d of %d machines without it", s.Old, objectText(s.Owner), s.Args.Machines, s.Args.Replicas)
-	},
-	capacity.OwnerDeleted: func(s *capacity.Story) string {
-		return fmt.Sprintf("Machine %s is not replaced: %s is being deleted, or gone", s.Old, objectText(s.Owner))
-	},
-	capacity.ClusterDeleted: func(s *capacity.Story) string {
-		return "Machine " + s.Old + " is not replaced: its Cluster is being deleted, or gone"
-	},
-	capacity.NamespaceDeleted: func(s *capacity.Story) string {
-		return "Machine " + s.Old + " is not replaced: its namespace is being deleted"
-	},
-	capacity.NotReadable: func(s *capacity.Story) string {
-		return "what Machine " + s.Old + " waits for could not be read with your rights: " + strings.Join(s.Args.Names, ", ")
-	},
+	capacity.OwnerUnfamiliar:  "{lost}, and when {owner} makes another one is not known: kubemend does not know the rules of its kind",
+	capacity.OwnerCreates:     "{lost}, and {owner} has not made another one",
+	capacity.OwnerBlocked:     "{lost}, and {owner} cannot make another one{said}",
+	capacity.CreationDisabled: "{lost}, and an annotation forbids {owner} to make another one",
+	capacity.PausedReason:     "{object} is paused, and nothing goes on",
+	capacity.ObjectPaused:     "{object} is paused, and nothing goes on",
+
+	capacity.NotInitialized:         "{machine} gets no bootstrap data before the control plane of {object} is initialized",
+	capacity.BootstrapNotReady:      "{machine} waits for the bootstrap data of {object}{reported}",
+	capacity.NoHost:                 "{machine} waits for a BareMetalHost, and {hosts}",
+	capacity.HostFrees:              "{machine} waits for BareMetalHost {host}, which is being made available (state {state})",
+	capacity.HostChosen:             "BareMetalHost {host} fits {machine}",
+	capacity.HostWorks:              "BareMetalHost {host} of {machine} is being provisioned (state {state}, power {power})",
+	capacity.HostTrouble:            "{machine} waits: {trouble}",
+	capacity.InfrastructureNotReady: "{object}, the infrastructure of {machine}, is not ready{reported}",
+	capacity.NoNode:                 "{machine} is provisioned, and no node has registered",
+	capacity.HostOff:                "{machine} is provisioned, and its BareMetalHost {host} is powered off",
+	capacity.NodeNotReadyReason:     "{object} of {machine} is not Ready{reported}{ailing infrastructure}",
+	capacity.NodeGone:               "{object} of {machine} was deleted from the workload cluster, and the machine was not",
+	capacity.InfrastructureGone:     "{object}, the infrastructure of {machine}, was deleted, and the machine was not",
+	capacity.Disconnected: "Cluster API has no connection to the workload cluster of {object}, and {machine} " +
+		"waits for that{said}",
+	capacity.StillUnhealthy: "the node of {machine} is Ready, and a health check marks the machine as unhealthy",
+
+	capacity.Replaced:  "the capacity is back: the node of {machine} is Ready",
+	capacity.Recovered: "the capacity is back: {machine} is healthy again",
+	capacity.RolledOut: "the capacity is back: of a rollout {owner} has {ready} of {replicas} machines with a Ready node",
+	capacity.OwnerComplete: "the capacity is back: {owner} has {ready} of {replicas} machines with a Ready node; " +
+		"which of them replaces Machine {old} is not known",
+	capacity.ScaledDown:       "Machine {old} is not replaced: {owner} has {machines} of {replicas} machines without it",
+	capacity.OwnerDeleted:     "Machine {old} is not replaced: {owner} is being deleted, or gone",
+	capacity.ClusterDeleted:   "Machine {old} is not replaced: its Cluster is being deleted, or gone",
+	capacity.NamespaceDeleted: "Machine {old} is not replaced: its namespace is being deleted",
+	capacity.NotReadable:      "what Machine {old} waits for could not be read with your rights: {unread}",
 }
 
 // said is what another controller says, as it goes on behind a colon; nothing if it says nothing.
@@ -225,17 +167,16 @@ func ailing(s *capacity.Story, who string) string {
 	return "; " + who + " reports" + reported(&capacity.Story{Args: capacity.Args{Reason: is.Reason, Message: is.Message}})
 }
 
-func hookText(s *capacity.Story, when string) string {
-	names := make([]string, 0, len(s.Args.Hooks))
-	for _, h := range s.Args.Hooks {
+func hooksText(all []capacity.Hook) string {
+	names := make([]string, 0, len(all))
+	for _, h := range all {
 		if h.Owner != "" {
 			names = append(names, fmt.Sprintf("%s (%s)", h.Name, word(h.Owner)))
 		} else {
 			names = append(names, h.Name)
 		}
 	}
-	text := fmt.Sprintf("the deletion of %s waits %s for the owner of the annotation %s", machineText(s), when, few(names))
-	return text + ailing(s, objectText(s.Owner))
+	return few(names)
 }
 
 func drainText(s *capacity.Story) string {
@@ -319,9 +260,6 @@ func power(h *capacity.Host) string {
 	}
 	return "off"
 }
-
-// hostState is the state of a host and its power.
-func hostState(h *capacity.Host) string { return "state " + stateText(h.State) + ", power " + power(h) }
 
 // troubleText is what is wrong with a host.
 func troubleText(h *capacity.Host) string {

@@ -17,11 +17,11 @@ func CapacityNext(s *capacity.Story) Step {
 			return next
 		}
 	}
-	text := nextTexts[s.Next]
-	if text == nil {
+	text := nextText(s)
+	if text == "" {
 		return Step{}
 	}
-	step := Step{Reason: string(s.Next), NotBefore: s.NotBefore, Text: text(s)}
+	step := Step{Reason: string(s.Next), NotBefore: s.NotBefore, Text: inStory(s, text)}
 	switch s.Next {
 	case capacity.DrainGivenUp, capacity.VolumesGivenUp, capacity.NodeGivenUp:
 		if !s.Overdue {
@@ -31,69 +31,45 @@ func CapacityNext(s *capacity.Story) Step {
 	return step
 }
 
-// nextTexts has one function for each next step.
-var nextTexts = map[capacity.Next]func(*capacity.Story) string{
-	capacity.OwnerReplaces: func(s *capacity.Story) string {
-		return objectText(s.Owner) + " deletes " + machineText(s) + ", and makes another one"
-	},
-	capacity.DeletionGoesOn: func(s *capacity.Story) string { return "the Machine controller deletes " + machineText(s) },
-	capacity.DrainBegins: func(s *capacity.Story) string {
-		return "the node of " + machineText(s) + " is drained as soon as the annotation is gone"
-	},
-	capacity.DrainGoesOn: func(s *capacity.Story) string {
-		return "the deletion of " + machineText(s) + " goes on as soon as the pods have left its node; the drain has no timeout"
-	},
-	capacity.DrainGivenUp: func(s *capacity.Story) string {
-		return "the deletion of " + machineText(s) + " goes on, whether the pods have left its node or not"
-	},
-	capacity.VolumesGivenUp: func(s *capacity.Story) string {
-		return "the deletion of " + machineText(s) + " goes on, whether its volumes are detached or not"
-	},
-	capacity.InfrastructureGoes: func(s *capacity.Story) string {
-		if s.Reason == capacity.VolumesAttached {
-			return "the infrastructure of " + machineText(s) + " is deleted as soon as the volumes are detached; that wait has no timeout"
-		}
-		return "the infrastructure of " + machineText(s) + " is deleted as soon as the annotation is gone"
-	},
-	capacity.MachineGoes: func(s *capacity.Story) string {
-		if s.Owner.Kind == "" {
-			return machineText(s) + " is gone"
-		}
-		return machineText(s) + " is gone, and " + objectText(s.Owner) + " makes the machines that it lacks"
-	},
-	capacity.MachineIsGone: func(s *capacity.Story) string {
-		return machineText(s) + " is gone, and no machine is made for it"
-	},
-	capacity.NodeGivenUp: func(s *capacity.Story) string {
-		return machineText(s) + " is gone, whether its node is deleted or not"
-	},
-	capacity.ReplacementIsMade: func(s *capacity.Story) string {
-		if s.Stage == capacity.NoReplacement {
-			return objectText(s.Owner) + " makes a new Machine"
-		}
-		return objectText(s.Owner) + " makes a new Machine as soon as Machine " + s.Machine + " is gone"
-	},
-	capacity.HostIsTaken: func(s *capacity.Story) string {
-		if len(s.Args.Fitting) > 1 {
-			return "the provider takes one of these BareMetalHosts for " + machineText(s)
-		}
-		if s.Args.Host != nil {
-			return "the provider takes BareMetalHost " + s.Args.Host.Name + " for " + machineText(s)
-		}
-		return "the provider takes the first BareMetalHost that fits for " + machineText(s)
-	},
-	capacity.InfrastructureComes: func(s *capacity.Story) string { return "the infrastructure of " + machineText(s) + " becomes ready" },
-	capacity.NodeRegisters:       func(s *capacity.Story) string { return "the node of " + machineText(s) + " registers" },
-	capacity.NodeGetsReady:       func(s *capacity.Story) string { return "the node of " + machineText(s) + " becomes Ready" },
-	capacity.MachineGetsHealthy: func(s *capacity.Story) string {
-		return machineText(s) + " becomes healthy, or what its health check asks for replaces or repairs it"
-	},
-	capacity.GoesOn: func(s *capacity.Story) string {
-		if s.Reason == capacity.Disconnected {
-			return "the deletion of " + machineText(s) + " goes on as soon as Cluster API has a connection again; this wait has no timeout"
-		}
-		return "it goes on from there"
-	},
+// nextText is the text of the next step of a story; empty if there is none.
+func nextText(s *capacity.Story) string {
+	switch next := s.Next; {
+	case next == capacity.InfrastructureGoes && s.Reason == capacity.VolumesAttached:
+		return "the infrastructure of {machine} is deleted as soon as the volumes are detached; that wait has no timeout"
+	case next == capacity.MachineGoes && s.Owner.Kind == "":
+		return "{machine} is gone"
+	case next == capacity.ReplacementIsMade && s.Stage == capacity.NoReplacement:
+		return "{owner} makes a new Machine"
+	case next == capacity.HostIsTaken && len(s.Args.Fitting) > 1:
+		return "the provider takes one of these BareMetalHosts for {machine}"
+	case next == capacity.HostIsTaken && s.Args.Host == nil:
+		return "the provider takes the first BareMetalHost that fits for {machine}"
+	case next == capacity.GoesOn && s.Reason == capacity.Disconnected:
+		return "the deletion of {machine} goes on as soon as Cluster API has a connection again; this wait has no timeout"
+	}
+	return nextTexts[s.Next]
+}
+
+// nextTexts has one text for each next step.
+var nextTexts = map[capacity.Next]string{
+	capacity.OwnerReplaces:  "{owner} deletes {machine}, and makes another one",
+	capacity.DeletionGoesOn: "the Machine controller deletes {machine}",
+	capacity.DrainBegins:    "the node of {machine} is drained as soon as the annotation is gone",
+	capacity.DrainGoesOn:    "the deletion of {machine} goes on as soon as the pods have left its node; the drain has no timeout",
+	capacity.DrainGivenUp:   "the deletion of {machine} goes on, whether the pods have left its node or not",
+	capacity.VolumesGivenUp: "the deletion of {machine} goes on, whether its volumes are detached or not",
+
+	capacity.InfrastructureGoes:  "the infrastructure of {machine} is deleted as soon as the annotation is gone",
+	capacity.MachineGoes:         "{machine} is gone, and {owner} makes the machines that it lacks",
+	capacity.MachineIsGone:       "{machine} is gone, and no machine is made for it",
+	capacity.NodeGivenUp:         "{machine} is gone, whether its node is deleted or not",
+	capacity.ReplacementIsMade:   "{owner} makes a new Machine as soon as {machine} is gone",
+	capacity.HostIsTaken:         "the provider takes BareMetalHost {host} for {machine}",
+	capacity.InfrastructureComes: "the infrastructure of {machine} becomes ready",
+	capacity.NodeRegisters:       "the node of {machine} registers",
+	capacity.NodeGetsReady:       "the node of {machine} becomes Ready",
+	capacity.MachineGetsHealthy:  "{machine} becomes healthy, or what its health check asks for replaces or repairs it",
+	capacity.GoesOn:              "it goes on from there",
 }
 
 // CapacityDeadline is what happens at the deadline of a story of a new machine, as a clause; empty if it has none, or if CapacityNext says that.
@@ -110,88 +86,47 @@ func CapacityDeadline(s *capacity.Story) string {
 // CapacityTodo is what a person can do for the capacity of a machine; zero if there is nothing but to wait.
 func CapacityTodo(s *capacity.Story) Step {
 	text := todoTexts[s.Todo]
-	if text == nil {
+	switch {
+	case text == "":
 		return Step{}
+	case s.Todo == capacity.RepairHost && s.Args.Host == nil:
+		text = "repair the host of {machine}"
+	case s.Todo == capacity.DeleteMachine && s.Reason == capacity.RolledOutOnDelete:
+		text = "delete {machine}"
 	}
-	return Step{Reason: string(s.Todo), NotBefore: s.NotBefore, Manual: true, Text: text(s)}
+	return Step{Reason: string(s.Todo), NotBefore: s.NotBefore, Manual: true, Text: inStory(s, text)}
 }
 
-// todoTexts has one function for each thing to do.
-var todoTexts = map[capacity.Todo]func(*capacity.Story) string{
-	capacity.Unpause: unpauseText,
-	capacity.EndHook: func(s *capacity.Story) string {
-		return "let the owner of the annotation " + s.Args.Hooks[0].Name + " finish, or remove the annotation from " + machineText(s)
-	},
-	capacity.FreeBudget: func(s *capacity.Story) string {
-		return "make " + objectText(s.WaitsFor) + " allow a disruption (more ready replicas, or another limit), or delete the pod yourself"
-	},
-	capacity.SetDrainTimeout: func(s *capacity.Story) string {
-		return "free the node of " + machineText(s) + " from the pods that are left, or set nodeDrainTimeoutSeconds " + where(s)
-	},
-	capacity.DetachVolumes: func(s *capacity.Story) string {
-		return "look at the storage driver that does not detach, or set nodeVolumeDetachTimeoutSeconds " + where(s)
-	},
-	capacity.RepairHost: func(s *capacity.Story) string {
-		if s.Args.Host == nil {
-			return "repair the host of " + machineText(s)
-		}
-		return "repair BareMetalHost " + s.Args.Host.Name
-	},
-	capacity.PowerHostOn: func(s *capacity.Story) string {
-		return "set spec.online of BareMetalHost " + s.Args.Host.Name + " to true, unless it is kept off on purpose"
-	},
-	capacity.RemoveFinalizer: func(s *capacity.Story) string {
-		return "make the owner of the finalizer " + s.Args.Finalizers[0].Name + " finish, or remove it from " + objectText(s.WaitsFor)
-	},
-	capacity.LookAtController: func(s *capacity.Story) string {
-		return "look at the log of Cluster API's controllers for " + machineText(s)
-	},
-	capacity.LookAtOwner: func(s *capacity.Story) string {
-		return "look at " + objectText(s.Owner) + " and its controller"
-	},
-	capacity.AnswerOwner: func(s *capacity.Story) string {
-		return "end what keeps " + objectText(s.Owner) + " from replacing " + machineText(s) + ", or replace it by hand"
-	},
-	capacity.RaiseRetries: func(s *capacity.Story) string {
-		return Clause(ByKubeadm(s.Owner.Name, s.Args.Kubeadm, s.Args.KubeadmAnswer).Text)
-	},
-	capacity.RepairMachine: func(s *capacity.Story) string {
-		return Clause(ByKubeadm(s.Owner.Name, s.Args.Kubeadm, s.Args.KubeadmAnswer).Text)
-	},
-	capacity.UnblockOwner: func(s *capacity.Story) string {
-		return "end what keeps " + objectText(s.Owner) + " from making a machine"
-	},
-	capacity.AllowCreation: func(s *capacity.Story) string {
-		return "remove the annotation cluster.x-k8s.io/disable-machine-create from the MachineSet of " + objectText(s.Owner)
-	},
-	capacity.RepairControlPlane: func(s *capacity.Story) string { return "look at the control plane of " + objectText(s.WaitsFor) },
-	capacity.LookAtBootstrap:    func(s *capacity.Story) string { return "look at " + objectText(s.WaitsFor) + " and its controller" },
-	capacity.AddHost: func(s *capacity.Story) string {
-		return "make a BareMetalHost available that the hostSelector of " + objectText(s.WaitsFor) + " selects"
-	},
-	capacity.LookAtInfrastructure: func(s *capacity.Story) string { return "look at " + objectText(s.WaitsFor) + " and its provider" },
-	capacity.LookAtConsole: func(s *capacity.Story) string {
-		return "look at the console of " + objectText(s.WaitsFor) +
-			": its kubelet has not reached the API server, or has registered a node with another spec.providerID"
-	},
-	capacity.LookAtNode: func(s *capacity.Story) string {
-		return "look at " + objectText(s.WaitsFor) + " in the workload cluster: its kubelet and its network"
-	},
-	capacity.DeleteMachine: func(s *capacity.Story) string {
-		if s.Reason == capacity.RolledOutOnDelete {
-			return "delete " + machineText(s)
-		}
-		return "delete " + machineText(s) + ": its infrastructure is not made again"
-	},
-	capacity.RestoreConnection: func(s *capacity.Story) string {
-		return "make the API server of " + objectText(s.WaitsFor) + " reachable for Cluster API: its endpoint, its certificates, its kubeconfig"
-	},
-	capacity.RestartKubelet: func(s *capacity.Story) string {
-		return "restart the kubelet of " + machineText(s) + ", which registers only when it starts, or delete the Machine"
-	},
-	capacity.CreateMachine: func(s *capacity.Story) string {
-		return "replace " + machineText(s) + " by hand: it has no owner that could"
-	},
+// todoTexts has one text for each thing to do.
+var todoTexts = map[capacity.Todo]string{
+	capacity.Unpause:         "{unpause}",
+	capacity.EndHook:         "let the owner of the annotation {hook} finish, or remove the annotation from {machine}",
+	capacity.FreeBudget:      "make {object} allow a disruption (more ready replicas, or another limit), or delete the pod yourself",
+	capacity.SetDrainTimeout: "free the node of {machine} from the pods that are left, or set nodeDrainTimeoutSeconds {where}",
+	capacity.DetachVolumes:   "look at the storage driver that does not detach, or set nodeVolumeDetachTimeoutSeconds {where}",
+	capacity.RepairHost:      "repair BareMetalHost {host}",
+	capacity.PowerHostOn:     "set spec.online of BareMetalHost {host} to true, unless it is kept off on purpose",
+	capacity.RemoveFinalizer: "make the owner of the finalizer {finalizer} finish, or remove it from {object}",
+
+	capacity.LookAtController: "look at the log of Cluster API's controllers for {machine}",
+	capacity.LookAtOwner:      "look at {owner} and its controller",
+	capacity.AnswerOwner:      "end what keeps {owner} from replacing {machine}, or replace it by hand",
+	capacity.RaiseRetries:     "{kubeadm}",
+	capacity.RepairMachine:    "{kubeadm}",
+	capacity.UnblockOwner:     "end what keeps {owner} from making a machine",
+	capacity.AllowCreation:    "remove the annotation cluster.x-k8s.io/disable-machine-create from the MachineSet of {owner}",
+
+	capacity.RepairControlPlane:   "look at the control plane of {object}",
+	capacity.LookAtBootstrap:      "look at {object} and its controller",
+	capacity.AddHost:              "make a BareMetalHost available that the hostSelector of {object} selects",
+	capacity.LookAtInfrastructure: "look at {object} and its provider",
+	capacity.LookAtConsole: "look at the console of {object}: its kubelet has not reached the API server, " +
+		"or has registered a node with another spec.providerID",
+	capacity.LookAtNode:        "look at {object} in the workload cluster: its kubelet and its network",
+	capacity.DeleteMachine:     "delete {machine}: its infrastructure is not made again",
+	capacity.RestoreConnection: "make the API server of {object} reachable for Cluster API: its endpoint, its certificates, its kubeconfig",
+	capacity.RestartKubelet:    "restart the kubelet of {machine}, which registers only when it starts, or delete the Machine",
+	capacity.CreateMachine:     "replace {machine} by hand: it has no owner that could",
 }
 
 // where is the field of an owner in which timeouts of a deletion are. Cluster API writes the one of a Machine back to that.
@@ -213,10 +148,6 @@ func where(s *capacity.Story) string {
 		return "in spec.topology.workers.machineDeployments[].deletion" + topology
 	}
 	return "in spec.template.spec.deletion of " + objectText(s.Owner)
-}
-
-func pausedText(s *capacity.Story) string {
-	return objectText(s.WaitsFor) + " is paused, and nothing goes on"
 }
 
 func unpauseText(s *capacity.Story) string {
@@ -313,14 +244,6 @@ func OwnerCounts(ready, machines, replicas int, rollingOut bool) string {
 		text += "; rolling out"
 	}
 	return text
-}
-
-// WithoutReadyNode is the heading of the machines of an owner that have none.
-const WithoutReadyNode = "Machines without a Ready node"
-
-// MoreMachines is that n more machines have no Ready node, and are not listed.
-func MoreMachines(n int) string {
-	return fmt.Sprintf("%d more without a Ready node", n)
 }
 
 // StoryOf is the machine that a story is about, for a list of several.

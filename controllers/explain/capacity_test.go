@@ -60,14 +60,14 @@ func whole() *capacity.Story {
 
 func TestEachReasonStepAndTodoOfACapacityHasItsSentence(t *testing.T) {
 	for _, reason := range constantsOf(t, "capacity/story.go", "Reason") {
-		if s := whole(); capacityTexts[capacity.Reason(reason)] == nil {
+		if s := whole(); capacityTexts[capacity.Reason(reason)] == "" {
 			t.Errorf("the reason %s has no sentence", reason)
 		} else if s.Reason = capacity.Reason(reason); Capacity(s) == "" {
 			t.Errorf("the sentence of %s is empty", reason)
 		}
 	}
 	for _, todo := range constantsOf(t, "capacity/story.go", "Todo") {
-		if s := whole(); todoTexts[capacity.Todo(todo)] == nil {
+		if s := whole(); todoTexts[capacity.Todo(todo)] == "" {
 			t.Errorf("the thing to do %s has no sentence", todo)
 		} else if s.Todo = capacity.Todo(todo); !CapacityTodo(s).Manual || CapacityTodo(s).Text == "" {
 			t.Errorf("the sentence of %s is %+v", todo, CapacityTodo(s))

@@ -33,8 +33,8 @@ var nothingFollows = map[string]string{
 	escalation.InProgress: "{step} is waited for, without end",
 }
 
-// escalationText says what the escalation decides, and why; nothing if it was not asked.
-func escalationText(f *nodes.Facts, d escalation.Decision) string {
+// EscalationText says what the escalation decides, and why; nothing if it was not asked.
+func EscalationText(f *nodes.Facts, d escalation.Decision) string {
 	sentence, decided := escalationSentences[d.Reason]
 	switch {
 	case !decided:
@@ -57,7 +57,7 @@ func escalationText(f *nodes.Facts, d escalation.Decision) string {
 func answerText(f *nodes.Facts, a nodes.Answer) string {
 	switch {
 	case !a.PassedOver:
-		return escalationText(f, a.Decision)
+		return EscalationText(f, a.Decision)
 	case a.Do == escalation.Exhausted:
 		return f.Templates[a.From-1].String() + " was given up, and none of the templates that are left can be about the node"
 	}

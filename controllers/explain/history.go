@@ -9,12 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What happened to objects, as their histories say it.
-const (
-	MachineMade = "Machine created"
-	CheckMade   = "check created"
-)
-
 // NoHistory is that what is known tells nothing of an object since a moment; of anything, if no object is named, and at any time, if the moment is zero.
 // Without a namespace all were looked at.
 func NoHistory(of Ref, since time.Time) string {
@@ -39,21 +33,6 @@ func RequestMadeFor(check Ref) string {
 	return "requested by kubemend for " + check.String()
 }
 
-// NodeRequestMade is that a request was made for a node.
-func NodeRequestMade(request Ref, node string) string {
-	return fmt.Sprintf("%s created for node %s", request, node)
-}
-
-// NodeRequestGivenUp is that a request for a node was given up.
-func NodeRequestGivenUp(request Ref, node string) string {
-	return fmt.Sprintf("%s for node %s timed out", request, node)
-}
-
-// NodeRecovered is that the conditions of a node are healthy, while its remediation goes on.
-func NodeRecovered(node string) string {
-	return "node " + node + " is healthy again; its remediation is still in flight"
-}
-
 // DeletionAsked is what an object waits for that is being deleted.
 func DeletionAsked(finalizers []string) string {
 	if len(finalizers) == 0 {
@@ -66,9 +45,6 @@ func DeletionAsked(finalizers []string) string {
 func ConditionTurned(c metav1.Condition) string {
 	return cmp.Or(c.Message, fmt.Sprintf("%s is %s", c.Type, c.Status))
 }
-
-// RequestReported is that a condition of a request became true.
-func RequestReported(c metav1.Condition) string { return ConditionTurned(c) }
 
 // Annotated is an annotation of an object, and who wrote it.
 func Annotated(key, value, writer string) string {
@@ -88,8 +64,3 @@ func OperationBegan(reason string) string { return hostOperations[reason] + " be
 
 // OperationEnded is that an operation on a host ended.
 func OperationEnded(reason string) string { return hostOperations[reason] + " ended" }
-
-// Repeated is the age of an event that has happened n times, the first one over that long ago.
-func Repeated(age string, n int, over string) string {
-	return fmt.Sprintf("%s (x%d over %s)", age, n, over)
-}

@@ -16,8 +16,7 @@ const (
 	repairTheHost = "repair the host, then remove both unhealthy annotations"
 )
 
-// persons are what a person has to do, by the reason of a step, or of what a remediation ended for. docs/conditions.md says the
-// same.
+// persons are what a person has to do, by the reason of a step, or of what a remediation ended for. docs/conditions.md says the same.
 var persons = map[powercycle.Reason]string{
 	powercycle.NoOwnerReason: "add the owner reference",
 	powercycle.QueueTimedOutReason: "see to the members of the control plane that it waits for; to power-cycle the host all the same, do it by hand, " +

@@ -43,61 +43,137 @@ func blockersOf(f *machines.Facts, p *machines.Plan, d *machines.Decision) []Blo
 	var all []Blocker
 	for _, b := range d.Blockers {
 		if b.Reason != machines.NotUnhealthy {
-			all = append(all, rendered[b.Reason](f, p, d, b))
+			all = append(all, blockerOf(f, p, d, b))
 		}
 	}
 	return all
 }
 
-// rendered are the sentences for blockers.
-var rendered = map[machines.Reason]func(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker{
-	machines.MachineDeleting:            machineDeleting,
-	machines.OlderCheckActs:             olderCheckActs,
-	machines.NotActing:                  notActing,
-	machines.ControlPlaneNotInitialized: notInitialized,
-	machines.InfrastructureNotReady:     infrastructureNotReady,
-	machines.ClusterUnreachable:         clusterUnreachable,
-	machines.AwaitsClusterAPI:           awaitsClusterAPI,
-	machines.NodeNotSeen:                nodeNotSeen,
-	machines.WithinTimeout:              withinTimeout,
-	machines.MachineUpdating:            machineUpdating,
-	machines.PowerCycleInProgress:       powerCycled,
-	machines.PowerCyclesUnread:          cyclesUnread,
-	machines.JustSeen:                   justSeen,
-	machines.InvalidLimit:               invalidLimit,
-	machines.TooManyUnhealthy:           tooManyUnhealthy,
-	machines.TooFewUnhealthy:            tooFewUnhealthy,
-	machines.CoolingDown:                coolingDown,
-	machines.NoneAtOnce:                 noneAtOnce,
-	machines.RemediationsInProgress:     queued,
-	machines.FailureContradicted:        failureContradicted,
-	machines.QueueUnread:                queueUnread,
-	machines.RequestInTheWay:            requestInTheWay,
-	machines.TemplateUnread:             templateUnread,
-	machines.TemplateRefused:            templateRefused,
-	machines.TemplateMissing:            templateMissing,
-	machines.RequestsUnread:             requestsUnread,
-	machines.TemplateUnusable:           templateUnusable,
-	machines.NoSpareHost:                noSpareHost,
-	machines.SpareHostsUnread:           noSpareHost,
-}
-
-func machineDeleting(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
-	return Blocker{Reason: MachineBeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", EndsWhen: "it is gone"}
-}
-
-func olderCheckActs(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{
-		Reason: mendv1.OverlapReason, Detail: "older check " + d.Target.OlderCheck,
-		Text:   fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", d.Target.OlderCheck),
-		Fix:    "If this check is to act on it, change the selector of the other one",
-		Object: Ref{Kind: "MachineHealthCheck", Namespace: f.About.Namespace, Name: d.Target.OlderCheck},
+// blockerOf is b with its sentence.
+func blockerOf(f *machines.Facts, p *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
+	switch b.Reason {
+	case machines.MachineDeleting:
+		return Blocker{Reason: MachineBeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate",
+			EndsWhen: "it is gone"}
+	case machines.OlderCheckActs:
+		return Blocker{
+			Reason: mendv1.OverlapReason, Detail: "older check " + d.Target.OlderCheck,
+			Text:   fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", d.Target.OlderCheck),
+			Fix:    "If this check is to act on it, change the selector of the other one",
+			Object: Ref{Kind: "MachineHealthCheck", Namespace: f.About.Namespace, Name: d.Target.OlderCheck},
+		}
+	case machines.NotActing:
+		_, because := MachineMode(f)
+		return Blocker{Reason: NotActing, Text: because, Fix: Enable(f), Detail: notActingDetail(f)}
+	case machines.ControlPlaneNotInitialized:
+		return Blocker{
+			Reason: string(b.Reason), EndsWhen: "the control plane of Cluster " + f.About.Cluster + " is initialized",
+			Text: fmt.Sprintf("The control plane of Cluster %s is not initialized: machines that are not part of it are not judged before",
+				f.About.Cluster),
+		}
+	case machines.InfrastructureNotReady:
+		return Blocker{
+			Reason: string(b.Reason), EndsWhen: "the infrastructure of Cluster " + f.About.Cluster + " is ready",
+			Text: fmt.Sprintf("The infrastructure of Cluster %s is not ready: no machine is judged before", f.About.Cluster),
+		}
+	case machines.ClusterUnreachable:
+		return Blocker{Reason: p.Reach.Reason, Text: CheckMessage(f, p, p.Reach),
+			Fix: "See to the connection from the management cluster to the workload cluster"}
+	case machines.AwaitsClusterAPI:
+		return awaitsClusterAPI(f)
+	case machines.NodeNotSeen:
+		return nodeNotSeen(d)
+	case machines.WithinTimeout:
+		return withinTimeout(d, b)
+	case machines.MachineUpdating:
+		return Blocker{
+			Reason: MachineBeingUpdated, EndsWhen: "its update is over",
+			Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
+				"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation,
+		}
+	case machines.FailureContradicted:
+		return failureContradicted(f, d, b)
 	}
+	return limitBlocker(f, p, d, b)
 }
 
-func notActing(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	_, because := MachineMode(f)
-	return Blocker{Reason: NotActing, Text: because, Fix: Enable(f), Detail: notActingDetail(f)}
+// limitBlocker is blockerOf for what forbids to begin one more remediation now.
+func limitBlocker(f *machines.Facts, p *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
+	reason, text := RemediationAllowed(f, p)
+	switch b.Reason {
+	case machines.PowerCycleInProgress:
+		return powerCycled(f, d, b)
+	case machines.PowerCyclesUnread:
+		return Blocker{
+			Reason: NotRead, Text: "Which power cycles are in progress is not known", Until: b.Until,
+			EndsWhen: "they can be read, or " + machines.CyclesUnreadFor.String() + " after that first failed",
+		}
+	case machines.JustSeen:
+		return Blocker{
+			Reason: string(b.Reason), Text: "It may be the first of many machines that fail, or recover, in the same moment",
+			Until:    b.Until,
+			EndsWhen: "the changes that come with it have been seen",
+		}
+	case machines.InvalidLimit:
+		return Blocker{Reason: reason, Text: text, Fix: "Correct " + f.About.InvalidField, Detail: f.About.InvalidField}
+	case machines.TooManyUnhealthy:
+		return Blocker{Reason: reason, Text: text, EndsWhen: "at most " + notHealthy(max(f.Limits.AtMost, 0), p.Population)}
+	case machines.TooFewUnhealthy:
+		return Blocker{Reason: reason, Text: text, EndsWhen: "at least " + notHealthy(f.Limits.AtLeast, p.Population)}
+	case machines.CoolingDown:
+		return Blocker{Reason: reason, Text: text, Until: b.Until, EndsWhen: "the cooldown is over"}
+	case machines.NoneAtOnce:
+		return Blocker{Reason: reason, Text: text, Detail: mendv1.MaxInFlightAnnotation,
+			Fix: fmt.Sprintf("When it is to go on, remove the annotation %s from the check, or raise it", mendv1.MaxInFlightAnnotation)}
+	case machines.RemediationsInProgress:
+		return Blocker{
+			Reason: string(b.Reason), Text: queue(f, p), EndsWhen: "a remediation that is in flight is over",
+			Detail: fmt.Sprintf("%d of at most %d in flight", p.Population.InFlight+p.Grant.Start, f.Limits.InFlight),
+		}
+	case machines.QueueUnread:
+		return Blocker{
+			Reason: string(machines.QueueUnread),
+			Text:   "Its place in the queue of remediations is not known, as the other machines were not read",
+			Fix:    "Ask again: explain the check itself, which reads them all",
+		}
+	}
+	return requestBlocker(f, d, b)
+}
+
+// requestBlocker is blockerOf for what a remediation is begun with: the template, the request, a spare host.
+func requestBlocker(f *machines.Facts, d *machines.Decision, b machines.Blocker) Blocker {
+	switch b.Reason {
+	case machines.RequestInTheWay:
+		return Blocker{
+			Reason: RequestInTheWay, Text: ForeignRequest(f, d.Target), Detail: f.Template.Kind + " " + d.Target.RequestFacts.Name,
+			Object: Ref{Kind: f.Template.Kind, Namespace: f.About.Namespace, Name: d.Target.RequestFacts.Name},
+			Fix:    "Find out who made it and whether it is still needed; when it is gone, one is made",
+		}
+	case machines.TemplateUnread:
+		if c := &f.About.Template; c.Status == "False" { // what the controller makes of it, which the reader may not read
+			return Blocker{Reason: c.Reason, Text: c.Message, Fix: "See to that, or name another template in spec.remediation.templateRef"}
+		}
+		return TemplatesUnread(f.Template.Kind)
+	case machines.TemplateRefused:
+		return Blocker{Reason: mendv1.TemplateRefusedReason, Text: NoTemplate(f), Fix: f.Template.Fix, Detail: templateOf(f),
+			Object: templateRef(f)}
+	case machines.TemplateMissing:
+		return Blocker{
+			Reason: mendv1.TemplateNotFoundReason, Text: NoTemplate(f), Detail: templateOf(f), Object: templateRef(f),
+			Fix: cmp.Or(f.Template.Fix, "Make it") + ", or name another template in spec.remediation.templateRef",
+		}
+	case machines.RequestsUnread:
+		return Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}
+	case machines.TemplateUnusable:
+		return Blocker{
+			Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: d.Target.UnusableWhy,
+			Object: templateRef(f),
+			Fix:    "Fix the template, or name another one in spec.remediation.templateRef",
+		}
+	case machines.NoSpareHost, machines.SpareHostsUnread:
+		return noSpareHost(f, d, b)
+	}
+	return Blocker{}
 }
 
 // notActingDetail is why kubemend does not act on a check, in a few words.
@@ -120,27 +196,9 @@ func notActingDetail(f *machines.Facts) string {
 	return "check not claimed"
 }
 
-func notInitialized(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
-	return Blocker{
-		Reason: string(b.Reason), EndsWhen: "the control plane of Cluster " + f.About.Cluster + " is initialized",
-		Text: fmt.Sprintf("The control plane of Cluster %s is not initialized: machines that are not part of it are not judged before", f.About.Cluster),
-	}
-}
-
-func infrastructureNotReady(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
-	return Blocker{
-		Reason: string(b.Reason), EndsWhen: "the infrastructure of Cluster " + f.About.Cluster + " is ready",
-		Text: fmt.Sprintf("The infrastructure of Cluster %s is not ready: no machine is judged before", f.About.Cluster),
-	}
-}
-
-func clusterUnreachable(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{Reason: p.Reach.Reason, Text: CheckMessage(f, p, p.Reach), Fix: "See to the connection from the management cluster to the workload cluster"}
-}
-
 // awaitsClusterAPI is what it means that what is known of a machine was written before a pause. There is no deadline: as long as core does not
 // run there is no newer state, and the machine's node is judged all the same.
-func awaitsClusterAPI(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
+func awaitsClusterAPI(f *machines.Facts) Blocker {
 	b := Blocker{Reason: AwaitsClusterAPI, EndsWhen: "Cluster API sets the condition Paused of the machine to False",
 		Text: "It waits for Cluster API to reconcile the machine after the pause: its conditions were written before"}
 	if f.Mode >= machines.Observed {
@@ -149,7 +207,7 @@ func awaitsClusterAPI(f *machines.Facts, _ *machines.Plan, _ *machines.Decision,
 	return b
 }
 
-func nodeNotSeen(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
+func nodeNotSeen(d *machines.Decision) Blocker {
 	name := d.Target.Health.NodeName
 	if other := d.Target.Health.Other; other.Name != "" {
 		return Blocker{Reason: NodeNotSeen, Detail: "Node " + other.Name, Text: otherNode(other)}
@@ -158,7 +216,7 @@ func nodeNotSeen(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ ma
 		Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists", name)}
 }
 
-func withinTimeout(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
+func withinTimeout(d *machines.Decision, b machines.Blocker) Blocker {
 	for _, f := range d.Verdict.Findings {
 		if !b.Until.IsZero() && f.Due.Equal(b.Until) {
 			return Blocker{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeoutOf(f), observed(f)), Until: f.Due}
@@ -178,15 +236,7 @@ func timeoutOf(f health.Finding) string {
 	return f.Limit.String()
 }
 
-func machineUpdating(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
-	return Blocker{
-		Reason: MachineBeingUpdated, EndsWhen: "its update is over",
-		Text: "The machine is being updated in place (its condition Updating is True): it is left alone, unless a person marks it with the annotation " +
-			clusterv1.RemediateMachineAnnotation,
-	}
-}
-
-func powerCycled(f *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
+func powerCycled(f *machines.Facts, d *machines.Decision, b machines.Blocker) Blocker {
 	cycle := d.Target.Cycle
 	is := Blocker{
 		Reason: RemediationUnderWay, Detail: cycle.Kind + " " + cycle.Name, Until: b.Until, EndsWhen: fmt.Sprintf("%s %s is over", cycle.Kind, cycle.Name),
@@ -199,55 +249,8 @@ func powerCycled(f *machines.Facts, _ *machines.Plan, d *machines.Decision, b ma
 	return is
 }
 
-func cyclesUnread(_ *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
-	return Blocker{
-		Reason: NotRead, Text: "Which power cycles are in progress is not known", Until: b.Until,
-		EndsWhen: "they can be read, or " + machines.CyclesUnreadFor.String() + " after that first failed",
-	}
-}
-
-func justSeen(_ *machines.Facts, _ *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
-	return Blocker{
-		Reason: string(b.Reason), Text: "It may be the first of many machines that fail, or recover, in the same moment", Until: b.Until,
-		EndsWhen: "the changes that come with it have been seen",
-	}
-}
-
-func invalidLimit(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Fix: "Correct " + f.About.InvalidField, Detail: f.About.InvalidField}
-}
-
-func tooManyUnhealthy(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, EndsWhen: "at most " + notHealthy(max(f.Limits.AtMost, 0), p.Population)}
-}
-
-func tooFewUnhealthy(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, EndsWhen: "at least " + notHealthy(f.Limits.AtLeast, p.Population)}
-}
-
-func coolingDown(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
-	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Until: b.Until, EndsWhen: "the cooldown is over"}
-}
-
-func noneAtOnce(f *machines.Facts, p *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	reason, text := RemediationAllowed(f, p)
-	return Blocker{Reason: reason, Text: text, Detail: mendv1.MaxInFlightAnnotation,
-		Fix: fmt.Sprintf("When it is to go on, remove the annotation %s from the check, or raise it", mendv1.MaxInFlightAnnotation)}
-}
-
-func queued(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machines.Blocker) Blocker {
-	return Blocker{
-		Reason: string(b.Reason), Text: queue(f, p), EndsWhen: "a remediation that is in flight is over",
-		Detail: fmt.Sprintf("%d of at most %d in flight", p.Population.InFlight+p.Grant.Start, f.Limits.InFlight),
-	}
-}
-
 // failureContradicted says why a failure is not believed, and what a person has to look at.
-func failureContradicted(f *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
+func failureContradicted(f *machines.Facts, d *machines.Decision, b machines.Blocker) Blocker {
 	return Blocker{
 		Reason: string(b.Reason), Detail: "Node " + d.Target.Health.NodeName + " is Ready",
 		EndsWhen: "the capacity of " + cmp.Or(f.Capacity.Target, "the machine before") + " is back",
@@ -258,43 +261,9 @@ func failureContradicted(f *machines.Facts, _ *machines.Plan, d *machines.Decisi
 	}
 }
 
-func queueUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
-	return Blocker{
-		Reason: string(machines.QueueUnread), Text: "Its place in the queue of remediations is not known, as the other machines were not read",
-		Fix: "Ask again: explain the check itself, which reads them all",
-	}
-}
-
 // notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
 func notHealthy(wanted int, p budget.Population) string {
 	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, p.Total(), Are(wanted), p.NotHealthy())
-}
-
-func requestInTheWay(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{
-		Reason: RequestInTheWay, Text: ForeignRequest(f, d.Target), Detail: f.Template.Kind + " " + d.Target.RequestFacts.Name,
-		Object: Ref{Kind: f.Template.Kind, Namespace: f.About.Namespace, Name: d.Target.RequestFacts.Name},
-		Fix:    "Find out who made it and whether it is still needed; when it is gone, one is made",
-	}
-}
-
-// templateUnread is what it means that the reader may not read the template or the requests. What the controller makes of them stands in the check.
-func templateUnread(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	if c := &f.About.Template; c.Status == "False" {
-		return Blocker{Reason: c.Reason, Text: c.Message, Fix: "See to that, or name another template in spec.remediation.templateRef"}
-	}
-	return TemplatesUnread(f.Template.Kind)
-}
-
-func templateRefused(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{Reason: mendv1.TemplateRefusedReason, Text: NoTemplate(f), Fix: f.Template.Fix, Detail: templateOf(f), Object: templateRef(f)}
-}
-
-func templateMissing(f *machines.Facts, _ *machines.Plan, _ *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{
-		Reason: mendv1.TemplateNotFoundReason, Text: NoTemplate(f), Detail: templateOf(f), Object: templateRef(f),
-		Fix: cmp.Or(f.Template.Fix, "Make it") + ", or name another template in spec.remediation.templateRef",
-	}
 }
 
 // templateRef is the template of the check; zero if the check names none.
@@ -307,17 +276,6 @@ func templateRef(f *machines.Facts) Ref {
 
 func templateOf(f *machines.Facts) string {
 	return strings.TrimSpace(f.Template.TemplateKind + " " + f.Template.Name)
-}
-
-func requestsUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {
-	return Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}
-}
-
-func templateUnusable(f *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
-	return Blocker{
-		Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: d.Target.UnusableWhy, Object: templateRef(f),
-		Fix: "Fix the template, or name another one in spec.remediation.templateRef",
-	}
 }
 
 // NoTemplate says why no request can be made.

@@ -10,9 +10,7 @@ import (
 
 // The texts of events about MachineHealthChecks that name nothing.
 const (
-	AllowedAgain      = "Remediation is allowed again"
-	ReachableAgain    = "The workload cluster can be reached again"
-	ConditionsRemoved = "No MachineHealthCheck judges the machine any more; the conditions that one had set were removed"
+	ReachableAgain = "The workload cluster can be reached again"
 )
 
 // MarkedUnhealthy says that the check marked the Machine unhealthy because of these findings. (Cluster API's sentence, and the findings.)
@@ -34,26 +32,10 @@ func marked(f *machines.Facts, machine string) string {
 	return fmt.Sprintf("Machine %s/%s has been marked as ", f.About.Namespace, machine)
 }
 
-// NotRequested says why no remediation request could be made.
-func NotRequested(why error) string { return "No remediation request could be made: " + why.Error() }
-
 // Requested says which remediation the check started, and of which host that depended; nil for none.
 func Requested(f *machines.Facts, machine string, spare *machines.Spare) string {
 	if f.Template.External {
 		return fmt.Sprintf("Requested a %s for %s", f.Template.Kind, machine)
 	}
 	return "Asked the owner to remediate " + machine + withoutSpare(spare)
-}
-
-// Recovered says that a Machine is healthy that the check had marked unhealthy.
-func Recovered(machine string) string { return "Healthy again: " + machine }
-
-// NotNeeded says that a request was deleted which no target of the check needs.
-func NotNeeded(kind, name string) string {
-	return fmt.Sprintf("Deleted %s %s: no target needs it any more", kind, name)
-}
-
-// MakerGone says that a request was deleted whose maker does not judge the machine.
-func MakerGone(kind, name, maker string) string {
-	return fmt.Sprintf("Deleted %s %s: MachineHealthCheck %s, which made it, does not judge the machine any more", kind, name, maker)
 }

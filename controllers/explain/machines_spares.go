@@ -11,7 +11,7 @@ import (
 )
 
 // noSpareHost is a remediation that waits for a spare host, or for knowing of one.
-func noSpareHost(f *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
+func noSpareHost(f *machines.Facts, d *machines.Decision, b machines.Blocker) Blocker {
 	is := Blocker{Reason: string(b.Reason), Text: spareArithmetic(f, d), Until: b.Until, EndsWhen: "a free host fits its replacement"}
 	if b.Reason == machines.SpareHostsUnread {
 		is.EndsWhen = "the hosts can be read and one fits its replacement"

@@ -20,12 +20,13 @@ func checkIn(mode machines.Mode) *machines.Facts {
 	return &machines.Facts{Mode: mode, About: machines.About{Namespace: "ns", Name: "check", Cluster: "c1"}}
 }
 
-// One without its sentence would be a panic of kubectl mend explain.
 func TestEveryBlockerOfAMachineHasItsSentence(t *testing.T) {
+	is := &machines.Target{Cycle: &machines.Cycle{}, RequestFacts: &machines.RequestFacts{}}
+	d := &machines.Decision{Spare: &machines.Spare{}, Target: is}
 	for _, reason := range constantsOf(t, "machines/plan.go", "Reason") {
-		is := machines.Reason(reason)
-		if said := rendered[is] != nil; said == (is == machines.NotUnhealthy) {
-			t.Errorf("the blocker %s has a sentence: %t", reason, said)
+		b := blockerOf(checkIn(machines.Active), &machines.Plan{}, d, machines.Blocker{Reason: machines.Reason(reason)})
+		if silent := reason == string(machines.NotUnhealthy); silent != (b == Blocker{}) {
+			t.Errorf("the blocker %s has the sentence %q", reason, b.Text)
 		}
 	}
 }
@@ -160,13 +161,12 @@ func TestAStormThatCoolsSaysSo(t *testing.T) {
 	}
 }
 
-// Every blocker has a sentence, if it does not go without saying.
 func TestEveryBlockerOfANodeIsSaid(t *testing.T) {
-	of := []string{"x", "y", "z"}
-	f, p := &nodes.Facts{Check: "nhc"}, &nodes.Plan{}
-	for _, reason := range nodes.Reasons() {
+	f, p, of := &nodes.Facts{Check: "nhc"}, &nodes.Plan{}, []string{"x", "y", "z"}
+	for _, name := range constantsOf(t, "nodes/plan.go", "Reason") {
+		reason := nodes.Reason(name)
 		is := NodeBlocker(f, p, "n", nodes.Blocker{Reason: reason, Args: of})
-		if said := is.Text != ""; said == reason.Silent() {
+		if said := is.Text != ""; said == (reason.Silent() || reason == nodes.NoneFollows) {
 			t.Errorf("%s says %q, and it is silent: %t", reason, is.Text, reason.Silent())
 		}
 		if slices.ContainsFunc([]string{is.Text, is.Fix, is.EndsWhen}, func(text string) bool { return text != "" && text[len(text)-1] == '.' }) {

@@ -37,88 +37,11 @@ func Unexplained(check Ref, why error) Check {
 	}
 }
 
-// NodesNotRead blocks what depends on the nodes of a workload cluster, which the reader may not read.
-func NodesNotRead(cluster, why string) Blocker {
-	return Blocker{
-		Reason: MissingPermission, Cause: NodesUnread, Detail: "nodes of cluster " + cluster,
-		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
-		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
-	}
-}
-
-// MachineNotRead blocks what depends on the Machine of a node, which the reader may not read.
-func MachineNotRead() Blocker {
-	return Blocker{
-		Reason: MissingPermission, Cause: MachineUnread, Detail: "its Machine",
-		Text: "What its Machine says could not be read with your rights, and the manager may read it",
-		Fix:  "Ask as a user who may read the Machine, its Cluster and its MachineHealthChecks",
-	}
-}
-
 // KindNotServed is why nothing of a kind is acted on.
 func KindNotServed(because string) string { return "kubemend does not serve the kind: " + because }
 
-// Why kubemend does not serve a kind, as clauses.
-const (
-	KindOff               = "it is switched off by a flag"
-	CRDNotInstalled       = "its CustomResourceDefinition is not installed"
-	OtherServesNodeChecks = "another controller acts on NodeHealthChecks"
-)
-
-// CRDOfOther is why kubemend does not serve a kind whose CustomResourceDefinition belongs to another controller.
-func CRDOfOther(owner string) string {
-	return fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner)
-}
-
-// CRDsMissing is why kubemend does not serve a kind that needs others.
-func CRDsMissing(names []string) string {
-	return "these are not installed: " + strings.Join(names, ", ")
-}
-
-// OtherRuns is why kubemend does not serve a kind that another controller serves.
-func OtherRuns(controller, lease string) string {
-	return fmt.Sprintf("%s runs: it holds the lease %s", controller, lease)
-}
-
-// RightMissing is why kubemend does not serve a kind for which the manager lacks a right.
-func RightMissing(right, role string) string {
-	return fmt.Sprintf("the manager may not %s; the role %s says what it needs", right, role)
-}
-
-// What happens to the objects of a kind that kubemend does not serve.
-var (
-	OtherServes = Step{Reason: OtherControllerActs, Text: "the controller that serves the kind acts on it"}
-	OtherMayAct = Step{Reason: OtherControllerActs, Text: "another controller acts on it, if one serves the kind"}
-	NoneServes  = Step{Reason: NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
-	CoreActs    = Step{Reason: OtherControllerActs, Text: "Cluster API core acts on it"}
-)
-
-// NotClaimed is why Cluster API core acts on a check that no manager of kubemend observes.
-func NotClaimed(because string) string {
-	return "The check is not claimed for kubemend: Cluster API core acts on it. " + because
-}
-
-// ManagerTeardown blocks the targets of a claimed check whose only manager is in teardown.
-func ManagerTeardown(because string) Blocker {
-	return Blocker{Reason: NoManager, Text: because, EndsWhen: "the manager in teardown has released the check to Cluster API core"}
-}
-
-// Unmanaged blocks the targets of a claimed check that no manager acts on.
-func Unmanaged(because, person, namespace, check string) Blocker {
-	return Blocker{
-		Reason: NoManager, Text: because,
-		Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check + " -n " + namespace,
-	}
-}
-
 // NothingUntil is the next step where nothing happens as long as b lasts.
 func NothingUntil(b Blocker) Step { return Step{Reason: b.Reason, Text: resumes(&b)} }
-
-// What happens next where no manager acts and there is nothing to do for a person.
-const (
-	RevertedNext  = "the manager reverts what it has begun, and starts nothing"
-	NoManagerNext = "nothing, as long as no manager reconciles it"
-)
 
 // NoManagerActs is why none of managers acts on an object, and what a user can do: offs are the reasons of those that run, if any does.
 func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (because, fix string) {
@@ -196,11 +119,6 @@ func leaseNotTrusted(of managerlease.Installed, namespace string) string {
 func notBound(of managerlease.Installed) string {
 	return fmt.Sprintf("no binding with the label %s binds a ServiceAccount %s of that namespace to the ClusterRole %s",
 		labels.Set(of.Labelled), of.Account, of.Roles[0])
-}
-
-// LeaseUnverified is what is not known of a lease whose bindings could not be read.
-func LeaseUnverified(namespace, why string) string {
-	return fmt.Sprintf("whether the lease in namespace %s is a manager's cannot be seen (%s)", namespace, why)
 }
 
 // ManagersUnknown is what is not known of managers; others says that one is known to run.

@@ -7,14 +7,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
-// What pages say of capacity that is not back.
-const (
-	// NotBack is what stands before it.
-	NotBack = "Not back"
-	// NotBackBesides stands before that of remediations which no check of a list asked for.
-	NotBackBesides = "Not back, and asked for by none of these checks"
-)
-
 // MissingCapacity is the capacity of remediations that are not over.
 type MissingCapacity struct {
 	Remediations int

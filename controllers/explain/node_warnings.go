@@ -5,12 +5,6 @@ import (
 	"strings"
 )
 
-// What the webhook of NodeHealthChecks warns of.
-const (
-	SelectsAllNodes = "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane"
-	SelectsNoNode   = "spec.selector selects no node now"
-)
-
 // TemplateNotThere warns of a template that does not exist.
 func TemplateNotThere(template Ref) string {
 	name := template.String()
@@ -18,12 +12,6 @@ func TemplateNotThere(template Ref) string {
 		name += ", without a namespace,"
 	}
 	return "remediation template " + name + " does not exist: the check will be Disabled until it does"
-}
-
-// NodesShared warns of another check that selects the same nodes.
-func NodesShared(check, other, node string) string {
-	return fmt.Sprintf("NodeHealthChecks %s and %s select the same nodes, such as %s: "+
-		"whichever is first remediates, and the other one waits", check, other, node)
 }
 
 // NoSuchStatus warns of a status that no condition of a node has; it may have been meant as another one, or is one of all.
@@ -41,19 +29,4 @@ func Limit(field, value string, isDefault bool) string {
 		value += ", the default,"
 	}
 	return field + " " + value
-}
-
-// LimitsNothing warns of a limit that allows all remediation.
-func LimitsNothing(limit string) string {
-	return limit + " limits nothing: nodes are remediated however many are unhealthy"
-}
-
-// AllowsNothing warns of a limit that allows no remediation, however many nodes there are.
-func AllowsNothing(limit string) string {
-	return limit + " allows no remediation, not even of a single node"
-}
-
-// AllowsNothingOf warns of a limit that allows no remediation of so many nodes.
-func AllowsNothingOf(limit string, nodes int) string {
-	return fmt.Sprintf("%s allows no remediation with the number of nodes that are selected now, %d", limit, nodes)
 }

@@ -171,7 +171,7 @@ func nodeAnswer(f *nodes.Facts, n *nodes.Node, d *nodes.Decision) string {
 			says = append(says, text)
 		}
 	}
-	add(escalationText(f, d.GaveUp))
+	add(EscalationText(f, d.GaveUp))
 	if len(n.Requests)+len(n.Gone) > 0 && len(d.End) == 0 {
 		add(answerText(f, d.Answer))
 	}

@@ -14,7 +14,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
@@ -140,67 +139,12 @@ func NodePhase(conditions []metav1.Condition, pauseRequests []string, remediatin
 // TerminatingText is why nothing is done about a node that another controller is ending. (medik8s.)
 const TerminatingText = "it is terminating and will be handled by MHC"
 
-// NodeUnhealthy is the event about a node that was found to be unhealthy.
-func NodeUnhealthy(name string, c health.Signal) recorder.Event {
-	return recorder.Event{
-		Kind: corev1.EventTypeNormal, Reason: nhcv1.EventDetectedUnhealthy, Action: "Judge",
-		Text: fmt.Sprintf("Node matches unhealthy condition. Node %q, condition type %q, condition status %q", name, c.Type, c.Status),
-	}
-}
-
-// EmptyExcludeLabel is the warning about an exclude label without value, which counts for nothing.
-func EmptyExcludeLabel(name string) recorder.Event {
-	return recorder.Event{
-		Kind: corev1.EventTypeWarning, Reason: nhcv1.EventInvalidNodeLabel, Action: "Grant",
-		Text: fmt.Sprintf("Node %s has exclude-from-remediation label with empty value, label will be ignored. "+
-			"Set value to 'true' to exclude node from remediation", name),
-	}
-}
-
-// StepGivenUp is the event about a step of the escalation that has had its chance.
-func StepGivenUp(f *nodes.Facts, d *nodes.Decision) recorder.Event {
-	return recorder.Event{
-		Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRemediationTimedOut, Action: "Escalate", Text: escalationText(f, d.GaveUp) + ".",
-	}
-}
-
 // StepPassedOver is the event about a step that cannot be about a node.
 func StepPassedOver(f *nodes.Facts, n *nodes.Node, step int) recorder.Event {
 	t := &f.Templates[step]
 	why := NodeBlocker(f, nil, n.Name, t.Unsuitable(n)).Text
 	_, why, _ = strings.Cut(why, ", because ")
-	return recorder.Event{
-		Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRemediationSkipped, Action: "Escalate",
-		Text: fmt.Sprintf("Passed over %s for node %s, because %s", t.Place(), n.Name, why),
-	}
-}
-
-// RequestMade is the event about a request that was made.
-func RequestMade(node string) recorder.Event {
-	return recorder.Event{
-		Kind: corev1.EventTypeNormal, Reason: nhcv1.EventRemediationCreated, Action: "Remediate", Text: "Created remediation object for node " + node,
-	}
-}
-
-// RequestEnded is the event about a request that was deleted.
-func RequestEnded(r nodes.Ref) recorder.Event {
-	return recorder.Event{
-		Kind: corev1.EventTypeNormal, Reason: nhcv1.EventRemediationRemoved, Action: "Release",
-		Text: fmt.Sprintf("Deleted remediation CR of kind %s with name %s", r.Kind, r.Name),
-	}
-}
-
-// OrphanEnded says that a request of a check was deleted on which no controller acts any more.
-func OrphanEnded(r nodes.Ref) string {
-	return fmt.Sprintf("Deleted %s: no controller acts on the check that made it", r)
-}
-
-// RequestRefused is the event about a request that could not be made.
-func RequestRefused(node string, err error) recorder.Event {
-	return recorder.Event{
-		Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRequestFailed, Action: "Remediate",
-		Text: fmt.Sprintf("No remediation object could be created for node %s: %v", node, err),
-	}
+	return recorder.Warning(nhcv1.EventRemediationSkipped, "Escalate", "Passed over %s for node %s, because %s", t.Place(), n.Name, why)
 }
 
 // Unconfirmed is why no request can be made as long as the API server says otherwise than the cache.
@@ -210,14 +154,6 @@ func Unconfirmed(d nodes.Doubt) error {
 		nodes.ExcludedNow: "the node is excluded", nodes.RequestAppeared: "there is " + d.Arg + " for a node of the control plane",
 	}
 	return fmt.Errorf("the manager's cache does not show what the API server says: %s", says[d.Reason])
-}
-
-// RemediatorNotNotified is the event about a step that does not follow, since the remediator before it cannot be notified to stop.
-func RemediatorNotNotified(node string, err error) recorder.Event {
-	return recorder.Event{
-		Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRequestFailed, Action: "Escalate",
-		Text: fmt.Sprintf("The next step for node %s does not start, since the remediator before cannot be notified to stop: %v", node, err),
-	}
 }
 
 // NodeBlocked is the event about a node that is not remediated; false if there is none to send.
@@ -249,11 +185,6 @@ const TeardownMessage = "kubemend is being uninstalled: it does not act on this 
 // ConflictMessage is why a check is disabled beside MachineHealthChecks of OpenShift. (medik8s.)
 const ConflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
 
-// CheckDropped is the event about a check that kubemend does not act on any more.
-func CheckDropped() recorder.Event {
-	return recorder.Event{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown", Text: TeardownMessage}
-}
-
 // CheckTurned are the events about the check itself: one for each of its conditions that turned. Enabled and disabled say which way Disabled has.
 func CheckTurned(f *nodes.Facts, p *nodes.Plan, next []metav1.Condition) []recorder.Event {
 	var all []recorder.Event
@@ -281,14 +212,6 @@ func CheckTurned(f *nodes.Facts, p *nodes.Plan, next []metav1.Condition) []recor
 	case budget.StormUnchanged:
 	}
 	return all
-}
-
-// NoTemplateNamed is why a check is disabled that names no template.
-func NoTemplateNamed() nodes.Disabled {
-	return nodes.Disabled{
-		Reason:  nhcv1.TemplateInvalidReason,
-		Message: "Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations must be set",
-	}
 }
 
 // TemplateNotFound is why a check is disabled whose template is not there. It says which one: what the API server says of one that is not there has no

@@ -36,12 +36,6 @@ type Fact struct {
 	Value string `json:"value"`
 }
 
-// What is said of an object that no check judges.
-const (
-	NoChecks   = "There are no checks here"
-	NoManagers = "No manager of kubemend has announced itself: what follows is what one would do"
-)
-
 // The next steps of what has none of its own.
 var (
 	NothingNext = Step{Reason: NothingExpected, Text: "nothing is due"}
@@ -56,16 +50,6 @@ var (
 	NoMachineOfHost = Answer{State: NotChecked, Reason: NotSelected, Implied: true, Detail: "no Machine is on this host"}
 )
 
-// ChecksUnread is the answer about an object, where the checks of some kinds could not be read.
-func ChecksUnread(kinds []string) Answer {
-	return Answer{State: IsUnknown, Reason: MissingPermission, Detail: strings.Join(kinds, ", ")}
-}
-
-// ChecksNotListed is in place of the checks of kinds that could not be read.
-func ChecksNotListed(kinds []string) string {
-	return strings.Join(kinds, " and ") + " could not be read: there may be some"
-}
-
 // NotJudged is the answer about an object that c selects and does not judge.
 func (c *Check) NotJudged() Answer {
 	a := Answer{State: NotChecked}
@@ -75,11 +59,6 @@ func (c *Check) NotJudged() Answer {
 
 // CouldNotBeRead reports what could not be read.
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
-
-// NodesOfClusterUnread reports that the reader may not read the nodes of a workload cluster.
-func NodesOfClusterUnread(cluster, why string) string {
-	return "You cannot see the nodes of cluster " + cluster + ": " + why
-}
 
 // MachineUnjudged reports that the nodes of m's cluster could not be read, and the condition that m has.
 func MachineUnjudged(m *clusterv1.Machine, why string) string {
@@ -207,18 +186,7 @@ func (f *Finding) Timing(at Moment) (since, expires string) {
 	if f.Expired {
 		expires = "expired "
 	}
-	return fmt.Sprintf("%s, timeout %s, ", since, Rounded(f.Timeout.Duration)), expires + at(f.Expires)
-}
-
-// Rounded is d without the units at its end that are 0: 5m, not 5m0s.
-func Rounded(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zero) {
-			text = text[:len(text)-2]
-		}
-	}
-	return text
+	return fmt.Sprintf("%s, timeout %s, ", since, Brief(f.Timeout.Duration)), expires + at(f.Expires)
 }
 
 // Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.
@@ -237,11 +205,6 @@ func (c *Check) Remarks() []string {
 		all = append(all, c.Text)
 	}
 	return all
-}
-
-// Totals is how many checks are OK, of how many, and at what time.
-func Totals(ok, all int, at string) string {
-	return fmt.Sprintf("%d of %d checks OK at %s.", ok, all, at)
 }
 
 // NotListed is that n checks are OK and not listed.

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -10,8 +11,8 @@ import (
 
 // RecordStep is what has happened to the target of a record, as a sentence without a full stop; the object is what it happened to, if it is not the target.
 func RecordStep(reason record.Reason, target string, object record.Ref) string {
-	if text := recordTexts[reason]; text != nil {
-		return text(target, object)
+	if text := recordTexts[reason]; text != "" {
+		return strings.NewReplacer("{target}", target, "{object}", object.Kind+" "+object.Name).Replace(text)
 	}
 	if waits := cycleTexts[powercycle.State(reason)]; waits != "" && object.Name != "" {
 		return fmt.Sprintf("%s %s %s", object.Kind, object.Name, waits)
@@ -62,45 +63,25 @@ var cycleTexts = map[powercycle.State]string{
 	powercycle.RequestingOwner: "asks the owner of the machine to replace it",
 }
 
-// recordTexts has one function for each reason that is not one of capacity.
-var recordTexts = map[record.Reason]func(target string, object record.Ref) string{
-	record.OwnerRequested: func(target string, _ record.Ref) string { return "The owner of " + target + " was asked to replace it" },
-	record.RequestCreated: func(target string, o record.Ref) string {
-		return fmt.Sprintf("%s %s was created for %s", o.Kind, o.Name, target)
-	},
-	record.RemediatorActs: func(_ string, o record.Ref) string {
-		return fmt.Sprintf("A remediator has begun to act on %s %s", o.Kind, o.Name)
-	},
-	record.RequestsEnded: func(target string, _ record.Ref) string {
-		return "Every remediation request of " + target + " has ended, and it is unhealthy"
-	},
-	record.Withdrawn: func(target string, _ record.Ref) string {
-		return "Nothing asks for the remediation of " + target + " any more, and it is unhealthy"
-	},
-	record.TargetDeleting: func(target string, _ record.Ref) string { return target + " is being deleted" },
-	record.TargetGone:     func(target string, _ record.Ref) string { return target + " does not exist any more" },
-	record.ReplacementFound: func(target string, o record.Ref) string {
-		return fmt.Sprintf("%s %s comes in place of %s", o.Kind, o.Name, target)
-	},
-	record.RecordRestored: func(target string, _ record.Ref) string {
-		return "The record of the remediation of " + target + " was deleted while it went on, and is written again as it was last seen"
-	},
-	record.RemediationInProgress: func(_ string, o record.Ref) string {
-		return fmt.Sprintf("%s %s has not ended", o.Kind, o.Name)
-	},
-	record.AwaitingHealth: func(target string, o record.Ref) string {
-		return fmt.Sprintf("%s %s has succeeded, as its remediator says, and %s is unhealthy", o.Kind, o.Name, target)
-	},
-	record.AwaitingNextStep: func(target string, o record.Ref) string {
-		return fmt.Sprintf("Nothing acts on %s now, and %s %s has a step left that is held up", target, o.Kind, o.Name)
-	},
-	record.Reason(record.Healed):   func(target string, _ record.Ref) string { return target + " is healthy again" },
-	record.Reason(record.Replaced): func(target string, _ record.Ref) string { return "Another Machine is healthy in place of " + target },
-	record.Reason(record.Gone):     func(target string, _ record.Ref) string { return target + " was deleted, and no other one is to come" },
-	record.Reason(record.GivenUp): func(target string, _ record.Ref) string {
-		return target + " is unhealthy, and nothing acts on it any more"
-	},
-	record.Reason(record.Cancelled): func(target string, _ record.Ref) string {
-		return "The remediation of " + target + " did not begin, or was withdrawn before it had an effect"
-	},
+// recordTexts has one sentence for each reason that is not one of capacity.
+var recordTexts = map[record.Reason]string{
+	record.OwnerRequested:   "The owner of {target} was asked to replace it",
+	record.RequestCreated:   "{object} was created for {target}",
+	record.RemediatorActs:   "A remediator has begun to act on {object}",
+	record.RequestsEnded:    "Every remediation request of {target} has ended, and it is unhealthy",
+	record.Withdrawn:        "Nothing asks for the remediation of {target} any more, and it is unhealthy",
+	record.TargetDeleting:   "{target} is being deleted",
+	record.TargetGone:       "{target} does not exist any more",
+	record.ReplacementFound: "{object} comes in place of {target}",
+	record.RecordRestored: "The record of the remediation of {target} was deleted while it went on, and is written again as it was " +
+		"last seen",
+	record.RemediationInProgress: "{object} has not ended",
+	record.AwaitingHealth:        "{object} has succeeded, as its remediator says, and {target} is unhealthy",
+	record.AwaitingNextStep:      "Nothing acts on {target} now, and {object} has a step left that is held up",
+
+	record.Reason(record.Healed):    "{target} is healthy again",
+	record.Reason(record.Replaced):  "Another Machine is healthy in place of {target}",
+	record.Reason(record.Gone):      "{target} was deleted, and no other one is to come",
+	record.Reason(record.GivenUp):   "{target} is unhealthy, and nothing acts on it any more",
+	record.Reason(record.Cancelled): "The remediation of {target} did not begin, or was withdrawn before it had an effect",
 }

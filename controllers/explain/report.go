@@ -6,14 +6,7 @@ import "fmt"
 const (
 	// NoRecordsKept is that there are no RemediationRecords, since their kind is not installed.
 	NoRecordsKept = "RemediationRecords are not installed, so no remediation was recorded."
-	// ShortCircuited is the heading of short-circuited checks, and from where they are known.
-	ShortCircuited = "Short-circuited, by conditions (their last change) and events (of an hour):"
 )
-
-// OnlyNewest is that no more than n objects of a kind were kept.
-func OnlyNewest(n, of int) string {
-	return fmt.Sprintf("only the newest %d of %d are kept", n, of)
-}
 
 // RemediationsCounted is how many remediations a report counts; since is empty if it is all of them.
 func RemediationsCounted(begun, open, notBegun int, since string) string {
@@ -34,21 +27,6 @@ func sinceWhen(since string) string {
 	return " since " + since
 }
 
-// ObservedLeftOut is that a report left out records with mode Observed.
-func ObservedLeftOut(n int) string {
-	return fmt.Sprintf("Left out: %d that kubemend observed (kubectl mend report shadow).", n)
-}
-
-// ActiveLeftOut is that a shadow report left out remediations that kubemend began.
-func ActiveLeftOut(n int) string {
-	return fmt.Sprintf("Left out: %d that kubemend decided itself (kubectl mend report).", n)
-}
-
-// RemediatedRepeatedly is the heading of hosts and machines that were remediated again and again.
-func RemediatedRepeatedly(atLeast int, within string) string {
-	return fmt.Sprintf("Remediated at least %d times within %s:", atLeast, within)
-}
-
 // FailuresCompared is how many failures a shadow report compares.
 func FailuresCompared(n int, since string) string {
 	return fmt.Sprintf("Failures%s that kubemend observed: %d.", sinceWhen(since), n)
@@ -64,16 +42,6 @@ func Comparison(is string) string {
 		"HealedAfter":  "healed by themselves after kubemend would have begun",
 		"Unknown":      "of which it is not known how they went on",
 	}[is]
-}
-
-// OthersLater is how much later others began than kubemend would have.
-func OthersLater(n, of int, mean, p95 string) string {
-	return fmt.Sprintf("In %d of %d, others began %s later than kubemend would have on average, 95%% of them within %s.", n, of, mean, p95)
-}
-
-// OthersEarlier is how much earlier others began than kubemend would have.
-func OthersEarlier(n, of int, mean, p95 string) string {
-	return fmt.Sprintf("In %d of %d, others began %s earlier than kubemend would have on average, 95%% of them within %s.", n, of, mean, p95)
 }
 
 // FailuresThatDiffer is the heading of the failures of a shadow report.
@@ -100,11 +68,6 @@ func RecordDecided(observed bool, cause string, check Ref, user string) string {
 		s += ": " + cause
 	}
 	return s
-}
-
-// RecordObservedOthers is that others began a remediation that kubemend would not have begun.
-func RecordObservedOthers(blockedBy string) string {
-	return "remediation by others; kubemend would not have begun it: " + blockedBy
 }
 
 // RecordBegun is that a remediation was begun, and who began it.

@@ -10,19 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// SelectsNothing is why a MachineHealthCheck with an empty selector does not select a machine.
-const SelectsNothing = "its spec.selector is empty, which selects nothing"
-
-// OfOtherCluster is why a MachineHealthCheck does not select a machine of another cluster.
-func OfOtherCluster(check, machine string) string {
-	return fmt.Sprintf("it is about cluster %s, and the machine is of cluster %s", check, machine)
-}
-
-// InvalidSelector is why the selector of a MachineHealthCheck cannot be parsed.
-func InvalidSelector(err error) string {
-	return err.Error() + "; the operators are In, NotIn, Exists and DoesNotExist"
-}
-
 // InvalidNodeSelector is that the selector of a NodeHealthCheck cannot be parsed.
 func InvalidNodeSelector(err error) string { return "spec.selector is invalid: " + err.Error() }
 

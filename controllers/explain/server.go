@@ -20,11 +20,6 @@ func NoSuch(kind, namespace, name string) Missing {
 	return Missing(fmt.Sprintf("there is no %s %s in namespace %s", kind, name, namespace))
 }
 
-// NoSuchRemediation is NoSuch of a remediation, which is as good as none if it asks for nothing.
-func NoSuchRemediation(kind, namespace, name string) Missing {
-	return NoSuch(kind, namespace, name) + ", or none that asks for anything"
-}
-
 // ServerAnswered is an error that the API server has answered, as kubectl words it.
 func ServerAnswered(s metav1.Status) string {
 	switch {

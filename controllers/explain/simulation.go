@@ -6,66 +6,10 @@ import (
 	"time"
 )
 
-// What the notes on a manifest, before it is applied, say of its checks.
-const (
-	CheckIsNew        = "It is new"
-	MachineCheckIsNew = "It is new, and so the youngest: of two that select the same machine the older one acts on it"
-	CheckReplaces     = "It replaces the one of its name"
-	PausesRequests    = "It has pauseRequests: no remediation would begin"
-)
-
 // What happens in a simulation.
 const (
-	NodeRecoversByItself = "The node recovers by itself"
-	NodeReadyAfterBoot   = "The node is Ready again after the boot"
-	NewNodeReady         = "The node of the new machine is Ready"
-	HostOff              = "The host is off"
-	HostReset            = "The host is reset"
-	HostOn               = "The host is on"
+	HostOff = "The host is off"
 )
-
-// What a page about a simulation says.
-const (
-	WouldBeRefused   = "The API server would refuse it"
-	ChecksElsewhere  = "MachineHealthChecks of other namespaces are not simulated (-A)"
-	UnderWay         = "Its remediation is under way"
-	AllHealthyAtEnd  = "All are healthy at the end"
-	NodesHaveNoPods  = "Nodes have no pods: they are drained at once"
-	NothingSimulated = "Nothing happens"
-)
-
-// AnnotationsKept is which annotations of a check stay that the manifest does not mention.
-func AnnotationsKept(annotations []string) string {
-	return "It keeps annotations that the manifest does not mention: " + strings.Join(annotations, ", ")
-}
-
-// AsClaimed is that a check is simulated as if it had the annotation, without which Cluster API core acts on it.
-func AsClaimed(annotation string) string {
-	return fmt.Sprintf("It is simulated as if it were claimed: without the annotation %s Cluster API core acts on it", annotation)
-}
-
-// PausedBy is that a check is paused.
-func PausedBy(annotation string) string {
-	return fmt.Sprintf("It is paused by its annotation %s: nothing would happen", annotation)
-}
-
-// Converted is that a check was converted from the API version that the manifest has it in.
-func Converted(from, to string) string {
-	return fmt.Sprintf("It is of %s, and was converted to %s", from, to)
-}
-
-// OwnerReplaces is that an owner replaces a machine by another one.
-func OwnerReplaces(owner Ref, machine string) string {
-	return fmt.Sprintf("%s deletes the machine, to put %s in its place", owner, machine)
-}
-
-// PutOnHost is that a machine is put on a host.
-func PutOnHost(host string) string { return "It is put on BareMetalHost " + host }
-
-// CarriedOut is that a request has brought a node back.
-func CarriedOut(request Ref) string {
-	return fmt.Sprintf("The node is Ready again: %s was carried out", request)
-}
 
 // SimulatedManagers is which managers are simulated: those of some namespaces with their settings, and those that announce none with the default ones.
 // Where there are neither, teardown is the namespace of one in teardown, if there is one. Unknown is why there may be others.
@@ -96,34 +40,6 @@ func SimulatedManagers(settled, silent []string, teardown, unknown string, other
 	return strings.Join(all, ". ")
 }
 
-// NodesStayUnknown is that the nodes of a cluster are not simulated.
-func NodesStayUnknown(cluster, why string) string {
-	return fmt.Sprintf("The nodes of cluster %s are unknown, and stay so: %s", cluster, why)
-}
-
-// NotReconciled is which checks are not simulated since no manager reconciles them.
-func NotReconciled(checks []string) string {
-	return "No manager reconciles these MachineHealthChecks, which are not simulated: " + FirstOf(checks)
-}
-
-// NodeChecksNotSimulated is why NodeHealthChecks are not simulated.
-func NodeChecksNotSimulated(because string) string {
-	return "kubemend does not act on NodeHealthChecks, which are not simulated: " + because
-}
-
-// NodesLeftAlone is which nodes are left alone, and why.
-func NodesLeftAlone(namespace string, err error) string {
-	return fmt.Sprintf("Nodes whose Machines are in namespace %s are left alone, since these could not be read: %v", namespace, err)
-}
-
-// RequestsNotSimulated is why the requests of a kind are not simulated.
-func RequestsNotSimulated(kind string, err error) string {
-	return fmt.Sprintf("%ss are neither requested nor simulated, since they or their templates could not be read: %v", kind, err)
-}
-
-// NodeTurns is that a node gets a condition.
-func NodeTurns(condition string) string { return "The node turns " + condition }
-
 // FaultAssumed is what fails, how, when, and for how long; without end if that is zero.
 func FaultAssumed(fails, condition string, at, lasts time.Duration) string {
 	back := "do not come back by themselves (--for)"
@@ -132,18 +48,6 @@ func FaultAssumed(fails, condition string, at, lasts time.Duration) string {
 	}
 	return fmt.Sprintf("The nodes of what --fail %s selects turn %s (--fail-condition) %s after the beginning (--fail-at), and %s",
 		fails, condition, Brief(at), back)
-}
-
-// NoRuleFor is that no check notices how nodes fail.
-func NoRuleFor(condition string) string {
-	return fmt.Sprintf("No rule of a check matches %s, so no check notices it: name with --fail-condition what a rule matches", condition)
-}
-
-// OwnersAssumed is what owners do with a machine that they are asked to remediate.
-func OwnersAssumed(deletion, replacement time.Duration) string {
-	return fmt.Sprintf("An owner that is asked to remediate a machine deletes it, which takes %s (--deletion-takes), and makes a new one "+
-		"at once, whose node is Ready %s later (--replacement-takes); a control plane waits until the old one is gone, and replaces one after the other",
-		Brief(deletion), Brief(replacement))
 }
 
 // HostsAssumed is how hosts are switched, and when their nodes come back from that; of hard faults they do not.
@@ -155,11 +59,6 @@ func HostsAssumed(off, on, boot time.Duration, hard bool) string {
 	return fmt.Sprintf("A BareMetalHost is off %s after it is asked to power off, and on again %s after it is released; %s", Brief(off), Brief(on), boots)
 }
 
-// NotCarriedOut is why kubemend does not carry out the requests of a kind.
-func NotCarriedOut(kind, because string) string {
-	return fmt.Sprintf("kubemend does not carry out requests of the kind %s: %s", kind, because)
-}
-
 // RemediatorsAssumed is within which time remediators of other projects bring a node back; never if that is zero.
 func RemediatorsAssumed(kinds []string, takes time.Duration) string {
 	effect := "never bring a node back"
@@ -167,22 +66,6 @@ func RemediatorsAssumed(kinds []string, takes time.Duration) string {
 		effect = "bring the node back within " + Brief(takes)
 	}
 	return fmt.Sprintf("The remediators of %s %s (--remediation-takes)", strings.Join(kinds, ", "), effect)
-}
-
-// Selected is how many targets c selects, and how many may be unhealthy.
-func (c *Check) Selected() string {
-	return fmt.Sprintf("It selects %d; %s", c.Population.Total(), c.Allowance())
-}
-
-// NotCounted follows on a finding that does not count.
-func NotCounted(why string) string { return ", which does not count: " + why }
-
-// BeginsAtOnce is which remediation begins at once.
-func BeginsAtOnce(action string) string { return "It begins at once: kubemend " + action }
-
-// SimulatedTime is which time is simulated.
-func SimulatedTime(from time.Time, lasts time.Duration) string {
-	return fmt.Sprintf("From %s on, for %s", from.Format(time.DateTime), Brief(lasts))
 }
 
 // RemediationsBegun is how many remediations begin, and how many are under way at once.
@@ -221,11 +104,11 @@ func FirstOf(names []string) string {
 
 // Brief is a duration as people write it: 10m, not 10m0s.
 func Brief(d time.Duration) string {
-	s := d.String()
-	for _, zero := range []struct{ after, is string }{{"m", "0s"}, {"h", "0m"}} {
-		if strings.HasSuffix(s, zero.after+zero.is) {
-			s = strings.TrimSuffix(s, zero.is)
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
 		}
 	}
-	return s
+	return text
 }

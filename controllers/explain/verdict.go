@@ -69,11 +69,6 @@ func (m Mode) actor() string {
 	return "Cluster API core"
 }
 
-// Uncounted says of a check whose nodes the reader may not read how many targets it has.
-func (c *Check) Uncounted() string {
-	return fmt.Sprintf("It selects %d; %s. How many of them are healthy cannot be seen with your rights", c.Population.Total(), c.Limit)
-}
-
 // Sum is the population in words; what there is none of is left out.
 func Sum(p budget.Population) string {
 	if p.Total() == 0 {

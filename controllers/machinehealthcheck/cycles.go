@@ -85,15 +85,10 @@ func (w *observed) cyclesUnknown(err error, until time.Time) {
 	}
 	if w.now.Before(until) {
 		w.recheck = health.Earliest(w.recheck, until)
-		w.remediation.cyclesUnread = later(w.remediation.cyclesUnread, until)
+		if until.After(w.remediation.cyclesUnread) {
+			w.remediation.cyclesUnread = until
+		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or may not

@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,9 +46,9 @@ func explained(w *observed, p plan) *explain.Check {
 func Unselected(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) string {
 	switch selector := check.Spec.Selector; {
 	case check.Spec.ClusterName != m.Spec.ClusterName:
-		return explain.OfOtherCluster(check.Spec.ClusterName, m.Spec.ClusterName)
+		return fmt.Sprintf("it is about cluster %s, and the machine is of cluster %s", check.Spec.ClusterName, m.Spec.ClusterName)
 	case len(selector.MatchLabels)+len(selector.MatchExpressions) == 0:
-		return explain.SelectsNothing
+		return "its spec.selector is empty, which selects nothing"
 	default:
 		return explain.Unmatched(selector, m.Labels)
 	}

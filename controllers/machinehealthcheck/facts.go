@@ -15,7 +15,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/explain"
+
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -238,7 +238,7 @@ func (w *observed) about(invalid *InvalidField) machines.About {
 	is.Allowed = ptr.Deref(reportOf(w.check, clusterv1.MachineHealthCheckRemediationAllowedCondition), machines.Report{})
 	is.Template = ptr.Deref(reportOf(w.check, mendv1.RemediationTemplateAvailable), machines.Report{})
 	if w.selectorErr != nil {
-		is.InvalidSelector = explain.InvalidSelector(w.selectorErr)
+		is.InvalidSelector = w.selectorErr.Error() + "; the operators are In, NotIn, Exists and DoesNotExist"
 	}
 	for _, err := range w.trouble {
 		is.Trouble = append(is.Trouble, err.Error())

@@ -102,8 +102,7 @@ func SpareWaitOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidF
 	}
 }
 
-// stormOf is the storm as the check's condition StormCooldown says it. It is the memory of the cooldown, which so outlives a restart: the condition
-// turned True when the cooldown began.
+// stormOf is the storm as the check's condition StormCooldown says it.
 func stormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
 	c := conditionOf(check, mendv1.StormCooldown)
 	if c == nil {

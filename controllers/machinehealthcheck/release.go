@@ -27,7 +27,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -127,7 +126,8 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 			errs = append(errs, err)
 			continue
 		}
-		r.tell(ctx, m, explain.MakerGone(kind.Kind, req.Name, maker.Name))
+		r.tell(ctx, m, fmt.Sprintf("Deleted %s %s: MachineHealthCheck %s, which made it, does not judge the machine any more", kind.Kind,
+			req.Name, maker.Name))
 	}
 	return errors.Join(errs...)
 }
@@ -151,7 +151,7 @@ func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine) (
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("remove the conditions of machine %s: %w", m.Name, err)
 	}
-	r.tell(ctx, m, explain.ConditionsRemoved)
+	r.tell(ctx, m, "No MachineHealthCheck judges the machine any more; the conditions that one had set were removed")
 	return ctrl.Result{}, nil
 }
 

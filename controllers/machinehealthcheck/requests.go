@@ -198,8 +198,7 @@ func (w *observed) tryTemplate(p plan) {
 	}
 }
 
-// observeOrphans finds the requests of this check that none of its targets needs any more. A request that exists in several
-// versions of its kind is one request.
+// observeOrphans finds the requests of this check that none of its targets needs any more.
 func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.requestsOf(ctx, w, kind)

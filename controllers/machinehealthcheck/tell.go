@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,7 +67,8 @@ func machineNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
 			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release", explain.MarkedSkipped(&p.facts, about.Name))
 		}
 		if o.newlyRefused() {
-			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate", explain.NotRequested(o.refused))
+			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate",
+				"No remediation request could be made: "+o.refused.Error())
 		}
 	}
 	return notes
@@ -95,11 +97,12 @@ func remediationNotes(w *observed, p plan, outcomes []outcome) []recorder.Event 
 	for _, o := range outcomes {
 		switch {
 		case o.released != nil:
-			add(o.released, mendv1.EventRequestReleased, "Release", explain.NotNeeded(o.released.Kind, o.released.Name))
+			add(o.released, mendv1.EventRequestReleased, "Release",
+				fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
 		case o.requested:
 			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", explain.Requested(&p.facts, o.target.machine.Name, o.Spare))
 		case o.recovered():
-			add(machineOf(o.target.machine), mendv1.EventRemediationEnded, "Judge", explain.Recovered(o.target.machine.Name))
+			add(machineOf(o.target.machine), mendv1.EventRemediationEnded, "Judge", "Healthy again: "+o.target.machine.Name)
 		}
 	}
 	return notes
@@ -125,7 +128,7 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 	case is != "" && was != is:
 		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", allowed.Message)
 	case was != "" && allowed.Status == metav1.ConditionTrue:
-		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", explain.AllowedAgain)
+		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
 	}
 	if c, turned := turned(w.check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)
@@ -141,8 +144,7 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 	return notes
 }
 
-// restricted is the restriction of which the last event told. After a restart it is what the check's condition says, which tells as well of limits
-// that kept no machine from being remediated.
+// restricted is the restriction of which the last event told.
 func (w *observed) restricted() string {
 	if w.before.warned != nil {
 		return *w.before.warned
@@ -166,8 +168,7 @@ func warnedAfter(w *observed, p plan, next *clusterv1.MachineHealthCheck) string
 	return w.restricted()
 }
 
-// turned returns the condition of that type in next, and whether its status differs from before. A condition that was
-// not there before counts as good: a new check has nothing to announce but trouble.
+// turned returns the condition of that type in next, and whether its status differs from before.
 func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Condition, bool) {
 	is := conditionOf(next, kind)
 	if is == nil {

@@ -155,8 +155,7 @@ func (w *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 	}
 }
 
-// readRetry is how soon a template is looked for again that was not there (medik8s), and what is not watched is looked at. Templates that come
-// later are watched; their kinds are not.
+// readRetry is how soon a template is looked for again that was not there (medik8s), and what is not watched is looked at.
 const readRetry = 15 * time.Second
 
 // retry makes what could not be read be looked for again.
@@ -288,7 +287,7 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 	plan := nodes.Decide(*facts)
 	c := explain.NodeCheck(facts, &plan)
 	if r.idle.Load() {
-		c.Mode, c.ModeText = explain.None, explain.OtherServesNodeChecks
+		c.Mode, c.ModeText = explain.None, "another controller acts on NodeHealthChecks"
 	}
 	return c, nil
 }

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	corev1 "k8s.io/api/core/v1"
+
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -81,7 +83,8 @@ func (r *Reconciler) tellReleased(ctx context.Context, w *observed, at time.Time
 			at = health.Earliest(at, w.facts.Now.Add(enqueue.Conflicted))
 		}
 		for _, j := range o.ended {
-			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note", explain.OrphanEnded(o.n.Requests[j].Ref))
+			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
+				fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.n.Requests[j].Ref))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -188,7 +191,8 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	if was := conditionOf(check, nhcv1.DisabledCondition); err == nil && (was == nil || was.Reason != nhcv1.TeardownReason) {
-		r.send(ctx, w, []recorder.Event{explain.CheckDropped()})
+		r.send(ctx, w, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown",
+			Text: explain.TeardownMessage}})
 	}
 	return result, err
 }
@@ -213,8 +217,7 @@ func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*liste
 	return unread, nil
 }
 
-// dropped is what a check says on which kubemend does not act any more. Its nodes are listed until their requests are gone: the list may be all that
-// says which check made them.
+// dropped is what a check says on which kubemend does not act any more.
 func (w *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	next := w.check.DeepCopy()
 	if gone {

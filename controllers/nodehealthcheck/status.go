@@ -255,7 +255,9 @@ func unhealthyEvents(w *observed, p *nodes.Plan) []recorder.Event {
 		unlisted := listed == nil && len(w.check.Status.UnhealthyNodes) < mostListed // of others it is not known whether it was reported
 		due := o.Verdict.Due(w.facts.Now)
 		if len(due) > 0 && !o.Left && o.n.Selected && (unlisted || listed != nil && listed.ConditionsHealthyTimestamp != nil) {
-			n.add(o.n, explain.NodeUnhealthy(o.n.Name, due[0].Signal))
+			n.add(o.n, recorder.Normal(nhcv1.EventDetectedUnhealthy, "Judge",
+				"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", o.n.Name, due[0].Signal.Type,
+				due[0].Signal.Status))
 		}
 	}
 	return n.events
@@ -273,7 +275,9 @@ func (r *Reconciler) nodeEvents(w *observed, p *nodes.Plan, outcomes []outcome) 
 			})
 		}
 		if about.ExcludedEmpty && d.Verdict.State == health.Unhealthy {
-			n.eventOnce(about.Name+"/label", about, explain.EmptyExcludeLabel(about.Name))
+			n.eventOnce(about.Name+"/label", about, recorder.Warning(nhcv1.EventInvalidNodeLabel, "Grant",
+				"Node %s has exclude-from-remediation label "+
+					"with empty value, label will be ignored. Set value to 'true' to exclude node from remediation", about.Name))
 		}
 	}
 	for k := range outcomes {
@@ -286,22 +290,26 @@ func (r *Reconciler) nodeEvents(w *observed, p *nodes.Plan, outcomes []outcome) 
 func (n *reports) outcome(w *observed, p *nodes.Plan, o *outcome) {
 	name := o.n.Name
 	if o.gaveUp {
-		n.add(o.n, explain.StepGivenUp(&w.facts, o.Decision))
+		n.add(o.n, recorder.Warning(nhcv1.EventRemediationTimedOut, "Escalate", "%s.", explain.EscalationText(&w.facts, o.GaveUp)))
 	}
 	if o.made != nil {
 		for _, step := range o.PassedOver {
 			n.add(o.n, explain.StepPassedOver(&w.facts, o.n, step))
 		}
-		n.add(o.n, explain.RequestMade(name))
+		n.add(o.n, recorder.Normal(nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node %s", name))
 	}
 	for _, j := range o.ended {
-		n.add(o.n, explain.RequestEnded(o.n.Requests[j].Ref))
+		ref := o.n.Requests[j].Ref
+		n.add(o.n, recorder.Normal(nhcv1.EventRemediationRemoved, "Release",
+			"Deleted remediation CR of kind %s with name %s", ref.Kind, ref.Name))
 	}
 	if o.refused != nil {
-		n.eventOnce(name+"/refused", o.n, explain.RequestRefused(name, o.refused))
+		n.eventOnce(name+"/refused", o.n, recorder.Warning(nhcv1.EventRequestFailed, "Remediate",
+			"No remediation object could be created for node %s: %v", name, o.refused))
 	}
 	if apierrors.IsForbidden(o.notNotified) { // what else fails may be over in a moment
-		n.eventOnce(name+"/notNotified", o.n, explain.RemediatorNotNotified(name, o.notNotified))
+		n.eventOnce(name+"/notNotified", o.n, recorder.Warning(nhcv1.EventRequestFailed, "Escalate",
+			"The next step for node %s does not start, since the remediator before cannot be notified to stop: %v", name, o.notNotified))
 	}
 	if o.Verdict.State != health.Unhealthy {
 		return

@@ -81,8 +81,7 @@ func templateOf(ref corev1.ObjectReference) (remediationTemplate, nodes.Template
 	}
 }
 
-// observeTemplates reads the templates that the check names, and makes sure that the requests made from them can be seen. The first one
-// that cannot be used disables the check.
+// observeTemplates reads the templates that the check names, and makes sure that the requests made from them can be seen.
 func (r *Reconciler) observeTemplates(ctx context.Context, w *observed) {
 	w.templates, w.facts.Templates = templatesOf(&w.check.Spec)
 	for i := range w.templates {
@@ -102,13 +101,16 @@ func (r *Reconciler) observeTemplates(ctx context.Context, w *observed) {
 		w.disable(why)
 	}
 	if len(w.templates) == 0 {
-		w.disable(explain.NoTemplateNamed())
+		w.disable(nodes.Disabled{
+			Reason: nhcv1.TemplateInvalidReason,
+			Message: "Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations " +
+				"must be set",
+		})
 	}
 	r.observeFormer(ctx, w)
 }
 
-// disabledBefore is why a check was disabled because of its templates, by what it says itself; zero if it was not. It is the word of the controller,
-// for users who may not read the templates.
+// disabledBefore is why a check was disabled because of its templates, by what it says itself; zero if it was not.
 func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
 	c := conditionOf(check, nhcv1.DisabledCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {

@@ -2,8 +2,10 @@
 package recorder
 
 import (
+	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -19,6 +21,16 @@ type Event struct {
 	Reason string
 	Action string
 	Text   string
+}
+
+// Normal is an event of that kind, whose text is formatted.
+func Normal(reason, action, text string, args ...any) Event {
+	return Event{Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: fmt.Sprintf(text, args...)}
+}
+
+// Warning is an event of that kind, whose text is formatted.
+func Warning(reason, action, text string, args ...any) Event {
+	return Event{Kind: corev1.EventTypeWarning, Reason: reason, Action: action, Text: fmt.Sprintf(text, args...)}
 }
 
 // longest is how many bytes the text of an event may have. The API server refuses an event whose text is longer. (Kubernetes, validation

@@ -40,7 +40,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, plan record.Plan) (
 		r.stillOpen(o.record, err)
 		return false, time.Time{}, err
 	}
-	r.wrote(key, o.now)
+	r.remembered(key, func(m *memory) { m.written = o.now })
 	return true, time.Time{}, nil
 }
 

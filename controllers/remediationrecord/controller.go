@@ -151,7 +151,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	delete(r.memory, key)
 	r.mu.Unlock()
-	r.open.forget(key)
+	r.open.note(key, waiting{})
 }
 
 // remembered is what is remembered of a record, after a change of it.
@@ -187,10 +187,6 @@ func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, ch
 		return
 	}
 	r.open.note(key, waitOf(o, plan))
-}
-
-func (r *Reconciler) wrote(key types.NamespacedName, now time.Time) {
-	r.remembered(key, func(m *memory) { m.written = now })
 }
 
 // sighted remembers when the Machine of a record was there.

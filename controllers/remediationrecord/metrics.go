@@ -162,8 +162,6 @@ func (w *openRecords) note(key types.NamespacedName, is waiting) {
 	w.all[key] = is
 }
 
-func (w *openRecords) forget(key types.NamespacedName) { w.note(key, waiting{}) }
-
 // Describe implements prometheus.Collector.
 func (w *openRecords) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- missing

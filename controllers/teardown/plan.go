@@ -3,6 +3,7 @@
 package teardown
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -63,22 +64,22 @@ func decide(f facts, now time.Time) (action, string) {
 		return decideRequest(f, now)
 	case remediation:
 		if f.served {
-			return wait, explain.PowerCycleReleased
+			return wait, "its power cycle is being released; its status says how far that is"
 		}
-		return unmark, explain.NoControllerActs
+		return unmark, "no controller of kubemend acts on its kind"
 	case hostPower:
-		return wait, explain.RemediationReleases
+		return wait, "its remediation, or the sweep of orphaned marks, releases it"
 	case hostMark:
-		return unmark, explain.HostStaysMarked
+		return unmark, "the host stays marked as unhealthy"
 	case nodeFence:
 		if f.orphaned {
-			return unfence, explain.FencerGone
+			return unfence, "the remediation that fenced it is gone"
 		}
-		return wait, explain.RemediationUnfences
+		return wait, "its remediation takes the fence away"
 	case nodeLease:
-		return wait, explain.LeaseAfterRequests
+		return wait, "it is released after the requests for its node"
 	default:
-		return waitOr(pass, f.failed, now, explain.NodesUnseen)
+		return waitOr(pass, f.failed, now, "its nodes cannot be read")
 	}
 }
 
@@ -86,15 +87,15 @@ func decide(f facts, now time.Time) (action, string) {
 func decideRequest(f facts, now time.Time) (action, string) {
 	switch ofNode := f.what == nodeCheckRequest; {
 	case ofNode && !f.served:
-		return unmark, explain.NodeChecksOfOthers
+		return unmark, "another operator acts on NodeHealthChecks"
 	case !ofNode && !f.orphaned:
 		return unmark, explain.CoreGoesOn
 	case !f.deleted.IsZero():
-		return waitOr(unmark, f.deleted, now, explain.RemediatorHolds)
+		return waitOr(unmark, f.deleted, now, "its remediator has not released it")
 	case ofNode:
-		return wait, explain.AboutToBeDeleted
+		return wait, "it is about to be deleted"
 	}
-	return erase, explain.CheckGone
+	return erase, "no check would ever end it: the MachineHealthCheck that made it is gone"
 }
 
 // waitOr waits until patience is over, and then does that.
@@ -102,5 +103,5 @@ func waitOr(then action, since, now time.Time, why string) (action, string) {
 	if now.Before(since.Add(patience)) {
 		return wait, why
 	}
-	return then, explain.Within(why, patience)
+	return then, fmt.Sprintf("%s within %s", why, patience)
 }

@@ -2,6 +2,7 @@ package teardown
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -51,14 +52,16 @@ func noteOf(s step) recorder.Event {
 			n.Kind, n.Text = corev1.EventTypeWarning, explain.CheckReleased(s.template.Kind)
 		}
 	case pass:
-		n.Kind, n.Reason, n.Text = corev1.EventTypeWarning, mendv1.EventNotRemoved, explain.NotLookedAt(s.cause)
+		n.Kind, n.Reason, n.Text = corev1.EventTypeWarning, mendv1.EventNotRemoved,
+			fmt.Sprintf("Its nodes could not be read: %v. "+
+				"A node that is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", s.cause)
 	case unfence:
-		n.Reason, n.Text = mendv1.EventOrphanSwept, explain.NodeUnfenced(s.owned.String(), s.why)
+		n.Reason, n.Text = mendv1.EventOrphanSwept, fmt.Sprintf("Unfenced %s: %s", s.owned.String(), s.why)
 		n.About = clusterOf(s.owned)
 	case erase:
-		n.Reason, n.Text = mendv1.EventRequestReleased, explain.RequestDeleted(s.why)
+		n.Reason, n.Text = mendv1.EventRequestReleased, "Deleted: "+s.why
 	default:
-		n.Reason, n.Text = mendv1.EventMarksRemoved, explain.MarksRemoved(s.why)
+		n.Reason, n.Text = mendv1.EventMarksRemoved, "kubemend is being removed: its marks were removed; "+s.why
 	}
 	return n
 }

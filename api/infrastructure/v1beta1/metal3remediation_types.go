@@ -88,14 +88,6 @@ type Metal3Remediation struct {
 	Status Metal3RemediationStatus `json:"status,omitempty,omitzero"`
 }
 
-// GetConditions returns the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
-func (r *Metal3Remediation) GetConditions() []metav1.Condition { return r.Status.Conditions }
-
-// SetConditions replaces the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
-func (r *Metal3Remediation) SetConditions(conditions []metav1.Condition) {
-	r.Status.Conditions = conditions
-}
-
 // Metal3RemediationList is a list of Metal3Remediations.
 //
 // +kubebuilder:object:root=true

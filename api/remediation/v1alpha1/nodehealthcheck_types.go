@@ -240,14 +240,6 @@ type NodeHealthCheck struct {
 	Status NodeHealthCheckStatus `json:"status,omitempty"`
 }
 
-// GetConditions returns the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
-func (c *NodeHealthCheck) GetConditions() []metav1.Condition { return c.Status.Conditions }
-
-// SetConditions replaces the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
-func (c *NodeHealthCheck) SetConditions(conditions []metav1.Condition) {
-	c.Status.Conditions = conditions
-}
-
 // NodeHealthCheckList is a list of NodeHealthChecks.
 //
 // +kubebuilder:object:root=true

@@ -100,7 +100,7 @@ func (b *byHand) apply(ctx context.Context, c change) error {
 		return fmt.Errorf("ask whether you may create events: %w", err)
 	}
 	if !tells {
-		b.say(explain.NoEvent(by.By, c.about.Namespace))
+		b.say(explain.MayNot(by.By, "create", "events.events.k8s.io", c.about.Namespace) + ": the annotation alone records it")
 	}
 	if b.dryRun {
 		return nil

@@ -14,8 +14,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// planByHand returns whether the remediation that a person asks for is requested, and how. Nothing is requested that no controller acts on, or that the limits
-// of a check would not let begin and no controller would block.
+// planByHand returns whether the remediation that a person asks for is requested, and how.
 func planByHand(f *byHandFacts) explain.ByHand {
 	if f.machine == nil {
 		return planWithoutMachine(f)
@@ -49,7 +48,7 @@ func planByHand(f *byHandFacts) explain.ByHand {
 func planWithoutMachine(f *byHandFacts) explain.ByHand {
 	switch e := f.before; {
 	case f.asked == hostKind:
-		return explain.ByHand{Reason: explain.NoMachine, Do: explain.RebootHost}
+		return explain.ByHand{Reason: explain.NoMachine, Do: "To reboot it, annotate it with reboot.metal3.io"}
 	case len(e.Checks) > 0:
 		return explain.ByHand{Reason: explain.NodeCheckAlone, Check: e.Checks[0].String(), Do: explain.RequestOfNode}
 	case len(e.Unread) > 0:
@@ -106,14 +105,14 @@ func (f *byHandFacts) planMark(r *explain.ByHand) {
 // remediate the machine at this moment.
 func (f *byHandFacts) planCycle(r *explain.ByHand) {
 	if f.request == nil {
-		r.Reason, r.Do = explain.NotInstalled, explain.CycleElsewhere
+		r.Reason, r.Do = explain.NotInstalled, "Install their CRD, or delete the machine, so that its owner replaces it"
 		return
 	}
 	r.Request, r.Attempts = f.request.Name, int(*f.request.Spec.Strategy.RetryLimit)+1
 	if is := f.cyclePage.Remediations[0]; is.Reason == explain.NotServed || is.Reason == explain.NoManager {
 		r.Reason, r.Why = explain.NotActedOnKind, is.Text
 		if is.Next.Manual {
-			r.Do = capital(is.Next)
+			r.Do = text.Capital(is.Next.Text)
 		}
 		return
 	}
@@ -145,6 +144,3 @@ func blockerOf(check *page.Check, target *explain.Target) *explain.Blocker {
 	}
 	return nil
 }
-
-// capital is what a person has to do, as a sentence.
-func capital(s explain.Step) string { return text.Capital(s.Text) }

@@ -97,7 +97,7 @@ func aloneBy(a *inspect.Asker, m *clusterv1.Machine) string {
 	}
 	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
 	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
-		return explain.ClusterPaused(cluster.Name)
+		return fmt.Sprintf("Cluster %s is paused (spec.paused)", cluster.Name)
 	}
 	return ""
 }

@@ -98,8 +98,8 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 	if err := s.addAll(args); err != nil {
 		return s, err
 	}
-	if len(args) == 0 && selector == "" {
-		s.clusterAlone()
+	if len(args) == 0 && selector == "" && s.cluster != "" && s.namespace != "" {
+		s.label = &labelOwner{clusterKind, client.ObjectKey{Namespace: s.namespace, Name: s.cluster}}
 	}
 	if s.label != nil {
 		return s, s.label.alone(s, args, selector)
@@ -111,13 +111,6 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 		return s, Exit{Misused, errors.New("say which: mhc/NAME, cluster/NAME, namespace/NAME or --selector")}
 	}
 	return s, nil
-}
-
-// clusterAlone selects the label of the Cluster, if there is one and it is in one namespace.
-func (s *selection) clusterAlone() {
-	if s.cluster != "" && s.namespace != "" {
-		s.label = &labelOwner{clusterKind, client.ObjectKey{Namespace: s.namespace, Name: s.cluster}}
-	}
 }
 
 // addAll adds what the arguments name.
@@ -212,8 +205,7 @@ func (h *handing) do(ctx context.Context, claims []explain.Claim) error {
 	return errors.Join(errs...)
 }
 
-// write writes the annotation, unless what the plan depends on has changed since the check was read. That a controller has written the status meanwhile, which
-// one that judges does at any moment, changes nothing.
+// write writes the annotation, unless what the plan depends on has changed since the check was read.
 func (h *handing) write(ctx context.Context, check *clusterv1.MachineHealthCheck) error {
 	said := fmt.Sprintf("%s mhc/%s in %s", h.way, check.Name, check.Namespace)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -117,7 +117,7 @@ func (b *byHand) remediation(f *byHandFacts, plan *explain.ByHand, said string) 
 		right = authorizationv1.ResourceAttributes{
 			Verb: "create", Group: mendv1.GroupVersion.Group, Resource: "hostremediations", Namespace: f.machine.Namespace,
 		}
-		c.done = explain.CycledBy(f.request.Name)
+		c.done = "is power-cycled by HostRemediation " + f.request.Name
 		c.write = func(ctx context.Context, annotation string, dry bool) error {
 			request := f.request.DeepCopy()
 			request.Annotations = map[string]string{mendv1.RequestedAnnotation: annotation}

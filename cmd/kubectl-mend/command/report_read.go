@@ -58,7 +58,7 @@ func recordsOf(reader client.Reader) recordsIn {
 			return true, err
 		}
 		for i := range list.Items {
-			if err := give(snapshot.BriefOf(&list.Items[i])); err != nil {
+			if err := give(snapshot.Brief{RemediationRecord: &list.Items[i]}); err != nil {
 				return true, err
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/explain"
+
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -28,7 +28,7 @@ func otherVersions(own string, managers []managerlease.Manager) []string {
 	var others []string
 	for _, m := range managers {
 		if a := m.Announcement; own != unversioned && m.Alive && a != nil && a.Version != own && a.Version != unversioned && a.Version != "" {
-			others = append(others, explain.ManagerVersion(a.Version, m.Namespace))
+			others = append(others, fmt.Sprintf("version %s in namespace %s", a.Version, m.Namespace))
 		}
 	}
 	return others

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // Layout is how entries are printed.
@@ -90,7 +90,7 @@ func (l Layout) cells(e *Entry) []string {
 		all = append([]string{e.Object.Namespace}, all...)
 	}
 	if l.Wide {
-		all = append(all, e.At.In(l.Now.Location()).Format(time.DateTime+" MST"), reporter(*e))
+		all = append(all, e.At.In(l.Now.Location()).Format(time.DateTime+" MST"), cmp.Or(e.Reporter, "("+string(e.Source)+")"))
 	}
 	return all
 }
@@ -101,13 +101,5 @@ func (l Layout) lastSeen(e *Entry) string {
 	if e.Count < 2 {
 		return age
 	}
-	return explain.Repeated(age, int(e.Count), duration.HumanDuration(l.Now.Sub(e.At)))
-}
-
-// reporter is who has told an entry, or where it was found.
-func reporter(e Entry) string {
-	if e.Reporter == "" {
-		return "(" + string(e.Source) + ")"
-	}
-	return e.Reporter
+	return fmt.Sprintf("%s (x%d over %s)", age, int(e.Count), duration.HumanDuration(l.Now.Sub(e.At)))
 }

@@ -86,19 +86,12 @@ func recordRef(ref *mendv1.RecordRef, r *mendv1.RemediationRecord) explain.Ref {
 	return is
 }
 
-// targetOf is what a record is about.
-func targetOf(r *mendv1.RemediationRecord) explain.Ref {
-	for _, ref := range []*mendv1.RecordRef{r.Spec.Target.Machine, r.Spec.Target.Node, r.Spec.Target.Host} {
-		if ref != nil {
-			return recordRef(ref, r)
-		}
-	}
-	return explain.Ref{}
-}
-
 // ofRecord are what was decided, the steps, and what the rest of a record says that no step does.
 func ofRecord(r *mendv1.RemediationRecord) []Entry {
-	target, status := targetOf(r), &r.Status
+	target, status := explain.Ref{}, &r.Status
+	if ref := cmp.Or(r.Spec.Target.Machine, r.Spec.Target.Node, r.Spec.Target.Host); ref != nil {
+		target = recordRef(ref, r)
+	}
 	self := explain.Ref{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name}
 	all := make([]Entry, 0, len(status.Steps)+4)
 	add := func(at time.Time, reason, text string, warning bool) {
@@ -146,7 +139,7 @@ func decidedOf(r *mendv1.RemediationRecord) (reason, text string) {
 	observed := r.Spec.Mode == mendv1.RecordObserved
 	switch {
 	case r.Spec.BlockedBy != "":
-		return observedReason, explain.RecordObservedOthers(r.Spec.BlockedBy)
+		return observedReason, "remediation by others; kubemend would not have begun it: " + r.Spec.BlockedBy
 	case observed:
 		return observedReason, explain.RecordDecided(true, r.Spec.Cause, check, r.Spec.Requester.User)
 	}

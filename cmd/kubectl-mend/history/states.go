@@ -2,6 +2,7 @@ package history
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ var (
 
 func ofMachine(m *clusterv1.Machine) []Entry {
 	about := refOf(machineKind, m)
-	all := append(lifeOf(about, m, explain.MachineMade), turns(about, m.CreationTimestamp.Time, m.Status.Conditions, machineConditions)...)
+	all := append(lifeOf(about, m, "Machine created"), turns(about, m.CreationTimestamp.Time, m.Status.Conditions, machineConditions)...)
 	all = append(all, byHand(about, m)...)
 	return append(all, annotated(about, m, func(key string) bool {
 		return key == clusterv1.RemediateMachineAnnotation || key == clusterv1.MachineSkipRemediationAnnotation || key == clusterv1.PausedAnnotation
@@ -46,13 +47,13 @@ func ofMachine(m *clusterv1.Machine) []Entry {
 
 func ofCheck(c *clusterv1.MachineHealthCheck) []Entry {
 	about := refOf(machineCheckKind, c)
-	all := append(lifeOf(about, c, explain.CheckMade), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, checkConditions)...)
+	all := append(lifeOf(about, c, "check created"), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, checkConditions)...)
 	return append(all, annotated(about, c, func(key string) bool { return key == clusterv1.PausedAnnotation })...)
 }
 
 func ofNodeCheck(c *nhcv1.NodeHealthCheck) []Entry {
 	about := refOf(nodeCheckKind, c)
-	all := append(lifeOf(about, c, explain.CheckMade), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, nodeCheckConditions)...)
+	all := append(lifeOf(about, c, "check created"), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, nodeCheckConditions)...)
 	for _, n := range c.Status.UnhealthyNodes {
 		node := explain.Ref{Kind: nodeKind, Name: n.Name}
 		add := func(at metav1.Time, reason, text string, warning bool) {
@@ -60,13 +61,13 @@ func ofNodeCheck(c *nhcv1.NodeHealthCheck) []Entry {
 		}
 		for _, r := range n.Remediations {
 			request := explain.Ref{Kind: r.Resource.Kind, Name: r.Resource.Name}
-			add(r.Started, nhcv1.EventRemediationCreated, explain.NodeRequestMade(request, n.Name), false)
+			add(r.Started, nhcv1.EventRemediationCreated, fmt.Sprintf("%s created for node %s", request, n.Name), false)
 			if r.TimedOut != nil {
-				add(*r.TimedOut, nhcv1.EventRemediationTimedOut, explain.NodeRequestGivenUp(request, n.Name), true)
+				add(*r.TimedOut, nhcv1.EventRemediationTimedOut, fmt.Sprintf("%s for node %s timed out", request, n.Name), true)
 			}
 		}
 		if n.ConditionsHealthyTimestamp != nil {
-			add(*n.ConditionsHealthyTimestamp, "NodeHealthy", explain.NodeRecovered(n.Name), false)
+			add(*n.ConditionsHealthyTimestamp, "NodeHealthy", "node "+n.Name+" is healthy again; its remediation is still in flight", false)
 		}
 	}
 	return all
@@ -118,7 +119,8 @@ func ofRequest(r *unstructured.Unstructured) []Entry {
 		if c.Status != metav1.ConditionTrue {
 			continue // what is to come, or what is waited for now
 		}
-		all = append(all, Entry{At: c.LastTransitionTime.Time, Object: about, Reason: c.Type, Text: explain.RequestReported(c), Source: FromCondition})
+		all = append(all, Entry{At: c.LastTransitionTime.Time, Object: about, Reason: c.Type, Text: explain.ConditionTurned(c),
+			Source: FromCondition})
 	}
 	all = append(all, byHand(about, r)...)
 	for i := range all {

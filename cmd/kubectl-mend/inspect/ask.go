@@ -175,8 +175,7 @@ func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now ti
 	return c.Clusters.View(ctx, cluster, now)
 }
 
-// sayUnseen reports whether the manager reports, in a check that it acts on, that it cannot reach the workload cluster. The condition of another check may
-// be old.
+// sayUnseen reports whether the manager reports, in a check that it acts on, that it cannot reach the workload cluster.
 func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	by, annotated := check.Annotations[clusterv1.PausedAnnotation]
 	acts := by == mendv1.Claim || !annotated && unclaimed(m.of(check, cluster)) == machinehealthcheck.Act
@@ -192,7 +191,11 @@ func (a *Asker) blind(is *explain.Check, check *clusterv1.MachineHealthCheck, cl
 		a.Managers.sayUnseen(check, cluster) {
 		return
 	}
-	hold := explain.NodesNotRead(check.Spec.ClusterName, why)
+	hold := explain.Blocker{
+		Reason: explain.MissingPermission, Cause: explain.NodesUnread, Detail: "nodes of cluster " + check.Spec.ClusterName,
+		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
+		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
+	}
 	is.NodesUnknown, is.NodesUnknownSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
 	if said := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); said != nil && said.Status == metav1.ConditionFalse {
 		is.Reason, is.Text = said.Reason, said.Message

@@ -12,8 +12,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// owners says of the targets that a KubeadmControlPlane was asked to replace, and does not, why and until when. Where that cannot be read, or has no rule for
-// it, its own words stay.
+// owners says of the targets that a KubeadmControlPlane was asked to replace, and does not, why and until when.
 func (a *Asker) owners(is *explain.Check) {
 	for i := range is.Targets {
 		t := &is.Targets[i]

@@ -106,8 +106,7 @@ func (a *Asker) explained(ctx context.Context, named []hostRemediation) ([]expla
 	return all, nil
 }
 
-// remediation explains one with the flags of the manager that acts on it, or with none; nil if it does not exist or asks
-// for nothing.
+// remediation explains one with the flags of the manager that acts on it, or with none; nil if it does not exist or asks for nothing.
 func (a *Asker) remediation(ctx context.Context, n hostRemediation) (*explain.Remediation, error) {
 	if served, not := a.Managers.serves(crdOf(n.Kind)); !served && not != nil {
 		is, err := a.remediations(n.Kind, managerlease.Announcement{}).Explain(ctx, n.Key, a.Now)
@@ -131,7 +130,7 @@ func (a *Asker) remediation(ctx context.Context, n hostRemediation) (*explain.Re
 	}
 	because, person := explain.NoManagerActs(a.Managers.All, offs)
 	is.Acts, is.Reason, is.Text, is.Deadline = false, explain.NoManager, because, time.Time{}
-	is.Next = step(person, explain.NoManagerNext)
+	is.Next = step(person, "nothing, as long as no manager reconciles it")
 	return is, nil
 }
 

@@ -3,6 +3,7 @@ package inspect
 import (
 	"slices"
 
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -32,7 +33,7 @@ func (a *Asker) remember(f *decide.Facts, s *capacity.Subject) {
 			}
 		case r.Open() && machineOf(f, name) == nil:
 			at, _ := records.WentAt(r)
-			lost[name] = decide.Loss{Name: name, At: at, Host: hostOf(r)}
+			lost[name] = decide.Loss{Name: name, At: at, Host: ptr.Deref(r.Spec.Target.Host, mendv1.RecordRef{}).Name}
 		}
 	}
 	for _, l := range lost {
@@ -71,11 +72,4 @@ func ofOwner(r *mendv1.RemediationRecord, s *capacity.Subject) bool {
 	}
 	owner := r.Spec.Target.Owner
 	return owner != nil && owner.Kind == s.Owner.Kind && owner.Name == s.Owner.Name
-}
-
-func hostOf(r *mendv1.RemediationRecord) string {
-	if host := r.Spec.Target.Host; host != nil {
-		return host.Name
-	}
-	return ""
 }

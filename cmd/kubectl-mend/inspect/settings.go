@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +40,8 @@ func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Manage
 	}
 	for i := range all {
 		if is := &all[i]; is.Alive && is.Unverified != "" {
-			unknown = append(unknown, explain.LeaseUnverified(is.Namespace, is.Unverified))
+			unknown = append(unknown,
+				fmt.Sprintf("whether the lease in namespace %s is a manager's cannot be seen (%s)", is.Namespace, is.Unverified))
 		}
 	}
 	m.Unknown = strings.Join(unknown, "; ")

@@ -19,13 +19,15 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 	because, person := explain.NoManagerActs(m.All, m.offs(check, cluster))
 	switch {
 	case c.Mode == explain.Acting && person == "":
-		leaving := explain.ManagerTeardown(because)
+		leaving := explain.Blocker{Reason: explain.NoManager, Text: because,
+			EndsWhen: "the manager in teardown has released the check to Cluster API core"}
 		unattended(c, explain.None, leaving, explain.NothingUntil(leaving))
 	case c.Mode == explain.Acting:
-		unmanaged := explain.Unmanaged(because, person, check.Namespace, check.Name)
+		unmanaged := explain.Blocker{Reason: explain.NoManager, Text: because,
+			Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace}
 		unattended(c, m.unseen(), unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
 	case c.Mode == explain.Observing: // no manager observes it, or could be given it
-		c.Mode, c.ModeText = explain.Core, explain.NotClaimed(because)
+		c.Mode, c.ModeText = explain.Core, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
 		elsewhere(c)
 	}
 }
@@ -40,7 +42,7 @@ func elsewhere(c *explain.Check) {
 		}
 		t.Blockers[at].Text, t.Blockers[at].Fix = c.ModeText, ""
 		if t.Next.Manual {
-			t.Next = explain.CoreActs
+			t.Next = explain.Step{Reason: explain.OtherControllerActs, Text: "Cluster API core acts on it"}
 		}
 	}
 }
@@ -52,7 +54,8 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 	case served || c.Mode != explain.Acting:
 	case not == nil:
 		because, person := explain.NoManagerActs(m.All, m.leaving())
-		unattended(c, m.unseen(), explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person, explain.RevertedNext))
+		unattended(c, m.unseen(), explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person,
+			"the manager reverts what it has begun, and starts nothing"))
 	default:
 		mode, next := otherwise(not)
 		hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}
@@ -75,11 +78,12 @@ func step(person, otherwise string) explain.Step {
 func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
 	switch kind.Reason {
 	case crdgate.ForeignReason:
-		return explain.Other, explain.OtherServes
+		return explain.Other, explain.Step{Reason: explain.OtherControllerActs, Text: "the controller that serves the kind acts on it"}
 	case crdgate.OffReason:
-		return explain.Other, explain.OtherMayAct
+		return explain.Other, explain.Step{Reason: explain.OtherControllerActs,
+			Text: "another controller acts on it, if one serves the kind"}
 	}
-	return explain.None, explain.NoneServes
+	return explain.None, explain.Step{Reason: explain.NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
 }
 
 // unattended puts a blocker before all others of c.

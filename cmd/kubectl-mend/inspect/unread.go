@@ -13,7 +13,11 @@ func unreadByYou(c *explain.Check) {
 			if t.Blockers[j].Cause != string(nodes.MachineUnread) {
 				continue
 			}
-			t.Blockers[j] = explain.MachineNotRead()
+			t.Blockers[j] = explain.Blocker{
+				Reason: explain.MissingPermission, Cause: explain.MachineUnread, Detail: "its Machine",
+				Text: "What its Machine says could not be read with your rights, and the manager may read it",
+				Fix:  "Ask as a user who may read the Machine, its Cluster and its MachineHealthChecks",
+			}
 			if len(t.Blockers) == 1 && !t.InFlight {
 				t.Next = explain.Step{Reason: t.Blockers[j].Reason, Text: t.Blockers[j].Fix, Manual: true}
 			}

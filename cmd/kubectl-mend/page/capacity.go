@@ -27,14 +27,6 @@ type Capacity struct {
 	Unread []string
 }
 
-// machineCapacity is what the capacity of m waits for; nil if m has lost none.
-func machineCapacity(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) (*Capacity, error) {
-	if !capacity.Concerns(m, a.Now) {
-		return nil, nil
-	}
-	return capacityOf(ctx, a, m)
-}
-
 // capacityOf is what the capacity of m waits for, also if m has lost none.
 func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) (*Capacity, error) {
 	subject := capacity.Of(m, begun(m))

@@ -28,7 +28,10 @@ func (e *Explanation) Document() *cliv1.Explanation {
 		d.NotSelectedBy = append(d.NotSelectedBy, cliv1.NotSelected{Reference: document.Reference(u.Ref), Message: u.Why})
 	}
 	for i := range e.Owners {
-		d.Owners = append(d.Owners, e.Owners[i].object())
+		o := &e.Owners[i]
+		d.Owners = append(d.Owners, cliv1.MachineOwner{
+			Reference: document.Reference(o.Ref), Replicas: o.Replicas, Machines: o.Machines, Ready: o.Ready, RollingOut: o.RollingOut,
+		})
 	}
 	for i := range e.Capacity {
 		if len(e.Owners) > 0 && e.Capacity[i].missing() == nil { // of owners, those that are to come back

@@ -4,6 +4,7 @@ package page
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -128,7 +129,7 @@ func (e *Explanation) conclude() {
 	case len(e.Checks) > 0:
 		e.answer(e.Checks[0].NotJudged())
 	case len(e.Unread) > 0:
-		e.answer(explain.ChecksUnread(e.Unread))
+		e.answer(explain.Answer{State: explain.IsUnknown, Reason: explain.MissingPermission, Detail: strings.Join(e.Unread, ", ")})
 	default:
 		e.answer(explain.NoCheckSelects)
 	}

@@ -84,7 +84,7 @@ func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.
 		kind = "Metal3Remediation or HostRemediation"
 	}
 	if len(found) == 0 {
-		return nil, explain.NoSuchRemediation(kind, key.Namespace, key.Name)
+		return nil, explain.NoSuch(kind, key.Namespace, key.Name) + ", or none that asks for anything"
 	}
 	e := &Explanation{Subject: found[0].Ref, At: a.Now, Remediations: found, Notes: notes(a), Next: cmp.Or(found[0].Next, explain.NothingNext)}
 	e.answer(found[0].Answer())

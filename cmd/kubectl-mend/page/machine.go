@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
@@ -56,11 +57,11 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
 		e.Notes = append(e.Notes, explain.MachineUnjudged(m, why))
 	}
-	is, err := machineCapacity(ctx, a, m)
-	if err != nil {
-		return nil, err
-	}
-	if is != nil {
+	if capacity.Concerns(m, a.Now) {
+		is, err := capacityOf(ctx, a, m)
+		if err != nil {
+			return nil, err
+		}
 		e.Capacity = []Capacity{*is}
 	}
 	e.madeFor(a, m)

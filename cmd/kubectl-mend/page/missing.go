@@ -26,11 +26,6 @@ type Missing struct {
 
 const nodeCheckKind = "NodeHealthCheck"
 
-// by are those that a check asked for.
-func (m Missing) by(check explain.Ref) Missing {
-	return m.only(func(one *records.Missing) bool { return askedBy(one) == check })
-}
-
 // only are those that are wanted. A target that has several records is missing once.
 func (m Missing) only(wanted func(*records.Missing) bool) Missing {
 	is, counted := Missing{Known: m.Known}, map[mendv1.RecordRef]bool{}
@@ -109,7 +104,7 @@ func (c *capacities) of(ctx context.Context, check *explain.Check) Missing {
 	if check.Kind == nodeCheckKind {
 		namespaces = c.nodes[check.Name]
 	}
-	return c.in(ctx, namespaces...).by(check.Ref)
+	return c.in(ctx, namespaces...).only(func(one *records.Missing) bool { return askedBy(one) == check.Ref })
 }
 
 // all is what is missing of one cluster, or of all if that is empty, in a namespace, or in all. NodeHealthChecks belong to no namespace and no cluster.
@@ -145,7 +140,7 @@ func (p *page) besides(s *Status) {
 	})
 	if missing := p.brief(is); missing != nil {
 		p.gap()
-		p.line("", p.paint.Waits(explain.NotBackBesides)+": "+missing.String()+".")
+		p.line("", p.paint.Waits("Not back, and asked for by none of these checks")+": "+missing.String()+".")
 	}
 }
 

@@ -87,7 +87,7 @@ func named(machines []clusterv1.Machine) []string {
 	names := make([]string, 0, len(machines))
 	for i := range machines {
 		m := &machines[i]
-		names = append(names, explain.MachineIn(m.Name, m.Spec.ClusterName, m.Namespace))
+		names = append(names, fmt.Sprintf("machine/%s of cluster %s in namespace %s", m.Name, m.Spec.ClusterName, m.Namespace))
 	}
 	return names
 }

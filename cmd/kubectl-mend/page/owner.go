@@ -17,8 +17,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
@@ -46,11 +44,6 @@ type Owner struct {
 
 	cluster string
 	members []*clusterv1.Machine
-}
-
-// object is the owner for programs.
-func (o *Owner) object() cliv1.MachineOwner {
-	return cliv1.MachineOwner{Reference: document.Reference(o.Ref), Replicas: o.Replicas, Machines: o.Machines, Ready: o.Ready, RollingOut: o.RollingOut}
 }
 
 // MachineDeployment explains what the machines of a MachineDeployment wait for.
@@ -277,7 +270,7 @@ func (e *Explanation) concludeOwners() {
 func (p *page) owner(o *Owner, notes []string) {
 	if o.Ref == p.subject {
 		if len(o.Capacity) > 0 {
-			p.heading(explain.WithoutReadyNode)
+			p.heading("Machines without a Ready node")
 		}
 	} else {
 		p.heading(o.Kind + " " + o.Name + ": " + explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut))
@@ -288,7 +281,7 @@ func (p *page) owner(o *Owner, notes []string) {
 		p.told("    ", c, notes)
 	}
 	if o.More > 0 {
-		p.line("  ", explain.MoreMachines(o.More)+".")
+		p.line("  ", fmt.Sprintf("%d more without a Ready node", o.More)+".")
 	}
 }
 

@@ -232,7 +232,8 @@ func (p *page) arithmetic(c *explain.Check) {
 	switch n := c.Population.Total(); {
 	case n == 0 && (c.ModeText != "" || c.Mode == explain.Unknown):
 	case c.NodesNotReadable():
-		p.line("  ", c.Uncounted()+".")
+		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy cannot be seen with your rights.",
+			c.Population.Total(), c.Limit))
 	default:
 		p.line("  ", explain.Sum(c.Population)+"; "+c.Allowance()+".")
 	}

@@ -72,7 +72,7 @@ func (p *page) blocker(c *Check, b *explain.Blocker) string {
 
 // remediation is that of the subject's host, or the subject itself.
 func (p *page) remediation(r *explain.Remediation) {
-	heading := r.Heading()
+	heading := fmt.Sprintf("%s: %s", r.Ref, r.State)
 	if r.Ref == p.subject {
 		heading = "State: " + r.State
 	}

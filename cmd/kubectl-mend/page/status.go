@@ -98,7 +98,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	for _, key := range a.Snapshot.Workloads() {
 		hasChecks := slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace })
 		if why, _, unread := a.Snapshot.Unseen(key); unread && hasChecks {
-			s.Notes = append(s.Notes, explain.NodesOfClusterUnread(key.String(), why))
+			s.Notes = append(s.Notes, "You cannot see the nodes of cluster "+key.String()+": "+why)
 		}
 	}
 	return s, nil

@@ -63,13 +63,13 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 		p.manager(m, l.Wide)
 	}
 	if len(s.Managers) == 0 && s.ManagersUnknown == "" {
-		p.line("", p.paint.Waits(explain.NoManagers)+".")
+		p.line("", p.paint.Waits("No manager of kubemend has announced itself: what follows is what one would do")+".")
 	}
 	p.gap()
 	p.checks(s, l)
 	p.besides(s)
 	if len(s.Unreachable) > 0 {
-		p.heading(explain.UnreachableClusters)
+		p.heading("Workload clusters that the manager cannot reach")
 		for _, c := range s.Unreachable {
 			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since)))
 		}
@@ -99,16 +99,17 @@ func (p *page) manager(m managerlease.Manager, wide bool) {
 // checks is the table: all columns if they fit, else fewer; and below each row what it cannot say.
 func (p *page) checks(s *Status, l Layout) {
 	if len(s.Unread) > 0 {
-		p.line("", p.paint.Waits(explain.ChecksNotListed(s.Unread))+".")
+		p.line("", p.paint.Waits(strings.Join(s.Unread, " and ")+" could not be read: there may be some")+".")
 	}
 	if len(s.Checks) == 0 {
 		if len(s.Unread) == 0 {
-			p.line("", explain.NoChecks+".")
+			p.line("", "There are no checks here"+".")
 		}
 		return
 	}
 	rows := ordered(s.Checks, l)
-	p.line("", explain.Totals(len(s.Checks)-notOK(s.Checks), len(s.Checks), s.At.Format(time.TimeOnly+" MST"))+explain.MissingInAll(len(s.Missing.All)))
+	p.line("", fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks),
+		s.At.Format(time.TimeOnly+" MST"))+explain.MissingInAll(len(s.Missing.All)))
 	if len(rows) > 0 {
 		p.gap()
 		p.rows(rows, l, s.Recorded)
@@ -184,7 +185,7 @@ func (p *page) below(r *Row) {
 		p.line("  ", remark+".")
 	}
 	if missing := p.brief(r.Missing); missing != nil {
-		p.line("  ", p.paint.Waits(explain.NotBack)+": "+missing.String()+".")
+		p.line("  ", p.paint.Waits("Not back")+": "+missing.String()+".")
 	}
 	if !r.ActsElsewhere() || !r.Next.At.IsZero() || r.Next.Manual { // else the remarks say who acts
 		p.step("  ", r.Next)

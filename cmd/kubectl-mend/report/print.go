@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -48,7 +49,7 @@ func (r *Report) Print(out io.Writer, l Layout) error {
 		p.line(explain.RemediationsCounted(r.Total.Remediations, r.Total.Open, r.Total.NotBegun, p.since(r.Since)))
 	}
 	if r.Observed > 0 {
-		p.line(explain.ObservedLeftOut(r.Observed))
+		p.line(fmt.Sprintf("Left out: %d that kubemend observed (kubectl mend report shadow).", r.Observed))
 	}
 	if r.Total.Remediations > 0 {
 		p.gap()
@@ -102,7 +103,7 @@ func (p *printer) groups(r *Report) {
 	for i := range r.Groups {
 		row := make([]string, 0, len(r.By))
 		for _, d := range r.By {
-			row = append(row, orDash(r.Groups[i].value(d, p.named)))
+			row = append(row, cmp.Or(r.Groups[i].value(d, p.named), "-"))
 		}
 		names, numbers = append(names, row), append(numbers, p.numbers(&r.Groups[i]))
 	}
@@ -165,13 +166,6 @@ func (s Summary) cell(between string) string {
 	return is
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 // table is a heading with a table below it, whose last column is broken if it is long.
 func (p *printer) table(heading string, rows [][]string) {
 	p.gap()
@@ -198,10 +192,10 @@ func (p *printer) repeated(r *Report) {
 	for i := range r.Repeated {
 		is := &r.Repeated[i]
 		rows = append(rows, []string{
-			p.slashed(is.Object), number(is.Most), p.ago(is.Last), orDash(is.HostModel), orDash(strings.Join(is.Causes, ", ")),
+			p.slashed(is.Object), number(is.Most), p.ago(is.Last), cmp.Or(is.HostModel, "-"), cmp.Or(strings.Join(is.Causes, ", "), "-"),
 		})
 	}
-	p.table(explain.RemediatedRepeatedly(r.AtLeast, days(r.Within)), rows)
+	p.table(fmt.Sprintf("Remediated at least %d times within %s:", r.AtLeast, days(r.Within)), rows)
 }
 
 func (p *printer) shortCircuits(r *Report) {
@@ -215,9 +209,9 @@ func (p *printer) shortCircuits(r *Report) {
 		if is.End.IsZero() {
 			state = p.Paint.Bad("goes on")
 		}
-		rows = append(rows, []string{p.slashed(is.Check), p.ago(is.Begin), duration.HumanDuration(is.For), state, orDash(is.Reason)})
+		rows = append(rows, []string{p.slashed(is.Check), p.ago(is.Begin), duration.HumanDuration(is.For), state, cmp.Or(is.Reason, "-")})
 	}
-	p.table(explain.ShortCircuited, rows)
+	p.table("Short-circuited, by conditions (their last change) and events (of an hour):", rows)
 }
 
 // days is a duration as --within takes it.
@@ -242,7 +236,7 @@ func (r *ShadowReport) Print(out io.Writer, l Layout) error {
 	}
 	p.line(explain.FailuresCompared(len(r.Shadows), p.since(r.Since)))
 	if r.Active > 0 {
-		p.line(explain.ActiveLeftOut(r.Active))
+		p.line(fmt.Sprintf("Left out: %d that kubemend decided itself (kubectl mend report).", r.Active))
 	}
 	if len(r.Shadows) == 0 {
 		return p.write(out)
@@ -254,12 +248,8 @@ func (r *ShadowReport) Print(out io.Writer, l Layout) error {
 	}
 	p.lines = append(p.lines, text.Table(rows)...)
 	p.gap()
-	if r.Later.Count > 0 {
-		p.line(explain.OthersLater(r.Later.Count, r.Count[cliv1.BothBegin], duration.HumanDuration(r.Later.Mean), duration.HumanDuration(r.Later.P95)))
-	}
-	if r.Earlier.Count > 0 {
-		p.line(explain.OthersEarlier(r.Earlier.Count, r.Count[cliv1.BothBegin], duration.HumanDuration(r.Earlier.Mean), duration.HumanDuration(r.Earlier.P95)))
-	}
+	p.difference("later", r.Later, r.Count[cliv1.BothBegin])
+	p.difference("earlier", r.Earlier, r.Count[cliv1.BothBegin])
 	p.failures(r)
 	return p.write(out)
 }
@@ -282,10 +272,18 @@ func (p *printer) failures(r *ShadowReport) {
 		if s.BlockedBy != "" {
 			reason = s.BlockedBy
 		}
-		rows = append(rows, []string{p.ago(s.Decided), string(s.Comparison), p.slashed(s.Target), orDash(others), orDash(reason)})
+		rows = append(rows, []string{p.ago(s.Decided), string(s.Comparison), p.slashed(s.Target), cmp.Or(others, "-"), cmp.Or(reason, "-")})
 	}
 	if len(rows) > 1 {
 		p.table(explain.FailuresThatDiffer(p.Wide), rows)
+	}
+}
+
+// difference is how much later, or earlier, others began than kubemend would have, in how many of all that both would begin.
+func (p *printer) difference(word string, is Summary, all int) {
+	if is.Count > 0 {
+		p.line(fmt.Sprintf("In %d of %d, others began %s %s than kubemend would have on average, 95%% of them within %s.",
+			is.Count, all, duration.HumanDuration(is.Mean), word, duration.HumanDuration(is.P95)))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -61,14 +61,15 @@ func (d *document) apply(ctx context.Context, w *snapshot.Snapshot, now time.Tim
 	switch is := d.obj.(type) {
 	case *clusterv1.MachineHealthCheck:
 		was := &clusterv1.MachineHealthCheck{}
-		if notes, err = replaces(ctx, w, is, was, now, explain.MachineCheckIsNew); err != nil {
+		if notes, err = replaces(ctx, w, is, was, now,
+			"It is new, and so the youngest: of two that select the same machine the older one acts on it"); err != nil {
 			return nil, nil, err
 		}
 		is.Status, notes = was.Status, append(notes, claim(is)...)
 		refused = machineCheckRefusals(is, was)
 	case *nhcv1.NodeHealthCheck:
 		was := &nhcv1.NodeHealthCheck{}
-		if notes, err = replaces(ctx, w, is, was, now, explain.CheckIsNew); err != nil {
+		if notes, err = replaces(ctx, w, is, was, now, "It is new"); err != nil {
 			return nil, nil, err
 		}
 		is.Status = was.Status
@@ -76,7 +77,7 @@ func (d *document) apply(ctx context.Context, w *snapshot.Snapshot, now time.Tim
 		var warnings []string
 		refused, warnings = nodeCheckRefusals(ctx, w, is, was)
 		if notes = append(notes, warnings...); len(is.Spec.PauseRequests) > 0 {
-			notes = append(notes, explain.PausesRequests)
+			notes = append(notes, "It has pauseRequests: no remediation would begin")
 		}
 	default:
 		install(w, d.obj.GetObjectKind().GroupVersionKind())
@@ -108,9 +109,9 @@ func replaces(ctx context.Context, w *snapshot.Snapshot, is, was client.Object, 
 	annotations, kept := onTopOf(was.GetAnnotations(), is.GetAnnotations())
 	is.SetLabels(labels)
 	is.SetAnnotations(annotations)
-	notes = []string{explain.CheckReplaces}
+	notes = []string{"It replaces the one of its name"}
 	if len(kept) > 0 {
-		notes = append(notes, explain.AnnotationsKept(kept))
+		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
 	}
 	return notes, nil
 }
@@ -140,9 +141,10 @@ func claim(check *clusterv1.MachineHealthCheck) []string {
 			check.Annotations = map[string]string{}
 		}
 		check.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim
-		return []string{explain.AsClaimed(clusterv1.PausedAnnotation + ": " + mendv1.Claim)}
+		return []string{fmt.Sprintf("It is simulated as if it were claimed: without the annotation %s Cluster API core acts on it",
+			clusterv1.PausedAnnotation+": "+mendv1.Claim)}
 	case by != mendv1.Claim:
-		return []string{explain.PausedBy(clusterv1.PausedAnnotation)}
+		return []string{fmt.Sprintf("It is paused by its annotation %s: nothing would happen", clusterv1.PausedAnnotation)}
 	}
 	return nil
 }

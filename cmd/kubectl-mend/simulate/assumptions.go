@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,7 @@ func (o *environment) assumptions(ctx context.Context) []string {
 	all := slices.Concat([]string{o.managers.whose}, o.leftOutMachineChecks(), o.leftOutNodes(ctx), o.unreadRemediations(ctx))
 	for _, cluster := range o.snapshot.Workloads() {
 		if why, _, unseen := o.snapshot.Unseen(cluster); unseen {
-			all = append(all, explain.NodesStayUnknown(cluster.String(), why))
+			all = append(all, fmt.Sprintf("The nodes of cluster %s are unknown, and stay so: %s", cluster.String(), why))
 		}
 	}
 	return slices.Concat(all, o.faultsAndOwners(), o.remediations())
@@ -42,10 +43,10 @@ func (s *engine) leftOutMachineChecks() []string {
 		}
 	}
 	if len(unmanaged) > 0 {
-		all = append(all, explain.NotReconciled(unmanaged))
+		all = append(all, "No manager reconciles these MachineHealthChecks, which are not simulated: "+explain.FirstOf(unmanaged))
 	}
 	if elsewhere {
-		all = append(all, explain.ChecksElsewhere)
+		all = append(all, "MachineHealthChecks of other namespaces are not simulated (-A)")
 	}
 	return all
 }
@@ -56,7 +57,7 @@ func (s *engine) leftOutNodes(ctx context.Context) []string {
 		return nil
 	}
 	if because := s.managers.unserved(crdgate.NodeCheckCRD); because != "" {
-		return []string{explain.NodeChecksNotSimulated(because)}
+		return []string{"kubemend does not act on NodeHealthChecks, which are not simulated: " + because}
 	}
 	var all []string
 	for _, node := range snapshot.All[corev1.Node](s.snapshot, "") {
@@ -65,7 +66,8 @@ func (s *engine) leftOutNodes(ctx context.Context) []string {
 			continue
 		}
 		if err := s.unread(ctx, machineKind, namespace); err != nil {
-			all = append(all, explain.NodesLeftAlone(namespace, err))
+			all = append(all,
+				fmt.Sprintf("Nodes whose Machines are in namespace %s are left alone, since these could not be read: %v", namespace, err))
 		}
 	}
 	slices.Sort(all)
@@ -89,7 +91,8 @@ func (o *environment) unreadRemediations(ctx context.Context) []string {
 		template := kind.GroupVersion().WithKind(kind.Kind + remediationrequest.TemplateSuffix)
 		for _, of := range []schema.GroupVersionKind{template, kind.GroupVersionKind} {
 			if err := o.unread(ctx, of, ""); err != nil {
-				all = append(all, explain.RequestsNotSimulated(kind.Kind, err))
+				all = append(all, fmt.Sprintf("%ss are neither requested nor simulated, since they or their templates "+
+					"could not be read: %v", kind.Kind, err))
 				break
 			}
 		}
@@ -103,10 +106,13 @@ func (o *environment) faultsAndOwners() []string {
 	if o.Fail != "" {
 		all = append(all, explain.FaultAssumed(o.Fail, o.FailCondition.String(), o.FailAt, o.For))
 		if !o.hasRuleFor(o.FailCondition) {
-			all = append(all, explain.NoRuleFor(o.FailCondition.String()))
+			all = append(all, "No rule of a check matches "+o.FailCondition.String()+
+				", so no check notices it: name with --fail-condition what a rule matches")
 		}
 	}
-	return append(all, explain.OwnersAssumed(o.DeletionTakes, o.ReplacementTakes))
+	return append(all, fmt.Sprintf("An owner that is asked to remediate a machine deletes it, which takes %s (--deletion-takes), and "+
+		"makes a new one at once, whose node is Ready %s later (--replacement-takes); a control plane waits until the old one is gone, "+
+		"and replaces one after the other", explain.Brief(o.DeletionTakes), explain.Brief(o.ReplacementTakes)))
 }
 
 // hasRuleFor reports whether a rule of any check matches a condition of a node.
@@ -132,11 +138,12 @@ func (o *environment) hasRuleFor(is NodeCondition) bool {
 func (o *environment) remediations() []string {
 	var all, others []string
 	if len(o.kindsOnMetal()) > 0 {
-		all = append(all, explain.HostsAssumed(switchingOff, switchingOn, o.BootTakes, o.Hard), explain.NodesHaveNoPods)
+		all = append(all, explain.HostsAssumed(switchingOff, switchingOn, o.BootTakes, o.Hard),
+			"Nodes have no pods: they are drained at once")
 	}
 	for _, k := range o.kinds {
 		if because := o.managers.unserved(crdOf(k.GroupVersionKind)); because != "" {
-			all = append(all, explain.NotCarriedOut(k.Kind, because))
+			all = append(all, fmt.Sprintf("kubemend does not carry out requests of the kind %s: %s", k.Kind, because))
 		}
 		if !k.ours {
 			others = append(others, k.Kind)

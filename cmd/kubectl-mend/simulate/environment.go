@@ -146,7 +146,7 @@ func (o *environment) fail(failing []nodeKey) {
 		if o.node(p) != nil {
 			o.faults[p] = true
 			o.turn(p, o.FailCondition)
-			o.eventLog.assumed(p.ref(), "NodeFails", explain.NodeTurns(o.FailCondition.String()))
+			o.eventLog.assumed(p.ref(), "NodeFails", "The node turns "+o.FailCondition.String())
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (o *environment) recover(ctx context.Context, failed []nodeKey) {
 		delete(o.faults, p)
 		if !o.off(ctx, p) && o.node(p) != nil {
 			o.ready(p, "")
-			o.eventLog.assumed(p.ref(), "NodeRecovers", explain.NodeRecoversByItself)
+			o.eventLog.assumed(p.ref(), "NodeRecovers", "The node recovers by itself")
 		}
 	}
 }

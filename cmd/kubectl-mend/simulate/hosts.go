@@ -61,8 +61,7 @@ func (o *environment) hosts(ctx context.Context) {
 	}
 }
 
-// newHost is a host as it was read. What is on its disk is not simulated, and a record does not have all that decides it: the provisioning state
-// stays as it is.
+// newHost is a host as it was read.
 func (o *environment) newHost(h *bmov1alpha1.BareMetalHost) *bareMetal {
 	state := h.Status.Provisioning.State
 	b := &bareMetal{model: bmo.Host{
@@ -91,8 +90,7 @@ func (o *environment) dueHosts(ctx context.Context) {
 	}
 }
 
-// operate makes happen what is due of a host, and has the Bare Metal Operator reconcile it, if it would. A host whose power it does not manage, or cannot,
-// stays as it is.
+// operate makes happen what is due of a host, and has the Bare Metal Operator reconcile it, if it would.
 func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.BareMetalHost) {
 	now := o.clock.Now()
 	b.model.Advance(now)
@@ -116,8 +114,8 @@ func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.
 // powerEvents are the events of changes of the power.
 var powerEvents = map[bmo.Power]struct{ reason, text string }{
 	bmo.Off:   {"PoweredOff", explain.HostOff},
-	bmo.Reset: {"Rebooted", explain.HostReset},
-	bmo.On:    {"PoweredOn", explain.HostOn},
+	bmo.Reset: {"Rebooted", "The host is reset"},
+	bmo.On:    {"PoweredOn", "The host is on"},
 }
 
 // follow does what a change of the power entails: what runs on the host stops with it, and boots with it.
@@ -151,7 +149,7 @@ func (o *environment) boot(ctx context.Context, key client.ObjectKey, boot int) 
 	if p, has := o.nodeOn(ctx, h); has && !(o.Hard && o.faults[p]) {
 		delete(o.faults, p)
 		o.ready(p, fmt.Sprintf("boot-%d-of-%s", boot, key.Name))
-		o.eventLog.assumed(p.ref(), "NodeRecovers", explain.NodeReadyAfterBoot)
+		o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again after the boot")
 	}
 }
 

@@ -83,7 +83,8 @@ func (s *engine) hostKinds() ([]remediation.Kind, error) {
 // hostControllers are those of a manager for the kinds that it serves.
 func (s *engine) hostControllers(m managerlease.Manager, kinds []remediation.Kind) []*hostremediation.Reconciler {
 	w, c := s.snapshot, s.client
-	nodes, claims := s.newNodes(), &hostremediation.Claims{}
+	nodes := nodes{fence.NewNodes(inMemory{s.snapshot.Clusters(), s.state}, func(fence.Place) {})}
+	claims := &hostremediation.Claims{}
 	var all []*hostremediation.Reconciler
 	for _, kind := range kinds {
 		if m.Unserved(crdOf(kind.GroupVersionKind)) != nil {
@@ -158,10 +159,6 @@ func (s *engine) reconcilersOf(a object) []reconcile.Reconciler {
 
 // nodes are the hostremediation.Nodes of workload clusters in memory. They are not watched: the next reconcile sees what has changed.
 type nodes struct{ *fence.Nodes }
-
-func (s *engine) newNodes() nodes {
-	return nodes{fence.NewNodes(inMemory{s.snapshot.Clusters(), s.state}, func(fence.Place) {})}
-}
 
 // ModeFor returns the taint where the settings do not say Delete: every Kubernetes that is supported knows it.
 func (nodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode) (fence.Mode, error) {

@@ -152,7 +152,8 @@ func converted(obj client.Object) (document, error) {
 		return document{}, fmt.Errorf("convert it to %s: %w", clusterv1.GroupVersion, err)
 	}
 	check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
-	return document{obj: check, notes: []string{explain.Converted(clusterv1beta1.GroupVersion.String(), clusterv1.GroupVersion.String())}}, nil
+	return document{obj: check, notes: []string{fmt.Sprintf("It is of %s, and was converted to %s", clusterv1beta1.GroupVersion.String(),
+		clusterv1.GroupVersion.String())}}, nil
 }
 
 func (d document) ref() explain.Ref {

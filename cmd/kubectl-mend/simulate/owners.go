@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,7 @@ func (o *environment) replace(ctx context.Context, m *clusterv1.Machine, how own
 	}
 	o.note(o.state.Delete(machineKind, key))
 	o.eventLog.assumed(refOf("Machine", m), "MachineReplaced",
-		explain.OwnerReplaces(explain.Ref{Kind: how.Owner.Kind, Name: how.Owner.Name}, next.Name))
+		fmt.Sprintf("%s deletes the machine, to put %s in its place", explain.Ref{Kind: how.Owner.Kind, Name: how.Owner.Name}, next.Name))
 	if !how.WaitsForDeletion {
 		o.make(next, how.Owner.UID, onto)
 	}
@@ -115,5 +116,5 @@ func (o *environment) join(key client.ObjectKey) {
 		LastTransitionTime: now,
 	})
 	o.put(m)
-	o.eventLog.assumed(refOf("Machine", m), "MachineReady", explain.NewNodeReady)
+	o.eventLog.assumed(refOf("Machine", m), "MachineReady", "The node of the new machine is Ready")
 }

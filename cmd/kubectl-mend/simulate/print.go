@@ -39,7 +39,7 @@ func (a *Answer) Print(out io.Writer, width int, paint text.Painter) error {
 	}
 	p.list("Assumed", a.Assumptions)
 	p.list("The manifest", a.Manifest)
-	p.list(paint.Bad(explain.WouldBeRefused), a.Refused)
+	p.list(paint.Bad("The API server would refuse it"), a.Refused)
 	for i := range a.Now {
 		p.check(&a.Now[i])
 	}
@@ -84,7 +84,7 @@ func (p *report) check(c *explain.Check) {
 	if c.ModeText != "" {
 		p.line("  ", c.ModeText+".")
 	}
-	p.line("  ", c.Selected()+".")
+	p.line("  ", fmt.Sprintf("It selects %d; %s", c.Population.Total(), c.Allowance())+".")
 	var notes []string
 	add := func(s string) {
 		if s != "" && !slices.Contains(notes, s) {
@@ -135,13 +135,13 @@ func (p *report) would(c *explain.Check, t *explain.Target) string {
 		parts = append(parts, f.Text+p.counts(f))
 	}
 	for _, d := range t.Ignored {
-		parts = append(parts, d.Text+explain.NotCounted(d.Why))
+		parts = append(parts, d.Text+", which does not count: "+d.Why)
 	}
 	switch {
 	case t.StartsNow:
-		parts = append(parts, p.paint.Strong(explain.BeginsAtOnce(t.Action)))
+		parts = append(parts, p.paint.Strong("It begins at once: kubemend "+t.Action))
 	case t.InFlight:
-		parts = append(parts, explain.UnderWay+since(t.InFlightSince, p.At))
+		parts = append(parts, "Its remediation is under way"+since(t.InFlightSince, p.At))
 	case len(t.Blockers) > 0:
 		parts = append(parts, blockers(c, t)...)
 	case !t.Next.At.IsZero():
@@ -233,9 +233,9 @@ func (p *report) called(r explain.Ref) string {
 
 // timeline is what happens.
 func (p *report) timeline() {
-	p.heading(explain.SimulatedTime(p.At, parsed(p.Summary.Horizon)))
+	p.heading(fmt.Sprintf("From %s on, for %s", p.At.Format(time.DateTime), explain.Brief(parsed(p.Summary.Horizon))))
 	if len(p.Timeline) == 0 {
-		p.line("  ", explain.NothingSimulated+".")
+		p.line("  ", "Nothing happens"+".")
 		return
 	}
 	rows := make([][]string, 0, len(p.Timeline))
@@ -285,7 +285,7 @@ func (p *report) summary() {
 		p.line("  ", explain.NothingAllowed(short(b.Check), further, stamp(b.From), until, p.paint.Waits(b.Reason))+".")
 	}
 	if len(s.Unhealthy) == 0 {
-		p.line("  ", p.paint.Good(explain.AllHealthyAtEnd)+".")
+		p.line("  ", p.paint.Good("All are healthy at the end")+".")
 	}
 	var unhealthy groups
 	for _, u := range s.Unhealthy {

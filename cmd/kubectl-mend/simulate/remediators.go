@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -114,7 +115,8 @@ func (o *environment) recovers(req *unstructured.Unstructured) {
 	}
 	delete(o.faults, p)
 	o.ready(p, "boot-of-"+string(req.GetUID()))
-	o.eventLog.assumed(p.ref(), "NodeRecovers", explain.CarriedOut(explain.Ref{Kind: req.GetKind(), Name: req.GetName()}))
+	o.eventLog.assumed(p.ref(), "NodeRecovers", fmt.Sprintf("The node is Ready again: %s was carried out", explain.Ref{Kind: req.GetKind(),
+		Name: req.GetName()}))
 }
 
 // nodeOfRequest is the node that a request is about: that which it names, or that of its machine; else the one of its name.

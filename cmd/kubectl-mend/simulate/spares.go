@@ -13,7 +13,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/explain"
+
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
@@ -45,8 +45,7 @@ func (o *environment) cloned(ctx context.Context, m, next *clusterv1.Machine) bo
 	return true
 }
 
-// placed puts the machines on hosts that wait for one, as CAPM3 does: each on one that fits, as soon as there is any. Of several it takes the first by name,
-// and not any, so that an answer is the same every time.
+// placed puts the machines on hosts that wait for one, as CAPM3 does: each on one that fits, as soon as there is any.
 func (o *environment) placed(ctx context.Context) {
 	var waiting []unplaced
 	for _, is := range o.unplaced {
@@ -94,5 +93,5 @@ func (o *environment) take(h *bmov1alpha1.BareMetalHost, m *clusterv1.Machine) {
 	}
 	h.Spec.Online, h.Status.PoweredOn, h.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
 	o.put(h)
-	o.eventLog.assumed(refOf("Machine", m), "HostTaken", explain.PutOnHost(h.Name))
+	o.eventLog.assumed(refOf("Machine", m), "HostTaken", "It is put on BareMetalHost "+h.Name)
 }

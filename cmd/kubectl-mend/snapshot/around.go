@@ -16,9 +16,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// around reads what explains one machine, or the machine of one node.
-//
-// The status of the check counts all other machines, so only this one is read, and those of the control plane, whose hosts are power-cycled one at a time.
+// around reads what explains one machine, or the machine of one node.  The status of the check counts all other machines, so only this one
+// is read, and those of the control plane, whose hosts are power-cycled one at a time.
 func (r *reading) around(ctx context.Context) {
 	r.each(ctx, append(r.clusters(), r.first()...))
 	r.each(ctx, r.vouching())

@@ -101,7 +101,8 @@ func (k *kind) unread(namespace string) error {
 	switch {
 	case known, len(k.scopes) == 0: // all that was to be read, was
 	case namespace != "":
-		why = otherNamespaces(k.plural, namespace, slices.Sorted(maps.Keys(k.scopes)))
+		why = fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace,
+			strings.Join(slices.Sorted(maps.Keys(k.scopes)), ", "))
 	case len(k.read()) == 0:
 		why = k.scopes[slices.Min(slices.Collect(maps.Keys(k.scopes)))]
 	}
@@ -134,11 +135,10 @@ func (w *Snapshot) Whole(gvk schema.GroupVersionKind) error {
 	if why, known := k.scopes[""]; known {
 		return why
 	}
-	return someNamespaces(k.plural, k.read())
+	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.plural, cmp.Or(strings.Join(k.read(), ", "), "none"))
 }
 
-// custom reports whether the kinds of a group come from CustomResourceDefinitions. Such a group has a dot in its name, and needs the approval of Kubernetes to
-// end with k8s.io.
+// custom reports whether the kinds of a group come from CustomResourceDefinitions.
 func custom(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }

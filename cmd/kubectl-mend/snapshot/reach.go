@@ -66,7 +66,7 @@ func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
 	nodes, err := r.nodes(ctx, key)
 	if err != nil {
 		r.snapshot.SetUnseen(key, why(err), lostSince(cluster))
-		r.snapshot.Lacks(nodesOfCluster(key), why(err))
+		r.snapshot.Lacks("Nodes of cluster "+key.String(), why(err))
 		return
 	}
 	r.snapshot.SetNodes(key, nodes)

@@ -47,12 +47,6 @@ func shapeOf(obj runtime.Object, gvk schema.GroupVersionKind) shape {
 	return shape{gvk: gvk, bare: isMetadata(obj), tree: tree}
 }
 
-func (r *record) set(obj client.Object) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.is, r.shapes = obj, nil
-}
-
 // as returns the object in a shape. It is shared: read only.
 func (r *record) as(s shape) (client.Object, error) {
 	if s == shapeOf(r.is, r.is.GetObjectKind().GroupVersionKind()) {

@@ -19,7 +19,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 var recordGVK = mendv1.GroupVersion.WithKind("RemediationRecord")
@@ -45,11 +44,6 @@ func (b Brief) Whole() (*mendv1.RemediationRecord, error) {
 		return nil, fmt.Errorf("read RemediationRecord %s/%s: %w", b.Namespace, b.Name, err)
 	}
 	return whole, nil
-}
-
-// BriefOf is a record that was read whole.
-func BriefOf(record *mendv1.RemediationRecord) Brief {
-	return Brief{RemediationRecord: record}
 }
 
 // brief is the JSON of a record, as far as it is needed.
@@ -154,7 +148,7 @@ func (r *reading) newest(t task, all []client.Object) []client.Object {
 	if t.most == 0 || len(all) <= t.most {
 		return all
 	}
-	r.snapshot.Lacks(plural(t.gvk.Kind), explain.OnlyNewest(t.most, len(all)))
+	r.snapshot.Lacks(plural(t.gvk.Kind), fmt.Sprintf("only the newest %d of %d are kept", t.most, len(all)))
 	slices.SortFunc(all, func(a, b client.Object) int {
 		younger := b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time)
 		return cmp.Or(younger, compareKeys(client.ObjectKeyFromObject(a), client.ObjectKeyFromObject(b)))

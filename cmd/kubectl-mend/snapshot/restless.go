@@ -25,8 +25,7 @@ const mostNamed = 100
 // firstLook is how long a manager that was started may take to connect to all clusters and to judge all checks. Until then a status stands as it was.
 const firstLook = 2 * time.Minute
 
-// restless reads all that is in scope, but for the machines and nodes of clusters of which nothing is to be said but that all are healthy. In a fleet
-// these are nearly all, and their machines and nodes nearly all of what there is to read.
+// restless reads all that is in scope, but for the machines and nodes of clusters of which nothing is to be said but that all are healthy.
 func (r *reading) restless(ctx context.Context) {
 	r.each(ctx, append(r.clusters(), r.first()...))
 	r.each(ctx, slices.Concat(r.second(ctx), r.vouching(), r.openRecords())) // with the requests
@@ -94,8 +93,7 @@ func (r *reading) remediated() func(cluster client.ObjectKey) bool {
 	}
 }
 
-// requested reports whether objects of a kind are made from templates and ask for a remediation. Of the others that are made from templates, only
-// Metal3Machines are read.
+// requested reports whether objects of a kind are made from templates and ask for a remediation.
 func (r *reading) requested(gk schema.GroupKind) bool {
 	_, templated := r.served[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}]
 	own := gk.Group == infrav1.GroupVersion.Group && gk.Kind == "Metal3Remediation" || gk.Group == mendv1.GroupVersion.Group && gk.Kind == "HostRemediation"

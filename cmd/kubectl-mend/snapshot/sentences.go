@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Missing is something that a snapshot does not have, because it could not be read.
@@ -37,7 +36,7 @@ func (t task) what(is served) string {
 	called := cmp.Or(t.called, plural(t.gvk.Kind))
 	switch {
 	case !is.namespaced && t.gvk.Kind == "Node":
-		return explain.OfManagementCluster(called)
+		return called + " of the management cluster"
 	case !is.namespaced:
 		return called
 	case t.namespace == "":
@@ -71,20 +70,6 @@ func why(err error) string {
 	default:
 		return err.Error()
 	}
-}
-
-func leaseCalled(name string) string { return "Lease " + name }
-
-func bindingsOfManagers(kind string) string { return kind + "s of " + managerlease.OfKubemend.Roles[0] }
-
-func nodesOfCluster(cluster client.ObjectKey) string { return "Nodes of cluster " + cluster.String() }
-
-func otherNamespaces(kinds, namespace string, read []string) error {
-	return fmt.Errorf("%s in namespace %s were not read, only those in %s", kinds, namespace, strings.Join(read, ", "))
-}
-
-func someNamespaces(kinds string, read []string) error {
-	return fmt.Errorf("%s were not read in all namespaces, only in %s", kinds, cmp.Or(strings.Join(read, ", "), "none"))
 }
 
 func unseenError(cluster client.ObjectKey, why string) error {

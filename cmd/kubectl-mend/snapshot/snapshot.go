@@ -195,7 +195,9 @@ func (w *Snapshot) store(k *kind, obj client.Object) {
 	} else {
 		w.disown(r)
 	}
-	r.set(obj)
+	r.mu.Lock()
+	r.is, r.shapes = obj, nil
+	r.mu.Unlock()
 	for _, i := range k.indexes {
 		i.update(r)
 	}

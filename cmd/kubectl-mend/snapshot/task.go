@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,8 +14,6 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // patience is how long one answer of the management cluster is waited for: a list of thousands of machines takes some seconds.
@@ -48,7 +47,8 @@ func (r *reading) read(ctx context.Context, t task) {
 	if !slices.Contains(is.versions, t.gvk.Version) {
 		known := r.snapshot.scheme.Recognizes(t.gvk)
 		if known && !t.bare && !t.anyVersion {
-			r.snapshot.Lacks(plural(t.gvk.Kind), explain.OtherVersions(is.versions, t.gvk.Version))
+			r.snapshot.Lacks(plural(t.gvk.Kind),
+				fmt.Sprintf("they are served in %s, and version %s is needed", strings.Join(is.versions, ", "), t.gvk.Version))
 			return
 		}
 		t.bare = t.bare || known
@@ -111,8 +111,11 @@ func (r *reading) list(ctx context.Context, t task) error {
 			return fmt.Errorf("%s: %w", client.ObjectKeyFromObject(obj), err)
 		}
 	}
-	if name := t.name(); name != "" && len(all) == 0 {
-		r.snapshot.forget(t.gvk.GroupKind(), client.ObjectKey{Namespace: t.namespace, Name: name})
+	if name := t.name(); name != "" && len(all) == 0 { // it was deleted before it was read whole; one that is known whole stays as it was
+		known := r.snapshot.kinds[t.gvk.GroupKind()].records[client.ObjectKey{Namespace: t.namespace, Name: name}]
+		if known != nil && isMetadata(known.is) {
+			r.snapshot.remove(known)
+		}
 	}
 	return nil
 }
@@ -128,14 +131,6 @@ func (t task) name() string {
 	}
 	name, _ := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
 	return name
-}
-
-// forget takes an object out of which no more than metadata is known: it was deleted before it was read whole. One that is known whole stays as it was then.
-// The lock is held.
-func (w *Snapshot) forget(gk schema.GroupKind, key client.ObjectKey) {
-	if r := w.kinds[gk].records[key]; r != nil && isMetadata(r.is) {
-		w.remove(r)
-	}
 }
 
 // kept is what is kept of an object; nil if nothing is.

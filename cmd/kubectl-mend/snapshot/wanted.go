@@ -24,7 +24,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
+
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -119,14 +119,15 @@ func (r *reading) labelled() []client.ListOption {
 // leaseOf reads a lease of some manager, wherever it is, or at least where it usually is.
 func leaseOf(name, usually string) task {
 	return task{
-		gvk: leaseGVK, called: leaseCalled(name), instead: []string{usually}, options: []client.ListOption{client.MatchingFields{"metadata.name": name}},
+		gvk: leaseGVK, called: "Lease " + name, instead: []string{usually},
+		options: []client.ListOption{client.MatchingFields{"metadata.name": name}},
 	}
 }
 
 // bindings reads who has the rights of a manager, by which its lease is believed.
 func bindings(kind string) task {
 	return task{
-		gvk: rbacv1.SchemeGroupVersion.WithKind(kind), called: bindingsOfManagers(kind),
+		gvk: rbacv1.SchemeGroupVersion.WithKind(kind), called: kind + "s of " + managerlease.OfKubemend.Roles[0],
 		options: []client.ListOption{managerlease.OfKubemend.Labelled},
 		keep: func(o client.Object) bool {
 			switch b := o.(type) {
@@ -170,8 +171,7 @@ func (r *reading) second(ctx context.Context) []task {
 	return slices.Concat(r.tasks(named), r.forNodeChecks(len(checks) > 0 || r.NodeChecks), r.spares())
 }
 
-// spares are the Metal3Machines whole, which say what hosts machines want: where a check waits for spare hosts, and the machines were read. What is known
-// of one machine alone the manager says in its condition.
+// spares are the Metal3Machines whole, which say what hosts machines want: where a check waits for spare hosts, and the machines were read.
 func (r *reading) spares() []task {
 	if r.Spares {
 		return []task{{gvk: metal3MachineGVK, namespace: r.Namespace}}
@@ -190,8 +190,7 @@ func (r *reading) spares() []task {
 // naming are the kinds that checks name, and where they are to be read.
 type naming map[schema.GroupKind]*task
 
-// add adds the kind of a template, and that of the requests made from it: in one namespace, or everywhere. Where not everything may be read it is
-// the namespaces that were named.
+// add adds the kind of a template, and that of the requests made from it: in one namespace, or everywhere.
 func (n naming) add(template schema.GroupVersionKind, namespace string, everywhere bool) {
 	if remediationrequest.Refusal(template) != nil {
 		return // the controllers read no objects of such a kind
@@ -309,8 +308,7 @@ func (r *reading) markedKinds(ctx context.Context, found func(schema.GroupVersio
 	}
 }
 
-// has reports whether there is an object of a kind with a mark. That it may not be read is missing only of remediations: infrastructure providers have
-// dozens of other kinds that users may rarely list, and of which no check makes any.
+// has reports whether there is an object of a kind with a mark.
 func (r *reading) has(ctx context.Context, gvk schema.GroupVersionKind, mark client.ListOption) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -318,7 +316,7 @@ func (r *reading) has(ctx context.Context, gvk schema.GroupVersionKind, mark cli
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	err := r.client.List(ctx, list, client.InNamespace(r.Namespace), client.Limit(1), mark)
 	if err != nil && (!apierrors.IsForbidden(err) || strings.HasSuffix(gvk.Kind, "Remediation")) && !r.done(gvk.GroupKind(), r.Namespace) {
-		r.snapshot.Lacks(explain.MadeByChecks(plural(gvk.Kind)), why(err))
+		r.snapshot.Lacks(plural(gvk.Kind)+" that a check has made", why(err))
 	}
 	return err == nil && len(list.Items) > 0
 }

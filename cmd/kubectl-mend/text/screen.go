@@ -46,20 +46,14 @@ const escape = "\x1b["
 
 // ink is the parameter by which a Screen knows the sequences of a Painter from those of others. It is another one in each process, so that it cannot be
 // written into a cluster beforehand. A terminal that saw it would pass over it.
-var ink = escape + strconv.FormatUint(uint64(binary.NativeEndian.Uint32(random())), 10) + ";"
-
-func random() []byte {
-	b := make([]byte, 4)
-	_, _ = rand.Read(b) // it never fails
-	return b
-}
+var ink = escape + strconv.FormatUint(binary.NativeEndian.Uint64([]byte(rand.Text())), 10) + ";"
 
 // inked makes the escape sequences of s, of which there must be none of others, those of a Painter.
 func inked(s string) string { return strings.ReplaceAll(s, escape, ink) }
 
 // visible is p without anything that a terminal would obey, but for colours of a Painter, line ends and tabs.
 func visible(p []byte) []byte {
-	if harmless(p) {
+	if !bytes.ContainsFunc(p, func(r rune) bool { return r >= utf8.RuneSelf || obeyed(r) }) {
 		return p
 	}
 	var out bytes.Buffer
@@ -82,15 +76,6 @@ func visible(p []byte) []byte {
 		p = p[size:]
 	}
 	return out.Bytes()
-}
-
-func harmless(p []byte) bool {
-	for _, b := range p {
-		if b >= utf8.RuneSelf || obeyed(rune(b)) {
-			return false
-		}
-	}
-	return true
 }
 
 // obeyed reports whether a terminal may do something else with r than show it: C0 and C1 control characters, line and paragraph separators, and the

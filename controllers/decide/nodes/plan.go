@@ -256,15 +256,3 @@ func (r Reason) Silent() bool {
 	}
 	return false
 }
-
-// Reasons lists all reasons, for those who count or render them.
-func Reasons() []Reason {
-	return []Reason{
-		CheckDisabled, TemplateUnread, TemplateNotSeen, Paused, Upgrading, KubeletsAwaited, TooManyUnhealthy, StormNotOver,
-		NotUnhealthy, NodeGone, NotJudged, RequestsUnread, WithinTimeout, NotSelected, NodeExcluded, NodeDeleting, NodeStuck,
-		MachineUnread, ClusterPaused, MachinePaused, MachineSkipped, MachineDeleting, LeaseTaken, OverlappingCheck, MachineUpdating,
-		TemplateOfMachines, TemplateElsewhere, OrphanedRequest, ForeignRequest, OtherTemplate, SameTemplate,
-		ControlPlaneSearched, ControlPlaneUnread, MemberRemediated, MajorityAtRisk, MembersNotSeen, NotFirst, EtcdAtRisk, EtcdUnread, EtcdBudgets,
-		StillDeleted, InProgress, JustDeleted, NoTemplate, NoTemplateLeft,
-	}
-}

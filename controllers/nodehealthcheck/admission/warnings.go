@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -32,9 +33,9 @@ func warnings(check *nhcv1.NodeHealthCheck, o outlook) []string {
 	var texts []string
 	switch {
 	case len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0:
-		texts = append(texts, explain.SelectsAllNodes)
+		texts = append(texts, "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane")
 	case o.nodes != nil && *o.nodes == 0:
-		texts = append(texts, explain.SelectsNoNode)
+		texts = append(texts, "spec.selector selects no node now")
 	}
 	for i := range spec.UnhealthyConditions {
 		texts = append(texts, ofStatus(i, string(spec.UnhealthyConditions[i].Status))...)
@@ -44,7 +45,9 @@ func warnings(check *nhcv1.NodeHealthCheck, o outlook) []string {
 		texts = append(texts, explain.TemplateNotThere(explain.Ref{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}))
 	}
 	for _, s := range o.shared {
-		texts = append(texts, explain.NodesShared(check.Name, s.check, s.node))
+		texts = append(texts,
+			fmt.Sprintf("NodeHealthChecks %s and %s select the same nodes, such as %s: whichever is first remediates, and "+
+				"the other one waits", check.Name, s.check, s.node))
 	}
 	return texts
 }
@@ -82,14 +85,14 @@ func ofLimit(spec *nhcv1.NodeHealthCheckSpec, nodes *int) []string {
 	limit := explain.Limit(field, value.String(), spec.MinHealthy == nil && spec.MaxUnhealthy == nil)
 	switch {
 	case slices.Contains(unlimited[field], value.String()):
-		return []string{explain.LimitsNothing(limit)}
+		return []string{limit + " limits nothing: nodes are remediated however many are unhealthy"}
 	case slices.Contains(prohibitive[field], value.String()):
-		return []string{explain.AllowsNothing(limit)}
+		return []string{limit + " allows no remediation, not even of a single node"}
 	case nodes == nil || *nodes == 0:
 		return nil
 	}
 	if needed, ok := healthyNeeded(field, value, *nodes); ok && needed >= *nodes {
-		return []string{explain.AllowsNothingOf(limit, *nodes)}
+		return []string{fmt.Sprintf("%s allows no remediation with the number of nodes that are selected now, %d", limit, *nodes)}
 	}
 	return nil
 }
