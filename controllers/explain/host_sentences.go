@@ -71,7 +71,7 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.SignOfLifeReason: {
 		{told(powercycle.ProofWrong), "The node went on to live after it was fenced, although its host showed off: the reported power of " +
 			"the host is wrong, and it is not power-cycled again"},
-		{nil, "The node shows life although its host shows off: the host is not proven off"},
+		{nil, "The node shows life although its host showed off: the host is not proven off"},
 	},
 	powercycle.HoldRemovedReason: always("The host is not kept powered off any more after it was proven off; it is powered on, and not " +
 		"off again in this attempt"),

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,13 +48,22 @@ func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
 	}
 }
 
-func TestTheNodeIsAskedWhenItHasBootedBeforeItsHostIsSaidToBeOn(t *testing.T) {
-	for boot, want := range map[string]bool{"before": false, "after": true} {
-		w := &observed{}
-		w.facts.State, w.record.BootID, w.record.Fencing, w.node = powercycle.PoweringOn, "before", true, &corev1.Node{}
-		w.node.Status.NodeInfo.BootID = boot // it need not be Ready
-		if got := needsNode(w); got != want {
-			t.Errorf("%s: %t", boot, got)
+func TestTheNodeIsAskedForAsLongAsItMayBeFencedOrHasLivedThen(t *testing.T) {
+	for _, tc := range []struct {
+		state                powercycle.State
+		fencing, lived, held bool
+		want                 bool
+	}{
+		{powercycle.PoweringOn, true, false, false, true},
+		{powercycle.PoweringOn, false, true, false, true},
+		{powercycle.PoweringOn, true, false, true, false}, // to release its host waits for nobody
+		{powercycle.Booting, false, true, false, true},
+		{powercycle.Booting, false, false, false, false},
+	} {
+		w := &observed{rem: remediation.Own.New()}
+		w.facts.State, w.facts.HasPowerAnnotations, w.record.Fencing, w.record.Lived = tc.state, tc.held, tc.fencing, tc.lived
+		if got := needsNode(w); got != tc.want {
+			t.Errorf("%+v: %t", tc, got)
 		}
 	}
 }
