@@ -123,7 +123,7 @@ func mayBeFenced(f *Facts)    { f.Fencing = true }
 func fencedByOthers(f *Facts) { f.Fenced = true }
 func empty(f *Facts)          { f.Drained = true }
 func fencedBefore(f *Facts)   { f.FencedAt = ago(time.Minute) }
-func clusterGone(f *Facts)    { f.ClusterGone = true }
+func discarded(f *Facts)      { f.Discarded = true }
 func free(f *Facts)           { f.Finalizer = false }
 func second(f *Facts)         { f.Attempt = 2 }
 

@@ -94,8 +94,8 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 			in(MovingWorkload, deleting, blind, fencedBefore, controlPlane), Advance, Ended, "Cancelled",
 		},
 		{
-			"nor if the cluster is deleted",
-			in(MovingWorkload, fenced, machineGoing, clusterGone), Advance, Ended, "MachineDeleting",
+			"nor if the cluster is deleted, or somebody deletes the node",
+			in(MovingWorkload, fenced, machineGoing, discarded), Advance, Ended, "MachineDeleting",
 		},
 		{
 			"nor if the node is",

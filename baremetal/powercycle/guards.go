@@ -97,7 +97,7 @@ func (s situation) over() bool {
 
 // finishes says that the workload of a host that is held off is on its way, and can arrive.
 func (s situation) finishes() bool {
-	off := s.moving() && !s.Drained && !s.ClusterGone && !s.PoweredOn && !s.HostAnew && !s.Serviced && s.Host != HostForeign && !s.livedOn()
+	off := s.moving() && !s.Drained && !s.Discarded && !s.PoweredOn && !s.HostAnew && !s.Serviced && s.Host != HostForeign && !s.livedOn()
 	switch s.Node {
 	case NodeUnseen: // it may be that the API of its cluster runs on a control-plane host
 		return off && !s.FencedAt.IsZero() && !s.ControlPlane

@@ -303,8 +303,8 @@ type Facts struct {
 	Drained bool
 	// Idle says that attachments of volumes are left which nothing waits for.
 	Idle bool
-	// ClusterGone says that the workload cluster is gone or being deleted: there is nowhere for the workload to move to.
-	ClusterGone bool
+	// Discarded says that the workload cluster is gone or being deleted, or that somebody else deletes the node: nobody waits for its workload.
+	Discarded bool
 	// BootUnread says that there may be a node, and that under which boot it is will be known in a moment.
 	BootUnread bool
 	// OutOfReach says that the workload cluster cannot be reached, also where its answer does not matter.

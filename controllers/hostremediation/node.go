@@ -33,7 +33,7 @@ const (
 // control plane is the very case in which that is needed.
 func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	name := w.nodeName()
-	w.facts.ClusterGone = w.cluster == nil || !w.cluster.DeletionTimestamp.IsZero()
+	w.facts.Discarded = w.cluster == nil || !w.cluster.DeletionTimestamp.IsZero()
 	if name == "" {
 		w.facts.Node, w.facts.Drained = powercycle.NodeAbsent, true
 		return
@@ -115,6 +115,7 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	w.seen, w.facts.Node = seen, presence[seen.Presence]
 	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || !w.backup().Empty(), seen.Drained
 	w.facts.Inherited, w.facts.Idle = seen.Inherited, len(seen.Idle) > 0
+	w.facts.Discarded = w.facts.Discarded || seen.Deleting && w.record.Deleted.IsZero()
 	w.facts.Looked = seen.Presence != fence.Unseen
 	w.facts.Sign = seen.Sign
 	if seen.Node != nil && w.record.BootID != "" && seen.Node.Status.NodeInfo.BootID != "" {

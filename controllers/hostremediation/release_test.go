@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -65,6 +66,29 @@ func TestTheNodeIsAskedForAsLongAsItMayBeFencedOrHasLivedThen(t *testing.T) {
 		if got := needsNode(w); got != tc.want {
 			t.Errorf("%+v: %t", tc, got)
 		}
+	}
+}
+
+func TestNobodyWaitsForTheWorkloadOfANodeThatSomebodyDeletes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		deleted time.Time // by us, to fence it
+		want    powercycle.State
+	}{"by somebody": {time.Time{}, powercycle.Stopped}, "to fence it": {noon, powercycle.MovingWorkload}} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.obeys()
+			k.reaches(powercycle.MovingWorkload)
+			k.edit(func(rem *mendv1.HostRemediation) {
+				rec := remediation.Remembered(rem)
+				rec.Deleted = tc.deleted
+				rem.Annotations[mendv1.PowerCycleAnnotation], _ = rec.Encode()
+				rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" // its check wants it no more
+			})
+			k.seen.Deleting = true
+			if got := k.pass(); got.Step != string(tc.want) {
+				t.Errorf("in %s: %s", got.Step, got.Message)
+			}
+		})
 	}
 }
 
