@@ -41,6 +41,7 @@ const (
 // wordings are the sentences of the steps of a power cycle, by their reason. Of several the first that fits is said.
 var wordings = map[powercycle.Reason][]wording{
 	powercycle.NoOwnerReason:      always("Nothing is done: metadata.ownerReferences names no Machine of " + clusterv1.GroupVersion.Group),
+	powercycle.NoStrategyReason:   always("Nothing is done: spec.strategy.type is not Reboot"),
 	powercycle.StateUnknownReason: always("The stored state is not known; beginning anew"),
 	powercycle.MachineHealthyReason: {
 		{in(powercycle.RequestingOwner), "The machine is healthy after all, and its owner is not asked to replace it"},

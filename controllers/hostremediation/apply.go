@@ -26,7 +26,7 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Ste
 			return false, err
 		}
 	}
-	if w.ownerless {
+	if w.idle != "" {
 		return false, r.writeStatus(ctx, w, step, nil)
 	}
 	done, err := r.take(ctx, w, step)
