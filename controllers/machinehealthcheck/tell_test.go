@@ -3,9 +3,11 @@ package machinehealthcheck
 import (
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -31,5 +33,31 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, related); diff != "" {
 		t.Errorf("what the events are about (-want +got):\n%s", diff)
+	}
+}
+
+// A provider with a wrong credential fails all its machines: users read of it where they look first.
+func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
+	failed := func(t *target) {
+		message := "authentication failed"
+		t.machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{FailureMessage: &message}}
+		t.known, t.node, t.machine.Status.NodeRef.Name = health.NodePresent, &corev1.Node{}, "node"
+		t.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	}
+	w := aCheck(a("first", health.Unhealthy, failed), a("second", health.Unhealthy, failed), a("third", health.Unhealthy, failed))
+	p := w.decide()
+	got := map[string]string{}
+	for i, d := range p.Decisions {
+		saved := w.targets[i].machine.DeepCopy()
+		conditions.Set(saved, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyMachine"})
+		for range 2 {
+			for _, note := range machineNotes(w, p, []outcome{{step: step{Decision: d, target: w.targets[i]}, saved: saved}}) {
+				got[note.About.GetName()] += note.Kind
+			}
+			w.targets[i].machine = saved // the cache shows it
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"first": "Normal", "second": "Warning", "third": "Warning"}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
