@@ -36,15 +36,29 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	}
 }
 
+// failedAndReady is a machine that its provider has failed, and whose node is Ready.
+func failedAndReady(t *target) {
+	message := "authentication failed"
+	t.machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{FailureMessage: &message}}
+	t.known, t.node, t.machine.Status.NodeRef.Name = health.NodePresent, &corev1.Node{}, "node"
+	t.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+}
+
+// A manager that starts has not read the records yet.
+func TestTheCapacityOfTheOneBeforeIsAwaitedAlsoAfterARestart(t *testing.T) {
+	for said, want := range map[metav1.ConditionStatus]int{metav1.ConditionFalse: 0, metav1.ConditionTrue: 1} {
+		w := aCheck(a("m", health.Unhealthy, failedAndReady))
+		conditions.Set(w.check, metav1.Condition{Type: mendv1.CapacityBack, Status: said, Reason: "Test"})
+		(&Reconciler{}).observeCapacity(t.Context(), w)
+		if got := w.decide().starts(); got != want {
+			t.Errorf("CapacityBack=%s: %d start, want %d", said, got, want)
+		}
+	}
+}
+
 // A provider with a wrong credential fails all its machines: users read of it where they look first.
 func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
-	failed := func(t *target) {
-		message := "authentication failed"
-		t.machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{FailureMessage: &message}}
-		t.known, t.node, t.machine.Status.NodeRef.Name = health.NodePresent, &corev1.Node{}, "node"
-		t.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	}
-	w := aCheck(a("first", health.Unhealthy, failed), a("second", health.Unhealthy, failed), a("third", health.Unhealthy, failed))
+	w := aCheck(a("first", health.Unhealthy, failedAndReady), a("second", health.Unhealthy, failedAndReady), a("third", health.Unhealthy, failedAndReady))
 	p := w.decide()
 	got := map[string]string{}
 	for i, d := range p.Decisions {
