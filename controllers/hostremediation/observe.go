@@ -165,6 +165,9 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 // checkRecord drops what the record cannot have: a UID that the remediation never had, and moments that have not come.
 func (r *Reconciler) checkRecord(ctx context.Context, w *observed) error {
 	w.record.Memory = w.record.NotAfter(w.now)
+	if w.record.Deleted.After(w.now) { // else no node that comes back would count as one that was made since
+		w.record.Deleted = w.now
+	}
 	if w.record.UID == "" || w.record.UID == w.rem.GetUID() {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
@@ -89,6 +90,33 @@ func TestNobodyWaitsForTheWorkloadOfANodeThatSomebodyDeletes(t *testing.T) {
 				t.Errorf("in %s: %s", got.Step, got.Message)
 			}
 		})
+	}
+}
+
+// A manager whose clock was ahead has deleted the node: one that registers now would never be given back its labels.
+func TestWhenTheNodeWasDeletedIsNotInTheFuture(t *testing.T) {
+	k := fixtureOf(t)
+	k.obeys()
+	k.reaches(powercycle.MovingWorkload)
+	k.edit(func(rem *mendv1.HostRemediation) {
+		rec := remediation.Remembered(rem)
+		rec.Deleted = noon.Add(2 * time.Hour)
+		rem.Annotations[mendv1.PowerCycleAnnotation], _ = rec.Encode()
+	})
+	k.wait(time.Second)
+	if got := remediation.Remembered(k.remediation()).Deleted; got.After(k.clock.Now()) {
+		t.Errorf("it remembers %s at %s", got, k.clock.Now())
+	}
+}
+
+func TestANodeIsNotFencedByAStatusThatWasRestoredMeanwhile(t *testing.T) {
+	k := fixtureOf(t)
+	for before, want := range map[time.Duration]error{0: nil, time.Second: errChanged} {
+		w := &observed{rem: mustWrap(k.remediation()), found: k.finds(), power: host.PowerOf(k.host)}
+		w.power.Said = w.power.Said.Add(before)
+		if err := k.r.unchanged(t.Context(), w); !errors.Is(err, want) {
+			t.Errorf("by %s: %v, want %v", before, err, want)
+		}
 	}
 }
 
