@@ -303,7 +303,8 @@ type Facts struct {
 	Drained bool
 	// Idle says that attachments of volumes are left which nothing waits for.
 	Idle bool
-	// Discarded says that the workload cluster is gone or being deleted, or that somebody else deletes the node: nobody waits for its workload.
+	// Discarded says that the workload cluster is gone or being deleted, or that somebody else deletes the node: nobody waits for its
+	// workload.
 	Discarded bool
 	// BootUnread says that there may be a node, and that under which boot it is will be known in a moment.
 	BootUnread bool

@@ -258,8 +258,8 @@ func failureContradicted(f *machines.Facts, _ *machines.Plan, d *machines.Decisi
 const (
 	contradicted = "Its node is Ready, which contradicts the failure that its provider once wrote: " +
 		"of such machines one is remediated at a time, the next when the capacity of the one before is back"
-	whyContradicted = "See why the provider wrote it, such as a wrong credential. If the machine is to be replaced all the same, mark it with " +
-		"the annotation " + clusterv1.RemediateMachineAnnotation
+	whyContradicted = "See why the provider wrote it, such as a wrong credential. If the machine is to be replaced all the same, " +
+		"mark it with the annotation " + clusterv1.RemediateMachineAnnotation
 )
 
 func queueUnread(*machines.Facts, *machines.Plan, *machines.Decision, machines.Blocker) Blocker {

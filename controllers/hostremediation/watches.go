@@ -220,7 +220,8 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	}
 }
 
-// ofNodeOrHost maps a node to those of its name, and to those of the host that its provider ID names: it may have registered under another name.
+// ofNodeOrHost maps a node to those of its name, and to those of the host that its provider ID names: it may have registered under
+// another name.
 func (r *Reconciler) ofNodeOrHost(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) []reconcile.Request {
 	requests := r.ofNode(ctx, fence.Place{Cluster: cluster, Node: node.Name})
 	if name := host.ProvidedBy(node.Spec.ProviderID); name != "" {

@@ -169,8 +169,8 @@ func (r *Reconciler) observe(ctx context.Context, w *observed) error {
 	return nil
 }
 
-// observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache; before these are known, by
-// what the check says.
+// observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache; before
+// these are known, by what the check says.
 func (r *Reconciler) observeCapacity(ctx context.Context, w *observed) {
 	missing, known, err := r.Records.MissingOf(ctx, client.ObjectKeyFromObject(w.check))
 	if err != nil {

@@ -59,7 +59,8 @@ func machineNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
 		}
 		switch {
 		case o.newlyUnhealthy() && o.Blocked(machines.FailureContradicted):
-			add(corev1.EventTypeWarning, mendv1.EventMachineMarkedUnhealthy, "Judge", explain.MarkedContradicted(&p.facts, about.Name, o.Verdict.Due(w.now)))
+			text := explain.MarkedContradicted(&p.facts, about.Name, o.Verdict.Due(w.now))
+			add(corev1.EventTypeWarning, mendv1.EventMachineMarkedUnhealthy, "Judge", text)
 		case o.newlyUnhealthy():
 			add(corev1.EventTypeNormal, mendv1.EventMachineMarkedUnhealthy, "Judge", explain.MarkedUnhealthy(&p.facts, about.Name, o.Verdict.Due(w.now)))
 		case o.recovered():

@@ -39,7 +39,8 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 // failedAndReady is a machine that its provider has failed, and whose node is Ready.
 func failedAndReady(t *target) {
 	message := "authentication failed"
-	t.machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{FailureMessage: &message}}
+	was := &clusterv1.MachineV1Beta1DeprecatedStatus{FailureMessage: &message}
+	t.machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: was}
 	t.known, t.node, t.machine.Status.NodeRef.Name = health.NodePresent, &corev1.Node{}, "node"
 	t.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 }
@@ -58,12 +59,15 @@ func TestTheCapacityOfTheOneBeforeIsAwaitedAlsoAfterARestart(t *testing.T) {
 
 // A provider with a wrong credential fails all its machines: users read of it where they look first.
 func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
-	w := aCheck(a("first", health.Unhealthy, failedAndReady), a("second", health.Unhealthy, failedAndReady), a("third", health.Unhealthy, failedAndReady))
+	of := func(name string) target { return a(name, health.Unhealthy, failedAndReady) }
+	w := aCheck(of("first"), of("second"), of("third"))
 	p := w.decide()
 	got := map[string]string{}
 	for i, d := range p.Decisions {
 		saved := w.targets[i].machine.DeepCopy()
-		conditions.Set(saved, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyMachine"})
+		conditions.Set(saved, metav1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyMachine",
+		})
 		for range 2 {
 			for _, note := range machineNotes(w, p, []outcome{{step: step{Decision: d, target: w.targets[i]}, saved: saved}}) {
 				got[note.About.GetName()] += note.Kind
