@@ -59,6 +59,9 @@ func machineNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
 			notes = append(notes, recorder.Event{About: about, Related: w.check, Kind: kind, Reason: reason, Action: action, Text: text})
 		}
 		switch {
+		case o.newlyUnhealthy() && o.Blocked(machines.FailureContradicted):
+			text := explain.MarkedContradicted(&p.facts, about.Name, o.Verdict.Due(w.now))
+			add(corev1.EventTypeWarning, mendv1.EventMachineMarkedUnhealthy, "Judge", text)
 		case o.newlyUnhealthy():
 			add(corev1.EventTypeNormal, mendv1.EventMachineMarkedUnhealthy, "Judge", explain.MarkedUnhealthy(&p.facts, about.Name, o.Verdict.Due(w.now)))
 		case o.recovered():

@@ -36,6 +36,7 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		notAsked, noReport = "no OwnerRemediated", "no ExternallyRemediated"
 	)
 	syncing := func(f *Facts) { f.Template.Syncing = true }
+	cyclesUnread := func(f *Facts) { f.CyclesUnread = noon.Add(time.Minute) }
 	for name, tc := range map[string]struct {
 		given Facts
 		want  string
@@ -59,6 +60,8 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"a machine that is being deleted keeps the reason":             {of(bad(deleting)), ""},
 		"a machine that an older check acts on is not marked":          {of(bad(older)), ""},
 		"being marked does not request what was asked before":          {of(bad(askedWhileHealthy)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
+		"what it may be asked in a moment is not erased before":        {of(bad(askedWhileHealthy)).with(limitsMatter), ""},
+		"nor while power cycles are not known":                         {of(bad(askedWhileHealthy, onHost)).with(cyclesUnread), ""},
 		"a request is created":                                         {of(bad()).with(external), "create request, " + unhealthy + ", " + waiting},
 		"an owner that cannot remediate is not asked any more":         {of(bad(refuses)).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
 		"one that exists is enough":                                    {of(bad(marked, requested(OwnRequest))).with(external), unhealthy},
