@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -26,7 +27,7 @@ type Streak struct {
 // then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
 type Streaks map[string]Streak
 
-// after is what s is with a node that has those conditions now, judged by rules. A process that was blind since has not seen whether a node that has
+// after is what s is with a node of which those conditions are seen now, judged by rules. A process that was blind since has not seen whether a node that has
 // turned was healthy in between.
 func (s Streaks) after(conditions []health.Signal, rules []health.Rule, blind bool) Streaks {
 	var next Streaks
@@ -37,8 +38,7 @@ func (s Streaks) after(conditions []health.Signal, rules []health.Rule, blind bo
 			continue
 		}
 		is, known := s[c.Type]
-		// A turn to the status that it had has another one before it that was not seen. It may have been healthy.
-		if unseen := !c.Since.Equal(is.Turned) && (blind || is.Status == c.Status); !known || unseen || c.Since.Before(is.Began) {
+		if unseen := blind && !c.Since.Equal(is.Turned); !known || unseen || c.Since.Before(is.Began) {
 			is = Streak{Began: c.Since}
 		}
 		is.Status, is.Turned, is.Longest = c.Status, c.Since, max(is.Longest, rule.For)
@@ -80,24 +80,45 @@ func Concerns(p health.Policy, kind, status string) bool {
 // like it when it gets to the node.
 const neverReported = "NodeStatusNeverUpdated"
 
-// judged is the verdict on n, whose conditions count with those streaks.
-//
-// A node that has no Ready condition at all never reported anything: it is taken as Ready=Unknown since it was created. The other
-// conditions say nothing as long as they are missing. (medik8s ignores such a node for ever.)
-func judged(f *Facts, n *Node, streaks Streaks) health.Verdict {
-	target := health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: n.Conditions}
-	if len(streaks) > 0 || !n.Reported {
-		target.Signals = make([]health.Signal, 0, len(n.Conditions)+1)
-		for i := range n.Conditions {
-			c := n.Conditions[i]
-			c.Since = streaks.since(&c)
-			target.Signals = append(target.Signals, c)
-		}
+// look is a look at n, which f.Memory may know.
+func (f *Facts) look(n *Node, blind bool) health.Look {
+	look := health.Look{Now: f.Now, Created: n.Created, Blind: blind}
+	if seen, known := f.Memory.Seen[n.ID]; known {
+		look.Before, look.Rules, look.Was = f.Memory.Judged, f.Memory.Rules, seen
 	}
+	return look
+}
+
+// sees are the conditions of n that meet a rule, each since when its status counts.
+//
+// A node that has no Ready condition is taken as Ready=Unknown: since it was created if it never reported anything to this process, else since that is
+// missing. Somebody may have replaced the list of conditions, and the node be as healthy as before. The other conditions say nothing as long as they are
+// missing. (medik8s ignores such a node for ever.)
+func (f *Facts) sees(n *Node, look health.Look) []health.Signal {
+	conditions := n.Conditions
 	if !n.Reported {
-		target.Signals = append(target.Signals, health.Signal{
-			Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: neverReported, Since: n.Created,
-		})
+		missing := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: neverReported}
+		if !n.Created.Before(f.Since) {
+			missing.Since = n.Created
+		}
+		conditions = append(slices.Clip(conditions), missing)
+	}
+	if len(conditions) == 0 {
+		return nil
+	}
+	return look.Dated(conditions)
+}
+
+// judged is the verdict on n, of which that was seen, and whose conditions count with those streaks.
+func judged(f *Facts, n *Node, seen []health.Signal, streaks Streaks) health.Verdict {
+	target := health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: seen}
+	if len(streaks) > 0 {
+		target.Signals = slices.Clone(seen)
+		for i := range target.Signals {
+			if s := &target.Signals[i]; !streaks.since(s).Equal(s.Since) {
+				s.Since, s.Undated = streaks.since(s), false
+			}
+		}
 	}
 	return health.Judge(target, f.Policy, f.Now)
 }
@@ -126,7 +147,12 @@ func (d *Decision) Confirm(f *Facts, n, now *Node) Doubt {
 	if now == nil {
 		return Doubt{Reason: NodeVanished}
 	}
-	switch state := judged(f, now, d.streaks).State; {
+	look := health.Look{Now: f.Now, Created: now.Created, Before: f.Now, Rules: f.Policy.Rules}
+	same := func(a, b health.Signal) bool { return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since) }
+	if slices.EqualFunc(n.Conditions, now.Conditions, same) { // else the cache is behind, and they count from now
+		look.Was = d.seen
+	}
+	switch state := judged(f, now, f.sees(now, look), d.streaks).State; {
 	case now.ID != n.ID:
 		return Doubt{Reason: NodeReplaced}
 	case state != health.Unhealthy:
@@ -147,19 +173,22 @@ func (d *decider) judge() {
 	for _, rule := range f.Policy.Rules {
 		longest = max(longest, rule.For)
 	}
-	blind := f.Now.Sub(f.Memory.Judged) > longest+unseenFor
-	d.p.Memory.Streaks, d.p.Memory.Judged = map[string]Streaks{}, f.Now
+	blind := f.Memory.Missed || f.Now.Sub(f.Memory.Judged) > longest+unseenFor
+	memory := &d.p.Memory
+	memory.Seen, memory.Streaks, memory.Rules, memory.Judged = make(map[string][]health.Signal, len(f.Nodes)), map[string]Streaks{}, f.Policy.Rules, f.Now
 	for i := range f.Nodes {
 		n, is := &f.Nodes[i], &d.p.Decisions[i]
 		if !n.Exists {
 			continue
 		}
+		is.seen = f.sees(n, f.look(n, blind))
+		memory.Seen[n.ID] = is.seen
 		if !n.remediated() {
-			if is.streaks = f.Memory.Streaks[n.ID].after(n.Conditions, f.Policy.Rules, blind); is.streaks != nil {
-				d.p.Memory.Streaks[n.ID] = is.streaks
+			if is.streaks = f.Memory.Streaks[n.ID].after(is.seen, f.Policy.Rules, blind); is.streaks != nil {
+				memory.Streaks[n.ID] = is.streaks
 			}
 		}
-		is.Verdict = judged(f, n, is.streaks)
+		is.Verdict = judged(f, n, is.seen, is.streaks)
 		if f.TerminatingLeft && n.Terminating { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
 			is.Left, is.Verdict.State = true, health.Unknown
 		}

@@ -7,15 +7,20 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// dueOf plays the statuses of a node's Ready condition, one after the other, and returns when it is unhealthy after the last one; -1 if
-// it is not on its way there.
+// dueOf plays the statuses of a node's Ready condition, one after the other, each seen when it turned, and returns when it is unhealthy after the last one;
+// -1 if it is not on its way there.
 func dueOf(rules []health.Rule, played ...Node) time.Duration {
-	var s Streaks
+	f := of(Node{}).with(func(f *Facts) { f.Policy.Rules = rules })
+	var p Plan
 	for _, n := range played {
-		s = s.after(n.Conditions, rules, false)
+		if n.ID = "uid"; len(n.Conditions) > 0 {
+			f.Now = n.Conditions[0].Since
+		}
+		f.Nodes = []Node{n}
+		p = Decide(f)
+		f.Memory = p.Memory
 	}
-	f := Facts{Now: epoch, Policy: health.Policy{Rules: rules}}
-	v := judged(&f, &played[len(played)-1], s)
+	v := p.Decisions[0].Verdict
 	if len(v.Findings) == 0 {
 		return -1
 	}
@@ -70,5 +75,13 @@ func TestANodeThatNeverReported(t *testing.T) {
 	other := []health.Rule{{Source: health.OnNode, Type: "DiskBroken", Status: "True", For: time.Second}}
 	if got := dueOf(other, silent); got != -1 {
 		t.Errorf("a condition that is missing says nothing; unhealthy after %v", got)
+	}
+	silent.Created = epoch.Add(-time.Hour)
+	if got := dueOf(rules, ready(good, 0), silent); got != 300*time.Second {
+		t.Errorf("Ready vanished: unhealthy after %v, want 300 s after that was first seen", got)
+	}
+	restarted := of(silent).with(func(f *Facts) { f.Since = epoch })
+	if got := Decide(restarted).Decisions[0].Verdict.Recheck; !got.Equal(epoch.Add(300 * time.Second)) {
+		t.Errorf("Ready is missing when this process begins: unhealthy at %v, want 300 s later", got)
 	}
 }

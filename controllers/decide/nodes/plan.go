@@ -67,7 +67,8 @@ type Decision struct {
 	// Work is what is done about the node. Nodes about which nothing is done share one that is empty.
 	*Work
 
-	// streaks are those that the verdict counts with.
+	// seen are the conditions of the node, streaks those that the verdict counts with.
+	seen    []health.Signal
 	streaks Streaks
 }
 
