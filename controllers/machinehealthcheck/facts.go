@@ -112,6 +112,7 @@ func (w *observed) factsAboutAll() []*machines.Target {
 // plainFacts are those about t as far as they are a matter of its machine, its node and the other checks.
 func (w *observed) plainFacts(t *target) *machines.Target {
 	is := targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)
+	is.Health.Signals, t.seen = w.look(t, is.Health.Signals)
 	is.Older, is.OlderCheck = t.older != "", t.older
 	return is
 }

@@ -277,3 +277,35 @@ func TestAMachineIsReducedToWhatIsAskedOfItIfNoOtherReconcileReadsIt(t *testing.
 		}
 	}
 }
+
+// A kubelet whose clock is behind says that it is Unknown for long, and a homemade reporter says nothing. It stays so when the machine was written, and when the
+// node could not be seen meanwhile.
+func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
+	f, r, check := newFleet(), &Reconciler{}, types.NamespacedName{Namespace: "ns", Name: "check"}
+	f.change("a", func(*clusterv1.Machine) {})
+	f.ready("a", corev1.ConditionTrue, ago(time.Hour))
+	f.handle(r)
+	ofGPU := func(w *observed) {
+		w.check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{{Type: "GPU", Status: "False", TimeoutSeconds: ptr.To[int32](300)}}
+	}
+	unsure := func(w *observed) { w.link = workload.View{Link: workload.Unsure} }
+	f.seen(t.Context(), t, r, noon, ofGPU)
+	f.ready("a", corev1.ConditionUnknown, ago(45*time.Minute))
+	f.change("a", func(m *clusterv1.Machine) { m.Status.Conditions = []metav1.Condition{{Type: "GPU", Status: "False"}} })
+	f.handle(r)
+	for s, change := range []func(*observed){ofGPU, unsure, ofGPU} {
+		after := f.seen(t.Context(), t, r, noon.Add(time.Duration(s+1)*time.Second), ofGPU, change)["a"]
+		for _, signal := range after.Facts.Health.Signals {
+			if !signal.Since.Equal(noon.Add(time.Second)) || !signal.Undated {
+				t.Errorf("after %d s %s counts since %s, want a second after noon", s+1, signal.Type, signal.Since)
+			}
+		}
+		if want := map[bool]int{true: 2, false: 1}[s != 1]; len(after.Facts.Health.Signals) != want {
+			t.Errorf("after %d s there are %d conditions, want %d", s+1, len(after.Facts.Health.Signals), want)
+		}
+		before := r.memory.checks[check]
+		before.wrote = []string{"a"}
+		before.sighting.release(before.wrote)
+		r.memory.checks[check] = before
+	}
+}

@@ -62,6 +62,9 @@ type Signal struct {
 	Undated bool
 }
 
+// OfNode reports whether s was seen on the Node.
+func (s Signal) OfNode() bool { return s.Source == OnNode }
+
 // Rule calls a machine unhealthy once a matching signal has lasted For.
 //
 // Rules are alternatives: one that is met is enough. A condition that is missing

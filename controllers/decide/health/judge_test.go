@@ -27,7 +27,9 @@ func silent(since time.Time) Signal {
 func notReady(since time.Time) Signal {
 	return Signal{OnNode, "Ready", "False", "KubeletNotReady", since, false}
 }
-func diskFull(since time.Time) Signal { return Signal{OnNode, "DiskPressure", "True", "Full", since, false} }
+func diskFull(since time.Time) Signal {
+	return Signal{OnNode, "DiskPressure", "True", "Full", since, false}
+}
 
 func hostLost(since time.Time) Signal {
 	return Signal{OnMachine, "HostHealthy", "Unknown", "NoAnswer", since, false}

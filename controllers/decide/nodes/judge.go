@@ -148,7 +148,9 @@ func (d *Decision) Confirm(f *Facts, n, now *Node) Doubt {
 		return Doubt{Reason: NodeVanished}
 	}
 	look := health.Look{Now: f.Now, Created: now.Created, Before: f.Now, Rules: f.Policy.Rules}
-	same := func(a, b health.Signal) bool { return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since) }
+	same := func(a, b health.Signal) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
+	}
 	if slices.EqualFunc(n.Conditions, now.Conditions, same) { // else the cache is behind, and they count from now
 		look.Was = d.seen
 	}
