@@ -297,8 +297,9 @@ func (s *environment) reports(ctx context.Context, name string, kind corev1.Node
 func (s *environment) fails(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
-		s.reports(ctx, name, corev1.NodeReady, corev1.ConditionUnknown, long)
+		s.reports(ctx, name, corev1.NodeReady, corev1.ConditionUnknown, 0)
 	}
+	s.clock.Step(long) // a stamp from before the controller saw the node Ready would be no evidence
 }
 
 // recovers makes nodes healthy.
