@@ -33,7 +33,8 @@ func TestW7ANodesChangeEnqueuesTheCheckOfItsOwnMachineThoughAnotherClusterHasANo
 			s.Eventually(twin.health(names[i])).Should(Equal(well))
 		}
 
-		s.nodeReports("a", "KernelDeadlock", corev1.ConditionTrue, long)
+		s.nodeReports("a", "KernelDeadlock", corev1.ConditionTrue, 0)
+		time.Sleep(long)
 
 		for i, twin := range twins {
 			s.Eventually(twin.health(names[i])).Should(Equal(silent))

@@ -58,7 +58,8 @@ var _ = Describe("A node that stays unhealthy", func() {
 
 		s.recovers(ctx, "w1")
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, long)
+		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
+		s.clock.Step(long)
 		s.request(ctx, "w1")
 		Eventually(s.events(ctx, "check", "DetectedUnhealthy")).Should(HaveLen(2))
 		Eventually(s.events(ctx, "check", "RemediationRemoved")).Should(ConsistOf(HavePrefix(
