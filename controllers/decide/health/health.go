@@ -57,7 +57,8 @@ type Signal struct {
 	Type   string
 	Status string
 	Reason string
-	// Since is the condition's last transition, or when this process first saw the status: Undated says that the condition has no stamp that can be true.
+	// Since is the condition's last transition, or when this process first saw the status: Undated says that the condition has no
+	// stamp that can be true.
 	Since   time.Time
 	Undated bool
 }

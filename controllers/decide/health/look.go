@@ -8,8 +8,10 @@ import (
 // clockSlack is by how much a stamp and what this process saw may differ: as long as a kubelet takes to post a change.
 const clockSlack = 10 * time.Second
 
-// Look is a look of this process at the conditions of an object, and what it saw there before. Their stamps are of clocks of others: a kubelet that boots
-// with the clock of 2020 says that it is not ready for years, one that is ahead that it will not be ready for hours, and a homemade reporter says nothing.
+// Look is a look of this process at the conditions of an object, and what it saw there before. Their stamps are of clocks of
+// others: a kubelet that boots
+// with the clock of 2020 says that it is not ready for years, one that is ahead that it will not be ready for hours, and a
+// homemade reporter says nothing.
 type Look struct {
 	Now time.Time
 	// Created is when the object was made, if no condition can be older; zero if one can.
@@ -22,7 +24,8 @@ type Look struct {
 	Blind bool
 }
 
-// Dated are signals, each since when its status counts: since its stamp, unless that is missing or contradicts what this process saw. Then it counts from this
+// Dated are signals, each since when its status counts: since its stamp, unless that is missing or contradicts what this process
+// saw. Then it counts from this
 // look, and goes on to. The same status under another stamp is no turn.
 func (l Look) Dated(signals []Signal) []Signal {
 	dated := slices.Clone(signals)

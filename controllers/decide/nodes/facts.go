@@ -270,7 +270,8 @@ type Lease struct {
 
 // Memory is what a decision must know of those before it. Losing it delays a remediation at worst.
 type Memory struct {
-	// Known says that there was a decision before; Judged is when nodes were judged last, and Missed that a reconcile since then did not get to that.
+	// Known says that there was a decision before; Judged is when nodes were judged last, and Missed that a reconcile since then did
+	// not get to that.
 	Known, Missed bool
 	Judged        time.Time
 	// Seen are the conditions of all nodes there were then that met one of the Rules, by Node.ID, each since when its status counts.

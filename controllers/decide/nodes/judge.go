@@ -27,7 +27,8 @@ type Streak struct {
 // then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
 type Streaks map[string]Streak
 
-// after is what s is with a node of which those conditions are seen now, judged by rules. A process that was blind since has not seen whether a node that has
+// after is what s is with a node of which those conditions are seen now, judged by rules. A process that was blind since has not
+// seen whether a node that has
 // turned was healthy in between.
 func (s Streaks) after(conditions []health.Signal, rules []health.Rule, blind bool) Streaks {
 	var next Streaks
@@ -91,8 +92,10 @@ func (f *Facts) look(n *Node, blind bool) health.Look {
 
 // sees are the conditions of n that meet a rule, each since when its status counts.
 //
-// A node that has no Ready condition is taken as Ready=Unknown: since it was created if it never reported anything to this process, else since that is
-// missing. Somebody may have replaced the list of conditions, and the node be as healthy as before. The other conditions say nothing as long as they are
+// A node that has no Ready condition is taken as Ready=Unknown: since it was created if it never reported anything to this
+// process, else since that is
+// missing. Somebody may have replaced the list of conditions, and the node be as healthy as before. The other conditions say
+// nothing as long as they are
 // missing. (medik8s ignores such a node for ever.)
 func (f *Facts) sees(n *Node, look health.Look) []health.Signal {
 	conditions := n.Conditions
@@ -177,7 +180,8 @@ func (d *decider) judge() {
 	}
 	blind := f.Memory.Missed || f.Now.Sub(f.Memory.Judged) > longest+unseenFor
 	memory := &d.p.Memory
-	memory.Seen, memory.Streaks, memory.Rules, memory.Judged = make(map[string][]health.Signal, len(f.Nodes)), map[string]Streaks{}, f.Policy.Rules, f.Now
+	memory.Seen, memory.Streaks = make(map[string][]health.Signal, len(f.Nodes)), map[string]Streaks{}
+	memory.Rules, memory.Judged = f.Policy.Rules, f.Now
 	for i := range f.Nodes {
 		n, is := &f.Nodes[i], &d.p.Decisions[i]
 		if !n.Exists {
