@@ -194,7 +194,7 @@ bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUIC
 ##@ Generate and check
 
 .PHONY: generate
-generate: generate-manifests generate-code generate-docs generate-dashboards generate-chart ## Rewrite all that is generated
+generate: generate-manifests generate-docs generate-dashboards generate-chart ## Rewrite all that is generated
 
 # The packages whose markers are about rights in workload clusters; those about power-cycling hosts, and about NodeHealthChecks, in the management
 # cluster; and all others, whose rights every manager needs there.
@@ -230,10 +230,6 @@ generate-simulated: $(CONTROLLER_GEN) ## Rewrite the CRD of the simulated hosts 
 # A test named Test...AreDocumented compares a document with the program, and writes it when told to -update. test/fences comes last, since it copies
 # from what others write.
 DOCUMENTED = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir='.?*' '^func Test[A-Za-z]*AreDocumented' .)))
-
-.PHONY: generate-code
-generate-code: $(MOCKGEN) ## Run the go:generate lines
-	$(GO) generate ./controllers/...
 
 .PHONY: generate-docs
 generate-docs: ## Rewrite the documents that the program is the source of
@@ -276,7 +272,7 @@ verify-generate: $(CONTROLLER_GEN) ## Check that `make generate` changes nothing
 	@before=$$(mktemp) && after=$$(mktemp) && trap 'rm -f "$$before" "$$after"' EXIT; \
 	( $(SNAPSHOT) ) > "$$before"; \
 	test -s "$$before" || { echo "generated files: git lists no files here, so nothing can be compared" >&2; exit 1; }; \
-	$(MAKE) generate-manifests generate-code generate-dashboards generate-chart; \
+	$(MAKE) generate-manifests generate-dashboards generate-chart; \
 	( $(SNAPSHOT) ) > "$$after"; \
 	stale=$$(sort "$$before" "$$after" | uniq -u | cut -c 65- | sort -u); \
 	if [ -n "$$stale" ]; then \

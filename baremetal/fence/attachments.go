@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -16,25 +20,30 @@ import (
 // byNode is the index of attachments by the node they are of. The API server cannot select them by it.
 const byNode = "kubemend.io/node"
 
-// SlimAttachment is the transform of caches of VolumeAttachments: it keeps the name, the node, and whether the volume is attached.
+// SlimAttachment is the transform of caches of VolumeAttachments: it keeps the name, the node, the volume, whether that is
+// attached, and whether it is to be detached.
 func SlimAttachment(obj any) (any, error) {
 	a, ok := obj.(*storagev1.VolumeAttachment)
 	if !ok {
 		return obj, nil
 	}
 	return &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: a.Name, UID: a.UID, ResourceVersion: a.ResourceVersion},
-		Spec:       storagev1.VolumeAttachmentSpec{NodeName: a.Spec.NodeName},
-		Status:     storagev1.VolumeAttachmentStatus{Attached: a.Status.Attached},
+		ObjectMeta: metav1.ObjectMeta{Name: a.Name, UID: a.UID, ResourceVersion: a.ResourceVersion, DeletionTimestamp: a.DeletionTimestamp},
+		Spec: storagev1.VolumeAttachmentSpec{
+			NodeName: a.Spec.NodeName, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: a.Spec.Source.PersistentVolumeName},
+		},
+		Status: storagev1.VolumeAttachmentStatus{Attached: a.Status.Attached},
 	}, nil
 }
 
-// attachmentsLeft names the attachments of volumes to a node, attached or not: one that is not may be about to be. They come from
+// attachmentsLeft are the attachments of volumes to a node, attached or not: one that is not may be about to be. They come from
 // the cache of the cluster; before that is filled, from a list of all, if the caller says that the answer is worth it.
 //
 // A cache may be stale. One that still has what is gone will see it go, and that is reported. One that does not have yet what is new does
 // no harm here: nothing is attached anew to a node that is out of service.
-func (n *Nodes) attachmentsLeft(ctx context.Context, live client.Reader, cluster client.ObjectKey, node string, ask bool) ([]string, error) {
+func (n *Nodes) attachmentsLeft(
+	ctx context.Context, live client.Reader, cluster client.ObjectKey, node string, ask bool,
+) ([]*storagev1.VolumeAttachment, error) {
 	switch cached := n.cachedAttachments(cluster); {
 	case cached != nil:
 		objs, err := cached.ByIndex(byNode, node)
@@ -45,15 +54,15 @@ func (n *Nodes) attachmentsLeft(ctx context.Context, live client.Reader, cluster
 		for _, obj := range objs {
 			attachments = append(attachments, obj.(*storagev1.VolumeAttachment))
 		}
-		return namesOf(attachments), nil
+		return sorted(attachments), nil
 	case ask:
 		return listAttachments(ctx, live, node)
 	}
 	return nil, nil
 }
 
-// listAttachments names the attachments of volumes to a node, from a list of those to all nodes.
-func listAttachments(ctx context.Context, live client.Reader, node string) ([]string, error) {
+// listAttachments are the attachments of volumes to a node, from a list of those to all nodes.
+func listAttachments(ctx context.Context, live client.Reader, node string) ([]*storagev1.VolumeAttachment, error) {
 	list := &storagev1.VolumeAttachmentList{}
 	if err := live.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("list volume attachments: %w", err)
@@ -64,16 +73,48 @@ func listAttachments(ctx context.Context, live client.Reader, node string) ([]st
 			attachments = append(attachments, a)
 		}
 	}
-	return namesOf(attachments), nil
+	return sorted(attachments), nil
 }
 
-func namesOf(attachments []*storagev1.VolumeAttachment) []string {
-	names := make([]string, 0, len(attachments))
-	for _, a := range attachments {
-		names = append(names, "VolumeAttachment "+a.Name)
+func sorted(attachments []*storagev1.VolumeAttachment) []*storagev1.VolumeAttachment {
+	slices.SortFunc(attachments, func(a, b *storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
+	return attachments
+}
+
+// hasToGo tells whether an attachment to a node with no pod that has to move has to go as well. One that is being deleted has.
+// These need not:
+//
+// Those of volumes that a pod has which stays on the node.
+//
+// If the fence has stood for long, those of volumes that no pod has, and none elsewhere waits for: nothing detaches them, and
+// nothing needs them. idle tells these.
+//
+// A volume that must not be read says nothing: its attachment has to go.
+func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment, long bool) (has, idle bool, err error) {
+	name := a.Spec.Source.PersistentVolumeName
+	if !a.DeletionTimestamp.IsZero() || name == nil || len(p.staying) == 0 && !long {
+		return true, false, nil
 	}
-	slices.Sort(names)
-	return names
+	volume := &corev1.PersistentVolume{}
+	switch err := live.Get(ctx, client.ObjectKey{Name: *name}, volume); {
+	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+		return true, false, nil
+	case client.IgnoreNotFound(err) != nil:
+		return true, false, fmt.Errorf("read volume %s: %w", *name, err)
+	}
+	if volume.Spec.ClaimRef == nil { // it is gone, or nobody's
+		return !long, long, nil
+	}
+	claim := client.ObjectKey{Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name}
+	if p.staying[claim] || !long {
+		return !p.staying[claim], false, nil
+	}
+	awaited, whole := false, true
+	_, whole, err = eachPod(ctx, live, func(pod *corev1.Pod) {
+		awaited = awaited || pod.Status.Phase == corev1.PodPending && slices.Contains(claimsOf(pod), claim)
+	}, client.InNamespace(claim.Namespace))
+	awaited = awaited || !whole // in doubt
+	return awaited, !awaited, err
 }
 
 // cachedAttachments returns the cache of a cluster's attachments; nil if it is not filled, or is of a connection that is no more.

@@ -18,13 +18,15 @@ import (
 )
 
 func TestASlimAttachmentHoldsWhatIsAsked(t *testing.T) {
-	fat := attachment("v", "n", true)
+	fat, volume := attachment("v", "n", true), "pv"
+	fat.Spec.Source.PersistentVolumeName = &volume
 	fat.UID, fat.ResourceVersion, fat.Labels = "u", "7", map[string]string{"a": "b"}
 	fat.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	fat.Status.AttachmentMetadata = map[string]string{"device": "/dev/x"}
 	want := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "v", UID: "u", ResourceVersion: "7"},
-		Spec:       storagev1.VolumeAttachmentSpec{NodeName: "n"}, Status: storagev1.VolumeAttachmentStatus{Attached: true},
+		Spec:       storagev1.VolumeAttachmentSpec{NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
+		Status:     storagev1.VolumeAttachmentStatus{Attached: true},
 	}
 	got, err := SlimAttachment(fat)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -25,51 +26,112 @@ const (
 	few = 5
 )
 
+// mostNoted is how many pods are remembered of a node that is fenced. More do not fit where that is kept.
+const mostNoted = 1000
+
 // whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes. taint is the one
 // by which the node is fenced, if it is.
-func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, attached volumes) error {
-	pods, version, err := podsLeft(ctx, live, node, taint)
+func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, by Owner, attached volumes) error {
+	pods, err := podsLeft(ctx, live, node, taint, by.Found)
 	if err != nil {
 		return err
 	}
 	// Attachments that are not cached are listed for all of the cluster. That can wait until the pods are gone, for the volumes go after
 	// them.
-	volumes, err := attached(len(pods) == 0)
+	attachments, err := attached(len(pods.left) == 0)
 	if err != nil {
 		return err
 	}
-	left := slices.Concat(pods, volumes)
-	s.pods, s.volumes = version, len(volumes)
+	left := pods.left
+	for _, a := range attachments {
+		has, idle, called := true, false, "VolumeAttachment "+a.Name
+		if len(pods.left) == 0 {
+			if has, idle, err = pods.hasToGo(ctx, live, a, by.Long); err != nil {
+				return err
+			}
+		}
+		switch {
+		case has:
+			left = append(left, called)
+		case idle:
+			s.Idle = append(s.Idle, called)
+		}
+	}
+	s.pods, s.volumes = pods.version, len(attachments)
 	s.Drained, s.Left, s.Count = len(left) == 0, firstFew(left), len(left)
 	return nil
 }
 
-// podsLeft names the pods that are left on a node, as the API server has them, not as a cache does, and returns the version of the list. Of a list
-// that does not end it returns what it found; if that is nothing, an error, for pods may follow.
-func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint) (left []string, version string, err error) {
-	page := ""
-	for range mostPages {
-		pods := &corev1.PodList{}
-		err = live.List(ctx, pods, client.MatchingFields{nodeNameField: node}, client.Limit(podsPerPage), client.Continue(page))
-		if err != nil {
-			return nil, "", fmt.Errorf("list its pods: %w", err)
-		}
-		for i := range pods.Items {
-			if pod := &pods.Items[i]; hasToMove(pod, taint) {
-				left = append(left, fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name))
+// podsOf are the pods of a node.
+type podsOf struct {
+	// left are the names of those that have to move, uids theirs.
+	left []string
+	uids []types.UID
+	// staying are the claims to volumes of those that need not, and run.
+	staying map[client.ObjectKey]bool
+	version string
+}
+
+// podsLeft are the pods of a node, as the API server has them, not as a cache does. found are those that were there when it was
+// fenced, nil if that is not known: what has come since has never run there, and need not move. (A ReplicaSet whose pods name a
+// node replaces each that is evicted by one on that node: kubernetes/kubernetes#75913.) Of a list that does not end it returns what
+// it found; if that is nothing, an error, for pods may follow.
+func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, found []types.UID) (podsOf, error) {
+	pods, whole, err := podsOf{staying: map[client.ObjectKey]bool{}}, true, error(nil)
+	pods.version, whole, err = eachPod(ctx, live, func(pod *corev1.Pod) {
+		switch {
+		case hasToMove(pod, taint) && (found == nil || slices.Contains(found, pod.UID)):
+			pods.left = append(pods.left, fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name))
+			pods.uids = append(pods.uids, pod.UID)
+		case !finished(pod):
+			for _, claim := range claimsOf(pod) {
+				pods.staying[claim] = true
 			}
 		}
-		if page = pods.Continue; page == "" {
-			slices.Sort(left)
-			return left, pods.ResourceVersion, nil
+	}, client.MatchingFields{nodeNameField: node})
+	if err == nil && !whole && len(pods.left) == 0 {
+		err = fmt.Errorf("list its pods: there are more than %d", mostPages*podsPerPage)
+	}
+	slices.Sort(pods.left)
+	return pods, err
+}
+
+// eachPod calls do for each pod of a list. It returns the version of the list, and whether that was whole.
+func eachPod(
+	ctx context.Context, live client.Reader, do func(*corev1.Pod), of ...client.ListOption,
+) (version string, whole bool, err error) {
+	pods := &corev1.PodList{}
+	for range mostPages {
+		page := append(slices.Clip(of), client.Limit(podsPerPage), client.Continue(pods.Continue))
+		pods = &corev1.PodList{}
+		if err := live.List(ctx, pods, page...); err != nil {
+			return "", false, fmt.Errorf("list its pods: %w", err)
 		}
-		version = pods.ResourceVersion
+		for i := range pods.Items {
+			do(&pods.Items[i])
+		}
+		if pods.Continue == "" {
+			return pods.ResourceVersion, true, nil
+		}
 	}
-	if len(left) == 0 {
-		return nil, "", fmt.Errorf("list its pods: there are more than %d", mostPages*podsPerPage)
+	return pods.ResourceVersion, false, nil
+}
+
+// claimsOf are the claims by which a pod has its volumes.
+func claimsOf(pod *corev1.Pod) (claims []client.ObjectKey) {
+	for i := range pod.Spec.Volumes {
+		switch v := &pod.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			claims = append(claims, client.ObjectKey{Namespace: pod.Namespace, Name: v.PersistentVolumeClaim.ClaimName})
+		case v.Ephemeral != nil:
+			claims = append(claims, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name})
+		}
 	}
-	slices.Sort(left)
-	return left, version, nil
+	return claims
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // hasToMove tells whether a pod of a fenced node has to go before its workload has moved. These need not:
@@ -84,7 +146,7 @@ func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev
 // Pods of a DaemonSet and static pods: they belong to the node and start nowhere else.
 func hasToMove(pod *corev1.Pod, taint *corev1.Taint) bool {
 	switch {
-	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+	case finished(pod):
 		return false
 	case taint != nil && slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return toleratesForGood(t, taint) }):
 		return false

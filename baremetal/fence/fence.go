@@ -48,6 +48,11 @@ type Owner struct {
 	Unsigned bool
 	// Deletes says that it has deleted the node of its machine, or is about to.
 	Deletes bool
+	// Fences says that it is about to fence the node, so that it has to know the pods that are there; Found are those that it knows
+	// of, nil if it knows of none, and Long says that the fence has stood for as long as volumes take to be detached.
+	Fences bool
+	Found  []types.UID
+	Long   bool
 }
 
 func (o Owner) owns(mark types.UID) bool {
@@ -70,6 +75,7 @@ type Left func(Place)
 // +kubebuilder:rbac:groups=core,resources=nodes,roleName=kubemend-workload-fencer,verbs=patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,roleName=kubemend-workload-fencer,verbs=get
 // +kubebuilder:rbac:groups=core,resources=pods,roleName=kubemend-workload-fencer,verbs=list;watch
+// +kubebuilder:rbac:groups=core,resources=persistentvolumes,roleName=kubemend-workload-fencer,verbs=get
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,roleName=kubemend-workload-fencer,verbs=list;watch
 
 // Nodes sees and fences nodes. It is safe for concurrent use.

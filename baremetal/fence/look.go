@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -63,6 +64,10 @@ type Seen struct {
 	// Left are the names of the first few that are left, sorted, and Count is how many there are in all.
 	Left  []string
 	Count int
+	// Idle are attachments that are left, and that nothing waits for: no pod has their volume, or wants it.
+	Idle []string
+	// Pods are the pods that have to move of a node that is about to be fenced; nil if that is not asked for, or they are too many.
+	Pods []types.UID
 
 	// pods is the version of the list of pods that was looked at, volumes how many attachments of volumes there were. Watch goes on from there.
 	pods    string
@@ -83,7 +88,9 @@ func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string,
 			// Else each read of a fenced node would list the attachments of all nodes. Watch returns why it cannot be.
 			_ = n.clusters.Watch(ctx, cluster, attachmentStore{n, cluster})
 		}
-		return live, func(ask bool) ([]string, error) { return n.attachmentsLeft(ctx, live, cluster, node, ask) }, err
+		return live, func(ask bool) ([]*storagev1.VolumeAttachment, error) {
+			return n.attachmentsLeft(ctx, live, cluster, node, ask)
+		}, err
 	})
 }
 
@@ -97,7 +104,7 @@ type Reader struct {
 func (r Reader) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
 	return look(ctx, cluster, node, by, func() (client.Reader, volumes, error) {
 		reader, err := r.Reader(ctx, cluster)
-		return reader, func(ask bool) ([]string, error) {
+		return reader, func(ask bool) ([]*storagev1.VolumeAttachment, error) {
 			if !ask {
 				return nil, nil
 			}
@@ -106,8 +113,8 @@ func (r Reader) Look(ctx context.Context, cluster client.ObjectKey, node string,
 	})
 }
 
-// volumes names the attachments of volumes to a node. Where that means to list those of all nodes it is done only if the caller asks for it.
-type volumes func(ask bool) ([]string, error)
+// volumes are the attachments of volumes to a node. Where that means to list those of all nodes it is done only if the caller asks for it.
+type volumes func(ask bool) ([]*storagev1.VolumeAttachment, error)
 
 // look looks at a node of a cluster that connect connects to.
 func look(ctx context.Context, cluster client.ObjectKey, name string, by Owner, connect func() (client.Reader, volumes, error)) (Seen, error) {
@@ -140,8 +147,12 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 		seen = SeenOf(node, by)
 	}
 	if seen.Fenced || seen.Presence == Absent {
-		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), attached); err != nil {
+		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), by, attached); err != nil {
 			return Seen{}, err
+		}
+	} else if by.Fences { // it can be fenced without that as well
+		if pods, err := podsLeft(ctx, live, name, nil, nil); err == nil && len(pods.uids) <= mostNoted {
+			seen.Pods = append([]types.UID{}, pods.uids...)
 		}
 	}
 	if seen.Presence == Absent || seen.Drained {

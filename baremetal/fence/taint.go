@@ -24,8 +24,9 @@ var (
 	errDeleting = errors.New("it is being deleted, and its labels and annotations cannot be restored yet")
 )
 
-// Fence makes the workload of a node move, by the given mode, and signs it as by. node is as it was last seen, and a conflict if it is not any more: it
-// may have come back since, and what decides is to look again. To repeat it does no harm, and a node that is gone needs no fence.
+// Fence makes the workload of a node move, by the given mode, and signs it as by. node is as it was last seen. It is a
+// conflict if the node has changed since: it may have come back, and what decides is to look again. To repeat it does no
+// harm, and a node that is gone needs no fence.
 //
 // With Taint, a taint of somebody else does as well, and is left as it is; one that by inherits is signed. With Delete, that very node is deleted,
 // not another one of its name; its backup must have been stored before.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -42,6 +43,19 @@ type Found struct {
 	// Is says what it is to the machine, Why says what does not match, or what is missing.
 	Is  powercycle.Host
 	Why Problem
+	// Paused says that its Metal3Machine is.
+	Paused bool
+}
+
+// Unnamed reports whether there is no host that could come back: nothing names one, and none did before, or its Metal3Machine is gone.
+func (f Found) Unnamed(before string) bool {
+	switch f.Why.Reason {
+	case NoHost, HostDeleting, HostReplaced:
+		return false
+	case NoHostNamed:
+		return before == ""
+	}
+	return f.Is == powercycle.HostGone
 }
 
 // RBAC for hosts and for what leads to them.
@@ -50,11 +64,11 @@ type Found struct {
 
 // +kubebuilder:rbac:groups=metal3.io,resources=hostclaims,verbs=get
 
-// Of finds the host of m, and verifies it: the annotation metal3.io/BareMetalHost of its Metal3Machine names the host, as CAPM3 has
-// it, and so may the provider ID of m; the host's spec.consumerRef has to name that Metal3Machine, or a HostClaim of it. All that there is has to
-// agree, and no other Metal3Machine may name the host: each can be edited, and CAPM3 may take a host that another machine runs on
-// (cluster-api-provider-metal3#3516). The namespace within the annotation is not used: a Metal3Machine and its host share theirs. The error
-// satisfies meta.IsNoMatchError if Metal3Machines are not served: that says nothing of the host.
+// Of finds the host of m, and verifies it: the annotation metal3.io/BareMetalHost of its Metal3Machine names the host, as CAPM3
+// has it, and so may the provider ID of m; the host's spec.consumerRef has to name that Metal3Machine, or a HostClaim of it. All
+// that there is has to agree, and no other Metal3Machine may name the host: each can be edited, and CAPM3 may take a host that
+// another machine runs on (cluster-api-provider-metal3#3516). The namespace within the annotation is not used: a Metal3Machine and
+// its host share theirs. The error satisfies meta.IsNoMatchError if Metal3Machines are not served: that says nothing of the host.
 func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	ref := m.Spec.InfrastructureRef
 	if ref.Kind != metal3Machine.Kind || ref.APIGroup != metal3Machine.Group {
@@ -68,8 +82,16 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	if between == nil {
 		return gone(Problem{Reason: NoMetal3Machine, Object: key.String()}), nil
 	}
+	found, err := h.namedBy(ctx, m, between)
+	found.Paused = annotations.HasPaused(between)
+	return found, err
+}
+
+// namedBy finds the host of m that its Metal3Machine and m name.
+func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *metav1.PartialObjectMetadata) (Found, error) {
+	key := client.ObjectKeyFromObject(between)
 	name, id := annotatedHost(between), strings.Split(strings.TrimPrefix(m.Spec.ProviderID, providerIDPrefix), "/")
-	named := len(id) == 3 && strings.HasPrefix(m.Spec.ProviderID, providerIDPrefix) // metal3://namespace/host/metal3machine
+	named := len(id) == 3 && strings.HasPrefix(m.Spec.ProviderID, providerIDPrefix) // the parts are namespace, host and Metal3Machine
 	if name == "" && named {
 		name = id[1]
 	}

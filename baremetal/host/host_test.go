@@ -206,6 +206,22 @@ func TestOf(t *testing.T) {
 	}
 }
 
+func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
+	between := aMetal3Machine("ns/host-1")
+	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/host-1", clusterv1.PausedAnnotation: ""})
+	if found, err := hosts(t, interceptor.Funcs{}, between, aHost()).Of(t.Context(), aMachine()); err != nil || !found.Paused {
+		t.Errorf("the Metal3Machine is paused: %t, %v", found.Paused, err)
+	}
+	for reason, want := range map[Reason][2]bool{ // for a remediation that has seen a host before, and one that has not
+		NoHost: {false, false}, HostDeleting: {false, false}, HostReplaced: {false, false}, NoHostNamed: {false, true}, NoMetal3Machine: {true, true},
+	} {
+		found := gone(Problem{Reason: reason})
+		if got := [2]bool{found.Unnamed("host-1"), found.Unnamed("")}; got != want {
+			t.Errorf("%s: no host could come back: %v, want %v", reason, got, want)
+		}
+	}
+}
+
 func TestWhatCannotBeReadIsAnErrorAndNotGone(t *testing.T) {
 	for _, kind := range []string{"Metal3Machine", "BareMetalHost"} {
 		if found, err := hosts(t, refusing(kind), aMetal3Machine("ns/host-1"), aHost()).Of(t.Context(), aMachine()); !apierrors.IsForbidden(err) {

@@ -23,6 +23,8 @@ type Power struct {
 	Unmanaged Problem
 	// Serviced says that the firmware of the host is being written, or that this has failed.
 	Serviced bool
+	// External says that something else than BMO has provisioned it.
+	External bool
 	// Fails says that BMO reports that it cannot manage the power.
 	Fails bool
 	// Provable says that BMO reports whether it can manage the power, as it does since 0.13; Doubt is what it reports against that, empty if it
@@ -45,6 +47,7 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 		Serviced: host.Status.OperationalStatus == bmov1alpha1.OperationalStatusServicing || host.Status.ErrorType == bmov1alpha1.ServicingError,
 		Fails:    host.Status.ErrorType == bmov1alpha1.PowerManagementError,
 	}
+	p.External = host.Status.Provisioning.State == bmov1alpha1.StateExternallyProvisioned
 	if at := host.Status.LastUpdated; at != nil {
 		p.Said = at.Time
 	}

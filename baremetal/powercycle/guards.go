@@ -52,8 +52,13 @@ func (m Memory) Deadline(p Policy) time.Time {
 	return end
 }
 
-// lost is when a host that cannot be found is given up: it may be registered anew, and is not there for a moment then.
-func (s situation) lost() time.Time { return s.Missing.Add(s.Timeout) }
+// lost is when a person is asked about a host that cannot be found. Who may not change a BMC's address deletes the host and
+// registers it anew, which takes a quarter of an hour by hand; a machine that was replaced meanwhile would have its disks
+// cleaned. (baremetal-operator#1458)
+func (s situation) lost() time.Time { return s.Missing.Add(s.Registering) }
+
+// unnamed is when a machine that never had a host is given up.
+func (s situation) unnamed() time.Time { return s.Missing.Add(s.Timeout) }
 
 // believed is when a receipt that was given is believed.
 func (s situation) believed() time.Time { return s.Receipt.Add(s.Doubt) }
@@ -69,12 +74,12 @@ func (s situation) awaitsReceipt() bool { return s.needsReceipt() && s.ReceiptAs
 // holding says that the host is held off by what was asked of this very object.
 func (s situation) holding() bool { return s.KeptOff && !s.HostAnew }
 
-// stale says that what the operator says of the host is older than what it had said when the host was asked: a status that was restored from a
-// backup shows the power of that day. Both are by the operator's own clock.
+// stale says that what the operator says of the host is older than what it had said when the host was asked: a status that was
+// restored from a backup shows the power of that day. Both are by the operator's own clock.
 func (s situation) stale() bool { return s.Facts.Said.Before(s.Memory.Said) }
 
-// livedOn says that the node has given a sign of life since its host was proven off. Only one that is seen to come is: the clock of the node may be
-// ahead, or that of the operator behind (a machine's clock is not set before its network is up).
+// livedOn says that the node has given a sign of life since its host was proven off. Only one that is seen to come is: the clock
+// of the node may be ahead, or that of the operator behind (a machine's clock is not set before its network is up).
 func (s situation) livedOn() bool {
 	switch {
 	case !s.Looked || s.Node != NodePresent:
@@ -86,6 +91,27 @@ func (s situation) livedOn() bool {
 	}
 	return s.Facts.Sign.After(s.Memory.Sign)
 }
+
+// over says that there is no more need of the power cycle, or that somebody else wants the host off.
+func (s situation) over() bool {
+	return s.Deleting || s.Stop || s.Machine != MachinePresent || s.Host == HostOurs && !s.Wanted
+}
+
+// finishes says that the workload of a host that is held off is on its way, and can arrive.
+func (s situation) finishes() bool {
+	off := s.moving() && !s.Drained && !s.ClusterGone && !s.PoweredOn && !s.HostAnew && !s.Serviced && s.Host != HostForeign && !s.livedOn()
+	switch s.Node {
+	case NodeUnseen: // it may be that the API of its cluster runs on a control-plane host
+		return off && !s.FencedAt.IsZero() && !s.ControlPlane
+	case NodeAbsent: // it was deleted to fence it
+		return off && s.FencedByUs
+	}
+	return off
+}
+
+// provenOff says that a receipt proves that the host is off, which it is asked for together with the hold. That it went off without
+// one does not say whether it ever was held.
+func (s situation) provenOff() bool { return s.needsReceipt() && !s.stale() && !s.Receipt.IsZero() }
 
 // watched is when a node has been watched for long enough that may live.
 func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
@@ -151,13 +177,23 @@ var (
 	stoppedHealthy  = is("timed out by its check, machine healthy", func(s situation) bool { return s.Stop && s.State == Booting && (s.Healthy || s.Up) })
 	stopped         = is("timed out by its check", func(s situation) bool { return s.Stop })
 
+	finishing = guard{name: "over, workload of a host that is off not moved", until: situation.deadline, holds: func(s situation) bool {
+		return s.over() && s.finishes() && !s.past(s.deadline())
+	}}
+
 	leaving = is("kubemend is being removed", func(s situation) bool { return s.Teardown && !s.moving() })
 
 	hostMissing = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
-	hostLost    = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone })
-	hostAway    = guard{name: "host gone for a moment", until: situation.lost, holds: func(s situation) bool {
-		return s.Host == HostGone && !s.past(s.lost())
+	hostLost    = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone && !s.HostUnnamed })
+	lostFenced  = timed("host gone for too long, node fenced by us", situation.lost, func(s situation) bool {
+		return s.Host == HostGone && !s.HostUnnamed && s.fencedHere()
+	})
+	hostless = timed("no host named for too long", situation.unnamed, func(s situation) bool { return s.Host == HostGone && s.HostUnnamed })
+	hostAway = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
+		return s.Host == HostGone && !(s.HostUnnamed && s.past(s.unnamed()))
 	}}
+	hostExternal     = is("host externally provisioned", func(s situation) bool { return s.HostExternal })
+	ownerless        = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
 	hostForeign      = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
 	foreignTooLong   = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
 	poweredOffBySpec = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
@@ -166,10 +202,14 @@ var (
 	powerUnmanaged   = is("power not managed now", func(s situation) bool { return !s.Acts })
 	poweredOn        = is("host on", func(s situation) bool { return s.PoweredOn })
 	notKeptOff       = is("host not kept powered off", func(s situation) bool { return !s.holding() })
-	notNoted         = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
-	seenOn           = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
-	unproven         = is("host's status older than the request", situation.stale).tells(StatusOutdated)
-	unsettled        = guard{
+	// What was released, be it by us, is on its way up.
+	letGo        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
+	letGoDrained = is("host not kept powered off any more, workload moved", func(s situation) bool { return letGo.holds(s) && s.Drained })
+	letGoProven  = is("host proven off, not kept powered off any more", func(s situation) bool { return letGo.holds(s) && s.provenOff() })
+	notNoted     = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
+	seenOn       = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
+	unproven     = is("host's status older than the request", situation.stale).tells(StatusOutdated)
+	unsettled    = guard{
 		name: "host was off when asked, not settled", until: situation.settledAt,
 		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
 	}
@@ -193,7 +233,11 @@ var (
 
 	alive       = is("node shows life", situation.livedOn)
 	aliveFenced = is("node shows life, fenced by us", func(s situation) bool { return s.livedOn() && s.fencedHere() })
-	mayLive     = guard{
+	refuted     = is("node shows life after it was fenced", func(s situation) bool {
+		return s.livedOn() && !s.NewBoot && !s.FencedAt.IsZero()
+	}).tells(ProofWrong)
+	bootedFenced = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
+	mayLive      = guard{
 		name: "node not fenced, may live", until: situation.watched,
 		holds: func(s situation) bool {
 			return !s.Fenced && s.Facts.Sign.After(s.Asked.Add(s.Skew)) && !s.past(s.watched())
@@ -226,13 +270,16 @@ var (
 	}}
 	overdueFaulty     = timed("attempt out of time, power fails", situation.deadline, situation.faulty)
 	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline, func(s situation) bool { return s.last() && s.faulty() })
-	overdueOff        = timed("attempt out of time, host off", situation.deadline, func(s situation) bool { return !s.PoweredOn && !s.stale() })
-	overduePending    = timed("attempt out of time, reboot not carried out", situation.deadline, func(s situation) bool { return s.RebootPending })
-	late              = timed("out of time", situation.stateDeadline, anyhow)
-	lastLate          = timed("last attempt, out of time", situation.stateDeadline, situation.last)
-	lateFaulty        = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
-	lastLateFaulty    = timed("last attempt, out of time, power fails", situation.stateDeadline, func(s situation) bool { return s.last() && s.faulty() })
-	lateUnreachable   = timed("out of time, workload cluster out of reach", situation.stateDeadline,
+	overdueOff        = timed("attempt out of time, host off", situation.deadline,
+		func(s situation) bool { return !s.PoweredOn && !s.stale() })
+	overduePending = timed("attempt out of time, reboot not carried out", situation.deadline,
+		func(s situation) bool { return s.RebootPending })
+	late           = timed("out of time", situation.stateDeadline, anyhow)
+	lastLate       = timed("last attempt, out of time", situation.stateDeadline, situation.last)
+	lateFaulty     = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
+	lastLateFaulty = timed("last attempt, out of time, power fails", situation.stateDeadline,
+		func(s situation) bool { return s.last() && s.faulty() })
+	lateUnreachable = timed("out of time, workload cluster out of reach", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
 	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return !s.Acts })
 
@@ -256,6 +303,7 @@ var (
 	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
 	notFenced          = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
+	drainedIdle        = is("volumes attached that nothing waits for", func(s situation) bool { return s.Idle }).tells(VolumesIdle)
 	unfenceable        = impatient("node fenced by us", situation.fencedHere)
 	// A remediation in its queue waits for longer than an attempt takes.
 	unfenceableQueued = guard{name: "node fenced by us", until: situation.stateDeadline, holds: func(s situation) bool {

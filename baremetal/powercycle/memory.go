@@ -73,7 +73,8 @@ func causeOf(f Facts, step Step) Cause {
 	switch over := step.Next.Final() || step.Next == RequestingOwner; {
 	case !over:
 		return Cause{}
-	case f.Cause == Cause{} && f.State != step.Next || step.Next == Succeeded && f.State != Succeeded:
+	case f.Cause == Cause{} && f.State != step.Next, step.Next == Succeeded && f.State != Succeeded,
+		step.Reason == HostExternalReason || step.Reason == OwnerlessReason: // more than that the attempts have not helped
 		return Cause{Reason: step.Reason, Detail: step.Detail, Do: step.Do, From: step.From, Next: step.Next}
 	}
 	return f.Cause
@@ -88,6 +89,12 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 		m.Fencing = true
 	case f.Node == NodePresent && !f.FencedByUs && f.Looked:
 		m.Fencing = false
+	}
+	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
+	case step.Next != MovingWorkload:
+		m.FencedAt = time.Time{}
+	case m.FencedAt.IsZero() && fenced:
+		m.FencedAt = now
 	}
 	switch {
 	case step.Next != MovingWorkload || f.Node != NodeUnseen:
@@ -141,7 +148,7 @@ func (f Facts) moving() bool {
 
 // clocks are the moments that patience is counted from.
 func (m *Memory) clocks() []*time.Time {
-	return []*time.Time{&m.Since, &m.Began, &m.Acted, &m.Asked, &m.Unseen, &m.Receipt, &m.Missing, &m.SignSeen}
+	return []*time.Time{&m.Since, &m.Began, &m.Acted, &m.Asked, &m.Unseen, &m.Receipt, &m.Missing, &m.SignSeen, &m.FencedAt}
 }
 
 // restore makes the clocks of m be those of before.
@@ -172,7 +179,8 @@ func (m Memory) awake(paused bool, now time.Time) Memory {
 // did is m after something was done.
 func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Next == Preparing && (f.State != Preparing || step.Do == BeginAttempt) {
-		m.Asked, m.Acted, m.Said, m.WasOff, m.Receipt, m.Faulted, m.Moved = time.Time{}, time.Time{}, time.Time{}, false, time.Time{}, false, ""
+		m.Asked, m.Acted, m.Said, m.Receipt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+		m.WasOff, m.Faulted, m.Moved = false, false, ""
 		if f.Paused {
 			m.Began = now // it starts over, with all of its time
 		}
@@ -180,8 +188,8 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if f.State == Preparing && (step.Next == PoweringOff || step.Next == Rebooting) {
 		m.Acted = now
 	}
-	if step.Next != f.State {
-		m.Person = ""
+	if step.Next != f.State { // that the host could not be powered off says nothing of powering it on
+		m.Person, m.Faulted = "", false
 	}
 	// Not only when the attempt begins: a node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched

@@ -182,7 +182,8 @@ type Memory struct {
 	Acted time.Time `json:"acted,omitzero"`
 	// Asked is when the host was asked to power off in this attempt; zero if it was not.
 	Asked time.Time `json:"asked,omitzero"`
-	// Said is when the operator of the host had said anything of it last when it was asked, by its own clock. What it said before proves nothing.
+	// Said is when the operator of the host had said anything of it last when it was asked, by its own clock. What it said
+	// before proves nothing.
 	Said time.Time `json:"said,omitzero"`
 	// WasOff says that the host was off when it was asked: it was not seen to go off because of us, so that only a receipt proves it.
 	WasOff bool `json:"wasOff,omitempty"`
@@ -204,6 +205,8 @@ type Memory struct {
 	StartedUnhealthy bool `json:"startedUnhealthy,omitempty"`
 	// Fencing says that we may have fenced the node and have not taken it back.
 	Fencing bool `json:"fencing,omitempty"`
+	// FencedAt is since when the workload is on its way: the node was fenced, or seen to be fenced or gone. Zero if it is not.
+	FencedAt time.Time `json:"fencedAt,omitzero"`
 	// Unseen is since when the workload cluster cannot be asked, while the workload is to move.
 	Unseen time.Time `json:"unseen,omitzero"`
 	// Moved is the reason for which the workload was not waited for any longer; empty while it is.
@@ -237,8 +240,8 @@ type Facts struct {
 	Healthy bool
 	// Unhealthy says that the machine was seen not to be healthy. A node that cannot be seen is neither.
 	Unhealthy bool
-	// OwnerAsked says that the owner of the machine was asked to remediate it.
-	OwnerAsked bool
+	// OwnerAsked says that the owner of the machine was asked to remediate it, Ownerless that it has none.
+	OwnerAsked, Ownerless bool
 
 	// ControlPlane says that the machine is one; First, that no other remediation goes first (see Queue): of another control-plane host of the
 	// cluster, or of the same machine.
@@ -250,6 +253,9 @@ type Facts struct {
 	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and seen of
 	// it, is void.
 	HostAnew bool
+	// HostUnnamed says that there is none that could come back. HostExternal says that it is externally provisioned: a replacement
+	// could not be provisioned on it.
+	HostUnnamed, HostExternal bool
 	// Wanted says that the owner of the host wants it on.
 	Wanted bool
 	// PoweredOn is the power state that was last seen.
@@ -290,6 +296,10 @@ type Facts struct {
 	NodeMismatch bool
 	// Drained says that nothing is left on the node, or of one that is gone, that would have to move.
 	Drained bool
+	// Idle says that attachments of volumes are left which nothing waits for.
+	Idle bool
+	// ClusterGone says that the workload cluster is gone or being deleted: there is nowhere for the workload to move to.
+	ClusterGone bool
 	// BootUnread says that there may be a node, and that under which boot it is will be known in a moment.
 	BootUnread bool
 	// OutOfReach says that the workload cluster cannot be reached, also where its answer does not matter.
@@ -319,6 +329,8 @@ type Policy struct {
 	Watch time.Duration
 	// Skew is by how much the clocks of a node and of the manager may differ without that being taken for a sign of life.
 	Skew time.Duration
+	// Registering is how long a host that is gone may take to be registered anew until a person is asked.
+	Registering time.Duration
 	// Servicing is how long the firmware of a host may be written until a person is asked.
 	Servicing time.Duration
 	// Unreachable is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.

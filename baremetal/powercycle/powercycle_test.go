@@ -9,7 +9,7 @@ var (
 	noon   = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	policy = Policy{
 		Retries: 1, Timeout: 10 * time.Minute, Move: 2 * time.Minute, Releasing: time.Hour, Settle: 90 * time.Second, Doubt: 5 * time.Second, Watch: 40 * time.Second, Skew: 5 * time.Second,
-		Servicing: 2 * time.Hour, Unreachable: time.Minute, Queue: 2 * time.Hour,
+		Registering: time.Hour, Servicing: 2 * time.Hour, Unreachable: time.Minute, Queue: 2 * time.Hour,
 	}
 )
 
@@ -49,7 +49,10 @@ func controlPlane(f *Facts)     { f.ControlPlane = true }
 func anothersTurn(f *Facts)     { f.ControlPlane, f.First = true, false }
 func managerOnIt(f *Facts)      { f.ManagerHere = true }
 func hostVanished(f *Facts)     { f.Host = HostGone }
-func hostLostLong(f *Facts)     { f.Host, f.Missing = HostGone, ago(10*time.Minute) }
+func hostLostLong(f *Facts)     { f.Host, f.Missing = HostGone, ago(time.Hour) }
+func hostNeverNamed(f *Facts)   { f.Host, f.HostUnnamed, f.Missing = HostGone, true, ago(10*time.Minute) }
+func hostExternally(f *Facts)   { f.HostExternal = true }
+func nobodysMachine(f *Facts)   { f.Ownerless = true }
 func hostMadeAnew(f *Facts)     { f.HostAnew = true }
 func anothersHost(f *Facts)     { f.Host = HostForeign }
 func switchedOff(f *Facts)      { f.Wanted = false }
@@ -118,6 +121,8 @@ func fenced(f *Facts)         { f.Fenced, f.FencedByUs, f.Fencing = true, true, 
 func mayBeFenced(f *Facts)    { f.Fencing = true }
 func fencedByOthers(f *Facts) { f.Fenced = true }
 func empty(f *Facts)          { f.Drained = true }
+func fencedBefore(f *Facts)   { f.FencedAt = ago(time.Minute) }
+func clusterGone(f *Facts)    { f.ClusterGone = true }
 func free(f *Facts)           { f.Finalizer = false }
 func second(f *Facts)         { f.Attempt = 2 }
 
@@ -158,7 +163,9 @@ func TestNext(t *testing.T) {
 		"and the host not condemned for it":                              {in(PoweringOn, heldElsewhere, stateOver, second), Advance, Failed, "HostKeptOff"},
 		"nor if it went off while it booted":                             {in(Booting, heldElsewhere, stateOver, second), Advance, Failed, "HostKeptOff"},
 		"the workload moves on meanwhile":                                {in(MovingWorkload, heldElsewhere, fenced), Wait, MovingWorkload, "WorkloadMoving"},
-		"the owner of a machine without a host is asked":                 {in(Pending, hostLostLong), Advance, RequestingOwner, "HostGone"},
+		"the owner of a machine without a host is asked":                 {in(Pending, hostNeverNamed), Advance, RequestingOwner, "HostGone"},
+		"not that of one whose host is gone: it may be registered anew":  {in(Pending, hostLostLong), AskPerson, Pending, "HostGone"},
+		"nor in the middle of an attempt":                                {in(Booting, hostLostLong, stateOver, second), AskPerson, Booting, "HostGone"},
 		"H-B7: but not for a moment without one":                         {in(Pending, hostVanished), Wait, Pending, "HostGone"},
 		"in no state":                                                    {in(Booting, hostVanished, stateOver, second), Wait, Booting, "HostGone"},
 		"nor while its workload moves":                                   {in(MovingWorkload, hostVanished), Wait, MovingWorkload, "HostGone"},
@@ -234,7 +241,6 @@ func TestNext(t *testing.T) {
 		"a node is fenced while its host is off":                         {in(MovingWorkload), Fence, MovingWorkload, "Fenced"},
 		"but not while the power is unmanaged":                           {in(MovingWorkload, hostPaused), Wait, MovingWorkload, "HostNotReady"},
 		"a host that came on is powered off again":                       {in(MovingWorkload, on), Advance, PoweringOff, "PoweredOnAgain"},
-		"what keeps the host off is to be put back":                      {in(MovingWorkload, released), Advance, PoweringOff, "PowerOffRequested"},
 		"W10: a fenced node is given time to empty":                      {in(MovingWorkload, fenced), Wait, MovingWorkload, "WorkloadMoving"},
 		"N7: but not for ever, and the fence goes before the host comes": {in(MovingWorkload, fenced, attemptOver), Unfence, MovingWorkload, "WorkloadStuck"},
 		"which it does":                                                     {in(MovingWorkload, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
@@ -295,7 +301,10 @@ func TestNext(t *testing.T) {
 		"it is marked before that":                                          {in(RequestingOwner), MarkHost, RequestingOwner, "RequestingOwner"},
 		"W1: then the owner is asked":                                       {in(RequestingOwner, hostIsMarked), RequestOwner, OwnerRequested, "OwnerRequested"},
 		"once":                                                              {in(RequestingOwner, hostIsMarked, ownerAsked), Advance, OwnerRequested, "OwnerRequested"},
-		"a host that is gone cannot be marked":                              {in(RequestingOwner, hostLostLong), RequestOwner, OwnerRequested, "OwnerRequested"},
+		"a host that is gone cannot be marked":                              {in(RequestingOwner, hostNeverNamed), RequestOwner, OwnerRequested, "OwnerRequested"},
+		"no owner is asked while a host may be registered anew":             {in(RequestingOwner, hostLostLong), AskPerson, RequestingOwner, "HostGone"},
+		"nor for a host that cannot be provisioned anew":                    {in(RequestingOwner, hostExternally), Advance, Failed, "HostExternallyProvisioned"},
+		"nor one that there is not, and nothing is marked":                  {in(RequestingOwner, nobodysMachine), Advance, Failed, "MachineWithoutOwner"},
 		"one that may come back is waited for, to be released and marked":   {in(RequestingOwner, hostVanished), Wait, RequestingOwner, "HostGone"},
 		"the owner of a healthy machine is not asked":                       {in(RequestingOwner, wellNow), Advance, Succeeded, "MachineHealthy"},
 		"W3: after the owner was asked no finalizer is kept":                {in(OwnerRequested, markedByUs), DropFinalizer, OwnerRequested, "OwnerRequested"},
@@ -317,7 +326,7 @@ func TestNext(t *testing.T) {
 		"one that its check times out before it began touches nothing":      {in(Pending, toStop), Advance, Stopped, "TimedOutByCheck"},
 		"nor before the host was asked":                                     {in(Preparing, toStop), Advance, Stopped, "TimedOutByCheck"},
 		"not even for one that waits for its turn":                          {in(Preparing, toStop, anothersTurn), Advance, Stopped, "TimedOutByCheck"},
-		"it stops while the host is held off":                               {in(MovingWorkload, toStop, fenced), Advance, Stopped, "TimedOutByCheck"},
+		"it stops while the host is held off":                               {in(MovingWorkload, toStop), Advance, Stopped, "TimedOutByCheck"},
 		"releases the host":                                                 {in(Stopped, toStop, heldOff, fenced), Release, Stopped, "TimedOutByCheck"},
 		"and of the node":                                                   {in(Stopped, toStop, fenced), Unfence, Stopped, "Unfenced"},
 		"then it keeps no finalizer":                                        {in(Stopped, toStop), DropFinalizer, Stopped, "TimedOutByCheck"},

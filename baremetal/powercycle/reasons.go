@@ -18,6 +18,8 @@ const (
 	FencingImpossibleReason  Reason = "FencingImpossible"
 	OwnerRequestedReason     Reason = "OwnerRequested"
 	RequestingOwnerReason    Reason = "RequestingOwner"
+	HostExternalReason       Reason = "HostExternallyProvisioned"
+	HoldRemovedReason        Reason = "HoldRemoved"
 	HostGoneReason           Reason = "HostGone"
 	HostKeptOffReason        Reason = "HostKeptOff"
 	HostMismatchReason       Reason = "HostMismatch"
@@ -35,6 +37,7 @@ const (
 	NodeMismatchReason       Reason = "NodeMismatch"
 	NodeStillUnhealthyReason Reason = "NodeStillUnhealthy"
 	OperatorSilentReason     Reason = "OperatorSilent"
+	OwnerlessReason          Reason = "MachineWithoutOwner"
 	PausedReason             Reason = "Paused"
 	PowerOffDisabledReason   Reason = "PowerOffDisabled"
 	PowerOffFailedReason     Reason = "PowerOffFailed"
@@ -86,6 +89,10 @@ const (
 	ReceiptContradicted Detail = "ReceiptContradicted"
 	// StatusOutdated means that the status of the host is older than the request to power off.
 	StatusOutdated Detail = "StatusOutdated"
+	// VolumesIdle means that attachments of volumes are left which nothing waits for.
+	VolumesIdle Detail = "VolumesIdle"
+	// ProofWrong means that the node went on to live after it was fenced.
+	ProofWrong Detail = "ProofWrong"
 	// NodeIsGone means that there is no node any more.
 	NodeIsGone Detail = "NodeIsGone"
 	// FencedBefore means that a remediation that is gone has fenced the node.

@@ -36,9 +36,12 @@ func (r row) detail() Detail {
 var rowsOf = func() map[State][]row {
 	all := map[State][]row{}
 	for s, own := range table {
-		if s.Final() {
+		switch {
+		case s.Final():
 			all[s] = slices.Concat(pauses(s), own)
-		} else {
+		case s == MovingWorkload:
+			all[s] = slices.Concat(pauses(s), []row{{finishing, Wait, s, WorkloadMovingReason}}, endings, own)
+		default:
 			all[s] = slices.Concat(pauses(s), endings, own)
 		}
 	}
@@ -65,7 +68,9 @@ func pauses(s State) []row {
 }
 
 // endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is
-// nothing left to do but to release the host.
+// nothing left to do but to release the host, and to unfence its node. While the workload of a host that is off is on its way that
+// waits until it has arrived, or for the deadline: on a node that is unfenced before, Kubernetes finishes neither its pods nor
+// their volumes while the host is off.
 //
 // A health check deletes its request as soon as the machine is healthy, which may be before the remediation sees that: so one that is deleted while
 // its machine boots has not been cancelled. Nor was one in vain that its check times out when the machine is healthy already.
@@ -86,14 +91,17 @@ var endings = []row{
 //
 // Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
 // somebody who acts on what we ask, and that state is entered only from PoweringOff, after the host was asked. Power is released
-// from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end releases the host.
+// from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end releases the
+// host. A host that is not held any more after it was proven off is not held again in that attempt: it may have been released
+// already, and that not be remembered.
 var table = map[State][]row{
 	Pending: {
-		{hostLost, Advance, RequestingOwner, HostGoneReason},
+		{hostless, Advance, RequestingOwner, HostGoneReason},
 		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
 		{keptOffByOthers, Advance, Failed, HostKeptOffReason},
 		{queuedTooLong, waitForPerson, Pending, QueueTimedOutReason},
 		{managerHere, Wait, Pending, ManagerRunsHereReason},
+		{hostLost, waitForPerson, Pending, HostGoneReason},
 		{hostMissing, Wait, Pending, HostGoneReason},
 		{notFirst, Wait, Pending, WaitingInQueueReason},
 		{always, BeginAttempt, Preparing, AttemptBeganReason},
@@ -101,11 +109,13 @@ var table = map[State][]row{
 	Preparing: {
 		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
 		{keptOffByOthers, Advance, Failed, HostKeptOffReason},
-		{hostLost, Advance, RequestingOwner, HostGoneReason},
+		{hostless, Advance, RequestingOwner, HostGoneReason},
 		{foreignTooLong, Advance, Failed, HostMismatchReason},
 		{keptOffBefore, Advance, PoweringOff, PowerOffRequestedReason},
 		{hasPowerAnnotations, Release, Preparing, AttemptBeganReason},
 		{unfenceableQueued, Unfence, Preparing, UnfencedReason},
+		{lostFenced, Unfence, Preparing, UnfencedReason},
+		{hostLost, waitForPerson, Preparing, HostGoneReason},
 		{hostMissing, Wait, Preparing, HostGoneReason},
 		{hostForeign, Wait, Preparing, HostMismatchReason},
 		{recovered, Advance, Succeeded, RecoveredReason},
@@ -124,10 +134,13 @@ var table = map[State][]row{
 	PoweringOff: {
 		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
 		{keptOffByOthers, Advance, Failed, HostKeptOffReason},
-		{hostLost, Advance, RequestingOwner, HostGoneReason},
+		{hostless, Advance, RequestingOwner, HostGoneReason},
 		{hostForeign, Advance, Failed, HostMismatchReason},
+		{lostFenced, Unfence, PoweringOff, UnfencedReason},
+		{hostLost, waitForPerson, PoweringOff, HostGoneReason},
 		{hostMissing, Wait, PoweringOff, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
+		{letGoProven, Advance, PoweringOn, HoldRemovedReason},
 		{notKeptOffNotFirst, Advance, Preparing, WaitingInQueueReason},
 		{lastOverdueFaulty, Advance, RequestingOwner, PowerOffTimedOutReason},
 		{overdueFaulty, BeginAttempt, Preparing, PowerOffTimedOutReason},
@@ -157,16 +170,19 @@ var table = map[State][]row{
 	},
 	MovingWorkload: {
 		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{hostLost, Advance, RequestingOwner, HostGoneReason},
+		{hostless, Advance, RequestingOwner, HostGoneReason},
 		{hostForeign, Advance, Failed, HostMismatchReason},
 		{overdueStuck, Unfence, MovingWorkload, WorkloadStuckReason},
 		{overdue, Advance, PoweringOn, WorkloadStuckReason},
 		{hostMissing, Wait, MovingWorkload, HostGoneReason},
 		{servicedFenced, Unfence, MovingWorkload, HostServicedReason},
 		{serviced, Advance, Servicing, HostServicedReason},
+		{letGoDrained, Advance, PoweringOn, WorkloadMovedReason},
+		{letGo, Advance, PoweringOn, HoldRemovedReason},
 		{notKeptOff, Advance, PoweringOff, PowerOffRequestedReason},
 		{poweredOn, Advance, PoweringOff, PoweredOnAgainReason},
 		{aliveFenced, Unfence, MovingWorkload, SignOfLifeReason},
+		{refuted, Advance, Failed, SignOfLifeReason},
 		{alive, Advance, PoweringOff, SignOfLifeReason},
 		{noPowerOffStill, Release, Preparing, PowerOffDisabledReason},
 		{nodeAbsentEmpty, Advance, PoweringOn, NodeGoneReason},
@@ -179,14 +195,17 @@ var table = map[State][]row{
 		{notFenced, Fence, MovingWorkload, FencedReason},
 		{inherited, Fence, MovingWorkload, FencedReason},
 		{notDrained, Wait, MovingWorkload, WorkloadMovingReason},
+		{drainedIdle, Advance, PoweringOn, WorkloadMovedReason},
 		{always, Advance, PoweringOn, WorkloadMovedReason},
 	},
 	PoweringOn: {
 		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{hostLost, Advance, RequestingOwner, HostGoneReason},
+		{hostless, Advance, RequestingOwner, HostGoneReason},
 		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hasPowerAnnotations, Release, PoweringOn, PowerOnRequestedReason},
+		{bootedFenced, Unfence, PoweringOn, UnfencedReason},
 		{up, Advance, Booting, PoweredOnReason},
+		{hostLost, Advance, Booting, HostGoneReason},
 		{hostMissing, Wait, PoweringOn, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
 		{poweredOn, Advance, Booting, PoweredOnReason},
@@ -201,9 +220,11 @@ var table = map[State][]row{
 	},
 	Rebooting: {
 		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{hostLost, Advance, RequestingOwner, HostGoneReason},
+		{hostless, Advance, RequestingOwner, HostGoneReason},
 		{hostForeign, Advance, Failed, HostMismatchReason},
 		{rebootNotAskedNotFirst, Advance, Preparing, WaitingInQueueReason},
+		{lostFenced, Unfence, Rebooting, UnfencedReason},
+		{hostLost, waitForPerson, Rebooting, HostGoneReason},
 		{hostMissing, Wait, Rebooting, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
 		{lastOverdueFaulty, Advance, RequestingOwner, RebootTimedOutReason},
@@ -218,10 +239,12 @@ var table = map[State][]row{
 	},
 	Servicing: {
 		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{hostLost, Advance, RequestingOwner, HostGoneReason},
+		{hostless, Advance, RequestingOwner, HostGoneReason},
 		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hasPowerAnnotations, Release, Servicing, HostServicedReason},
 		{unfenceable, Unfence, Servicing, UnfencedReason},
+		{lostFenced, Unfence, Servicing, UnfencedReason},
+		{hostLost, waitForPerson, Servicing, HostGoneReason},
 		{hostMissing, Wait, Servicing, HostGoneReason},
 		{stillFenced, Unfence, Servicing, UnfencedReason},
 		{servicedLong, waitForPerson, Servicing, HostServicedReason},
@@ -230,11 +253,13 @@ var table = map[State][]row{
 	},
 	Booting: {
 		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{hostLost, Advance, RequestingOwner, HostGoneReason},
+		{hostless, Advance, RequestingOwner, HostGoneReason},
 		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hasPowerAnnotations, Release, Booting, PoweredOnReason},
 		{unfenceable, Unfence, Booting, UnfencedReason},
 		{healthy, Advance, Succeeded, MachineHealthyReason},
+		{lostFenced, Unfence, Booting, UnfencedReason},
+		{hostLost, waitForPerson, Booting, HostGoneReason},
 		{hostMissing, Wait, Booting, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
 		{keptOffByOthersLate, Advance, Failed, HostKeptOffReason},
@@ -248,6 +273,9 @@ var table = map[State][]row{
 		{hasPowerAnnotations, Release, RequestingOwner, RequestingOwnerReason},
 		{unfenceable, Unfence, RequestingOwner, UnfencedReason},
 		{healthy, Advance, Succeeded, MachineHealthyReason},
+		{hostExternal, Advance, Failed, HostExternalReason},
+		{ownerless, Advance, Failed, OwnerlessReason},
+		{hostLost, waitForPerson, RequestingOwner, HostGoneReason},
 		{hostAway, Wait, RequestingOwner, HostGoneReason},
 		{notMarked, MarkHost, RequestingOwner, RequestingOwnerReason},
 		{notAskedOwner, RequestOwner, OwnerRequested, OwnerRequestedReason},
@@ -280,4 +308,19 @@ func ending(state State, reason, releasing Reason, withdraw ...row) []row {
 var order = []State{
 	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Servicing, Booting, RequestingOwner,
 	Succeeded, OwnerRequested, Failed, Ended, Stopped,
+}
+
+// Steps are all steps that the table has, each with the state in which it is taken: for those who have a sentence for each.
+func Steps() []Step {
+	var all []Step
+	for _, s := range order {
+		for _, r := range rowsOf[s] {
+			do := r.do
+			if do == waitForPerson {
+				do = AskPerson
+			}
+			all = append(all, Step{Do: do, From: s, Next: r.next, Reason: r.reason, Detail: r.detail()})
+		}
+	}
+	return all
 }

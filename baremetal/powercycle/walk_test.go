@@ -42,6 +42,9 @@ func (s scene) normal() scene {
 		f.Began = f.Acted
 	}
 	f.Acted, f.SignSeen = time.Time{}, time.Time{}
+	if !f.FencedAt.IsZero() {
+		f.FencedAt = old
+	}
 	if !f.WasOff || !acts {
 		f.Receipt, f.ReceiptAsked, f.ReceiptGiven, f.Sound = time.Time{}, false, false, true
 		if !f.Asked.IsZero() {
@@ -58,8 +61,8 @@ func (f Facts) acts() bool {
 }
 
 // key is the scene in few bytes, for there are many.
-func (s scene) key() [20]byte {
-	f, k, bits := s.f, [20]byte{}, uint64(0)
+func (s scene) key() [21]byte {
+	f, k, bits := s.f, [21]byte{}, uint64(0)
 	k[0], k[1], k[2] = byte(slices.Index(order, f.State)), byte(f.Attempt), byte(s.disturbances)
 	k[3] = byte(f.Machine)<<4 | byte(f.Host)<<2 | byte(f.Node)
 	for i, at := range f.clocks() {
@@ -78,7 +81,7 @@ func (s scene) key() [20]byte {
 			bits |= 1 << i
 		}
 	}
-	binary.LittleEndian.PutUint64(k[12:], bits)
+	binary.LittleEndian.PutUint64(k[13:], bits)
 	return k
 }
 
@@ -215,12 +218,17 @@ func wrong(s scene, step Step) string {
 		return "12: condemns a host that is being serviced"
 	case step.Do == Fence && f.NoPowerOff:
 		return "1: fences the node of a host that cannot be off"
-	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Drained && noon.Before(f.Began.Add(tick)):
+	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Drained && f.KeptOff && noon.Before(f.Began.Add(tick)):
 		return "2: lets the host on before the workload has moved and before the deadline"
 	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused && !f.NoPowerOff):
 		return "2: releases a host in the middle"
 	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn && f.Host != HostGone:
 		return "2: leaves the fence on a node whose host is on"
+	case step.Next.Final() && step.Reason != HostMismatchReason && f.State == MovingWorkload && f.moving() && f.Fenced && !f.Drained && f.Node == NodePresent &&
+		!f.PoweredOn && !f.Serviced && !f.NewBoot && !f.HostAnew && f.Host != HostForeign && noon.Before(f.Memory.Deadline(walked)):
+		return "2: ends while the workload of a host that is off is on its way"
+	case step.Do == KeepOff && f.State == PoweringOff && situation{Facts: f}.provenOff() && !f.HostAnew && !f.KeptOff:
+		return "2: holds a host off again that was proven off and let go"
 	case (step.Do == KeepOff || step.Do == Reboot) && !f.First:
 		return "4: holds a second control-plane host off"
 	case step.Do == KeepOff && f.NoPowerOff:
@@ -261,8 +269,8 @@ func (f Facts) faulted() bool { return f.Faulted || f.PowerFails }
 
 // settles plays the scene on without any more disturbances, in an environment that obeys or in one that is dead, and says what is left
 // undone in the end; empty if nothing is. From the situations that are known nothing is left undone, and then from all on the way there.
-func (s scene) settles(obeys bool, known map[[20]byte]bool) (undone string) {
-	var way [][20]byte
+func (s scene) settles(obeys bool, known map[[21]byte]bool) (undone string) {
+	var way [][21]byte
 	defer func() {
 		for _, k := range way {
 			known[k] = undone == ""

@@ -17,9 +17,9 @@ const situations = 12_000
 // walk visits situations, each once, and fails the test if a rule is broken there or if it does not lead to an end.
 type walk struct {
 	t    *testing.T
-	seen map[[20]byte]bool
+	seen map[[21]byte]bool
 	// settled are the situations from which all comes to an end, in an environment that obeys and in one that does not.
-	settled map[bool]map[[20]byte]bool
+	settled map[bool]map[[21]byte]bool
 	states  map[State]bool
 }
 
@@ -102,7 +102,7 @@ func (w *walk) anywhere(dice *rand.Rand, situations int) {
 }
 
 func TestEveryOrderOfEventsLeadsToAnEndThatHasReleasedTheHost(t *testing.T) {
-	w := &walk{t: t, seen: map[[20]byte]bool{}, settled: map[bool]map[[20]byte]bool{true: {}, false: {}}, states: map[State]bool{}}
+	w := &walk{t: t, seen: map[[21]byte]bool{}, settled: map[bool]map[[21]byte]bool{true: {}, false: {}}, states: map[State]bool{}}
 	if *thorough {
 		w.everywhere()
 	} else {

@@ -34,6 +34,8 @@ type Record struct {
 	BootID string `json:"bootID,omitempty"`
 	// NodeUID is the node's from before the power cycle: another node of its name is not fenced.
 	NodeUID types.UID `json:"nodeUID,omitempty"`
+	// Pods are those that had to move when the node was fenced; nil if that is not known. What has come since has never run on the host.
+	Pods []types.UID `json:"pods,omitzero"`
 	// Deleted is when the node was about to be deleted, to fence it.
 	Deleted time.Time `json:"deleted,omitzero"`
 }

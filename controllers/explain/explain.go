@@ -272,6 +272,9 @@ func Findings(v health.Verdict, now time.Time) []Finding {
 		}
 		if is.Expired {
 			is.Text = findingText(f)
+			if f.Other.Name != "" {
+				is.Text += ". " + otherNode(f.Other)
+			}
 		}
 		if !f.Due.IsZero() {
 			is.Since = f.Due.Add(-f.Limit)

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -116,6 +117,7 @@ func (e *evidence) ofNode(p *PowerCycle) {
 		e.add(n.OutOfService, "node %s has the taint %s, %s", n.Name, infrav1.OutOfServiceTaintKey, n.whoseFence())
 	}
 	e.add(n.Count > 0, "on node %s are left: %s", n.Name, p.left())
+	e.add(len(n.Idle) > 0, "not waited for, since no pod has or wants its volume: %s", strings.Join(n.Idle, ", "))
 	e.add(n.Answered && n.Drained, "nothing is left on node %s that would have to move", n.Name)
 	e.add(!n.Answered && f.Fencing, "node %s may be fenced by this remediation", n.Name)
 }

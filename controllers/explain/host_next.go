@@ -29,12 +29,17 @@ var persons = map[powercycle.Reason]string{
 	powercycle.HostSwitchedOffReason: "when it is to be on again, delete the remediation; the check makes another if the machine is still unhealthy",
 	powercycle.HostNotReadyReason:    "unpause, attach or provision the host",
 	powercycle.HostGoneReason:        "register the host again, or delete the Machine",
+	powercycle.HostExternalReason:    "repair the host; to replace it, delete the Machine, and provision the new one as this one was",
+	powercycle.OwnerlessReason:       "repair the host, or delete the Machine: it has no owner that could replace it",
 	powercycle.HostServicedReason:    "wait for its end; if it hangs, see the BareMetalHost's error and its HostFirmwareSettings and HostFirmwareComponents",
 	powercycle.OperatorSilentReason:  "see that the Bare Metal Operator and Ironic run, and why they do nothing about this host",
 	powercycle.FencingImpossibleReason: "see that the Bare Metal Operator and Ironic run and read this host's BMC; if you know that the host is off, put " +
 		"the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on its node by hand, and remove it afterwards",
 	powercycle.PowerOffFailedReason: seeToTheBMC, powercycle.PowerOffTimedOutReason: seeToTheBMC,
 	powercycle.PowerOnFailedReason: seeToTheBMC, powercycle.PowerOnTimedOutReason: seeToTheBMC, powercycle.RebootTimedOutReason: seeToTheBMC,
+	powercycle.SignOfLifeReason: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
+		"look whether data of what ran on the node is damaged; then delete the remediation",
+	powercycle.HoldRemovedReason:        "find out who removed the annotation that kept it powered off",
 	powercycle.PoweredOnAgainReason:     "find out who powers it on",
 	powercycle.NodeMismatchReason:       "see which machine the node belongs to: its spec.providerID, and those of the Machines",
 	powercycle.WorkloadStuckReason:      "check the finalizers of what is left, and the CSI driver's detach",
@@ -162,6 +167,8 @@ func (p *PowerCycle) person(reason powercycle.Reason) string {
 		return fmt.Sprintf("when it may go on, remove the annotation %s from the remediation", clusterv1.PausedAnnotation)
 	case PausedWithCluster:
 		return fmt.Sprintf("when it may go on, set spec.paused of Cluster %s to false", p.Cluster)
+	case PausedWithMachine, PausedWithMetal3Machine:
+		return fmt.Sprintf("when it may go on, remove the annotation %s from the %s", clusterv1.PausedAnnotation, p.Pause)
 	}
 	return persons[reason]
 }

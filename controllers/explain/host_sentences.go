@@ -59,8 +59,8 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.RecoveredReason:       always("The machine became healthy; its host is not touched"),
 	powercycle.PowerOffFailedReason:  always("The host could not be powered off so far"),
 	powercycle.PoweringOffReason: {
-		{told(powercycle.StatusOutdated), "The status of the host is older than the request to power off, as after a restore from a backup; " +
-			"waiting for its operator to read the hardware"},
+		{told(powercycle.StatusOutdated), "The status of the host is older than the request to power off, as after a restore from a " +
+			"backup; waiting for its operator to read the hardware"},
 		{nil, "Waiting for the host to be off"},
 	},
 	powercycle.PowerSettlingReason:    always("The host was off before it was asked; waiting until it cannot have been about to power on"),
@@ -68,11 +68,20 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.AwaitingReceiptReason:  always("The host was off before it was asked; waiting for its operator to read the hardware"),
 	powercycle.PoweredOffReason:       always("The host is off"),
 	powercycle.PoweredOnAgainReason:   always("The host came on before the workload had moved"),
-	powercycle.SignOfLifeReason:       always("The node shows life although its host shows off: the host is not proven off"),
-	powercycle.NodeGoneReason:         always("There is no node any more, and nothing is left of its workload"),
-	powercycle.NodeMismatchReason:     always("Another node has the name of the machine's node; it is not fenced, and the host is powered on"),
-	powercycle.WatchingForLifeReason:  always("The node was heard of after its host was proven off; watching whether it is again"),
-	powercycle.WorkloadMovedReason:    always("The workload has moved"),
+	powercycle.SignOfLifeReason: {
+		{told(powercycle.ProofWrong), "The node went on to live after it was fenced, although its host showed off: the reported power of " +
+			"the host is wrong, and it is not power-cycled again"},
+		{nil, "The node shows life although its host shows off: the host is not proven off"},
+	},
+	powercycle.HoldRemovedReason: always("The host is not kept powered off any more after it was proven off; it is powered on, and not " +
+		"off again in this attempt"),
+	powercycle.NodeGoneReason:        always("There is no node any more, and nothing is left of its workload"),
+	powercycle.NodeMismatchReason:    always("Another node has the name of the machine's node; it is not fenced, and the host is powered on"),
+	powercycle.WatchingForLifeReason: always("The node was heard of after its host was proven off; watching whether it is again"),
+	powercycle.WorkloadMovedReason: {
+		{told(powercycle.VolumesIdle), "The workload has moved; volumes are still attached that no pod has or waits for"},
+		{nil, "The workload has moved"},
+	},
 	powercycle.PowerOnRequestedReason: always("The host is asked to power on"),
 	powercycle.PowerOnFailedReason:    always("The host could not be powered on so far"),
 	powercycle.PoweringOnReason:       always("Waiting for the host to be on"),
@@ -98,7 +107,11 @@ var wordings = map[powercycle.Reason][]wording{
 		{does(powercycle.Unfence), "The remediation is paused; the fence is removed from the node"},
 		{nil, "The remediation is paused"},
 	},
+	powercycle.HostExternalReason: always("The attempts have not helped, and the host is externally provisioned: " +
+		"no owner is asked to replace a machine that cannot be provisioned anew"),
+	powercycle.OwnerlessReason: always("The attempts have not helped, and the machine has no owner that could replace it"),
 	powercycle.HostGoneReason: {
+		{told(powercycle.AsksPerson), "The host of the machine has been gone for more than an hour; waiting for it to come back"},
 		{does(powercycle.Wait), hostNotFound},
 		{in(powercycle.Pending, powercycle.Preparing), "The machine has no host that could be power-cycled"},
 		{nil, "The host does not exist any more"},

@@ -50,9 +50,11 @@ type Pause string
 
 // What may pause a remediation.
 const (
-	PausedByMove      Pause = "Moved"
-	PausedByItself    Pause = "Annotation"
-	PausedWithCluster Pause = "Cluster"
+	PausedByMove            Pause = "Moved"
+	PausedByItself          Pause = "Annotation"
+	PausedWithCluster       Pause = "Cluster"
+	PausedWithMachine       Pause = "Machine"
+	PausedWithMetal3Machine Pause = "Metal3Machine"
 )
 
 // HostDetails are what is known of a host besides the facts.
@@ -91,6 +93,8 @@ type NodeDetails struct {
 	Left            []string
 	Count           int
 	Drained         bool
+	// Idle are attachments of volumes that are left, and that nothing waits for.
+	Idle []string
 }
 
 // Decide returns the step that follows from the facts.
@@ -196,6 +200,8 @@ func (p *PowerCycle) details(reason powercycle.Reason) []string {
 		return []string{p.Node.Unseen}
 	case powercycle.WorkloadMovingReason, powercycle.WorkloadStuckReason:
 		return []string{p.left()}
+	case powercycle.WorkloadMovedReason:
+		return []string{strings.Join(p.Node.Idle, ", ")}
 	}
 	return nil
 }
@@ -209,6 +215,8 @@ func (p *PowerCycle) pausedBy() string {
 		return "by its annotation " + clusterv1.PausedAnnotation
 	case PausedWithCluster:
 		return "with Cluster " + p.Cluster
+	case PausedWithMachine, PausedWithMetal3Machine:
+		return fmt.Sprintf("with its %s, by the annotation %s", p.Pause, clusterv1.PausedAnnotation)
 	}
 	return ""
 }

@@ -70,6 +70,7 @@ var rendered = map[machines.Reason]func(*machines.Facts, *machines.Plan, *machin
 	machines.CoolingDown:                coolingDown,
 	machines.NoneAtOnce:                 noneAtOnce,
 	machines.RemediationsInProgress:     queued,
+	machines.FailureContradicted:        failureContradicted,
 	machines.QueueUnread:                queueUnread,
 	machines.RequestInTheWay:            requestInTheWay,
 	machines.TemplateUnread:             templateUnread,
@@ -150,6 +151,9 @@ func awaitsClusterAPI(f *machines.Facts, _ *machines.Plan, _ *machines.Decision,
 
 func nodeNotSeen(_ *machines.Facts, _ *machines.Plan, d *machines.Decision, _ machines.Blocker) Blocker {
 	name := d.Target.Health.NodeName
+	if other := d.Target.Health.Other; other.Name != "" {
+		return Blocker{Reason: NodeNotSeen, Detail: "Node " + other.Name, Text: otherNode(other)}
+	}
 	return Blocker{Reason: NodeNotSeen, Detail: "Node " + name,
 		Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists", name)}
 }
@@ -239,6 +243,18 @@ func queued(f *machines.Facts, p *machines.Plan, _ *machines.Decision, b machine
 	return Blocker{
 		Reason: string(b.Reason), Text: queue(f, p), EndsWhen: "a remediation that is in flight is over",
 		Detail: fmt.Sprintf("%d of at most %d in flight", p.Population.InFlight+p.Grant.Start, f.Limits.InFlight),
+	}
+}
+
+// failureContradicted says why a failure is not believed, and what a person has to look at.
+func failureContradicted(f *machines.Facts, _ *machines.Plan, d *machines.Decision, b machines.Blocker) Blocker {
+	return Blocker{
+		Reason: string(b.Reason), Detail: "Node " + d.Target.Health.NodeName + " is Ready",
+		EndsWhen: "the capacity of " + cmp.Or(f.Capacity.Target, "the machine before") + " is back",
+		Text: "Its node is Ready, which contradicts the failure that its provider once wrote: " +
+			"of such machines one is remediated at a time, the next when the capacity of the one before is back",
+		Fix: "See why the provider wrote it, such as a wrong credential. If the machine is to be replaced all the same, mark it with " +
+			"the annotation " + clusterv1.RemediateMachineAnnotation,
 	}
 }
 

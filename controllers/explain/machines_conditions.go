@@ -91,6 +91,9 @@ func findingText(f health.Finding) string {
 func observed(f health.Finding) string {
 	switch f.Reason {
 	case health.NodeStartup:
+		if f.Other.Name != "" {
+			return otherNode(f.Other)
+		}
 		return "The machine has no node yet"
 	case health.MachineCondition, health.NodeCondition:
 		text := fmt.Sprintf("%s condition %s is %s", f.Signal.Source, f.Signal.Type, f.Signal.Status)
@@ -100,6 +103,16 @@ func observed(f health.Finding) string {
 		return text
 	}
 	return findingText(f)
+}
+
+// otherNode says why the node of a machine is not known, and what a person can do.
+func otherNode(o health.Other) string {
+	if o.Twin() {
+		return fmt.Sprintf("Node %s is one of several of provider ID %q: which is the machine's is not known. Delete the others",
+			o.Name, o.Wanted)
+	}
+	return fmt.Sprintf("Node %s has the provider ID %q, and Cluster API looks for %q: that is likely why the machine has no node. "+
+		"See whose the node is, and to the cloud controller", o.Name, o.ProviderID, o.Wanted)
 }
 
 func nodeDeleted(name string) string { return "Node " + name + " has been deleted" }

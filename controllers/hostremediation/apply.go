@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -83,6 +84,13 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 	case apierrors.IsNotFound(storeErr) && step.Do == powercycle.Release: // to release the host is right in any case
 	case apierrors.IsNotFound(storeErr):
 		return false, nil // the remediation for which to do it is gone
+	case storeErr != nil && step.Do == powercycle.Release && !apierrors.IsConflict(storeErr):
+		// A host must not stay off for as long as its remediation cannot be written: what cannot be stored is kept here until it can.
+		r.unstored.Store(client.ObjectKeyFromObject(w.rem), unstored{
+			w.stored.annotations[mendv1.PowerCycleAnnotation], w.rem.GetAnnotations()[mendv1.PowerCycleAnnotation],
+		})
+		done, err := r.act(ctx, w, step)
+		return done, errors.Join(storeErr, err)
 	case storeErr != nil:
 		return false, storeErr
 	}
@@ -90,6 +98,20 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 		return false, err
 	}
 	return r.act(ctx, w, step)
+}
+
+// unstored is the record of a remediation that could not be stored, and what is stored in its place.
+type unstored struct{ was, is string }
+
+// recall gives w the record that could not be stored, unless another one was since.
+func (r *Reconciler) recall(w *observed) {
+	kept, found := r.unstored.Load(client.ObjectKeyFromObject(w.rem))
+	if u, _ := kept.(unstored); found && u.was == w.stored.annotations[mendv1.PowerCycleAnnotation] {
+		marks := map[string]string{}
+		maps.Copy(marks, w.rem.GetAnnotations())
+		marks[mendv1.PowerCycleAnnotation] = u.is
+		w.rem.SetAnnotations(marks)
+	}
 }
 
 // actAndStore carries step out, and stores it once that is done. It returns whether it was.
@@ -187,6 +209,7 @@ func (r *Reconciler) prepare(ctx context.Context, w *observed, step powercycle.S
 	if err != nil {
 		return err
 	}
+	w.record.Pods = w.seen.Pods
 	if w.mode = mode; mode != fence.Delete {
 		return nil
 	}
@@ -253,7 +276,11 @@ func (r *Reconciler) unfence(ctx context.Context, w *observed) error {
 // signs is the remediation as it signs a node.
 func (w *observed) signs() fence.Owner {
 	by := w.record.By(w.rem)
-	owner := fence.Owner{UID: by.UID, Unsigned: w.record.TakenOver && w.kind.SignsNothing(), Deletes: !w.record.Deleted.IsZero()}
+	owner := fence.Owner{
+		UID: by.UID, Unsigned: w.record.TakenOver && w.kind.SignsNothing(), Deletes: !w.record.Deleted.IsZero(),
+		Fences: w.record.State == powercycle.MovingWorkload, Found: w.record.Pods,
+		Long: !w.record.FencedAt.IsZero() && !w.now.Before(w.record.FencedAt.Add(move)),
+	}
 	for _, uid := range []types.UID{by.Before, w.predecessor} {
 		if uid != "" {
 			owner.Former = append(owner.Former, uid)

@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -147,19 +148,23 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 }
 
 func TestWhoPausesARemediationIsSaid(t *testing.T) {
+	paused := map[string]string{"cluster.x-k8s.io/paused": ""}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}
 	for name, tc := range map[string]struct {
 		annotations map[string]string
-		cluster     *clusterv1.Cluster
+		observed    observed
 		want        explain.Pause
 	}{
-		"nothing":                     {nil, &clusterv1.Cluster{}, ""},
-		"it is paused itself":         {map[string]string{"cluster.x-k8s.io/paused": ""}, nil, explain.PausedByItself},
-		"its Cluster is":              {nil, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}, explain.PausedWithCluster},
-		"what clusterctl has left it": {map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}, nil, explain.PausedByMove},
+		"nothing":                     {nil, observed{cluster: &clusterv1.Cluster{}, machine: &clusterv1.Machine{}}, ""},
+		"it is paused itself":         {paused, observed{}, explain.PausedByItself},
+		"its Cluster is":              {nil, observed{cluster: cluster}, explain.PausedWithCluster},
+		"its Machine is":              {nil, observed{machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: paused}}}, explain.PausedWithMachine},
+		"its Metal3Machine is":        {nil, observed{found: host.Found{Paused: true}}, explain.PausedWithMetal3Machine},
+		"what clusterctl has left it": {map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}, observed{}, explain.PausedByMove},
 	} {
-		rem := remediation.Own.New()
-		rem.SetAnnotations(tc.annotations)
-		if got := (&observed{rem: rem, cluster: tc.cluster}).pause(); got != tc.want {
+		tc.observed.rem = remediation.Own.New()
+		tc.observed.rem.SetAnnotations(tc.annotations)
+		if got := tc.observed.pause(); got != tc.want {
 			t.Errorf("%s: paused %q, want %q", name, got, tc.want)
 		}
 	}

@@ -7,6 +7,7 @@ package hostremediation
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +59,8 @@ const (
 	watch = 40 * time.Second
 	// skew is by how much the clock of a node, or of BMO, may be ahead of ours.
 	skew = 5 * time.Second
+	// registering is how long a host may be gone until a person is asked: whoever changes a BMC registers it anew.
+	registering = time.Hour
 	// servicing is how long the firmware of a host may be written until a person is asked. Some take tens of minutes for each component.
 	servicing = 2 * time.Hour
 	// unreachable is how long a control-plane host is kept powered off while the API of its cluster does not answer: the API may run on it.
@@ -110,6 +113,7 @@ type Reconciler struct {
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	written    consistency.Writes
 	stale      consistency.Waits
+	unstored   sync.Map // what could not be stored, by the key of its remediation
 	idle       atomic.Bool
 	switched   enqueue.Broadcast[struct{}] // idle has changed
 }

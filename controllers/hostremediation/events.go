@@ -87,7 +87,8 @@ var (
 		powercycle.OwnerRequestedReason: true, powercycle.HostMismatchReason: true, powercycle.HostSwitchedOffReason: true,
 		powercycle.HostKeptOffReason: true, powercycle.UnfenceTimedOutReason: true, powercycle.SignOfLifeReason: true,
 		powercycle.FencingImpossibleReason: true, powercycle.OperatorSilentReason: true, powercycle.HostNotReadyReason: true,
-		powercycle.HostServicedReason: true, powercycle.QueueTimedOutReason: true,
+		powercycle.HostServicedReason: true, powercycle.QueueTimedOutReason: true, powercycle.HostGoneReason: true,
+		powercycle.HostExternalReason: true, powercycle.OwnerlessReason: true,
 	}
 )
 

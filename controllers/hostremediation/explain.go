@@ -262,7 +262,7 @@ func (w *observed) aboutNode() explain.NodeDetails {
 	is := explain.NodeDetails{
 		Name: w.nodeName(), Unseen: w.unseenBecause, Unhealthy: w.unhealthy, Before: w.record.BootID, Looked: seen.Presence == fence.Present,
 		Answered: seen.Presence != fence.Unseen, Deleting: seen.Deleting, Fence: string(seen.Mark), Ours: seen.Ours,
-		Left: seen.Left, Count: seen.Count, Drained: seen.Drained,
+		Left: seen.Left, Count: seen.Count, Drained: seen.Drained, Idle: seen.Idle,
 	}
 	if w.node != nil {
 		is.Ready, is.BootID = string(readyOf(w.node)), w.node.Status.NodeInfo.BootID

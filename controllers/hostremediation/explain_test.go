@@ -261,7 +261,7 @@ func TestLooks(t *testing.T) {
 			k.reaches(powercycle.MovingWorkload)
 			k.seen = fence.Seen{Cause: errors.New("no route to host")}
 			k.edit(toldToStop)
-			k.pass()
+			k.wait(10 * time.Minute) // until then its workload is waited for
 			return k.onlooker()
 		},
 		"its host cannot be read": func(k *fixture) *Reconciler {

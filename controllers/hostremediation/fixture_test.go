@@ -71,6 +71,7 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 		edit(rem)
 	}
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "machine-uid"}}
+	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "ms", Controller: ptr.To(true)}}
 	m.Spec.ClusterName, m.Status.NodeRef.Name = "c", "node"
 	scheme := runtime.NewScheme()
 	if err := errors.Join(

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -31,6 +33,7 @@ const (
 // control plane is the very case in which that is needed.
 func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	name := w.nodeName()
+	w.facts.ClusterGone = w.cluster == nil || !w.cluster.DeletionTimestamp.IsZero()
 	if name == "" {
 		w.facts.Node, w.facts.Drained = powercycle.NodeAbsent, true
 		return
@@ -111,7 +114,7 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	}
 	w.seen, w.facts.Node = seen, presence[seen.Presence]
 	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || !w.backup().Empty(), seen.Drained
-	w.facts.Inherited = seen.Inherited
+	w.facts.Inherited, w.facts.Idle = seen.Inherited, len(seen.Idle) > 0
 	w.facts.Looked = seen.Presence != fence.Unseen
 	w.facts.Sign = seen.Sign
 	if seen.Node != nil && w.record.BootID != "" && seen.Node.Status.NodeInfo.BootID != "" {
@@ -149,7 +152,7 @@ func (w *observed) mismatched(node *corev1.Node) bool {
 	if node == nil || w.machine == nil {
 		return false
 	}
-	if is, want := node.Spec.ProviderID, w.machine.Spec.ProviderID; is != "" && want != "" && is != want {
+	if !health.IsNodeOf(w.named(), node) {
 		return true
 	}
 	return w.record.State == powercycle.MovingWorkload && w.record.NodeUID != "" && w.record.NodeUID != node.UID
@@ -189,7 +192,9 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 		}
 		return
 	}
-	w.node = link.Node(name)
+	if w.node = link.Node(name); w.machine != nil {
+		w.node, _ = link.NodeOf(w.named())
+	}
 	r.judge(ctx, w)
 }
 
@@ -209,7 +214,8 @@ func (r *Reconciler) stillJudged(ctx context.Context, w *observed) bool {
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the workload moves, and where the node
-// may be fenced by this remediation. (PoweringOn leaves that to Booting, unless it is paused.)
+// may be fenced by this remediation. (PoweringOn leaves that to Booting, unless
+// it is paused, or the node has booted.)
 func needsNode(w *observed) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload:
@@ -217,7 +223,8 @@ func needsNode(w *observed) bool {
 	case "", powercycle.Pending:
 		return false
 	case powercycle.PoweringOn:
-		if !w.facts.Paused {
+		booted := w.node != nil && w.record.BootID != "" && w.node.Status.NodeInfo.BootID != w.record.BootID
+		if !w.facts.Paused && !booted {
 			return false
 		}
 	}
@@ -230,6 +237,13 @@ func (w *observed) nodeName() string {
 		return w.machine.Status.NodeRef.Name
 	}
 	return w.record.Node
+}
+
+// named is the machine with the name of its node, which the record keeps where the machine has lost it.
+func (w *observed) named() *clusterv1.Machine {
+	m := *w.machine
+	m.Status.NodeRef.Name = w.nodeName()
+	return &m
 }
 
 // booted reports whether the node is ready under another boot than before the power cycle. A node stays ready for a while after its host is off, so that it is

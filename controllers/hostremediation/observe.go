@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -122,6 +123,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.Claims.End(r.Kind.Kind, key)
 	r.UnderWay.forget(r.Kind.Kind, key)
 	r.written.Forget(key)
+	r.unstored.Delete(key)
 }
 
 // read reads the remediation called key, and reports whether there is one.
@@ -131,6 +133,7 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *observed
 		return false, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
 	}
 	w.stored = metadataOf(w.rem)
+	r.recall(w)
 	return err == nil, nil
 }
 
@@ -212,6 +215,10 @@ func (w *observed) pause() explain.Pause {
 		return explain.PausedByItself
 	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):
 		return explain.PausedWithCluster
+	case w.machine != nil && annotations.HasPaused(w.machine):
+		return explain.PausedWithMachine
+	case w.found.Paused:
+		return explain.PausedWithMetal3Machine
 	}
 	return ""
 }
@@ -338,6 +345,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
+		HostUnnamed: w.found.Unnamed(w.record.Host), HostExternal: w.power.External,
 		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == host.Problem{},
 		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == host.Problem{},
 		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
@@ -354,6 +362,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	if w.found.Host != nil && host.MarkedFor(w.found.Host) == w.machine.UID {
 		f.Marked = true
 	}
+	f.Ownerless = metav1.GetControllerOf(w.machine) == nil
 	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(w.machine)
 	_, f.ControlPlane = w.machine.Labels[clusterv1.MachineControlPlaneLabel]
 	return f
@@ -363,7 +372,8 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 func policyOf(s *remediation.Strategy) powercycle.Policy {
 	p := powercycle.Policy{
 		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, Releasing: releasing,
-		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew, Servicing: servicing, Unreachable: unreachable, Queue: queue,
+		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew,
+		Registering: registering, Servicing: servicing, Unreachable: unreachable, Queue: queue,
 	}
 	if s != nil {
 		p.Retries, p.Timeout = s.Retries, s.Timeout

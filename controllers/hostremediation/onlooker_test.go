@@ -39,6 +39,15 @@ func (a answering) GetByKey(name string) (any, bool, error) {
 	return nil, false, nil
 }
 
+// List makes it what nodes are kept in.
+func (a answering) List() []any {
+	var all []any
+	for _, n := range a.nodes {
+		all = append(all, n)
+	}
+	return all
+}
+
 // unasked are nodes that cannot be read from here.
 type unasked struct{}
 

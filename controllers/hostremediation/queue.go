@@ -146,7 +146,7 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 			return nil, err
 		}
 		if api == controlplane.Answers && !is.Joining {
-			node := view.Node(m.Status.NodeRef.Name)
+			node, _ := view.NodeOf(m)
 			is.Node, is.Etcd, is.Away = nodeSign(node), controlplane.EtcdOf(node), controlplane.InMaintenance(node)
 		}
 		plane.Members = append(plane.Members, is)

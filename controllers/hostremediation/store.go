@@ -41,7 +41,7 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 		marks = map[string]string{}
 	}
 	if step.Do == powercycle.Unfence || step.Next.Final() && w.backup().Empty() {
-		w.record.Deleted = time.Time{}
+		w.record.Deleted, w.record.Pods = time.Time{}, nil
 		for _, key := range fence.Keys() {
 			delete(marks, key) // what they held is restored, or cannot be believed
 		}
@@ -151,6 +151,7 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	if err != nil {
 		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, key, err)
 	}
+	r.unstored.Delete(key)
 	w.rem.SetResourceVersion(saved.ResourceVersion) // the status is written on top of this
 	w.stored = metadataOf(w.rem)
 	r.written.Note(w.rem)

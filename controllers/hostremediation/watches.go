@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -237,8 +238,8 @@ func metadataChanged() predicate.Predicate {
 	}}
 }
 
-func withoutMemory(annotations map[string]string) map[string]string {
-	others := maps.Clone(annotations)
+func withoutMemory(all map[string]string) map[string]string {
+	others := maps.Clone(all)
 	delete(others, mendv1.PowerCycleAnnotation)
 	delete(others, mendv1.RecordAnnotation)
 	return others
@@ -249,7 +250,8 @@ func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		decisive := []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition}
-		return was.UID != is.UID || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
+		return was.UID != is.UID || annotations.HasPaused(was) != annotations.HasPaused(is) ||
+			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
 			slices.ContainsFunc(decisive, func(c string) bool { return remediation.ConditionOf(was, c) != remediation.ConditionOf(is, c) })
 	}}
 }

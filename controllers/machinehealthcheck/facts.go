@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,7 +114,13 @@ func (w *observed) factsAboutAll() []*machines.Target {
 func (w *observed) plainFacts(t *target) *machines.Target {
 	is := targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)
 	is.Health.Signals, t.seen = w.look(t, is.Health.Signals)
-	is.Older, is.OlderCheck = t.older != "", t.older
+	is.Older, is.OlderCheck, is.Health.Other = t.older != "", t.older, otherOf(t)
+	if t.known == health.NodeOther {
+		// The machine may have had that name until the node took it, and its node until Cluster API missed that.
+		missed := since(conditionOf(t.machine, clusterv1.MachineNodeReadyCondition))
+		all := []time.Time{is.Health.AwaitedSince, t.other.CreationTimestamp.Time, missed}
+		is.Health.AwaitedSince = slices.MaxFunc(all, time.Time.Compare)
+	}
 	return is
 }
 
@@ -155,7 +162,10 @@ func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, k
 	}
 	is.Created, is.InfrastructureReady = m.CreationTimestamp.Time, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))
 	is.OwnerReport, is.ProviderReport = reportOf(m, clusterv1.MachineOwnerRemediatedCondition), reportOf(m, clusterv1.MachineExternallyRemediatedCondition)
-	is.LeftAlone = leftAloneBy(m)
+	is.LeftAlone, is.NodeReady = leftAloneBy(m), known == health.NodeUnseen && conditionTrue(m, clusterv1.MachineNodeReadyCondition) != nil
+	is.NodeReady = is.NodeReady || node != nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 	if owner := metav1.GetControllerOf(m); owner != nil {
 		is.OwnerKind, is.OwnerName = owner.Kind, owner.Name
 	}

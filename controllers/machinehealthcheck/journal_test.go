@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -57,10 +59,18 @@ func TestAJournalTellsWhatWasNotedSinceOrThatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+func nodeNamed(name, id string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}}
+}
+
 // Also of events after which no check is reconciled: the next reconcile, whatever causes it, reads these machines again.
 func TestAMachineIsNotedWhateverEventIsAboutItOrItsNode(t *testing.T) {
 	r, c1 := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), client.ObjectKey{Namespace: "ns", Name: "c1"}
 	m := r.machine()
+	m.Spec.ProviderID = "azure://m"
+	if err := r.api.Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
 	m.Status.NodeRef.Name = "n"
 	if err := r.api.Status().Update(t.Context(), m); err != nil {
 		t.Fatal(err)
@@ -70,7 +80,8 @@ func TestAMachineIsNotedWhateverEventIsAboutItOrItsNode(t *testing.T) {
 		"a machine is new":        func() { noted.Create(event.CreateEvent{Object: m}) },
 		"a machine has changed":   func() { noted.Update(event.UpdateEvent{ObjectOld: m, ObjectNew: m}) },
 		"a machine is gone":       func() { noted.Delete(event.DeleteEvent{Object: m}) },
-		"a node has changed":      func() { r.checksOfNode(t.Context(), c1, "n") },
+		"a node has changed":      func() { r.checksOfNode(t.Context(), c1, nodeNamed("n", "")) },
+		"a node of its provider":  func() { r.checksOfNode(t.Context(), c1, nodeNamed("renamed", "AZURE://m")) },
 		"a machine is enqueued":   func() { noted.Generic(event.GenericEvent{Object: m}) },
 		"a write of its own came": func() { r.written.begin(m); noted.Update(event.UpdateEvent{ObjectOld: m, ObjectNew: m}) },
 	} {
@@ -81,7 +92,7 @@ func TestAMachineIsNotedWhateverEventIsAboutItOrItsNode(t *testing.T) {
 		}
 	}
 	_, before, _ := r.journal.since(c1, position{})
-	r.checksOfNode(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c2"}, "n")
+	r.checksOfNode(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c2"}, nodeNamed("n", ""))
 	if names, _, known := r.journal.since(c1, before); !known || len(names) > 0 {
 		t.Errorf("a node of that name of another cluster: noted are %v", names)
 	}
@@ -93,7 +104,7 @@ func TestAMachineIsNotedWhateverEventIsAboutItOrItsNode(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	r.checksOfNode(t.Context(), c1, "n")
+	r.checksOfNode(t.Context(), c1, nodeNamed("n", ""))
 	if _, _, known := r.journal.since(c1, before); known {
 		t.Error("a node whose machine is not known is taken for none")
 	}

@@ -60,12 +60,13 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 	var missing []string
 	for _, t := range w.fresh {
 		name := t.machine.Status.NodeRef.Name
+		t.node, t.other = w.link.NodeOf(t.machine)
 		if name == "" {
+			t.node = nil // Cluster API has not found it yet
 			continue
 		}
-		t.node = w.link.Node(name)
 		switch {
-		case t.node != nil || deleting(t.machine):
+		case t.node != nil || t.other != nil || deleting(t.machine):
 		case markedNodeDeleted(t.machine) && !w.mayStart(t):
 			gone[name] = true
 		default:
@@ -115,8 +116,18 @@ func knownOf(w *observed, t *target, gone map[string]bool) health.Node {
 		return health.NodePresent
 	case gone[name]:
 		return health.NodeGone
+	case t.other != nil && !otherOf(t).Twin() && conditionTrue(t.machine, clusterv1.MachineNodeReadyCondition) == nil:
+		return health.NodeOther // what Cluster API says, which finds the node by its provider ID, does not contradict that
 	}
 	return health.NodeUnseen
+}
+
+// otherOf is the node that is in the way of knowing the one of t; zero if there is none.
+func otherOf(t *target) health.Other {
+	if t.other == nil {
+		return health.Other{}
+	}
+	return health.Other{Name: t.other.Name, ProviderID: t.other.Spec.ProviderID, Wanted: t.machine.Spec.ProviderID}
 }
 
 // healthOf is what the verdict on m depends on, as far as it is a matter of m and of its node.

@@ -119,6 +119,57 @@ func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	}
 }
 
+// The machine has named the node n, and has the provider ID azure://m/1.
+func TestWhichNodeIsThatOfAMachine(t *testing.T) {
+	const startup = 10 * time.Minute
+	node := func(name, id string, ready corev1.ConditionStatus) *corev1.Node {
+		n := nodeNamed(name, id)
+		n.CreationTimestamp = metav1.NewTime(ago(time.Minute))
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(ago(time.Hour))}}
+		return n
+	}
+	these := func(nodes ...*corev1.Node) []*corev1.Node { return nodes }
+	seen := []metav1.Condition{saidAt(health.NodeReady, "True", "NodeReady", time.Hour)}
+	const well, bad, unknown = health.Healthy, health.Unhealthy, health.Unknown
+	for name, tc := range map[string]struct {
+		nodes       []*corev1.Node
+		said        []metav1.Condition
+		want, later health.State // later is after the start-up timeout
+	}{
+		"one ID may be in capitals":         {these(node("n", "azure://M/1", "True")), nil, well, well},
+		"without one the name decides":      {these(node("n", "", "False")), nil, bad, bad},
+		"it came back under another name":   {these(node("renamed", "azure://m/1", "True")), nil, well, well},
+		"the name is another's":             {these(node("n", "azure://m/2", "True"), node("x", "azure://m/1", "False")), nil, bad, bad},
+		"two of one ID condemn nobody":      {these(node("n", "azure://m/1", "False"), node("x", "azure://m/1", "True")), nil, unknown, unknown},
+		"another's is not a deleted one":    {these(node("n", "azure://m/2", "True")), nil, unknown, bad},
+		"nor if Cluster API sees its own":   {these(node("n", "azure://m/2", "True")), seen, unknown, unknown},
+		"nor one of its name without an ID": {these(node("m", "", "True")), nil, unknown, bad},
+		"one that is gone is":               {nil, nil, bad, bad},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, at := range []time.Time{noon, noon.Add(startup)} {
+				w := aCheck(a("m", health.Healthy))
+				is, store := w.targets[0], toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+				is.machine.Spec.ProviderID, is.machine.Status.NodeRef.Name, is.machine.Status.Conditions = "azure://m/1", "n", tc.said
+				for _, n := range tc.nodes {
+					_ = store.Add(n) // the key can be made
+				}
+				w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
+				w.now, w.link = at, workload.Seen(workload.Up, store)
+				w.fresh, w.sighting = w.targets, &sighting{targets: w.targets}
+				(&Reconciler{Clusters: &asks{}}).observeNodes(t.Context(), w)
+				want := tc.want
+				if at.After(noon) {
+					want = tc.later
+				}
+				if got := w.decide().Decisions[0].Verdict; got.State != want {
+					t.Errorf("at %s it is %s, want %s: %+v", at.Format(time.TimeOnly), got.State, want, got.Findings)
+				}
+			}
+		})
+	}
+}
+
 func onNode(t *target) { t.machine.Status.NodeRef.Name = "node-" + t.machine.Name }
 
 func TestAFailureThatIsFinalReachesTheCacheAndEnqueuesTheCheck(t *testing.T) {

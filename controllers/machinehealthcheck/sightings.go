@@ -23,6 +23,7 @@ type target struct {
 	name    string
 	machine *clusterv1.Machine // shared with the cache: read only
 	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
+	other   *corev1.Node       // in the way of knowing it; nil if nothing is
 	known   health.Node        // what is known of it
 	seen    glimpse            // what this process has seen of its conditions
 	// others are the places of the other checks that select the machine too, older is the name of one of them that acts on it.
@@ -243,7 +244,9 @@ func (w *observed) complete(gone map[string]bool) {
 	is := w.sighting
 	for _, t := range w.fresh {
 		t.known = knownOf(w, t, gone)
-		if was := w.last.target(t.name); was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node && was.known == t.known {
+		was := w.last.target(t.name)
+		if was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node &&
+			was.other == t.other && was.known == t.known {
 			t.facts, t.seen = was.facts, was.seen
 		} else {
 			t.facts = w.plainFacts(t)

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -42,7 +43,8 @@ const probeLost = workload.ProbeInterval + time.Second
 const (
 	// clusterIndex finds machines and checks by the cluster they belong to.
 	clusterIndex = "kubemend.cluster"
-	// nodeIndex finds machines by cluster and node. Nodes of different clusters often share names.
+	// nodeIndex finds machines by cluster and node: its name, or its provider ID in lower case. Nodes of different clusters often
+	// share names.
 	nodeIndex = "kubemend.node"
 )
 
@@ -107,7 +109,11 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			if m.Status.NodeRef.Name == "" {
 				return nil
 			}
-			return []string{nodeKey(m.Spec.ClusterName, m.Status.NodeRef.Name)}
+			keys := []string{nodeKey(m.Spec.ClusterName, m.Status.NodeRef.Name)}
+			if id := m.Spec.ProviderID; id != "" {
+				keys = append(keys, nodeKey(m.Spec.ClusterName, strings.ToLower(id)))
+			}
+			return keys
 		}},
 	} {
 		if err := indexer.IndexField(ctx, index.obj, index.field, index.values); err != nil {
@@ -125,24 +131,29 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 		ID:         "machinehealthcheck-nodes",
 		Controller: r.controller,
 		Hears: enqueue.FirstAtOnce[*corev1.Node](&r.merging, func(ctx context.Context, node client.Object) []reconcile.Request {
-			return r.checksOfNode(ctx, cluster, node.GetName())
+			return r.checksOfNode(ctx, cluster, node.(*corev1.Node))
 		}),
 		Predicate: workload.NodeChanges(),
 	}
 }
 
-// checksOfNode maps a node to the checks of its machine, within its own cluster.
-func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey, node string) []reconcile.Request {
-	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{nodeIndex: nodeKey(cluster.Name, node)}); err != nil {
-		r.journal.forget(cluster)
-		return r.checksIn(ctx, cluster, nil) // better one reconcile too many than a change that is not noticed
-	}
+// checksOfNode maps a node to the checks of its machine, within its own cluster: of those that have named it or have its provider ID.
+func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) []reconcile.Request {
 	var checks []reconcile.Request
-	for i := range list.Items {
-		r.journal.note(cluster, list.Items[i].Name)
-		checks = append(checks, r.checksOfMachine(ctx, &list.Items[i])...)
+	for _, key := range []string{node.Name, strings.ToLower(node.Spec.ProviderID)} {
+		list := &clusterv1.MachineList{}
+		if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
+			client.MatchingFields{nodeIndex: nodeKey(cluster.Name, key)}); err != nil {
+			r.journal.forget(cluster)
+			return r.checksIn(ctx, cluster, nil) // better one reconcile too many than a change that is not noticed
+		}
+		for i := range list.Items {
+			r.journal.note(cluster, list.Items[i].Name)
+			checks = append(checks, r.checksOfMachine(ctx, &list.Items[i])...)
+		}
+		if slices.ContainsFunc(list.Items, func(m clusterv1.Machine) bool { return health.IsNodeOf(&m, node) }) {
+			break // no other machine has it
+		}
 	}
 	return checks
 }

@@ -18,15 +18,6 @@ func ten(t *testing.T) *fixture {
 		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }))...)
 }
 
-// replaces makes the remediator of all requests say that the node will not come back, and take the nodes away.
-func (k *fixture) replaces(names ...string) {
-	k.t.Helper()
-	k.says(nhcv1.NodeDeletionExpectedCondition, "True", "MachineDeleted", "")
-	for _, name := range names {
-		k.remove(node(name, nil))
-	}
-}
-
 // redate has an object that is being deleted say since when by the clock of the test.
 func (k *fixture) redate(obj client.Object) {
 	if at, known := k.deleted.Load(obj.GetUID()); known && obj.GetDeletionTimestamp() != nil {

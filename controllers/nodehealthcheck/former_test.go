@@ -49,7 +49,7 @@ func TestALeaseThatCannotBeTakenIsReported(t *testing.T) {
 		},
 	} {
 		k := single(t)
-		k.fails = func(verb string, obj client.Object) error {
+		k.fails = func(_ string, obj client.Object) error {
 			switch obj.(type) {
 			case *corev1.Namespace:
 				t.Errorf("%s: the namespace %s is made", name, obj.GetName())

@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -107,7 +108,7 @@ func (r *Reconciler) machineOf(
 	} else if err != nil {
 		return nil, fmt.Errorf("read machine %s of node %s: %w", key, node.Name, err)
 	}
-	if obj.Status.NodeRef.Name != node.Name || obj.Spec.ProviderID != "" && node.Spec.ProviderID != "" && obj.Spec.ProviderID != node.Spec.ProviderID {
+	if obj.Status.NodeRef.Name != node.Name || !health.IsNodeOf(obj, node) {
 		return nil, nil
 	}
 	m.Ref, m.ID, m.Cluster = nodes.Ref{Kind: "Machine", Namespace: namespace, Name: name}, string(obj.UID), obj.Spec.ClusterName

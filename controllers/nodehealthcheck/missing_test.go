@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
@@ -39,12 +38,3 @@ func TestNodesThatAreNotReplacedYetCountForTheThreshold(t *testing.T) {
 
 // goneNode removes a node, if it is there.
 func (k *fixture) goneNode(name string) { _ = k.client.Delete(k.t.Context(), node(name, nil)) }
-
-// comes makes a node of that name, now.
-func (k *fixture) comes(name string) {
-	k.t.Helper()
-	n := node(name, nil)
-	n.UID, n.CreationTimestamp = "new-"+n.UID, metav1.NewTime(k.clock.Now())
-	n.Status.Conditions[0].LastTransitionTime = n.CreationTimestamp
-	k.create(n)
-}

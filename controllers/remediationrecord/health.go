@@ -74,8 +74,9 @@ func (r *Reconciler) node(ctx context.Context, o *observed) (node *corev1.Node, 
 	if err != nil || view.Link != workload.Up {
 		return nil, false, nil //nolint:nilerr // an unreachable cluster says nothing
 	}
-	if name := o.machine.Status.NodeRef.Name; name != "" {
-		return view.Node(name), true, nil
+	if o.machine.Status.NodeRef.Name != "" {
+		node, other := view.NodeOf(o.machine)
+		return node, other == nil, nil
 	}
 	return nil, true, nil
 }

@@ -88,16 +88,20 @@ type View struct {
 	Reported bool
 
 	nodes Store
+	ids   func() map[string][]*corev1.Node // of nodes that have no index: by provider ID, in lower case
 }
 
 // Store is where the nodes of a view are kept, by name.
 type Store interface {
 	GetByKey(name string) (node any, exists bool, err error)
+	List() []any
 }
 
 // Seen is a view of nodes that are kept elsewhere than in a cache, such as by somebody who has read them once. nodes holds *corev1.Node, which
 // is not changed; it is not asked unless link is Up.
-func Seen(link Link, nodes Store) View { return View{Link: link, nodes: nodes} }
+func Seen(link Link, nodes Store) View {
+	return View{Link: link, nodes: nodes, ids: sync.OnceValue(func() map[string][]*corev1.Node { return byID(nodes.List()) })}
+}
 
 // Node returns the node of that name, or nil if the cache has none. The node is
 // shared: it must not be changed. It is an error of the caller to ask while the link is not Up.
@@ -274,6 +278,9 @@ func (s nodeStore) Watch(nodes cache.Cache) error {
 	shared, ok := informer.(toolscache.SharedIndexInformer)
 	if !ok {
 		return fmt.Errorf("cache nodes of cluster %s: the informer is a %T and cannot be read", s.cluster, informer)
+	}
+	if err := indexed(shared.GetIndexer()); err != nil {
+		return fmt.Errorf("index nodes of cluster %s: %w", s.cluster, err)
 	}
 	s.clusters.keep(s.cluster, shared)
 	_, err = shared.AddEventHandler(s.reportFenced())

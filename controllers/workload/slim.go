@@ -14,8 +14,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
-// SlimNode is the transform of node caches: it keeps what is judged, fenced or recorded (name, UID, zone, roles, provider ID, taints, who has fenced it, boot ID,
-// and of each condition its type, status, reason and last transition) and drops the rest. A node of 8 KiB becomes one of 1 KiB.
+// SlimNode is the transform of node caches: it keeps what is judged, fenced or recorded (name, UID, zone, roles, provider ID, taints,
+// who has fenced it, boot ID, and of each condition its type, status, reason and last transition) and drops the rest. A node of 8
+// KiB becomes one of 1 KiB.
 //
 // Heartbeat times are among what is dropped: two heartbeats of an unchanged node are the same object afterwards.
 func SlimNode(obj any) (any, error) {

@@ -26,10 +26,6 @@ func deployed(h *bmov1alpha1.BareMetalHost) {
 	h.Spec.Online, h.Spec.Image = true, &bmov1alpha1.Image{URL: "http://simulated/image"}
 }
 
-func external(h *bmov1alpha1.BareMetalHost) { h.Spec.Online, h.Spec.ExternallyProvisioned = true, true }
-
-func neverOff(h *bmov1alpha1.BareMetalHost) { h.Spec.DisablePowerOff = true }
-
 // player is a host with the object that BMO reconciles, by a clock of its own.
 type player struct {
 	bmo.Host

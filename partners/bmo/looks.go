@@ -1,6 +1,7 @@
 package bmo
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -16,7 +17,8 @@ type Looks struct {
 
 // Due reports whether BMO looks at bmh now, which it has heard of then.
 func (l *Looks) Due(bmh *bmov1alpha1.BareMetalHost, now time.Time) bool {
-	told := fmt.Sprint(bmh.UID, bmh.Annotations, bmh.Finalizers, bmh.DeletionTimestamp, bmh.Spec)
+	spec, err := json.Marshal(bmh.Spec) // it has pointers, which differ between copies
+	told := fmt.Sprint(bmh.UID, bmh.Annotations, bmh.Finalizers, bmh.DeletionTimestamp, string(spec), err)
 	if told == l.heard && (l.again.IsZero() || now.Before(l.again)) {
 		return false
 	}

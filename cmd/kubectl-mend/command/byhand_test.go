@@ -253,7 +253,7 @@ func TestTheVerbsOfAPersonAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(content)
+	doc := string(content)
 	for _, example := range []struct {
 		what  string
 		edits []func(*place)
@@ -264,9 +264,9 @@ func TestTheVerbsOfAPersonAreDocumented(t *testing.T) {
 		{"reset host/host-w1", []func(*place){exhausted("gone")}},
 		{"reset host/host-w2", []func(*place){exhausted("w2"), func(p *place) { p.hosts["w2"].Annotations = p.hosts["w1"].Annotations }}},
 	} {
-		page = withExample(t, page, example.what, printedBy(t, example.what, example.edits...))
+		doc = withExample(t, doc, example.what, printedBy(t, example.what, example.edits...))
 	}
-	golden.Compare(t, path, page)
+	golden.Compare(t, path, doc)
 }
 
 // printedBy is what a command prints for alice, who says yes.
@@ -294,10 +294,10 @@ func printedBy(t *testing.T, what string, edits ...func(*place)) string {
 }
 
 // withExample is a page with what a command prints below the line in which it is typed.
-func withExample(t *testing.T, page, what, printed string) string {
+func withExample(t *testing.T, doc, what, printed string) string {
 	t.Helper()
 	const begins, ends = "```text\n$ kubectl mend ", "```\n"
-	before, rest, found := strings.Cut(page, begins+what)
+	before, rest, found := strings.Cut(doc, begins+what)
 	flags, rest, _ := strings.Cut(rest, "\n")
 	_, after, closed := strings.Cut(rest, ends)
 	if !found || !closed {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // Capacity observes what the capacity of a machine waits for, with what records have kept of machines of the same owner.
@@ -33,7 +34,7 @@ func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
 // nodeReady is the condition Ready of the node of m as it was read; false if that node was not.
 func (a *Asker) nodeReady(m *clusterv1.Machine) (decide.Condition, bool) {
 	for _, node := range a.Snapshot.Nodes(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}) {
-		if node.Name != m.Status.NodeRef.Name {
+		if !health.IsNodeOf(m, node) {
 			continue
 		}
 		for _, c := range node.Status.Conditions {

@@ -36,9 +36,8 @@ func saying(edit func(*managerlease.Announcement)) func(*scene) {
 	return func(s *scene) { edit(&s.says) }
 }
 
-func filtered(a *managerlease.Announcement)  { a.WatchFilter = "blue" }
-func elsewhere(a *managerlease.Announcement) { a.Namespace = "metal" }
-func leaving(a *managerlease.Announcement)   { a.Teardown = true }
+func filtered(a *managerlease.Announcement) { a.WatchFilter = "blue" }
+func leaving(a *managerlease.Announcement)  { a.Teardown = true }
 
 // outside is a manager that runs outside of the cluster, where nothing lets others write in its namespace but those bindings.
 func outside(let ...*rbacv1.RoleBinding) func(*scene) {
@@ -71,14 +70,6 @@ func unserved(crd, reason, because string) func(*scene) {
 
 // unclaimed takes the claim off the check.
 func unclaimed(s *scene) { s.check.Annotations = nil }
-
-// another is the lease of a second manager, in a namespace of its own, that has been gone for a year.
-func another(s *scene) {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "old", Name: managerlease.LeaseName}}
-	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("old-0"), ptr.To[int32](60)
-	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.AddDate(-1, 0, 0)}
-	s.others = append(s.others, lease)
-}
 
 // forged is the lease of somebody who pretends to be a manager, in a namespace of their own. The manager itself is bound.
 func forged(s *scene) {

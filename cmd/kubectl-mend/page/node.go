@@ -127,5 +127,5 @@ func isOf(node *corev1.Node, m *clusterv1.Machine) bool {
 	if machine, said := node.Annotations[clusterv1.MachineAnnotation]; said {
 		return machine == m.Name && node.Annotations[clusterv1.ClusterNamespaceAnnotation] == m.Namespace
 	}
-	return node.Spec.ProviderID != "" && node.Spec.ProviderID == m.Spec.ProviderID
+	return node.Spec.ProviderID != "" && strings.EqualFold(node.Spec.ProviderID, m.Spec.ProviderID)
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -159,26 +160,34 @@ func (r *reading) workloadReader(ctx context.Context, cluster client.ObjectKey) 
 	return reader, nil
 }
 
-// nodesWith reads the nodes of a workload cluster: all of them, or those of the machines that were read.
+// nodesWith reads the nodes of a workload cluster: those of the machines that were read, or all if one of these is not Ready, for another
+// node may have its provider ID.
 func (r *reading) nodesWith(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]corev1.Node, error) {
-	if r.Machine == "" {
-		list := &corev1.NodeList{}
-		err := reader.List(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
-		return list.Items, err
-	}
 	var nodes []corev1.Node
+	known := r.Machine != ""
 	for _, m := range All[clusterv1.Machine](r.snapshot, cluster.Namespace) {
-		if m.Spec.ClusterName != cluster.Name || m.Status.NodeRef.Name == "" {
+		if !known || m.Spec.ClusterName != cluster.Name {
 			continue
 		}
 		node := corev1.Node{}
-		switch err := reader.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, &node); {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, err
-		default:
-			nodes = append(nodes, node)
+		if m.Status.NodeRef.Name != "" {
+			err := reader.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, &node)
+			if client.IgnoreNotFound(err) != nil {
+				return nil, err
+			}
+			if err == nil {
+				nodes = append(nodes, node)
+			}
 		}
+		ready := func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}
+		known = m.Spec.ProviderID == "" || health.IsNodeOf(m, &node) && slices.ContainsFunc(node.Status.Conditions, ready)
 	}
-	return nodes, nil
+	if known {
+		return nodes, nil
+	}
+	list := &corev1.NodeList{}
+	err := reader.List(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+	return list.Items, err
 }

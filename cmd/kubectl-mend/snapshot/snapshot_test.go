@@ -80,15 +80,6 @@ var (
 	poisonKind  = schema.GroupVersionKind{Group: "remediators.example.com", Version: "v1", Kind: "Poison"}
 )
 
-func get(t *testing.T, w *Snapshot, name string) *clusterv1.Machine {
-	t.Helper()
-	m := &clusterv1.Machine{}
-	if err := w.ReadOnly().Get(t.Context(), key(name), m); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 func TestARemediationIsReadInBothVersions(t *testing.T) {
 	rem := &infrav1.Metal3Remediation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"},

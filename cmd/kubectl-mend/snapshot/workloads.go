@@ -122,6 +122,15 @@ func (n nodesOf) GetByKey(name string) (any, bool, error) {
 	return node, node != nil, nil
 }
 
+// List implements workload.Store.
+func (n nodesOf) List() []any {
+	var all []any
+	for _, node := range All[corev1.Node](n.Snapshot, "") {
+		all = append(all, node)
+	}
+	return all
+}
+
 // Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters.
 type Clusters struct{ snapshot *Snapshot }
 

@@ -89,6 +89,8 @@ const (
 	NodePresent
 	// NodeGone means that the machine names a node which no longer exists.
 	NodeGone
+	// NodeOther means that the node of that name is not the machine's by its provider ID, and that no other one is.
+	NodeOther
 )
 
 // Gate is a reason why a machine cannot be judged yet, whatever its conditions say.
@@ -119,7 +121,9 @@ type Target struct {
 	Node    Node
 	// NodeName is empty while the machine has not named a node.
 	NodeName string
-	// AwaitedSince is the moment from which a first node is waited for. It has to be set
+	// Other is in the way of knowing the machine's node; zero if nothing is.
+	Other Other
+	// AwaitedSince is the moment from which a first node is waited for, or one of the machine's provider ID. It has to be set
 	// while the node is awaited: since the zero moment everything is late.
 	AwaitedSince time.Time
 	// Signals are read, not kept: the caller may reuse the slice afterwards.
@@ -189,6 +193,8 @@ type Finding struct {
 	Reason Reason
 	// Node is the name of the node that is gone, of NodeDeleted; Failure is what Cluster API says has failed, of MachineFailed.
 	Node, Failure string
+	// Other is in the way of knowing the node, of NodeStartup; zero if nothing is.
+	Other Other
 	// Limit is the timeout of the rule; Due is when it expires.
 	Limit time.Duration
 	Due   time.Time

@@ -51,7 +51,7 @@ func Judge(t Target, p Policy, now time.Time) Verdict {
 // undisputed is the state of t as long as nothing is held against it.
 func undisputed(t Target) State {
 	switch {
-	case t.Gate != Open, t.Node == NodeUnseen:
+	case t.Gate != Open, t.Node == NodeUnseen, t.Node == NodeOther:
 		return Unknown
 	case t.Node == NodeAwaited:
 		return Starting
@@ -67,10 +67,11 @@ func (v *Verdict) holdAll(t Target, p Policy) {
 	switch t.Node {
 	case NodeGone:
 		v.Findings = append(v.Findings, Finding{Reason: NodeDeleted, Node: t.NodeName})
-	case NodeAwaited:
+	case NodeAwaited, NodeOther:
 		if p.NodeStartup > 0 {
 			v.hold(t, Finding{
 				Reason: NodeStartup,
+				Other:  t.Other,
 				Limit:  p.NodeStartup,
 				Due:    t.AwaitedSince.Add(p.NodeStartup),
 			})
@@ -127,7 +128,7 @@ func blind(s Signal, node Node) bool {
 		return false
 	case s.Reason == ConnectionDown:
 		return true
-	case node == NodeUnseen:
+	case node == NodeUnseen, node == NodeOther:
 		return repeatsNode(s) || remote[s.Type] || s.Reason == InspectionFailed || s.Reason == InternalError
 	case node == NodeAwaited: // there is no node to look at yet; how long it may take to come is a rule of its own
 		return repeatsNode(s) || s.Reason == InspectionFailed

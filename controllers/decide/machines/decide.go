@@ -35,6 +35,7 @@ func Decide(f Facts) Plan {
 		d.Waits = waits(&f, d)
 		count(&p.Population, d)
 	}
+	oneByOne(&f, &p)
 	awaitSpares(&f, &p)
 	sudden := settle(&f, &p)
 	p.Population.Healthy += len(decisions) - len(p.Open)

@@ -217,6 +217,9 @@ type Target struct {
 	FailedSince time.Time
 	SpareReport *Report
 
+	// NodeReady says that its node is Ready, or was when Cluster API last saw it, if it cannot be seen.
+	NodeReady bool
+
 	Deleting bool
 	Updating bool // in place
 	OnHost   bool // of bare metal

@@ -96,6 +96,17 @@ func notFound(t *given)          { t.RequestFailed, t.TemplateNotFound = true, t
 func requestFailed(t *given)     { t.RequestFailed = true }
 func requestDeleting(t *given)   { t.RequestDeleting = true }
 
+// saidToFail is a machine whose provider once wrote that it has failed, and whose node is Ready.
+func saidToFail(t *given) {
+	t.NodeReady, t.Verdict.Findings = true, []health.Finding{{Reason: health.MachineFailed}}
+}
+
+func quiet(t *given) {
+	t.Verdict.Findings = append(t.Verdict.Findings, health.Finding{Reason: health.NodeCondition, Due: ago(time.Minute)})
+}
+
+func awaited(t *given) { t.Health.Node = health.NodeAwaited }
+
 func requested(r Request) func(*given) { return func(t *given) { t.Request = r } }
 
 // unjudgedSincePause is a machine of which something is known that Cluster API wrote before a pause.
@@ -120,6 +131,8 @@ func atOnce(n int) func(*Facts) { return func(f *Facts) { f.Limits.InFlight = n 
 func refused(f *Facts) {
 	f.Template = Template{External: true, Refused: true, Missing: "it is a Lease"}
 }
+
+func capacityMissing(f *Facts) { f.Capacity.Missing = 1 }
 
 func coolsFor(d time.Duration) func(*Facts) { return func(f *Facts) { f.Cooldown = &d } }
 

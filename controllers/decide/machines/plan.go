@@ -122,6 +122,8 @@ const (
 	NoneAtOnce Reason = "NoneAtOnce"
 	// RemediationsInProgress is a machine that waits in the queue, since as many are in flight as may be.
 	RemediationsInProgress Reason = "RemediationsInProgress"
+	// FailureContradicted is a failed machine whose node is Ready, while the one before it is not back.
+	FailureContradicted Reason = "FailureContradicted"
 	// QueueUnread is a machine whose place in the queue is not known to a reader that has not read the other machines.
 	QueueUnread Reason = "QueueUnread"
 	// RequestInTheWay is a machine for which there is a request that is not the check's.

@@ -48,6 +48,14 @@ func TestWhichMachinesStart(t *testing.T) {
 		"with a range they start from its lower end on":                        {of(bad(), bad()).with(func(f *Facts) { f.Limits.AtLeast, f.Limits.AtMost = 2, 2 }), "ab"},
 		"whatever is not healthy counts, also what starts or is being deleted": {of(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 3 }), ""},
 		"as many as the limit may be":                                          {of(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 4 }), "a"},
+		"of machines that a provider calls failed and that are Ready one":      {of(bad(saidToFail), bad(), bad(saidToFail)), "ab"},
+		"none while the one before is remediated":                              {of(bad(saidToFail, asked), bad(saidToFail)), ""},
+		"nor before the one in its place has a node":                           {of(bad(saidToFail), is(health.Starting, awaited)), ""},
+		"nor while a record says that capacity is missing":                     {of(bad(saidToFail)).with(capacityMissing), ""},
+		"nor as long as the one before cannot be replaced":                     {of(bad(saidToFail, refuses), bad(saidToFail)), ""},
+		"but one that a person marked":                                         {of(bad(saidToFail, asked), bad(saidToFail, byPerson)), "b"},
+		"and one that something else is held against":                          {of(bad(saidToFail, asked), bad(saidToFail, quiet)), "b"},
+		"who has not read the others does not know whose turn it is":           {of(bad(saidToFail)).with(counted(2)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.given.starting(); got != tc.want {

@@ -49,8 +49,8 @@ func termOf(steps []escalation.Step, step int) Term {
 	return t
 }
 
-// Held reports whether l is somebody else's and still counts at now. One that was renewed in the future counts for nothing (medik8s), but for what
-// clocks differ by.
+// Held reports whether l is somebody else's and still counts at now. One that was renewed in the future counts for nothing
+// (medik8s), but for what clocks differ by.
 func (l *Lease) Held(now time.Time) bool {
 	if l == nil || l.Holder == "" || l.Own || l.Renewed.IsZero() {
 		return false

@@ -12,6 +12,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 var _ = Describe("A worker whose kubelet hangs", func() {
@@ -51,7 +52,10 @@ var _ = Describe("A power cycle", func() {
 		replica := func(name string) *rig.Kubemend {
 			r, err := management.Kubemend(ctx, name, account, "--leader-elect", "--leader-elect-namespace="+rig.Namespace)
 			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(r.Kill)
+			DeferCleanup(func() {
+				r.Kill()
+				suite.LogOf("the "+name+" replica", r, CurrentSpecReport())
+			})
 			return r
 		}
 		leads := func(r *rig.Kubemend) func() (bool, error) {

@@ -180,7 +180,7 @@ func (b *box) operate(now time.Time) bool {
 // pin keeps the host in a provisioning state, or releases it if that is empty.
 func (b *box) pin(state bmov1alpha1.ProvisioningState) {
 	if b.model.Pinned = &state; state == "" {
-		pinned := bmov1alpha1.StateExternallyProvisioned
+		pinned := bmov1alpha1.StateProvisioned
 		b.model.Pinned = &pinned
 	}
 	b.looks.Now(b.e.clock.Now())

@@ -49,7 +49,7 @@ func TestC1APowerCycleGoesInOrder(t *testing.T) {
 		equal(t, "spec.online, which is its owner's", h.Spec.Online, true)
 		equal(t, "the taint", e.node().Spec.Taints[0], theTaint)
 		e.evict()
-		e.until(time.Minute)
+		e.until(30 * time.Second)
 		e.tells("VolumeAttachment volume")
 		equal(t, "the power", e.box.model.Powered(), false)
 		e.detach()
@@ -59,8 +59,8 @@ func TestC1APowerCycleGoesInOrder(t *testing.T) {
 		equal(t, "the phase, until the check that made it deletes it,", e.says().Phase, "Waiting")
 		equal(t, "the number of retries", e.says().Retries, 0)
 		e.went(*order, "0s: the remediation is kept, and remembers", "0s: clusterctl must not move it", "0s: the host is asked",
-			"6s: the host is off", "6s: the node is fenced", "1m6s: the pod is gone", "2m6s: the volume is gone", "2m6s: the host is released", "2m12s: the host is on",
-			"2m12s: the node is free", "2m41s: the node is Ready", "2m41s: the remediation is not kept")
+			"6s: the host is off", "6s: the node is fenced", "1m6s: the pod is gone", "1m36s: the volume is gone", "1m36s: the host is released", "1m42s: the host is on",
+			"1m42s: the node is free", "2m11s: the node is Ready", "2m11s: the remediation is not kept")
 		e.goneOnceDeleted()
 	})
 }

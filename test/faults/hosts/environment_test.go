@@ -160,12 +160,13 @@ func (e *environment) objects(cluster *clusterv1.Cluster) []client.Object {
 	if !e.as.controlPlane {
 		delete(m.Labels, clusterv1.MachineControlPlaneLabel)
 	}
+	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "ms", UID: "ms", Controller: ptr.To(true)}}
 	if e.as.machine != nil {
 		e.as.machine(m)
 	}
-	h := builders.BareMetalHost(e.at.Namespace, e.at.Name, builders.ExternallyDeployed, builders.ConsumedBy(e.at.Name))
+	h := builders.BareMetalHost(e.at.Namespace, e.at.Name, builders.Deployed, builders.ConsumedBy(e.at.Name))
 	h.Status.PoweredOn, h.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
-	h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
+	h.Status.Provisioning.State = bmov1alpha1.StateProvisioned
 	if e.as.host != nil {
 		e.as.host(h)
 	}

@@ -23,8 +23,6 @@ type interruption struct {
 	resumes bool
 	// ends is the state in which the remediation ends for it; empty if it is that of the standstill, "gone" if it is deleted.
 	ends func(s standstill) string
-	// hostless says that there is no host any more.
-	hostless bool
 }
 
 func atEnd(state string) func(standstill) string { return func(standstill) string { return state } }
@@ -53,7 +51,6 @@ var interruptions = []interruption{
 		id: "N3", name: "the Metal3Machine vanishes", ends: atEnd("OwnerRequested"),
 		do: func(e *environment) { e.vanish(e.management, e.management.is[place{betweenKind, e.at}]) },
 	},
-	{id: "N3", name: "the host vanishes", do: func(e *environment) { e.vanish(e.management, e.host()) }, ends: atEnd("OwnerRequested"), hostless: true},
 }
 
 // everyStandstill lets everything happen at every standstill.
@@ -103,7 +100,7 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 	if len(p.Orphans) > 0 {
 		t.Errorf("orphans are left: %q\n%s", p.Orphans, p.story())
 	}
-	if !p.Powered && !i.hostless {
+	if !p.Powered {
 		t.Errorf("the host stays off\n%s", p.story())
 	}
 	if i.resumes && p.cycles() != s.cycles {

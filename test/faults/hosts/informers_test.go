@@ -66,6 +66,17 @@ func (i *informers) GetByKey(name string) (any, bool, error) {
 	return node, has, nil
 }
 
+// List makes the informers the store of nodes that package workload reads.
+func (i *informers) List() []any {
+	var all []any
+	for at, obj := range i.has {
+		if at.kind == nodeKind {
+			all = append(all, obj)
+		}
+	}
+	return all
+}
+
 // cached is the way of a program to an API server behind whose caches it reads.
 type cached struct {
 	client.WithWatch // which writes, and reads past the caches

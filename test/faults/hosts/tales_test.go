@@ -183,7 +183,11 @@ func interrupted() []tale {
 		case "MovingWorkload", "PoweringOn", "Booting":
 			cancelled.cycles = 1
 		}
-		cancelled.script = append([]cue{s.there(deleted)}, later(5*time.Minute, s.resume)...)
+		resumed := 5 * time.Minute
+		if s.state == "MovingWorkload" {
+			resumed = time.Minute // after two a volume that nothing waits for keeps no host off: whether it is detached by then is by chance
+		}
+		cancelled.script = append([]cue{s.there(deleted)}, later(resumed, s.resume)...)
 		paused := goesOn
 		paused.name, paused.settings.mayRecycle = "one that is paused while "+s.state, true
 		paused.script = append([]cue{s.there(func(e *environment) { e.pause(true) })}, later(5*time.Minute, func(e *environment) {

@@ -76,7 +76,7 @@ func (c *connection) follow() {
 	case !up && c.nodes != nil && c.failures() >= givenUp:
 		c.nodes.stopped, c.nodes = true, nil
 	case up && c.nodes == nil:
-		c.nodes, c.watched = &nodeInformer{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, nil)}, false
+		c.nodes, c.watched = &nodeInformer{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})}, false
 		c.nodes.show(c.to.nodes)
 	case up && !c.to.clock.Now().Before(c.to.backAt.Add(catchUp)):
 		c.nodes.show(c.to.nodes)

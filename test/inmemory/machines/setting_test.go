@@ -291,14 +291,3 @@ func (n *teller) Eventf(regarding, related runtime.Object, kind, reason, action,
 	defer n.mu.Unlock()
 	n.all = append(n.all, is)
 }
-
-// begun has the manager begin a remediation of another check, and end it. Before that it does not know yet which power cycles are under way.
-func (s *environment) begun() {
-	s.t.Helper()
-	s.worker("first", func(m *clusterv1.Machine) { m.Labels["pool"] = "first" })
-	s.fallsSilent("first")
-	c := s.check("first", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "first" })
-	s.Eventually(s.owner("first")).Should(Equal(ownerRequested))
-	s.Expect(s.here.Delete(s.ctx, c)).To(Succeed())
-	s.Expect(s.here.Delete(s.ctx, s.get("first"))).To(Succeed())
-}

@@ -39,14 +39,6 @@ func (s *environment) machine(ctx context.Context, c *clusterv1.Cluster, node st
 	return m
 }
 
-// sets sets a condition of a Machine.
-func (s *environment) sets(ctx context.Context, m *clusterv1.Machine, kind string, status metav1.ConditionStatus) {
-	GinkgoHelper()
-	before := m.DeepCopy()
-	m.Status.Conditions = []metav1.Condition{{Type: kind, Status: status, Reason: "Test", LastTransitionTime: metav1.Now()}}
-	Expect(s.here.Status().Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
-}
-
 // annotates sets an annotation of obj, or removes it if it has no value.
 func (s *environment) annotates(ctx context.Context, obj client.Object, key, value string) {
 	GinkgoHelper()

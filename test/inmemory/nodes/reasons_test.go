@@ -170,10 +170,6 @@ var _ = Describe("As medik8s does, a check", func() {
 	})
 })
 
-func delay(d time.Duration) func(*nhcv1.NodeHealthCheck) {
-	return func(c *nhcv1.NodeHealthCheck) { c.Spec.HealthyDelay = &metav1.Duration{Duration: d} }
-}
-
 // storm makes nodes unhealthy at one moment, when all are healthy: their conditions have lasted long enough only when the check has
 // observed all of them.
 func (s *environment) storm(ctx context.Context, check string, names ...string) {

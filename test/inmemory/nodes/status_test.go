@@ -116,17 +116,6 @@ func (s *environment) lease(ctx context.Context, node string) *coordinationv1.Le
 	return l
 }
 
-// holder is the holder of the lease on a node, "" if there is none.
-func (s *environment) holder(ctx context.Context, node string) func() string {
-	return func() string {
-		l := s.lease(ctx, node)
-		if l == nil {
-			return ""
-		}
-		return s.short(strings.TrimPrefix(ptr.Deref(l.Spec.HolderIdentity, "?"), nhcv1.LeaseHolderPrefix))
-	}
-}
-
 // metric is the value of a series, the sum of a histogram's observations counting as one; -1 if there is none.
 func (s *environment) metric(name string, labels map[string]string) float64 {
 	GinkgoHelper()

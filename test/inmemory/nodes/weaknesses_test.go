@@ -14,10 +14,6 @@ import (
 
 func noThreshold(c *nhcv1.NodeHealthCheck) { c.Spec.MinHealthy, c.Spec.MaxUnhealthy = nil, nil }
 
-func cooldown(d time.Duration) func(*nhcv1.NodeHealthCheck) {
-	return func(c *nhcv1.NodeHealthCheck) { c.Spec.StormCooldownDuration = &metav1.Duration{Duration: d} }
-}
-
 // Here are those that need a controller. The rows of decide/nodes and decide/escalation that begin with their ids show the others, and the tests
 // of nodehealthcheck, of its admission and of the docs those that are about these.
 var _ = Describe("Unlike medik8s', a check", func() {

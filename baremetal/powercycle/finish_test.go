@@ -1,0 +1,113 @@
+package powercycle
+
+import "testing"
+
+func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		given  Facts
+		do     Action
+		next   State
+		reason Reason
+	}{
+		{
+			"what kept the host off is not put back once it was proven off",
+			in(MovingWorkload, released, fenced), Advance, PoweringOn, "HoldRemoved",
+		},
+		{
+			"nor if the workload has moved by then",
+			in(MovingWorkload, released, fenced, empty), Advance, PoweringOn, "WorkloadMoved",
+		},
+		{
+			"nor if it is remembered that it was, and no more",
+			in(PoweringOff, off, wasOff, receiptNoted, released), Advance, PoweringOn, "HoldRemoved",
+		},
+		{
+			"it is before that",
+			in(PoweringOff, released), KeepOff, PoweringOff, "PowerOffRequested",
+		},
+		{
+			"also of a host that was off",
+			in(PoweringOff, off, wasOff, released), KeepOff, PoweringOff, "PowerOffRequested",
+		},
+		{
+			"a workload on its way is waited for if the remediation goes",
+			in(MovingWorkload, fenced, deleting), Wait, MovingWorkload, "WorkloadMoving",
+		},
+		{
+			"or the machine",
+			in(MovingWorkload, fenced, machineGoing), Wait, MovingWorkload, "WorkloadMoving",
+		},
+		{
+			"also when that is gone, and its host not to be found by it",
+			in(MovingWorkload, fenced, machineVanished, hostVanished), Wait, MovingWorkload, "WorkloadMoving",
+		},
+		{
+			"or its owner wants the host off",
+			in(MovingWorkload, fenced, switchedOff), Wait, MovingWorkload, "WorkloadMoving",
+		},
+		{
+			"or the node was deleted to fence it",
+			in(MovingWorkload, deleting, noNode, func(f *Facts) { f.FencedByUs = true }), Wait, MovingWorkload, "WorkloadMoving",
+		},
+		{
+			"or the cluster is out of reach",
+			in(MovingWorkload, deleting, blind, fencedBefore), Wait, MovingWorkload, "WorkloadMoving",
+		},
+		{
+			"but not if it hangs on this very host",
+			in(MovingWorkload, deleting, blind, fencedBefore, controlPlane), Advance, Ended, "Cancelled",
+		},
+		{
+			"nor if the cluster is deleted",
+			in(MovingWorkload, fenced, machineGoing, clusterGone), Advance, Ended, "MachineDeleting",
+		},
+		{
+			"nor if the node is",
+			in(MovingWorkload, deleting, noNode), Advance, Ended, "Cancelled",
+		},
+		{
+			"nor if nothing was fenced",
+			in(MovingWorkload, deleting), Advance, Ended, "Cancelled",
+		},
+		{
+			"nor if the host is on",
+			in(MovingWorkload, fenced, deleting, on), Advance, Ended, "Cancelled",
+		},
+		{
+			"nor once it has moved",
+			in(MovingWorkload, fenced, empty, switchedOff), Advance, Failed, "HostSwitchedOff",
+		},
+		{
+			"nor after the deadline",
+			in(MovingWorkload, fenced, deleting, attemptOver), Advance, Ended, "Cancelled",
+		},
+		{
+			"volumes that nothing waits for keep no host off",
+			in(MovingWorkload, fenced, empty, func(f *Facts) { f.Idle = true }), Advance, PoweringOn, "WorkloadMoved",
+		},
+		{
+			"a node that lives on after it was fenced ends all attempts",
+			in(MovingWorkload, fencedBefore, renewedAgain), Advance, Failed, "SignOfLife",
+		},
+		{
+			"but not one that has booted, which says nothing of before",
+			in(MovingWorkload, fencedBefore, anotherBoot), Advance, PoweringOff, "SignOfLife",
+		},
+		{
+			"the fence goes when the node has booted, whatever is said",
+			in(PoweringOn, fenced, anotherBoot), Unfence, PoweringOn, "Unfenced",
+		},
+		{
+			"which may fail, and holds up nothing for ever",
+			in(PoweringOn, fenced, anotherBoot, stateOver, hasFailed), BeginAttempt, Preparing, "PowerOnTimedOut",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := Next(tc.given, policy, noon)
+			if got.Do != tc.do || got.Next != tc.next || got.Reason != tc.reason {
+				t.Errorf("Next(): %s, then %s (%s), want %s, then %s (%s)", got.Do, got.Next, got.Reason, tc.do, tc.next, tc.reason)
+			}
+		})
+	}
+}
