@@ -81,13 +81,13 @@ func sorted(attachments []*storagev1.VolumeAttachment) []*storagev1.VolumeAttach
 	return attachments
 }
 
-// hasToGo tells whether an attachment to a node with no pod that has to move has to go as well. One that is being deleted has.
-// These need not:
+// hasToGo reports whether a power cycle waits until an attachment to a node with no pod that has to move is gone. It does for one that
+// is being deleted, and not for these:
 //
 // Those of volumes that a pod has which stays on the node.
 //
 // If the fence has stood for long, those of volumes that no pod has, and none elsewhere waits for: nothing detaches them, and
-// nothing needs them. idle tells these.
+// nothing needs them. idle is true for these.
 //
 // A volume that must not be read says nothing: its attachment has to go.
 func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment, long bool) (has, idle bool, err error) {
@@ -102,15 +102,15 @@ func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.Vo
 	case client.IgnoreNotFound(err) != nil:
 		return true, false, fmt.Errorf("read volume %s: %w", *name, err)
 	}
-	if volume.Spec.ClaimRef == nil { // it is gone, or nobody's
+	if volume.Spec.ClaimRef == nil { // the volume is gone, or no claim is bound to it
 		return !long, long, nil
 	}
 	claim := client.ObjectKey{Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name}
 	if p.staying[claim] || !long {
 		return !p.staying[claim], false, nil
 	}
-	awaited, whole := false, true
-	_, whole, err = eachPod(ctx, live, func(pod *corev1.Pod) {
+	awaited := false
+	_, whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
 		awaited = awaited || pod.Status.Phase == corev1.PodPending && slices.Contains(claimsOf(pod), claim)
 	}, client.InNamespace(claim.Namespace))
 	awaited = awaited || !whole // in doubt

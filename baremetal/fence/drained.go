@@ -77,8 +77,8 @@ type podsOf struct {
 // node replaces each that is evicted by one on that node: kubernetes/kubernetes#75913.) Of a list that does not end it returns what
 // it found; if that is nothing, an error, for pods may follow.
 func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, found []types.UID) (podsOf, error) {
-	pods, whole, err := podsOf{staying: map[client.ObjectKey]bool{}}, true, error(nil)
-	pods.version, whole, err = eachPod(ctx, live, func(pod *corev1.Pod) {
+	pods := podsOf{staying: map[client.ObjectKey]bool{}}
+	version, whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
 		switch {
 		case hasToMove(pod, taint) && (found == nil || slices.Contains(found, pod.UID)):
 			pods.left = append(pods.left, fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name))
@@ -93,6 +93,7 @@ func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev
 		err = fmt.Errorf("list its pods: there are more than %d", mostPages*podsPerPage)
 	}
 	slices.Sort(pods.left)
+	pods.version = version
 	return pods, err
 }
 

@@ -10,7 +10,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,7 +23,6 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 const holdOff = infrav1.PowerOffAnnotationPrefix
@@ -73,25 +71,6 @@ func aMetal3Machine(host string) *unstructured.Unstructured {
 	return m
 }
 
-func another(m *unstructured.Unstructured) *unstructured.Unstructured {
-	m.SetName("m3m-2")
-	return m
-}
-
-func aHostClaim(consumer string) *bmov1alpha1.HostClaim {
-	claim := &bmov1alpha1.HostClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "claim"}}
-	claim.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "ns", Name: consumer}
-	return claim
-}
-
-func claimed(h *bmov1alpha1.BareMetalHost) {
-	h.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "HostClaim", Namespace: "ns", Name: "claim"}
-}
-
-func provided(id string) func(*clusterv1.Machine) {
-	return func(m *clusterv1.Machine) { m.Spec.ProviderID = id }
-}
-
 func hosts(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Hosts {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -105,129 +84,6 @@ func hosts(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Hos
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 	return &Hosts{Client: c, Live: c}
-}
-
-func TestOf(t *testing.T) {
-	cases := map[string]struct {
-		machine *clusterv1.Machine
-		objects []client.Object
-		is      powercycle.Host
-		host    string
-		why     Problem
-	}{
-		"the host that the Metal3Machine names, and that names it": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"the namespace within the annotation is not used": {
-			objects: []client.Object{aMetal3Machine("elsewhere/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"W23: a host of another Metal3Machine": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = "m3m-2" })},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{OtherConsumer, "ns/host-1", "Metal3Machine ns/m3m-2", "ns/m3m-1"},
-		},
-		"a host of another kind of consumer": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "Cluster" })},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{OtherConsumer, "ns/host-1", "Cluster ns/m3m-1", "ns/m3m-1"},
-		},
-		"a host of a consumer of another group": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.APIVersion = "v1" })},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{OtherConsumer, "ns/host-1", "Metal3Machine ns/m3m-1", "ns/m3m-1"},
-		},
-		"a host without a consumer": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil })},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{Reason: NoConsumer, Object: "ns/host-1", Wanted: "ns/m3m-1"},
-		},
-		"a host of a HostClaim of the Metal3Machine": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed), aHostClaim("m3m-1")}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"a host of a HostClaim of another one": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed), aHostClaim("m3m-2")},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{OtherConsumer, "ns/host-1", "Metal3Machine ns/m3m-2", "ns/m3m-1"},
-		},
-		"a host of a HostClaim that is gone": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed)},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{Reason: NoConsumer, Object: "ns/host-1", Wanted: "ns/m3m-1"},
-		},
-		"a host that the provider ID names too": {
-			machine: aMachine(provided("metal3://ns/host-1/m3m-1")),
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"one that it alone names": {
-			machine: aMachine(provided("metal3://ns/host-1/m3m-1")), objects: []client.Object{aMetal3Machine(""), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"an older provider ID names no host": {
-			machine: aMachine(provided("metal3://7c3bd5e0-0000-4000-8000-000000000001")),
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"the annotation names one host, and the provider ID another": {
-			machine: aMachine(provided("metal3://ns/host-2/m3m-1")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
-			is: powercycle.HostForeign, host: "host-1", why: Problem{OtherProviderID, "ns/host-1", "metal3://ns/host-2/m3m-1", "ns/m3m-1"},
-		},
-		"the provider ID names another Metal3Machine": {
-			machine: aMachine(provided("metal3://ns/host-1/m3m-2")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
-			is: powercycle.HostForeign, host: "host-1", why: Problem{OtherProviderID, "ns/host-1", "metal3://ns/host-1/m3m-2", "ns/m3m-1"},
-		},
-		"a host that two Metal3Machines name": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-1")), aHost()},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{TwoMetal3Machines, "ns/host-1", "ns/m3m-2", "ns/m3m-1"},
-		},
-		"a Metal3Machine of another host beside it": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-2")), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"a host that does not exist": {
-			objects: []client.Object{aMetal3Machine("ns/host-1")}, is: powercycle.HostGone, why: Problem{Reason: NoHost, Object: "ns/host-1"},
-		},
-		"a Metal3Machine that names none": {
-			objects: []client.Object{aMetal3Machine("")}, is: powercycle.HostGone, why: Problem{Reason: NoHostNamed, Object: "ns/m3m-1"},
-		},
-		"a Metal3Machine that does not exist": {is: powercycle.HostGone, why: Problem{Reason: NoMetal3Machine, Object: "ns/m3m-1"}},
-		"a machine of another provider": {
-			machine: aMachine(func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.Kind = "DockerMachine" }),
-			is:      powercycle.HostGone, why: Problem{Reason: OtherInfrastructure, Found: "DockerMachine.infrastructure.cluster.x-k8s.io", Wanted: "Metal3Machine.infrastructure.cluster.x-k8s.io"},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if tc.machine == nil {
-				tc.machine = aMachine()
-			}
-			found, err := hosts(t, interceptor.Funcs{}, tc.objects...).Of(t.Context(), tc.machine)
-			if err != nil {
-				t.Fatal(err)
-			}
-			is := ""
-			if found.Host != nil {
-				is = found.Host.Name
-			}
-			if found.Is != tc.is || is != tc.host || found.Why != tc.why {
-				t.Errorf("found %d %q (%+v), want %d %q (%+v)", found.Is, is, found.Why, tc.is, tc.host, tc.why)
-			}
-		})
-	}
-}
-
-func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
-	between := aMetal3Machine("ns/host-1")
-	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/host-1", clusterv1.PausedAnnotation: ""})
-	if found, err := hosts(t, interceptor.Funcs{}, between, aHost()).Of(t.Context(), aMachine()); err != nil || !found.Paused {
-		t.Errorf("the Metal3Machine is paused: %t, %v", found.Paused, err)
-	}
-	for reason, want := range map[Reason][2]bool{ // for a remediation that has seen a host before, and one that has not
-		NoHost: {false, false}, HostDeleting: {false, false}, HostReplaced: {false, false}, NoHostNamed: {false, true}, NoMetal3Machine: {true, true},
-	} {
-		found := gone(Problem{Reason: reason})
-		if got := [2]bool{found.Unnamed("host-1"), found.Unnamed("")}; got != want {
-			t.Errorf("%s: no host could come back: %v, want %v", reason, got, want)
-		}
-	}
-}
-
-func TestWhatCannotBeReadIsAnErrorAndNotGone(t *testing.T) {
-	for _, kind := range []string{"Metal3Machine", "BareMetalHost"} {
-		if found, err := hosts(t, refusing(kind), aMetal3Machine("ns/host-1"), aHost()).Of(t.Context(), aMachine()); !apierrors.IsForbidden(err) {
-			t.Errorf("%s: found %+v, %v, want the error", kind, found, err)
-		}
-	}
 }
 
 func TestPowerOf(t *testing.T) {

@@ -52,7 +52,7 @@ func (m Memory) Deadline(p Policy) time.Time {
 	return end
 }
 
-// lost is when a person is asked about a host that cannot be found. Who may not change a BMC's address deletes the host and
+// lost is when a person is asked about a host that cannot be found. An administrator who may not change a BMC's address deletes it and
 // registers it anew, which takes a quarter of an hour by hand; a machine that was replaced meanwhile would have its disks
 // cleaned. (baremetal-operator#1458)
 func (s situation) lost() time.Time { return s.Missing.Add(s.Registering) }
@@ -202,14 +202,16 @@ var (
 	powerUnmanaged   = is("power not managed now", func(s situation) bool { return !s.Acts })
 	poweredOn        = is("host on", func(s situation) bool { return s.PoweredOn })
 	notKeptOff       = is("host not kept powered off", func(s situation) bool { return !s.holding() })
-	// What was released, be it by us, is on its way up.
-	letGo        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
-	letGoDrained = is("host not kept powered off any more, workload moved", func(s situation) bool { return letGo.holds(s) && s.Drained })
-	letGoProven  = is("host proven off, not kept powered off any more", func(s situation) bool { return letGo.holds(s) && s.provenOff() })
-	notNoted     = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
-	seenOn       = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
-	unproven     = is("host's status older than the request", situation.stale).tells(StatusOutdated)
-	unsettled    = guard{
+	// A host that was released, also by kubemend, is powering on.
+	holdRemoved        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
+	holdRemovedDrained = is("host not kept powered off any more, workload moved",
+		func(s situation) bool { return holdRemoved.holds(s) && s.Drained })
+	holdRemovedProven = is("host proven off, not kept powered off any more",
+		func(s situation) bool { return holdRemoved.holds(s) && s.provenOff() })
+	notNoted  = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
+	seenOn    = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
+	unproven  = is("host's status older than the request", situation.stale).tells(StatusOutdated)
+	unsettled = guard{
 		name: "host was off when asked, not settled", until: situation.settledAt,
 		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
 	}

@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -209,5 +210,14 @@ func TestARemediationThatCouldNotReleaseItsHostIsNotOver(t *testing.T) {
 	c := meta.FindStatusCondition(k.remediation().Status.Conditions, nhcv1.SucceededCondition)
 	if !errors.Is(err, refused) || c == nil || c.Status != metav1.ConditionUnknown {
 		t.Errorf("after %v the remediation reports %+v", err, c)
+	}
+}
+
+func TestAPausedMachineIsHeardOf(t *testing.T) {
+	paused := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{clusterv1.PausedAnnotation: ""}}}
+	for want, was := range map[bool]*clusterv1.Machine{true: {}, false: paused} {
+		if got := machineChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: paused}); got != want {
+			t.Errorf("it was paused before: %t, and enqueues its remediation: %t", !want, got)
+		}
 	}
 }

@@ -59,7 +59,7 @@ const (
 	watch = 40 * time.Second
 	// skew is by how much the clock of a node, or of BMO, may be ahead of ours.
 	skew = 5 * time.Second
-	// registering is how long a host may be gone until a person is asked: whoever changes a BMC registers it anew.
+	// registering is how long a host may be gone until a person is asked: an administrator may register it anew.
 	registering = time.Hour
 	// servicing is how long the firmware of a host may be written until a person is asked. Some take tens of minutes for each component.
 	servicing = 2 * time.Hour

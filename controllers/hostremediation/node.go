@@ -213,9 +213,9 @@ func (r *Reconciler) stillJudged(ctx context.Context, w *observed) bool {
 	return err != nil || judged
 }
 
-// needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the workload moves, and where the node
-// may be fenced by this remediation. (PoweringOn leaves that to Booting, unless
-// it is paused, or the node has booted.)
+// needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the
+// workload moves, and where the node may be fenced by this remediation. (PoweringOn leaves that to Booting, unless it is paused,
+// or the node has booted.)
 func needsNode(w *observed) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload:

@@ -171,6 +171,23 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 				p.answers()
 			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
 		},
+		"a live one is not while another one is in maintenance": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.node("node", corev1.ConditionTrue)
+				p.nodes["b"].Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}}
+				p.answers()
+			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
+		},
+		"one without etcd is, although one with it is lost": {
+			[]string{"b", "c", "d"}, func(p *plane) {
+				p.node("node", corev1.ConditionTrue)
+				for _, name := range []string{"b", "c", "d"} {
+					p.nodes[name].Labels = map[string]string{"node-role.kubernetes.io/etcd": "true"}
+				}
+				p.nodes["b"].Status.Conditions[0].Status, p.nodes["c"].Status.Conditions[0].Status = corev1.ConditionUnknown, corev1.ConditionUnknown
+				p.answers()
+			}, "",
+		},
 		"one whose API server is alive is not, although its node is not ready, while another one is lost": {
 			[]string{"b", "c"}, func(p *plane) {
 				p.node("b", corev1.ConditionUnknown)

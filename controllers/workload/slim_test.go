@@ -51,6 +51,18 @@ func slimmed(t *testing.T, n *corev1.Node) *corev1.Node {
 	return slim.(*corev1.Node)
 }
 
+func TestASlimNodeSaysWhichMemberItIs(t *testing.T) {
+	roles := map[string]string{"node-role.kubernetes.io/etcd": "true", corev1.LabelTopologyZone: "z"}
+	n := slimmed(t, node(func(n *corev1.Node) {
+		for label, value := range roles {
+			n.Labels[label] = value
+		}
+	}))
+	if diff := cmp.Diff(roles, n.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
 func TestASlimNodeIsSmallWhateverItsKubeletMakesUp(t *testing.T) {
 	const long = 1 << 20
 	text := strings.Repeat("x", long)

@@ -7,8 +7,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
@@ -100,5 +106,49 @@ func may(ctx context.Context, user string, r right) func() (bool, error) {
 		}}
 		err := here.Create(ctx, review)
 		return review.Status.Allowed, err
+	}
+}
+
+// called is what a machine's condition says of the last check; empty if none has spoken.
+func called(ctx context.Context, machine string) func() metav1.ConditionStatus {
+	return func() metav1.ConditionStatus {
+		m := &clusterv1.Machine{}
+		Expect(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: machine}, m)).To(Succeed())
+		if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
+			return c.Status
+		}
+		return ""
+	}
+}
+
+func withKind(o client.Object) client.Object {
+	GinkgoHelper()
+	kind, err := here.GroupVersionKindFor(o)
+	Expect(err).NotTo(HaveOccurred())
+	o.GetObjectKind().SetGroupVersionKind(kind)
+	return o
+}
+
+// leases are those on nodes.
+func leases(ctx context.Context) func() ([]coordinationv1.Lease, error) {
+	return func() ([]coordinationv1.Lease, error) {
+		list := &coordinationv1.LeaseList{}
+		err := here.List(ctx, list, client.InNamespace(nhcv1.DefaultLeaseNamespace))
+		return list.Items, err
+	}
+}
+
+// told counts the events of a reason about a check, repetitions included.
+func told(ctx context.Context, check *nhcv1.NodeHealthCheck, reason string) func() int {
+	return func() int {
+		list := &eventsv1.EventList{}
+		Expect(here.List(ctx, list)).To(Succeed())
+		number := 0
+		for i := range list.Items {
+			if e := &list.Items[i]; e.Regarding.UID == check.UID && e.Reason == reason {
+				number += int(ptr.Deref(e.Series, eventsv1.EventSeries{Count: 1}).Count)
+			}
+		}
+		return number
 	}
 }

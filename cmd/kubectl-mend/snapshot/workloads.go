@@ -124,8 +124,9 @@ func (n nodesOf) GetByKey(name string) (any, bool, error) {
 
 // List implements workload.Store.
 func (n nodesOf) List() []any {
-	var all []any
-	for _, node := range All[corev1.Node](n.Snapshot, "") {
+	nodes := All[corev1.Node](n.Snapshot, "")
+	all := make([]any, 0, len(nodes))
+	for _, node := range nodes {
 		all = append(all, node)
 	}
 	return all

@@ -161,7 +161,7 @@ func (a asking) excluded() []Blocker {
 	return []Blocker{{Reason: NodeExcluded}}
 }
 
-// stuckFor is how long a Node is being deleted before a person is told. Karpenter drains it and ends its instance meanwhile.
+// stuckFor is how long a Node is being deleted before an event asks a person to see to it. Karpenter drains it and ends its instance meanwhile.
 const stuckFor = time.Hour
 
 // deleting: the Node is being deleted, and something holds it by a finalizer. A remediation would bring back what somebody else ends.
