@@ -25,7 +25,8 @@ type target struct {
 	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
 	other   *corev1.Node       // in the way of knowing it; nil if nothing is
 	known   health.Node        // what is known of it
-	seen    glimpse            // what this process has seen of its conditions
+	// ofMachine and ofNode are the conditions that rules are about, as seen last: those of a node that cannot be seen now, too.
+	ofMachine, ofNode health.Seen
 	// others are the places of the other checks that select the machine too, older is the name of one of them that acts on it.
 	others []int
 	older  string
@@ -40,13 +41,6 @@ type target struct {
 	cycle *remediationrequest.Metadata
 	// unusable is why no request can be made for it from the template, as far as that was looked at.
 	unusable error
-}
-
-// glimpse is what this process has seen of the conditions of a machine and of its node that rules are about.
-type glimpse struct {
-	machine, node types.UID
-	signals       []health.Signal
-	lost          time.Time // when the node was seen last; zero if that is when the machines were read
 }
 
 // placeOf is where the machine of that name is among targets, which are sorted by name; false if it is not there.
@@ -75,7 +69,6 @@ type sighting struct {
 	until  position  // the events before it were about what was read
 	full   time.Time // when all machines were read
 	at     time.Time // when it was made
-	rules  []health.Rule
 
 	targets, skipped []*target // sorted by name; skipped are those that the user wants left alone
 	names            []string  // of targets
@@ -111,7 +104,7 @@ func (s *sighting) target(name string) *target {
 // missed is relied on until the next resync.
 func (r *Reconciler) sight(ctx context.Context, w *observed) error {
 	key := client.ObjectKeyFromObject(w.cluster)
-	is := &sighting{others: w.others, full: w.now, at: w.now, rules: policyOf(w.check.Spec.Checks).Rules, basis: sightingBasis{
+	is := &sighting{others: w.others, full: w.now, at: w.now, basis: sightingBasis{
 		check: w.check.UID, generation: w.check.Generation, cluster: key, initialized: w.initialized, nodes: w.link.Origin(),
 	}}
 	if w.sighting = is; r.machines == nil {
@@ -195,37 +188,28 @@ func (w *observed) targetOf(name string, m *clusterv1.Machine) *target {
 	return t
 }
 
-// look dates signals, which are those of t as they are written, by what this process saw of them before.
-func (w *observed) look(t *target, signals []health.Signal) (dated []health.Signal, is glimpse) {
-	onMachine, onNode, last, was := health.Look{Now: w.now}, health.Look{Now: w.now}, w.before.sighting, glimpse{}
-	if before := last.target(t.name); before != nil && before.seen.machine == t.machine.UID {
-		was = before.seen
-		onMachine.Before, onMachine.Rules, onMachine.Was = last.at, last.rules, was.signals
+// look says of signals, which are those of t as they are written, since when they count, given what this process saw of t before.
+func (w *observed) look(t *target, signals []health.Signal) []health.Signal {
+	if last, was := w.before.sighting, w.before.sighting.target(t.name); was != nil {
+		at := last.at
+		if last.basis.generation != w.check.Generation { // there were other rules
+			at = time.Time{}
+		}
+		if t.ofMachine, t.ofNode, t.ofMachine.At = was.ofMachine, was.ofNode, at; was.node != nil {
+			t.ofNode.At = at
+		}
 	}
-	ofMachine := slices.IndexFunc(signals, health.Signal.OfNode)
-	if ofMachine < 0 {
-		ofMachine = len(signals)
+	nodes := slices.IndexFunc(signals, func(s health.Signal) bool { return s.Source == health.OnNode })
+	if nodes < 0 {
+		nodes = len(signals)
 	}
-	dated, is.machine = onMachine.Dated(signals[:ofMachine]), t.machine.UID
+	t.ofMachine = t.ofMachine.Next(health.Seen{Object: string(t.machine.UID), At: w.now, Signals: signals[:nodes]}, time.Time{}, false)
 	if t.node == nil {
-		is.node, is.lost, is.signals = was.node, was.lost, dated
-		if first := slices.IndexFunc(was.signals, health.Signal.OfNode); first >= 0 {
-			is.signals = slices.Concat(dated, was.signals[first:])
-		}
-		if is.lost.IsZero() && last != nil {
-			is.lost = last.at
-		}
-		return dated, is
+		return t.ofMachine.Signals
 	}
-	if onNode.Created = t.node.CreationTimestamp.Time; was.node == t.node.UID && was.machine != "" {
-		onNode.Before, onNode.Rules, onNode.Was = last.at, last.rules, was.signals
-		if !was.lost.IsZero() {
-			onNode.Before = was.lost
-		}
-	}
-	dated = append(dated, onNode.Dated(signals[ofMachine:])...)
-	is.node, is.signals = t.node.UID, dated
-	return dated, is
+	now := health.Seen{Object: string(t.node.UID), At: w.now, Signals: signals[nodes:]}
+	t.ofNode = t.ofNode.Next(now, t.node.CreationTimestamp.Time, false)
+	return slices.Concat(t.ofMachine.Signals, t.ofNode.Signals)
 }
 
 // share counts n more targets, which are as t, among those that others select too.
@@ -247,7 +231,7 @@ func (w *observed) complete(gone map[string]bool) {
 		was := w.last.target(t.name)
 		if was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node &&
 			was.other == t.other && was.known == t.known {
-			t.facts, t.seen = was.facts, was.seen
+			t.facts, t.ofMachine, t.ofNode = was.facts, was.ofMachine, was.ofNode
 		} else {
 			t.facts = w.plainFacts(t)
 		}
@@ -275,7 +259,8 @@ func (s *sighting) release(wrote []string) {
 	for _, name := range wrote {
 		for _, those := range [][]*target{s.targets, s.skipped} {
 			if place, found := placeOf(those, name); found {
-				those[place] = &target{name: name, others: those[place].others, seen: those[place].seen}
+				was := those[place]
+				those[place] = &target{name: name, others: was.others, node: was.node, ofMachine: was.ofMachine, ofNode: was.ofNode}
 			}
 		}
 	}

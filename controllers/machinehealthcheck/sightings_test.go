@@ -71,9 +71,15 @@ func (f *fleet) change(name string, change func(*clusterv1.Machine)) {
 	f.events = append(f.events, name)
 }
 
-// ready stores another version of the node of a machine.
+// ready stores another version of the node of a machine. Its condition has turned at since if its status is another one.
 func (f *fleet) ready(name string, status corev1.ConditionStatus, since time.Time) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, UID: types.UID(since.String())}}
+	if was, exists, _ := f.nodes.GetByKey(n.Name); exists {
+		n = was.(*corev1.Node).DeepCopy()
+		if c := n.Status.Conditions[0]; c.Status == status {
+			since = c.LastTransitionTime.Time
+		}
+	}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(since)}}
 	_ = f.nodes.Update(n)
 	f.events = append(f.events, name)

@@ -84,7 +84,7 @@ func (m *memory) of(check string) *remembered {
 }
 
 // miss notes that a reconcile did not get to judge the nodes of the check.
-func (is *remembered) miss() { is.decided.Missed = true }
+func (is *remembered) miss() { is.decided.Judged = time.Time{} }
 
 // tries counts the reconciles in a row that did not get through, with this one.
 func (is *remembered) tries(failed bool) int {

@@ -57,14 +57,10 @@ type Signal struct {
 	Type   string
 	Status string
 	Reason string
-	// Since is the condition's last transition, or when this process first saw the status: Undated says that the condition has no
-	// stamp that can be true.
+	// Since is the condition's last transition or, if Undated says that its stamp cannot be true, when this process first saw the status.
 	Since   time.Time
 	Undated bool
 }
-
-// OfNode reports whether s was seen on the Node.
-func (s Signal) OfNode() bool { return s.Source == OnNode }
 
 // Rule calls a machine unhealthy once a matching signal has lasted For.
 //

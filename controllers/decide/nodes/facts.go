@@ -270,12 +270,11 @@ type Lease struct {
 
 // Memory is what a decision must know of those before it. Losing it delays a remediation at worst.
 type Memory struct {
-	// Known says that there was a decision before; Judged is when nodes were judged last, and Missed that a reconcile since then did
-	// not get to that.
-	Known, Missed bool
-	Judged        time.Time
-	// Seen are the conditions of all nodes there were then that met one of the Rules, by Node.ID, each since when its status counts.
-	Seen  map[string][]health.Signal
+	// Known says that there was a decision before; Judged is when nodes were judged last, zero if the last reconcile did not get to that.
+	Known  bool
+	Judged time.Time
+	// Seen are the conditions of the nodes that met one of the Rules when they were judged last, by Node.ID.
+	Seen  map[string]health.Seen
 	Rules []health.Rule
 	// Streaks are for how long conditions have been bad, by Node.ID and type.
 	Streaks map[string]Streaks

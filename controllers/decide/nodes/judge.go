@@ -9,14 +9,11 @@ import (
 
 // Streak is a time for which a condition has been in one bad status or the other.
 type Streak struct {
-	Began  time.Time
-	Status string
-	// Turned is when it turned to that.
+	Began time.Time
+	// Turned is when it turned to the present one.
 	Turned time.Time
 	// Longest is the longest timeout of the statuses since then.
 	Longest time.Duration
-	// Effective is from when on the present status counts.
-	Effective time.Time
 }
 
 // Streaks are those of one node, by the type of the condition.
@@ -27,13 +24,12 @@ type Streak struct {
 // then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
 type Streaks map[string]Streak
 
-// after is what s is with a node of which those conditions are seen now, judged by rules. A process that was blind since has not
-// seen whether a node that has
-// turned was healthy in between.
-func (s Streaks) after(conditions []health.Signal, rules []health.Rule, blind bool) Streaks {
-	var next Streaks
-	for i := range conditions {
-		c := &conditions[i]
+// after is what s is with a node of which those conditions are seen now, judged by rules, and the conditions since when they count
+// together. A process that was blind since has not seen whether a node that has turned was healthy in between.
+func (s Streaks) after(seen []health.Signal, rules []health.Rule, blind bool) (next Streaks, together []health.Signal) {
+	together = slices.Clone(seen)
+	for i := range together {
+		c := &together[i]
 		rule := ruleFor(rules, c)
 		if rule == nil {
 			continue
@@ -42,25 +38,16 @@ func (s Streaks) after(conditions []health.Signal, rules []health.Rule, blind bo
 		if unseen := blind && !c.Since.Equal(is.Turned); !known || unseen || c.Since.Before(is.Began) {
 			is = Streak{Began: c.Since}
 		}
-		is.Status, is.Turned, is.Longest = c.Status, c.Since, max(is.Longest, rule.For)
-		is.Effective = c.Since
-		if together := is.Began.Add(is.Longest - rule.For); together.Before(c.Since) {
-			is.Effective = together
+		is.Turned, is.Longest = c.Since, max(is.Longest, rule.For)
+		if from := is.Began.Add(is.Longest - rule.For); from.Before(c.Since) {
+			c.Since = from
 		}
 		if next == nil {
 			next = Streaks{}
 		}
 		next[c.Type] = is
 	}
-	return next
-}
-
-// since is from when on the status of c counts.
-func (s Streaks) since(c *health.Signal) time.Time {
-	if is, known := s[c.Type]; known && is.Status == c.Status && is.Turned.Equal(c.Since) {
-		return is.Effective
-	}
-	return c.Since
+	return next, together
 }
 
 func ruleFor(rules []health.Rule, c *health.Signal) *health.Rule {
@@ -81,49 +68,26 @@ func Concerns(p health.Policy, kind, status string) bool {
 // like it when it gets to the node.
 const neverReported = "NodeStatusNeverUpdated"
 
-// look is a look at n, which f.Memory may know.
-func (f *Facts) look(n *Node, blind bool) health.Look {
-	look := health.Look{Now: f.Now, Created: n.Created, Blind: blind}
-	if seen, known := f.Memory.Seen[n.ID]; known {
-		look.Before, look.Rules, look.Was = f.Memory.Judged, f.Memory.Rules, seen
-	}
-	return look
-}
-
-// sees are the conditions of n that meet a rule, each since when its status counts.
+// sees is what is seen of n now, after was.
 //
-// A node that has no Ready condition is taken as Ready=Unknown: since it was created if it never reported anything to this
-// process, else since that is
-// missing. Somebody may have replaced the list of conditions, and the node be as healthy as before. The other conditions say
-// nothing as long as they are
-// missing. (medik8s ignores such a node for ever.)
-func (f *Facts) sees(n *Node, look health.Look) []health.Signal {
-	conditions := n.Conditions
+// A node that has no Ready condition is taken as Ready=Unknown: since it was created, if this process was there then, else since that was
+// first seen. Somebody may have replaced the list of conditions, and the node be as healthy as before. The other conditions say nothing as
+// long as they are missing. (medik8s ignores such a node for ever.)
+func (f *Facts) sees(n *Node, was health.Seen, blind bool) health.Seen {
+	now := health.Seen{Object: n.ID, At: f.Now, Signals: n.Conditions}
 	if !n.Reported {
 		missing := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: neverReported}
 		if !n.Created.Before(f.Since) {
 			missing.Since = n.Created
 		}
-		conditions = append(slices.Clip(conditions), missing)
+		now.Signals = append(slices.Clip(n.Conditions), missing)
 	}
-	if len(conditions) == 0 {
-		return nil
-	}
-	return look.Dated(conditions)
+	return was.Next(now, n.Created, blind)
 }
 
-// judged is the verdict on n, of which that was seen, and whose conditions count with those streaks.
-func judged(f *Facts, n *Node, seen []health.Signal, streaks Streaks) health.Verdict {
-	target := health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: seen}
-	if len(streaks) > 0 {
-		target.Signals = slices.Clone(seen)
-		for i := range target.Signals {
-			if s := &target.Signals[i]; !streaks.since(s).Equal(s.Since) {
-				s.Since, s.Undated = streaks.since(s), false
-			}
-		}
-	}
-	return health.Judge(target, f.Policy, f.Now)
+// judged is the verdict on n by those conditions.
+func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
+	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
 }
 
 // Doubt is why the API server does not confirm the facts by which a remediation starts; the zero Doubt if it does.
@@ -150,14 +114,11 @@ func (d *Decision) Confirm(f *Facts, n, now *Node) Doubt {
 	if now == nil {
 		return Doubt{Reason: NodeVanished}
 	}
-	look := health.Look{Now: f.Now, Created: now.Created, Before: f.Now, Rules: f.Policy.Rules}
-	same := func(a, b health.Signal) bool {
-		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
+	state, same := d.Verdict.State, func(a, b health.Signal) bool { return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since) }
+	if n.Reported != now.Reported || !slices.EqualFunc(n.Conditions, now.Conditions, same) { // the cache is behind: they count from now
+		state = f.judged(now, f.sees(now, health.Seen{Object: now.ID, At: f.Now}, false).Signals).State
 	}
-	if slices.EqualFunc(n.Conditions, now.Conditions, same) { // else the cache is behind, and they count from now
-		look.Was = d.seen
-	}
-	switch state := judged(f, now, f.sees(now, look), d.streaks).State; {
+	switch {
 	case now.ID != n.ID:
 		return Doubt{Reason: NodeReplaced}
 	case state != health.Unhealthy:
@@ -178,23 +139,27 @@ func (d *decider) judge() {
 	for _, rule := range f.Policy.Rules {
 		longest = max(longest, rule.For)
 	}
-	blind := f.Memory.Missed || f.Now.Sub(f.Memory.Judged) > longest+unseenFor
+	blind := f.Now.Sub(f.Memory.Judged) > longest+unseenFor
 	memory := &d.p.Memory
-	memory.Seen, memory.Streaks = make(map[string][]health.Signal, len(f.Nodes)), map[string]Streaks{}
-	memory.Rules, memory.Judged = f.Policy.Rules, f.Now
+	memory.Seen, memory.Streaks, memory.Rules, memory.Judged = map[string]health.Seen{}, map[string]Streaks{}, f.Policy.Rules, f.Now
 	for i := range f.Nodes {
 		n, is := &f.Nodes[i], &d.p.Decisions[i]
 		if !n.Exists {
 			continue
 		}
-		is.seen = f.sees(n, f.look(n, blind))
-		memory.Seen[n.ID] = is.seen
+		was := f.Memory.Seen[n.ID]
+		if !slices.Equal(f.Memory.Rules, f.Policy.Rules) {
+			was.At = time.Time{}
+		}
+		seen := f.sees(n, was, blind)
+		memory.Seen[n.ID] = seen
 		if !n.remediated() {
-			if is.streaks = f.Memory.Streaks[n.ID].after(is.seen, f.Policy.Rules, blind); is.streaks != nil {
-				memory.Streaks[n.ID] = is.streaks
+			var streaks Streaks
+			if streaks, seen.Signals = f.Memory.Streaks[n.ID].after(seen.Signals, f.Policy.Rules, blind); streaks != nil {
+				memory.Streaks[n.ID] = streaks
 			}
 		}
-		is.Verdict = judged(f, n, is.seen, is.streaks)
+		is.Verdict = f.judged(n, seen.Signals)
 		if f.TerminatingLeft && n.Terminating { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
 			is.Left, is.Verdict.State = true, health.Unknown
 		}

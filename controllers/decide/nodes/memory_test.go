@@ -104,7 +104,7 @@ func TestWhatIsRemembered(t *testing.T) {
 			Flagged: yes, Unpatchable: yes, Recovered: yes,
 			Refused: map[string]time.Time{"a": epoch.Add(-refusedFor), "b": epoch.Add(1 - refusedFor), "gone": epoch},
 			Started: map[string]time.Time{"r": epoch, "gone": epoch},
-			Streaks: map[string]Streaks{"gone": {}}, Seen: map[string][]health.Signal{"gone": nil},
+			Streaks: map[string]Streaks{"gone": {}}, Seen: map[string]health.Seen{"gone": {}},
 		}
 	})
 	yes := map[string]bool{"r": true}

@@ -66,10 +66,6 @@ type Decision struct {
 	Recheck time.Time
 	// Work is what is done about the node. Nodes about which nothing is done share one that is empty.
 	*Work
-
-	// seen are the conditions of the node, streaks those that the verdict counts with.
-	seen    []health.Signal
-	streaks Streaks
 }
 
 // Work is what is done about one node.
