@@ -13,8 +13,11 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// long is how long ago something must have happened for every patience to be over.
-const long = 30 * time.Minute
+// patience is the timeout of the conditions of nodes by default, long how long ago something must have happened for every one to be over.
+const (
+	patience = 5 * time.Minute
+	long     = 30 * time.Minute
+)
 
 // environment is one Cluster. What its machines and nodes report, the test writes.
 type environment struct {
