@@ -293,7 +293,7 @@ func SinceReason(d health.Doubt) string {
 	case health.NotSinceOutage:
 		return health.Settling.String() + " after an outage in which the node was out of reach"
 	case health.NotSinceStamp:
-		return "when kubemend saw it turn: its own lastTransitionTime is missing, or of a clock that is wrong"
+		return "when it was first seen, by the manager perhaps earlier: its lastTransitionTime is missing, or of a clock that is wrong"
 	case health.NodeDiffers:
 	}
 	return ""

@@ -284,15 +284,17 @@ func TestAMachineIsReducedToWhatIsAskedOfItIfNoOtherReconcileReadsIt(t *testing.
 	}
 }
 
-// A kubelet whose clock is behind says that it is Unknown for long, and a homemade reporter says nothing. It stays so when the machine was written, and when the
-// node could not be seen meanwhile.
+// A kubelet whose clock is behind says that it is Unknown for long, and a homemade reporter says nothing. It stays so when the machine was
+// written, and when the node could not be seen meanwhile.
 func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 	f, r, check := newFleet(), &Reconciler{}, types.NamespacedName{Namespace: "ns", Name: "check"}
 	f.change("a", func(*clusterv1.Machine) {})
 	f.ready("a", corev1.ConditionTrue, ago(time.Hour))
 	f.handle(r)
 	ofGPU := func(w *observed) {
-		w.check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{{Type: "GPU", Status: "False", TimeoutSeconds: ptr.To[int32](300)}}
+		w.check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{
+			{Type: "GPU", Status: "False", TimeoutSeconds: ptr.To[int32](300)},
+		}
 	}
 	unsure := func(w *observed) { w.link = workload.View{Link: workload.Unsure} }
 	f.seen(t.Context(), t, r, noon, ofGPU)

@@ -10,12 +10,15 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// Nodes were seen to be healthy a minute ago. What a condition says of its own age, or that it is missing, gets no node remediated before its timeout, nor later.
+// Nodes were seen to be healthy a minute ago. What a condition says of its own age, or that it is missing, gets no node remediated before its
+// timeout, nor later.
 func TestANodeIsRemediatedByWhatWasSeenOfIt(t *testing.T) {
 	for name, conditions := range map[string]func(now time.Time) []corev1.NodeCondition{
 		"the list of conditions was replaced": func(time.Time) []corev1.NodeCondition { return nil },
 		"a reporter that writes no transition": func(now time.Time) []corev1.NodeCondition {
-			return []corev1.NodeCondition{{Type: "Ready", Status: "True", LastTransitionTime: metav1.NewTime(now)}, {Type: "GPUReady", Status: "False"}}
+			return []corev1.NodeCondition{
+				{Type: "Ready", Status: "True", LastTransitionTime: metav1.NewTime(now)}, {Type: "GPUReady", Status: "False"},
+			}
 		},
 		"a kubelet whose clock is ahead": func(now time.Time) []corev1.NodeCondition {
 			return []corev1.NodeCondition{{Type: "Ready", Status: "False", LastTransitionTime: metav1.NewTime(now.Add(6 * time.Hour))}}
@@ -25,11 +28,12 @@ func TestANodeIsRemediatedByWhatWasSeenOfIt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+			nhc := check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 				s.UnhealthyConditions = append(s.UnhealthyConditions, nhcv1.UnhealthyCondition{
 					Type: "GPUReady", Status: "False", Duration: metav1.Duration{Duration: 5 * time.Minute},
 				})
-			}))...)
+			})
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), nhc)...)
 			k.settle("nhc")
 			k.after(time.Minute)
 			n := k.node("b")

@@ -17,9 +17,9 @@ type Seen struct {
 	Signals []Signal
 }
 
-// Next is what is seen now, given the signals as they are written: each counts from its stamp, or from now if that is missing, older than the
-// object, or contradicts s. As long as the status stays that does too: the same one under another stamp is no turn, unless this process is
-// blind: what turned to that status since s may have turned twice.
+// Next is what is seen now, given the signals as they are written. Each counts from its stamp, or from now, if that is missing, older than
+// the object, or contradicts s; and goes on to as long as the status is the same, whatever its stamp says then. Only if this process was
+// blind since s does a new stamp count: the condition may have turned twice.
 func (s Seen) Next(now Seen, created time.Time, blind bool) Seen {
 	if s.Object != now.Object {
 		s = Seen{}

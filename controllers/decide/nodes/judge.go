@@ -114,7 +114,9 @@ func (d *Decision) Confirm(f *Facts, n, now *Node) Doubt {
 	if now == nil {
 		return Doubt{Reason: NodeVanished}
 	}
-	state, same := d.Verdict.State, func(a, b health.Signal) bool { return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since) }
+	state, same := d.Verdict.State, func(a, b health.Signal) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
+	}
 	if n.Reported != now.Reported || !slices.EqualFunc(n.Conditions, now.Conditions, same) { // the cache is behind: they count from now
 		state = f.judged(now, f.sees(now, health.Seen{Object: now.ID, At: f.Now}, false).Signals).State
 	}
