@@ -76,12 +76,43 @@ func TestANodeThatNeverReported(t *testing.T) {
 	if got := dueOf(other, silent); got != -1 {
 		t.Errorf("a condition that is missing says nothing; unhealthy after %v", got)
 	}
-	silent.Created = epoch.Add(-time.Hour)
-	if got := dueOf(rules, ready(good, 0), silent); got != 300*time.Second {
-		t.Errorf("Ready vanished: unhealthy after %v, want 300 s after that was first seen", got)
+}
+
+// What a condition says of its own age counts if nothing contradicts it that was seen.
+func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
+	const m = time.Minute
+	old, missing := ready(unknown, -10*m), Node{Exists: true, Created: epoch.Add(-2 * m)}
+	made := old
+	made.Created = epoch.Add(-m)
+	seen := func(signals ...health.Signal) func(*Facts) {
+		return func(f *Facts) {
+			f.Since = epoch.Add(-time.Hour)
+			f.Memory = Memory{Known: true, Judged: epoch.Add(-m), Rules: f.Policy.Rules, Seen: map[string]health.Seen{
+				"uid-a": {Object: "uid-a", At: epoch.Add(-m), Signals: signals},
+			}}
+		}
 	}
-	restarted := of(silent).with(func(f *Facts) { f.Since = epoch })
-	if got := Decide(restarted).Decisions[0].Verdict.Recheck; !got.Equal(epoch.Add(300 * time.Second)) {
-		t.Errorf("Ready is missing when this process begins: unhealthy at %v, want 300 s later", got)
+	otherRules := func(f *Facts) { f.Memory.Rules = nil }
+	missed := func(f *Facts) {
+		f.Memory.Judged = time.Time{}
+		f.Memory.Streaks = map[string]Streaks{"uid-a": {"Ready": {Began: epoch.Add(-10 * m), Turned: epoch.Add(-10 * m), Longest: 5 * m}}}
+	}
+	for name, tc := range map[string]struct {
+		given Facts
+		want  time.Duration // until it is unhealthy
+	}{
+		"its stamp counts at the first look":                     {of(old), -5 * m},
+		"unless it is older than the node":                       {of(made), 5 * m},
+		"or the node was seen to be healthy since":               {of(old).with(seen()), 5 * m},
+		"but not by a check that did not ask for that condition": {of(old).with(seen(), otherRules), -5 * m},
+		"another stamp is no turn":                               {of(ready(unknown, -m)).with(seen(old.Conditions...)), -5 * m},
+		"but where one may have been missed":                     {of(ready(unknown, -m/2)).with(seen(old.Conditions...), missed), 9 * m / 2},
+		"a new node that reports nothing counts from its making": {of(missing).with(func(f *Facts) { f.Since = epoch.Add(-time.Hour) }), 3 * m},
+		"an older one than the process from when that was seen":  {of(missing).with(func(f *Facts) { f.Since = epoch }), 5 * m},
+		"and one that has reported from when it was missed":      {of(missing).with(seen()), 5 * m},
+	} {
+		if got := Decide(tc.given).Decisions[0].Verdict.Findings[0].Due.Sub(epoch); got != tc.want {
+			t.Errorf("%s: unhealthy in %s, want %s", name, got, tc.want)
+		}
 	}
 }
