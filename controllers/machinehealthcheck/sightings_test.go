@@ -319,7 +319,8 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 	}
 	diskFull := func() {
 		f.change("a", func(m *clusterv1.Machine) {
-			m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: "Disk", Status: "False", LastTransitionTime: metav1.NewTime(noon)})
+			disk := metav1.Condition{Type: "Disk", Status: "False", LastTransitionTime: metav1.NewTime(noon)}
+			m.Status.Conditions = append(m.Status.Conditions, disk)
 		})
 	}
 	f.change("a", func(*clusterv1.Machine) {})
