@@ -2,18 +2,15 @@ package rig
 
 import (
 	"bytes"
-	"encoding/hex"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 )
 
-// Listening are the addresses that the programs of the rig listen on. Only Linux reports them.
-func (r *Rig) Listening() ([]string, error) {
+// Listening counts the sockets on which the programs of the rig listen, and names the addresses of those that are not on loopback, as the kernel
+// writes them. Only Linux reports them.
+func (r *Rig) Listening() (sockets int, exposed []string, err error) {
 	ours := map[string]bool{}
 	for _, process := range processesOf(r.folder) {
 		handles, _ := filepath.Glob("/proc/" + process + "/fd/*") // only a bad pattern is an error
@@ -24,11 +21,10 @@ func (r *Rig) Listening() ([]string, error) {
 			}
 		}
 	}
-	var found []string
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+	for table, loopback := range map[string]string{"/proc/net/tcp": "0100007F:", "/proc/net/tcp6": strings.Repeat("0", 24) + "01000000:"} {
 		content, err := os.ReadFile(table)
 		if err != nil && len(ours) > 0 {
-			return nil, fmt.Errorf("read who listens: %w", err)
+			return 0, nil, fmt.Errorf("read who listens: %w", err)
 		}
 		for line := range bytes.Lines(content) {
 			const address, state, inode, listening = 1, 3, 9, "0A"
@@ -36,31 +32,13 @@ func (r *Rig) Listening() ([]string, error) {
 			if len(words) <= inode || words[state] != listening || !ours[words[inode]] {
 				continue
 			}
-			at, err := addressOf(words[address])
-			if err != nil {
-				return nil, fmt.Errorf("read %s: %w", table, err)
+			sockets++
+			if !strings.HasPrefix(words[address], loopback) {
+				exposed = append(exposed, words[address])
 			}
-			found = append(found, at)
 		}
 	}
-	return found, nil
-}
-
-// addressOf is an address as the kernel writes it: four bytes at a time, the last one first, and the port.
-func addressOf(kernel string) (string, error) {
-	host, port, _ := strings.Cut(kernel, ":")
-	ip, err := hex.DecodeString(host)
-	if err != nil {
-		return "", fmt.Errorf("address %q: %w", kernel, err)
-	}
-	for word := range slices.Chunk(ip, 4) {
-		slices.Reverse(word)
-	}
-	n, err := strconv.ParseUint(port, 16, 16)
-	if err != nil {
-		return "", fmt.Errorf("port of %q: %w", kernel, err)
-	}
-	return net.JoinHostPort(net.IP(ip).String(), strconv.FormatUint(n, 10)), nil
+	return sockets, exposed, nil
 }
 
 // processesOf are the numbers of the processes that were started with the folder on their command line: everything that

@@ -42,11 +42,11 @@ func playOwner() {
 	if err := errors.Join(c.reservePorts(), c.startEtcd(context.Background())); err != nil {
 		panic(err)
 	}
-	listening, err := r.Listening()
+	sockets, exposed, err := r.Listening()
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(r.folder, c.etcdPort.address(), strings.Join(listening, ","))
+	fmt.Println(r.folder, c.etcdPort.address(), sockets, exposed)
 	<-time.After(time.Hour)
 }
 
@@ -61,11 +61,10 @@ func TestAKilledOwnerOrphansNothing(t *testing.T) {
 	g.Expect(owner.Start()).To(Succeed())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	g.Expect(err).NotTo(HaveOccurred())
-	var folder, address, listening string
-	_, err = fmt.Sscanln(line, &folder, &address, &listening)
+	folder, said, _ := strings.Cut(strings.TrimSpace(line), " ")
+	address, said, _ := strings.Cut(said, " ")
 	if runtime.GOOS == "linux" { // which alone reports which process listens where
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(strings.Split(listening, ",")).To(ConsistOf(address, HavePrefix("127.0.0.1:")), "for clients and for peers")
+		g.Expect(said).To(Equal("2 []"), "for clients and for peers, on loopback alone")
 	}
 
 	g.Expect(owner.Process.Kill()).To(Succeed())
