@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,8 +26,6 @@ type InfrastructureOptions struct {
 	// Hosts are a pool: every Metal3Machine is put on a free BareMetalHost of its namespace, and waits for one. Without
 	// it a machine has a host of its own, of which nothing can be seen.
 	Hosts *Hosts
-	// Every is that of the kubelets; see KubeletOptions.
-	Every time.Duration
 	// Logger receives the log of the provider; nothing is logged if it is not set.
 	Logger logr.Logger
 }

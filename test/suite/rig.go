@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -60,7 +59,7 @@ func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastruct
 	ginkgo.GinkgoHelper()
 	hosts, err := simulator.NewHosts(management, simulator.HostsOptions{})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	provider, err := simulator.NewInfrastructure(management, simulator.InfrastructureOptions{Hosts: hosts, Every: 200 * time.Millisecond})
+	provider, err := simulator.NewInfrastructure(management, simulator.InfrastructureOptions{Hosts: hosts})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	Beside(hosts.Start)
 	Beside(provider.Start)
