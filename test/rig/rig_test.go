@@ -42,11 +42,8 @@ func playOwner() {
 	if err := errors.Join(c.reservePorts(), c.startEtcd(context.Background())); err != nil {
 		panic(err)
 	}
-	sockets, exposed, err := r.Listening()
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(r.folder, c.etcdPort.address(), sockets, exposed)
+	fmt.Println(r.folder, c.etcdPort.address())
+	fmt.Println(r.Listening())
 	<-time.After(time.Hour)
 }
 
@@ -59,12 +56,12 @@ func TestAKilledOwnerOrphansNothing(t *testing.T) {
 	out, err := owner.StdoutPipe()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(owner.Start()).To(Succeed())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	g.Expect(err).NotTo(HaveOccurred())
-	folder, said, _ := strings.Cut(strings.TrimSpace(line), " ")
-	address, said, _ := strings.Cut(said, " ")
+	lines := bufio.NewScanner(out)
+	g.Expect(lines.Scan()).To(BeTrue())
+	folder, address, _ := strings.Cut(lines.Text(), " ")
+	g.Expect(lines.Scan()).To(BeTrue())
 	if runtime.GOOS == "linux" { // which alone reports which process listens where
-		g.Expect(said).To(Equal("2 []"), "for clients and for peers, on loopback alone")
+		g.Expect(lines.Text()).To(Equal("2 [] <nil>"), "for clients and for peers, on loopback alone")
 	}
 
 	g.Expect(owner.Process.Kill()).To(Succeed())
