@@ -27,7 +27,7 @@ type Attacher struct {
 
 // NewAttacher makes an attacher for a workload cluster; Start starts it.
 func NewAttacher(workload *rest.Config, logger logr.Logger) (*Attacher, error) {
-	manager, err := newManager(workload, logger, "")
+	manager, err := newManager(workload, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -39,8 +39,6 @@ func Hurried() Waits {
 
 // HostsOptions are the knobs of all hosts together; the zero value is BMO 0.14 with hosts that answer at once.
 type HostsOptions struct {
-	// Namespace is the only one whose hosts are played; all are if it is empty. Two who play the same host would fight.
-	Namespace string
 	// Times are those of every host that was not told others.
 	Times Times
 	// Waits are those of BMO and Ironic; Hurried if zero.
@@ -87,7 +85,7 @@ func (h *Hosts) SeenFrom(management *rest.Config) (*Hosts, error) {
 
 func newHosts(management *rest.Config, o HostsOptions, in *hall) (*Hosts, error) {
 	o.complete()
-	manager, err := newManager(management, o.Logger, o.Namespace)
+	manager, err := newManager(management, o.Logger)
 	if err != nil {
 		return nil, err
 	}

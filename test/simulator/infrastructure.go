@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,14 +20,9 @@ const KubernetesVersion = "v1.36.3"
 
 // InfrastructureOptions are the knobs of an infrastructure provider; the zero value provisions at once.
 type InfrastructureOptions struct {
-	// Namespace is the only one whose objects are provisioned; all are if it is empty. Two simulators of the same
-	// object would fight: each removes the finalizer of what is deleted.
-	Namespace string
 	// Hosts are a pool: every Metal3Machine is put on a free BareMetalHost of its namespace, and waits for one. Without
 	// it a machine has a host of its own, of which nothing can be seen.
 	Hosts *Hosts
-	// Every is that of the kubelets; see KubeletOptions.
-	Every time.Duration
 	// Logger receives the log of the provider; nothing is logged if it is not set.
 	Logger logr.Logger
 }
@@ -62,7 +56,7 @@ type tenancy struct {
 
 // NewInfrastructure makes a provider for the management cluster; Start starts it.
 func NewInfrastructure(management *rest.Config, o InfrastructureOptions) (*Infrastructure, error) {
-	manager, err := newManager(management, o.Logger, o.Namespace)
+	manager, err := newManager(management, o.Logger)
 	if err != nil {
 		return nil, err
 	}

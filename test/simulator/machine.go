@@ -183,7 +183,7 @@ func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.
 		return ctrl.Result{}, err
 	}
 	p.switchOn(key, home.host, KubeletOptions{
-		Node: key.Name, ProviderID: providerID, Every: p.options.Every,
+		Node: key.Name, ProviderID: providerID,
 		Labels: roleLabels(machine), Taints: roleTaints(machine), Logger: p.options.Logger,
 	}, site)
 	return ctrl.Result{}, nil

@@ -42,7 +42,7 @@ type Remediator struct {
 
 // NewRemediator makes a remediator for a cluster in which its kinds are installed; Start starts it.
 func NewRemediator(cluster *rest.Config, o RemediatorOptions) (*Remediator, error) {
-	manager, err := newManager(cluster, o.Logger, "")
+	manager, err := newManager(cluster, o.Logger)
 	if err != nil {
 		return nil, err
 	}

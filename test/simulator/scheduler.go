@@ -29,7 +29,7 @@ type Scheduler struct {
 
 // NewScheduler makes a scheduler for a workload cluster; Start starts it.
 func NewScheduler(workload *rest.Config, logger logr.Logger) (*Scheduler, error) {
-	manager, err := newManager(workload, logger, "")
+	manager, err := newManager(workload, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -141,7 +140,7 @@ func counts(ctx context.Context, name string) func() string {
 // said is what a condition of a check says, as "Status/Reason".
 func said(ctx context.Context, name, condition string) func() string {
 	return func() string {
-		c := conditions.Get(check(ctx, name), condition)
+		c := meta.FindStatusCondition(check(ctx, name).Status.Conditions, condition)
 		if c == nil {
 			return "-"
 		}

@@ -177,7 +177,7 @@ func TestAWorkloadClusterThatDoesNotAnswerIsNoEvidenceAgainstAMachine(t *testing
 		e.reports(ctx, "a", corev1.ConditionUnknown)
 		time.Sleep(time.Minute)
 		e.workload.Silence(true)
-		time.Sleep(24 * time.Hour)
+		time.Sleep(11 * time.Hour)
 		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue), "nothing is known")
 		e.worker(ctx, "marked")
 		mark := []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":""}}}`)
@@ -197,7 +197,7 @@ func TestASteadyWorldCausesNoWrites(t *testing.T) {
 	scene(t, func(_ context.Context, e *environment) {
 		time.Sleep(time.Minute)
 		before := len(e.management.Calls(writes))
-		time.Sleep(24 * time.Hour)
+		time.Sleep(11 * time.Hour)
 		Expect(e.management.Calls(writes)).To(HaveLen(before))
 	})
 }
