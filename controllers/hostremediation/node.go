@@ -187,7 +187,7 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	w.facts.BootUnread = w.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
 	w.facts.OutOfReach = link.Link != workload.Up
 	if w.facts.OutOfReach {
-		w.unseenBecause = explain.Unreachable(link.Silent)
+		w.unseenBecause = cmp.Or(explain.Plain(link.Changed), explain.Unreachable(link.Silent))
 		if link.Recheck > 0 && !w.facts.State.Final() { // else an event comes, or no step depends on it
 			w.recheckAfter(max(link.Recheck, retry))
 		}

@@ -83,6 +83,9 @@ func (w *observed) outage() machines.Outage {
 	if w.link.Refused != nil {
 		is.Refused = w.link.Refused.Error()
 	}
+	if w.link.Changed != nil {
+		is.Changed = w.link.Changed.Error()
+	}
 	return is
 }
 

@@ -199,6 +199,13 @@ func (r *Reconciler) observeLink(ctx context.Context, w *observed) error {
 	return err
 }
 
+// changed reports whether another workload cluster answers than the one that is kept, which is asked before p acts because of nodes.
+func (r *Reconciler) changed(ctx context.Context, w *observed, p plan) bool {
+	acts := func(i int) bool { return p.Decisions[i].Acts() }
+	return r.Verify != nil && w.mode == machines.Active && w.link.Link == workload.Up && slices.ContainsFunc(p.Open, acts) &&
+		r.Verify(ctx, client.ObjectKeyFromObject(w.cluster)) != nil
+}
+
 // observeMachines reads the machines that the check selects.
 func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
 	if err := r.sight(ctx, w); err != nil {

@@ -110,6 +110,29 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 	}
 }
 
+// The shell asks first whether the workload cluster is still the same.
+func TestWhatActsOnAMachine(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		acts  bool
+	}{
+		"a healthy machine is marked so":       {of(is(health.Healthy)), false},
+		"one is marked unhealthy that was not": {of(bad()).with(tooMany), true},
+		"one stays marked":                     {of(bad(marked)).with(tooMany), false},
+		"an owner is asked":                    {of(bad(marked)), true},
+		"a request is created":                 {of(bad(marked)).with(external), true},
+		"one stays":                            {of(bad(marked, requested(OwnRequest))).with(external), false},
+		"a request is deleted":                 {of(is(health.Healthy, requested(OwnRequest))).with(external), true},
+		"an unhealthy one is being deleted":    {of(bad(deleting)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if acts := Decide(tc.given).Decisions[0].Acts(); acts != tc.acts {
+				t.Errorf("it acts: %v", acts)
+			}
+		})
+	}
+}
+
 func TestASkippedMachineIsReleasedIfACheckHasMarkedIt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given Target
