@@ -69,10 +69,10 @@ func (e *environment) switchOff(ctx context.Context, h *bmov1alpha1.BareMetalHos
 func TestARemediationHearsOfItsBareMetalHostAndOfTime(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		host, rem := e.powerCycled(ctx)
-		e.reports(ctx, "a", corev1.ConditionTrue)
 		is := e.state(ctx, rem)
 		time.Sleep(time.Minute)
 		Expect(is()).To(Equal(powercycle.PoweringOff))
+		e.reports(ctx, "a", corev1.ConditionTrue)
 		e.switchOff(ctx, host)
 		time.Sleep(time.Second)
 		Expect(is()).To(Equal(powercycle.MovingWorkload), "its node may live")
