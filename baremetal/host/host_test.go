@@ -226,9 +226,11 @@ func TestMarksComeAndGo(t *testing.T) {
 func TestWhatActsOnPowerIsWrittenOnlyToTheHostThatWasRead(t *testing.T) {
 	us := Remediation{UID: "new"}
 	for name, act := range map[string]func(*Hosts, *bmov1alpha1.BareMetalHost) error{
-		"KeepOff":    func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.KeepOff(t.Context(), read, us) },
-		"AskReceipt": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.AskReceipt(t.Context(), read, us, time.Now()) },
-		"Reboot":     func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.Reboot(t.Context(), read, us, 1) },
+		"KeepOff": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.KeepOff(t.Context(), read, us) },
+		"AskReceipt": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error {
+			return h.AskReceipt(t.Context(), read, us, time.Now())
+		},
+		"Reboot": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.Reboot(t.Context(), read, us, 1) },
 		"RemoveOrphans": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error {
 			return h.RemoveOrphans(t.Context(), read, map[string]types.UID{holdOff + "old": "old"})
 		},
