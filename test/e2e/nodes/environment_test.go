@@ -13,13 +13,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -146,7 +146,7 @@ func counts(ctx context.Context, name string) func() string {
 // said is what a condition of a check says, as "Status/Reason".
 func said(ctx context.Context, name, condition string) func() string {
 	return func() string {
-		c := conditions.Get(check(ctx, name), condition)
+		c := meta.FindStatusCondition(check(ctx, name).Status.Conditions, condition)
 		if c == nil {
 			return "-"
 		}
