@@ -208,8 +208,6 @@ func printed(t *testing.T, a *Answer) string {
 	return out.String()
 }
 
-func controlPlane(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }
-
 // whole makes the Metal3Machines known with all that they ask for, which is a host of the pool md-0.
 func (s *fixture) whole() *fixture {
 	for i, obj := range s.objs {
