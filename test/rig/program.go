@@ -123,6 +123,12 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	}
 	// Compressing a page of metrics takes the server longer than making it.
 	request.Header.Set("Accept-Encoding", "identity")
+	return answered(request)
+}
+
+// answered is the body of the answer to a request.
+func answered(request *http.Request) ([]byte, error) {
+	url := request.URL
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", url, err)

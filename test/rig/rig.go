@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -19,8 +20,6 @@ const LogsEnv = "KUBEMEND_RIG_LOGS"
 type Options struct {
 	// Log receives one line for every step of the start. Nothing is written if it is nil.
 	Log io.Writer
-	// Logs is a folder that keeps the logs of all programs; LogsEnv if empty, and else one that goes with the rig.
-	Logs string
 }
 
 // Rig is a set of control planes that live and end together.
@@ -62,23 +61,17 @@ func Start(_ context.Context, o Options) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.makeFolders(o.Logs); err != nil {
+	if err := r.makeFolders(); err != nil {
 		return nil, errors.Join(err, r.Stop())
 	}
 	return r, nil
 }
 
-func (r *Rig) makeFolders(logs string) error {
+func (r *Rig) makeFolders() error {
 	if err := os.Mkdir(r.folder, 0o700); err != nil {
 		return fmt.Errorf("make the folder of the rig: %w", err)
 	}
-	r.logs = logs
-	if r.logs == "" {
-		r.logs = os.Getenv(LogsEnv)
-	}
-	if r.logs == "" {
-		r.logs = filepath.Join(r.folder, "logs")
-	}
+	r.logs = cmp.Or(os.Getenv(LogsEnv), filepath.Join(r.folder, "logs"))
 	if err := os.MkdirAll(r.logs, 0o700); err != nil {
 		return fmt.Errorf("make the folder for logs: %w", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,23 +22,15 @@ import (
 // requestPatience bounds every request of a player: an API server that is stopped must not hold one for ever.
 const requestPatience = 10 * time.Second
 
-// newManager makes the manager that a player runs in, which sees one namespace, or all if none is named.
-func newManager(cluster *rest.Config, logger logr.Logger, namespace string) (ctrl.Manager, error) {
+// newManager makes the manager that a player runs in. It logs nothing.
+func newManager(cluster *rest.Config) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	utilruntime.Must(bmov1alpha1.AddToScheme(scheme))
-	if logger.GetSink() == nil {
-		logger = logr.New(logf.NullLogSink{}) // a manager takes a logger without a sink for one that is not set
-	}
-	var seen map[string]cache.Config
-	if namespace != "" {
-		seen = map[string]cache.Config{namespace: {}}
-	}
 	manager, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme:  scheme,
-		Cache:   cache.Options{DefaultNamespaces: seen},
-		Logger:  logger,
+		Logger:  logr.New(logf.NullLogSink{}), // a manager takes a logger without a sink for one that is not set
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		// Tests start one after another in the same process, and the check is about metrics, which are off.
