@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -114,7 +113,11 @@ func (c *ControlPlane) path(name string) string { return filepath.Join(c.folder,
 func (c *ControlPlane) boot(ctx context.Context) error {
 	since := time.Now()
 	err := c.retryPorts(ctx, func(ctx context.Context) error {
-		if err := c.reservePorts(); err != nil {
+		var err error
+		if c.etcdPort, err = c.reservePort(); err != nil {
+			return err
+		}
+		if c.apiPort, err = c.reservePort(); err != nil {
 			return err
 		}
 		if err := c.writeKubeconfig(); err != nil {
@@ -145,14 +148,6 @@ func (c *ControlPlane) retryPorts(ctx context.Context, start func(context.Contex
 			c.end(p)
 		}
 	}
-}
-
-func (c *ControlPlane) reservePorts() (err error) {
-	if c.etcdPort, err = c.reservePort(); err != nil {
-		return err
-	}
-	c.apiPort, err = c.reservePort()
-	return err
 }
 
 func (c *ControlPlane) reservePort() (*port, error) {
@@ -230,22 +225,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 // answersOK asks a health endpoint.
 func answersOK(c *http.Client, url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-		if err != nil {
-			return fmt.Errorf("ask %s: %w", url, err)
-		}
-		response, err := c.Do(request)
-		if err != nil {
-			return fmt.Errorf("ask %s: %w", url, err)
-		}
-		defer func() { _ = response.Body.Close() }()
-		body, err := io.ReadAll(io.LimitReader(response.Body, logTail))
-		if err == nil && response.StatusCode != http.StatusOK {
-			err = errors.New(response.Status + ": " + string(body))
-		}
-		if err != nil {
-			return fmt.Errorf("ask %s: %w", url, err)
-		}
-		return nil
+		_, err := fetch(ctx, c, url)
+		return err
 	}
 }

@@ -19,7 +19,7 @@ func (c *ControlPlane) Stored(ctx context.Context, key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := answered(request)
+	body, err := answered(http.DefaultClient, request)
 	if err != nil {
 		return nil, err
 	}
