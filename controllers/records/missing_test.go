@@ -112,7 +112,8 @@ func TestWhatIsMissingOfACheck(t *testing.T) {
 		t.Errorf("of those that asked before, %v are called", heard)
 	}
 	all, known, err := r.MissingOf(t.Context(), workers)
-	if err != nil || !known || len(all) != 3 || all[0].Target.Name != "b" || all[0].Reason != "NoHost" || all[1].Target.Name != "h" || all[2].Target.Name != "a" {
+	if err != nil || !known || len(all) != 3 || all[0].Target.Name != "b" || all[0].Reason != "NoHost" ||
+		all[1].Target.Name != "h" || all[2].Target.Name != "a" {
 		t.Errorf("missing is %v (%v), %v", all, known, err)
 	}
 	if all, known, err := (*Records)(nil).MissingOf(t.Context(), workers); known || err != nil || len(all) > 0 {

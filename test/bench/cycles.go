@@ -33,7 +33,9 @@ func measureCycles(ctx context.Context, b bench) (section, error) {
 	if b.quick {
 		sizes = []int{50, 100}
 	}
-	return section{title: "Power cycles of hosts", method: cycleMethod}.of(sizes, "%d hosts", func(n int) (figures, error) { return measureHosts(ctx, n, b) })
+	return section{title: "Power cycles of hosts", method: cycleMethod}.of(sizes, "%d hosts", func(n int) (figures, error) {
+		return measureHosts(ctx, n, b)
+	})
 }
 
 // measureHosts sets up hosts, and has some of them power-cycled.

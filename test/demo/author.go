@@ -41,10 +41,12 @@ func authorOf(object metav1.Object, condition string) string {
 				Conditions map[string]map[string]any `json:"f:conditions"`
 			} `json:"f:status"`
 		}
-		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil || owned.Status.Conditions[field]["f:status"] == nil {
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
 			continue
 		}
-		return cmp.Or(writers[entry.Manager], entry.Manager)
+		if owned.Status.Conditions[field]["f:status"] != nil {
+			return cmp.Or(writers[entry.Manager], entry.Manager)
+		}
 	}
 	return "somebody"
 }

@@ -81,7 +81,8 @@ func TestAManagerOfAPartGetsItsName(t *testing.T) {
 		rules []string
 	}{
 		"the only manager, of one namespace": {
-			example(t, "one-namespace"), map[string]string{"webhook-cert-dir": "/etc/kubemend/webhook"}, map[string]any{"KUBEMEND_NAMESPACE": "metal"},
+			example(t, "one-namespace"), map[string]string{"webhook-cert-dir": "/etc/kubemend/webhook"},
+			map[string]any{"KUBEMEND_NAMESPACE": "metal"},
 			[]string{
 				"the manager knows every flag that it is given", "webhooks are answered, and their certificates can be verified",
 				"what kubemend remembers is protected",

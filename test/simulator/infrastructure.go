@@ -42,7 +42,7 @@ type tenancy struct {
 	host    *Host // which carries the kubelet
 }
 
-// NewInfrastructure makes a provider of hosts for the management cluster, whose kubelets renew their leases at that interval; Start starts it.
+// NewInfrastructure makes a provider for the management cluster, whose kubelets renew their leases at that interval; Start starts it.
 func NewInfrastructure(management *rest.Config, hosts *Hosts, every time.Duration) (*Infrastructure, error) {
 	manager, err := newManager(management)
 	if err != nil {

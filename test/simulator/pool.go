@@ -25,7 +25,9 @@ const hostAnnotation = "metal3.io/BareMetalHost"
 var image = bmov1alpha1.Image{URL: "http://simulated/image.qcow2", Checksum: "http://simulated/image.qcow2.sha256sum", ChecksumType: "sha256"}
 
 // keptOut are annotations that keep a host from being taken: of the first two CAPM3 has used the first since 1.13, and honours both.
-var keptOut = []string{"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy", bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation}
+var keptOut = []string{
+	"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy", bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation,
+}
 
 // pool puts Metal3Machines on BareMetalHosts, as CAPM3 does. Of the hosts it knows what their objects say; only the
 // kubelet is put on the host itself.

@@ -182,12 +182,18 @@ var stories = map[string]story{
 	}},
 	"no rule of the check matches what fails": {hosts(4), kernelRule, fails("machine/w1")},
 	"a ladder is climbed":                     {nodesHere(5), ladder, fails("name=n2")},
-	"a storm passes":                          {nodesHere(5), ladder, func(q *Question) { q.Fail, q.For = "node/n1,node/n2,node/n3", 20*time.Minute }},
+	"a storm passes": {nodesHere(5), ladder, func(q *Question) {
+		q.Fail, q.For = "node/n1,node/n2,node/n3", 20*time.Minute
+	}},
 	"a remediator of others brings the node back": {nodesHere(3), ladder, func(q *Question) {
 		q.Fail, q.RemediationTakes = "node/n1", 4*time.Minute
 	}},
-	"a check that is paused":                            {func(s *fixture) *fixture { return s.workers(2).silent(10*time.Minute, "w1") }, pausedCheck, nil},
-	"the checks that are there":                         {func(s *fixture) *fixture { return s.workers(3).existing(workersCheck) }, "", fails("machine/w3")},
+	"a check that is paused": {
+		func(s *fixture) *fixture { return s.workers(2).silent(10*time.Minute, "w1") }, pausedCheck, nil,
+	},
+	"the checks that are there": {
+		func(s *fixture) *fixture { return s.workers(3).existing(workersCheck) }, "", fails("machine/w3"),
+	},
 	"a control plane is replaced one machine at a time": {planes, "", fails("machine/cp1,machine/cp2")},
 	"two fail while one spare host is free": {func(s *fixture) *fixture {
 		return s.workers(5).onMetal().whole().spares(1, "md-0")
