@@ -28,8 +28,11 @@ func (c *ControlPlane) Stored(ctx context.Context, key string) ([]byte, error) {
 			Value []byte `json:"value"`
 		} `json:"kvs"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil || len(answer.KVs) == 0 {
-		return nil, fmt.Errorf("read %s from etcd: %q, %v", key, body, err)
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("read %s from etcd: %w", key, err)
+	}
+	if len(answer.KVs) == 0 {
+		return nil, fmt.Errorf("read %s from etcd: there is nothing", key)
 	}
 	return answer.KVs[0].Value, nil
 }
