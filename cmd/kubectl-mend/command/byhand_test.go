@@ -2,7 +2,6 @@ package command
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -248,11 +247,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 // docs/cli/remediate.md shows what is printed at 100 columns.
 func TestTheVerbsOfAPersonAreDocumented(t *testing.T) {
 	const path = "../../../docs/cli/remediate.md"
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := string(content)
+	doc := contentOf(t, path)
 	for _, example := range []struct {
 		what  string
 		edits []func(*place)
